@@ -1,6 +1,17 @@
+import { readFileSync } from "node:fs";
+
+/** The document without what would be said again at each type: the title of each problem, which the problem itself has. */
+const document = JSON.parse(
+  readFileSync(new URL("../proto/openapi.json", import.meta.url), "utf8"),
+  (name, value) =>
+    value?.content?.["application/problem+json"] || name === "HeadersTooLarge"
+      ? { ...value, description: "" }
+      : value,
+);
+
 /** How `gen/` is made of the API's document: types, and a function per operation that takes the client it calls with. */
 export default {
-  input: "../proto/openapi.json",
+  input: document,
   output: {
     // The command line could name it too, but would replace all of `output`.
     path: process.env.CLIENT_GEN_FOLDER ?? "gen",

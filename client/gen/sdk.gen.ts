@@ -21,11 +21,15 @@ export type Options<TData extends TDataShape = TDataShape, ThrowOnError extends 
 
 /**
  * This document
+ *
+ * Admits anyone.
  */
 export const openapi = <ThrowOnError extends boolean = false>(options: Options<OpenapiData, ThrowOnError>): RequestResult<OpenapiResponses, OpenapiErrors, ThrowOnError> => options.client.get<OpenapiResponses, OpenapiErrors, ThrowOnError>({ url: '/v1/openapi.json', ...options });
 
 /**
  * The calling operator and their current scopes
+ *
+ * Admits an operator with the scope `read`.
  */
 export const whoami = <ThrowOnError extends boolean = false>(options: Options<WhoamiData, ThrowOnError>): RequestResult<WhoamiResponses, WhoamiErrors, ThrowOnError> => options.client.get<WhoamiResponses, WhoamiErrors, ThrowOnError>({
     security: [{
@@ -39,6 +43,8 @@ export const whoami = <ThrowOnError extends boolean = false>(options: Options<Wh
 
 /**
  * The state of every core, the database, exports and certificates, and since when
+ *
+ * Admits an operator with the scope `audit`.
  */
 export const reportSystem = <ThrowOnError extends boolean = false>(options: Options<ReportSystemData, ThrowOnError>): RequestResult<ReportSystemResponses, ReportSystemErrors, ThrowOnError> => options.client.get<ReportSystemResponses, ReportSystemErrors, ThrowOnError>({
     security: [{
@@ -52,6 +58,8 @@ export const reportSystem = <ThrowOnError extends boolean = false>(options: Opti
 
 /**
  * How the newest sync of the directory ended, how old its snapshot is, and how many people of each status there are
+ *
+ * Admits an operator with the scope `read`.
  */
 export const directoryStatus = <ThrowOnError extends boolean = false>(options: Options<DirectoryStatusData, ThrowOnError>): RequestResult<DirectoryStatusResponses, DirectoryStatusErrors, ThrowOnError> => options.client.get<DirectoryStatusResponses, DirectoryStatusErrors, ThrowOnError>({
     security: [{
@@ -65,6 +73,8 @@ export const directoryStatus = <ThrowOnError extends boolean = false>(options: O
 
 /**
  * Record a sign-in at web: a success with the person's bridge token, a failure with web's own
+ *
+ * Admits web, as itself or for a person.
  */
 export const recordSignIn = <ThrowOnError extends boolean = false>(options: Options<RecordSignInData, ThrowOnError>): RequestResult<RecordSignInResponses, RecordSignInErrors, ThrowOnError> => options.client.post<RecordSignInResponses, RecordSignInErrors, ThrowOnError>({
     security: [{
@@ -82,6 +92,8 @@ export const recordSignIn = <ThrowOnError extends boolean = false>(options: Opti
 
 /**
  * End a session at web, for every web; idempotent
+ *
+ * Admits web as itself.
  */
 export const recordSignOut = <ThrowOnError extends boolean = false>(options: Options<RecordSignOutData, ThrowOnError>): RequestResult<RecordSignOutResponses, RecordSignOutErrors, ThrowOnError> => options.client.post<RecordSignOutResponses, RecordSignOutErrors, ThrowOnError>({
     security: [{
@@ -99,6 +111,8 @@ export const recordSignOut = <ThrowOnError extends boolean = false>(options: Opt
 
 /**
  * End the sessions at web that a logout token of the identity provider names; the same token again ends no more
+ *
+ * Admits web as itself.
  */
 export const recordProviderLogout = <ThrowOnError extends boolean = false>(options: Options<RecordProviderLogoutData, ThrowOnError>): RequestResult<RecordProviderLogoutResponses, RecordProviderLogoutErrors, ThrowOnError> => options.client.post<RecordProviderLogoutResponses, RecordProviderLogoutErrors, ThrowOnError>({
     security: [{
@@ -116,6 +130,8 @@ export const recordProviderLogout = <ThrowOnError extends boolean = false>(optio
 
 /**
  * Issue a code that signs a program in as the calling person; web calls this after the person has consented
+ *
+ * Admits web for a person.
  */
 export const createAuthorization = <ThrowOnError extends boolean = false>(options: Options<CreateAuthorizationData, ThrowOnError>): RequestResult<CreateAuthorizationResponses, CreateAuthorizationErrors, ThrowOnError> => options.client.post<CreateAuthorizationResponses, CreateAuthorizationErrors, ThrowOnError>({
     security: [{
@@ -133,6 +149,8 @@ export const createAuthorization = <ThrowOnError extends boolean = false>(option
 
 /**
  * Record that the calling person refused to sign a program in; web calls this from its consent page
+ *
+ * Admits web for a person.
  */
 export const refuseAuthorization = <ThrowOnError extends boolean = false>(options: Options<RefuseAuthorizationData, ThrowOnError>): RequestResult<RefuseAuthorizationResponses, RefuseAuthorizationErrors, ThrowOnError> => options.client.post<RefuseAuthorizationResponses, RefuseAuthorizationErrors, ThrowOnError>({
     security: [{
@@ -150,6 +168,8 @@ export const refuseAuthorization = <ThrowOnError extends boolean = false>(option
 
 /**
  * Issue the codes that sign a machine without a browser in; web calls this for the machine
+ *
+ * Admits web as itself.
  */
 export const createDeviceAuthorization = <ThrowOnError extends boolean = false>(options: Options<CreateDeviceAuthorizationData, ThrowOnError>): RequestResult<CreateDeviceAuthorizationResponses, CreateDeviceAuthorizationErrors, ThrowOnError> => options.client.post<CreateDeviceAuthorizationResponses, CreateDeviceAuthorizationErrors, ThrowOnError>({
     security: [{
@@ -167,6 +187,8 @@ export const createDeviceAuthorization = <ThrowOnError extends boolean = false>(
 
 /**
  * The machine that waits for a user code
+ *
+ * Admits web for a person.
  */
 export const getDeviceAuthorization = <ThrowOnError extends boolean = false>(options: Options<GetDeviceAuthorizationData, ThrowOnError>): RequestResult<GetDeviceAuthorizationResponses, GetDeviceAuthorizationErrors, ThrowOnError> => options.client.get<GetDeviceAuthorizationResponses, GetDeviceAuthorizationErrors, ThrowOnError>({
     security: [{
@@ -180,6 +202,8 @@ export const getDeviceAuthorization = <ThrowOnError extends boolean = false>(opt
 
 /**
  * Approve or refuse the machine that waits for a user code
+ *
+ * Admits web for a person.
  */
 export const decideDeviceAuthorization = <ThrowOnError extends boolean = false>(options: Options<DecideDeviceAuthorizationData, ThrowOnError>): RequestResult<DecideDeviceAuthorizationResponses, DecideDeviceAuthorizationErrors, ThrowOnError> => options.client.post<DecideDeviceAuthorizationResponses, DecideDeviceAuthorizationErrors, ThrowOnError>({
     security: [{
@@ -197,6 +221,8 @@ export const decideDeviceAuthorization = <ThrowOnError extends boolean = false>(
 
 /**
  * Redeem a code for a token of an hour; web calls this for the program
+ *
+ * Admits web as itself.
  */
 export const createSessionToken = <ThrowOnError extends boolean = false>(options: Options<CreateSessionTokenData, ThrowOnError>): RequestResult<CreateSessionTokenResponses, CreateSessionTokenErrors, ThrowOnError> => options.client.post<CreateSessionTokenResponses, CreateSessionTokenErrors, ThrowOnError>({
     security: [{
@@ -214,6 +240,8 @@ export const createSessionToken = <ThrowOnError extends boolean = false>(options
 
 /**
  * Exchange a workload's OpenID Connect token for a bearer token of 15 minutes (RFC 8693)
+ *
+ * Admits anyone.
  */
 export const exchangeToken = <ThrowOnError extends boolean = false>(options: Options<ExchangeTokenData, ThrowOnError>): RequestResult<ExchangeTokenResponses, ExchangeTokenErrors, ThrowOnError> => options.client.post<ExchangeTokenResponses, ExchangeTokenErrors, ThrowOnError>({
     url: '/v1/operator/token-exchange',
@@ -226,6 +254,8 @@ export const exchangeToken = <ThrowOnError extends boolean = false>(options: Opt
 
 /**
  * Sessions of programs that call as the caller; with `everyone=true`, for an admin, of every person
+ *
+ * Admits an operator with the scope `read`. Returns a page; `cursor` takes its `next_cursor` for the next one.
  */
 export const listOperatorSessions = <ThrowOnError extends boolean = false>(options: Options<ListOperatorSessionsData, ThrowOnError>): RequestResult<ListOperatorSessionsResponses, ListOperatorSessionsErrors, ThrowOnError> => options.client.get<ListOperatorSessionsResponses, ListOperatorSessionsErrors, ThrowOnError>({
     security: [{
@@ -239,6 +269,8 @@ export const listOperatorSessions = <ThrowOnError extends boolean = false>(optio
 
 /**
  * Revoke a session of the caller, or anyone's as an admin; idempotent
+ *
+ * Admits an operator with the scope `read`.
  */
 export const revokeOperatorSession = <ThrowOnError extends boolean = false>(options: Options<RevokeOperatorSessionData, ThrowOnError>): RequestResult<RevokeOperatorSessionResponses, RevokeOperatorSessionErrors, ThrowOnError> => options.client.delete<RevokeOperatorSessionResponses, RevokeOperatorSessionErrors, ThrowOnError>({
     security: [{
@@ -252,6 +284,8 @@ export const revokeOperatorSession = <ThrowOnError extends boolean = false>(opti
 
 /**
  * Enrollment policies and bootstrap tokens by state, and rejected enrollments of the last day
+ *
+ * Admits an operator with the scope `audit`.
  */
 export const reportEnrollment = <ThrowOnError extends boolean = false>(options: Options<ReportEnrollmentData, ThrowOnError>): RequestResult<ReportEnrollmentResponses, ReportEnrollmentErrors, ThrowOnError> => options.client.get<ReportEnrollmentResponses, ReportEnrollmentErrors, ThrowOnError>({
     security: [{
@@ -265,6 +299,8 @@ export const reportEnrollment = <ThrowOnError extends boolean = false>(options: 
 
 /**
  * Enrollment policies and how many tokens each has in each state, newest first
+ *
+ * Admits an operator with the scope `audit`. Returns a page; `cursor` takes its `next_cursor` for the next one.
  */
 export const listEnrollmentPolicies = <ThrowOnError extends boolean = false>(options: Options<ListEnrollmentPoliciesData, ThrowOnError>): RequestResult<ListEnrollmentPoliciesResponses, ListEnrollmentPoliciesErrors, ThrowOnError> => options.client.get<ListEnrollmentPoliciesResponses, ListEnrollmentPoliciesErrors, ThrowOnError>({
     security: [{
@@ -278,6 +314,8 @@ export const listEnrollmentPolicies = <ThrowOnError extends boolean = false>(opt
 
 /**
  * Create an enrollment policy
+ *
+ * Admits an operator with the scope `admin`.
  */
 export const createEnrollmentPolicy = <ThrowOnError extends boolean = false>(options: Options<CreateEnrollmentPolicyData, ThrowOnError>): RequestResult<CreateEnrollmentPolicyResponses, CreateEnrollmentPolicyErrors, ThrowOnError> => options.client.post<CreateEnrollmentPolicyResponses, CreateEnrollmentPolicyErrors, ThrowOnError>({
     security: [{
@@ -295,6 +333,8 @@ export const createEnrollmentPolicy = <ThrowOnError extends boolean = false>(opt
 
 /**
  * The bootstrap tokens of all policies with their states, newest first
+ *
+ * Admits an operator with the scope `audit`. Returns a page; `cursor` takes its `next_cursor` for the next one.
  */
 export const listAllBootstrapTokens = <ThrowOnError extends boolean = false>(options: Options<ListAllBootstrapTokensData, ThrowOnError>): RequestResult<ListAllBootstrapTokensResponses, ListAllBootstrapTokensErrors, ThrowOnError> => options.client.get<ListAllBootstrapTokensResponses, ListAllBootstrapTokensErrors, ThrowOnError>({
     security: [{
@@ -308,6 +348,8 @@ export const listAllBootstrapTokens = <ThrowOnError extends boolean = false>(opt
 
 /**
  * Rejected enrollments of the last day by reason and policy as CSV
+ *
+ * Admits an operator with the scope `audit`.
  */
 export const exportEnrollmentRefusals = <ThrowOnError extends boolean = false>(options: Options<ExportEnrollmentRefusalsData, ThrowOnError>): RequestResult<ExportEnrollmentRefusalsResponses, ExportEnrollmentRefusalsErrors, ThrowOnError> => options.client.get<ExportEnrollmentRefusalsResponses, ExportEnrollmentRefusalsErrors, ThrowOnError>({
     security: [{
@@ -321,6 +363,8 @@ export const exportEnrollmentRefusals = <ThrowOnError extends boolean = false>(o
 
 /**
  * All enrollment policies under the list's filters as CSV, newest first
+ *
+ * Admits an operator with the scope `audit`.
  */
 export const exportEnrollmentPolicies = <ThrowOnError extends boolean = false>(options: Options<ExportEnrollmentPoliciesData, ThrowOnError>): RequestResult<ExportEnrollmentPoliciesResponses, ExportEnrollmentPoliciesErrors, ThrowOnError> => options.client.get<ExportEnrollmentPoliciesResponses, ExportEnrollmentPoliciesErrors, ThrowOnError>({
     security: [{
@@ -334,6 +378,8 @@ export const exportEnrollmentPolicies = <ThrowOnError extends boolean = false>(o
 
 /**
  * All bootstrap tokens under the list's filters as CSV, newest first
+ *
+ * Admits an operator with the scope `audit`.
  */
 export const exportBootstrapTokens = <ThrowOnError extends boolean = false>(options: Options<ExportBootstrapTokensData, ThrowOnError>): RequestResult<ExportBootstrapTokensResponses, ExportBootstrapTokensErrors, ThrowOnError> => options.client.get<ExportBootstrapTokensResponses, ExportBootstrapTokensErrors, ThrowOnError>({
     security: [{
@@ -347,6 +393,8 @@ export const exportBootstrapTokens = <ThrowOnError extends boolean = false>(opti
 
 /**
  * Whether a device could enroll under a policy, and the rule that decides; changes nothing and spends no token
+ *
+ * Admits an operator with the scope `audit`.
  */
 export const simulateEnrollment = <ThrowOnError extends boolean = false>(options: Options<SimulateEnrollmentData, ThrowOnError>): RequestResult<SimulateEnrollmentResponses, SimulateEnrollmentErrors, ThrowOnError> => options.client.post<SimulateEnrollmentResponses, SimulateEnrollmentErrors, ThrowOnError>({
     security: [{
@@ -364,6 +412,8 @@ export const simulateEnrollment = <ThrowOnError extends boolean = false>(options
 
 /**
  * Which steps of a new deployment are done, until its first host has enrolled
+ *
+ * Admits an operator with the scope `audit`.
  */
 export const getSetup = <ThrowOnError extends boolean = false>(options: Options<GetSetupData, ThrowOnError>): RequestResult<GetSetupResponses, GetSetupErrors, ThrowOnError> => options.client.get<GetSetupResponses, GetSetupErrors, ThrowOnError>({
     security: [{
@@ -377,6 +427,8 @@ export const getSetup = <ThrowOnError extends boolean = false>(options: Options<
 
 /**
  * One enrollment policy
+ *
+ * Admits an operator with the scope `audit`.
  */
 export const getEnrollmentPolicy = <ThrowOnError extends boolean = false>(options: Options<GetEnrollmentPolicyData, ThrowOnError>): RequestResult<GetEnrollmentPolicyResponses, GetEnrollmentPolicyErrors, ThrowOnError> => options.client.get<GetEnrollmentPolicyResponses, GetEnrollmentPolicyErrors, ThrowOnError>({
     security: [{
@@ -390,6 +442,8 @@ export const getEnrollmentPolicy = <ThrowOnError extends boolean = false>(option
 
 /**
  * Freeze an enrollment policy; final and idempotent, renewals continue
+ *
+ * Admits an operator with the scope `admin`. The body may be left out.
  */
 export const freezeEnrollmentPolicy = <ThrowOnError extends boolean = false>(options: Options<FreezeEnrollmentPolicyData, ThrowOnError>): RequestResult<FreezeEnrollmentPolicyResponses, FreezeEnrollmentPolicyErrors, ThrowOnError> => options.client.post<FreezeEnrollmentPolicyResponses, FreezeEnrollmentPolicyErrors, ThrowOnError>({
     security: [{
@@ -407,6 +461,8 @@ export const freezeEnrollmentPolicy = <ThrowOnError extends boolean = false>(opt
 
 /**
  * The bootstrap tokens of a policy, newest first
+ *
+ * Admits an operator with the scope `audit`. Returns a page; `cursor` takes its `next_cursor` for the next one.
  */
 export const listBootstrapTokens = <ThrowOnError extends boolean = false>(options: Options<ListBootstrapTokensData, ThrowOnError>): RequestResult<ListBootstrapTokensResponses, ListBootstrapTokensErrors, ThrowOnError> => options.client.get<ListBootstrapTokensResponses, ListBootstrapTokensErrors, ThrowOnError>({
     security: [{
@@ -420,6 +476,8 @@ export const listBootstrapTokens = <ThrowOnError extends boolean = false>(option
 
 /**
  * Create a bootstrap token; only this response has its raw value
+ *
+ * Admits an operator with the scope `admin`. The body may be left out.
  */
 export const createBootstrapToken = <ThrowOnError extends boolean = false>(options: Options<CreateBootstrapTokenData, ThrowOnError>): RequestResult<CreateBootstrapTokenResponses, CreateBootstrapTokenErrors, ThrowOnError> => options.client.post<CreateBootstrapTokenResponses, CreateBootstrapTokenErrors, ThrowOnError>({
     security: [{
@@ -437,6 +495,8 @@ export const createBootstrapToken = <ThrowOnError extends boolean = false>(optio
 
 /**
  * Revoke a bootstrap token; idempotent
+ *
+ * Admits an operator with the scope `admin`. The body may be left out.
  */
 export const revokeBootstrapToken = <ThrowOnError extends boolean = false>(options: Options<RevokeBootstrapTokenData, ThrowOnError>): RequestResult<RevokeBootstrapTokenResponses, RevokeBootstrapTokenErrors, ThrowOnError> => options.client.post<RevokeBootstrapTokenResponses, RevokeBootstrapTokenErrors, ThrowOnError>({
     security: [{
@@ -454,6 +514,8 @@ export const revokeBootstrapToken = <ThrowOnError extends boolean = false>(optio
 
 /**
  * Collector identities, newest first
+ *
+ * Admits an operator with the scope `admin`. Returns a page; `cursor` takes its `next_cursor` for the next one.
  */
 export const listCollectorIdentities = <ThrowOnError extends boolean = false>(options: Options<ListCollectorIdentitiesData, ThrowOnError>): RequestResult<ListCollectorIdentitiesResponses, ListCollectorIdentitiesErrors, ThrowOnError> => options.client.get<ListCollectorIdentitiesResponses, ListCollectorIdentitiesErrors, ThrowOnError>({
     security: [{
@@ -467,6 +529,8 @@ export const listCollectorIdentities = <ThrowOnError extends boolean = false>(op
 
 /**
  * One collector identity
+ *
+ * Admits an operator with the scope `audit`.
  */
 export const getCollectorIdentity = <ThrowOnError extends boolean = false>(options: Options<GetCollectorIdentityData, ThrowOnError>): RequestResult<GetCollectorIdentityResponses, GetCollectorIdentityErrors, ThrowOnError> => options.client.get<GetCollectorIdentityResponses, GetCollectorIdentityErrors, ThrowOnError>({
     security: [{
@@ -480,6 +544,8 @@ export const getCollectorIdentity = <ThrowOnError extends boolean = false>(optio
 
 /**
  * Revoke a collector identity and its active certificates; final and idempotent
+ *
+ * Admits an operator with the scope `admin`. The body may be left out.
  */
 export const revokeCollectorIdentity = <ThrowOnError extends boolean = false>(options: Options<RevokeCollectorIdentityData, ThrowOnError>): RequestResult<RevokeCollectorIdentityResponses, RevokeCollectorIdentityErrors, ThrowOnError> => options.client.post<RevokeCollectorIdentityResponses, RevokeCollectorIdentityErrors, ThrowOnError>({
     security: [{
@@ -497,6 +563,8 @@ export const revokeCollectorIdentity = <ThrowOnError extends boolean = false>(op
 
 /**
  * The certificates of an identity, newest first
+ *
+ * Admits an operator with the scope `audit`. Returns a page; `cursor` takes its `next_cursor` for the next one.
  */
 export const listCertificates = <ThrowOnError extends boolean = false>(options: Options<ListCertificatesData, ThrowOnError>): RequestResult<ListCertificatesResponses, ListCertificatesErrors, ThrowOnError> => options.client.get<ListCertificatesResponses, ListCertificatesErrors, ThrowOnError>({
     security: [{
@@ -510,6 +578,8 @@ export const listCertificates = <ThrowOnError extends boolean = false>(options: 
 
 /**
  * Remove the assigned config; idempotent
+ *
+ * Admits an operator with the scope `admin`.
  */
 export const clearDesiredConfig = <ThrowOnError extends boolean = false>(options: Options<ClearDesiredConfigData, ThrowOnError>): RequestResult<ClearDesiredConfigResponses, ClearDesiredConfigErrors, ThrowOnError> => options.client.delete<ClearDesiredConfigResponses, ClearDesiredConfigErrors, ThrowOnError>({
     security: [{
@@ -523,6 +593,8 @@ export const clearDesiredConfig = <ThrowOnError extends boolean = false>(options
 
 /**
  * Assign a published config to an identity; idempotent
+ *
+ * Admits an operator with the scope `admin`.
  */
 export const setDesiredConfig = <ThrowOnError extends boolean = false>(options: Options<SetDesiredConfigData, ThrowOnError>): RequestResult<SetDesiredConfigResponses, SetDesiredConfigErrors, ThrowOnError> => options.client.put<SetDesiredConfigResponses, SetDesiredConfigErrors, ThrowOnError>({
     security: [{
@@ -540,6 +612,8 @@ export const setDesiredConfig = <ThrowOnError extends boolean = false>(options: 
 
 /**
  * Assign the newest stored config that has the last known good hash of the newest heartbeat
+ *
+ * Admits an operator with the scope `admin`. The body may be left out.
  */
 export const rollBackDesiredConfig = <ThrowOnError extends boolean = false>(options: Options<RollBackDesiredConfigData, ThrowOnError>): RequestResult<RollBackDesiredConfigResponses, RollBackDesiredConfigErrors, ThrowOnError> => options.client.post<RollBackDesiredConfigResponses, RollBackDesiredConfigErrors, ThrowOnError>({
     security: [{
@@ -557,6 +631,8 @@ export const rollBackDesiredConfig = <ThrowOnError extends boolean = false>(opti
 
 /**
  * The assignments of a config to hosts, newest first, and what each host has made of it
+ *
+ * Admits an operator with the scope `audit`. Returns a page; `cursor` takes its `next_cursor` for the next one.
  */
 export const listConfigAssignments = <ThrowOnError extends boolean = false>(options: Options<ListConfigAssignmentsData, ThrowOnError>): RequestResult<ListConfigAssignmentsResponses, ListConfigAssignmentsErrors, ThrowOnError> => options.client.get<ListConfigAssignmentsResponses, ListConfigAssignmentsErrors, ThrowOnError>({
     security: [{
@@ -570,6 +646,8 @@ export const listConfigAssignments = <ThrowOnError extends boolean = false>(opti
 
 /**
  * Assign a config to many identities; a result for each
+ *
+ * Admits an operator with the scope `admin`.
  */
 export const assignCollectorConfig = <ThrowOnError extends boolean = false>(options: Options<AssignCollectorConfigData, ThrowOnError>): RequestResult<AssignCollectorConfigResponses, AssignCollectorConfigErrors, ThrowOnError> => options.client.post<AssignCollectorConfigResponses, AssignCollectorConfigErrors, ThrowOnError>({
     security: [{
@@ -587,6 +665,8 @@ export const assignCollectorConfig = <ThrowOnError extends boolean = false>(opti
 
 /**
  * Revoke one certificate; idempotent, lists the identity's other active ones
+ *
+ * Admits an operator with the scope `admin`. The body may be left out.
  */
 export const revokeCertificate = <ThrowOnError extends boolean = false>(options: Options<RevokeCertificateData, ThrowOnError>): RequestResult<RevokeCertificateResponses, RevokeCertificateErrors, ThrowOnError> => options.client.post<RevokeCertificateResponses, RevokeCertificateErrors, ThrowOnError>({
     security: [{
@@ -604,6 +684,8 @@ export const revokeCertificate = <ThrowOnError extends boolean = false>(options:
 
 /**
  * The hosts of the inventory and of the fleet by name, each with its status, and how many have which
+ *
+ * Admits an operator with the scope `audit`. Returns a page; `cursor` takes its `next_cursor` for the next one.
  */
 export const listInventory = <ThrowOnError extends boolean = false>(options: Options<ListInventoryData, ThrowOnError>): RequestResult<ListInventoryResponses, ListInventoryErrors, ThrowOnError> => options.client.get<ListInventoryResponses, ListInventoryErrors, ThrowOnError>({
     security: [{
@@ -617,6 +699,8 @@ export const listInventory = <ThrowOnError extends boolean = false>(options: Opt
 
 /**
  * Replace the inventory of expected hosts by JSON or CSV; If-Match takes its ETag, dry_run=true only compares
+ *
+ * Admits an operator with the scope `admin`.
  */
 export const putInventory = <ThrowOnError extends boolean = false>(options: Options<PutInventoryData, ThrowOnError>): RequestResult<PutInventoryResponses, PutInventoryErrors, ThrowOnError> => options.client.put<PutInventoryResponses, PutInventoryErrors, ThrowOnError>({
     security: [{
@@ -634,6 +718,8 @@ export const putInventory = <ThrowOnError extends boolean = false>(options: Opti
 
 /**
  * The objects that svc-admin apply manages for one set of files
+ *
+ * Admits an operator with the scope `audit`.
  */
 export const getAppliedSet = <ThrowOnError extends boolean = false>(options: Options<GetAppliedSetData, ThrowOnError>): RequestResult<GetAppliedSetResponses, GetAppliedSetErrors, ThrowOnError> => options.client.get<GetAppliedSetResponses, GetAppliedSetErrors, ThrowOnError>({
     security: [{
@@ -647,6 +733,8 @@ export const getAppliedSet = <ThrowOnError extends boolean = false>(options: Opt
 
 /**
  * Record what svc-admin apply made, at the revision that was read, 0 for none; it changes nothing else
+ *
+ * Admits an operator with the scope `admin`.
  */
 export const putAppliedSet = <ThrowOnError extends boolean = false>(options: Options<PutAppliedSetData, ThrowOnError>): RequestResult<PutAppliedSetResponses, PutAppliedSetErrors, ThrowOnError> => options.client.put<PutAppliedSetResponses, PutAppliedSetErrors, ThrowOnError>({
     security: [{
@@ -664,6 +752,8 @@ export const putAppliedSet = <ThrowOnError extends boolean = false>(options: Opt
 
 /**
  * Delete a budget; the hosts that it holds send again within seconds
+ *
+ * Admits an operator with the scope `admin`.
  */
 export const deleteBudget = <ThrowOnError extends boolean = false>(options: Options<DeleteBudgetData, ThrowOnError>): RequestResult<DeleteBudgetResponses, DeleteBudgetErrors, ThrowOnError> => options.client.delete<DeleteBudgetResponses, DeleteBudgetErrors, ThrowOnError>({
     security: [{
@@ -677,6 +767,8 @@ export const deleteBudget = <ThrowOnError extends boolean = false>(options: Opti
 
 /**
  * Set how many bytes core stores in an hour of each host of a filter; a host that has sent more keeps the rest in its queue
+ *
+ * Admits an operator with the scope `admin`.
  */
 export const putBudget = <ThrowOnError extends boolean = false>(options: Options<PutBudgetData, ThrowOnError>): RequestResult<PutBudgetResponses, PutBudgetErrors, ThrowOnError> => options.client.put<PutBudgetResponses, PutBudgetErrors, ThrowOnError>({
     security: [{
@@ -694,6 +786,8 @@ export const putBudget = <ThrowOnError extends boolean = false>(options: Options
 
 /**
  * Have a host renew its certificate or report now: at once on its stream, else with its next heartbeat
+ *
+ * Admits an operator with the scope `admin`.
  */
 export const nudgeHost = <ThrowOnError extends boolean = false>(options: Options<NudgeHostData, ThrowOnError>): RequestResult<NudgeHostResponses, NudgeHostErrors, ThrowOnError> => options.client.post<NudgeHostResponses, NudgeHostErrors, ThrowOnError>({
     security: [{
@@ -711,6 +805,8 @@ export const nudgeHost = <ThrowOnError extends boolean = false>(options: Options
 
 /**
  * The queues of a host that bind its hours, and how others ended, the newest first
+ *
+ * Admits an operator with the scope `audit`.
  */
 export const listHostQueues = <ThrowOnError extends boolean = false>(options: Options<ListHostQueuesData, ThrowOnError>): RequestResult<ListHostQueuesResponses, ListHostQueuesErrors, ThrowOnError> => options.client.get<ListHostQueuesResponses, ListHostQueuesErrors, ThrowOnError>({
     security: [{
@@ -724,6 +820,8 @@ export const listHostQueues = <ThrowOnError extends boolean = false>(options: Op
 
 /**
  * Close a queue that will not speak again: its open hours stay incomplete, later ones do without it
+ *
+ * Admits an operator with the scope `admin`. The body may be left out.
  */
 export const closeHostQueue = <ThrowOnError extends boolean = false>(options: Options<CloseHostQueueData, ThrowOnError>): RequestResult<CloseHostQueueResponses, CloseHostQueueErrors, ThrowOnError> => options.client.post<CloseHostQueueResponses, CloseHostQueueErrors, ThrowOnError>({
     security: [{
@@ -741,6 +839,8 @@ export const closeHostQueue = <ThrowOnError extends boolean = false>(options: Op
 
 /**
  * Request the diagnostics of a host; returns the open request, if there is one
+ *
+ * Admits an operator with the scope `admin`.
  */
 export const requestHostDiag = <ThrowOnError extends boolean = false>(options: Options<RequestHostDiagData, ThrowOnError>): RequestResult<RequestHostDiagResponses, RequestHostDiagErrors, ThrowOnError> => options.client.post<RequestHostDiagResponses, RequestHostDiagErrors, ThrowOnError>({
     security: [{
@@ -754,6 +854,8 @@ export const requestHostDiag = <ThrowOnError extends boolean = false>(options: O
 
 /**
  * Whether a host has answered a request for its diagnostics
+ *
+ * Admits an operator with the scope `admin`.
  */
 export const getHostDiag = <ThrowOnError extends boolean = false>(options: Options<GetHostDiagData, ThrowOnError>): RequestResult<GetHostDiagResponses, GetHostDiagErrors, ThrowOnError> => options.client.get<GetHostDiagResponses, GetHostDiagErrors, ThrowOnError>({
     security: [{
@@ -767,6 +869,8 @@ export const getHostDiag = <ThrowOnError extends boolean = false>(options: Optio
 
 /**
  * The diagnostics that a host has sent, as `svc-collector diag` prints them; kept for a day
+ *
+ * Admits an operator with the scope `admin`.
  */
 export const readHostDiag = <ThrowOnError extends boolean = false>(options: Options<ReadHostDiagData, ThrowOnError>): RequestResult<ReadHostDiagResponses, ReadHostDiagErrors, ThrowOnError> => options.client.get<ReadHostDiagResponses, ReadHostDiagErrors, ThrowOnError>({
     security: [{
@@ -780,6 +884,8 @@ export const readHostDiag = <ThrowOnError extends boolean = false>(options: Opti
 
 /**
  * All configs under the list's filter as CSV, newest first
+ *
+ * Admits an operator with the scope `audit`.
  */
 export const exportCollectorConfigs = <ThrowOnError extends boolean = false>(options: Options<ExportCollectorConfigsData, ThrowOnError>): RequestResult<ExportCollectorConfigsResponses, ExportCollectorConfigsErrors, ThrowOnError> => options.client.get<ExportCollectorConfigsResponses, ExportCollectorConfigsErrors, ThrowOnError>({
     security: [{
@@ -793,6 +899,8 @@ export const exportCollectorConfigs = <ThrowOnError extends boolean = false>(opt
 
 /**
  * Published collector configs, newest first, and how many hosts should run and do run each
+ *
+ * Admits an operator with the scope `audit`. Returns a page; `cursor` takes its `next_cursor` for the next one.
  */
 export const listCollectorConfigs = <ThrowOnError extends boolean = false>(options: Options<ListCollectorConfigsData, ThrowOnError>): RequestResult<ListCollectorConfigsResponses, ListCollectorConfigsErrors, ThrowOnError> => options.client.get<ListCollectorConfigsResponses, ListCollectorConfigsErrors, ThrowOnError>({
     security: [{
@@ -806,6 +914,8 @@ export const listCollectorConfigs = <ThrowOnError extends boolean = false>(optio
 
 /**
  * Publish a collector config as JSON or raw YAML; dry_run=true only checks it
+ *
+ * Admits an operator with the scope `admin`.
  */
 export const publishCollectorConfig = <ThrowOnError extends boolean = false>(options: Options<PublishCollectorConfigData, ThrowOnError>): RequestResult<PublishCollectorConfigResponses, PublishCollectorConfigErrors, ThrowOnError> => options.client.post<PublishCollectorConfigResponses, PublishCollectorConfigErrors, ThrowOnError>({
     security: [{
@@ -823,6 +933,8 @@ export const publishCollectorConfig = <ThrowOnError extends boolean = false>(opt
 
 /**
  * Hashes of configs that hosts run and that were never published
+ *
+ * Admits an operator with the scope `audit`.
  */
 export const listUnstoredConfigs = <ThrowOnError extends boolean = false>(options: Options<ListUnstoredConfigsData, ThrowOnError>): RequestResult<ListUnstoredConfigsResponses, ListUnstoredConfigsErrors, ThrowOnError> => options.client.get<ListUnstoredConfigsResponses, ListUnstoredConfigsErrors, ThrowOnError>({
     security: [{
@@ -836,6 +948,8 @@ export const listUnstoredConfigs = <ThrowOnError extends boolean = false>(option
 
 /**
  * One published config, its hosts and its newest batches of assignments; Accept: application/yaml returns the published bytes
+ *
+ * Admits an operator with the scope `audit`.
  */
 export const getCollectorConfig = <ThrowOnError extends boolean = false>(options: Options<GetCollectorConfigData, ThrowOnError>): RequestResult<GetCollectorConfigResponses, GetCollectorConfigErrors, ThrowOnError> => options.client.get<GetCollectorConfigResponses, GetCollectorConfigErrors, ThrowOnError>({
     security: [{
@@ -849,6 +963,8 @@ export const getCollectorConfig = <ThrowOnError extends boolean = false>(options
 
 /**
  * All assignments of a config under the list's filters as CSV, newest first
+ *
+ * Admits an operator with the scope `audit`.
  */
 export const exportConfigAssignments = <ThrowOnError extends boolean = false>(options: Options<ExportConfigAssignmentsData, ThrowOnError>): RequestResult<ExportConfigAssignmentsResponses, ExportConfigAssignmentsErrors, ThrowOnError> => options.client.get<ExportConfigAssignmentsResponses, ExportConfigAssignmentsErrors, ThrowOnError>({
     security: [{
@@ -862,6 +978,8 @@ export const exportConfigAssignments = <ThrowOnError extends boolean = false>(op
 
 /**
  * Give many identities their last known good or previous config; a result for each. dry_run=true changes nothing
+ *
+ * Admits an operator with the scope `admin`.
  */
 export const rollBackCollectorConfigs = <ThrowOnError extends boolean = false>(options: Options<RollBackCollectorConfigsData, ThrowOnError>): RequestResult<RollBackCollectorConfigsResponses, RollBackCollectorConfigsErrors, ThrowOnError> => options.client.post<RollBackCollectorConfigsResponses, RollBackCollectorConfigsErrors, ThrowOnError>({
     security: [{
@@ -879,6 +997,8 @@ export const rollBackCollectorConfigs = <ThrowOnError extends boolean = false>(o
 
 /**
  * Rollouts with their waves, newest first; `state` is repeatable; `identity_id` selects those that have a host as a target
+ *
+ * Admits an operator with the scope `audit`. Returns a page; `cursor` takes its `next_cursor` for the next one.
  */
 export const listRollouts = <ThrowOnError extends boolean = false>(options: Options<ListRolloutsData, ThrowOnError>): RequestResult<ListRolloutsResponses, ListRolloutsErrors, ThrowOnError> => options.client.get<ListRolloutsResponses, ListRolloutsErrors, ThrowOnError>({
     security: [{
@@ -892,6 +1012,8 @@ export const listRollouts = <ThrowOnError extends boolean = false>(options: Opti
 
 /**
  * Roll a config out to the hosts of a filter, wave by wave; the hosts are those that match now
+ *
+ * Admits an operator with the scope `admin`.
  */
 export const createRollout = <ThrowOnError extends boolean = false>(options: Options<CreateRolloutData, ThrowOnError>): RequestResult<CreateRolloutResponses, CreateRolloutErrors, ThrowOnError> => options.client.post<CreateRolloutResponses, CreateRolloutErrors, ThrowOnError>({
     security: [{
@@ -909,6 +1031,8 @@ export const createRollout = <ThrowOnError extends boolean = false>(options: Opt
 
 /**
  * One rollout with its waves and the evidence of its newest breach
+ *
+ * Admits an operator with the scope `audit`.
  */
 export const getRollout = <ThrowOnError extends boolean = false>(options: Options<GetRolloutData, ThrowOnError>): RequestResult<GetRolloutResponses, GetRolloutErrors, ThrowOnError> => options.client.get<GetRolloutResponses, GetRolloutErrors, ThrowOnError>({
     security: [{
@@ -922,6 +1046,8 @@ export const getRollout = <ThrowOnError extends boolean = false>(options: Option
 
 /**
  * The hosts of a rollout in the order of the waves; `status` is repeatable
+ *
+ * Admits an operator with the scope `audit`. Returns a page; `cursor` takes its `next_cursor` for the next one.
  */
 export const listRolloutTargets = <ThrowOnError extends boolean = false>(options: Options<ListRolloutTargetsData, ThrowOnError>): RequestResult<ListRolloutTargetsResponses, ListRolloutTargetsErrors, ThrowOnError> => options.client.get<ListRolloutTargetsResponses, ListRolloutTargetsErrors, ThrowOnError>({
     security: [{
@@ -935,6 +1061,8 @@ export const listRolloutTargets = <ThrowOnError extends boolean = false>(options
 
 /**
  * All hosts of a rollout under the list's filters as CSV, in the order of the waves
+ *
+ * Admits an operator with the scope `audit`.
  */
 export const exportRolloutTargets = <ThrowOnError extends boolean = false>(options: Options<ExportRolloutTargetsData, ThrowOnError>): RequestResult<ExportRolloutTargetsResponses, ExportRolloutTargetsErrors, ThrowOnError> => options.client.get<ExportRolloutTargetsResponses, ExportRolloutTargetsErrors, ThrowOnError>({
     security: [{
@@ -948,6 +1076,8 @@ export const exportRolloutTargets = <ThrowOnError extends boolean = false>(optio
 
 /**
  * The preview of a rollout: the hosts that it would change, and those that it would skip with the reason
+ *
+ * Admits an operator with the scope `audit`.
  */
 export const previewRollout = <ThrowOnError extends boolean = false>(options: Options<PreviewRolloutData, ThrowOnError>): RequestResult<PreviewRolloutResponses, PreviewRolloutErrors, ThrowOnError> => options.client.get<PreviewRolloutResponses, PreviewRolloutErrors, ThrowOnError>({
     security: [{
@@ -961,6 +1091,8 @@ export const previewRollout = <ThrowOnError extends boolean = false>(options: Op
 
 /**
  * Pause a rollout: no further host is assigned; idempotent
+ *
+ * Admits an operator with the scope `admin`. The body may be left out.
  */
 export const pauseRollout = <ThrowOnError extends boolean = false>(options: Options<PauseRolloutData, ThrowOnError>): RequestResult<PauseRolloutResponses, PauseRolloutErrors, ThrowOnError> => options.client.post<PauseRolloutResponses, PauseRolloutErrors, ThrowOnError>({
     security: [{
@@ -978,6 +1110,8 @@ export const pauseRollout = <ThrowOnError extends boolean = false>(options: Opti
 
 /**
  * Resume a paused rollout: the wave's soak starts anew, and failures before a breach no longer count
+ *
+ * Admits an operator with the scope `admin`. The body may be left out.
  */
 export const resumeRollout = <ThrowOnError extends boolean = false>(options: Options<ResumeRolloutData, ThrowOnError>): RequestResult<ResumeRolloutResponses, ResumeRolloutErrors, ThrowOnError> => options.client.post<ResumeRolloutResponses, ResumeRolloutErrors, ThrowOnError>({
     security: [{
@@ -995,6 +1129,8 @@ export const resumeRollout = <ThrowOnError extends boolean = false>(options: Opt
 
 /**
  * End a rollout; its hosts keep what they were assigned; idempotent
+ *
+ * Admits an operator with the scope `admin`. The body may be left out.
  */
 export const abortRollout = <ThrowOnError extends boolean = false>(options: Options<AbortRolloutData, ThrowOnError>): RequestResult<AbortRolloutResponses, AbortRolloutErrors, ThrowOnError> => options.client.post<AbortRolloutResponses, AbortRolloutErrors, ThrowOnError>({
     security: [{
@@ -1012,6 +1148,8 @@ export const abortRollout = <ThrowOnError extends boolean = false>(options: Opti
 
 /**
  * Assign to each host of a rollout, also an aborted one, what it had before, unless somebody has changed it since
+ *
+ * Admits an operator with the scope `admin`. The body may be left out.
  */
 export const rollBackRollout = <ThrowOnError extends boolean = false>(options: Options<RollBackRolloutData, ThrowOnError>): RequestResult<RollBackRolloutResponses, RollBackRolloutErrors, ThrowOnError> => options.client.post<RollBackRolloutResponses, RollBackRolloutErrors, ThrowOnError>({
     security: [{
@@ -1029,6 +1167,8 @@ export const rollBackRollout = <ThrowOnError extends boolean = false>(options: O
 
 /**
  * Watches and how they stand, newest first, and the receivers that core is configured with
+ *
+ * Admits an operator with the scope `audit`. Returns a page; `cursor` takes its `next_cursor` for the next one.
  */
 export const listWatches = <ThrowOnError extends boolean = false>(options: Options<ListWatchesData, ThrowOnError>): RequestResult<ListWatchesResponses, ListWatchesErrors, ThrowOnError> => options.client.get<ListWatchesResponses, ListWatchesErrors, ThrowOnError>({
     security: [{
@@ -1042,6 +1182,8 @@ export const listWatches = <ThrowOnError extends boolean = false>(options: Optio
 
 /**
  * Watch a filter of the fleet: fires when more hosts match than allowed, for a time
+ *
+ * Admits an operator with the scope `admin`.
  */
 export const createWatch = <ThrowOnError extends boolean = false>(options: Options<CreateWatchData, ThrowOnError>): RequestResult<CreateWatchResponses, CreateWatchErrors, ThrowOnError> => options.client.post<CreateWatchResponses, CreateWatchErrors, ThrowOnError>({
     security: [{
@@ -1059,6 +1201,8 @@ export const createWatch = <ThrowOnError extends boolean = false>(options: Optio
 
 /**
  * Delete a watch with its history; receivers that know it as firing are told that it has ended
+ *
+ * Admits an operator with the scope `admin`.
  */
 export const deleteWatch = <ThrowOnError extends boolean = false>(options: Options<DeleteWatchData, ThrowOnError>): RequestResult<DeleteWatchResponses, DeleteWatchErrors, ThrowOnError> => options.client.delete<DeleteWatchResponses, DeleteWatchErrors, ThrowOnError>({
     security: [{
@@ -1072,6 +1216,8 @@ export const deleteWatch = <ThrowOnError extends boolean = false>(options: Optio
 
 /**
  * One watch with its newest events, the newest first
+ *
+ * Admits an operator with the scope `audit`.
  */
 export const getWatch = <ThrowOnError extends boolean = false>(options: Options<GetWatchData, ThrowOnError>): RequestResult<GetWatchResponses, GetWatchErrors, ThrowOnError> => options.client.get<GetWatchResponses, GetWatchErrors, ThrowOnError>({
     security: [{
@@ -1085,6 +1231,8 @@ export const getWatch = <ThrowOnError extends boolean = false>(options: Options<
 
 /**
  * Replace the definition of a watch at the revision that was read; it is evaluated anew
+ *
+ * Admits an operator with the scope `admin`.
  */
 export const changeWatch = <ThrowOnError extends boolean = false>(options: Options<ChangeWatchData, ThrowOnError>): RequestResult<ChangeWatchResponses, ChangeWatchErrors, ThrowOnError> => options.client.put<ChangeWatchResponses, ChangeWatchErrors, ThrowOnError>({
     security: [{
@@ -1102,6 +1250,8 @@ export const changeWatch = <ThrowOnError extends boolean = false>(options: Optio
 
 /**
  * Silence a watch for up to 30 days, or end its silence with 0 seconds
+ *
+ * Admits an operator with the scope `admin`.
  */
 export const silenceWatch = <ThrowOnError extends boolean = false>(options: Options<SilenceWatchData, ThrowOnError>): RequestResult<SilenceWatchResponses, SilenceWatchErrors, ThrowOnError> => options.client.post<SilenceWatchResponses, SilenceWatchErrors, ThrowOnError>({
     security: [{
@@ -1119,6 +1269,8 @@ export const silenceWatch = <ThrowOnError extends boolean = false>(options: Opti
 
 /**
  * Send a test message to each receiver of a watch; its history shows what becomes of it
+ *
+ * Admits an operator with the scope `admin`.
  */
 export const testWatch = <ThrowOnError extends boolean = false>(options: Options<TestWatchData, ThrowOnError>): RequestResult<TestWatchResponses, TestWatchErrors, ThrowOnError> => options.client.post<TestWatchResponses, TestWatchErrors, ThrowOnError>({
     security: [{
@@ -1132,6 +1284,8 @@ export const testWatch = <ThrowOnError extends boolean = false>(options: Options
 
 /**
  * The fleet health report: thresholds, summary, and a page of collectors with their states
+ *
+ * Admits an operator with the scope `audit`. Returns a page; `cursor` takes its `next_cursor` for the next one.
  */
 export const reportFleetHealth = <ThrowOnError extends boolean = false>(options: Options<ReportFleetHealthData, ThrowOnError>): RequestResult<ReportFleetHealthResponses, ReportFleetHealthErrors, ThrowOnError> => options.client.get<ReportFleetHealthResponses, ReportFleetHealthErrors, ThrowOnError>({
     security: [{
@@ -1145,6 +1299,8 @@ export const reportFleetHealth = <ThrowOnError extends boolean = false>(options:
 
 /**
  * Counts by version, platform, label, drift, heartbeat age, certificate expiry and export, under the report's filters
+ *
+ * Admits an operator with the scope `audit`.
  */
 export const countFleetHealth = <ThrowOnError extends boolean = false>(options: Options<CountFleetHealthData, ThrowOnError>): RequestResult<CountFleetHealthResponses, CountFleetHealthErrors, ThrowOnError> => options.client.get<CountFleetHealthResponses, CountFleetHealthErrors, ThrowOnError>({
     security: [{
@@ -1158,6 +1314,8 @@ export const countFleetHealth = <ThrowOnError extends boolean = false>(options: 
 
 /**
  * How many hosts were in which state over the last 24 hours or 30 days, and when core could not receive
+ *
+ * Admits an operator with the scope `audit`.
  */
 export const reportFleetTimeline = <ThrowOnError extends boolean = false>(options: Options<ReportFleetTimelineData, ThrowOnError>): RequestResult<ReportFleetTimelineResponses, ReportFleetTimelineErrors, ThrowOnError> => options.client.get<ReportFleetTimelineResponses, ReportFleetTimelineErrors, ThrowOnError>({
     security: [{
@@ -1171,6 +1329,8 @@ export const reportFleetTimeline = <ThrowOnError extends boolean = false>(option
 
 /**
  * Labels, versions, configs, sources and the like that the hosts of a filter have more often than all others
+ *
+ * Admits an operator with the scope `audit`.
  */
 export const findCommonFactors = <ThrowOnError extends boolean = false>(options: Options<FindCommonFactorsData, ThrowOnError>): RequestResult<FindCommonFactorsResponses, FindCommonFactorsErrors, ThrowOnError> => options.client.get<FindCommonFactorsResponses, FindCommonFactorsErrors, ThrowOnError>({
     security: [{
@@ -1184,6 +1344,8 @@ export const findCommonFactors = <ThrowOnError extends boolean = false>(options:
 
 /**
  * Certificates that expire, queues that fill, tokens that end and telemetry that grows within some hours
+ *
+ * Admits an operator with the scope `audit`.
  */
 export const lookAhead = <ThrowOnError extends boolean = false>(options: Options<LookAheadData, ThrowOnError>): RequestResult<LookAheadResponses, LookAheadErrors, ThrowOnError> => options.client.get<LookAheadResponses, LookAheadErrors, ThrowOnError>({
     security: [{
@@ -1197,6 +1359,8 @@ export const lookAhead = <ThrowOnError extends boolean = false>(options: Options
 
 /**
  * Upgrades and changes of labels, newest first, each compared with unchanged hosts once it has soaked
+ *
+ * Admits an operator with the scope `audit`. Returns a page; `cursor` takes its `next_cursor` for the next one.
  */
 export const listFleetChanges = <ThrowOnError extends boolean = false>(options: Options<ListFleetChangesData, ThrowOnError>): RequestResult<ListFleetChangesResponses, ListFleetChangesErrors, ThrowOnError> => options.client.get<ListFleetChangesResponses, ListFleetChangesErrors, ThrowOnError>({
     security: [{
@@ -1210,6 +1374,8 @@ export const listFleetChanges = <ThrowOnError extends boolean = false>(options: 
 
 /**
  * Losses, silence, restarts, memory and CPU of a filter's hosts since a time, against similar other hosts
+ *
+ * Admits an operator with the scope `audit`.
  */
 export const compareHosts = <ThrowOnError extends boolean = false>(options: Options<CompareHostsData, ThrowOnError>): RequestResult<CompareHostsResponses, CompareHostsErrors, ThrowOnError> => options.client.get<CompareHostsResponses, CompareHostsErrors, ThrowOnError>({
     security: [{
@@ -1223,6 +1389,8 @@ export const compareHosts = <ThrowOnError extends boolean = false>(options: Opti
 
 /**
  * All rows to which a kind of condition applies, whatever their state, under the report's filters
+ *
+ * Admits an operator with the scope `audit`.
  */
 export const exportFleetHealth = <ThrowOnError extends boolean = false>(options: Options<ExportFleetHealthData, ThrowOnError>): RequestResult<ExportFleetHealthResponses, ExportFleetHealthErrors, ThrowOnError> => options.client.get<ExportFleetHealthResponses, ExportFleetHealthErrors, ThrowOnError>({
     security: [{
@@ -1236,6 +1404,8 @@ export const exportFleetHealth = <ThrowOnError extends boolean = false>(options:
 
 /**
  * One collector of the report, with the newest events of its identity, certificates and config
+ *
+ * Admits an operator with the scope `audit`.
  */
 export const getFleetHealth = <ThrowOnError extends boolean = false>(options: Options<GetFleetHealthData, ThrowOnError>): RequestResult<GetFleetHealthResponses, GetFleetHealthErrors, ThrowOnError> => options.client.get<GetFleetHealthResponses, GetFleetHealthErrors, ThrowOnError>({
     security: [{
@@ -1249,6 +1419,8 @@ export const getFleetHealth = <ThrowOnError extends boolean = false>(options: Op
 
 /**
  * The envelopes and payload bytes that core stored for a collector in the last 48 hours, by hour and kind
+ *
+ * Admits an operator with the scope `audit`.
  */
 export const getFleetVolume = <ThrowOnError extends boolean = false>(options: Options<GetFleetVolumeData, ThrowOnError>): RequestResult<GetFleetVolumeResponses, GetFleetVolumeErrors, ThrowOnError> => options.client.get<GetFleetVolumeResponses, GetFleetVolumeErrors, ThrowOnError>({
     security: [{
@@ -1262,6 +1434,8 @@ export const getFleetVolume = <ThrowOnError extends boolean = false>(options: Op
 
 /**
  * The stored telemetry of a host, oldest first: of a range of receipt, or the newest
+ *
+ * Admits an operator with the scope `audit`.
  */
 export const readHostEnvelopes = <ThrowOnError extends boolean = false>(options: Options<ReadHostEnvelopesData, ThrowOnError>): RequestResult<ReadHostEnvelopesResponses, ReadHostEnvelopesErrors, ThrowOnError> => options.client.get<ReadHostEnvelopesResponses, ReadHostEnvelopesErrors, ThrowOnError>({
     security: [{
@@ -1275,6 +1449,8 @@ export const readHostEnvelopes = <ThrowOnError extends boolean = false>(options:
 
 /**
  * The volume that core stored over time, and its largest senders by host, kind, source or label; default: hosts, the last day
+ *
+ * Admits an operator with the scope `audit`.
  */
 export const reportVolume = <ThrowOnError extends boolean = false>(options: Options<ReportVolumeData, ThrowOnError>): RequestResult<ReportVolumeResponses, ReportVolumeErrors, ThrowOnError> => options.client.get<ReportVolumeResponses, ReportVolumeErrors, ThrowOnError>({
     security: [{
@@ -1288,6 +1464,8 @@ export const reportVolume = <ThrowOnError extends boolean = false>(options: Opti
 
 /**
  * How many bytes core stores of each host in an hour, the smallest budget first, and how many hosts each holds
+ *
+ * Admits an operator with the scope `audit`.
  */
 export const listBudgets = <ThrowOnError extends boolean = false>(options: Options<ListBudgetsData, ThrowOnError>): RequestResult<ListBudgetsResponses, ListBudgetsErrors, ThrowOnError> => options.client.get<ListBudgetsResponses, ListBudgetsErrors, ThrowOnError>({
     security: [{
@@ -1301,6 +1479,8 @@ export const listBudgets = <ThrowOnError extends boolean = false>(options: Optio
 
 /**
  * The states of a host's hours, and what its accounts of them say: by default of the last week
+ *
+ * Admits an operator with the scope `audit`.
  */
 export const getHostCompleteness = <ThrowOnError extends boolean = false>(options: Options<GetHostCompletenessData, ThrowOnError>): RequestResult<GetHostCompletenessResponses, GetHostCompletenessErrors, ThrowOnError> => options.client.get<GetHostCompletenessResponses, GetHostCompletenessErrors, ThrowOnError>({
     security: [{
@@ -1314,6 +1494,8 @@ export const getHostCompleteness = <ThrowOnError extends boolean = false>(option
 
 /**
  * How many hosts have which state in each hour, and the hosts with the most incomplete hours
+ *
+ * Admits an operator with the scope `audit`. Returns a page; `cursor` takes its `next_cursor` for the next one.
  */
 export const reportCompleteness = <ThrowOnError extends boolean = false>(options: Options<ReportCompletenessData, ThrowOnError>): RequestResult<ReportCompletenessResponses, ReportCompletenessErrors, ThrowOnError> => options.client.get<ReportCompletenessResponses, ReportCompletenessErrors, ThrowOnError>({
     security: [{
@@ -1327,6 +1509,8 @@ export const reportCompleteness = <ThrowOnError extends boolean = false>(options
 
 /**
  * The hours of hosts that are not complete as CSV, those of the hosts with the most first
+ *
+ * Admits an operator with the scope `audit`.
  */
 export const exportCompleteness = <ThrowOnError extends boolean = false>(options: Options<ExportCompletenessData, ThrowOnError>): RequestResult<ExportCompletenessResponses, ExportCompletenessErrors, ThrowOnError> => options.client.get<ExportCompletenessResponses, ExportCompletenessErrors, ThrowOnError>({
     security: [{
@@ -1340,6 +1524,8 @@ export const exportCompleteness = <ThrowOnError extends boolean = false>(options
 
 /**
  * The signed statement of the hour that contains a time, with the proofs of its lines
+ *
+ * Admits an operator with the scope `audit`.
  */
 export const readStatement = <ThrowOnError extends boolean = false>(options: Options<ReadStatementData, ThrowOnError>): RequestResult<ReadStatementResponses, ReadStatementErrors, ThrowOnError> => options.client.get<ReadStatementResponses, ReadStatementErrors, ThrowOnError>({
     security: [{
@@ -1353,6 +1539,8 @@ export const readStatement = <ThrowOnError extends boolean = false>(options: Opt
 
 /**
  * The audit log, newest first; an event that was just written is not in the hash chain yet
+ *
+ * Admits an operator with the scope `audit`. Returns a page; `cursor` takes its `next_cursor` for the next one.
  */
 export const listAuditEvents = <ThrowOnError extends boolean = false>(options: Options<ListAuditEventsData, ThrowOnError>): RequestResult<ListAuditEventsResponses, ListAuditEventsErrors, ThrowOnError> => options.client.get<ListAuditEventsResponses, ListAuditEventsErrors, ThrowOnError>({
     security: [{
@@ -1366,6 +1554,8 @@ export const listAuditEvents = <ThrowOnError extends boolean = false>(options: O
 
 /**
  * The head of the audit log's hash chain, and up to which event core has verified it
+ *
+ * Admits an operator with the scope `audit`.
  */
 export const getAuditChain = <ThrowOnError extends boolean = false>(options: Options<GetAuditChainData, ThrowOnError>): RequestResult<GetAuditChainResponses, GetAuditChainErrors, ThrowOnError> => options.client.get<GetAuditChainResponses, GetAuditChainErrors, ThrowOnError>({
     security: [{
@@ -1379,6 +1569,8 @@ export const getAuditChain = <ThrowOnError extends boolean = false>(options: Opt
 
 /**
  * All audit events under the list's filters as CSV, newest first
+ *
+ * Admits an operator with the scope `audit`.
  */
 export const exportAuditEvents = <ThrowOnError extends boolean = false>(options: Options<ExportAuditEventsData, ThrowOnError>): RequestResult<ExportAuditEventsResponses, ExportAuditEventsErrors, ThrowOnError> => options.client.get<ExportAuditEventsResponses, ExportAuditEventsErrors, ThrowOnError>({
     security: [{
@@ -1392,6 +1584,8 @@ export const exportAuditEvents = <ThrowOnError extends boolean = false>(options:
 
 /**
  * All audit events under the list's filters as JSON lines, newest first
+ *
+ * Admits an operator with the scope `audit`.
  */
 export const exportAuditEventLines = <ThrowOnError extends boolean = false>(options: Options<ExportAuditEventLinesData, ThrowOnError>): RequestResult<ExportAuditEventLinesResponses, ExportAuditEventLinesErrors, ThrowOnError> => options.client.get<ExportAuditEventLinesResponses, ExportAuditEventLinesErrors, ThrowOnError>({
     security: [{
@@ -1405,6 +1599,8 @@ export const exportAuditEventLines = <ThrowOnError extends boolean = false>(opti
 
 /**
  * The model, whether it may read the fleet, and the key that signs receipts
+ *
+ * Admits an operator with the scope `audit`.
  */
 export const chatStatus = <ThrowOnError extends boolean = false>(options: Options<ChatStatusData, ThrowOnError>): RequestResult<ChatStatusResponses, ChatStatusErrors, ThrowOnError> => options.client.get<ChatStatusResponses, ChatStatusErrors, ThrowOnError>({
     security: [{
@@ -1418,6 +1614,8 @@ export const chatStatus = <ThrowOnError extends boolean = false>(options: Option
 
 /**
  * Every public key that ever signed receipts, as a JWK set (RFC 7517)
+ *
+ * Admits an operator with the scope `audit`.
  */
 export const listReceiptKeys = <ThrowOnError extends boolean = false>(options: Options<ListReceiptKeysData, ThrowOnError>): RequestResult<ListReceiptKeysResponses, ListReceiptKeysErrors, ThrowOnError> => options.client.get<ListReceiptKeysResponses, ListReceiptKeysErrors, ThrowOnError>({
     security: [{
@@ -1431,6 +1629,8 @@ export const listReceiptKeys = <ThrowOnError extends boolean = false>(options: O
 
 /**
  * The caller's conversations, the last used first
+ *
+ * Admits an operator with the scope `audit`. Returns a page; `cursor` takes its `next_cursor` for the next one.
  */
 export const listChatSessions = <ThrowOnError extends boolean = false>(options: Options<ListChatSessionsData, ThrowOnError>): RequestResult<ListChatSessionsResponses, ListChatSessionsErrors, ThrowOnError> => options.client.get<ListChatSessionsResponses, ListChatSessionsErrors, ThrowOnError>({
     security: [{
@@ -1444,6 +1644,8 @@ export const listChatSessions = <ThrowOnError extends boolean = false>(options: 
 
 /**
  * Create a conversation of the caller, who may have 200
+ *
+ * Admits an operator with the scope `audit`. The body may be left out.
  */
 export const createChatSession = <ThrowOnError extends boolean = false>(options: Options<CreateChatSessionData, ThrowOnError>): RequestResult<CreateChatSessionResponses, CreateChatSessionErrors, ThrowOnError> => options.client.post<CreateChatSessionResponses, CreateChatSessionErrors, ThrowOnError>({
     security: [{
@@ -1461,6 +1663,8 @@ export const createChatSession = <ThrowOnError extends boolean = false>(options:
 
 /**
  * Delete a conversation of the caller with its messages and receipts; an answer that is being written ends
+ *
+ * Admits an operator with the scope `audit`.
  */
 export const deleteChatSession = <ThrowOnError extends boolean = false>(options: Options<DeleteChatSessionData, ThrowOnError>): RequestResult<DeleteChatSessionResponses, DeleteChatSessionErrors, ThrowOnError> => options.client.delete<DeleteChatSessionResponses, DeleteChatSessionErrors, ThrowOnError>({
     security: [{
@@ -1474,6 +1678,8 @@ export const deleteChatSession = <ThrowOnError extends boolean = false>(options:
 
 /**
  * A conversation of the caller with its messages, oldest first
+ *
+ * Admits an operator with the scope `audit`.
  */
 export const getChatSession = <ThrowOnError extends boolean = false>(options: Options<GetChatSessionData, ThrowOnError>): RequestResult<GetChatSessionResponses, GetChatSessionErrors, ThrowOnError> => options.client.get<GetChatSessionResponses, GetChatSessionErrors, ThrowOnError>({
     security: [{
@@ -1487,6 +1693,8 @@ export const getChatSession = <ThrowOnError extends boolean = false>(options: Op
 
 /**
  * Rename a conversation of the caller
+ *
+ * Admits an operator with the scope `audit`.
  */
 export const renameChatSession = <ThrowOnError extends boolean = false>(options: Options<RenameChatSessionData, ThrowOnError>): RequestResult<RenameChatSessionResponses, RenameChatSessionErrors, ThrowOnError> => options.client.put<RenameChatSessionResponses, RenameChatSessionErrors, ThrowOnError>({
     security: [{
@@ -1504,6 +1712,8 @@ export const renameChatSession = <ThrowOnError extends boolean = false>(options:
 
 /**
  * Ask a question; the answer is a stream of server-sent events, which ends with `done` or `error`
+ *
+ * Admits an operator with the scope `audit`.
  */
 export const sendChatMessage = <ThrowOnError extends boolean = false>(options: Options<SendChatMessageData, ThrowOnError, SendChatMessageResponse>): Promise<ServerSentEventsResult<SendChatMessageResponses>> => options.client.sse.post<SendChatMessageResponses, SendChatMessageErrors, ThrowOnError>({
     security: [{
@@ -1521,6 +1731,8 @@ export const sendChatMessage = <ThrowOnError extends boolean = false>(options: O
 
 /**
  * The signed receipts of a conversation of the caller, for `svc-server verify-receipts`
+ *
+ * Admits an operator with the scope `audit`.
  */
 export const getChatReceipts = <ThrowOnError extends boolean = false>(options: Options<GetChatReceiptsData, ThrowOnError>): RequestResult<GetChatReceiptsResponses, GetChatReceiptsErrors, ThrowOnError> => options.client.get<GetChatReceiptsResponses, GetChatReceiptsErrors, ThrowOnError>({
     security: [{
@@ -1534,6 +1746,8 @@ export const getChatReceipts = <ThrowOnError extends boolean = false>(options: O
 
 /**
  * Enroll a host: a client certificate for a bootstrap or service account token and a certificate request
+ *
+ * Admits a host with a bootstrap token, or with a service account token that an enrollment policy admits.
  */
 export const enrollCollector = <ThrowOnError extends boolean = false>(options: Options<EnrollCollectorData, ThrowOnError>): RequestResult<EnrollCollectorResponses, EnrollCollectorErrors, ThrowOnError> => options.client.post<EnrollCollectorResponses, EnrollCollectorErrors, ThrowOnError>({
     security: [{
@@ -1551,6 +1765,8 @@ export const enrollCollector = <ThrowOnError extends boolean = false>(options: O
 
 /**
  * Renew: a successor for the presented client certificate
+ *
+ * Admits a collector with its client certificate and a proof of possession.
  */
 export const renewCertificate = <ThrowOnError extends boolean = false>(options: Options<RenewCertificateData, ThrowOnError>): RequestResult<RenewCertificateResponses, RenewCertificateErrors, ThrowOnError> => options.client.post<RenewCertificateResponses, RenewCertificateErrors, ThrowOnError>({
     url: '/v1/collector/renew',
@@ -1563,6 +1779,8 @@ export const renewCertificate = <ThrowOnError extends boolean = false>(options: 
 
 /**
  * Report a collector's health
+ *
+ * Admits a collector with its client certificate and a proof of possession.
  */
 export const sendHeartbeat = <ThrowOnError extends boolean = false>(options: Options<SendHeartbeatData, ThrowOnError>): RequestResult<SendHeartbeatResponses, SendHeartbeatErrors, ThrowOnError> => options.client.post<SendHeartbeatResponses, SendHeartbeatErrors, ThrowOnError>({
     url: '/v1/collector/heartbeat',
@@ -1575,6 +1793,8 @@ export const sendHeartbeat = <ThrowOnError extends boolean = false>(options: Opt
 
 /**
  * Fetch the config assigned to the calling collector
+ *
+ * Admits a collector with its client certificate and a proof of possession.
  */
 export const fetchDesiredConfig = <ThrowOnError extends boolean = false>(options: Options<FetchDesiredConfigData, ThrowOnError>): RequestResult<FetchDesiredConfigResponses, FetchDesiredConfigErrors, ThrowOnError> => options.client.post<FetchDesiredConfigResponses, FetchDesiredConfigErrors, ThrowOnError>({
     url: '/v1/collector/config/desired',
@@ -1587,6 +1807,8 @@ export const fetchDesiredConfig = <ThrowOnError extends boolean = false>(options
 
 /**
  * Send the diagnostics that core has requested of the calling collector, once
+ *
+ * Admits a collector with its client certificate and a proof of possession.
  */
 export const sendDiag = <ThrowOnError extends boolean = false>(options: Options<SendDiagData, ThrowOnError>): RequestResult<SendDiagResponses, SendDiagErrors, ThrowOnError> => options.client.post<SendDiagResponses, SendDiagErrors, ThrowOnError>({
     url: '/v1/collector/diag',
@@ -1599,16 +1821,22 @@ export const sendDiag = <ThrowOnError extends boolean = false>(options: Options<
 
 /**
  * The process is up, whatever the state of its dependencies
+ *
+ * Admits anyone.
  */
 export const health = <ThrowOnError extends boolean = false>(options: Options<HealthData, ThrowOnError>): RequestResult<HealthResponses, HealthErrors, ThrowOnError> => options.client.get<HealthResponses, HealthErrors, ThrowOnError>({ url: '/healthz', ...options });
 
 /**
  * Core can serve; details only with ops access
+ *
+ * Admits anyone.
  */
 export const readiness = <ThrowOnError extends boolean = false>(options: Options<ReadinessData, ThrowOnError>): RequestResult<ReadinessResponses, ReadinessErrors, ThrowOnError> => options.client.get<ReadinessResponses, ReadinessErrors, ThrowOnError>({ url: '/readyz', ...options });
 
 /**
  * The ingest listener accepts and commits telemetry
+ *
+ * Admits monitoring with the ops token, or over a trusted loopback address.
  */
 export const ingestReadiness = <ThrowOnError extends boolean = false>(options: Options<IngestReadinessData, ThrowOnError>): RequestResult<IngestReadinessResponses, IngestReadinessErrors, ThrowOnError> => options.client.get<IngestReadinessResponses, IngestReadinessErrors, ThrowOnError>({
     security: [{
@@ -1622,6 +1850,8 @@ export const ingestReadiness = <ThrowOnError extends boolean = false>(options: O
 
 /**
  * The license is valid and not exceeded; nothing stops working otherwise
+ *
+ * Admits monitoring with the ops token, or over a trusted loopback address.
  */
 export const licensingReadiness = <ThrowOnError extends boolean = false>(options: Options<LicensingReadinessData, ThrowOnError>): RequestResult<LicensingReadinessResponses, LicensingReadinessErrors, ThrowOnError> => options.client.get<LicensingReadinessResponses, LicensingReadinessErrors, ThrowOnError>({
     security: [{
@@ -1635,6 +1865,8 @@ export const licensingReadiness = <ThrowOnError extends boolean = false>(options
 
 /**
  * Metrics in the text format of Prometheus
+ *
+ * Admits monitoring with the ops token, or over a trusted loopback address.
  */
 export const metrics = <ThrowOnError extends boolean = false>(options: Options<MetricsData, ThrowOnError>): RequestResult<MetricsResponses, MetricsErrors, ThrowOnError> => options.client.get<MetricsResponses, MetricsErrors, ThrowOnError>({
     security: [{

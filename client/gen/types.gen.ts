@@ -6,6 +6,398 @@ export type ClientOptions = {
     baseUrl: `${string}://${string}` | (string & {});
 };
 
+export type AppliedContent = {
+    complete: boolean;
+    policies: Array<{
+        name: Name;
+        made: boolean;
+    }>;
+    watches: Array<{
+        name: Name;
+        filter: string;
+        more_than: number;
+        for_seconds: number;
+        /**
+         * must not repeat a name
+         */
+        receivers: Array<string>;
+        id: string | null;
+        made: boolean;
+    }>;
+    inventory: {
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        etag: string;
+        made: boolean;
+    } | null;
+    assignments: Array<{
+        config_hash: string;
+        made: boolean;
+        identity_ids: Array<string>;
+    }>;
+};
+
+export type AppliedSet = {
+    name: string;
+    revision: number;
+    content: AppliedContent;
+    updated_at: string;
+    updated_by_name: string;
+};
+
+export type AppliedSetBody = {
+    revision: number;
+    content: AppliedContent;
+};
+
+export type AppliedSetName = string;
+
+export type AssignmentBatch = {
+    from: string;
+    until: string;
+    assigned_by: string;
+    assigned_by_email: string | null;
+    assigned: number;
+    current: number;
+};
+
+export type AssignmentPage = {
+    items: Array<ConfigAssignment>;
+    next_cursor: string | null;
+};
+
+export type AuditChainView = {
+    head: {
+        seq: number;
+        hash: string;
+    } | null;
+    pending: number;
+    verified: {
+        seq: number;
+        hash: string;
+        checked_at: string;
+        checked_since: string;
+    } | null;
+    fault: {
+        kind: 'gap' | 'chain_broken' | 'event_missing' | 'event_edited';
+        seq: number;
+    } | null;
+};
+
+export type AuditEventPage = {
+    items: Array<AuditEventView>;
+    next_cursor: string | null;
+    names: RecordNames;
+};
+
+export type AuditEventView = {
+    id: string;
+    seq: number | null;
+    occurred_at: string;
+    actor: {
+        type: 'operator' | 'workload' | 'collector' | 'system';
+        id: string;
+        display: string;
+    };
+    action: string;
+    target: {
+        type: string;
+        id: string;
+    };
+    outcome: 'success' | 'failure';
+    reason_code: string | null;
+    reason: string | null;
+    remote_addr: string | null;
+    request_id: string | null;
+    details: {
+        [key: string]: unknown;
+    };
+    prev_hash: string | null;
+    hash: string | null;
+};
+
+export type BodyTimeoutProblem = Problem & {
+    code?: 'body_timeout';
+};
+
+export type BootstrapToken = {
+    id: string;
+    policy_id: string;
+    token_prefix: string;
+    description: string | null;
+    allowed_source_cidrs: Array<string>;
+    bound_device_id: string | null;
+    expires_at: string;
+    max_uses: number;
+    use_count: number;
+    last_used_at: TimestampOrNull;
+    last_used_address: string | null;
+    state: 'revoked' | 'expired' | 'exhausted' | 'active';
+    created_at: string;
+    created_by: string;
+};
+
+export type Budget = {
+    name: string;
+    filter: string;
+    bytes_per_hour: number;
+    held_hosts: number;
+    changed_at: string;
+    changed_by_name: string;
+};
+
+export type BudgetBody = {
+    filter: string;
+    bytes_per_hour: number;
+};
+
+export type BudgetList = {
+    items: Array<Budget>;
+};
+
+export type CertificatePage = {
+    items: Array<CertificateView>;
+    next_cursor: string | null;
+};
+
+export type CertificateView = {
+    id: string;
+    identity_id: string;
+    predecessor_id: string | null;
+    serial_number: string;
+    fingerprint_sha256: string;
+    status: 'revoked' | 'expired' | 'replaced' | 'active';
+    certificate_pem: string;
+    not_before: string;
+    not_after: string;
+    renew_after: string;
+    issued_at: string;
+    first_used_at: TimestampOrNull;
+    replaced_at: TimestampOrNull;
+    revoked_at: TimestampOrNull;
+};
+
+export type ChatConversation = {
+    id: string;
+    title: string | null;
+    created_at: string;
+    updated_at: string;
+    message_count: number;
+    messages: Array<ChatMessage>;
+};
+
+export type ChatMessage = {
+    id: string;
+    role: 'user' | 'assistant';
+    status: 'complete' | 'answering' | 'aborted' | 'failed';
+    created_at: string;
+    parts: Array<MessagePart>;
+};
+
+export type ChatSession = {
+    id: string;
+    title: string | null;
+    created_at: string;
+    updated_at: string;
+    message_count: number;
+};
+
+export type ChatStatus = {
+    provider: 'openai' | 'openai-compatible' | 'litellm' | 'anthropic' | 'mock';
+    model: string;
+    sql_tools: {
+        offered: boolean;
+        reason: string | null;
+    };
+    receipts: {
+        key_id: string;
+        ephemeral: boolean;
+    };
+};
+
+/**
+ * must be a CIDR such as 10.0.0.0/8 or 2001:db8::/32
+ */
+export type Cidr = string;
+
+export type Cidrs = Array<Cidr>;
+
+export type ClientCertificateHeaderInvalidOrMalformedJsonProblem = Problem & {
+    code?: 'client_certificate_header_invalid' | 'malformed_json';
+};
+
+export type CollectorNotAdmittedProblem = Problem & {
+    code?: 'certificate_expired' | 'certificate_identity_invalid' | 'certificate_replaced' | 'certificate_revoked' | 'certificate_unknown' | 'client_certificate_required' | 'clock_skew' | 'identity_revoked' | 'proof_invalid';
+};
+
+export type ColumnDescription = {
+    name: string;
+    type: string;
+    unit: string | null;
+    description: string;
+};
+
+export type CommonFactor = {
+    kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift' | 'core' | 'subnet' | 'policy' | 'source';
+    value: string;
+    selected: number;
+    others: number;
+};
+
+export type ConfigAssignment = {
+    id: string;
+    identity_id: string;
+    identity: string;
+    device_id: string;
+    assigned_at: string;
+    assigned_by: string;
+    assigned_by_email: string | null;
+    ended_at: TimestampOrNull;
+    progress: 'silent' | 'running' | 'failed' | 'drifted' | null;
+    applied_at: TimestampOrNull;
+};
+
+export type ConfigDesiredRequest = {
+    sent_at: Timestamp;
+    proof: string;
+    /**
+     * must not hold control characters; must be well-formed Unicode
+     */
+    current_config_id?: string;
+};
+
+export type ConfigDesiredResponse = {
+    assignment: {
+        config_id: string;
+        config_hash: string;
+        assigned_at: Timestamp;
+        unchanged: boolean;
+        yaml?: string;
+    } | null;
+};
+
+export type ConfigDetail = {
+    generated_at: string;
+    id: string;
+    name: string | null;
+    config_hash: string;
+    size_bytes: number;
+    created_at: string;
+    created_by: string;
+    created_by_email: string | null;
+    hosts: ProgressHosts;
+    yaml: string;
+    batches: Array<AssignmentBatch>;
+};
+
+export type ConfigList = {
+    items: Array<ListedConfig>;
+    next_cursor: string | null;
+};
+
+export type ConfigView = {
+    id: string;
+    name: string | null;
+    config_hash: string;
+    size_bytes: number;
+    created_at: string;
+    created_by: string;
+};
+
+export type ConflictProblem = Problem & {
+    code?: 'conflict';
+};
+
+/**
+ * must be an integer from 0 to 2^53 - 1
+ */
+export type Counter = number;
+
+export type CsrInvalidOrValidationFailedProblem = Problem & {
+    code?: 'csr_invalid' | 'validation_failed';
+};
+
+export type DatabaseUnavailableOrOverloadedProblem = Problem & {
+    code?: 'database_unavailable' | 'overloaded';
+};
+
+export type DatabaseUnavailableProblem = Problem & {
+    code?: 'database_unavailable';
+};
+
+/**
+ * needs a bundle or a refusal
+ */
+export type DiagRequest = {
+    sent_at: Timestamp;
+    proof: string;
+    request_id: string;
+    /**
+     * must be the text of a JSON object
+     */
+    bundle?: string;
+    refusal?: 'forbidden' | 'too_large';
+};
+
+export type DiagResponse = {
+    received_at: Timestamp;
+};
+
+export type DirectoryStatus = {
+    provider: 'google' | 'file' | 'scim';
+    last_sync: {
+        finished_at: string;
+        outcome: 'synced' | 'held' | 'refused' | 'failed';
+        reason_code: string | null;
+    } | null;
+    last_push_at: TimestampOrNull;
+    snapshot_at: TimestampOrNull;
+    snapshot_age_seconds: number | null;
+    failures_in_a_row: number;
+    missing_groups: Array<string>;
+    suspect_setting: string | null;
+    restored_at: TimestampOrNull;
+    access_held: {
+        people: number;
+        memberships: number;
+    };
+    sync_interval_seconds: number;
+    counts: {
+        people: {
+            active: number;
+            held: number;
+            suspended: number;
+            archived: number;
+            unverified: number;
+            absent: number;
+        };
+        scopes: {
+            read: number;
+            audit: number;
+            admin: number;
+        };
+        absences_held: number;
+    };
+};
+
+export type EnrollRequest = {
+    csr_pem: string;
+    /**
+     * must not hold control characters; must be well-formed Unicode
+     */
+    device_id: string;
+    /**
+     * must not hold control characters; must be well-formed Unicode
+     */
+    hostname?: string;
+    platform: Platform;
+    /**
+     * must not hold control characters; must be well-formed Unicode
+     */
+    collector_version: string;
+};
+
 export type EnrollmentPolicy = {
     id: string;
     name: string;
@@ -21,86 +413,298 @@ export type EnrollmentPolicy = {
     enrollment_count: number;
     created_at: string;
     created_by: string;
-    frozen_at: string | null;
+    frozen_at: TimestampOrNull;
     labels: {
         [key: string]: string;
     };
-    workload: {
-        /**
-         * one of SVC_WORKLOAD_ISSUERS_FILE, which has its audience and its keys
-         */
-        issuer: string;
-        /**
-         * tokens with a longer lifetime are refused
-         */
-        max_token_ttl_seconds?: number;
-        /**
-         * the first that matches decides
-         */
-        rules: Array<{
-            /**
-             * must hold one * at most; may hold * in place of a whole segment between : and / only
-             */
-            pattern: string;
-            claims?: {
-                [key: string]: string;
-            };
-            /**
-             * must not hold control characters; must be well-formed Unicode; may name only {namespace}, {service_account}, {pod}, {pod_uid}, {node}, {node_uid}; must name {node} or {node_uid}: each node has an identity of its own
-             */
-            device_id?: string;
-            /**
-             * each key must be 1 to 63 letters, digits, dots, dashes or underscores, and begin and end with a letter or digit
-             */
-            labels?: {
-                [key: string]: string;
-            };
+    workload: WorkloadTerms | null;
+};
+
+export type EnrollmentReport = {
+    generated_at: string;
+    policies: {
+        active: number;
+        frozen: number;
+    };
+    tokens: {
+        revoked: number;
+        expired: number;
+        policy_frozen: number;
+        exhausted: number;
+        active: number;
+    };
+    since: string;
+    refusals: Array<RefusalGroup>;
+};
+
+export type ExportLagView = {
+    name: string;
+    lag_seconds: number;
+    lag_envelopes: number;
+    unaccounted_envelopes?: number;
+    running: boolean;
+    dead_letters: number;
+    last_error: string | null;
+};
+
+export type FilterWithoutHistoryOrNoHistoryOrValidationFailedProblem = Problem & {
+    code?: 'filter_without_history' | 'no_history' | 'validation_failed';
+};
+
+export type FleetAhead = {
+    generated_at: string;
+    until: string;
+    certificates: {
+        count: number;
+        query: string;
+        first: Array<{
+            identity_id: string;
+            device_id: string;
+            expires_at: string;
         }>;
+    };
+    queues: {
+        count: number;
+        query: string;
+        fullest: Array<{
+            identity_id: string;
+            device_id: string;
+            bytes: number;
+            max_bytes: number;
+            oldest_record_age_seconds: number;
+            full_at: string;
+        }>;
+    };
+    tokens: {
+        count: number;
+        items: Array<{
+            id: string;
+            token_prefix: string;
+            policy_name: string;
+            expires_at: string;
+            uses_left: number | null;
+        }>;
+    };
+    system_certificates: {
+        count: number;
+        items: Array<{
+            machine: string;
+            name: string;
+            expires_at: string;
+        }>;
+    };
+    telemetry: {
+        bytes: number;
+        days: number;
+        retention_days: number;
+        bytes_then: number;
     } | null;
 };
 
-export type BootstrapToken = {
+export type FleetChange = {
     id: string;
-    policy_id: string;
-    token_prefix: string;
-    description: string | null;
-    allowed_source_cidrs: Array<string>;
-    bound_device_id: string | null;
-    expires_at: string;
-    max_uses: number;
-    use_count: number;
-    last_used_at: string | null;
-    last_used_address: string | null;
-    state: 'revoked' | 'expired' | 'exhausted' | 'active';
-    created_at: string;
-    created_by: string;
+    kind: 'version' | 'label';
+    name: string | null;
+    from: string | null;
+    to: string | null;
+    began_at: string;
+    ended_at: string;
+    hosts: number;
+    soak_until: string;
+    comparison: HostComparison | null;
 };
 
-export type IssuedCertificate = {
-    identity_id: string;
-    certificate_id: string;
-    identity: string;
-    certificate_pem: string;
-    chain_pem: string;
-    serial_number: string;
-    fingerprint_sha256: string;
-    /**
-     * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
-     */
-    not_before: string;
-    /**
-     * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
-     */
-    not_after: string;
-    /**
-     * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
-     */
-    renew_after: string;
-    heartbeat_interval_seconds: number;
-    /**
-     * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
-     */
-    server_time: string;
+export type FleetChangeList = {
+    items: Array<FleetChange>;
+    next_cursor: string | null;
+    refused: number;
+};
+
+export type FleetComparison = {
+    at: string;
+    verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
+    matched_by: Array<'platform' | 'version' | 'labels'>;
+    changed: number;
+    control: number;
+    unmatched: number;
+    measures: Array<{
+        measure: 'silent' | 'losing' | 'restarting' | 'queue_growing' | 'memory' | 'cpu';
+        verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
+        changed: number;
+        control: number;
+        difference: {
+            value: number;
+            low: number;
+            high: number;
+        } | null;
+    }>;
+    volume?: Array<{
+        signal: 'logs' | 'metrics' | 'traces';
+        changed: number;
+        control: number;
+        difference: {
+            value: number;
+            low: number;
+            high: number;
+        } | null;
+        envelopes?: {
+            value: number;
+            low: number;
+            high: number;
+        } | null;
+    }>;
+    since: string;
+};
+
+export type FleetCompleteness = {
+    generated_at: string;
+    from: string;
+    to: string;
+    settled_until: TimestampOrNull;
+    hosts: number;
+    hosts_listed: number;
+    hours: Array<{
+        from: string;
+        hosts: {
+            [key: string]: number;
+        };
+    }>;
+    items: Array<{
+        host_id: string;
+        identity_id: string | null;
+        device_id: string | null;
+        hours: number;
+        worst: {
+            from: string;
+            state: 'complete' | 'undelivered' | 'short' | 'late' | 'silent' | 'not_running' | 'core_out' | 'not_accounted';
+            shortages: Array<{
+                kind: 'account_refused' | 'accounts_lost' | 'dropped' | 'rejected' | 'lost_in_restore' | 'missing' | 'file_gap' | 'export_rejected' | 'export_rejected_items' | 'unknown';
+                count: number | null;
+                reason?: string;
+            }>;
+        } | null;
+        from: string;
+        runs: Array<{
+            state: 'complete' | 'undelivered' | 'short' | 'late' | 'silent' | 'not_running' | 'core_out' | 'not_accounted' | null;
+            hours: number;
+        }>;
+    }>;
+    next_cursor: string | null;
+};
+
+export type FleetConditionView = {
+    state: 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk';
+    since: string;
+    evidence: string;
+};
+
+export type FleetFacets = {
+    generated_at: string;
+    at?: string;
+    thresholds: FleetThresholdsView;
+    total: number;
+    versions: Array<{
+        version: string;
+        count: number;
+        supported: boolean;
+    }>;
+    versions_other: number;
+    platforms: Array<{
+        platform: string;
+        count: number;
+    }>;
+    platforms_other: number;
+    labels: Array<{
+        key: string;
+        count: number;
+        values: Array<{
+            value: string;
+            count: number;
+        }>;
+        values_other: number;
+    }>;
+    label_keys_other: number;
+    drift: Array<{
+        drift: 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
+        count: number;
+    }>;
+    heartbeat_age: {
+        never: number;
+        buckets: Array<{
+            from_seconds: number;
+            to_seconds: number | null;
+            count: number;
+        }>;
+    };
+    certificate_expiry: {
+        expired: number;
+        days: Array<{
+            day: number;
+            from: string;
+            to: string;
+            count: number;
+        }>;
+        later: number;
+    };
+    exports: {
+        stale: number;
+        queue_risk: number;
+        renewal_failures: number;
+        config_drift: number;
+    };
+};
+
+export type FleetFactors = {
+    generated_at: string;
+    at?: string;
+    selected: number;
+    others: number;
+    compared: number;
+    reads_sources?: true;
+    items: Array<{
+        kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift' | 'core' | 'subnet' | 'policy' | 'source';
+        value: string;
+        selected: number;
+        others: number;
+        expected_by_chance: number;
+    }>;
+};
+
+export type FleetHealthDetail = {
+    generated_at: string;
+    at?: string;
+    thresholds: FleetThresholdsView;
+    outages?: Array<OutageView>;
+    item: FleetHealthRow;
+    config_errors: Array<string>;
+    policy: {
+        id: string;
+        name: string;
+        reenrollment: 'deny' | 'replace';
+    };
+    export_losses?: Array<{
+        export: string;
+        envelopes: number;
+        reason: string;
+        last_at: string;
+    }>;
+    history: Array<FleetHistoryEvent>;
+};
+
+export type FleetHealthReport = {
+    generated_at: string;
+    at?: string;
+    thresholds: FleetThresholdsView;
+    outages?: Array<OutageView>;
+    summary: FleetSummaryView;
+    exports?: Array<ExportLagView>;
+    retention_paused?: {
+        jumped_from: string;
+        jumped_to: string;
+        until: string;
+    };
+    items: Array<FleetHealthRow>;
+    next_cursor: string | null;
 };
 
 export type FleetHealthRow = {
@@ -114,18 +718,14 @@ export type FleetHealthRow = {
         [key: string]: string;
     };
     state: 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
-    conditions: Array<{
-        state: 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk';
-        since: string;
-        evidence: string;
-    }>;
+    conditions: Array<FleetConditionView>;
     enrolled_at: string;
-    last_heartbeat_at: string | null;
-    last_envelope_at: string | null;
+    last_heartbeat_at: TimestampOrNull;
+    last_envelope_at: TimestampOrNull;
     forwarding: 'forwarding' | 'stopped' | 'never' | null;
     forwarder: {
         connected: boolean;
-        last_ack_at: string | null;
+        last_ack_at: TimestampOrNull;
         last_error: string | null;
     } | null;
     certificate: {
@@ -173,15 +773,8 @@ export type FleetHealthRow = {
     core: string | null;
     subnet: string | null;
     incomplete_hours: number | null;
-    volume?: {
-        day_bytes: number;
-        usual_bytes: number | null;
-    };
-    hold?: {
-        budget: string;
-        since: string;
-        until: string;
-    };
+    volume?: HostVolumeView;
+    hold?: HoldView;
     inventory?: {
         status: 'expected' | 'unexpected' | 'gone';
         owner: string | null;
@@ -191,6 +784,1096 @@ export type FleetHealthRow = {
         records_max: number;
         last_at: string;
     } | null;
+};
+
+export type FleetHistoryEvent = {
+    at: string;
+    action: string;
+    actor: {
+        type: 'operator' | 'workload' | 'collector' | 'system';
+        display: string;
+    };
+    outcome: 'success' | 'failure';
+    reason_code: string | null;
+    details: {
+        [key: string]: unknown;
+    };
+};
+
+export type FleetSummaryView = {
+    enrolled: number;
+    needs_attention: number;
+    active_recent_heartbeats: number;
+    forwarding: number;
+    stopped: number;
+    never_forwarded: number;
+    by_state: {
+        [key: string]: number;
+    };
+};
+
+export type FleetThresholdsView = {
+    heartbeat_interval_seconds: number;
+    stale_after_seconds: number;
+    forwarding_seconds: number;
+    enrolling_seconds: number;
+    return_seconds?: number;
+    cert_expiring_fraction: number;
+    min_version: string | null;
+};
+
+export type FleetTimelineView = {
+    from: string;
+    to: string;
+    history_from: TimestampOrNull;
+    step_seconds: number;
+    items: Array<{
+        at: string;
+        needs_attention: number;
+        by_state: {
+            [key: string]: number;
+        };
+    }>;
+    outages: Array<{
+        began_at: string;
+        ended_at: string;
+    }>;
+};
+
+export type ForbiddenProblem = Problem & {
+    code?: 'forbidden';
+};
+
+/**
+ * must be well-formed Unicode
+ */
+export type FreeText = string;
+
+export type HeartbeatRequest = {
+    sent_at: Timestamp;
+    proof: string;
+    /**
+     * must not hold control characters; must be well-formed Unicode
+     */
+    boot_id: string;
+    collector: {
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        version: string;
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        commit: string;
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        hostname: string;
+        platform: Platform;
+        started_at: Timestamp;
+    };
+    config: {
+        valid: boolean;
+        errors: Array<FreeText>;
+        running_config_hash: string | null;
+        desired_config_hash?: string;
+        last_known_good_config_hash?: string;
+        apply_desired_config?: boolean;
+    };
+    queue: {
+        records: Counter;
+        bytes: Counter;
+        max_bytes: Counter;
+        oldest_record_age_seconds: Counter | null;
+        dropped_records_total: Counter;
+        /**
+         * must be an integer from 0 to 2^53 - 1
+         */
+        dead_letters?: number;
+        /**
+         * must be an integer from 0 to 2^53 - 1
+         */
+        forks_total?: number;
+        /**
+         * must be an integer from 0 to 2^53 - 1
+         */
+        file_gaps_total?: number;
+        /**
+         * must be an integer from 0 to 2^53 - 1
+         */
+        file_gap_bytes_total?: number;
+        at_risk: boolean;
+    };
+    forwarder: {
+        connected: boolean;
+        last_ack_at: Timestamp | null;
+        last_error: FreeText | null;
+    };
+    renewal: {
+        status: 'not_configured' | 'ok' | 'due' | 'retrying' | 'failed';
+        last_attempt_at: Timestamp | null;
+        next_attempt_at: Timestamp | null;
+        last_error: FreeText | null;
+    };
+    conditions?: Array<ReportedCondition>;
+    process?: {
+        rss_bytes: Counter;
+        cpu_ms: Counter;
+    };
+    labels?: Labels;
+};
+
+export type HeartbeatResponse = {
+    server_time: Timestamp;
+    next_heartbeat_seconds: number;
+    desired_config: {
+        config_id: string;
+        config_hash: string;
+    } | null;
+    renew_now: boolean;
+    send_diag?: {
+        request_id: string;
+    };
+};
+
+export type HoldView = {
+    budget: string;
+    since: string;
+    until: string;
+};
+
+export type HostComparison = {
+    at: string;
+    verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
+    matched_by: Array<'platform' | 'version' | 'labels'>;
+    changed: number;
+    control: number;
+    unmatched: number;
+    measures: Array<{
+        measure: 'silent' | 'losing' | 'restarting' | 'queue_growing' | 'memory' | 'cpu';
+        verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
+        changed: number;
+        control: number;
+        difference: {
+            value: number;
+            low: number;
+            high: number;
+        } | null;
+    }>;
+    volume?: Array<{
+        signal: 'logs' | 'metrics' | 'traces';
+        changed: number;
+        control: number;
+        difference: {
+            value: number;
+            low: number;
+            high: number;
+        } | null;
+        envelopes?: {
+            value: number;
+            low: number;
+            high: number;
+        } | null;
+    }>;
+};
+
+export type HostCompleteness = {
+    generated_at: string;
+    identity_id: string;
+    host_id: string;
+    from: string;
+    to: string;
+    hours: Array<{
+        from: string;
+        state: 'complete' | 'undelivered' | 'short' | 'late' | 'silent' | 'not_running' | 'core_out' | 'not_accounted' | null;
+        shortages: Array<{
+            kind: 'account_refused' | 'accounts_lost' | 'dropped' | 'rejected' | 'lost_in_restore' | 'missing' | 'file_gap' | 'export_rejected' | 'export_rejected_items' | 'unknown';
+            count: number | null;
+            reason?: string;
+        }>;
+        figures: {
+            accepted: number;
+            stored: number;
+            rejected: number;
+            discarded: number;
+            lost: number;
+            missing: number;
+            expired: number;
+            damaged: number;
+            file_gap_bytes: number;
+            refused: {
+                [key: string]: number;
+            };
+            ran_seconds: number;
+            clock_ahead_seconds: number;
+            delivered: Array<{
+                export: string;
+                delivered: boolean;
+                rejected: number;
+                rejected_items: number;
+            }>;
+        } | null;
+        accounts: Array<{
+            queue_id: string;
+            number: string;
+            from: string;
+            to: string;
+            received_at: string;
+            first_sequence: string | null;
+            last_sequence: string | null;
+            stopped: boolean;
+            sink: string;
+            refused: string | null;
+        }>;
+    }>;
+};
+
+export type HostDiagView = {
+    id: string;
+    identity_id: string;
+    state: 'pending' | 'received' | 'refused' | 'unanswered';
+    requested_at: string;
+    answer_by: string;
+    answered_at: TimestampOrNull;
+    refusal: 'forbidden' | 'too_large' | null;
+    expires_at: string;
+};
+
+export type HostQueueView = {
+    queue_id: string;
+    first_seen_at: string;
+    last_seen_at: string;
+    ended_at: TimestampOrNull;
+    ending: 'ended' | 'succeeded' | 'forked' | 'revoked' | 'closed' | 'lost' | null;
+};
+
+export type HostQueues = {
+    items: Array<HostQueueView>;
+};
+
+export type HostVolume = {
+    generated_at: string;
+    identity_id: string;
+    hours: Array<{
+        from: string;
+        kinds: Array<{
+            kind: 'otel_span' | 'otel_log' | 'otel_metric' | 'log_line' | 'other';
+            envelopes: number;
+            payload_bytes: number;
+        }>;
+    }>;
+};
+
+export type HostVolumeView = {
+    day_bytes: number;
+    usual_bytes: number | null;
+};
+
+export type IdentityPrefix = string;
+
+export type InternalProblem = Problem & {
+    code?: 'internal';
+};
+
+export type Inventory = {
+    hosts: Array<InventoryHost>;
+};
+
+export type InventoryChange = {
+    etag: string;
+    updated_at: string;
+    hosts: number;
+    added: number;
+    changed: number;
+    removed: number;
+    changes: Array<{
+        name: string;
+        change: 'added' | 'changed' | 'removed';
+    }>;
+};
+
+export type InventoryHost = {
+    /**
+     * must not hold control characters; must be well-formed Unicode
+     */
+    name: string;
+    owner?: string | null;
+    /**
+     * each key must be 1 to 63 letters, digits, dots, dashes or underscores, and begin and end with a letter or digit
+     */
+    labels?: {
+        [key: string]: string;
+    };
+};
+
+export type InventoryItem = {
+    name: string;
+    status: 'expected' | 'missing' | 'unexpected' | 'gone';
+    owner: string | null;
+    labels: {
+        [key: string]: string;
+    };
+    identity_id: string | null;
+    identity: string | null;
+};
+
+export type InventoryReport = {
+    generated_at: string;
+    etag: string | null;
+    updated_at: TimestampOrNull;
+    counts: {
+        expected: number;
+        missing: number;
+        unexpected: number;
+        gone: number;
+    } | null;
+    items: Array<InventoryItem>;
+    next_cursor: string | null;
+};
+
+export type IssuedCertificate = {
+    identity_id: string;
+    certificate_id: string;
+    identity: string;
+    certificate_pem: string;
+    chain_pem: string;
+    serial_number: string;
+    fingerprint_sha256: string;
+    not_before: Timestamp;
+    not_after: Timestamp;
+    renew_after: Timestamp;
+    heartbeat_interval_seconds: number;
+    server_time: Timestamp;
+};
+
+/**
+ * each key must be 1 to 63 letters, digits, dots, dashes or underscores, and begin and end with a letter or digit
+ */
+export type Labels = {
+    [key: string]: string;
+};
+
+export type ListedConfig = {
+    id: string;
+    name: string | null;
+    config_hash: string;
+    size_bytes: number;
+    created_at: string;
+    created_by: string;
+    created_by_email: string | null;
+    hosts: ProgressHosts;
+};
+
+export type ListedPolicy = {
+    id: string;
+    name: string;
+    description: string | null;
+    allowed_identity_prefixes: Array<string>;
+    certificate_ttl_seconds: number;
+    allowed_platforms: Array<string>;
+    max_enrollments: number;
+    max_enrollments_per_hour: number;
+    allowed_source_cidrs: Array<string>;
+    reenrollment: 'deny' | 'replace';
+    state: 'active' | 'frozen';
+    enrollment_count: number;
+    created_at: string;
+    created_by: string;
+    frozen_at: TimestampOrNull;
+    labels: {
+        [key: string]: string;
+    };
+    workload: WorkloadTerms | null;
+    created_by_email: string | null;
+    tokens: {
+        revoked: number;
+        expired: number;
+        policy_frozen: number;
+        exhausted: number;
+        active: number;
+    };
+};
+
+export type ListedToken = {
+    id: string;
+    policy_id: string;
+    policy_name: string;
+    token_prefix: string;
+    description: string | null;
+    allowed_source_cidrs: Array<string>;
+    bound_device_id: string | null;
+    expires_at: string;
+    max_uses: number;
+    use_count: number;
+    last_used_at: TimestampOrNull;
+    last_used_address: string | null;
+    state: 'revoked' | 'expired' | 'policy_frozen' | 'exhausted' | 'active';
+    created_at: string;
+    created_by: string;
+    created_by_email: string | null;
+};
+
+export type LoopbackUri = string;
+
+export type MalformedJsonProblem = Problem & {
+    code?: 'malformed_json';
+};
+
+export type MessagePart = {
+    type: 'text';
+    text: string;
+} | {
+    type: 'tool_call';
+    call_id: string;
+    name: ToolName;
+    input: {
+        [key: string]: unknown;
+    };
+} | {
+    type: 'tool_result';
+    call_id: string;
+    name: ToolName;
+    result: ToolResult;
+};
+
+/**
+ * must not hold control characters; must be well-formed Unicode
+ */
+export type Name = string;
+
+export type NamedRecord = {
+    type: 'collector_identity' | 'certificate' | 'collector_config' | 'enrollment_policy' | 'bootstrap_token' | 'rollout' | 'watch' | 'person';
+    name: string;
+    detail: string | null;
+    identity_id: string | null;
+};
+
+export type NoHistoryOrValidationFailedProblem = Problem & {
+    code?: 'no_history' | 'validation_failed';
+};
+
+export type NotFoundProblem = Problem & {
+    code?: 'not_found';
+};
+
+export type NotSignedInProblem = Problem & {
+    code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+};
+
+export type OpsAccessDeniedProblem = Problem & {
+    code?: 'ops_access_denied';
+};
+
+export type OutageView = {
+    began_at: string;
+    ended_at: TimestampOrNull;
+    counted_from: TimestampOrNull;
+    is_clock_skip?: boolean;
+};
+
+/**
+ * must be a time in UTC, such as 2026-11-23T02:41Z
+ */
+export type PastTime = string;
+
+export type PayloadTooLargeProblem = Problem & {
+    code?: 'payload_too_large';
+};
+
+/**
+ * must be os/arch, such as linux/amd64
+ */
+export type Platform = string;
+
+export type PolicyDraftBody = {
+    name: Name;
+    description?: string | null;
+    allowed_identity_prefixes: Array<IdentityPrefix>;
+    /**
+     * above 2592000 (30 days) it is capped, and the response has the capped value
+     */
+    certificate_ttl_seconds?: number;
+    allowed_platforms?: Array<string>;
+    /**
+     * first enrollments in all; 0 means unlimited
+     */
+    max_enrollments?: number;
+    /**
+     * first enrollments in any hour; 0 means unlimited
+     */
+    max_enrollments_per_hour?: number;
+    allowed_source_cidrs?: Cidrs;
+    reenrollment?: 'deny' | 'replace';
+    /**
+     * each key must be 1 to 63 letters, digits, dots, dashes or underscores, and begin and end with a letter or digit
+     */
+    labels?: {
+        [key: string]: string;
+    };
+    workload?: WorkloadTerms | null;
+};
+
+export type PolicyPage = {
+    items: Array<ListedPolicy>;
+    next_cursor: string | null;
+    workload_issuers: Array<string>;
+};
+
+export type ProgressHosts = {
+    desired: number;
+    silent: number;
+    running: number;
+    failed: number;
+    drifted: number;
+    silent_running: number;
+    undesired: number;
+    finished_at: TimestampOrNull;
+};
+
+export type RateLimitedProblem = Problem & {
+    code?: 'rate_limited';
+};
+
+export type ReceiptFile = {
+    format: 'svc.chat-receipts.v1';
+    session_id: string;
+    head: ReceiptHead;
+    keys: Array<ReceiptKey>;
+    items: Array<{
+        seq: number;
+        session_id: string;
+        kind: 'user_message' | 'tool_call' | 'tool_result' | 'answer' | 'closing';
+        payload_sha256: string;
+        prev_sha256: string;
+        created_at: string;
+        key_id: string;
+        length?: number;
+        signature: string;
+        payload: {
+            [key: string]: unknown;
+        };
+    }>;
+};
+
+export type ReceiptHead = {
+    session_id: string;
+    length: number;
+    last_sha256: string;
+    read_at: string;
+    key_id: string;
+    signature: string;
+};
+
+export type ReceiptKey = {
+    kty: 'OKP';
+    crv: 'Ed25519';
+    x: string;
+    kid: string;
+    use: 'sig';
+    alg: 'EdDSA';
+    svc_ephemeral?: boolean;
+};
+
+export type ReceiptKeys = {
+    keys: Array<ReceiptKey>;
+};
+
+export type RecordNames = {
+    [key: string]: NamedRecord;
+};
+
+export type RefusalGroup = {
+    reason: string;
+    policy_id: string | null;
+    policy_name: string | null;
+    events: number;
+    refused: number;
+    last_at: string;
+    last_address: string | null;
+};
+
+export type RelationSummary = {
+    name: string;
+    description: string;
+};
+
+export type RemoteAddress = unknown | unknown;
+
+export type RenewRequest = {
+    sent_at: Timestamp;
+    proof: string;
+    csr_pem: string;
+    /**
+     * must not hold control characters; must be well-formed Unicode
+     */
+    collector_version: string;
+};
+
+export type ReportedCondition = {
+    /**
+     * must not hold control characters; must be well-formed Unicode
+     */
+    code: string;
+    since: Timestamp;
+    reason: FreeText;
+    path?: FreeText;
+};
+
+export type Rollout = {
+    id: string;
+    config: {
+        id: string;
+        name: string | null;
+        config_hash: string;
+    };
+    filter: string;
+    state: 'running' | 'soaking' | 'paused' | 'rolling_back' | 'rolled_back' | 'aborted' | 'completed';
+    reason: {
+        code: 'gate_breached' | 'worse_than_control' | 'operator' | 'database_restored';
+        detail: string | null;
+    } | null;
+    wave: number;
+    waves: Array<RolloutWave>;
+    gate: {
+        max_failed_percent: number;
+        states: Array<'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied'>;
+        worse_than_control: boolean;
+    };
+    on_breach: 'pause' | 'roll_back';
+    targets: number;
+    pending: number;
+    assigned: number;
+    applied: number;
+    failed: number;
+    skipped: number;
+    reverted: number;
+    reverted_failed?: number;
+    created_by: string;
+    created_by_name: string;
+    created_at: string;
+    updated_at: string;
+    ended_at: TimestampOrNull;
+    breach: RolloutBreach | null;
+    outages?: Array<OutageView>;
+};
+
+export type RolloutBody = {
+    config_id: string;
+    filter?: string;
+    all?: boolean;
+    waves: Array<WaveBody>;
+    gate?: {
+        max_failed_percent: number;
+        states: Array<'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied'>;
+        worse_than_control?: boolean;
+    };
+    on_breach?: 'pause' | 'roll_back';
+};
+
+export type RolloutBreach = {
+    wave: number;
+    failed: number;
+    failed_percent: number;
+    at: string;
+    evidence: Array<RolloutEvidence>;
+};
+
+export type RolloutEvidence = {
+    identity_id: string;
+    identity: string;
+    condition: 'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied';
+    began_at: string;
+    detail: string;
+};
+
+export type RolloutList = {
+    items: Array<Rollout>;
+    next_cursor: string | null;
+};
+
+export type RolloutPreview = {
+    config: {
+        id: string;
+        name: string | null;
+        config_hash: string;
+    };
+    filter: string;
+    hosts: number;
+    will_change: number;
+    unchanged: number;
+    skipped: number;
+    from: Array<{
+        config: {
+            id: string;
+            name: string | null;
+            config_hash: string;
+        } | null;
+        hosts: number;
+        diff: string | null;
+    }>;
+    refused: Array<{
+        identity_id: string;
+        identity: string;
+        reason: 'apply_desired_config_off' | 'revoked' | 'reassigned';
+    }>;
+    unparsable: Array<{
+        version: string;
+        hosts: number;
+        errors: Array<string>;
+    }>;
+    in_other_rollouts: Array<{
+        rollout_id: string;
+        hosts: number;
+    }>;
+};
+
+export type RolloutStateProblem = Problem & {
+    code?: 'rollout_state';
+};
+
+export type RolloutTarget = {
+    identity_id: string;
+    identity: string;
+    device_id: string;
+    wave: number;
+    status: 'pending' | 'assigned' | 'applied' | 'failed' | 'skipped' | 'reverted';
+    reason: 'apply_desired_config_off' | 'revoked' | 'reassigned' | null;
+    previous_config_id: string | null;
+    assigned_at: TimestampOrNull;
+    applied_at: TimestampOrNull;
+    failed_at: TimestampOrNull;
+    condition: 'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied' | null;
+    condition_began_at: TimestampOrNull;
+    detail: string | null;
+    reverted_at: TimestampOrNull;
+};
+
+export type RolloutTargetPage = {
+    items: Array<RolloutTarget>;
+    next_cursor: string | null;
+};
+
+export type RolloutWave = {
+    number: number;
+    percent: number | null;
+    count: number | null;
+    soak_seconds: number;
+    targets: number;
+    pending: number;
+    assigned: number;
+    applied: number;
+    failed: number;
+    skipped: number;
+    reverted: number;
+    reverted_failed?: number;
+    started_at: TimestampOrNull;
+    soak_until: TimestampOrNull;
+    completed_at: TimestampOrNull;
+    comparison?: HostComparison;
+};
+
+export type Setup = {
+    steps: Array<{
+        step: 'directory' | 'signer' | 'ingest' | 'policy' | 'token' | 'host';
+        done: boolean;
+        detail: string;
+    }>;
+    core_url: string | null;
+    ingest_address: string | null;
+    policy: {
+        id: string;
+        name: string;
+        identity_prefix: string;
+    } | null;
+};
+
+export type SilenceBody = {
+    seconds: number;
+    reason?: string | null;
+};
+
+export type StaleRequestProblem = Problem & {
+    code?: 'stale_request';
+};
+
+/**
+ * must hold one * at most; may hold * in place of a whole segment between : and / only
+ */
+export type SubjectPattern = string;
+
+export type SystemPart = {
+    area: 'core' | 'database' | 'export' | 'certificate';
+    of: string | null;
+    name: string;
+    state: 'disabled' | 'ready' | 'warning' | 'not_ready';
+    detail: string;
+    since: TimestampOrNull;
+};
+
+export type SystemReport = {
+    generated_at: string;
+    state: 'disabled' | 'ready' | 'warning' | 'not_ready';
+    parts: Array<SystemPart>;
+    cores: Array<{
+        id: string;
+        machine: string;
+        version: string;
+        started_at: string;
+        reported_at: string;
+        state: 'running' | 'silent' | 'stopped';
+        streams: number | null;
+        hosts: number;
+        clock_ahead_seconds: number;
+    }>;
+    database: {
+        version: number;
+        bytes: number;
+        telemetry_bytes: number;
+        oldest_day: TimestampOrNull;
+        retention_days: number | null;
+        slow_statements: number;
+        slowest_seconds: number;
+        standbys: Array<{
+            name: string;
+            lag_seconds: number | null;
+        }>;
+    };
+    outages: Array<{
+        began_at: string;
+        ended_at: TimestampOrNull;
+    }>;
+};
+
+/**
+ * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
+ */
+export type Timestamp = string;
+
+export type TimestampOrNull = string | null;
+
+export type TokenPage = {
+    items: Array<ListedToken>;
+    next_cursor: string | null;
+};
+
+export type TooManyExportsProblem = Problem & {
+    code?: 'too_many_exports';
+};
+
+export type ToolName = 'list_tables' | 'describe_table' | 'query_sql';
+
+export type ToolResult = {
+    kind: 'relations';
+    relations: Array<RelationSummary>;
+} | {
+    kind: 'relation';
+    name: string;
+    description: string;
+    columns: Array<ColumnDescription>;
+    notes: Array<string>;
+} | {
+    kind: 'rows';
+    columns: Array<{
+        name: string;
+        type: string;
+    }>;
+    rows: Array<Array<unknown>>;
+    row_count: number;
+    truncated: boolean;
+} | {
+    kind: 'error';
+    code: string;
+    message: string;
+};
+
+export type UnauthenticatedProblem = Problem & {
+    code?: 'unauthenticated';
+};
+
+export type UnstoredConfigs = {
+    generated_at: string;
+    hashes: number;
+    items: Array<{
+        config_hash: string;
+        running: number;
+        last_heartbeat_at: TimestampOrNull;
+    }>;
+};
+
+export type UnsupportedMediaTypeProblem = Problem & {
+    code?: 'unsupported_media_type';
+};
+
+export type ValidationFailedProblem = Problem & {
+    code?: 'validation_failed';
+};
+
+export type VolumeReport = {
+    generated_at: string;
+    from: string;
+    to: string;
+    by: string;
+    step_seconds: number;
+    series: Array<{
+        from: string;
+        envelopes: number;
+        payload_bytes: number;
+    }>;
+    total: {
+        envelopes: number;
+        payload_bytes: number;
+    };
+    parts: number;
+    retention_days: number | null;
+    disk_bytes: number | null;
+    items: Array<{
+        name: string | null;
+        envelopes: number;
+        payload_bytes: number;
+        disk_bytes: number | null;
+        identity_id?: string | null;
+        device_id?: string | null;
+        day?: HostVolumeView;
+    }>;
+};
+
+export type Watch = {
+    id: string;
+    name: string;
+    filter: string;
+    more_than: number;
+    for_seconds: number;
+    receivers: Array<string>;
+    revision: number;
+    state: 'inactive' | 'pending' | 'firing';
+    since: TimestampOrNull;
+    count: number | null;
+    evaluated_at: TimestampOrNull;
+    fault: string | null;
+    changed_at: string;
+    common_factor: CommonFactor | null;
+    explained_by: string | null;
+    silence: {
+        until: string;
+        by: string;
+        reason: string | null;
+    } | null;
+    waiting_messages: number;
+    created_at: string;
+    created_by_name: string;
+};
+
+export type WatchBody = {
+    name: Name;
+    filter: string;
+    more_than?: number;
+    for_seconds?: number;
+    /**
+     * must not repeat a name
+     */
+    receivers?: Array<string>;
+};
+
+export type WatchChangeBody = {
+    name: Name;
+    filter: string;
+    more_than?: number;
+    for_seconds?: number;
+    /**
+     * must not repeat a name
+     */
+    receivers?: Array<string>;
+    revision: number;
+};
+
+export type WatchDetail = {
+    id: string;
+    name: string;
+    filter: string;
+    more_than: number;
+    for_seconds: number;
+    receivers: Array<string>;
+    revision: number;
+    state: 'inactive' | 'pending' | 'firing';
+    since: TimestampOrNull;
+    count: number | null;
+    evaluated_at: TimestampOrNull;
+    fault: string | null;
+    changed_at: string;
+    common_factor: CommonFactor | null;
+    explained_by: string | null;
+    silence: {
+        until: string;
+        by: string;
+        reason: string | null;
+    } | null;
+    waiting_messages: number;
+    created_at: string;
+    created_by_name: string;
+    held_by?: OutageView;
+    history: Array<WatchEvent>;
+};
+
+export type WatchEvent = {
+    at: string;
+    kind: 'firing' | 'resolved' | 'silenced' | 'unsilenced' | 'delivered' | 'dropped';
+    count: number | null;
+    receiver: string | null;
+    detail: string | null;
+};
+
+export type WatchList = {
+    items: Array<Watch>;
+    next_cursor: string | null;
+    receivers: Array<{
+        name: string;
+        kind: 'webhook' | 'alertmanager';
+    }>;
+    held_by?: OutageView;
+};
+
+export type WaveBody = {
+    percent: number;
+    soak_seconds: number;
+} | {
+    count: number;
+    soak_seconds: number;
+};
+
+export type Whoami = {
+    user_id: string;
+    email: string;
+    scopes: Array<'read' | 'audit' | 'admin'>;
+};
+
+export type WorkloadTerms = {
+    /**
+     * one of SVC_WORKLOAD_ISSUERS_FILE, which has its audience and its keys
+     */
+    issuer: string;
+    /**
+     * tokens with a longer lifetime are refused
+     */
+    max_token_ttl_seconds?: number;
+    /**
+     * the first that matches decides
+     */
+    rules: Array<{
+        pattern: SubjectPattern;
+        claims?: {
+            [key: string]: string;
+        };
+        /**
+         * must not hold control characters; must be well-formed Unicode; may name only {namespace}, {service_account}, {pod}, {pod_uid}, {node}, {node_uid}; must name {node} or {node_uid}: each node has an identity of its own
+         */
+        device_id?: string;
+        /**
+         * each key must be 1 to 63 letters, digits, dots, dashes or underscores, and begin and end with a letter or digit
+         */
+        labels?: {
+            [key: string]: string;
+        };
+    }>;
 };
 
 /**
@@ -218,6 +1901,254 @@ export type Problem = {
     }>;
 };
 
+export type Action = Array<string> | string;
+
+/**
+ * must not hold control characters; must be well-formed Unicode
+ */
+export type Actor = string;
+
+export type AssignedBy = string;
+
+export type At = PastTime;
+
+export type Attention = Array<'needed'> | 'needed';
+
+export type Auth = Array<'failed' | 'failing'> | 'failed' | 'failing';
+
+export type Budget2 = Array<'held'> | 'held';
+
+export type BudgetsName = string;
+
+export type ChangedWithinSeconds = number;
+
+export type CompletenessState = Array<'complete' | 'undelivered' | 'short' | 'late' | 'silent' | 'not_running' | 'core_out' | 'not_accounted'> | 'complete' | 'undelivered' | 'short' | 'late' | 'silent' | 'not_running' | 'core_out' | 'not_accounted';
+
+export type Condition = Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk';
+
+export type Config = Array<string> | string;
+
+export type Core = Array<string> | string;
+
+export type Current = 'true' | 'false';
+
+export type Cursor = string;
+
+export type DesiredConfig = Array<string> | string;
+
+export type Device = Array<string> | string;
+
+export type Diag = string;
+
+export type Drift = Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
+
+export type DroppedMoreThan = number;
+
+export type DryRun = 'true' | 'false';
+
+export type EnrollmentPoliciesQ = Name;
+
+export type EnrollmentPoliciesState = 'active' | 'frozen';
+
+export type EnvelopeOlderThanSeconds = number;
+
+export type EnvelopeWithinSeconds = number;
+
+export type Expires = Array<string> | string;
+
+export type ExpiresWithinSeconds = number;
+
+export type Forwarder = Array<'connected' | 'disconnected'> | 'connected' | 'disconnected';
+
+export type Forwarding = Array<'forwarding' | 'stopped' | 'never'> | 'forwarding' | 'stopped' | 'never';
+
+export type From = string;
+
+export type Heartbeat = Array<'recent' | 'never'> | 'recent' | 'never';
+
+export type HeartbeatOlderThanSeconds = number;
+
+export type HeartbeatWithinSeconds = number;
+
+/**
+ * must not hold control characters; must be well-formed Unicode
+ */
+export type Host = string;
+
+export type Hostname = Array<string> | string;
+
+export type Id = string;
+
+/**
+ * must not hold control characters; must be well-formed Unicode
+ */
+export type IdentitiesQ = string;
+
+export type Identity = Array<string> | string;
+
+export type IdentityId = string;
+
+export type IncompleteWithinSeconds = number;
+
+export type Inventory2 = Array<'expected' | 'unexpected' | 'gone'> | 'expected' | 'unexpected' | 'gone';
+
+export type Label = Array<string> | string;
+
+export type Limit = number;
+
+export type Name2 = AppliedSetName;
+
+export type NotAction = Array<string> | string;
+
+/**
+ * must not hold control characters; must be well-formed Unicode
+ */
+export type NotActor = string;
+
+export type NotAttention = Array<'needed'> | 'needed';
+
+export type NotAuth = Array<'failed' | 'failing'> | 'failed' | 'failing';
+
+export type NotBudget = Array<'held'> | 'held';
+
+export type NotChangedWithinSeconds = number;
+
+export type NotCondition = Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk';
+
+export type NotConfig = Array<string> | string;
+
+export type NotCore = Array<string> | string;
+
+export type NotDesiredConfig = Array<string> | string;
+
+export type NotDevice = Array<string> | string;
+
+export type NotDrift = Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
+
+export type NotDroppedMoreThan = number;
+
+export type NotEnvelopeOlderThanSeconds = number;
+
+export type NotEnvelopeWithinSeconds = number;
+
+export type NotExpires = Array<string> | string;
+
+export type NotExpiresWithinSeconds = number;
+
+export type NotForwarder = Array<'connected' | 'disconnected'> | 'connected' | 'disconnected';
+
+export type NotForwarding = Array<'forwarding' | 'stopped' | 'never'> | 'forwarding' | 'stopped' | 'never';
+
+export type NotHeartbeat = Array<'recent' | 'never'> | 'recent' | 'never';
+
+export type NotHeartbeatOlderThanSeconds = number;
+
+export type NotHeartbeatWithinSeconds = number;
+
+export type NotHostname = Array<string> | string;
+
+export type NotIdentity = Array<string> | string;
+
+export type NotIncompleteWithinSeconds = number;
+
+export type NotInventory = Array<'expected' | 'unexpected' | 'gone'> | 'expected' | 'unexpected' | 'gone';
+
+export type NotLabel = Array<string> | string;
+
+export type NotPlatform = Array<string> | string;
+
+export type NotPolicy = Array<string> | string;
+
+export type NotProgress = Array<'silent' | 'running' | 'failed' | 'drifted'> | 'silent' | 'running' | 'failed' | 'drifted';
+
+export type NotQ = Array<string> | string;
+
+export type NotQueueAboveBytes = number;
+
+export type NotQueueAbovePercent = number;
+
+export type NotQueueFullWithinSeconds = number;
+
+export type NotRunningConfig = Array<string> | string;
+
+/**
+ * must be an RFC 3339 time in UTC to the second, such as 2026-01-31T08:00:00Z
+ */
+export type NotSilentSince = string;
+
+export type NotSource = Array<string> | string;
+
+export type NotState = Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
+
+export type NotSubnet = Array<string> | string;
+
+export type NotVersion = Array<string> | string;
+
+export type NotVersionRange = Array<string> | string;
+
+export type OlderThanSeconds = number;
+
+export type Outcome = 'success' | 'failure';
+
+export type Platform2 = Array<string> | string;
+
+export type Policy = Array<string> | string;
+
+export type PolicyId = string;
+
+export type Progress = Array<'silent' | 'running' | 'failed' | 'drifted'> | 'silent' | 'running' | 'failed' | 'drifted';
+
+export type Q = Array<string> | string;
+
+export type QueueAboveBytes = number;
+
+export type QueueAbovePercent = number;
+
+export type QueueFullWithinSeconds = number;
+
+/**
+ * must not hold control characters; must be well-formed Unicode
+ */
+export type Reason = string;
+
+export type RunningConfig = Array<string> | string;
+
+/**
+ * must be an RFC 3339 time in UTC to the second, such as 2026-01-31T08:00:00Z
+ */
+export type SilentSince = string;
+
+export type Since = Timestamp;
+
+export type Source = Array<string> | string;
+
+export type State = Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
+
+export type Status = Array<'pending' | 'assigned' | 'applied' | 'failed' | 'skipped' | 'reverted'> | 'pending' | 'assigned' | 'applied' | 'failed' | 'skipped' | 'reverted';
+
+export type Subnet = Array<string> | string;
+
+/**
+ * must not hold control characters; must be well-formed Unicode
+ */
+export type Target = string;
+
+export type To = string;
+
+export type TokensState = Array<'revoked' | 'expired' | 'policy_frozen' | 'exhausted' | 'active'> | 'revoked' | 'expired' | 'policy_frozen' | 'exhausted' | 'active';
+
+export type Until = Timestamp;
+
+export type UserCode = string;
+
+export type Version = Array<string> | string;
+
+export type VersionRange = Array<string> | string;
+
+export type Wave = number;
+
+export type WithinSeconds = number;
+
 export type OpenapiData = {
     body?: never;
     path?: never;
@@ -226,22 +2157,9 @@ export type OpenapiData = {
 };
 
 export type OpenapiErrors = {
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type OpenapiError = OpenapiErrors[keyof OpenapiErrors];
@@ -261,40 +2179,12 @@ export type WhoamiData = {
 };
 
 export type WhoamiErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type WhoamiError = WhoamiErrors[keyof WhoamiErrors];
@@ -303,11 +2193,7 @@ export type WhoamiResponses = {
     /**
      * The caller
      */
-    200: {
-        user_id: string;
-        email: string;
-        scopes: Array<'read' | 'audit' | 'admin'>;
-    };
+    200: Whoami;
 };
 
 export type WhoamiResponse = WhoamiResponses[keyof WhoamiResponses];
@@ -320,40 +2206,12 @@ export type ReportSystemData = {
 };
 
 export type ReportSystemErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type ReportSystemError = ReportSystemErrors[keyof ReportSystemErrors];
@@ -362,46 +2220,7 @@ export type ReportSystemResponses = {
     /**
      * The report
      */
-    200: {
-        generated_at: string;
-        state: 'disabled' | 'ready' | 'warning' | 'not_ready';
-        parts: Array<{
-            area: 'core' | 'database' | 'export' | 'certificate';
-            of: string | null;
-            name: string;
-            state: 'disabled' | 'ready' | 'warning' | 'not_ready';
-            detail: string;
-            since: string | null;
-        }>;
-        cores: Array<{
-            id: string;
-            machine: string;
-            version: string;
-            started_at: string;
-            reported_at: string;
-            state: 'running' | 'silent' | 'stopped';
-            streams: number | null;
-            hosts: number;
-            clock_ahead_seconds: number;
-        }>;
-        database: {
-            version: number;
-            bytes: number;
-            telemetry_bytes: number;
-            oldest_day: string | null;
-            retention_days: number | null;
-            slow_statements: number;
-            slowest_seconds: number;
-            standbys: Array<{
-                name: string;
-                lag_seconds: number | null;
-            }>;
-        };
-        outages: Array<{
-            began_at: string;
-            ended_at: string | null;
-        }>;
-    };
+    200: SystemReport;
 };
 
 export type ReportSystemResponse = ReportSystemResponses[keyof ReportSystemResponses];
@@ -414,40 +2233,12 @@ export type DirectoryStatusData = {
 };
 
 export type DirectoryStatusErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type DirectoryStatusError = DirectoryStatusErrors[keyof DirectoryStatusErrors];
@@ -456,42 +2247,7 @@ export type DirectoryStatusResponses = {
     /**
      * The state of the sync
      */
-    200: {
-        provider: 'google' | 'file' | 'scim';
-        last_sync: {
-            finished_at: string;
-            outcome: 'synced' | 'held' | 'refused' | 'failed';
-            reason_code: string | null;
-        } | null;
-        last_push_at: string | null;
-        snapshot_at: string | null;
-        snapshot_age_seconds: number | null;
-        failures_in_a_row: number;
-        missing_groups: Array<string>;
-        suspect_setting: string | null;
-        restored_at: string | null;
-        access_held: {
-            people: number;
-            memberships: number;
-        };
-        sync_interval_seconds: number;
-        counts: {
-            people: {
-                active: number;
-                held: number;
-                suspended: number;
-                archived: number;
-                unverified: number;
-                absent: number;
-            };
-            scopes: {
-                read: number;
-                audit: number;
-                admin: number;
-            };
-            absences_held: number;
-        };
-    };
+    200: DirectoryStatus;
 };
 
 export type DirectoryStatusResponse = DirectoryStatusResponses[keyof DirectoryStatusResponses];
@@ -499,19 +2255,16 @@ export type DirectoryStatusResponse = DirectoryStatusResponses[keyof DirectorySt
 export type RecordSignInData = {
     body: {
         outcome: 'success';
-        remote_addr: unknown | unknown;
+        remote_addr: RemoteAddress;
         session?: {
             id: string;
-            /**
-             * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
-             */
-            expires_at: string;
+            expires_at: Timestamp;
             provider_session_id?: string | null;
         } | null;
     } | {
         outcome: 'failure';
         reason_code: string;
-        remote_addr: unknown | unknown;
+        remote_addr: RemoteAddress;
         user_id?: string | null;
         subject?: string | null;
     };
@@ -521,64 +2274,16 @@ export type RecordSignInData = {
 };
 
 export type RecordSignInErrors = {
-    /**
-     * `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'malformed_json';
-    };
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    400: MalformedJsonProblem;
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    408: BodyTimeoutProblem;
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
 };
 
 export type RecordSignInError = RecordSignInErrors[keyof RecordSignInErrors];
@@ -596,11 +2301,8 @@ export type RecordSignOutData = {
     body: {
         session_id: string;
         user_id: string;
-        /**
-         * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
-         */
-        expires_at: string;
-        remote_addr: unknown | unknown;
+        expires_at: Timestamp;
+        remote_addr: RemoteAddress;
     };
     path?: never;
     query?: never;
@@ -608,64 +2310,16 @@ export type RecordSignOutData = {
 };
 
 export type RecordSignOutErrors = {
-    /**
-     * `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'malformed_json';
-    };
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    400: MalformedJsonProblem;
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    408: BodyTimeoutProblem;
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
 };
 
 export type RecordSignOutError = RecordSignOutErrors[keyof RecordSignOutErrors];
@@ -687,11 +2341,8 @@ export type RecordProviderLogoutData = {
         jti: string;
         subject?: string | null;
         provider_session_id?: string | null;
-        /**
-         * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
-         */
-        expires_at: string;
-        remote_addr: unknown | unknown;
+        expires_at: Timestamp;
+        remote_addr: RemoteAddress;
     };
     path?: never;
     query?: never;
@@ -699,70 +2350,19 @@ export type RecordProviderLogoutData = {
 };
 
 export type RecordProviderLogoutErrors = {
-    /**
-     * `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'malformed_json';
-    };
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `logout_token_replayed`: Another logout token with this jti was accepted before
-     */
+    400: MalformedJsonProblem;
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    408: BodyTimeoutProblem;
     409: Problem & {
         code?: 'logout_token_replayed';
     };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
 };
 
 export type RecordProviderLogoutError = RecordProviderLogoutErrors[keyof RecordProviderLogoutErrors];
@@ -779,11 +2379,8 @@ export type RecordProviderLogoutResponse = RecordProviderLogoutResponses[keyof R
 export type CreateAuthorizationData = {
     body: {
         code_challenge: string;
-        redirect_uri: string;
-        /**
-         * must not hold control characters; must be well-formed Unicode
-         */
-        client_name: string;
+        redirect_uri: LoopbackUri;
+        client_name: Name;
     };
     path?: never;
     query?: never;
@@ -791,64 +2388,16 @@ export type CreateAuthorizationData = {
 };
 
 export type CreateAuthorizationErrors = {
-    /**
-     * `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'malformed_json';
-    };
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    400: MalformedJsonProblem;
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    408: BodyTimeoutProblem;
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
 };
 
 export type CreateAuthorizationError = CreateAuthorizationErrors[keyof CreateAuthorizationErrors];
@@ -867,11 +2416,8 @@ export type CreateAuthorizationResponse = CreateAuthorizationResponses[keyof Cre
 
 export type RefuseAuthorizationData = {
     body: {
-        /**
-         * must not hold control characters; must be well-formed Unicode
-         */
-        client_name: string;
-        remote_addr: unknown | unknown;
+        client_name: Name;
+        remote_addr: RemoteAddress;
     };
     path?: never;
     query?: never;
@@ -879,64 +2425,16 @@ export type RefuseAuthorizationData = {
 };
 
 export type RefuseAuthorizationErrors = {
-    /**
-     * `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'malformed_json';
-    };
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    400: MalformedJsonProblem;
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    408: BodyTimeoutProblem;
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
 };
 
 export type RefuseAuthorizationError = RefuseAuthorizationErrors[keyof RefuseAuthorizationErrors];
@@ -952,11 +2450,8 @@ export type RefuseAuthorizationResponse = RefuseAuthorizationResponses[keyof Ref
 
 export type CreateDeviceAuthorizationData = {
     body: {
-        /**
-         * must not hold control characters; must be well-formed Unicode
-         */
-        client_name: string;
-        remote_addr: unknown | unknown;
+        client_name: Name;
+        remote_addr: RemoteAddress;
     };
     path?: never;
     query?: never;
@@ -964,64 +2459,16 @@ export type CreateDeviceAuthorizationData = {
 };
 
 export type CreateDeviceAuthorizationErrors = {
-    /**
-     * `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'malformed_json';
-    };
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    400: MalformedJsonProblem;
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    408: BodyTimeoutProblem;
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
 };
 
 export type CreateDeviceAuthorizationError = CreateDeviceAuthorizationErrors[keyof CreateDeviceAuthorizationErrors];
@@ -1050,46 +2497,13 @@ export type GetDeviceAuthorizationData = {
 };
 
 export type GetDeviceAuthorizationErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type GetDeviceAuthorizationError = GetDeviceAuthorizationErrors[keyof GetDeviceAuthorizationErrors];
@@ -1110,7 +2524,7 @@ export type GetDeviceAuthorizationResponse = GetDeviceAuthorizationResponses[key
 export type DecideDeviceAuthorizationData = {
     body: {
         approved: boolean;
-        remote_addr: unknown | unknown;
+        remote_addr: RemoteAddress;
     };
     path: {
         user_code: string;
@@ -1120,70 +2534,17 @@ export type DecideDeviceAuthorizationData = {
 };
 
 export type DecideDeviceAuthorizationErrors = {
-    /**
-     * `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'malformed_json';
-    };
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    400: MalformedJsonProblem;
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    408: BodyTimeoutProblem;
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
 };
 
 export type DecideDeviceAuthorizationError = DecideDeviceAuthorizationErrors[keyof DecideDeviceAuthorizationErrors];
@@ -1202,12 +2563,12 @@ export type CreateSessionTokenData = {
         grant_type: 'authorization_code';
         code: string;
         code_verifier: string;
-        redirect_uri: string;
-        remote_addr: unknown | unknown;
+        redirect_uri: LoopbackUri;
+        remote_addr: RemoteAddress;
     } | {
         grant_type: 'device_code';
         device_code: string;
-        remote_addr: unknown | unknown;
+        remote_addr: RemoteAddress;
     };
     path?: never;
     query?: never;
@@ -1215,64 +2576,18 @@ export type CreateSessionTokenData = {
 };
 
 export type CreateSessionTokenErrors = {
-    /**
-     * `access_denied`: The person has refused. `authorization_pending`: The person has not decided yet. `expired_token`: The code has expired; sign in again. `invalid_grant`: The code or its verifier is not valid; sign in again. `malformed_json`: The body is not JSON. `slow_down`: The program asks too often; wait five seconds longer
-     */
     400: Problem & {
         code?: 'access_denied' | 'authorization_pending' | 'expired_token' | 'invalid_grant' | 'malformed_json' | 'slow_down';
     };
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    408: BodyTimeoutProblem;
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
 };
 
 export type CreateSessionTokenError = CreateSessionTokenErrors[keyof CreateSessionTokenErrors];
@@ -1304,64 +2619,22 @@ export type ExchangeTokenData = {
 };
 
 export type ExchangeTokenErrors = {
-    /**
-     * `invalid_grant`: The code or its verifier is not valid; sign in again. `malformed_json`: The body is not JSON
-     */
     400: Problem & {
         code?: 'invalid_grant' | 'malformed_json';
     };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `throttled`: Too many failed enrollments from this address
-     */
+    408: BodyTimeoutProblem;
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: ValidationFailedProblem;
     429: Problem & {
         code?: 'throttled';
     };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `issuer_unavailable`: The keys of the token's issuer cannot be read
-     */
+    500: InternalProblem;
     502: Problem & {
         code?: 'issuer_unavailable';
     };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
+    503: DatabaseUnavailableOrOverloadedProblem;
 };
 
 export type ExchangeTokenError = ExchangeTokenErrors[keyof ExchangeTokenErrors];
@@ -1393,40 +2666,12 @@ export type ListOperatorSessionsData = {
 };
 
 export type ListOperatorSessionsErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type ListOperatorSessionsError = ListOperatorSessionsErrors[keyof ListOperatorSessionsErrors];
@@ -1464,46 +2709,13 @@ export type RevokeOperatorSessionData = {
 };
 
 export type RevokeOperatorSessionErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type RevokeOperatorSessionError = RevokeOperatorSessionErrors[keyof RevokeOperatorSessionErrors];
@@ -1525,40 +2737,12 @@ export type ReportEnrollmentData = {
 };
 
 export type ReportEnrollmentErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type ReportEnrollmentError = ReportEnrollmentErrors[keyof ReportEnrollmentErrors];
@@ -1567,30 +2751,7 @@ export type ReportEnrollmentResponses = {
     /**
      * The report
      */
-    200: {
-        generated_at: string;
-        policies: {
-            active: number;
-            frozen: number;
-        };
-        tokens: {
-            revoked: number;
-            expired: number;
-            policy_frozen: number;
-            exhausted: number;
-            active: number;
-        };
-        since: string;
-        refusals: Array<{
-            reason: string;
-            policy_id: string | null;
-            policy_name: string | null;
-            events: number;
-            refused: number;
-            last_at: string;
-            last_address: string | null;
-        }>;
-    };
+    200: EnrollmentReport;
 };
 
 export type ReportEnrollmentResponse = ReportEnrollmentResponses[keyof ReportEnrollmentResponses];
@@ -1600,10 +2761,7 @@ export type ListEnrollmentPoliciesData = {
     path?: never;
     query?: {
         state?: 'active' | 'frozen';
-        /**
-         * must not hold control characters; must be well-formed Unicode
-         */
-        q?: string;
+        q?: Name;
         limit?: number;
         cursor?: string;
     };
@@ -1611,40 +2769,12 @@ export type ListEnrollmentPoliciesData = {
 };
 
 export type ListEnrollmentPoliciesErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type ListEnrollmentPoliciesError = ListEnrollmentPoliciesErrors[keyof ListEnrollmentPoliciesErrors];
@@ -1653,206 +2783,32 @@ export type ListEnrollmentPoliciesResponses = {
     /**
      * A page of policies
      */
-    200: {
-        items: Array<{
-            id: string;
-            name: string;
-            description: string | null;
-            allowed_identity_prefixes: Array<string>;
-            certificate_ttl_seconds: number;
-            allowed_platforms: Array<string>;
-            max_enrollments: number;
-            max_enrollments_per_hour: number;
-            allowed_source_cidrs: Array<string>;
-            reenrollment: 'deny' | 'replace';
-            state: 'active' | 'frozen';
-            enrollment_count: number;
-            created_at: string;
-            created_by: string;
-            frozen_at: string | null;
-            labels: {
-                [key: string]: string;
-            };
-            workload: {
-                /**
-                 * one of SVC_WORKLOAD_ISSUERS_FILE, which has its audience and its keys
-                 */
-                issuer: string;
-                /**
-                 * tokens with a longer lifetime are refused
-                 */
-                max_token_ttl_seconds?: number;
-                /**
-                 * the first that matches decides
-                 */
-                rules: Array<{
-                    /**
-                     * must hold one * at most; may hold * in place of a whole segment between : and / only
-                     */
-                    pattern: string;
-                    claims?: {
-                        [key: string]: string;
-                    };
-                    /**
-                     * must not hold control characters; must be well-formed Unicode; may name only {namespace}, {service_account}, {pod}, {pod_uid}, {node}, {node_uid}; must name {node} or {node_uid}: each node has an identity of its own
-                     */
-                    device_id?: string;
-                    /**
-                     * each key must be 1 to 63 letters, digits, dots, dashes or underscores, and begin and end with a letter or digit
-                     */
-                    labels?: {
-                        [key: string]: string;
-                    };
-                }>;
-            } | null;
-            created_by_email: string | null;
-            tokens: {
-                revoked: number;
-                expired: number;
-                policy_frozen: number;
-                exhausted: number;
-                active: number;
-            };
-        }>;
-        next_cursor: string | null;
-        workload_issuers: Array<string>;
-    };
+    200: PolicyPage;
 };
 
 export type ListEnrollmentPoliciesResponse = ListEnrollmentPoliciesResponses[keyof ListEnrollmentPoliciesResponses];
 
 export type CreateEnrollmentPolicyData = {
-    body: {
-        /**
-         * must not hold control characters; must be well-formed Unicode
-         */
-        name: string;
-        description?: string | null;
-        allowed_identity_prefixes: Array<string>;
-        /**
-         * above 2592000 (30 days) it is capped, and the response has the capped value
-         */
-        certificate_ttl_seconds?: number;
-        allowed_platforms?: Array<string>;
-        /**
-         * first enrollments in all; 0 means unlimited
-         */
-        max_enrollments?: number;
-        /**
-         * first enrollments in any hour; 0 means unlimited
-         */
-        max_enrollments_per_hour?: number;
-        allowed_source_cidrs?: Array<string>;
-        reenrollment?: 'deny' | 'replace';
-        /**
-         * each key must be 1 to 63 letters, digits, dots, dashes or underscores, and begin and end with a letter or digit
-         */
-        labels?: {
-            [key: string]: string;
-        };
-        workload?: {
-            /**
-             * one of SVC_WORKLOAD_ISSUERS_FILE, which has its audience and its keys
-             */
-            issuer: string;
-            /**
-             * tokens with a longer lifetime are refused
-             */
-            max_token_ttl_seconds?: number;
-            /**
-             * the first that matches decides
-             */
-            rules: Array<{
-                /**
-                 * must hold one * at most; may hold * in place of a whole segment between : and / only
-                 */
-                pattern: string;
-                claims?: {
-                    [key: string]: string;
-                };
-                /**
-                 * must not hold control characters; must be well-formed Unicode; may name only {namespace}, {service_account}, {pod}, {pod_uid}, {node}, {node_uid}; must name {node} or {node_uid}: each node has an identity of its own
-                 */
-                device_id?: string;
-                /**
-                 * each key must be 1 to 63 letters, digits, dots, dashes or underscores, and begin and end with a letter or digit
-                 */
-                labels?: {
-                    [key: string]: string;
-                };
-            }>;
-        } | null;
-    };
+    body: PolicyDraftBody;
     path?: never;
     query?: never;
     url: '/v1/collector/enrollment-policies';
 };
 
 export type CreateEnrollmentPolicyErrors = {
-    /**
-     * `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'malformed_json';
-    };
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `policy_name_taken`: Another policy has this name
-     */
+    400: MalformedJsonProblem;
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    408: BodyTimeoutProblem;
     409: Problem & {
         code?: 'policy_name_taken';
     };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
 };
 
 export type CreateEnrollmentPolicyError = CreateEnrollmentPolicyErrors[keyof CreateEnrollmentPolicyErrors];
@@ -1879,40 +2835,12 @@ export type ListAllBootstrapTokensData = {
 };
 
 export type ListAllBootstrapTokensErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type ListAllBootstrapTokensError = ListAllBootstrapTokensErrors[keyof ListAllBootstrapTokensErrors];
@@ -1921,27 +2849,7 @@ export type ListAllBootstrapTokensResponses = {
     /**
      * A page of tokens
      */
-    200: {
-        items: Array<{
-            id: string;
-            policy_id: string;
-            policy_name: string;
-            token_prefix: string;
-            description: string | null;
-            allowed_source_cidrs: Array<string>;
-            bound_device_id: string | null;
-            expires_at: string;
-            max_uses: number;
-            use_count: number;
-            last_used_at: string | null;
-            last_used_address: string | null;
-            state: 'revoked' | 'expired' | 'policy_frozen' | 'exhausted' | 'active';
-            created_at: string;
-            created_by: string;
-            created_by_email: string | null;
-        }>;
-        next_cursor: string | null;
-    };
+    200: TokenPage;
 };
 
 export type ListAllBootstrapTokensResponse = ListAllBootstrapTokensResponses[keyof ListAllBootstrapTokensResponses];
@@ -1954,46 +2862,13 @@ export type ExportEnrollmentRefusalsData = {
 };
 
 export type ExportEnrollmentRefusalsErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `too_many_exports`: This operator has too many exports in flight
-     */
-    429: Problem & {
-        code?: 'too_many_exports';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
+    429: TooManyExportsProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type ExportEnrollmentRefusalsError = ExportEnrollmentRefusalsErrors[keyof ExportEnrollmentRefusalsErrors];
@@ -2012,55 +2887,19 @@ export type ExportEnrollmentPoliciesData = {
     path?: never;
     query?: {
         state?: 'active' | 'frozen';
-        /**
-         * must not hold control characters; must be well-formed Unicode
-         */
-        q?: string;
+        q?: Name;
     };
     url: '/v1/collector/enrollment-policies/export.csv';
 };
 
 export type ExportEnrollmentPoliciesErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `too_many_exports`: This operator has too many exports in flight
-     */
-    429: Problem & {
-        code?: 'too_many_exports';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
+    429: TooManyExportsProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type ExportEnrollmentPoliciesError = ExportEnrollmentPoliciesErrors[keyof ExportEnrollmentPoliciesErrors];
@@ -2085,46 +2924,13 @@ export type ExportBootstrapTokensData = {
 };
 
 export type ExportBootstrapTokensErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `too_many_exports`: This operator has too many exports in flight
-     */
-    429: Problem & {
-        code?: 'too_many_exports';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
+    429: TooManyExportsProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type ExportBootstrapTokensError = ExportBootstrapTokensErrors[keyof ExportBootstrapTokensErrors];
@@ -2148,10 +2954,7 @@ export type SimulateEnrollmentData = {
          * the host's address, as core sees it: behind a proxy, the proxy's
          */
         address: unknown | unknown;
-        /**
-         * must be os/arch, such as linux/amd64
-         */
-        platform: string;
+        platform: Platform;
         /**
          * absent: the policy's first
          */
@@ -2175,70 +2978,17 @@ export type SimulateEnrollmentData = {
 };
 
 export type SimulateEnrollmentErrors = {
-    /**
-     * `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'malformed_json';
-    };
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    400: MalformedJsonProblem;
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    408: BodyTimeoutProblem;
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
 };
 
 export type SimulateEnrollmentError = SimulateEnrollmentErrors[keyof SimulateEnrollmentErrors];
@@ -2286,40 +3036,12 @@ export type GetSetupData = {
 };
 
 export type GetSetupErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type GetSetupError = GetSetupErrors[keyof GetSetupErrors];
@@ -2328,20 +3050,7 @@ export type GetSetupResponses = {
     /**
      * The steps, and what fills in the command of a host
      */
-    200: {
-        steps: Array<{
-            step: 'directory' | 'signer' | 'ingest' | 'policy' | 'token' | 'host';
-            done: boolean;
-            detail: string;
-        }>;
-        core_url: string | null;
-        ingest_address: string | null;
-        policy: {
-            id: string;
-            name: string;
-            identity_prefix: string;
-        } | null;
-    };
+    200: Setup;
 };
 
 export type GetSetupResponse = GetSetupResponses[keyof GetSetupResponses];
@@ -2356,46 +3065,13 @@ export type GetEnrollmentPolicyData = {
 };
 
 export type GetEnrollmentPolicyErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type GetEnrollmentPolicyError = GetEnrollmentPolicyErrors[keyof GetEnrollmentPolicyErrors];
@@ -2421,70 +3097,17 @@ export type FreezeEnrollmentPolicyData = {
 };
 
 export type FreezeEnrollmentPolicyErrors = {
-    /**
-     * `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'malformed_json';
-    };
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    400: MalformedJsonProblem;
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    408: BodyTimeoutProblem;
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
 };
 
 export type FreezeEnrollmentPolicyError = FreezeEnrollmentPolicyErrors[keyof FreezeEnrollmentPolicyErrors];
@@ -2511,46 +3134,13 @@ export type ListBootstrapTokensData = {
 };
 
 export type ListBootstrapTokensErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type ListBootstrapTokensError = ListBootstrapTokensErrors[keyof ListBootstrapTokensErrors];
@@ -2578,7 +3168,7 @@ export type CreateBootstrapTokenData = {
          */
         max_uses?: number;
         description?: string | null;
-        allowed_source_cidrs?: Array<string>;
+        allowed_source_cidrs?: Cidrs;
         bound_device_id?: string | null;
     };
     path: {
@@ -2589,76 +3179,20 @@ export type CreateBootstrapTokenData = {
 };
 
 export type CreateBootstrapTokenErrors = {
-    /**
-     * `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'malformed_json';
-    };
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `policy_frozen`: The enrollment policy is frozen
-     */
+    400: MalformedJsonProblem;
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    408: BodyTimeoutProblem;
     409: Problem & {
         code?: 'policy_frozen';
     };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
 };
 
 export type CreateBootstrapTokenError = CreateBootstrapTokenErrors[keyof CreateBootstrapTokenErrors];
@@ -2677,7 +3211,7 @@ export type CreateBootstrapTokenResponses = {
         expires_at: string;
         max_uses: number;
         use_count: number;
-        last_used_at: string | null;
+        last_used_at: TimestampOrNull;
         last_used_address: string | null;
         state: 'revoked' | 'expired' | 'exhausted' | 'active';
         created_at: string;
@@ -2700,70 +3234,17 @@ export type RevokeBootstrapTokenData = {
 };
 
 export type RevokeBootstrapTokenErrors = {
-    /**
-     * `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'malformed_json';
-    };
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    400: MalformedJsonProblem;
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    408: BodyTimeoutProblem;
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
 };
 
 export type RevokeBootstrapTokenError = RevokeBootstrapTokenErrors[keyof RevokeBootstrapTokenErrors];
@@ -2795,40 +3276,12 @@ export type ListCollectorIdentitiesData = {
 };
 
 export type ListCollectorIdentitiesErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type ListCollectorIdentitiesError = ListCollectorIdentitiesErrors[keyof ListCollectorIdentitiesErrors];
@@ -2849,7 +3302,7 @@ export type ListCollectorIdentitiesResponses = {
             collector_version: string;
             status: 'active' | 'revoked';
             enrolled_at: string;
-            revoked_at: string | null;
+            revoked_at: TimestampOrNull;
             last_auth_failure: {
                 at: string;
                 reason: string;
@@ -2871,46 +3324,13 @@ export type GetCollectorIdentityData = {
 };
 
 export type GetCollectorIdentityErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type GetCollectorIdentityError = GetCollectorIdentityErrors[keyof GetCollectorIdentityErrors];
@@ -2930,7 +3350,7 @@ export type GetCollectorIdentityResponses = {
         collector_version: string;
         status: 'active' | 'revoked';
         enrolled_at: string;
-        revoked_at: string | null;
+        revoked_at: TimestampOrNull;
         last_auth_failure: {
             at: string;
             reason: string;
@@ -2952,70 +3372,17 @@ export type RevokeCollectorIdentityData = {
 };
 
 export type RevokeCollectorIdentityErrors = {
-    /**
-     * `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'malformed_json';
-    };
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    400: MalformedJsonProblem;
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    408: BodyTimeoutProblem;
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
 };
 
 export type RevokeCollectorIdentityError = RevokeCollectorIdentityErrors[keyof RevokeCollectorIdentityErrors];
@@ -3049,46 +3416,13 @@ export type ListCertificatesData = {
 };
 
 export type ListCertificatesErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type ListCertificatesError = ListCertificatesErrors[keyof ListCertificatesErrors];
@@ -3097,25 +3431,7 @@ export type ListCertificatesResponses = {
     /**
      * A page of certificates
      */
-    200: {
-        items: Array<{
-            id: string;
-            identity_id: string;
-            predecessor_id: string | null;
-            serial_number: string;
-            fingerprint_sha256: string;
-            status: 'revoked' | 'expired' | 'replaced' | 'active';
-            certificate_pem: string;
-            not_before: string;
-            not_after: string;
-            renew_after: string;
-            issued_at: string;
-            first_used_at: string | null;
-            replaced_at: string | null;
-            revoked_at: string | null;
-        }>;
-        next_cursor: string | null;
-    };
+    200: CertificatePage;
 };
 
 export type ListCertificatesResponse = ListCertificatesResponses[keyof ListCertificatesResponses];
@@ -3130,46 +3446,13 @@ export type ClearDesiredConfigData = {
 };
 
 export type ClearDesiredConfigErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type ClearDesiredConfigError = ClearDesiredConfigErrors[keyof ClearDesiredConfigErrors];
@@ -3196,76 +3479,18 @@ export type SetDesiredConfigData = {
 };
 
 export type SetDesiredConfigErrors = {
-    /**
-     * `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'malformed_json';
-    };
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `conflict`: The resource is not in the state that the request expects
-     */
-    409: Problem & {
-        code?: 'conflict';
-    };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    400: MalformedJsonProblem;
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    408: BodyTimeoutProblem;
+    409: ConflictProblem;
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
 };
 
 export type SetDesiredConfigError = SetDesiredConfigErrors[keyof SetDesiredConfigErrors];
@@ -3298,76 +3523,20 @@ export type RollBackDesiredConfigData = {
 };
 
 export type RollBackDesiredConfigErrors = {
-    /**
-     * `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'malformed_json';
-    };
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `conflict`: The resource is not in the state that the request expects. `last_known_good_not_stored`: The last known good config is not among the published ones. `no_last_known_good`: The collector has reported no last known good config
-     */
+    400: MalformedJsonProblem;
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    408: BodyTimeoutProblem;
     409: Problem & {
         code?: 'conflict' | 'last_known_good_not_stored' | 'no_last_known_good';
     };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
 };
 
 export type RollBackDesiredConfigError = RollBackDesiredConfigErrors[keyof RollBackDesiredConfigErrors];
@@ -3396,14 +3565,8 @@ export type ListConfigAssignmentsData = {
     query?: {
         current?: 'true' | 'false';
         assigned_by?: string;
-        /**
-         * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
-         */
-        since?: string;
-        /**
-         * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
-         */
-        until?: string;
+        since?: Timestamp;
+        until?: Timestamp;
         limit?: number;
         cursor?: string;
     };
@@ -3411,46 +3574,13 @@ export type ListConfigAssignmentsData = {
 };
 
 export type ListConfigAssignmentsErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type ListConfigAssignmentsError = ListConfigAssignmentsErrors[keyof ListConfigAssignmentsErrors];
@@ -3459,21 +3589,7 @@ export type ListConfigAssignmentsResponses = {
     /**
      * A page of assignments
      */
-    200: {
-        items: Array<{
-            id: string;
-            identity_id: string;
-            identity: string;
-            device_id: string;
-            assigned_at: string;
-            assigned_by: string;
-            assigned_by_email: string | null;
-            ended_at: string | null;
-            progress: 'silent' | 'running' | 'failed' | 'drifted' | null;
-            applied_at: string | null;
-        }>;
-        next_cursor: string | null;
-    };
+    200: AssignmentPage;
 };
 
 export type ListConfigAssignmentsResponse = ListConfigAssignmentsResponses[keyof ListConfigAssignmentsResponses];
@@ -3490,70 +3606,17 @@ export type AssignCollectorConfigData = {
 };
 
 export type AssignCollectorConfigErrors = {
-    /**
-     * `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'malformed_json';
-    };
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    400: MalformedJsonProblem;
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    408: BodyTimeoutProblem;
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
 };
 
 export type AssignCollectorConfigError = AssignCollectorConfigErrors[keyof AssignCollectorConfigErrors];
@@ -3584,70 +3647,17 @@ export type RevokeCertificateData = {
 };
 
 export type RevokeCertificateErrors = {
-    /**
-     * `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'malformed_json';
-    };
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    400: MalformedJsonProblem;
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    408: BodyTimeoutProblem;
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
 };
 
 export type RevokeCertificateError = RevokeCertificateErrors[keyof RevokeCertificateErrors];
@@ -3682,40 +3692,12 @@ export type ListInventoryData = {
 };
 
 export type ListInventoryErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type ListInventoryError = ListInventoryErrors[keyof ListInventoryErrors];
@@ -3724,48 +3706,13 @@ export type ListInventoryResponses = {
     /**
      * A page of hosts
      */
-    200: {
-        generated_at: string;
-        etag: string | null;
-        updated_at: string | null;
-        counts: {
-            expected: number;
-            missing: number;
-            unexpected: number;
-            gone: number;
-        } | null;
-        items: Array<{
-            name: string;
-            status: 'expected' | 'missing' | 'unexpected' | 'gone';
-            owner: string | null;
-            labels: {
-                [key: string]: string;
-            };
-            identity_id: string | null;
-            identity: string | null;
-        }>;
-        next_cursor: string | null;
-    };
+    200: InventoryReport;
 };
 
 export type ListInventoryResponse = ListInventoryResponses[keyof ListInventoryResponses];
 
 export type PutInventoryData = {
-    body: {
-        hosts: Array<{
-            /**
-             * must not hold control characters; must be well-formed Unicode
-             */
-            name: string;
-            owner?: string | null;
-            /**
-             * each key must be 1 to 63 letters, digits, dots, dashes or underscores, and begin and end with a letter or digit
-             */
-            labels?: {
-                [key: string]: string;
-            };
-        }>;
-    };
+    body: Inventory;
     path?: never;
     query?: {
         allow_empty?: 'true' | 'false';
@@ -3775,70 +3722,21 @@ export type PutInventoryData = {
 };
 
 export type PutInventoryErrors = {
-    /**
-     * `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'malformed_json';
-    };
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `inventory_changed`: The inventory has another ETag than If-Match names
-     */
+    400: MalformedJsonProblem;
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    408: BodyTimeoutProblem;
     412: Problem & {
         code?: 'inventory_changed';
     };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `inventory_empty`: The inventory has no host; allow_empty=true lets it expect none. `inventory_invalid`: The inventory does not validate. `validation_failed`: The request does not validate
-     */
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
     422: Problem & {
         code?: 'inventory_empty' | 'inventory_invalid' | 'validation_failed';
     };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
 };
 
 export type PutInventoryError = PutInventoryErrors[keyof PutInventoryErrors];
@@ -3847,18 +3745,7 @@ export type PutInventoryResponses = {
     /**
      * The hosts that it adds, changes and removes, with an `ETag`
      */
-    200: {
-        etag: string;
-        updated_at: string;
-        hosts: number;
-        added: number;
-        changed: number;
-        removed: number;
-        changes: Array<{
-            name: string;
-            change: 'added' | 'changed' | 'removed';
-        }>;
-    };
+    200: InventoryChange;
 };
 
 export type PutInventoryResponse = PutInventoryResponses[keyof PutInventoryResponses];
@@ -3866,53 +3753,20 @@ export type PutInventoryResponse = PutInventoryResponses[keyof PutInventoryRespo
 export type GetAppliedSetData = {
     body?: never;
     path: {
-        name: string;
+        name: AppliedSetName;
     };
     query?: never;
     url: '/v1/collector/applied-sets/{name}';
 };
 
 export type GetAppliedSetErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type GetAppliedSetError = GetAppliedSetErrors[keyof GetAppliedSetErrors];
@@ -3921,166 +3775,34 @@ export type GetAppliedSetResponses = {
     /**
      * The set
      */
-    200: {
-        name: string;
-        revision: number;
-        content: {
-            complete: boolean;
-            policies: Array<{
-                /**
-                 * must not hold control characters; must be well-formed Unicode
-                 */
-                name: string;
-                made: boolean;
-            }>;
-            watches: Array<{
-                /**
-                 * must not hold control characters; must be well-formed Unicode
-                 */
-                name: string;
-                filter: string;
-                more_than: number;
-                for_seconds: number;
-                /**
-                 * must not repeat a name
-                 */
-                receivers: Array<string>;
-                id: string | null;
-                made: boolean;
-            }>;
-            inventory: {
-                /**
-                 * must not hold control characters; must be well-formed Unicode
-                 */
-                etag: string;
-                made: boolean;
-            } | null;
-            assignments: Array<{
-                config_hash: string;
-                made: boolean;
-                identity_ids: Array<string>;
-            }>;
-        };
-        updated_at: string;
-        updated_by_name: string;
-    };
+    200: AppliedSet;
 };
 
 export type GetAppliedSetResponse = GetAppliedSetResponses[keyof GetAppliedSetResponses];
 
 export type PutAppliedSetData = {
-    body: {
-        revision: number;
-        content: {
-            complete: boolean;
-            policies: Array<{
-                /**
-                 * must not hold control characters; must be well-formed Unicode
-                 */
-                name: string;
-                made: boolean;
-            }>;
-            watches: Array<{
-                /**
-                 * must not hold control characters; must be well-formed Unicode
-                 */
-                name: string;
-                filter: string;
-                more_than: number;
-                for_seconds: number;
-                /**
-                 * must not repeat a name
-                 */
-                receivers: Array<string>;
-                id: string | null;
-                made: boolean;
-            }>;
-            inventory: {
-                /**
-                 * must not hold control characters; must be well-formed Unicode
-                 */
-                etag: string;
-                made: boolean;
-            } | null;
-            assignments: Array<{
-                config_hash: string;
-                made: boolean;
-                identity_ids: Array<string>;
-            }>;
-        };
-    };
+    body: AppliedSetBody;
     path: {
-        name: string;
+        name: AppliedSetName;
     };
     query?: never;
     url: '/v1/collector/applied-sets/{name}';
 };
 
 export type PutAppliedSetErrors = {
-    /**
-     * `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'malformed_json';
-    };
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `apply_in_progress`: An apply of this set runs. `conflict`: The resource is not in the state that the request expects
-     */
+    400: MalformedJsonProblem;
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    408: BodyTimeoutProblem;
     409: Problem & {
         code?: 'apply_in_progress' | 'conflict';
     };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
 };
 
 export type PutAppliedSetError = PutAppliedSetErrors[keyof PutAppliedSetErrors];
@@ -4089,49 +3811,7 @@ export type PutAppliedSetResponses = {
     /**
      * The set with its new revision
      */
-    200: {
-        name: string;
-        revision: number;
-        content: {
-            complete: boolean;
-            policies: Array<{
-                /**
-                 * must not hold control characters; must be well-formed Unicode
-                 */
-                name: string;
-                made: boolean;
-            }>;
-            watches: Array<{
-                /**
-                 * must not hold control characters; must be well-formed Unicode
-                 */
-                name: string;
-                filter: string;
-                more_than: number;
-                for_seconds: number;
-                /**
-                 * must not repeat a name
-                 */
-                receivers: Array<string>;
-                id: string | null;
-                made: boolean;
-            }>;
-            inventory: {
-                /**
-                 * must not hold control characters; must be well-formed Unicode
-                 */
-                etag: string;
-                made: boolean;
-            } | null;
-            assignments: Array<{
-                config_hash: string;
-                made: boolean;
-                identity_ids: Array<string>;
-            }>;
-        };
-        updated_at: string;
-        updated_by_name: string;
-    };
+    200: AppliedSet;
 };
 
 export type PutAppliedSetResponse = PutAppliedSetResponses[keyof PutAppliedSetResponses];
@@ -4146,46 +3826,13 @@ export type DeleteBudgetData = {
 };
 
 export type DeleteBudgetErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type DeleteBudgetError = DeleteBudgetErrors[keyof DeleteBudgetErrors];
@@ -4200,10 +3847,7 @@ export type DeleteBudgetResponses = {
 export type DeleteBudgetResponse = DeleteBudgetResponses[keyof DeleteBudgetResponses];
 
 export type PutBudgetData = {
-    body: {
-        filter: string;
-        bytes_per_hour: number;
-    };
+    body: BudgetBody;
     path: {
         name: string;
     };
@@ -4212,70 +3856,19 @@ export type PutBudgetData = {
 };
 
 export type PutBudgetErrors = {
-    /**
-     * `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'malformed_json';
-    };
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `too_many_budgets`: There are as many budgets as core keeps
-     */
+    400: MalformedJsonProblem;
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    408: BodyTimeoutProblem;
     409: Problem & {
         code?: 'too_many_budgets';
     };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
 };
 
 export type PutBudgetError = PutBudgetErrors[keyof PutBudgetErrors];
@@ -4284,14 +3877,7 @@ export type PutBudgetResponses = {
     /**
      * The budget, followed within seconds
      */
-    200: {
-        name: string;
-        filter: string;
-        bytes_per_hour: number;
-        held_hosts: number;
-        changed_at: string;
-        changed_by_name: string;
-    };
+    200: Budget;
 };
 
 export type PutBudgetResponse = PutBudgetResponses[keyof PutBudgetResponses];
@@ -4308,76 +3894,18 @@ export type NudgeHostData = {
 };
 
 export type NudgeHostErrors = {
-    /**
-     * `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'malformed_json';
-    };
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `conflict`: The resource is not in the state that the request expects
-     */
-    409: Problem & {
-        code?: 'conflict';
-    };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    400: MalformedJsonProblem;
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    408: BodyTimeoutProblem;
+    409: ConflictProblem;
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
 };
 
 export type NudgeHostError = NudgeHostErrors[keyof NudgeHostErrors];
@@ -4401,46 +3929,13 @@ export type ListHostQueuesData = {
 };
 
 export type ListHostQueuesErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type ListHostQueuesError = ListHostQueuesErrors[keyof ListHostQueuesErrors];
@@ -4449,15 +3944,7 @@ export type ListHostQueuesResponses = {
     /**
      * The queues
      */
-    200: {
-        items: Array<{
-            queue_id: string;
-            first_seen_at: string;
-            last_seen_at: string;
-            ended_at: string | null;
-            ending: 'ended' | 'succeeded' | 'forked' | 'revoked' | 'closed' | 'lost' | null;
-        }>;
-    };
+    200: HostQueues;
 };
 
 export type ListHostQueuesResponse = ListHostQueuesResponses[keyof ListHostQueuesResponses];
@@ -4475,76 +3962,18 @@ export type CloseHostQueueData = {
 };
 
 export type CloseHostQueueErrors = {
-    /**
-     * `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'malformed_json';
-    };
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `conflict`: The resource is not in the state that the request expects
-     */
-    409: Problem & {
-        code?: 'conflict';
-    };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    400: MalformedJsonProblem;
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    408: BodyTimeoutProblem;
+    409: ConflictProblem;
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
 };
 
 export type CloseHostQueueError = CloseHostQueueErrors[keyof CloseHostQueueErrors];
@@ -4553,15 +3982,7 @@ export type CloseHostQueueResponses = {
     /**
      * The queues of the host
      */
-    200: {
-        items: Array<{
-            queue_id: string;
-            first_seen_at: string;
-            last_seen_at: string;
-            ended_at: string | null;
-            ending: 'ended' | 'succeeded' | 'forked' | 'revoked' | 'closed' | 'lost' | null;
-        }>;
-    };
+    200: HostQueues;
 };
 
 export type CloseHostQueueResponse = CloseHostQueueResponses[keyof CloseHostQueueResponses];
@@ -4576,52 +3997,14 @@ export type RequestHostDiagData = {
 };
 
 export type RequestHostDiagErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `conflict`: The resource is not in the state that the request expects
-     */
-    409: Problem & {
-        code?: 'conflict';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    409: ConflictProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type RequestHostDiagError = RequestHostDiagErrors[keyof RequestHostDiagErrors];
@@ -4630,16 +4013,7 @@ export type RequestHostDiagResponses = {
     /**
      * The request
      */
-    201: {
-        id: string;
-        identity_id: string;
-        state: 'pending' | 'received' | 'refused' | 'unanswered';
-        requested_at: string;
-        answer_by: string;
-        answered_at: string | null;
-        refusal: 'forbidden' | 'too_large' | null;
-        expires_at: string;
-    };
+    201: HostDiagView;
 };
 
 export type RequestHostDiagResponse = RequestHostDiagResponses[keyof RequestHostDiagResponses];
@@ -4655,46 +4029,13 @@ export type GetHostDiagData = {
 };
 
 export type GetHostDiagErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type GetHostDiagError = GetHostDiagErrors[keyof GetHostDiagErrors];
@@ -4703,16 +4044,7 @@ export type GetHostDiagResponses = {
     /**
      * The request
      */
-    200: {
-        id: string;
-        identity_id: string;
-        state: 'pending' | 'received' | 'refused' | 'unanswered';
-        requested_at: string;
-        answer_by: string;
-        answered_at: string | null;
-        refusal: 'forbidden' | 'too_large' | null;
-        expires_at: string;
-    };
+    200: HostDiagView;
 };
 
 export type GetHostDiagResponse = GetHostDiagResponses[keyof GetHostDiagResponses];
@@ -4728,52 +4060,16 @@ export type ReadHostDiagData = {
 };
 
 export type ReadHostDiagErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `diag_forbidden`: The host's own config forbids it: management.remote_diag is false. `diag_pending`: The host has not sent its diagnostics yet. `diag_too_large`: The host's diagnostics are over the limit: run svc-collector diag on it. `diag_unanswered`: The host did not answer in time: see when it was last seen
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
     409: Problem & {
         code?: 'diag_forbidden' | 'diag_pending' | 'diag_too_large' | 'diag_unanswered';
     };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type ReadHostDiagError = ReadHostDiagErrors[keyof ReadHostDiagErrors];
@@ -4793,55 +4089,19 @@ export type ExportCollectorConfigsData = {
     body?: never;
     path?: never;
     query?: {
-        /**
-         * must not hold control characters; must be well-formed Unicode
-         */
-        q?: string;
+        q?: Name;
     };
     url: '/v1/collector/configs/export.csv';
 };
 
 export type ExportCollectorConfigsErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `too_many_exports`: This operator has too many exports in flight
-     */
-    429: Problem & {
-        code?: 'too_many_exports';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
+    429: TooManyExportsProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type ExportCollectorConfigsError = ExportCollectorConfigsErrors[keyof ExportCollectorConfigsErrors];
@@ -4859,10 +4119,7 @@ export type ListCollectorConfigsData = {
     body?: never;
     path?: never;
     query?: {
-        /**
-         * must not hold control characters; must be well-formed Unicode
-         */
-        q?: string;
+        q?: Name;
         limit?: number;
         cursor?: string;
     };
@@ -4870,40 +4127,12 @@ export type ListCollectorConfigsData = {
 };
 
 export type ListCollectorConfigsErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type ListCollectorConfigsError = ListCollectorConfigsErrors[keyof ListCollectorConfigsErrors];
@@ -4912,35 +4141,14 @@ export type ListCollectorConfigsResponses = {
     /**
      * A page of configs
      */
-    200: {
-        items: Array<{
-            id: string;
-            name: string | null;
-            config_hash: string;
-            size_bytes: number;
-            created_at: string;
-            created_by: string;
-            created_by_email: string | null;
-            hosts: {
-                desired: number;
-                silent: number;
-                running: number;
-                failed: number;
-                drifted: number;
-                silent_running: number;
-                undesired: number;
-                finished_at: string | null;
-            };
-        }>;
-        next_cursor: string | null;
-    };
+    200: ConfigList;
 };
 
 export type ListCollectorConfigsResponse = ListCollectorConfigsResponses[keyof ListCollectorConfigsResponses];
 
 export type PublishCollectorConfigData = {
     body: {
-        name?: string | null;
+        name?: Name | null;
         yaml: string;
     };
     path?: never;
@@ -4951,64 +4159,18 @@ export type PublishCollectorConfigData = {
 };
 
 export type PublishCollectorConfigErrors = {
-    /**
-     * `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'malformed_json';
-    };
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `config_contains_secret`: The collector config contains a secret. `config_invalid`: The collector config does not validate. `validation_failed`: The request does not validate
-     */
+    400: MalformedJsonProblem;
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    408: BodyTimeoutProblem;
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
     422: Problem & {
         code?: 'config_contains_secret' | 'config_invalid' | 'validation_failed';
     };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
 };
 
 export type PublishCollectorConfigError = PublishCollectorConfigErrors[keyof PublishCollectorConfigErrors];
@@ -5025,14 +4187,7 @@ export type PublishCollectorConfigResponses = {
     /**
      * The published config
      */
-    201: {
-        id: string;
-        name: string | null;
-        config_hash: string;
-        size_bytes: number;
-        created_at: string;
-        created_by: string;
-    };
+    201: ConfigView;
 };
 
 export type PublishCollectorConfigResponse = PublishCollectorConfigResponses[keyof PublishCollectorConfigResponses];
@@ -5045,40 +4200,12 @@ export type ListUnstoredConfigsData = {
 };
 
 export type ListUnstoredConfigsErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type ListUnstoredConfigsError = ListUnstoredConfigsErrors[keyof ListUnstoredConfigsErrors];
@@ -5087,15 +4214,7 @@ export type ListUnstoredConfigsResponses = {
     /**
      * The hashes with the most hosts
      */
-    200: {
-        generated_at: string;
-        hashes: number;
-        items: Array<{
-            config_hash: string;
-            running: number;
-            last_heartbeat_at: string | null;
-        }>;
-    };
+    200: UnstoredConfigs;
 };
 
 export type ListUnstoredConfigsResponse = ListUnstoredConfigsResponses[keyof ListUnstoredConfigsResponses];
@@ -5110,46 +4229,13 @@ export type GetCollectorConfigData = {
 };
 
 export type GetCollectorConfigErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type GetCollectorConfigError = GetCollectorConfigErrors[keyof GetCollectorConfigErrors];
@@ -5158,35 +4244,7 @@ export type GetCollectorConfigResponses = {
     /**
      * The config
      */
-    200: {
-        generated_at: string;
-        id: string;
-        name: string | null;
-        config_hash: string;
-        size_bytes: number;
-        created_at: string;
-        created_by: string;
-        created_by_email: string | null;
-        hosts: {
-            desired: number;
-            silent: number;
-            running: number;
-            failed: number;
-            drifted: number;
-            silent_running: number;
-            undesired: number;
-            finished_at: string | null;
-        };
-        yaml: string;
-        batches: Array<{
-            from: string;
-            until: string;
-            assigned_by: string;
-            assigned_by_email: string | null;
-            assigned: number;
-            current: number;
-        }>;
-    };
+    200: ConfigDetail;
 };
 
 export type GetCollectorConfigResponse = GetCollectorConfigResponses[keyof GetCollectorConfigResponses];
@@ -5199,65 +4257,21 @@ export type ExportConfigAssignmentsData = {
     query?: {
         current?: 'true' | 'false';
         assigned_by?: string;
-        /**
-         * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
-         */
-        since?: string;
-        /**
-         * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
-         */
-        until?: string;
+        since?: Timestamp;
+        until?: Timestamp;
     };
     url: '/v1/collector/configs/{id}/assignments/export.csv';
 };
 
 export type ExportConfigAssignmentsErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `too_many_exports`: This operator has too many exports in flight
-     */
-    429: Problem & {
-        code?: 'too_many_exports';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    422: ValidationFailedProblem;
+    429: TooManyExportsProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type ExportConfigAssignmentsError = ExportConfigAssignmentsErrors[keyof ExportConfigAssignmentsErrors];
@@ -5285,64 +4299,16 @@ export type RollBackCollectorConfigsData = {
 };
 
 export type RollBackCollectorConfigsErrors = {
-    /**
-     * `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'malformed_json';
-    };
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    400: MalformedJsonProblem;
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    408: BodyTimeoutProblem;
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
 };
 
 export type RollBackCollectorConfigsError = RollBackCollectorConfigsErrors[keyof RollBackCollectorConfigsErrors];
@@ -5380,40 +4346,12 @@ export type ListRolloutsData = {
 };
 
 export type ListRolloutsErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type ListRolloutsError = ListRolloutsErrors[keyof ListRolloutsErrors];
@@ -5422,212 +4360,35 @@ export type ListRolloutsResponses = {
     /**
      * A page of rollouts
      */
-    200: {
-        items: Array<{
-            id: string;
-            config: {
-                id: string;
-                name: string | null;
-                config_hash: string;
-            };
-            filter: string;
-            state: 'running' | 'soaking' | 'paused' | 'rolling_back' | 'rolled_back' | 'aborted' | 'completed';
-            reason: {
-                code: 'gate_breached' | 'worse_than_control' | 'operator' | 'database_restored';
-                detail: string | null;
-            } | null;
-            wave: number;
-            waves: Array<{
-                number: number;
-                percent: number | null;
-                count: number | null;
-                soak_seconds: number;
-                targets: number;
-                pending: number;
-                assigned: number;
-                applied: number;
-                failed: number;
-                skipped: number;
-                reverted: number;
-                reverted_failed?: number;
-                started_at: string | null;
-                soak_until: string | null;
-                completed_at: string | null;
-                comparison?: {
-                    at: string;
-                    verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
-                    matched_by: Array<'platform' | 'version' | 'labels'>;
-                    changed: number;
-                    control: number;
-                    unmatched: number;
-                    measures: Array<{
-                        measure: 'silent' | 'losing' | 'restarting' | 'queue_growing' | 'memory' | 'cpu';
-                        verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
-                        changed: number;
-                        control: number;
-                        difference: {
-                            value: number;
-                            low: number;
-                            high: number;
-                        } | null;
-                    }>;
-                    volume?: Array<{
-                        signal: 'logs' | 'metrics' | 'traces';
-                        changed: number;
-                        control: number;
-                        difference: {
-                            value: number;
-                            low: number;
-                            high: number;
-                        } | null;
-                        envelopes?: {
-                            value: number;
-                            low: number;
-                            high: number;
-                        } | null;
-                    }>;
-                };
-            }>;
-            gate: {
-                max_failed_percent: number;
-                states: Array<'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied'>;
-                worse_than_control: boolean;
-            };
-            on_breach: 'pause' | 'roll_back';
-            targets: number;
-            pending: number;
-            assigned: number;
-            applied: number;
-            failed: number;
-            skipped: number;
-            reverted: number;
-            reverted_failed?: number;
-            created_by: string;
-            created_by_name: string;
-            created_at: string;
-            updated_at: string;
-            ended_at: string | null;
-            breach: {
-                wave: number;
-                failed: number;
-                failed_percent: number;
-                at: string;
-                evidence: Array<{
-                    identity_id: string;
-                    identity: string;
-                    condition: 'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied';
-                    began_at: string;
-                    detail: string;
-                }>;
-            } | null;
-            outages?: Array<{
-                began_at: string;
-                ended_at: string | null;
-                counted_from: string | null;
-                is_clock_skip?: boolean;
-            }>;
-        }>;
-        next_cursor: string | null;
-    };
+    200: RolloutList;
 };
 
 export type ListRolloutsResponse = ListRolloutsResponses[keyof ListRolloutsResponses];
 
 export type CreateRolloutData = {
-    body: {
-        config_id: string;
-        filter?: string;
-        all?: boolean;
-        waves: Array<{
-            percent: number;
-            soak_seconds: number;
-        } | {
-            count: number;
-            soak_seconds: number;
-        }>;
-        gate?: {
-            max_failed_percent: number;
-            states: Array<'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied'>;
-            worse_than_control?: boolean;
-        };
-        on_breach?: 'pause' | 'roll_back';
-    };
+    body: RolloutBody;
     path?: never;
     query?: never;
     url: '/v1/collector/rollouts';
 };
 
 export type CreateRolloutErrors = {
-    /**
-     * `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'malformed_json';
-    };
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `rollout_overlap`: Another rollout that has not ended has some of these hosts
-     */
+    400: MalformedJsonProblem;
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    408: BodyTimeoutProblem;
     409: Problem & {
         code?: 'rollout_overlap';
     };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `rollout_config_unparsable`: No host of the filter can parse the config. `rollout_waves_invalid`: The waves do not rise to all hosts of the filter. `rollout_without_targets`: The filter has no host whose config core may change. `validation_failed`: The request does not validate
-     */
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
     422: Problem & {
         code?: 'rollout_config_unparsable' | 'rollout_waves_invalid' | 'rollout_without_targets' | 'validation_failed';
     };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
 };
 
 export type CreateRolloutError = CreateRolloutErrors[keyof CreateRolloutErrors];
@@ -5636,110 +4397,7 @@ export type CreateRolloutResponses = {
     /**
      * The rollout
      */
-    201: {
-        id: string;
-        config: {
-            id: string;
-            name: string | null;
-            config_hash: string;
-        };
-        filter: string;
-        state: 'running' | 'soaking' | 'paused' | 'rolling_back' | 'rolled_back' | 'aborted' | 'completed';
-        reason: {
-            code: 'gate_breached' | 'worse_than_control' | 'operator' | 'database_restored';
-            detail: string | null;
-        } | null;
-        wave: number;
-        waves: Array<{
-            number: number;
-            percent: number | null;
-            count: number | null;
-            soak_seconds: number;
-            targets: number;
-            pending: number;
-            assigned: number;
-            applied: number;
-            failed: number;
-            skipped: number;
-            reverted: number;
-            reverted_failed?: number;
-            started_at: string | null;
-            soak_until: string | null;
-            completed_at: string | null;
-            comparison?: {
-                at: string;
-                verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
-                matched_by: Array<'platform' | 'version' | 'labels'>;
-                changed: number;
-                control: number;
-                unmatched: number;
-                measures: Array<{
-                    measure: 'silent' | 'losing' | 'restarting' | 'queue_growing' | 'memory' | 'cpu';
-                    verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
-                    changed: number;
-                    control: number;
-                    difference: {
-                        value: number;
-                        low: number;
-                        high: number;
-                    } | null;
-                }>;
-                volume?: Array<{
-                    signal: 'logs' | 'metrics' | 'traces';
-                    changed: number;
-                    control: number;
-                    difference: {
-                        value: number;
-                        low: number;
-                        high: number;
-                    } | null;
-                    envelopes?: {
-                        value: number;
-                        low: number;
-                        high: number;
-                    } | null;
-                }>;
-            };
-        }>;
-        gate: {
-            max_failed_percent: number;
-            states: Array<'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied'>;
-            worse_than_control: boolean;
-        };
-        on_breach: 'pause' | 'roll_back';
-        targets: number;
-        pending: number;
-        assigned: number;
-        applied: number;
-        failed: number;
-        skipped: number;
-        reverted: number;
-        reverted_failed?: number;
-        created_by: string;
-        created_by_name: string;
-        created_at: string;
-        updated_at: string;
-        ended_at: string | null;
-        breach: {
-            wave: number;
-            failed: number;
-            failed_percent: number;
-            at: string;
-            evidence: Array<{
-                identity_id: string;
-                identity: string;
-                condition: 'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied';
-                began_at: string;
-                detail: string;
-            }>;
-        } | null;
-        outages?: Array<{
-            began_at: string;
-            ended_at: string | null;
-            counted_from: string | null;
-            is_clock_skip?: boolean;
-        }>;
-    };
+    201: Rollout;
 };
 
 export type CreateRolloutResponse = CreateRolloutResponses[keyof CreateRolloutResponses];
@@ -5754,46 +4412,13 @@ export type GetRolloutData = {
 };
 
 export type GetRolloutErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type GetRolloutError = GetRolloutErrors[keyof GetRolloutErrors];
@@ -5802,110 +4427,7 @@ export type GetRolloutResponses = {
     /**
      * The rollout
      */
-    200: {
-        id: string;
-        config: {
-            id: string;
-            name: string | null;
-            config_hash: string;
-        };
-        filter: string;
-        state: 'running' | 'soaking' | 'paused' | 'rolling_back' | 'rolled_back' | 'aborted' | 'completed';
-        reason: {
-            code: 'gate_breached' | 'worse_than_control' | 'operator' | 'database_restored';
-            detail: string | null;
-        } | null;
-        wave: number;
-        waves: Array<{
-            number: number;
-            percent: number | null;
-            count: number | null;
-            soak_seconds: number;
-            targets: number;
-            pending: number;
-            assigned: number;
-            applied: number;
-            failed: number;
-            skipped: number;
-            reverted: number;
-            reverted_failed?: number;
-            started_at: string | null;
-            soak_until: string | null;
-            completed_at: string | null;
-            comparison?: {
-                at: string;
-                verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
-                matched_by: Array<'platform' | 'version' | 'labels'>;
-                changed: number;
-                control: number;
-                unmatched: number;
-                measures: Array<{
-                    measure: 'silent' | 'losing' | 'restarting' | 'queue_growing' | 'memory' | 'cpu';
-                    verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
-                    changed: number;
-                    control: number;
-                    difference: {
-                        value: number;
-                        low: number;
-                        high: number;
-                    } | null;
-                }>;
-                volume?: Array<{
-                    signal: 'logs' | 'metrics' | 'traces';
-                    changed: number;
-                    control: number;
-                    difference: {
-                        value: number;
-                        low: number;
-                        high: number;
-                    } | null;
-                    envelopes?: {
-                        value: number;
-                        low: number;
-                        high: number;
-                    } | null;
-                }>;
-            };
-        }>;
-        gate: {
-            max_failed_percent: number;
-            states: Array<'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied'>;
-            worse_than_control: boolean;
-        };
-        on_breach: 'pause' | 'roll_back';
-        targets: number;
-        pending: number;
-        assigned: number;
-        applied: number;
-        failed: number;
-        skipped: number;
-        reverted: number;
-        reverted_failed?: number;
-        created_by: string;
-        created_by_name: string;
-        created_at: string;
-        updated_at: string;
-        ended_at: string | null;
-        breach: {
-            wave: number;
-            failed: number;
-            failed_percent: number;
-            at: string;
-            evidence: Array<{
-                identity_id: string;
-                identity: string;
-                condition: 'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied';
-                began_at: string;
-                detail: string;
-            }>;
-        } | null;
-        outages?: Array<{
-            began_at: string;
-            ended_at: string | null;
-            counted_from: string | null;
-            is_clock_skip?: boolean;
-        }>;
-    };
+    200: Rollout;
 };
 
 export type GetRolloutResponse = GetRolloutResponses[keyof GetRolloutResponses];
@@ -5925,46 +4447,13 @@ export type ListRolloutTargetsData = {
 };
 
 export type ListRolloutTargetsErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type ListRolloutTargetsError = ListRolloutTargetsErrors[keyof ListRolloutTargetsErrors];
@@ -5973,25 +4462,7 @@ export type ListRolloutTargetsResponses = {
     /**
      * A page of targets
      */
-    200: {
-        items: Array<{
-            identity_id: string;
-            identity: string;
-            device_id: string;
-            wave: number;
-            status: 'pending' | 'assigned' | 'applied' | 'failed' | 'skipped' | 'reverted';
-            reason: 'apply_desired_config_off' | 'revoked' | 'reassigned' | null;
-            previous_config_id: string | null;
-            assigned_at: string | null;
-            applied_at: string | null;
-            failed_at: string | null;
-            condition: 'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied' | null;
-            condition_began_at: string | null;
-            detail: string | null;
-            reverted_at: string | null;
-        }>;
-        next_cursor: string | null;
-    };
+    200: RolloutTargetPage;
 };
 
 export type ListRolloutTargetsResponse = ListRolloutTargetsResponses[keyof ListRolloutTargetsResponses];
@@ -6009,52 +4480,14 @@ export type ExportRolloutTargetsData = {
 };
 
 export type ExportRolloutTargetsErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `too_many_exports`: This operator has too many exports in flight
-     */
-    429: Problem & {
-        code?: 'too_many_exports';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    422: ValidationFailedProblem;
+    429: TooManyExportsProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type ExportRolloutTargetsError = ExportRolloutTargetsErrors[keyof ExportRolloutTargetsErrors];
@@ -6080,46 +4513,13 @@ export type PreviewRolloutData = {
 };
 
 export type PreviewRolloutErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type PreviewRolloutError = PreviewRolloutErrors[keyof PreviewRolloutErrors];
@@ -6128,41 +4528,7 @@ export type PreviewRolloutResponses = {
     /**
      * The preview
      */
-    200: {
-        config: {
-            id: string;
-            name: string | null;
-            config_hash: string;
-        };
-        filter: string;
-        hosts: number;
-        will_change: number;
-        unchanged: number;
-        skipped: number;
-        from: Array<{
-            config: {
-                id: string;
-                name: string | null;
-                config_hash: string;
-            } | null;
-            hosts: number;
-            diff: string | null;
-        }>;
-        refused: Array<{
-            identity_id: string;
-            identity: string;
-            reason: 'apply_desired_config_off' | 'revoked' | 'reassigned';
-        }>;
-        unparsable: Array<{
-            version: string;
-            hosts: number;
-            errors: Array<string>;
-        }>;
-        in_other_rollouts: Array<{
-            rollout_id: string;
-            hosts: number;
-        }>;
-    };
+    200: RolloutPreview;
 };
 
 export type PreviewRolloutResponse = PreviewRolloutResponses[keyof PreviewRolloutResponses];
@@ -6179,76 +4545,18 @@ export type PauseRolloutData = {
 };
 
 export type PauseRolloutErrors = {
-    /**
-     * `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'malformed_json';
-    };
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `rollout_state`: The rollout is not in a state that allows this
-     */
-    409: Problem & {
-        code?: 'rollout_state';
-    };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    400: MalformedJsonProblem;
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    408: BodyTimeoutProblem;
+    409: RolloutStateProblem;
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
 };
 
 export type PauseRolloutError = PauseRolloutErrors[keyof PauseRolloutErrors];
@@ -6257,110 +4565,7 @@ export type PauseRolloutResponses = {
     /**
      * The rollout
      */
-    200: {
-        id: string;
-        config: {
-            id: string;
-            name: string | null;
-            config_hash: string;
-        };
-        filter: string;
-        state: 'running' | 'soaking' | 'paused' | 'rolling_back' | 'rolled_back' | 'aborted' | 'completed';
-        reason: {
-            code: 'gate_breached' | 'worse_than_control' | 'operator' | 'database_restored';
-            detail: string | null;
-        } | null;
-        wave: number;
-        waves: Array<{
-            number: number;
-            percent: number | null;
-            count: number | null;
-            soak_seconds: number;
-            targets: number;
-            pending: number;
-            assigned: number;
-            applied: number;
-            failed: number;
-            skipped: number;
-            reverted: number;
-            reverted_failed?: number;
-            started_at: string | null;
-            soak_until: string | null;
-            completed_at: string | null;
-            comparison?: {
-                at: string;
-                verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
-                matched_by: Array<'platform' | 'version' | 'labels'>;
-                changed: number;
-                control: number;
-                unmatched: number;
-                measures: Array<{
-                    measure: 'silent' | 'losing' | 'restarting' | 'queue_growing' | 'memory' | 'cpu';
-                    verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
-                    changed: number;
-                    control: number;
-                    difference: {
-                        value: number;
-                        low: number;
-                        high: number;
-                    } | null;
-                }>;
-                volume?: Array<{
-                    signal: 'logs' | 'metrics' | 'traces';
-                    changed: number;
-                    control: number;
-                    difference: {
-                        value: number;
-                        low: number;
-                        high: number;
-                    } | null;
-                    envelopes?: {
-                        value: number;
-                        low: number;
-                        high: number;
-                    } | null;
-                }>;
-            };
-        }>;
-        gate: {
-            max_failed_percent: number;
-            states: Array<'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied'>;
-            worse_than_control: boolean;
-        };
-        on_breach: 'pause' | 'roll_back';
-        targets: number;
-        pending: number;
-        assigned: number;
-        applied: number;
-        failed: number;
-        skipped: number;
-        reverted: number;
-        reverted_failed?: number;
-        created_by: string;
-        created_by_name: string;
-        created_at: string;
-        updated_at: string;
-        ended_at: string | null;
-        breach: {
-            wave: number;
-            failed: number;
-            failed_percent: number;
-            at: string;
-            evidence: Array<{
-                identity_id: string;
-                identity: string;
-                condition: 'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied';
-                began_at: string;
-                detail: string;
-            }>;
-        } | null;
-        outages?: Array<{
-            began_at: string;
-            ended_at: string | null;
-            counted_from: string | null;
-            is_clock_skip?: boolean;
-        }>;
-    };
+    200: Rollout;
 };
 
 export type PauseRolloutResponse = PauseRolloutResponses[keyof PauseRolloutResponses];
@@ -6377,76 +4582,18 @@ export type ResumeRolloutData = {
 };
 
 export type ResumeRolloutErrors = {
-    /**
-     * `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'malformed_json';
-    };
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `rollout_state`: The rollout is not in a state that allows this
-     */
-    409: Problem & {
-        code?: 'rollout_state';
-    };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    400: MalformedJsonProblem;
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    408: BodyTimeoutProblem;
+    409: RolloutStateProblem;
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
 };
 
 export type ResumeRolloutError = ResumeRolloutErrors[keyof ResumeRolloutErrors];
@@ -6455,110 +4602,7 @@ export type ResumeRolloutResponses = {
     /**
      * The rollout
      */
-    200: {
-        id: string;
-        config: {
-            id: string;
-            name: string | null;
-            config_hash: string;
-        };
-        filter: string;
-        state: 'running' | 'soaking' | 'paused' | 'rolling_back' | 'rolled_back' | 'aborted' | 'completed';
-        reason: {
-            code: 'gate_breached' | 'worse_than_control' | 'operator' | 'database_restored';
-            detail: string | null;
-        } | null;
-        wave: number;
-        waves: Array<{
-            number: number;
-            percent: number | null;
-            count: number | null;
-            soak_seconds: number;
-            targets: number;
-            pending: number;
-            assigned: number;
-            applied: number;
-            failed: number;
-            skipped: number;
-            reverted: number;
-            reverted_failed?: number;
-            started_at: string | null;
-            soak_until: string | null;
-            completed_at: string | null;
-            comparison?: {
-                at: string;
-                verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
-                matched_by: Array<'platform' | 'version' | 'labels'>;
-                changed: number;
-                control: number;
-                unmatched: number;
-                measures: Array<{
-                    measure: 'silent' | 'losing' | 'restarting' | 'queue_growing' | 'memory' | 'cpu';
-                    verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
-                    changed: number;
-                    control: number;
-                    difference: {
-                        value: number;
-                        low: number;
-                        high: number;
-                    } | null;
-                }>;
-                volume?: Array<{
-                    signal: 'logs' | 'metrics' | 'traces';
-                    changed: number;
-                    control: number;
-                    difference: {
-                        value: number;
-                        low: number;
-                        high: number;
-                    } | null;
-                    envelopes?: {
-                        value: number;
-                        low: number;
-                        high: number;
-                    } | null;
-                }>;
-            };
-        }>;
-        gate: {
-            max_failed_percent: number;
-            states: Array<'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied'>;
-            worse_than_control: boolean;
-        };
-        on_breach: 'pause' | 'roll_back';
-        targets: number;
-        pending: number;
-        assigned: number;
-        applied: number;
-        failed: number;
-        skipped: number;
-        reverted: number;
-        reverted_failed?: number;
-        created_by: string;
-        created_by_name: string;
-        created_at: string;
-        updated_at: string;
-        ended_at: string | null;
-        breach: {
-            wave: number;
-            failed: number;
-            failed_percent: number;
-            at: string;
-            evidence: Array<{
-                identity_id: string;
-                identity: string;
-                condition: 'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied';
-                began_at: string;
-                detail: string;
-            }>;
-        } | null;
-        outages?: Array<{
-            began_at: string;
-            ended_at: string | null;
-            counted_from: string | null;
-            is_clock_skip?: boolean;
-        }>;
-    };
+    200: Rollout;
 };
 
 export type ResumeRolloutResponse = ResumeRolloutResponses[keyof ResumeRolloutResponses];
@@ -6575,76 +4619,18 @@ export type AbortRolloutData = {
 };
 
 export type AbortRolloutErrors = {
-    /**
-     * `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'malformed_json';
-    };
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `rollout_state`: The rollout is not in a state that allows this
-     */
-    409: Problem & {
-        code?: 'rollout_state';
-    };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    400: MalformedJsonProblem;
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    408: BodyTimeoutProblem;
+    409: RolloutStateProblem;
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
 };
 
 export type AbortRolloutError = AbortRolloutErrors[keyof AbortRolloutErrors];
@@ -6653,110 +4639,7 @@ export type AbortRolloutResponses = {
     /**
      * The rollout
      */
-    200: {
-        id: string;
-        config: {
-            id: string;
-            name: string | null;
-            config_hash: string;
-        };
-        filter: string;
-        state: 'running' | 'soaking' | 'paused' | 'rolling_back' | 'rolled_back' | 'aborted' | 'completed';
-        reason: {
-            code: 'gate_breached' | 'worse_than_control' | 'operator' | 'database_restored';
-            detail: string | null;
-        } | null;
-        wave: number;
-        waves: Array<{
-            number: number;
-            percent: number | null;
-            count: number | null;
-            soak_seconds: number;
-            targets: number;
-            pending: number;
-            assigned: number;
-            applied: number;
-            failed: number;
-            skipped: number;
-            reverted: number;
-            reverted_failed?: number;
-            started_at: string | null;
-            soak_until: string | null;
-            completed_at: string | null;
-            comparison?: {
-                at: string;
-                verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
-                matched_by: Array<'platform' | 'version' | 'labels'>;
-                changed: number;
-                control: number;
-                unmatched: number;
-                measures: Array<{
-                    measure: 'silent' | 'losing' | 'restarting' | 'queue_growing' | 'memory' | 'cpu';
-                    verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
-                    changed: number;
-                    control: number;
-                    difference: {
-                        value: number;
-                        low: number;
-                        high: number;
-                    } | null;
-                }>;
-                volume?: Array<{
-                    signal: 'logs' | 'metrics' | 'traces';
-                    changed: number;
-                    control: number;
-                    difference: {
-                        value: number;
-                        low: number;
-                        high: number;
-                    } | null;
-                    envelopes?: {
-                        value: number;
-                        low: number;
-                        high: number;
-                    } | null;
-                }>;
-            };
-        }>;
-        gate: {
-            max_failed_percent: number;
-            states: Array<'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied'>;
-            worse_than_control: boolean;
-        };
-        on_breach: 'pause' | 'roll_back';
-        targets: number;
-        pending: number;
-        assigned: number;
-        applied: number;
-        failed: number;
-        skipped: number;
-        reverted: number;
-        reverted_failed?: number;
-        created_by: string;
-        created_by_name: string;
-        created_at: string;
-        updated_at: string;
-        ended_at: string | null;
-        breach: {
-            wave: number;
-            failed: number;
-            failed_percent: number;
-            at: string;
-            evidence: Array<{
-                identity_id: string;
-                identity: string;
-                condition: 'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied';
-                began_at: string;
-                detail: string;
-            }>;
-        } | null;
-        outages?: Array<{
-            began_at: string;
-            ended_at: string | null;
-            counted_from: string | null;
-            is_clock_skip?: boolean;
-        }>;
-    };
+    200: Rollout;
 };
 
 export type AbortRolloutResponse = AbortRolloutResponses[keyof AbortRolloutResponses];
@@ -6773,76 +4656,20 @@ export type RollBackRolloutData = {
 };
 
 export type RollBackRolloutErrors = {
-    /**
-     * `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'malformed_json';
-    };
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `rollout_overlap`: Another rollout that has not ended has some of these hosts. `rollout_state`: The rollout is not in a state that allows this
-     */
+    400: MalformedJsonProblem;
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    408: BodyTimeoutProblem;
     409: Problem & {
         code?: 'rollout_overlap' | 'rollout_state';
     };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
 };
 
 export type RollBackRolloutError = RollBackRolloutErrors[keyof RollBackRolloutErrors];
@@ -6851,110 +4678,7 @@ export type RollBackRolloutResponses = {
     /**
      * The rollout
      */
-    200: {
-        id: string;
-        config: {
-            id: string;
-            name: string | null;
-            config_hash: string;
-        };
-        filter: string;
-        state: 'running' | 'soaking' | 'paused' | 'rolling_back' | 'rolled_back' | 'aborted' | 'completed';
-        reason: {
-            code: 'gate_breached' | 'worse_than_control' | 'operator' | 'database_restored';
-            detail: string | null;
-        } | null;
-        wave: number;
-        waves: Array<{
-            number: number;
-            percent: number | null;
-            count: number | null;
-            soak_seconds: number;
-            targets: number;
-            pending: number;
-            assigned: number;
-            applied: number;
-            failed: number;
-            skipped: number;
-            reverted: number;
-            reverted_failed?: number;
-            started_at: string | null;
-            soak_until: string | null;
-            completed_at: string | null;
-            comparison?: {
-                at: string;
-                verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
-                matched_by: Array<'platform' | 'version' | 'labels'>;
-                changed: number;
-                control: number;
-                unmatched: number;
-                measures: Array<{
-                    measure: 'silent' | 'losing' | 'restarting' | 'queue_growing' | 'memory' | 'cpu';
-                    verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
-                    changed: number;
-                    control: number;
-                    difference: {
-                        value: number;
-                        low: number;
-                        high: number;
-                    } | null;
-                }>;
-                volume?: Array<{
-                    signal: 'logs' | 'metrics' | 'traces';
-                    changed: number;
-                    control: number;
-                    difference: {
-                        value: number;
-                        low: number;
-                        high: number;
-                    } | null;
-                    envelopes?: {
-                        value: number;
-                        low: number;
-                        high: number;
-                    } | null;
-                }>;
-            };
-        }>;
-        gate: {
-            max_failed_percent: number;
-            states: Array<'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied'>;
-            worse_than_control: boolean;
-        };
-        on_breach: 'pause' | 'roll_back';
-        targets: number;
-        pending: number;
-        assigned: number;
-        applied: number;
-        failed: number;
-        skipped: number;
-        reverted: number;
-        reverted_failed?: number;
-        created_by: string;
-        created_by_name: string;
-        created_at: string;
-        updated_at: string;
-        ended_at: string | null;
-        breach: {
-            wave: number;
-            failed: number;
-            failed_percent: number;
-            at: string;
-            evidence: Array<{
-                identity_id: string;
-                identity: string;
-                condition: 'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied';
-                began_at: string;
-                detail: string;
-            }>;
-        } | null;
-        outages?: Array<{
-            began_at: string;
-            ended_at: string | null;
-            counted_from: string | null;
-            is_clock_skip?: boolean;
-        }>;
-    };
+    200: Rollout;
 };
 
 export type RollBackRolloutResponse = RollBackRolloutResponses[keyof RollBackRolloutResponses];
@@ -6971,40 +4695,12 @@ export type ListWatchesData = {
 };
 
 export type ListWatchesErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type ListWatchesError = ListWatchesErrors[keyof ListWatchesErrors];
@@ -7013,137 +4709,32 @@ export type ListWatchesResponses = {
     /**
      * A page of watches
      */
-    200: {
-        items: Array<{
-            id: string;
-            name: string;
-            filter: string;
-            more_than: number;
-            for_seconds: number;
-            receivers: Array<string>;
-            revision: number;
-            state: 'inactive' | 'pending' | 'firing';
-            since: string | null;
-            count: number | null;
-            evaluated_at: string | null;
-            fault: string | null;
-            changed_at: string;
-            common_factor: {
-                kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift' | 'core' | 'subnet' | 'policy' | 'source';
-                value: string;
-                selected: number;
-                others: number;
-            } | null;
-            explained_by: string | null;
-            silence: {
-                until: string;
-                by: string;
-                reason: string | null;
-            } | null;
-            waiting_messages: number;
-            created_at: string;
-            created_by_name: string;
-        }>;
-        next_cursor: string | null;
-        receivers: Array<{
-            name: string;
-            kind: 'webhook' | 'alertmanager';
-        }>;
-        held_by?: {
-            began_at: string;
-            ended_at: string | null;
-            counted_from: string | null;
-            is_clock_skip?: boolean;
-        };
-    };
+    200: WatchList;
 };
 
 export type ListWatchesResponse = ListWatchesResponses[keyof ListWatchesResponses];
 
 export type CreateWatchData = {
-    body: {
-        /**
-         * must not hold control characters; must be well-formed Unicode
-         */
-        name: string;
-        filter: string;
-        more_than?: number;
-        for_seconds?: number;
-        /**
-         * must not repeat a name
-         */
-        receivers?: Array<string>;
-    };
+    body: WatchBody;
     path?: never;
     query?: never;
     url: '/v1/collector/watches';
 };
 
 export type CreateWatchErrors = {
-    /**
-     * `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'malformed_json';
-    };
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `too_many_watches`: There are as many watches as core keeps. `watch_name_taken`: Another watch has this name
-     */
+    400: MalformedJsonProblem;
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    408: BodyTimeoutProblem;
     409: Problem & {
         code?: 'too_many_watches' | 'watch_name_taken';
     };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
 };
 
 export type CreateWatchError = CreateWatchErrors[keyof CreateWatchErrors];
@@ -7152,36 +4743,7 @@ export type CreateWatchResponses = {
     /**
      * The watch, evaluated within seconds
      */
-    201: {
-        id: string;
-        name: string;
-        filter: string;
-        more_than: number;
-        for_seconds: number;
-        receivers: Array<string>;
-        revision: number;
-        state: 'inactive' | 'pending' | 'firing';
-        since: string | null;
-        count: number | null;
-        evaluated_at: string | null;
-        fault: string | null;
-        changed_at: string;
-        common_factor: {
-            kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift' | 'core' | 'subnet' | 'policy' | 'source';
-            value: string;
-            selected: number;
-            others: number;
-        } | null;
-        explained_by: string | null;
-        silence: {
-            until: string;
-            by: string;
-            reason: string | null;
-        } | null;
-        waiting_messages: number;
-        created_at: string;
-        created_by_name: string;
-    };
+    201: Watch;
 };
 
 export type CreateWatchResponse = CreateWatchResponses[keyof CreateWatchResponses];
@@ -7196,46 +4758,13 @@ export type DeleteWatchData = {
 };
 
 export type DeleteWatchErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type DeleteWatchError = DeleteWatchErrors[keyof DeleteWatchErrors];
@@ -7259,46 +4788,13 @@ export type GetWatchData = {
 };
 
 export type GetWatchErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type GetWatchError = GetWatchErrors[keyof GetWatchErrors];
@@ -7307,68 +4803,13 @@ export type GetWatchResponses = {
     /**
      * The watch
      */
-    200: {
-        id: string;
-        name: string;
-        filter: string;
-        more_than: number;
-        for_seconds: number;
-        receivers: Array<string>;
-        revision: number;
-        state: 'inactive' | 'pending' | 'firing';
-        since: string | null;
-        count: number | null;
-        evaluated_at: string | null;
-        fault: string | null;
-        changed_at: string;
-        common_factor: {
-            kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift' | 'core' | 'subnet' | 'policy' | 'source';
-            value: string;
-            selected: number;
-            others: number;
-        } | null;
-        explained_by: string | null;
-        silence: {
-            until: string;
-            by: string;
-            reason: string | null;
-        } | null;
-        waiting_messages: number;
-        created_at: string;
-        created_by_name: string;
-        held_by?: {
-            began_at: string;
-            ended_at: string | null;
-            counted_from: string | null;
-            is_clock_skip?: boolean;
-        };
-        history: Array<{
-            at: string;
-            kind: 'firing' | 'resolved' | 'silenced' | 'unsilenced' | 'delivered' | 'dropped';
-            count: number | null;
-            receiver: string | null;
-            detail: string | null;
-        }>;
-    };
+    200: WatchDetail;
 };
 
 export type GetWatchResponse = GetWatchResponses[keyof GetWatchResponses];
 
 export type ChangeWatchData = {
-    body: {
-        /**
-         * must not hold control characters; must be well-formed Unicode
-         */
-        name: string;
-        filter: string;
-        more_than?: number;
-        for_seconds?: number;
-        /**
-         * must not repeat a name
-         */
-        receivers?: Array<string>;
-        revision: number;
-    };
+    body: WatchChangeBody;
     path: {
         id: string;
     };
@@ -7377,76 +4818,20 @@ export type ChangeWatchData = {
 };
 
 export type ChangeWatchErrors = {
-    /**
-     * `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'malformed_json';
-    };
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `conflict`: The resource is not in the state that the request expects. `watch_name_taken`: Another watch has this name
-     */
+    400: MalformedJsonProblem;
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    408: BodyTimeoutProblem;
     409: Problem & {
         code?: 'conflict' | 'watch_name_taken';
     };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
 };
 
 export type ChangeWatchError = ChangeWatchErrors[keyof ChangeWatchErrors];
@@ -7455,45 +4840,13 @@ export type ChangeWatchResponses = {
     /**
      * The watch
      */
-    200: {
-        id: string;
-        name: string;
-        filter: string;
-        more_than: number;
-        for_seconds: number;
-        receivers: Array<string>;
-        revision: number;
-        state: 'inactive' | 'pending' | 'firing';
-        since: string | null;
-        count: number | null;
-        evaluated_at: string | null;
-        fault: string | null;
-        changed_at: string;
-        common_factor: {
-            kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift' | 'core' | 'subnet' | 'policy' | 'source';
-            value: string;
-            selected: number;
-            others: number;
-        } | null;
-        explained_by: string | null;
-        silence: {
-            until: string;
-            by: string;
-            reason: string | null;
-        } | null;
-        waiting_messages: number;
-        created_at: string;
-        created_by_name: string;
-    };
+    200: Watch;
 };
 
 export type ChangeWatchResponse = ChangeWatchResponses[keyof ChangeWatchResponses];
 
 export type SilenceWatchData = {
-    body: {
-        seconds: number;
-        reason?: string | null;
-    };
+    body: SilenceBody;
     path: {
         id: string;
     };
@@ -7502,70 +4855,17 @@ export type SilenceWatchData = {
 };
 
 export type SilenceWatchErrors = {
-    /**
-     * `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'malformed_json';
-    };
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    400: MalformedJsonProblem;
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    408: BodyTimeoutProblem;
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
 };
 
 export type SilenceWatchError = SilenceWatchErrors[keyof SilenceWatchErrors];
@@ -7574,36 +4874,7 @@ export type SilenceWatchResponses = {
     /**
      * The watch
      */
-    200: {
-        id: string;
-        name: string;
-        filter: string;
-        more_than: number;
-        for_seconds: number;
-        receivers: Array<string>;
-        revision: number;
-        state: 'inactive' | 'pending' | 'firing';
-        since: string | null;
-        count: number | null;
-        evaluated_at: string | null;
-        fault: string | null;
-        changed_at: string;
-        common_factor: {
-            kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift' | 'core' | 'subnet' | 'policy' | 'source';
-            value: string;
-            selected: number;
-            others: number;
-        } | null;
-        explained_by: string | null;
-        silence: {
-            until: string;
-            by: string;
-            reason: string | null;
-        } | null;
-        waiting_messages: number;
-        created_at: string;
-        created_by_name: string;
-    };
+    200: Watch;
 };
 
 export type SilenceWatchResponse = SilenceWatchResponses[keyof SilenceWatchResponses];
@@ -7618,52 +4889,16 @@ export type TestWatchData = {
 };
 
 export type TestWatchErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `watch_without_receivers`: The watch has no receiver
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
     409: Problem & {
         code?: 'watch_without_receivers';
     };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type TestWatchError = TestWatchErrors[keyof TestWatchErrors];
@@ -7767,10 +5002,7 @@ export type ReportFleetHealthData = {
         queue_full_within_seconds?: number;
         not_queue_full_within_seconds?: number;
         not_state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
-        /**
-         * must be a time in UTC, such as 2026-11-23T02:41Z
-         */
-        at?: string;
+        at?: PastTime;
         sort?: 'identity' | 'severity' | 'last_heartbeat_at' | 'last_envelope_at' | 'certificate_not_after' | 'queue_bytes' | 'incomplete_hours' | 'day_bytes';
         order?: 'asc' | 'desc';
         limit?: number;
@@ -7780,40 +5012,12 @@ export type ReportFleetHealthData = {
 };
 
 export type ReportFleetHealthErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `filter_without_history`: The filter reads what has no history. `no_history`: There is no history of this time. `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'filter_without_history' | 'no_history' | 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: FilterWithoutHistoryOrNoHistoryOrValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type ReportFleetHealthError = ReportFleetHealthErrors[keyof ReportFleetHealthErrors];
@@ -7822,52 +5026,7 @@ export type ReportFleetHealthResponses = {
     /**
      * The report
      */
-    200: {
-        generated_at: string;
-        at?: string;
-        thresholds: {
-            heartbeat_interval_seconds: number;
-            stale_after_seconds: number;
-            forwarding_seconds: number;
-            enrolling_seconds: number;
-            return_seconds?: number;
-            cert_expiring_fraction: number;
-            min_version: string | null;
-        };
-        outages?: Array<{
-            began_at: string;
-            ended_at: string | null;
-            counted_from: string | null;
-            is_clock_skip?: boolean;
-        }>;
-        summary: {
-            enrolled: number;
-            needs_attention: number;
-            active_recent_heartbeats: number;
-            forwarding: number;
-            stopped: number;
-            never_forwarded: number;
-            by_state: {
-                [key: string]: number;
-            };
-        };
-        exports?: Array<{
-            name: string;
-            lag_seconds: number;
-            lag_envelopes: number;
-            unaccounted_envelopes?: number;
-            running: boolean;
-            dead_letters: number;
-            last_error: string | null;
-        }>;
-        retention_paused?: {
-            jumped_from: string;
-            jumped_to: string;
-            until: string;
-        };
-        items: Array<FleetHealthRow>;
-        next_cursor: string | null;
-    };
+    200: FleetHealthReport;
 };
 
 export type ReportFleetHealthResponse = ReportFleetHealthResponses[keyof ReportFleetHealthResponses];
@@ -7960,49 +5119,18 @@ export type CountFleetHealthData = {
         queue_full_within_seconds?: number;
         not_queue_full_within_seconds?: number;
         not_state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
-        /**
-         * must be a time in UTC, such as 2026-11-23T02:41Z
-         */
-        at?: string;
+        at?: PastTime;
     };
     url: '/v1/collector/health/facets';
 };
 
 export type CountFleetHealthErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `filter_without_history`: The filter reads what has no history. `no_history`: There is no history of this time. `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'filter_without_history' | 'no_history' | 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: FilterWithoutHistoryOrNoHistoryOrValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type CountFleetHealthError = CountFleetHealthErrors[keyof CountFleetHealthErrors];
@@ -8011,69 +5139,7 @@ export type CountFleetHealthResponses = {
     /**
      * The counts
      */
-    200: {
-        generated_at: string;
-        at?: string;
-        thresholds: {
-            heartbeat_interval_seconds: number;
-            stale_after_seconds: number;
-            forwarding_seconds: number;
-            enrolling_seconds: number;
-            return_seconds?: number;
-            cert_expiring_fraction: number;
-            min_version: string | null;
-        };
-        total: number;
-        versions: Array<{
-            version: string;
-            count: number;
-            supported: boolean;
-        }>;
-        versions_other: number;
-        platforms: Array<{
-            platform: string;
-            count: number;
-        }>;
-        platforms_other: number;
-        labels: Array<{
-            key: string;
-            count: number;
-            values: Array<{
-                value: string;
-                count: number;
-            }>;
-            values_other: number;
-        }>;
-        label_keys_other: number;
-        drift: Array<{
-            drift: 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
-            count: number;
-        }>;
-        heartbeat_age: {
-            never: number;
-            buckets: Array<{
-                from_seconds: number;
-                to_seconds: number | null;
-                count: number;
-            }>;
-        };
-        certificate_expiry: {
-            expired: number;
-            days: Array<{
-                day: number;
-                from: string;
-                to: string;
-                count: number;
-            }>;
-            later: number;
-        };
-        exports: {
-            stale: number;
-            queue_risk: number;
-            renewal_failures: number;
-            config_drift: number;
-        };
-    };
+    200: FleetFacets;
 };
 
 export type CountFleetHealthResponse = CountFleetHealthResponses[keyof CountFleetHealthResponses];
@@ -8088,40 +5154,12 @@ export type ReportFleetTimelineData = {
 };
 
 export type ReportFleetTimelineErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type ReportFleetTimelineError = ReportFleetTimelineErrors[keyof ReportFleetTimelineErrors];
@@ -8130,23 +5168,7 @@ export type ReportFleetTimelineResponses = {
     /**
      * The counts
      */
-    200: {
-        from: string;
-        to: string;
-        history_from: string | null;
-        step_seconds: number;
-        items: Array<{
-            at: string;
-            needs_attention: number;
-            by_state: {
-                [key: string]: number;
-            };
-        }>;
-        outages: Array<{
-            began_at: string;
-            ended_at: string;
-        }>;
-    };
+    200: FleetTimelineView;
 };
 
 export type ReportFleetTimelineResponse = ReportFleetTimelineResponses[keyof ReportFleetTimelineResponses];
@@ -8239,49 +5261,18 @@ export type FindCommonFactorsData = {
         queue_full_within_seconds?: number;
         not_queue_full_within_seconds?: number;
         not_state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
-        /**
-         * must be a time in UTC, such as 2026-11-23T02:41Z
-         */
-        at?: string;
+        at?: PastTime;
     };
     url: '/v1/collector/health/factors';
 };
 
 export type FindCommonFactorsErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `filter_without_history`: The filter reads what has no history. `no_history`: There is no history of this time. `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'filter_without_history' | 'no_history' | 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: FilterWithoutHistoryOrNoHistoryOrValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type FindCommonFactorsError = FindCommonFactorsErrors[keyof FindCommonFactorsErrors];
@@ -8290,21 +5281,7 @@ export type FindCommonFactorsResponses = {
     /**
      * The factors
      */
-    200: {
-        generated_at: string;
-        at?: string;
-        selected: number;
-        others: number;
-        compared: number;
-        reads_sources?: true;
-        items: Array<{
-            kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift' | 'core' | 'subnet' | 'policy' | 'source';
-            value: string;
-            selected: number;
-            others: number;
-            expected_by_chance: number;
-        }>;
-    };
+    200: FleetFactors;
 };
 
 export type FindCommonFactorsResponse = FindCommonFactorsResponses[keyof FindCommonFactorsResponses];
@@ -8319,40 +5296,12 @@ export type LookAheadData = {
 };
 
 export type LookAheadErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type LookAheadError = LookAheadErrors[keyof LookAheadErrors];
@@ -8361,55 +5310,7 @@ export type LookAheadResponses = {
     /**
      * The certificates, queues, tokens and room that run out
      */
-    200: {
-        generated_at: string;
-        until: string;
-        certificates: {
-            count: number;
-            query: string;
-            first: Array<{
-                identity_id: string;
-                device_id: string;
-                expires_at: string;
-            }>;
-        };
-        queues: {
-            count: number;
-            query: string;
-            fullest: Array<{
-                identity_id: string;
-                device_id: string;
-                bytes: number;
-                max_bytes: number;
-                oldest_record_age_seconds: number;
-                full_at: string;
-            }>;
-        };
-        tokens: {
-            count: number;
-            items: Array<{
-                id: string;
-                token_prefix: string;
-                policy_name: string;
-                expires_at: string;
-                uses_left: number | null;
-            }>;
-        };
-        system_certificates: {
-            count: number;
-            items: Array<{
-                machine: string;
-                name: string;
-                expires_at: string;
-            }>;
-        };
-        telemetry: {
-            bytes: number;
-            days: number;
-            retention_days: number;
-            bytes_then: number;
-        } | null;
-    };
+    200: FleetAhead;
 };
 
 export type LookAheadResponse = LookAheadResponses[keyof LookAheadResponses];
@@ -8425,40 +5326,12 @@ export type ListFleetChangesData = {
 };
 
 export type ListFleetChangesErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type ListFleetChangesError = ListFleetChangesErrors[keyof ListFleetChangesErrors];
@@ -8467,55 +5340,7 @@ export type ListFleetChangesResponses = {
     /**
      * A page of changes
      */
-    200: {
-        items: Array<{
-            id: string;
-            kind: 'version' | 'label';
-            name: string | null;
-            from: string | null;
-            to: string | null;
-            began_at: string;
-            ended_at: string;
-            hosts: number;
-            soak_until: string;
-            comparison: {
-                at: string;
-                verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
-                matched_by: Array<'platform' | 'version' | 'labels'>;
-                changed: number;
-                control: number;
-                unmatched: number;
-                measures: Array<{
-                    measure: 'silent' | 'losing' | 'restarting' | 'queue_growing' | 'memory' | 'cpu';
-                    verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
-                    changed: number;
-                    control: number;
-                    difference: {
-                        value: number;
-                        low: number;
-                        high: number;
-                    } | null;
-                }>;
-                volume?: Array<{
-                    signal: 'logs' | 'metrics' | 'traces';
-                    changed: number;
-                    control: number;
-                    difference: {
-                        value: number;
-                        low: number;
-                        high: number;
-                    } | null;
-                    envelopes?: {
-                        value: number;
-                        low: number;
-                        high: number;
-                    } | null;
-                }>;
-            } | null;
-        }>;
-        next_cursor: string | null;
-        refused: number;
-    };
+    200: FleetChangeList;
 };
 
 export type ListFleetChangesResponse = ListFleetChangesResponses[keyof ListFleetChangesResponses];
@@ -8614,40 +5439,12 @@ export type CompareHostsData = {
 };
 
 export type CompareHostsErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `no_history`: There is no history of this time. `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'no_history' | 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: NoHistoryOrValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type CompareHostsError = CompareHostsErrors[keyof CompareHostsErrors];
@@ -8656,41 +5453,7 @@ export type CompareHostsResponses = {
     /**
      * The comparison
      */
-    200: {
-        at: string;
-        verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
-        matched_by: Array<'platform' | 'version' | 'labels'>;
-        changed: number;
-        control: number;
-        unmatched: number;
-        measures: Array<{
-            measure: 'silent' | 'losing' | 'restarting' | 'queue_growing' | 'memory' | 'cpu';
-            verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
-            changed: number;
-            control: number;
-            difference: {
-                value: number;
-                low: number;
-                high: number;
-            } | null;
-        }>;
-        volume?: Array<{
-            signal: 'logs' | 'metrics' | 'traces';
-            changed: number;
-            control: number;
-            difference: {
-                value: number;
-                low: number;
-                high: number;
-            } | null;
-            envelopes?: {
-                value: number;
-                low: number;
-                high: number;
-            } | null;
-        }>;
-        since: string;
-    };
+    200: FleetComparison;
 };
 
 export type CompareHostsResponse = CompareHostsResponses[keyof CompareHostsResponses];
@@ -8700,10 +5463,7 @@ export type ExportFleetHealthData = {
     path?: never;
     query: {
         kind: 'stale' | 'queue_risk' | 'renewal_failures' | 'config_drift';
-        /**
-         * must be a time in UTC, such as 2026-11-23T02:41Z
-         */
-        at?: string;
+        at?: PastTime;
         state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
         attention?: Array<'needed'> | 'needed';
         not_attention?: Array<'needed'> | 'needed';
@@ -8793,46 +5553,13 @@ export type ExportFleetHealthData = {
 };
 
 export type ExportFleetHealthErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `filter_without_history`: The filter reads what has no history. `no_history`: There is no history of this time. `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'filter_without_history' | 'no_history' | 'validation_failed';
-    };
-    /**
-     * `too_many_exports`: This operator has too many exports in flight
-     */
-    429: Problem & {
-        code?: 'too_many_exports';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: FilterWithoutHistoryOrNoHistoryOrValidationFailedProblem;
+    429: TooManyExportsProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type ExportFleetHealthError = ExportFleetHealthErrors[keyof ExportFleetHealthErrors];
@@ -8852,55 +5579,19 @@ export type GetFleetHealthData = {
         identity_id: string;
     };
     query?: {
-        /**
-         * must be a time in UTC, such as 2026-11-23T02:41Z
-         */
-        at?: string;
+        at?: PastTime;
     };
     url: '/v1/collector/health/{identity_id}';
 };
 
 export type GetFleetHealthErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `no_history`: There is no history of this time. `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'no_history' | 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    422: NoHistoryOrValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type GetFleetHealthError = GetFleetHealthErrors[keyof GetFleetHealthErrors];
@@ -8909,51 +5600,7 @@ export type GetFleetHealthResponses = {
     /**
      * The collector
      */
-    200: {
-        generated_at: string;
-        at?: string;
-        thresholds: {
-            heartbeat_interval_seconds: number;
-            stale_after_seconds: number;
-            forwarding_seconds: number;
-            enrolling_seconds: number;
-            return_seconds?: number;
-            cert_expiring_fraction: number;
-            min_version: string | null;
-        };
-        outages?: Array<{
-            began_at: string;
-            ended_at: string | null;
-            counted_from: string | null;
-            is_clock_skip?: boolean;
-        }>;
-        item: FleetHealthRow;
-        config_errors: Array<string>;
-        policy: {
-            id: string;
-            name: string;
-            reenrollment: 'deny' | 'replace';
-        };
-        export_losses?: Array<{
-            export: string;
-            envelopes: number;
-            reason: string;
-            last_at: string;
-        }>;
-        history: Array<{
-            at: string;
-            action: string;
-            actor: {
-                type: 'operator' | 'workload' | 'collector' | 'system';
-                display: string;
-            };
-            outcome: 'success' | 'failure';
-            reason_code: string | null;
-            details: {
-                [key: string]: unknown;
-            };
-        }>;
-    };
+    200: FleetHealthDetail;
 };
 
 export type GetFleetHealthResponse = GetFleetHealthResponses[keyof GetFleetHealthResponses];
@@ -8968,46 +5615,13 @@ export type GetFleetVolumeData = {
 };
 
 export type GetFleetVolumeErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type GetFleetVolumeError = GetFleetVolumeErrors[keyof GetFleetVolumeErrors];
@@ -9016,18 +5630,7 @@ export type GetFleetVolumeResponses = {
     /**
      * The hours
      */
-    200: {
-        generated_at: string;
-        identity_id: string;
-        hours: Array<{
-            from: string;
-            kinds: Array<{
-                kind: 'otel_span' | 'otel_log' | 'otel_metric' | 'log_line' | 'other';
-                envelopes: number;
-                payload_bytes: number;
-            }>;
-        }>;
-    };
+    200: HostVolume;
 };
 
 export type GetFleetVolumeResponse = GetFleetVolumeResponses[keyof GetFleetVolumeResponses];
@@ -9052,52 +5655,14 @@ export type ReadHostEnvelopesData = {
 };
 
 export type ReadHostEnvelopesErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `too_many_exports`: This operator has too many exports in flight
-     */
-    429: Problem & {
-        code?: 'too_many_exports';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    422: ValidationFailedProblem;
+    429: TooManyExportsProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type ReadHostEnvelopesError = ReadHostEnvelopesErrors[keyof ReadHostEnvelopesErrors];
@@ -9127,40 +5692,12 @@ export type ReportVolumeData = {
 };
 
 export type ReportVolumeErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type ReportVolumeError = ReportVolumeErrors[keyof ReportVolumeErrors];
@@ -9169,37 +5706,7 @@ export type ReportVolumeResponses = {
     /**
      * The report
      */
-    200: {
-        generated_at: string;
-        from: string;
-        to: string;
-        by: string;
-        step_seconds: number;
-        series: Array<{
-            from: string;
-            envelopes: number;
-            payload_bytes: number;
-        }>;
-        total: {
-            envelopes: number;
-            payload_bytes: number;
-        };
-        parts: number;
-        retention_days: number | null;
-        disk_bytes: number | null;
-        items: Array<{
-            name: string | null;
-            envelopes: number;
-            payload_bytes: number;
-            disk_bytes: number | null;
-            identity_id?: string | null;
-            device_id?: string | null;
-            day?: {
-                day_bytes: number;
-                usual_bytes: number | null;
-            };
-        }>;
-    };
+    200: VolumeReport;
 };
 
 export type ReportVolumeResponse = ReportVolumeResponses[keyof ReportVolumeResponses];
@@ -9212,40 +5719,12 @@ export type ListBudgetsData = {
 };
 
 export type ListBudgetsErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type ListBudgetsError = ListBudgetsErrors[keyof ListBudgetsErrors];
@@ -9254,16 +5733,7 @@ export type ListBudgetsResponses = {
     /**
      * The budgets
      */
-    200: {
-        items: Array<{
-            name: string;
-            filter: string;
-            bytes_per_hour: number;
-            held_hosts: number;
-            changed_at: string;
-            changed_by_name: string;
-        }>;
-    };
+    200: BudgetList;
 };
 
 export type ListBudgetsResponse = ListBudgetsResponses[keyof ListBudgetsResponses];
@@ -9281,46 +5751,13 @@ export type GetHostCompletenessData = {
 };
 
 export type GetHostCompletenessErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type GetHostCompletenessError = GetHostCompletenessErrors[keyof GetHostCompletenessErrors];
@@ -9329,56 +5766,7 @@ export type GetHostCompletenessResponses = {
     /**
      * The hours
      */
-    200: {
-        generated_at: string;
-        identity_id: string;
-        host_id: string;
-        from: string;
-        to: string;
-        hours: Array<{
-            from: string;
-            state: 'complete' | 'undelivered' | 'short' | 'late' | 'silent' | 'not_running' | 'core_out' | 'not_accounted' | null;
-            shortages: Array<{
-                kind: 'account_refused' | 'accounts_lost' | 'dropped' | 'rejected' | 'lost_in_restore' | 'missing' | 'file_gap' | 'export_rejected' | 'export_rejected_items' | 'unknown';
-                count: number | null;
-                reason?: string;
-            }>;
-            figures: {
-                accepted: number;
-                stored: number;
-                rejected: number;
-                discarded: number;
-                lost: number;
-                missing: number;
-                expired: number;
-                damaged: number;
-                file_gap_bytes: number;
-                refused: {
-                    [key: string]: number;
-                };
-                ran_seconds: number;
-                clock_ahead_seconds: number;
-                delivered: Array<{
-                    export: string;
-                    delivered: boolean;
-                    rejected: number;
-                    rejected_items: number;
-                }>;
-            } | null;
-            accounts: Array<{
-                queue_id: string;
-                number: string;
-                from: string;
-                to: string;
-                received_at: string;
-                first_sequence: string | null;
-                last_sequence: string | null;
-                stopped: boolean;
-                sink: string;
-                refused: string | null;
-            }>;
-        }>;
-    };
+    200: HostCompleteness;
 };
 
 export type GetHostCompletenessResponse = GetHostCompletenessResponses[keyof GetHostCompletenessResponses];
@@ -9401,40 +5789,12 @@ export type ReportCompletenessData = {
 };
 
 export type ReportCompletenessErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type ReportCompletenessError = ReportCompletenessErrors[keyof ReportCompletenessErrors];
@@ -9443,41 +5803,7 @@ export type ReportCompletenessResponses = {
     /**
      * The report
      */
-    200: {
-        generated_at: string;
-        from: string;
-        to: string;
-        settled_until: string | null;
-        hosts: number;
-        hosts_listed: number;
-        hours: Array<{
-            from: string;
-            hosts: {
-                [key: string]: number;
-            };
-        }>;
-        items: Array<{
-            host_id: string;
-            identity_id: string | null;
-            device_id: string | null;
-            hours: number;
-            worst: {
-                from: string;
-                state: 'complete' | 'undelivered' | 'short' | 'late' | 'silent' | 'not_running' | 'core_out' | 'not_accounted';
-                shortages: Array<{
-                    kind: 'account_refused' | 'accounts_lost' | 'dropped' | 'rejected' | 'lost_in_restore' | 'missing' | 'file_gap' | 'export_rejected' | 'export_rejected_items' | 'unknown';
-                    count: number | null;
-                    reason?: string;
-                }>;
-            } | null;
-            from: string;
-            runs: Array<{
-                state: 'complete' | 'undelivered' | 'short' | 'late' | 'silent' | 'not_running' | 'core_out' | 'not_accounted' | null;
-                hours: number;
-            }>;
-        }>;
-        next_cursor: string | null;
-    };
+    200: FleetCompleteness;
 };
 
 export type ReportCompletenessResponse = ReportCompletenessResponses[keyof ReportCompletenessResponses];
@@ -9498,46 +5824,13 @@ export type ExportCompletenessData = {
 };
 
 export type ExportCompletenessErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `too_many_exports`: This operator has too many exports in flight
-     */
-    429: Problem & {
-        code?: 'too_many_exports';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
+    429: TooManyExportsProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type ExportCompletenessError = ExportCompletenessErrors[keyof ExportCompletenessErrors];
@@ -9568,52 +5861,14 @@ export type ReadStatementData = {
 };
 
 export type ReadStatementErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `too_many_exports`: This operator has too many exports in flight
-     */
-    429: Problem & {
-        code?: 'too_many_exports';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    422: ValidationFailedProblem;
+    429: TooManyExportsProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type ReadStatementError = ReadStatementErrors[keyof ReadStatementErrors];
@@ -9652,14 +5907,8 @@ export type ListAuditEventsData = {
         reason?: string;
         within_seconds?: number;
         older_than_seconds?: number;
-        /**
-         * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
-         */
-        since?: string;
-        /**
-         * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
-         */
-        until?: string;
+        since?: Timestamp;
+        until?: Timestamp;
         /**
          * must not hold control characters; must be well-formed Unicode
          */
@@ -9671,40 +5920,12 @@ export type ListAuditEventsData = {
 };
 
 export type ListAuditEventsErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type ListAuditEventsError = ListAuditEventsErrors[keyof ListAuditEventsErrors];
@@ -9713,42 +5934,7 @@ export type ListAuditEventsResponses = {
     /**
      * A page of events
      */
-    200: {
-        items: Array<{
-            id: string;
-            seq: number | null;
-            occurred_at: string;
-            actor: {
-                type: 'operator' | 'workload' | 'collector' | 'system';
-                id: string;
-                display: string;
-            };
-            action: string;
-            target: {
-                type: string;
-                id: string;
-            };
-            outcome: 'success' | 'failure';
-            reason_code: string | null;
-            reason: string | null;
-            remote_addr: string | null;
-            request_id: string | null;
-            details: {
-                [key: string]: unknown;
-            };
-            prev_hash: string | null;
-            hash: string | null;
-        }>;
-        next_cursor: string | null;
-        names: {
-            [key: string]: {
-                type: 'collector_identity' | 'certificate' | 'collector_config' | 'enrollment_policy' | 'bootstrap_token' | 'rollout' | 'watch' | 'person';
-                name: string;
-                detail: string | null;
-                identity_id: string | null;
-            };
-        };
-    };
+    200: AuditEventPage;
 };
 
 export type ListAuditEventsResponse = ListAuditEventsResponses[keyof ListAuditEventsResponses];
@@ -9761,40 +5947,12 @@ export type GetAuditChainData = {
 };
 
 export type GetAuditChainErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type GetAuditChainError = GetAuditChainErrors[keyof GetAuditChainErrors];
@@ -9803,23 +5961,7 @@ export type GetAuditChainResponses = {
     /**
      * The state of the chain
      */
-    200: {
-        head: {
-            seq: number;
-            hash: string;
-        } | null;
-        pending: number;
-        verified: {
-            seq: number;
-            hash: string;
-            checked_at: string;
-            checked_since: string;
-        } | null;
-        fault: {
-            kind: 'gap' | 'chain_broken' | 'event_missing' | 'event_edited';
-            seq: number;
-        } | null;
-    };
+    200: AuditChainView;
 };
 
 export type GetAuditChainResponse = GetAuditChainResponses[keyof GetAuditChainResponses];
@@ -9849,14 +5991,8 @@ export type ExportAuditEventsData = {
         reason?: string;
         within_seconds?: number;
         older_than_seconds?: number;
-        /**
-         * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
-         */
-        since?: string;
-        /**
-         * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
-         */
-        until?: string;
+        since?: Timestamp;
+        until?: Timestamp;
         /**
          * must not hold control characters; must be well-formed Unicode
          */
@@ -9866,46 +6002,13 @@ export type ExportAuditEventsData = {
 };
 
 export type ExportAuditEventsErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `too_many_exports`: This operator has too many exports in flight
-     */
-    429: Problem & {
-        code?: 'too_many_exports';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
+    429: TooManyExportsProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type ExportAuditEventsError = ExportAuditEventsErrors[keyof ExportAuditEventsErrors];
@@ -9944,14 +6047,8 @@ export type ExportAuditEventLinesData = {
         reason?: string;
         within_seconds?: number;
         older_than_seconds?: number;
-        /**
-         * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
-         */
-        since?: string;
-        /**
-         * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
-         */
-        until?: string;
+        since?: Timestamp;
+        until?: Timestamp;
         /**
          * must not hold control characters; must be well-formed Unicode
          */
@@ -9961,46 +6058,13 @@ export type ExportAuditEventLinesData = {
 };
 
 export type ExportAuditEventLinesErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `too_many_exports`: This operator has too many exports in flight
-     */
-    429: Problem & {
-        code?: 'too_many_exports';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
+    429: TooManyExportsProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type ExportAuditEventLinesError = ExportAuditEventLinesErrors[keyof ExportAuditEventLinesErrors];
@@ -10022,40 +6086,12 @@ export type ChatStatusData = {
 };
 
 export type ChatStatusErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type ChatStatusError = ChatStatusErrors[keyof ChatStatusErrors];
@@ -10064,18 +6100,7 @@ export type ChatStatusResponses = {
     /**
      * The status of chat
      */
-    200: {
-        provider: 'openai' | 'openai-compatible' | 'litellm' | 'anthropic' | 'mock';
-        model: string;
-        sql_tools: {
-            offered: boolean;
-            reason: string | null;
-        };
-        receipts: {
-            key_id: string;
-            ephemeral: boolean;
-        };
-    };
+    200: ChatStatus;
 };
 
 export type ChatStatusResponse = ChatStatusResponses[keyof ChatStatusResponses];
@@ -10088,40 +6113,12 @@ export type ListReceiptKeysData = {
 };
 
 export type ListReceiptKeysErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type ListReceiptKeysError = ListReceiptKeysErrors[keyof ListReceiptKeysErrors];
@@ -10130,17 +6127,7 @@ export type ListReceiptKeysResponses = {
     /**
      * The keys, oldest first
      */
-    200: {
-        keys: Array<{
-            kty: 'OKP';
-            crv: 'Ed25519';
-            x: string;
-            kid: string;
-            use: 'sig';
-            alg: 'EdDSA';
-            svc_ephemeral?: boolean;
-        }>;
-    };
+    200: ReceiptKeys;
 };
 
 export type ListReceiptKeysResponse = ListReceiptKeysResponses[keyof ListReceiptKeysResponses];
@@ -10156,40 +6143,12 @@ export type ListChatSessionsData = {
 };
 
 export type ListChatSessionsErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type ListChatSessionsError = ListChatSessionsErrors[keyof ListChatSessionsErrors];
@@ -10199,13 +6158,7 @@ export type ListChatSessionsResponses = {
      * A page of conversations
      */
     200: {
-        items: Array<{
-            id: string;
-            title: string | null;
-            created_at: string;
-            updated_at: string;
-            message_count: number;
-        }>;
+        items: Array<ChatSession>;
         next_cursor: string | null;
     };
 };
@@ -10214,7 +6167,7 @@ export type ListChatSessionsResponse = ListChatSessionsResponses[keyof ListChatS
 
 export type CreateChatSessionData = {
     body?: {
-        title?: string | null;
+        title?: Name | null;
     };
     path?: never;
     query?: never;
@@ -10222,70 +6175,17 @@ export type CreateChatSessionData = {
 };
 
 export type CreateChatSessionErrors = {
-    /**
-     * `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'malformed_json';
-    };
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `conflict`: The resource is not in the state that the request expects
-     */
-    409: Problem & {
-        code?: 'conflict';
-    };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    400: MalformedJsonProblem;
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    408: BodyTimeoutProblem;
+    409: ConflictProblem;
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
 };
 
 export type CreateChatSessionError = CreateChatSessionErrors[keyof CreateChatSessionErrors];
@@ -10294,13 +6194,7 @@ export type CreateChatSessionResponses = {
     /**
      * The conversation
      */
-    201: {
-        id: string;
-        title: string | null;
-        created_at: string;
-        updated_at: string;
-        message_count: number;
-    };
+    201: ChatSession;
 };
 
 export type CreateChatSessionResponse = CreateChatSessionResponses[keyof CreateChatSessionResponses];
@@ -10315,46 +6209,13 @@ export type DeleteChatSessionData = {
 };
 
 export type DeleteChatSessionErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type DeleteChatSessionError = DeleteChatSessionErrors[keyof DeleteChatSessionErrors];
@@ -10378,46 +6239,13 @@ export type GetChatSessionData = {
 };
 
 export type GetChatSessionErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type GetChatSessionError = GetChatSessionErrors[keyof GetChatSessionErrors];
@@ -10426,75 +6254,14 @@ export type GetChatSessionResponses = {
     /**
      * The conversation
      */
-    200: {
-        id: string;
-        title: string | null;
-        created_at: string;
-        updated_at: string;
-        message_count: number;
-        messages: Array<{
-            id: string;
-            role: 'user' | 'assistant';
-            status: 'complete' | 'answering' | 'aborted' | 'failed';
-            created_at: string;
-            parts: Array<{
-                type: 'text';
-                text: string;
-            } | {
-                type: 'tool_call';
-                call_id: string;
-                name: 'list_tables' | 'describe_table' | 'query_sql';
-                input: {
-                    [key: string]: unknown;
-                };
-            } | {
-                type: 'tool_result';
-                call_id: string;
-                name: 'list_tables' | 'describe_table' | 'query_sql';
-                result: {
-                    kind: 'relations';
-                    relations: Array<{
-                        name: string;
-                        description: string;
-                    }>;
-                } | {
-                    kind: 'relation';
-                    name: string;
-                    description: string;
-                    columns: Array<{
-                        name: string;
-                        type: string;
-                        unit: string | null;
-                        description: string;
-                    }>;
-                    notes: Array<string>;
-                } | {
-                    kind: 'rows';
-                    columns: Array<{
-                        name: string;
-                        type: string;
-                    }>;
-                    rows: Array<Array<unknown>>;
-                    row_count: number;
-                    truncated: boolean;
-                } | {
-                    kind: 'error';
-                    code: string;
-                    message: string;
-                };
-            }>;
-        }>;
-    };
+    200: ChatConversation;
 };
 
 export type GetChatSessionResponse = GetChatSessionResponses[keyof GetChatSessionResponses];
 
 export type RenameChatSessionData = {
     body: {
-        /**
-         * must not hold control characters; must be well-formed Unicode
-         */
-        title: string;
+        title: Name;
     };
     path: {
         id: string;
@@ -10504,70 +6271,17 @@ export type RenameChatSessionData = {
 };
 
 export type RenameChatSessionErrors = {
-    /**
-     * `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'malformed_json';
-    };
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    400: MalformedJsonProblem;
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    408: BodyTimeoutProblem;
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
 };
 
 export type RenameChatSessionError = RenameChatSessionErrors[keyof RenameChatSessionErrors];
@@ -10576,13 +6290,7 @@ export type RenameChatSessionResponses = {
     /**
      * The conversation
      */
-    200: {
-        id: string;
-        title: string | null;
-        created_at: string;
-        updated_at: string;
-        message_count: number;
-    };
+    200: ChatSession;
 };
 
 export type RenameChatSessionResponse = RenameChatSessionResponses[keyof RenameChatSessionResponses];
@@ -10602,85 +6310,23 @@ export type SendChatMessageData = {
 };
 
 export type SendChatMessageErrors = {
-    /**
-     * `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'malformed_json';
-    };
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `conflict`: The resource is not in the state that the request expects
-     */
-    409: Problem & {
-        code?: 'conflict';
-    };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `too_many_conversations`: Too many answers are being written
-     */
+    400: MalformedJsonProblem;
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    408: BodyTimeoutProblem;
+    409: ConflictProblem;
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: ValidationFailedProblem;
     429: Problem & {
         code?: 'too_many_conversations';
     };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `inference_failed`: The language model failed
-     */
+    500: InternalProblem;
     502: Problem & {
         code?: 'inference_failed';
     };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data. `shutting_down`: Core is shutting down
-     */
     503: Problem & {
         code?: 'database_unavailable' | 'overloaded' | 'shutting_down';
     };
@@ -10707,46 +6353,13 @@ export type GetChatReceiptsData = {
 };
 
 export type GetChatReceiptsErrors = {
-    /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
-    };
-    /**
-     * `forbidden`: The caller lacks the scope
-     */
-    403: Problem & {
-        code?: 'forbidden';
-    };
-    /**
-     * `not_found`: No such resource
-     */
-    404: Problem & {
-        code?: 'not_found';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    422: ValidationFailedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type GetChatReceiptsError = GetChatReceiptsErrors[keyof GetChatReceiptsErrors];
@@ -10755,147 +6368,42 @@ export type GetChatReceiptsResponses = {
     /**
      * The receipts with their payloads, a signed head and the keys
      */
-    200: {
-        format: 'svc.chat-receipts.v1';
-        session_id: string;
-        head: {
-            session_id: string;
-            length: number;
-            last_sha256: string;
-            read_at: string;
-            key_id: string;
-            signature: string;
-        };
-        keys: Array<{
-            kty: 'OKP';
-            crv: 'Ed25519';
-            x: string;
-            kid: string;
-            use: 'sig';
-            alg: 'EdDSA';
-            svc_ephemeral?: boolean;
-        }>;
-        items: Array<{
-            seq: number;
-            session_id: string;
-            kind: 'user_message' | 'tool_call' | 'tool_result' | 'answer' | 'closing';
-            payload_sha256: string;
-            prev_sha256: string;
-            created_at: string;
-            key_id: string;
-            length?: number;
-            signature: string;
-            payload: {
-                [key: string]: unknown;
-            };
-        }>;
-    };
+    200: ReceiptFile;
 };
 
 export type GetChatReceiptsResponse = GetChatReceiptsResponses[keyof GetChatReceiptsResponses];
 
 export type EnrollCollectorData = {
-    body: {
-        csr_pem: string;
-        /**
-         * must not hold control characters; must be well-formed Unicode
-         */
-        device_id: string;
-        /**
-         * must not hold control characters; must be well-formed Unicode
-         */
-        hostname?: string;
-        /**
-         * must be os/arch, such as linux/amd64
-         */
-        platform: string;
-        /**
-         * must not hold control characters; must be well-formed Unicode
-         */
-        collector_version: string;
-    };
+    body: EnrollRequest;
     path?: never;
     query?: never;
     url: '/v1/collector/enroll';
 };
 
 export type EnrollCollectorErrors = {
-    /**
-     * `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'malformed_json';
-    };
-    /**
-     * `token_invalid`: The enrollment token is not valid
-     */
+    400: MalformedJsonProblem;
     401: Problem & {
         code?: 'token_invalid';
     };
-    /**
-     * `device_not_allowed`: The token is bound to another device. `enrollment_limit_reached`: The policy's enrollment limit is reached. `identity_not_allowed`: The identity is not an allowed prefix and the device id. `identity_revoked`: The identity is revoked. `platform_not_allowed`: The platform is not allowed. `policy_frozen`: The enrollment policy is frozen. `source_not_allowed`: The source address is not allowed
-     */
     403: Problem & {
         code?: 'device_not_allowed' | 'enrollment_limit_reached' | 'identity_not_allowed' | 'identity_revoked' | 'platform_not_allowed' | 'policy_frozen' | 'source_not_allowed';
     };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `enrollment_in_progress`: This identity is being enrolled right now. `identity_exists`: The identity has an active certificate
-     */
+    408: BodyTimeoutProblem;
     409: Problem & {
         code?: 'enrollment_in_progress' | 'identity_exists';
     };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `csr_invalid`: The certificate request is not acceptable. `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'csr_invalid' | 'validation_failed';
-    };
-    /**
-     * `enrollment_rate_limited`: The policy's hourly rollout limit is reached. `throttled`: Too many failed enrollments from this address
-     */
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: CsrInvalidOrValidationFailedProblem;
     429: Problem & {
         code?: 'enrollment_rate_limited' | 'throttled';
     };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `issuer_unavailable`: The keys of the token's issuer cannot be read. `signer_failed`: The certificate signer failed
-     */
+    500: InternalProblem;
     502: Problem & {
         code?: 'issuer_unavailable' | 'signer_failed';
     };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
+    503: DatabaseUnavailableOrOverloadedProblem;
 };
 
 export type EnrollCollectorError = EnrollCollectorErrors[keyof EnrollCollectorErrors];
@@ -10910,100 +6418,30 @@ export type EnrollCollectorResponses = {
 export type EnrollCollectorResponse = EnrollCollectorResponses[keyof EnrollCollectorResponses];
 
 export type RenewCertificateData = {
-    body: {
-        /**
-         * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
-         */
-        sent_at: string;
-        proof: string;
-        csr_pem: string;
-        /**
-         * must not hold control characters; must be well-formed Unicode
-         */
-        collector_version: string;
-    };
+    body: RenewRequest;
     path?: never;
     query?: never;
     url: '/v1/collector/renew';
 };
 
 export type RenewCertificateErrors = {
-    /**
-     * `client_certificate_header_invalid`: The client certificate header is not one PEM. `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'client_certificate_header_invalid' | 'malformed_json';
-    };
-    /**
-     * `certificate_expired`: The certificate has expired. `certificate_identity_invalid`: The certificate has no single DNS or URI SAN. `certificate_replaced`: The certificate was replaced by its successor. `certificate_revoked`: The certificate is revoked. `certificate_unknown`: The certificate is not known. `client_certificate_required`: A client certificate is needed. `clock_skew`: sent_at is too far from core's clock. `identity_revoked`: The identity is revoked. `proof_invalid`: The proof of possession does not verify
-     */
-    401: Problem & {
-        code?: 'certificate_expired' | 'certificate_identity_invalid' | 'certificate_replaced' | 'certificate_revoked' | 'certificate_unknown' | 'client_certificate_required' | 'clock_skew' | 'identity_revoked' | 'proof_invalid';
-    };
-    /**
-     * `identity_mismatch`: The certificate request asks for another identity
-     */
+    400: ClientCertificateHeaderInvalidOrMalformedJsonProblem;
+    401: CollectorNotAdmittedProblem;
     403: Problem & {
         code?: 'identity_mismatch';
     };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `stale_request`: A newer request was already accepted
-     */
-    409: Problem & {
-        code?: 'stale_request';
-    };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `csr_invalid`: The certificate request is not acceptable. `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'csr_invalid' | 'validation_failed';
-    };
-    /**
-     * `rate_limited`: Too many requests of this collector
-     */
-    429: Problem & {
-        code?: 'rate_limited';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    408: BodyTimeoutProblem;
+    409: StaleRequestProblem;
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: CsrInvalidOrValidationFailedProblem;
+    429: RateLimitedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `signer_failed`: The certificate signer failed
-     */
+    500: InternalProblem;
     502: Problem & {
         code?: 'signer_failed';
     };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
+    503: DatabaseUnavailableOrOverloadedProblem;
 };
 
 export type RenewCertificateError = RenewCertificateErrors[keyof RenewCertificateErrors];
@@ -11018,198 +6456,24 @@ export type RenewCertificateResponses = {
 export type RenewCertificateResponse = RenewCertificateResponses[keyof RenewCertificateResponses];
 
 export type SendHeartbeatData = {
-    body: {
-        /**
-         * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
-         */
-        sent_at: string;
-        proof: string;
-        /**
-         * must not hold control characters; must be well-formed Unicode
-         */
-        boot_id: string;
-        collector: {
-            /**
-             * must not hold control characters; must be well-formed Unicode
-             */
-            version: string;
-            /**
-             * must not hold control characters; must be well-formed Unicode
-             */
-            commit: string;
-            /**
-             * must not hold control characters; must be well-formed Unicode
-             */
-            hostname: string;
-            /**
-             * must be os/arch, such as linux/amd64
-             */
-            platform: string;
-            /**
-             * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
-             */
-            started_at: string;
-        };
-        config: {
-            valid: boolean;
-            errors: Array<string>;
-            running_config_hash: string | null;
-            desired_config_hash?: string;
-            last_known_good_config_hash?: string;
-            apply_desired_config?: boolean;
-        };
-        queue: {
-            /**
-             * must be an integer from 0 to 2^53 - 1
-             */
-            records: number;
-            /**
-             * must be an integer from 0 to 2^53 - 1
-             */
-            bytes: number;
-            /**
-             * must be an integer from 0 to 2^53 - 1
-             */
-            max_bytes: number;
-            oldest_record_age_seconds: number | null;
-            /**
-             * must be an integer from 0 to 2^53 - 1
-             */
-            dropped_records_total: number;
-            /**
-             * must be an integer from 0 to 2^53 - 1
-             */
-            dead_letters?: number;
-            /**
-             * must be an integer from 0 to 2^53 - 1
-             */
-            forks_total?: number;
-            /**
-             * must be an integer from 0 to 2^53 - 1
-             */
-            file_gaps_total?: number;
-            /**
-             * must be an integer from 0 to 2^53 - 1
-             */
-            file_gap_bytes_total?: number;
-            at_risk: boolean;
-        };
-        forwarder: {
-            connected: boolean;
-            last_ack_at: string | null;
-            last_error: string | null;
-        };
-        renewal: {
-            status: 'not_configured' | 'ok' | 'due' | 'retrying' | 'failed';
-            last_attempt_at: string | null;
-            next_attempt_at: string | null;
-            last_error: string | null;
-        };
-        conditions?: Array<{
-            /**
-             * must not hold control characters; must be well-formed Unicode
-             */
-            code: string;
-            /**
-             * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
-             */
-            since: string;
-            /**
-             * must be well-formed Unicode
-             */
-            reason: string;
-            /**
-             * must be well-formed Unicode
-             */
-            path?: string;
-        }>;
-        process?: {
-            /**
-             * must be an integer from 0 to 2^53 - 1
-             */
-            rss_bytes: number;
-            /**
-             * must be an integer from 0 to 2^53 - 1
-             */
-            cpu_ms: number;
-        };
-        /**
-         * each key must be 1 to 63 letters, digits, dots, dashes or underscores, and begin and end with a letter or digit
-         */
-        labels?: {
-            [key: string]: string;
-        };
-    };
+    body: HeartbeatRequest;
     path?: never;
     query?: never;
     url: '/v1/collector/heartbeat';
 };
 
 export type SendHeartbeatErrors = {
-    /**
-     * `client_certificate_header_invalid`: The client certificate header is not one PEM. `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'client_certificate_header_invalid' | 'malformed_json';
-    };
-    /**
-     * `certificate_expired`: The certificate has expired. `certificate_identity_invalid`: The certificate has no single DNS or URI SAN. `certificate_replaced`: The certificate was replaced by its successor. `certificate_revoked`: The certificate is revoked. `certificate_unknown`: The certificate is not known. `client_certificate_required`: A client certificate is needed. `clock_skew`: sent_at is too far from core's clock. `identity_revoked`: The identity is revoked. `proof_invalid`: The proof of possession does not verify
-     */
-    401: Problem & {
-        code?: 'certificate_expired' | 'certificate_identity_invalid' | 'certificate_replaced' | 'certificate_revoked' | 'certificate_unknown' | 'client_certificate_required' | 'clock_skew' | 'identity_revoked' | 'proof_invalid';
-    };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `stale_request`: A newer request was already accepted
-     */
-    409: Problem & {
-        code?: 'stale_request';
-    };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `rate_limited`: Too many requests of this collector
-     */
-    429: Problem & {
-        code?: 'rate_limited';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    400: ClientCertificateHeaderInvalidOrMalformedJsonProblem;
+    401: CollectorNotAdmittedProblem;
+    408: BodyTimeoutProblem;
+    409: StaleRequestProblem;
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: ValidationFailedProblem;
+    429: RateLimitedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
 };
 
 export type SendHeartbeatError = SendHeartbeatErrors[keyof SendHeartbeatErrors];
@@ -11218,107 +6482,30 @@ export type SendHeartbeatResponses = {
     /**
      * Accepted and committed
      */
-    200: {
-        /**
-         * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
-         */
-        server_time: string;
-        next_heartbeat_seconds: number;
-        desired_config: {
-            config_id: string;
-            config_hash: string;
-        } | null;
-        renew_now: boolean;
-        send_diag?: {
-            request_id: string;
-        };
-    };
+    200: HeartbeatResponse;
 };
 
 export type SendHeartbeatResponse = SendHeartbeatResponses[keyof SendHeartbeatResponses];
 
 export type FetchDesiredConfigData = {
-    body: {
-        /**
-         * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
-         */
-        sent_at: string;
-        proof: string;
-        /**
-         * must not hold control characters; must be well-formed Unicode
-         */
-        current_config_id?: string;
-    };
+    body: ConfigDesiredRequest;
     path?: never;
     query?: never;
     url: '/v1/collector/config/desired';
 };
 
 export type FetchDesiredConfigErrors = {
-    /**
-     * `client_certificate_header_invalid`: The client certificate header is not one PEM. `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'client_certificate_header_invalid' | 'malformed_json';
-    };
-    /**
-     * `certificate_expired`: The certificate has expired. `certificate_identity_invalid`: The certificate has no single DNS or URI SAN. `certificate_replaced`: The certificate was replaced by its successor. `certificate_revoked`: The certificate is revoked. `certificate_unknown`: The certificate is not known. `client_certificate_required`: A client certificate is needed. `clock_skew`: sent_at is too far from core's clock. `identity_revoked`: The identity is revoked. `proof_invalid`: The proof of possession does not verify
-     */
-    401: Problem & {
-        code?: 'certificate_expired' | 'certificate_identity_invalid' | 'certificate_replaced' | 'certificate_revoked' | 'certificate_unknown' | 'client_certificate_required' | 'clock_skew' | 'identity_revoked' | 'proof_invalid';
-    };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `stale_request`: A newer request was already accepted
-     */
-    409: Problem & {
-        code?: 'stale_request';
-    };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `rate_limited`: Too many requests of this collector
-     */
-    429: Problem & {
-        code?: 'rate_limited';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    400: ClientCertificateHeaderInvalidOrMalformedJsonProblem;
+    401: CollectorNotAdmittedProblem;
+    408: BodyTimeoutProblem;
+    409: StaleRequestProblem;
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: ValidationFailedProblem;
+    429: RateLimitedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
 };
 
 export type FetchDesiredConfigError = FetchDesiredConfigErrors[keyof FetchDesiredConfigErrors];
@@ -11327,109 +6514,32 @@ export type FetchDesiredConfigResponses = {
     /**
      * The assignment, or null
      */
-    200: {
-        assignment: {
-            config_id: string;
-            config_hash: string;
-            /**
-             * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
-             */
-            assigned_at: string;
-            unchanged: boolean;
-            yaml?: string;
-        } | null;
-    };
+    200: ConfigDesiredResponse;
 };
 
 export type FetchDesiredConfigResponse = FetchDesiredConfigResponses[keyof FetchDesiredConfigResponses];
 
 export type SendDiagData = {
-    /**
-     * needs a bundle or a refusal
-     */
-    body: {
-        /**
-         * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
-         */
-        sent_at: string;
-        proof: string;
-        request_id: string;
-        /**
-         * must be the text of a JSON object
-         */
-        bundle?: string;
-        refusal?: 'forbidden' | 'too_large';
-    };
+    body: DiagRequest;
     path?: never;
     query?: never;
     url: '/v1/collector/diag';
 };
 
 export type SendDiagErrors = {
-    /**
-     * `client_certificate_header_invalid`: The client certificate header is not one PEM. `malformed_json`: The body is not JSON
-     */
-    400: Problem & {
-        code?: 'client_certificate_header_invalid' | 'malformed_json';
-    };
-    /**
-     * `certificate_expired`: The certificate has expired. `certificate_identity_invalid`: The certificate has no single DNS or URI SAN. `certificate_replaced`: The certificate was replaced by its successor. `certificate_revoked`: The certificate is revoked. `certificate_unknown`: The certificate is not known. `client_certificate_required`: A client certificate is needed. `clock_skew`: sent_at is too far from core's clock. `identity_revoked`: The identity is revoked. `proof_invalid`: The proof of possession does not verify
-     */
-    401: Problem & {
-        code?: 'certificate_expired' | 'certificate_identity_invalid' | 'certificate_replaced' | 'certificate_revoked' | 'certificate_unknown' | 'client_certificate_required' | 'clock_skew' | 'identity_revoked' | 'proof_invalid';
-    };
-    /**
-     * `body_timeout`: The body or message was not complete in time
-     */
-    408: Problem & {
-        code?: 'body_timeout';
-    };
-    /**
-     * `diag_not_requested`: Core has not requested this, or has an answer, or it is too late. `stale_request`: A newer request was already accepted
-     */
+    400: ClientCertificateHeaderInvalidOrMalformedJsonProblem;
+    401: CollectorNotAdmittedProblem;
+    408: BodyTimeoutProblem;
     409: Problem & {
         code?: 'diag_not_requested' | 'stale_request';
     };
-    /**
-     * `payload_too_large`: The body or payload is over the limit
-     */
-    413: Problem & {
-        code?: 'payload_too_large';
-    };
-    /**
-     * `unsupported_media_type`: The content type is not supported
-     */
-    415: Problem & {
-        code?: 'unsupported_media_type';
-    };
-    /**
-     * `validation_failed`: The request does not validate
-     */
-    422: Problem & {
-        code?: 'validation_failed';
-    };
-    /**
-     * `rate_limited`: Too many requests of this collector
-     */
-    429: Problem & {
-        code?: 'rate_limited';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: ValidationFailedProblem;
+    429: RateLimitedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
-     */
-    503: Problem & {
-        code?: 'database_unavailable' | 'overloaded';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
 };
 
 export type SendDiagError = SendDiagErrors[keyof SendDiagErrors];
@@ -11438,12 +6548,7 @@ export type SendDiagResponses = {
     /**
      * Stored for a day
      */
-    200: {
-        /**
-         * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
-         */
-        received_at: string;
-    };
+    200: DiagResponse;
 };
 
 export type SendDiagResponse = SendDiagResponses[keyof SendDiagResponses];
@@ -11456,22 +6561,9 @@ export type HealthData = {
 };
 
 export type HealthErrors = {
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type HealthError = HealthErrors[keyof HealthErrors];
@@ -11500,19 +6592,8 @@ export type ReadinessData = {
 };
 
 export type ReadinessErrors = {
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * Not ready. Or: `database_unavailable`: The database cannot be reached
-     */
+    500: InternalProblem;
     503: {
         status: 'ready' | 'not_ready' | 'disabled';
         checks: Array<{
@@ -11549,31 +6630,10 @@ export type IngestReadinessData = {
 };
 
 export type IngestReadinessErrors = {
-    /**
-     * `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'unauthenticated';
-    };
-    /**
-     * `ops_access_denied`: Ops access is not allowed from here
-     */
-    403: Problem & {
-        code?: 'ops_access_denied';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: UnauthenticatedProblem;
+    403: OpsAccessDeniedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * Not ready. Or: `database_unavailable`: The database cannot be reached
-     */
+    500: InternalProblem;
     503: {
         status: 'ready' | 'not_ready' | 'disabled';
         checks: Array<{
@@ -11610,31 +6670,10 @@ export type LicensingReadinessData = {
 };
 
 export type LicensingReadinessErrors = {
-    /**
-     * `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'unauthenticated';
-    };
-    /**
-     * `ops_access_denied`: Ops access is not allowed from here
-     */
-    403: Problem & {
-        code?: 'ops_access_denied';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: UnauthenticatedProblem;
+    403: OpsAccessDeniedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * Not ready. Or: `database_unavailable`: The database cannot be reached
-     */
+    500: InternalProblem;
     503: {
         status: 'ready' | 'not_ready' | 'disabled';
         checks: Array<{
@@ -11671,34 +6710,11 @@ export type MetricsData = {
 };
 
 export type MetricsErrors = {
-    /**
-     * `unauthenticated`: A valid bearer token is needed
-     */
-    401: Problem & {
-        code?: 'unauthenticated';
-    };
-    /**
-     * `ops_access_denied`: Ops access is not allowed from here
-     */
-    403: Problem & {
-        code?: 'ops_access_denied';
-    };
-    /**
-     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
-     */
+    401: UnauthenticatedProblem;
+    403: OpsAccessDeniedProblem;
     431: Problem;
-    /**
-     * `internal`: Core failed
-     */
-    500: Problem & {
-        code?: 'internal';
-    };
-    /**
-     * `database_unavailable`: The database cannot be reached
-     */
-    503: Problem & {
-        code?: 'database_unavailable';
-    };
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
 };
 
 export type MetricsError = MetricsErrors[keyof MetricsErrors];

@@ -2,10 +2,11 @@ import { readFileSync } from "node:fs";
 import { renderCharts } from "./charts.ts";
 import { renderChatRelationsPage } from "./chat-relations-page.ts";
 import { renderCollectorKeys, renderConfigurations } from "./configuration.ts";
-import { documentedRoutes, namedSchemas } from "./documented-routes.ts";
+import { documentedRoutes } from "./documented-routes.ts";
 import { renderGoals } from "./goals-table.ts";
 import { replaceRegion } from "./markdown.ts";
 import { historyFile, renderHistory } from "./migration-history.ts";
+import { namedSchemas } from "./name-schemas.ts";
 import { renderNumberLists } from "./number-lists.ts";
 import { openApiOf } from "./openapi.ts";
 import { operationsOf } from "./operations.ts";
@@ -18,13 +19,26 @@ export interface Artifact {
   text: string;
 }
 
+/** Writes JSON with what fits a line of 100 characters on one. */
+const writeJson = (value: unknown, indent = "", before = 0): string => {
+  const line = JSON.stringify(value);
+  if (typeof value !== "object" || value === null || before + line.length <= 100) return line;
+  const within = `${indent} `;
+  const lines = Object.entries(value).map(([name, member]) => {
+    const start = Array.isArray(value) ? within : `${within}${JSON.stringify(name)}: `;
+    return `${start}${writeJson(member, within, start.length)}`;
+  });
+  const [open, close] = Array.isArray(value) ? "[]" : "{}";
+  return `${open}\n${lines.join(",\n")}\n${indent}${close}`;
+};
+
 /** Renders `proto/openapi.json`, and what svc-admin reads of it. */
-export const renderOpenApi = (): Artifact[] => {
+export const renderOpenApi = async (): Promise<Artifact[]> => {
   const { version } = JSON.parse(readFileSync("package.json", "utf8")) as { version: string };
   const title = "Collector fleet management and operator access";
-  const document = openApiOf(documentedRoutes(), { title, version, named: namedSchemas });
+  const document = openApiOf(documentedRoutes(), { title, version, named: await namedSchemas() });
   return [
-    { path: "proto/openapi.json", text: `${JSON.stringify(document, null, 2)}\n` },
+    { path: "proto/openapi.json", text: `${writeJson(document)}\n` },
     { path: "admin/commands/operations.json", text: `${JSON.stringify(operationsOf(document))}\n` },
   ];
 };
@@ -46,7 +60,7 @@ const renderRegion = (path: string, region: string, content: string): Artifact =
 /** Renders every file that is generated from code, except those that buf, drizzle-kit and the client generator write. */
 export const renderArtifacts = async (): Promise<Artifact[]> => [
   { path: historyFile, text: await renderHistory() },
-  ...renderOpenApi(),
+  ...(await renderOpenApi()),
   { path: "docs/problems.md", text: renderProblemsPage() },
   { path: "docs/chat-relations.md", text: renderChatRelationsPage() },
   { path: "docs/performance-goals.md", text: renderGoals() },

@@ -2,19 +2,8 @@ import { parseCoreConfig } from "../../functions/config/core-config.ts";
 import type { Core } from "../../functions/core.ts";
 import type { Route } from "../../functions/http/route.ts";
 import { opsRoutesOf } from "../../functions/ops/index.ts";
-import { PolicyView, TokenView } from "../../functions/v1/collector/enrollment-policies.ts";
 import { routesOf } from "../../functions/v1/index.ts";
-import { FleetHealthRow } from "../../proto/fleet-health/row.ts";
-import { CertificateIssued } from "../../proto/management/enroll.ts";
 import { coreEnvironment, workloadEnvironment } from "../lab/core-environment.ts";
-
-/** Schemas that several routes share, by their name in the document and in generated clients. */
-export const namedSchemas = {
-  EnrollmentPolicy: PolicyView,
-  BootstrapToken: TokenView,
-  IssuedCertificate: CertificateIssued,
-  FleetHealthRow,
-};
 
 /** Returns every route of a fully configured core. The routes are described and never called, so their dependencies may be empty. */
 export const documentedRoutes = (): readonly Route[] => {

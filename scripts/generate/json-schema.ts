@@ -1,17 +1,8 @@
-import { type ConversionConfig, toJsonSchema, toJsonSchemaDefs } from "@valibot/to-json-schema";
+import { type ConversionConfig, toJsonSchema } from "@valibot/to-json-schema";
 import type * as v from "valibot";
 
 /** A JSON Schema (draft 2020-12) as OpenAPI 3.1 embeds it. */
 export type JsonSchema = Record<string, unknown>;
-
-/** Converts valibot schemas to JSON Schema; named ones become references. */
-export interface SchemaConverter {
-  convert(schema: v.GenericSchema): JsonSchema;
-  /** `components.schemas`. */
-  components: Readonly<Components>;
-}
-
-type Components = Record<string, JsonSchema>;
 
 /**
  * Documents a check by its message, which states what it expects. Digits that are parsed as a number are an integer; a schema that JSON
@@ -33,6 +24,10 @@ const describeCheck: NonNullable<ConversionConfig["overrideAction"]> = ({
   if (bounds !== undefined) return { type: "integer", ...bounds };
   if (valibotAction.type === "ip")
     return { ...jsonSchema, anyOf: [{ format: "ipv4" }, { format: "ipv6" }] };
+  if (valibotAction.type === "gt_value") {
+    const { minimum: _, ...above } = jsonSchema;
+    return above;
+  }
   const message = "message" in valibotAction ? valibotAction.message : undefined;
   if (valibotAction.type !== "check" || typeof message !== "string") return undefined;
   const described = jsonSchema.description ? `${jsonSchema.description}; ${message}` : message;
@@ -60,21 +55,8 @@ const settings = {
   overrideAction: describeCheck,
 } as const satisfies ConversionConfig;
 
-/** Creates a converter that documents each schema of `named` once, under its name. */
-export const createSchemaConverter = (
-  named: Readonly<Record<string, v.GenericSchema>>,
-): SchemaConverter => {
-  const config = {
-    ...settings,
-    definitions: { ...named },
-    overrideRef: ({ referenceId }) => `#/components/schemas/${referenceId}`,
-  } satisfies ConversionConfig;
-  const bare = ({ $schema: _, $defs: __, ...schema }: JsonSchema): JsonSchema => schema;
-  return {
-    convert: (schema) => bare(toJsonSchema(schema, config) as JsonSchema),
-    components: toJsonSchemaDefs(
-      { ...named },
-      { ...settings, overrideRef: config.overrideRef },
-    ) as Components,
-  };
+/** Returns a valibot schema as JSON Schema. */
+export const convertSchema = (schema: v.GenericSchema): JsonSchema => {
+  const { $schema: _, ...converted } = toJsonSchema(schema, settings) as JsonSchema;
+  return converted;
 };

@@ -3,14 +3,15 @@ import { type PossibleProblem, problemsOf } from "../../functions/http/documente
 import type { Route } from "../../functions/http/route.ts";
 import { problemCatalog, transportStatus } from "../../functions/problems.ts";
 import { unreadableRequests } from "../../kit/problem-document.ts";
-import { createSchemaConverter, type JsonSchema, type SchemaConverter } from "./json-schema.ts";
+import { nameSchemas, pascal, shareParts } from "./components.ts";
+import { convertSchema, type JsonSchema } from "./json-schema.ts";
 
 /** The parts of the document that describe the whole API. */
 export interface OpenApiOptions {
   title: string;
   version: string;
   /** Schemas that are documented under a name. */
-  named: Readonly<Record<string, v.GenericSchema>>;
+  named: ReadonlyMap<string, JsonSchema>;
 }
 
 const securitySchemes = {
@@ -86,40 +87,80 @@ export const openApiOf = (
   routes: readonly Route[],
   { title, version, named }: OpenApiOptions,
 ): object => {
-  const schemas = createSchemaConverter(named);
-  const paths: Record<string, Record<string, object>> = {};
+  const inline: Record<string, Record<string, ReturnType<typeof operationOf>>> = {};
   for (const route of routes) {
     const path = route.path.replace(/:([a-z_]+)/g, "{$1}");
-    paths[path] = { ...paths[path], [route.method.toLowerCase()]: operationOf(route, schemas) };
+    inline[path] = { ...inline[path], [route.method.toLowerCase()]: operationOf(route) };
   }
+  const { paths, parameters, responses } = shareParts(inline, responseName);
+  const { part, schemas } = nameSchemas(
+    { paths, parameters, responses },
+    new Map([...named, ...problemSchemas(responses)]),
+  );
+  const shared = part as { paths: object; parameters: object; responses: object };
   return {
     openapi: "3.1.0",
-    info: { title, version, license: { name: "Apache-2.0", identifier: "Apache-2.0" } },
+    info: {
+      title,
+      version,
+      description:
+        "Management of telemetry collectors: enrollment, configs, rollouts, health and telemetry, for operators, web and collectors.",
+      contact: { name: "The operator of this fleet" },
+      license: { name: "Apache-2.0", identifier: "Apache-2.0" },
+    },
     servers: [{ url: "/" }],
     security: [],
-    paths,
+    tags: Object.entries(tagDescriptions).map(([name, description]) => ({ name, description })),
+    paths: shared.paths,
     components: {
-      schemas: { ...schemas.components, Problem },
-      responses: { HeadersTooLarge },
+      schemas: { ...schemas, Problem },
+      parameters: shared.parameters,
+      responses: { ...shared.responses, HeadersTooLarge },
       examples: problemExamples(routes),
       securitySchemes,
     },
   };
 };
 
-const operationOf = (route: Route, schemas: SchemaConverter): object => ({
+/** Returns the schema of each shared problem, by the name of its response: `NotFoundProblem`. */
+const problemSchemas = (responses: object): [string, JsonSchema][] =>
+  Object.entries(responses).flatMap(([name, { content }]) => {
+    const { schema } = Object(content)["application/problem+json"] ?? {};
+    return schema && name !== "NotReady" ? [[`${name}Problem`, schema as JsonSchema]] : [];
+  });
+
+/** What several routes answer with the same codes. Two codes are named as they are. */
+const responseNames: Readonly<Record<string, string>> = {
+  "access_held, token_clock_skew, unauthenticated": "NotSignedIn",
+  "certificate_expired, certificate_identity_invalid, certificate_replaced, certificate_revoked, certificate_unknown, client_certificate_required, clock_skew, identity_revoked, proof_invalid":
+    "CollectorNotAdmitted",
+};
+
+const responseName = (status: string, { content }: Readonly<Record<string, unknown>>) => {
+  if (status === "304") return "Unchanged";
+  const problem = Object(content)["application/problem+json"] as { examples: object } | undefined;
+  if (problem === undefined) return undefined;
+  if ("application/json" in Object(content)) return "NotReady";
+  const codes = Object.keys(problem.examples);
+  return responseNames[codes.join(", ")] ?? codes.map(pascal).join("Or");
+};
+
+const operationOf = (route: Route) => ({
   operationId: route.operationId,
   tags: [tagOf(route.path)],
   summary: route.summary,
+  description: descriptionOf(route),
   security: securityOf(route.guard),
-  ...parametersOf(route, schemas),
+  // A bearer scheme lists no scopes.
+  ...(route.guard.scope === undefined ? {} : { "x-scope": route.guard.scope }),
+  ...parametersOf(route),
   ...(route.body
     ? {
         requestBody: {
           required: !route.body.optional,
           content: {
             "application/json": {
-              schema: schemas.convert(route.body.schema),
+              schema: convertSchema(route.body.schema),
               ...(route.body.example === undefined ? {} : { example: route.body.example }),
             },
             ...(route.body.textType === undefined
@@ -129,8 +170,53 @@ const operationOf = (route: Route, schemas: SchemaConverter): object => ({
         },
       }
     : {}),
-  responses: responsesOf(route, schemas),
+  responses: responsesOf(route),
 });
+
+/** Whom each guard admits. */
+const callers: Readonly<Record<Route["guard"]["kind"], string>> = {
+  open: "anyone",
+  scope: "an operator",
+  bootstrap_token:
+    "a host with a bootstrap token, or with a service account token that an enrollment policy admits",
+  collector: "a collector with its client certificate and a proof of possession",
+  web: "web, as itself or for a person",
+  web_itself: "web as itself",
+  web_person: "web for a person",
+  ops: "monitoring with the ops token, or over a trusted loopback address",
+  scim: "the identity provider with its SCIM token",
+};
+
+const descriptionOf = ({ guard, query, body }: Route): string => {
+  const scope = guard.scope === undefined ? "" : ` with the scope \`${guard.scope}\``;
+  const isPaged = fieldsOf(query).some(({ name }) => name === "cursor");
+  return [
+    `Admits ${callers[guard.kind]}${scope}.`,
+    ...(isPaged ? ["Returns a page; `cursor` takes its `next_cursor` for the next one."] : []),
+    ...(body?.optional ? ["The body may be left out."] : []),
+  ].join(" ");
+};
+
+const tagDescriptions: Readonly<Record<string, string>> = {
+  operator: "Operators: who is signed in, sessions, the audit log, the state of the system",
+  collector: "Enrollment and sessions of collectors, the inventory and volume of hosts",
+  "enrollment-policies": "Policies by which hosts enroll, and their bootstrap tokens",
+  tokens: "Bootstrap tokens of all policies",
+  enrollment: "Refused enrollments",
+  identities: "Enrolled hosts, their certificates and assigned configs",
+  configs: "Published configs and their assignments",
+  certificates: "Certificates of hosts",
+  "applied-sets": "What an apply of files has made",
+  budgets: "Bytes that core stores of each host in an hour",
+  hosts: "Single hosts: nudges, queues, diagnostics, stored telemetry, completeness",
+  "config-rollbacks": "Rollbacks of the configs of several hosts",
+  rollouts: "Rollouts of configs by waves",
+  watches: "Filters that notify receivers when more hosts match than allowed",
+  health: "The health of hosts: report, facets, history, comparison",
+  completeness: "Completeness of the stored telemetry, and its signed statements",
+  chat: "Conversations about the fleet, with receipts",
+  ops: "Liveness, readiness and metrics",
+};
 
 /** Tags `/v1/collector/tokens/:id/revoke` as `tokens`, `/v1/collector/enroll` as `collector`, `/v1/whoami` as `operator`. */
 const tagOf = (path: string): string => {
@@ -141,9 +227,8 @@ const tagOf = (path: string): string => {
   return isResource ? resource : "collector";
 };
 
-const securityOf = ({ kind, scope }: Route["guard"]): object[] => {
-  if (kind === "scope") return [{ bridgeToken: scope === undefined ? [] : [scope] }];
-  if (kind.startsWith("web")) return [{ bridgeToken: [] }];
+const securityOf = ({ kind }: Route["guard"]): object[] => {
+  if (kind === "scope" || kind.startsWith("web")) return [{ bridgeToken: [] }];
   if (kind === "bootstrap_token") return [{ bootstrapToken: [] }];
   if (kind === "collector") return [{ collectorCertificate: [] }];
   // Or none: trusted loopback needs no token.
@@ -151,22 +236,22 @@ const securityOf = ({ kind, scope }: Route["guard"]): object[] => {
   return [];
 };
 
-const parametersOf = (route: Route, schemas: SchemaConverter): object => {
+const parametersOf = (route: Route) => {
   const parameters = [
-    ...fieldsOf(route.params, schemas).map(({ name, schema }) => ({
+    ...fieldsOf(route.params).map(({ name, schema }) => ({
       name,
       in: "path",
       required: true,
       schema,
     })),
-    ...fieldsOf(route.query, schemas).map((field) => ({ ...field, in: "query" })),
+    ...fieldsOf(route.query).map((field) => ({ ...field, in: "query" })),
   ];
   return parameters.length === 0 ? {} : { parameters };
 };
 
-const fieldsOf = (schema: v.GenericSchema | undefined, schemas: SchemaConverter) => {
+const fieldsOf = (schema: v.GenericSchema | undefined) => {
   if (schema === undefined) return [];
-  const { properties, required } = schemas.convert(schema) as {
+  const { properties, required } = convertSchema(schema) as {
     properties?: Record<string, JsonSchema>;
     required?: string[];
   };
@@ -191,8 +276,8 @@ const problemHeaders = (status: number): object => ({
     : {}),
 });
 
-const responsesOf = (route: Route, schemas: SchemaConverter): object => {
-  const responses: Record<string, object> = {};
+const responsesOf = (route: Route): Record<string, Record<string, unknown>> => {
+  const responses: Record<string, Record<string, unknown>> = {};
   for (const [status, { description, schema, example, type }] of Object.entries(route.replies))
     responses[status] = {
       description,
@@ -201,7 +286,7 @@ const responsesOf = (route: Route, schemas: SchemaConverter): object => {
         ? {
             content: {
               "application/json": {
-                schema: schemas.convert(schema),
+                schema: convertSchema(schema),
                 ...(example === undefined ? {} : { example }),
               },
             },
@@ -226,7 +311,7 @@ const responsesOf = (route: Route, schemas: SchemaConverter): object => {
 const mergeResponses = (
   reply: object | undefined,
   problem: { content: object; description: string; headers: object },
-): object => {
+): Record<string, unknown> => {
   if (reply === undefined) return problem;
   const { description, content } = reply as { description: string; content?: object };
   return {

@@ -7,6 +7,7 @@ import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
 import { noteQueues } from "../../functions/store/ingest/queues.ts";
 import { rfc3339 } from "../../kit/clock.ts";
 import type { ProofPurpose } from "../../proto/management/proof.ts";
+import { dereference } from "../../scripts/generate/dereference.ts";
 import { createTestCsr, createTestKey } from "../../scripts/lab/ca/test-pki.ts";
 import { heartbeatBody } from "../../scripts/lab/heartbeat-body.ts";
 import {
@@ -49,9 +50,9 @@ interface Operation {
     content: Readonly<Record<string, { schema: JsonSchema; example?: unknown }>>;
   };
 }
-const document = JSON.parse(readFileSync("proto/openapi.json", "utf8")) as {
-  paths: Record<string, Record<string, Operation>>;
-};
+const document = dereference<{ paths: Record<string, Record<string, Operation>> }>(
+  JSON.parse(readFileSync("proto/openapi.json", "utf8")),
+);
 const isExportOfAudit = ([path]: [string, unknown]) => path.startsWith("/v1/audit-events/export");
 const operations = Object.entries(document.paths)
   // First, since each of their answers has what all requests before it wrote.

@@ -11,8 +11,9 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import * as fleet from "../../client/index.ts";
 import { connectFleet, type FleetClient, FleetError, items, pages } from "../../client/index.ts";
 import { systemClock } from "../../kit/clock.ts";
-import openApi from "../../proto/openapi.json" with { type: "json" };
+import openApiJson from "../../proto/openapi.json" with { type: "json" };
 import { encodePem } from "../../proto/pem.ts";
+import { dereference } from "../../scripts/generate/dereference.ts";
 import { createLabPki } from "../../scripts/lab/ca/pki.ts";
 import { createTestCsr, createTestKey } from "../../scripts/lab/ca/test-pki.ts";
 import { labCoreEnvironment } from "../../scripts/lab/core-environment.ts";
@@ -80,13 +81,15 @@ const yaml = `forwarder:
 buffer: {dir: /var/lib/svc-collector}
 `;
 
+const { paths } = dereference<{ paths: Record<string, Record<string, Operation>> }>(openApiJson);
+
 type Call = (options: object) => Promise<{ stream?: AsyncGenerator }>;
 const isBearer = (scheme: object) => "scheme" in scheme && scheme.scheme === "bearer";
 
 describe("the generated client", () => {
   it.each(
-    Object.entries(openApi.paths).flatMap(([path, methods]) =>
-      Object.entries<Operation>(methods).map((operation) => [path, ...operation] as const),
+    Object.entries(paths).flatMap(([path, methods]) =>
+      Object.entries(methods).map((operation) => [path, ...operation] as const),
     ),
   )("sends what the OpenAPI document says to %s: %s", async (path, method, operation) => {
     const sent: Request[] = [];
@@ -120,7 +123,7 @@ describe("the generated client", () => {
     );
     const schemes = (operation.security ?? []).flatMap((one) => Object.keys(one));
     const isAuthorized = schemes.some((name) =>
-      isBearer(openApi.components.securitySchemes[name as "bridgeToken"]),
+      isBearer(openApiJson.components.securitySchemes[name as "bridgeToken"]),
     );
     expect(request.headers.get("authorization")).toBe(isAuthorized ? "Bearer a-token" : null);
     if (types.length > 0) expect(types).toContain(request.headers.get("content-type"));
@@ -264,7 +267,7 @@ describe("the generated client", () => {
     expect(text.length).toBeLessThan(16_384);
   });
 
-  it("README: the example works in ten lines with the package that a fresh clone packs, where no tsc is installed", {
+  it("README: the example works in ten lines with the package that a fresh clone packs, where no tsc is installed, and CommonJS and Bun load it", {
     timeout: 300_000,
   }, async () => {
     const package_ = join(dir, "app", "node_modules", "collector-fleet-client");
@@ -312,5 +315,24 @@ describe("the generated client", () => {
       });
     expect((await run()).stdout).toMatch(/^1814400\nweb servers active\n/);
     expect((await run()).stdout).toMatch(/^is there already\nweb servers active\n/);
+
+    const call = `fleet.whoami({ client: fleet.connectFleet({ baseUrl: process.env.CORE_URL, bearer: process.env.CORE_TOKEN }) })
+  .then(({ data }) => console.log(data.scopes.join()));`;
+    const app = {
+      cwd: join(dir, "app"),
+      env: { ...process.env, CORE_URL: baseUrl, CORE_TOKEN: bearer },
+      timeout: 60_000,
+    };
+    await writeFile(
+      join(dir, "app", "common.cjs"),
+      `const fleet = require("collector-fleet-client");\n${call}`,
+    );
+    await writeFile(
+      join(dir, "app", "module.ts"),
+      `import * as fleet from "collector-fleet-client";\n${call}`,
+    );
+    const scopes = (await execute(process.execPath, ["common.cjs"], app)).stdout;
+    expect(scopes).toContain("admin");
+    expect((await execute("npx", ["-y", "bun@1.4.5", "module.ts"], app)).stdout).toBe(scopes);
   });
 });

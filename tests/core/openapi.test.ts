@@ -6,6 +6,7 @@ import { anyone } from "../../functions/http/guards.ts";
 import { route } from "../../functions/http/route.ts";
 import { Problem } from "../../functions/problems.ts";
 import { renderOpenApi } from "../../scripts/generate/artifacts.ts";
+import { dereference } from "../../scripts/generate/dereference.ts";
 import { documentedRoutes } from "../../scripts/generate/documented-routes.ts";
 import { workloadEnvironment } from "../../scripts/lab/core-environment.ts";
 import { createTestCore } from "../support/core.ts";
@@ -23,8 +24,8 @@ interface OpenApi {
 }
 
 describe("the OpenAPI document", () => {
-  it("matches the routes: if not, run `bun run generate`", () => {
-    for (const { path, text } of renderOpenApi())
+  it("matches the routes: if not, run `bun run generate`", async () => {
+    for (const { path, text } of await renderOpenApi())
       expect(readFileSync(path, "utf8") === text).toBe(true);
   });
 
@@ -70,8 +71,9 @@ describe("the OpenAPI document", () => {
 
   it("documents the headers of a refusal", async () => {
     const { body } = await test.api<OpenApi>("GET", "/v1/openapi.json");
+    const { paths } = dereference<OpenApi>(body);
     const named = (status: number) =>
-      Object.keys(body.paths["/v1/whoami"]?.get?.responses[status]?.headers ?? {});
+      Object.keys(paths["/v1/whoami"]?.get?.responses[status]?.headers ?? {});
     const refusal = await test.api("GET", "/v1/whoami");
     expect(named(refusal.status)).toEqual(["X-Request-Id", "WWW-Authenticate"]);
     for (const name of named(refusal.status))
@@ -80,7 +82,9 @@ describe("the OpenAPI document", () => {
   });
 
   it("states what core accepts: patterns, formats, what 0 means, caps and the answer to large headers", async () => {
-    const { paths } = JSON.parse(readFileSync("proto/openapi.json", "utf8"));
+    const { paths } = dereference<ReturnType<typeof JSON.parse>>(
+      JSON.parse(readFileSync("proto/openapi.json", "utf8")),
+    );
     const bodyOf = (path: string) =>
       paths[path].post.requestBody.content["application/json"].schema;
     const [, failure] = bodyOf("/v1/operator/sign-ins").oneOf;
