@@ -47,29 +47,13 @@ export const check = async (context: LabContext, cleanup: AsyncDisposableStack) 
   const startedAt = clock.monotonic();
   const startedAtWall = clock.now();
   const log = await createStatementLog(context.dir);
-  const deployment = await startDeployment(
-    {
-      env: { SVC_COLLECTOR_MIN_VERSION: versionMin, SVC_INFERENCE_CHAT_MODEL: "mock", ...log.env },
-    },
-    context,
-    cleanup,
-  );
-  progress("building the page, unless it is built; starting web and an identity provider");
-  const web = await startWeb(deployment, context, { cleanup, usualPort: null });
-  progress(`${simulatedHosts} simulated hosts enroll and heartbeat`);
-  await driveHosts(deployment, context, {
-    hosts: simulatedHosts,
-    seconds: simulatedSeconds,
-    cleanup,
-  });
-  progress("three people sign in and read the fleet");
-  const operators = await checkOperators(
-    deployment,
-    { ...web, collectors: simulatedHosts + 3 },
-    context,
-  );
-  progress("Grace asks a question; her receipts are verified");
-  const chat = await checkChat(deployment, web, context);
+  const env = {
+    SVC_COLLECTOR_MIN_VERSION: versionMin,
+    SVC_INFERENCE_CHAT_MODEL: "mock",
+    ...log.env,
+  };
+  const deployment = await startDeployment({ env }, context, cleanup);
+  const { operators, chat } = await checkPeople(deployment, context, cleanup);
   const { sent, kills, rotations } = await sendInput(deployment, context);
   progress("waiting until everything is stored");
   const count = await settledCount(deployment, sent, context);
@@ -82,11 +66,8 @@ export const check = async (context: LabContext, cleanup: AsyncDisposableStack) 
   await deployment.collectors.cart.stop();
   const revocation = await checkRevocation(deployment, deployment.collectors.cart, context);
   const linesWritten = inputs.lines * steps;
-  const completeness = await checkCompleteness(
-    deployment,
-    { startedAt: startedAtWall, linesWritten, logKey: log.key },
-    context,
-  );
+  const stated = { startedAt: startedAtWall, linesWritten, logKey: log.key };
+  const completeness = await checkCompleteness(deployment, stated, context);
   return {
     ...count,
     sent_by: {
@@ -109,11 +90,27 @@ export const check = async (context: LabContext, cleanup: AsyncDisposableStack) 
       count.stored === count.sent &&
       health.length === 3 &&
       health.every(isComplete) &&
-      revocation.ok &&
-      operators.ok &&
-      chat.ok &&
-      completeness.ok,
+      [revocation, operators, chat, completeness].every(({ ok }) => ok),
   };
+};
+
+/** Starts web and simulated hosts; three people sign in and read the fleet, one of them asks about it. */
+const checkPeople = async (
+  deployment: Deployment,
+  context: LabContext,
+  cleanup: AsyncDisposableStack,
+) => {
+  const { progress } = context;
+  progress("building the page, unless it is built; starting web and an identity provider");
+  const web = await startWeb(deployment, context, { cleanup, usualPort: null });
+  progress(`${simulatedHosts} simulated hosts enroll and heartbeat`);
+  const fleet = { hosts: simulatedHosts, seconds: simulatedSeconds, cleanup };
+  await driveHosts(deployment, context, fleet);
+  progress("three people sign in and read the fleet");
+  const expected = { ...web, collectors: simulatedHosts + 3 };
+  const operators = await checkOperators(deployment, expected, context);
+  progress("Grace asks a question; her receipts are verified");
+  return { operators, chat: await checkChat(deployment, web, context) };
 };
 
 /**
@@ -127,23 +124,17 @@ const sendInput = async (deployment: Deployment, context: LabContext) => {
   const kills: Kill[] = [];
   const rotations: string[] = [];
   let linesWritten = 0;
-  const senders = [
-    {
-      sender: createSpanSender("shop", "grpc", otlp.shopGrpc),
-      prefix: "shop-grpc",
-      count: inputs.shopGrpc,
-    },
-    {
-      sender: createSpanSender("shop", "http", otlp.shopHttp),
-      prefix: "shop-http",
-      count: inputs.shopHttp,
-    },
-    {
-      sender: createSpanSender("cart", "http", otlp.cartHttp),
-      prefix: "cart-http",
-      count: inputs.cartHttp,
-    },
-  ];
+  const senders = (
+    [
+      ["shop", "grpc", "shopGrpc"],
+      ["shop", "http", "shopHttp"],
+      ["cart", "http", "cartHttp"],
+    ] as const
+  ).map(([service, protocol, name]) => ({
+    sender: createSpanSender(service, protocol, otlp[name]),
+    prefix: `${service}-${protocol}`,
+    count: inputs[name],
+  }));
   const programs = { core: deployment, web: collectors.web };
   const rotate = async (how: string, rotation: () => Promise<void>) => {
     progress(`rotation: ${how}`);
@@ -153,11 +144,8 @@ const sendInput = async (deployment: Deployment, context: LabContext) => {
   const kill = async (program: keyof typeof programs) => {
     progress(`SIGKILL: ${program}`);
     await programs[program].kill();
-    kills.push({
-      program,
-      lines_written: linesWritten,
-      lines_stored: await countLines(deployment),
-    });
+    const stored = await countLines(deployment);
+    kills.push({ program, lines_written: linesWritten, lines_stored: stored });
   };
   const restart = (program: keyof typeof programs) => {
     progress(`starting ${program} again`);

@@ -42,28 +42,35 @@ export const readDocument = (path: string, markdown: string): MarkdownDocument =
     cells: [],
     words: 0,
   };
+  const collectLink = ({ href }: Token & { href?: string }) => void document.links.push(href ?? "");
+  /** What a token adds; `comment` is the one before it. */
+  const collect: Readonly<
+    Record<string, (token: Token & { text?: string }, comment: string | undefined) => void>
+  > = {
+    code: ({ text = "", ...token }, comment) => {
+      const language = ("lang" in token && String(token.lang ?? "").split(" ")[0]) || "";
+      document.blocks.push(
+        comment === undefined ? { language, text } : { language, text, comment },
+      );
+      document.code.push(...text.split("\n"));
+    },
+    codespan: ({ text = "" }) => void document.code.push(text),
+    link: collectLink,
+    image: collectLink,
+    heading: (token) => {
+      const [tokens = []] = childrenOf(token);
+      document.anchors.add(slugger.slug(plainText(tokens)));
+    },
+    table: (token) => void document.cells.push(...childrenOf(token).map(plainText)),
+  };
   const visit = (tokens: readonly Token[]): void => {
     let comment: string | undefined;
     for (const token of tokens) {
       if (token.type === "space") continue;
-      if (token.type === "code") {
-        const text: string = token.text;
-        document.blocks.push({
-          language: token.lang?.split(" ")[0] ?? "",
-          text,
-          ...(comment === undefined ? {} : { comment }),
-        });
-        document.code.push(...text.split("\n"));
-      }
-      if (token.type === "codespan") document.code.push(token.text);
-      if (token.type === "link" || token.type === "image") document.links.push(token.href);
-      if (token.type === "heading")
-        document.anchors.add(slugger.slug(plainText(token.tokens ?? [])));
+      collect[token.type]?.(token, comment);
       comment =
         token.type === "html" ? /^\s*<!--\s*(.*?)\s*-->\s*$/s.exec(token.raw)?.[1] : undefined;
-      const parts = childrenOf(token);
-      if (token.type === "table") document.cells.push(...parts.map(plainText));
-      for (const part of parts) visit(part);
+      for (const part of childrenOf(token)) visit(part);
     }
   };
   const tokens = lexer(markdown);

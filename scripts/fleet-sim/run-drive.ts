@@ -15,29 +15,9 @@ export const runDrive = async (
   options: SimOptions & { drive: string },
   context: { signal: AbortSignal; progress(line: string): void },
 ): Promise<DrivenFleet> => {
-  const {
-    scenario,
-    seed,
-    drive,
-    ingest,
-    bootstrap,
-    showsCertificate,
-    duration,
-    rate,
-    concurrency,
-  } = options;
-  const { "operator-token-file": operatorTokenFile, "ca-bundle": bundle } = options;
-  const caPem = await readBundle("ca-bundle", bundle);
-  const ingestCaPem = await readBundle("ingest-ca-bundle", options["ingest-ca-bundle"] ?? bundle);
-  const ingestServer =
-    ingest === undefined ? undefined : { url: `https://${ingest}`, caPem: ingestCaPem };
-  const isAtIngest = "url" in showsCertificate && ingestServer?.url === showsCertificate.url;
-  const wire = createNodeWire({
-    api: { url: drive, caPem },
-    management: isAtIngest ? ingestServer : { caPem, ...showsCertificate },
-    ingest: ingestServer,
-    connectionsMax: concurrency,
-  });
+  const { scenario, seed, bootstrap, duration, rate, concurrency } = options;
+  const { "operator-token-file": operatorTokenFile } = options;
+  const wire = await openWire(options);
   try {
     const token = bootstrap && (await readToken({ "token-file": bootstrap.tokenFile }, process));
     return await driveFleet({
@@ -57,20 +37,30 @@ export const runDrive = async (
       withDatabase: withModelDatabase,
     });
   } catch (cause) {
-    if (cause instanceof CommandFailure) throw cause;
-    const message =
-      cause instanceof WireError
-        ? explained(cause.code)
-        : cause instanceof Error
-          ? cause.message
-          : "unknown failure";
-    throw new CommandFailure(
-      exitCode.failed,
-      "drive_failed",
-      `the fleet cannot be driven: ${message}`,
-      { cause },
-    );
+    throw cause instanceof CommandFailure ? cause : driveFailure(cause);
   }
+};
+
+const driveFailure = (cause: unknown): CommandFailure => {
+  const known = cause instanceof Error ? cause.message : "unknown failure";
+  const message = cause instanceof WireError ? explained(cause.code) : known;
+  const text = `the fleet cannot be driven: ${message}`;
+  return new CommandFailure(exitCode.failed, "drive_failed", text, { cause });
+};
+
+const openWire = async (options: SimOptions & { drive: string }) => {
+  const { drive, ingest, showsCertificate, concurrency, "ca-bundle": bundle } = options;
+  const caPem = await readBundle("ca-bundle", bundle);
+  const ingestCaPem = await readBundle("ingest-ca-bundle", options["ingest-ca-bundle"] ?? bundle);
+  const ingestServer =
+    ingest === undefined ? undefined : { url: `https://${ingest}`, caPem: ingestCaPem };
+  const isAtIngest = "url" in showsCertificate && ingestServer?.url === showsCertificate.url;
+  return createNodeWire({
+    api: { url: drive, caPem },
+    management: isAtIngest ? ingestServer : { caPem, ...showsCertificate },
+    ingest: ingestServer,
+    connectionsMax: concurrency,
+  });
 };
 
 const readText = (flag: string, path: string): Promise<string> =>

@@ -64,13 +64,13 @@ export const prepareBase = async (
  * can run.
  */
 const makeStandIn = async (
-  { dir, podman }: ContainerTools,
+  tools: ContainerTools,
   architecture: ImageArchitecture,
   progress: (line: string) => void,
 ): Promise<void> => {
-  const name = standInName(architecture);
+  const { dir } = tools;
   const foreign = architecture !== hostArchitecture;
-  const exists = await podman(["image", "exists", name]).then(
+  const exists = await tools.podman(["image", "exists", standInName(architecture)]).then(
     () => true,
     () => false,
   );
@@ -101,6 +101,15 @@ const makeStandIn = async (
   }
   const node = await nodeOf(architecture === "amd64" ? "linux-x64" : "linux-arm64");
   await cp(node, join(rootfs, "usr/local/bin/node"));
+  await importRootfs(tools, rootfs, architecture);
+};
+
+/** Imports a root file system as the stand-in, and removes it. */
+const importRootfs = async (
+  { dir, podman }: ContainerTools,
+  rootfs: string,
+  architecture: ImageArchitecture,
+): Promise<void> => {
   const archive = join(dir, "stand-in.tar");
   const left = [
     "--exclude=./var/cache/apt/archives/*.deb",
@@ -118,7 +127,7 @@ const makeStandIn = async (
     ...platform,
     ...changes.flatMap((change) => ["--change", change]),
     archive,
-    name,
+    standInName(architecture),
   ]);
   await Promise.all([rm(archive), rm(rootfs, { recursive: true })]);
 };

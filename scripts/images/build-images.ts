@@ -85,32 +85,34 @@ export const buildImage = async (
     REVISION: readHeadCommit().trim(),
     CREATED: time.toISOString(),
   };
-  await podman(
-    [
-      // Health checks exist in Docker's format only.
-      "build",
-      "--pull=never",
-      "--layers",
-      "--network",
-      "host",
-      "--format",
-      "docker",
-      "--platform",
-      `linux/${architecture}`,
-      "--timestamp",
-      String(time.getTime() / 1000),
-      ...(fresh ? ["--no-cache"] : []),
-      ...Object.entries(buildArgs).flatMap(([key, value]) => ["--build-arg", `${key}=${value}`]),
-      "--file",
-      join(root, dockerfiles[name]),
-      "--target",
-      name,
-      "--tag",
-      reference,
-      root,
-    ],
-    { timeoutMs: 900_000, signal },
-  );
+  const options = {
+    network: "host",
+    // Health checks exist in Docker's format only.
+    format: "docker",
+    platform: `linux/${architecture}`,
+    timestamp: String(time.getTime() / 1000),
+    file: join(root, dockerfiles[name]),
+    target: name,
+    tag: reference,
+  };
+  const args = [
+    "build",
+    "--pull=never",
+    "--layers",
+    ...(fresh ? ["--no-cache"] : []),
+    ...Object.entries(buildArgs).flatMap(([key, value]) => ["--build-arg", `${key}=${value}`]),
+    ...Object.entries(options).flatMap(([key, value]) => [`--${key}`, value]),
+    root,
+  ];
+  await podman(args, { timeoutMs: 900_000, signal });
+  return inspectImage({ podman }, name, reference);
+};
+
+const inspectImage = async (
+  { podman }: Pick<ContainerTools, "podman">,
+  name: ImageName | "lab",
+  reference: string,
+): Promise<BuiltImage> => {
   const [found] = JSON.parse(await podman(["image", "inspect", reference])) as Inspected[];
   if (found === undefined) throw new Error(`${reference} was not built`);
   const { Id: id, Size: bytes, Config, Healthcheck } = found;

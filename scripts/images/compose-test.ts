@@ -17,7 +17,7 @@ import { walkSignIn } from "../lab/walk-sign-in.ts";
 import { findPorts } from "../ports.ts";
 import { root } from "../repository-files.ts";
 import { type BaseImage, preparePostgres } from "./base-image.ts";
-import { buildImage, type ImageName, imageReference } from "./build-images.ts";
+import { buildImage, imageReference } from "./build-images.ts";
 import type { ContainerTools } from "./container-tools.ts";
 import { CommandError, runToEnd } from "./run-to-end.ts";
 
@@ -47,140 +47,143 @@ export interface ComposeReport {
   ok: boolean;
 }
 
+interface ComposeOptions {
+  base: BaseImage;
+  context: LabContext;
+  cleanup: AsyncDisposableStack;
+}
+
 /** Runs it; the images of `imageNames` are built already. What it starts ends with `cleanup`. */
 export const composeTest = async (
   tools: ContainerTools,
-  {
-    base,
-    context,
-    cleanup,
-  }: { base: BaseImage; context: LabContext; cleanup: AsyncDisposableStack },
+  { base, context, cleanup }: ComposeOptions,
 ): Promise<ComposeReport> => {
-  const { clock, entropy, signal, progress } = context;
+  const { clock, signal, progress } = context;
   progress("building the lab's image");
   const lab = await buildImage(tools, { name: "lab", base, signal });
   const database = await preparePostgres(tools, base);
-  const socket = `unix://${join(tools.dir, "podman.sock")}`;
-  startService(tools, socket, cleanup);
-  const [web = 0, provider = 0, edge = 0, core = 0, ingest = 0] = await findPorts(5, entropy);
-  const built = (name: ImageName) => imageReference(name);
-  const env = {
-    ...tools.env,
-    DOCKER_HOST: socket,
-    SVC_CORE_IMAGE: built("core"),
-    SVC_WEB_IMAGE: built("web"),
-    SVC_COLLECTOR_IMAGE: built("collector"),
-    SVC_LAB_IMAGE: lab.reference,
-    SVC_POSTGRES_IMAGE: database,
-    SVC_WEB_PORT: String(web),
-    SVC_IDP_PORT: String(provider),
-    SVC_EDGE_PORT: String(edge),
-    SVC_CORE_PORT: String(core),
-    SVC_INGEST_PORT: String(ingest),
-    SVC_SECRETS_DIR: join(context.dir, noSecrets),
-  };
+  const socket = startService(tools, cleanup);
+  const images = { lab: lab.reference, database };
+  const { env, origin } = await composeEnvironment(tools, { socket, images, context });
+  const limits = { env, cwd: root, timeoutMs: upTimeoutMs, signal };
   const compose = (...args: string[]) =>
-    runToEnd("docker-compose", ["--project-name", project, ...args], {
-      env,
-      cwd: root,
-      timeoutMs: upTimeoutMs,
-      signal,
-    });
-  const health = tickHealth(tools, context);
-  cleanup.defer(() => health.stop());
+    runToEnd("docker-compose", ["--project-name", project, ...args], limits);
+  cleanup.defer(tickHealth(tools, context).stop);
 
   progress("compose.yaml without secrets");
-  const without_secrets = await compose(
-    ...envFile,
-    "-f",
-    "compose.yaml",
-    "up",
-    "--no-build",
-    "--exit-code-from",
-    "database",
-    "database",
-  ).then(
-    () => "",
-    (error: unknown) => firstFault(error),
-  );
-  await compose(...envFile, "-f", "compose.yaml", "down", "--volumes");
+  const without = (...args: string[]) => compose(...envFile, "-f", "compose.yaml", ...args);
+  const upDatabase = ["up", "--no-build", "--exit-code-from", "database", "database"];
+  const without_secrets = await without(...upDatabase).then(() => "", firstFault);
+  await without("down", "--volumes");
 
-  const origin = `http://localhost:${web}`;
-  const up = async (): Promise<number> => {
+  const upSeconds: number[] = [];
+  const up = async (): Promise<void> => {
     const startedAt = clock.monotonic();
     await compose(...files, "up", "--detach", "--no-build");
-    return Math.round((clock.monotonic() - startedAt) / 100) / 10;
+    upSeconds.push(Math.round((clock.monotonic() - startedAt) / 100) / 10);
   };
-  const down = async (...args: string[]): Promise<void> => {
-    // podman refuses to remove web while another container is in its network.
-    await compose(...files, "rm", "--stop", "--force", "identity-provider");
-    await compose(...files, "down", "--timeout", "30", ...args);
-  };
-  const readFleet = async () => {
-    const agent = createUserAgent();
-    await walkSignIn(agent, { origin, account: people.auditor.subject, returnTo: "/fleet" });
-    const { email } = JSON.parse((await agent.visit(`${origin}/api/core/whoami`)).text) as {
-      email: string;
-    };
-    const fleet = await waitUntil({ what: "the host forwards", clock, signal }, async () => {
-      const { text } = await agent.visit(`${origin}/api/core/collector/health?limit=10`);
-      const report = JSON.parse(text) as FleetHealthReport;
-      return report.items.some(({ state }) => state === "healthy") ? report : undefined;
-    });
-    return { email, hosts: fleet.items.length };
-  };
-  const countStored = () =>
-    waitUntil({ what: "an envelope is stored", clock, signal }, async () => {
-      const query = "select coalesce(sum(envelopes), 0) from ingest_block";
-      const psql = [
-        "psql",
-        "--username=postgres",
-        "--dbname=svc",
-        "--no-align",
-        "--tuples-only",
-        "--command",
-        query,
-      ];
-      return Number(await tools.podman(["exec", `${project}_database_1`, ...psql])) || undefined;
-    });
+  // podman refuses to remove web while another container is in its network.
+  const down = (...args: string[]) =>
+    compose(...files, "rm", "--stop", "--force", "identity-provider").then(() =>
+      compose(...files, "down", "--timeout", "30", ...args),
+    );
+  const observe = async () => ({
+    ...(await readFleet(origin, context)),
+    stored: await countStored(tools, context),
+  });
 
   progress("up: health-ordered start, sign-in, an enrolled collector");
-  const upSeconds = [await up()];
+  await up();
   const order = await startOrder(tools);
-  const first = { ...(await readFleet()), stored: await countStored() };
+  const first = await observe();
   progress("down, and up again");
   await down();
-  upSeconds.push(await up());
-  const second = { ...(await readFleet()), stored: await countStored() };
+  await up();
+  const second = await observe();
   await down("--volumes");
-  const starts = ["database", "core", "web-role", "web"].map((name) => order.indexOf(name));
   const ok =
-    starts.every((at, index) => at >= 0 && at > (starts[index - 1] ?? -1)) &&
+    isInOrder(order, ["database", "core", "web-role", "web"]) &&
     [first, second].every(({ email, hosts }) => email === people.auditor.email && hosts === 1) &&
     second.stored >= first.stored &&
     without_secrets.includes(noSecrets);
+  const both = [first, second];
   return {
     database,
     up_seconds: upSeconds,
     order,
-    signed_in: [first.email, second.email],
-    hosts: [first.hosts, second.hosts],
-    stored: [first.stored, second.stored],
+    signed_in: both.map(({ email }) => email),
+    hosts: both.map(({ hosts }) => hosts),
+    stored: both.map(({ stored }) => stored),
     without_secrets,
     ok,
   };
 };
 
-const startService = (
-  { env }: ContainerTools,
-  socket: string,
-  cleanup: AsyncDisposableStack,
-): void => {
+const isInOrder = (order: readonly string[], wanted: readonly string[]): boolean => {
+  const places = wanted.map((name) => order.indexOf(name));
+  return places.every((at, index) => at > (places[index - 1] ?? -1));
+};
+
+/** Returns the environment of the composition, whose ports are free, and the origin of web. */
+const composeEnvironment = async (
+  tools: ContainerTools,
+  {
+    socket,
+    images,
+    context,
+  }: { socket: string; images: { lab: string; database: string }; context: LabContext },
+) => {
+  const names = ["WEB", "IDP", "EDGE", "CORE", "INGEST"];
+  const ports = await findPorts(names.length, context.entropy);
+  const built = (["core", "web", "collector"] as const).map((name) => [
+    `SVC_${name.toUpperCase()}_IMAGE`,
+    imageReference(name),
+  ]);
+  return {
+    origin: `http://localhost:${ports[0]}`,
+    env: {
+      ...tools.env,
+      DOCKER_HOST: socket,
+      SVC_LAB_IMAGE: images.lab,
+      SVC_POSTGRES_IMAGE: images.database,
+      SVC_SECRETS_DIR: join(context.dir, noSecrets),
+      ...Object.fromEntries(built),
+      ...Object.fromEntries(names.map((name, index) => [`SVC_${name}_PORT`, String(ports[index])])),
+    },
+  };
+};
+
+/** Signs in as the auditor; returns the person and the hosts once one is healthy. */
+const readFleet = async (origin: string, { clock, signal }: LabContext) => {
+  const agent = createUserAgent();
+  await walkSignIn(agent, { origin, account: people.auditor.subject, returnTo: "/fleet" });
+  const { email } = JSON.parse((await agent.visit(`${origin}/api/core/whoami`)).text) as {
+    email: string;
+  };
+  const fleet = await waitUntil({ what: "the host forwards", clock, signal }, async () => {
+    const { text } = await agent.visit(`${origin}/api/core/collector/health?limit=10`);
+    const report = JSON.parse(text) as FleetHealthReport;
+    return report.items.some(({ state }) => state === "healthy") ? report : undefined;
+  });
+  return { email, hosts: fleet.items.length };
+};
+
+const countStored = ({ podman }: ContainerTools, { clock, signal }: LabContext) =>
+  waitUntil({ what: "an envelope is stored", clock, signal }, async () => {
+    const query = "select coalesce(sum(envelopes), 0) from ingest_block";
+    const psql = ["psql", "--username=postgres", "--dbname=svc", "--csv", "--tuples-only"];
+    const args = ["exec", `${project}_database_1`, ...psql, "--command", query];
+    return Number(await podman(args)) || undefined;
+  });
+
+const startService = ({ env, dir }: ContainerTools, cleanup: AsyncDisposableStack): string => {
+  const socket = `unix://${join(dir, "podman.sock")}`;
   const service = spawn("podman", ["system", "service", "--time", "0", socket], {
     env,
     stdio: "ignore",
   });
   cleanup.defer(() => end(service));
+  return socket;
 };
 
 const end = async (child: ChildProcess): Promise<void> => {

@@ -12,8 +12,8 @@ import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import packageJson from "../../package.json" with { type: "json" };
 import { readCommitTime } from "../bundle/read-head-commit.ts";
-import { reportFromLab } from "../lab/context.ts";
-import { prepareBase } from "./base-image.ts";
+import { type LabContext, reportFromLab } from "../lab/context.ts";
+import { type BaseImage, prepareBase } from "./base-image.ts";
 import {
   type BuiltImage,
   buildImage,
@@ -24,6 +24,7 @@ import {
 } from "./build-images.ts";
 import { composeTest } from "./compose-test.ts";
 import {
+  type ContainerTools,
   closeContainerTools,
   installContainerTools,
   openContainerTools,
@@ -47,49 +48,64 @@ const { values } = parseArgs({
   },
 });
 
+/** Builds an image for each architecture, and saves them as one archive. */
+const buildForAll = async (
+  tools: ContainerTools,
+  { file, ...image }: { name: ImageName; base: BaseImage; file: string; fresh: boolean },
+  { progress, signal }: LabContext,
+) => {
+  const stored: (BuiltImage & StoredImage)[] = [];
+  for (const architecture of imageArchitectures) {
+    progress(`building ${image.name} for ${architecture}${image.fresh ? " again" : ""}`);
+    stored.push({ ...(await buildImage(tools, { ...image, signal, architecture })), architecture });
+  }
+  const saved = await saveImage(tools, { images: stored, file, timestamp: readCommitTime() });
+  return { stored, ...saved };
+};
+
+/** Builds each image, `--twice` again from nothing; `differing` are those whose second archive is another. */
+const buildImages = async (
+  tools: ContainerTools,
+  { base, out }: { base: BaseImage; out: string },
+  context: LabContext,
+) => {
+  const built: Partial<Record<ImageName, BuiltImage>> = {};
+  const images: Partial<Record<ImageName, object>> = {};
+  const differing: ImageName[] = [];
+  let small = true;
+  const buildAll = (name: ImageName, file: string, fresh: boolean) =>
+    buildForAll(tools, { name, base, file, fresh }, context);
+  for (const name of imageNames) {
+    const file = join(out, `svc-${name}-${packageJson.version}.oci.tar`);
+    const { stored, digest, bytes } = await buildAll(name, file, false);
+    for (const image of stored) {
+      if (image.architecture === hostArchitecture) built[name] = image;
+      small &&= image.bytes < bytesMax;
+    }
+    images[name] = {
+      architectures: stored,
+      digest,
+      archive: values.out === undefined ? null : { file, bytes },
+    };
+    if (!values.twice) continue;
+    const again = await buildAll(name, `${file}.again`, true);
+    if (again.digest === digest) await rm(again.file);
+    else differing.push(name);
+  }
+  return { built, images, differing, small };
+};
+
 const run = async (work: string): Promise<void> =>
   reportFromLab({ name: "images" }, async (context, cleanup) => {
-    const { progress, signal } = context;
+    const { progress } = context;
     // Programs in the images read files below it as their own user.
     await chmod(context.dir, 0o755);
     const tools = await openContainerTools(work);
     cleanup.defer(() => closeContainerTools(tools, values.work !== undefined));
     const base = await prepareBase(tools, { requireReal: values["require-real"], progress });
-    const built: Partial<Record<ImageName, BuiltImage>> = {};
-    const images: Partial<Record<ImageName, object>> = {};
     const out = resolve(values.out ?? join(context.dir, "archives"));
     await mkdir(out, { recursive: true });
-    const timestamp = readCommitTime();
-    const differing: ImageName[] = [];
-    let small = true;
-    const buildAll = async (name: ImageName, file: string, fresh = false) => {
-      const stored: (BuiltImage & StoredImage)[] = [];
-      for (const architecture of imageArchitectures) {
-        progress(`building ${name} for ${architecture}${fresh ? " again" : ""}`);
-        stored.push({
-          ...(await buildImage(tools, { name, base, signal, architecture, fresh })),
-          architecture,
-        });
-      }
-      return { stored, ...(await saveImage(tools, { images: stored, file, timestamp })) };
-    };
-    for (const name of imageNames) {
-      const file = join(out, `svc-${name}-${packageJson.version}.oci.tar`);
-      const { stored, digest, bytes } = await buildAll(name, file);
-      for (const image of stored) {
-        if (image.architecture === hostArchitecture) built[name] = image;
-        small &&= image.bytes < bytesMax;
-      }
-      images[name] = {
-        architectures: stored,
-        digest,
-        archive: values.out === undefined ? null : { file, bytes },
-      };
-      if (!values.twice) continue;
-      const again = await buildAll(name, `${file}.again`, true);
-      if (again.digest === digest) await rm(again.file);
-      else differing.push(name);
-    }
+    const { built, images, differing, small } = await buildImages(tools, { base, out }, context);
     const smoke = await smokeTest(tools, built as Record<ImageName, BuiltImage>, context, cleanup);
     const compose = values.compose ? await composeTest(tools, { base, context, cleanup }) : null;
     const ok = small && smoke.ok && compose?.ok !== false && differing.length === 0;

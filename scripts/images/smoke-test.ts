@@ -73,137 +73,163 @@ export const smokeTest = async (
   context: LabContext,
   cleanup: AsyncDisposableStack,
 ): Promise<SmokeReports> => {
-  const { dir, clock, entropy, signal, abort } = context;
-  const processes = await createProcesses(join(dir, "logs"), abort);
-  cleanup.defer(() => processes.stopAll());
-  const files = join(dir, "mounted");
-  await mkdir(files);
-  const postgres = await startEmbeddedPostgres({ tcp: true });
-  cleanup.defer(() => postgres.stop("immediate"));
-  const pki = await createLabPki({ dir: join(files, "lab"), clock });
-  await giveTo(files, imageUid);
-  const [httpPort = 0, ingestPort = 0, webPort = 0, otlpPort = 0] = await findPorts(4, entropy);
-  const authTokenSecret = entropy.bytes(32).toHex();
-  const containers = createContainers(tools, { images, processes, files });
-
+  const stage = await openStage(tools, images, context, cleanup);
   context.progress("starting core's image: it migrates a database");
-  const coreUrl = `http://127.0.0.1:${httpPort}`;
-  const core = containers.command("core", {
-    ...labCoreEnvironment({
-      databaseUrl: postgres.tcpUrl(),
-      pki,
-      authTokenSecret,
-      httpPort,
-      ingestPort,
-    }),
-    SVC_TRUST_LOOPBACK_OPS: "true",
-    SVC_ENROLLMENT_CLIENT_CERT_HEADER: clientCertificateHeader,
-    SVC_INFERENCE_CHAT_MODEL: "mock",
-  });
-  const runningCore = processes.start({ ...core, name: "core" });
-  await untilOk(context, "core is ready", [`${coreUrl}/readyz`, `${coreUrl}/readyz/ingest`]);
-
-  const database = connectDatabase({
-    url: postgres.url(),
-    connectionsMax: 2,
-    openSocket: openDatabaseSocket,
-  });
-  cleanup.defer(() => database.close());
-  await seedPeople(database.db, clock.now());
-  const api = createOperatorApi(coreUrl, authTokenSecret);
-  const chat = await api<InferOutput<typeof ChatStatus>>("auditor", "GET", "/v1/chat/status");
-
+  const core = await startCore(stage);
   context.progress("enrolling a collector in its image, which forwards one span");
-  const edge = await startLabEdge(pki, { coreUrl });
-  cleanup.defer(() => edge.close());
-  const identityPrefix = "spiffe://fleet.example.test/host/";
-  const policy = { name: "images", allowed_identity_prefixes: [identityPrefix] };
-  const { token } = await createPolicyWithToken(api, policy, { ttl_seconds: 600, max_uses: 1 });
-  const otlp = `127.0.0.1:${otlpPort}`;
-  const hostDir = join(files, "host");
-  await mkdir(hostDir);
-  await giveTo(hostDir, imageUid);
-  const collector = await enrollCollector(
-    {
-      name: "collector",
-      dir: hostDir,
-      token,
-      sources: [{ type: "otlp", http: { listen: otlp } }],
-      command: containers.command("collector", {}),
-      owner: imageUid,
-    },
-    {
-      edgeUrl: edge.url,
-      ingestEndpoint: `127.0.0.1:${ingestPort}`,
-      pki,
-      identityPrefix,
-      processes,
-    },
-  );
-  const runningCollector = collector.start();
-  const sender = createSpanSender("images", "http", otlp);
-  sender.send("1");
-  await sender.close();
-  const stored = await waitUntil({ what: "the span is stored", clock, signal }, async () => {
-    const [row] = await database.sql<
-      { count: number }[]
-    >`select coalesce(sum(envelopes), 0)::int as count from ingest_block`;
-    return row?.count || undefined;
-  });
-
+  const collector = await startCollector(stage, core);
   context.progress("starting web's image");
-  const webUrl = `http://127.0.0.1:${webPort}`;
-  const web = containers.command("web", {
-    PORT: String(webPort),
-    WEBAUTH_URL: webUrl,
-    WEBAUTH_SECRET: entropy.bytes(32).toHex(),
-    IDP_CLIENT_ID: "images",
-    IDP_CLIENT_SECRET: "images",
-    SVC_AUTH_TOKEN_SECRET: authTokenSecret,
-    SVC_API_URL: `${coreUrl}/v1`,
-    SVC_DATABASE_URL: postgres.tcpUrl(),
-    SVC_TENANT_ID: testTenantId,
-  });
-  const runningWeb = processes.start({ ...web, name: "web" });
-  await untilOk(context, "web is ready", [`${webUrl}/readyz`]);
-  const pages = Object.fromEntries(
-    await Promise.all(["/login", "/fleet"].map((path) => statusOf(webUrl, path))),
-  );
-
-  const health: Record<ImageName, readonly string[]> = {
-    core: [],
-    collector: ["--config", collector.configFile],
-    web: [],
-  };
-  const examine = async (name: ImageName, running: Running): Promise<SmokeReport> => {
-    const found = await containers.examine(name, health[name]);
-    const startedAt = clock.monotonic();
-    const exit_code = await running.stop();
-    const stop_seconds = Math.round(clock.monotonic() - startedAt) / 1000;
-    const ok =
-      found.uid === imageUid &&
-      /^0+$/.test(found.capabilities) &&
-      found.writable.length === 0 &&
-      found.no_shell &&
-      found.healthy === 0 &&
-      found.unhealthy > 0 &&
-      found.unhealthy < podmanError &&
-      exit_code === 0;
-    return { ...found, exit_code, stop_seconds, ok };
-  };
+  const web = await startWeb(stage, core);
   context.progress("stopping each with SIGTERM");
+  const healthArgs = ["--config", collector.configFile];
   const reports = {
-    web: await examine("web", runningWeb),
-    collector: await examine("collector", runningCollector),
-    core: await examine("core", runningCore),
+    web: await examine(stage, "web", web.running),
+    collector: await examine(stage, "collector", collector.running, healthArgs),
+    core: await examine(stage, "core", core.running),
   };
-  const chat_sql = chat.sql_tools.offered;
+  const { stored } = collector;
+  const { chat_sql } = core;
+  const { pages } = web;
   const ok =
     Object.values(reports).every((report) => report.ok) &&
     stored > 0 &&
     chat_sql &&
     Object.values(pages).every((status) => status === 200);
   return { images: reports, stored, chat_sql, pages, ok };
+};
+
+/** What the containers share. */
+type Stage = Awaited<ReturnType<typeof openStage>>;
+
+const openStage = async (
+  tools: ContainerTools,
+  images: Images,
+  context: LabContext,
+  cleanup: AsyncDisposableStack,
+) => {
+  const processes = await createProcesses(join(context.dir, "logs"), context.abort);
+  cleanup.defer(() => processes.stopAll());
+  const files = join(context.dir, "mounted");
+  await mkdir(files);
+  const postgres = await startEmbeddedPostgres({ tcp: true });
+  cleanup.defer(() => postgres.stop("immediate"));
+  const pki = await createLabPki({ dir: join(files, "lab"), clock: context.clock });
+  await giveTo(files, imageUid);
+  const authTokenSecret = context.entropy.bytes(32).toHex();
+  const containers = createContainers(tools, { images, processes, files });
+  return { context, cleanup, processes, files, postgres, pki, authTokenSecret, containers };
+};
+
+const startCore = async (stage: Stage) => {
+  const { context, cleanup, processes, postgres, pki, authTokenSecret, containers } = stage;
+  const [httpPort = 0, ingestPort = 0] = await findPorts(2, context.entropy);
+  const databaseUrl = postgres.tcpUrl();
+  const command = containers.command("core", {
+    ...labCoreEnvironment({ databaseUrl, pki, authTokenSecret, httpPort, ingestPort }),
+    SVC_TRUST_LOOPBACK_OPS: "true",
+    SVC_ENROLLMENT_CLIENT_CERT_HEADER: clientCertificateHeader,
+    SVC_INFERENCE_CHAT_MODEL: "mock",
+  });
+  const running = processes.start({ ...command, name: "core" });
+  const url = `http://127.0.0.1:${httpPort}`;
+  await untilOk(context, "core is ready", [`${url}/readyz`, `${url}/readyz/ingest`]);
+  const { db, sql, close } = connectDatabase({
+    url: postgres.url(),
+    connectionsMax: 2,
+    openSocket: openDatabaseSocket,
+  });
+  cleanup.defer(close);
+  await seedPeople(db, context.clock.now());
+  const api = createOperatorApi(url, authTokenSecret);
+  const chat = await api<InferOutput<typeof ChatStatus>>("auditor", "GET", "/v1/chat/status");
+  const ingestEndpoint = `127.0.0.1:${ingestPort}`;
+  return { running, url, ingestEndpoint, api, sql, chat_sql: chat.sql_tools.offered };
+};
+
+type StartedCore = Awaited<ReturnType<typeof startCore>>;
+
+const startCollector = async (
+  { context, cleanup, processes, files, pki, containers }: Stage,
+  { url, ingestEndpoint, api, sql }: StartedCore,
+) => {
+  const edge = await startLabEdge(pki, { coreUrl: url });
+  cleanup.defer(() => edge.close());
+  const identityPrefix = "spiffe://fleet.example.test/host/";
+  const policy = { name: "images", allowed_identity_prefixes: [identityPrefix] };
+  const { token } = await createPolicyWithToken(api, policy, { ttl_seconds: 600, max_uses: 1 });
+  const [otlpPort = 0] = await findPorts(1, context.entropy);
+  const otlp = `127.0.0.1:${otlpPort}`;
+  const dir = join(files, "host");
+  await mkdir(dir);
+  await giveTo(dir, imageUid);
+  const collector = await enrollCollector(
+    {
+      name: "collector",
+      dir,
+      token,
+      sources: [{ type: "otlp", http: { listen: otlp } }],
+      command: containers.command("collector", {}),
+      owner: imageUid,
+    },
+    { edgeUrl: edge.url, ingestEndpoint, pki, identityPrefix, processes },
+  );
+  const running = collector.start();
+  const sender = createSpanSender("images", "http", otlp);
+  sender.send("1");
+  await sender.close();
+  const stored = await waitUntil({ what: "the span is stored", ...context }, async () => {
+    const [row] = await sql<
+      { count: number }[]
+    >`select coalesce(sum(envelopes), 0)::int as count from ingest_block`;
+    return row?.count || undefined;
+  });
+  return { running, configFile: collector.configFile, stored };
+};
+
+const startWeb = async (
+  { context, processes, postgres, authTokenSecret, containers }: Stage,
+  core: StartedCore,
+) => {
+  const [port = 0] = await findPorts(1, context.entropy);
+  const url = `http://127.0.0.1:${port}`;
+  const command = containers.command("web", {
+    PORT: String(port),
+    WEBAUTH_URL: url,
+    WEBAUTH_SECRET: context.entropy.bytes(32).toHex(),
+    IDP_CLIENT_ID: "images",
+    IDP_CLIENT_SECRET: "images",
+    SVC_AUTH_TOKEN_SECRET: authTokenSecret,
+    SVC_API_URL: `${core.url}/v1`,
+    SVC_DATABASE_URL: postgres.tcpUrl(),
+    SVC_TENANT_ID: testTenantId,
+  });
+  const running = processes.start({ ...command, name: "web" });
+  await untilOk(context, "web is ready", [`${url}/readyz`]);
+  const statuses = await Promise.all(["/login", "/fleet"].map((path) => statusOf(url, path)));
+  return { running, pages: Object.fromEntries(statuses) };
+};
+
+/** Looks into the container of an image, and stops it. */
+const examine = async (
+  { context: { clock }, containers }: Stage,
+  name: ImageName,
+  running: Running,
+  healthArgs: readonly string[] = [],
+): Promise<SmokeReport> => {
+  const found = await containers.examine(name, healthArgs);
+  const startedAt = clock.monotonic();
+  const exit_code = await running.stop();
+  const stop_seconds = Math.round(clock.monotonic() - startedAt) / 1000;
+  const ok =
+    found.uid === imageUid &&
+    /^0+$/.test(found.capabilities) &&
+    found.writable.length === 0 &&
+    found.no_shell &&
+    found.healthy === 0 &&
+    found.unhealthy > 0 &&
+    found.unhealthy < podmanError &&
+    exit_code === 0;
+  return { ...found, exit_code, stop_seconds, ok };
 };
 
 const createContainers = (

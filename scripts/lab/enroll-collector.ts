@@ -71,28 +71,21 @@ export const enrollCollector = async (
   if (owner !== undefined) await chown(tokenFile, owner, owner);
   const configDir = join(dir, "etc");
   const configFile = join(configDir, "collector.yaml");
+  const isRoot = process.geteuid?.() === 0;
+  const flags = {
+    core: edgeUrl,
+    ingest: ingestEndpoint,
+    "token-file": tokenFile,
+    "device-id": name,
+    "identity-prefix": identityPrefix,
+    "ca-bundle": pki.serverCaFile,
+    "config-dir": configDir,
+    ...(isRoot && { "allow-root-acknowledged": rootAcknowledgement }),
+  };
+  const given = Object.entries(flags).flatMap(([flag, value]) => [`--${flag}`, value]);
   const { code, stdout, stderr } = await processes.run({
     ...command,
-    args: [
-      ...command.args,
-      "enroll",
-      "--json",
-      "--core",
-      edgeUrl,
-      "--ingest",
-      ingestEndpoint,
-      "--token-file",
-      tokenFile,
-      "--device-id",
-      name,
-      "--identity-prefix",
-      identityPrefix,
-      "--ca-bundle",
-      pki.serverCaFile,
-      "--config-dir",
-      configDir,
-      ...(process.geteuid?.() === 0 ? ["--allow-root-acknowledged", rootAcknowledgement] : []),
-    ],
+    args: [...command.args, "enroll", "--json", ...given],
   });
   await rm(tokenFile);
   if (code !== 0)

@@ -65,54 +65,22 @@ export const startNats = async ({
   await installPackage("nats-server", program);
   const dir = await mkdtemp(join(tmpdir(), "svc-nats-"));
   const ports = await findPorts(count * 2, systemEntropy);
-  const clientPorts = ports.slice(0, count);
   const routePorts = ports.slice(count);
+  const jetStream = `max_file_store: ${fileStoreBytes}${syncAlways ? ", sync_interval: always" : ""}`;
   const nodes = await Promise.all(
-    clientPorts.map(async (port, index): Promise<NatsNode> => {
+    ports.slice(0, count).map(async (port, index) => {
       const name = `n${index}`;
       const store = dirs?.[index] ?? join(dir, name);
       await mkdir(store, { recursive: true });
       const config = join(dir, `${name}.conf`);
-      const routes = routePorts.map((route) => `nats://127.0.0.1:${route}`).join(",");
-      // Clients know every address, and behind a proxy they must not learn another.
-      const cluster = `cluster { name: test, listen: 127.0.0.1:${routePorts[index]}, no_advertise: true, routes: [${routes}] }`;
       await writeFile(
         config,
-        `server_name: ${name}\nlisten: 127.0.0.1:${port}\n` +
-          `jetstream { store_dir: "${store}", max_file_store: ${fileStoreBytes}${syncAlways ? ", sync_interval: always" : ""} }\n` +
-          `${count > 1 ? cluster : ""}\n${settings}\n`,
+        `server_name: ${name}\nlisten: 127.0.0.1:${port}\njetstream { store_dir: "${store}", ${jetStream} }\n` +
+          `${count > 1 ? clusterOf(routePorts, index) : ""}\n${settings}\n`,
       );
-      let child: ChildProcess | undefined;
-      const address = `127.0.0.1:${port}`;
-      const start = async () => {
-        child = spawn(program, ["-c", config], { stdio: ["ignore", "ignore", "pipe"] });
-        let stderr = "";
-        child.stderr
-          ?.setEncoding("utf8")
-          .on("data", (chunk: string) => (stderr = (stderr + chunk).slice(-4_000)));
-        const dead = new AbortController();
-        child.once("exit", () => dead.abort(new Error(`nats-server ended: ${stderr}`)));
-        const waiting = { clock: systemClock, signal: dead.signal, everyMs: 10, timeoutMs: waitMs };
-        await waitUntil(
-          { what: "nats-server listens", ...waiting },
-          async () => (await isListening(address)) || undefined,
-        );
-      };
-      await start();
-      const kill = async () => {
-        if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
-        const exited = once(child, "exit");
-        child.kill("SIGKILL");
-        await exited;
-      };
-      return {
-        name,
-        address,
-        start,
-        kill,
-        pid: () => child?.pid ?? 0,
-        signal: (signal) => void child?.kill(signal),
-      };
+      const node = createNode(name, config, `127.0.0.1:${port}`);
+      await node.start();
+      return node;
     }),
   );
   const secured = credentials && {
@@ -126,33 +94,14 @@ export const startNats = async ({
     reconnectTimeWait: 100,
     ...secured,
   });
-  const waiting = {
-    clock: systemClock,
-    signal: AbortSignal.timeout(waitMs),
-    everyMs: 50,
-    timeoutMs: waitMs,
-  };
-  const manager = await waitUntil({ what: "JetStream is available", ...waiting }, () =>
-    jetstreamManager(connection, { timeout: 1_000 }).catch(() => undefined),
-  );
-  // A cluster that has a leader may not know yet that the other nodes have room.
-  const trial = { name: "TRIAL", subjects: ["trial"], num_replicas: count };
-  if (count > 1) {
-    await waitUntil({ what: "every node takes a replica", ...waiting }, () =>
-      manager.streams.add(trial).then(
-        () => manager.streams.delete(trial.name),
-        () => undefined,
-      ),
-    );
-  }
+  const manager = await openManager(connection, count);
   return {
     nodes,
     addresses,
     connection,
     manager,
     async leaderOf(stream) {
-      const signal = AbortSignal.timeout(waitMs);
-      return waitUntil({ what: "the stream has a leader", ...waiting, signal }, async () => {
+      return waitUntil({ what: "the stream has a leader", ...waiting() }, async () => {
         const info = await manager.streams.info(stream).catch(() => undefined);
         return nodes.find(({ name }) => name === info?.cluster?.leader);
       });
@@ -162,5 +111,65 @@ export const startNats = async ({
       await Promise.all(nodes.map(({ kill }) => kill()));
       await rm(dir, { recursive: true, force: true });
     },
+  };
+};
+
+const waiting = () => ({
+  clock: systemClock,
+  signal: AbortSignal.timeout(waitMs),
+  everyMs: 50,
+  timeoutMs: waitMs,
+});
+
+/** Resolves once JetStream is available on all nodes. */
+const openManager = async (connection: NatsConnection, count: number) => {
+  const manager = await waitUntil({ what: "JetStream is available", ...waiting() }, () =>
+    jetstreamManager(connection, { timeout: 1_000 }).catch(() => undefined),
+  );
+  // A cluster that has a leader may not know yet that the other nodes have room.
+  const trial = { name: "TRIAL", subjects: ["trial"], num_replicas: count };
+  if (count > 1)
+    await waitUntil({ what: "every node takes a replica", ...waiting() }, () =>
+      manager.streams.add(trial).then(
+        () => manager.streams.delete(trial.name),
+        () => undefined,
+      ),
+    );
+  return manager;
+};
+
+/** Clients know every address, and behind a proxy they must not learn another. */
+const clusterOf = (routePorts: readonly number[], index: number): string => {
+  const routes = routePorts.map((route) => `nats://127.0.0.1:${route}`).join(",");
+  return `cluster { name: test, listen: 127.0.0.1:${routePorts[index]}, no_advertise: true, routes: [${routes}] }`;
+};
+
+const createNode = (name: string, config: string, address: string): NatsNode => {
+  let child: ChildProcess | undefined;
+  return {
+    name,
+    address,
+    start: async () => {
+      child = spawn(program, ["-c", config], { stdio: ["ignore", "ignore", "pipe"] });
+      let stderr = "";
+      child.stderr
+        ?.setEncoding("utf8")
+        .on("data", (chunk: string) => (stderr = (stderr + chunk).slice(-4_000)));
+      const dead = new AbortController();
+      child.once("exit", () => dead.abort(new Error(`nats-server ended: ${stderr}`)));
+      const until = { ...waiting(), signal: dead.signal, everyMs: 10 };
+      await waitUntil(
+        { what: "nats-server listens", ...until },
+        async () => (await isListening(address)) || undefined,
+      );
+    },
+    kill: async () => {
+      if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
+      const exited = once(child, "exit");
+      child.kill("SIGKILL");
+      await exited;
+    },
+    pid: () => child?.pid ?? 0,
+    signal: (signal) => void child?.kill(signal),
   };
 };

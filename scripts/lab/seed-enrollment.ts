@@ -32,6 +32,53 @@ const tokens: readonly [
  */
 export const seedEnrollment = async (db: Database, now: Date): Promise<void> => {
   const at = (hours: number) => new Date(now.getTime() + hours * hourMs);
+  await insertPolicies(db, at);
+  await db.insert(bootstrapToken).values(
+    tokens.map(([policyOf, useCount, maxUses, expires, isRevoked], n) => ({
+      id: idOf("b400", n),
+      policyId: seededPolicyId(policyOf),
+      tokenSha256: new Uint8Array(32).fill(n + 1),
+      tokenPrefix: `svcbt_Ex${n}mpl`,
+      description: n === 1 ? "Ansible run of the week" : null,
+      allowedSourceCidrs: [],
+      maxUses,
+      useCount,
+      lastUsedAt: useCount > 0 ? at(-3 - n) : null,
+      lastUsedAddress: useCount > 0 ? `10.20.0.${n + 10}` : null,
+      expiresAt: at(expires),
+      revokedAt: isRevoked ? at(-1) : null,
+      createdAt: at(-70 + n),
+      createdBy: people.admin.userId,
+    })),
+  );
+  const uses = tokens.flatMap(([policyOf, uses], n) =>
+    Array.from({ length: uses }, () => ({ policyOf, n })),
+  );
+  await insertEnrollments(
+    db,
+    "b600",
+    uses.map(({ policyOf, n }, index) => ({
+      id: idOf("b700", index),
+      identity: `spiffe://example.com/collectors/web-${index}`,
+      enrolledAt: at(-60 + index / 2),
+      address: `10.20.0.${index + 1}`,
+      policyId: seededPolicyId(policyOf),
+      tokenId: idOf("b400", n),
+      isReenrolled: index === 4,
+    })),
+  );
+  const refusal = refusalsSince(at);
+  await insertAuditEvents(db, [
+    refusal(1, "policy_frozen", 1, "10.20.7.4"),
+    refusal(2, "token_expired", 0, "10.20.0.31"),
+    refusal(3, "token_expired", 0, "10.20.0.32"),
+    refusal(4, "token_unknown", null, "203.0.113.9"),
+    refusal(5, "token_unknown", null, "203.0.113.9", 240),
+    refusal(30, "source_not_allowed", 0, "198.51.100.7"),
+  ]);
+};
+
+const insertPolicies = async (db: Database, at: (hours: number) => Date): Promise<void> => {
   const policy = {
     allowedIdentityPrefixes: ["spiffe://example.com/collectors/"],
     certificateTtlSeconds: 1_814_400,
@@ -64,31 +111,12 @@ export const seedEnrollment = async (db: Database, now: Date): Promise<void> => 
       frozenAt: at(-30),
     },
   ]);
-  await db.insert(bootstrapToken).values(
-    tokens.map(([policyOf, useCount, maxUses, expires, isRevoked], n) => ({
-      id: idOf("b400", n),
-      policyId: seededPolicyId(policyOf),
-      tokenSha256: new Uint8Array(32).fill(n + 1),
-      tokenPrefix: `svcbt_Ex${n}mpl`,
-      description: n === 1 ? "Ansible run of the week" : null,
-      allowedSourceCidrs: [],
-      maxUses,
-      useCount,
-      lastUsedAt: useCount > 0 ? at(-3 - n) : null,
-      lastUsedAddress: useCount > 0 ? `10.20.0.${n + 10}` : null,
-      expiresAt: at(expires),
-      revokedAt: isRevoked ? at(-1) : null,
-      createdAt: at(-70 + n),
-      createdBy: people.admin.userId,
-    })),
-  );
-  const refusal = (
-    n: number,
-    reason: string,
-    policyOf: number | null,
-    address: string,
-    repeats = 0,
-  ) => ({
+};
+
+/** Returns a function that makes the event of the `n`th refusal, or of `repeats` of them from one address. */
+const refusalsSince =
+  (at: (hours: number) => Date) =>
+  (n: number, reason: string, policyOf: number | null, address: string, repeats = 0) => ({
     id: idOf("b500", n),
     occurredAt: at(-n),
     actorType: "collector" as const,
@@ -111,31 +139,6 @@ export const seedEnrollment = async (db: Database, now: Date): Promise<void> => 
             code: reason,
           },
   });
-  const uses = tokens.flatMap(([policyOf, uses], n) =>
-    Array.from({ length: uses }, () => ({ policyOf, n })),
-  );
-  await insertEnrollments(
-    db,
-    "b600",
-    uses.map(({ policyOf, n }, index) => ({
-      id: idOf("b700", index),
-      identity: `spiffe://example.com/collectors/web-${index}`,
-      enrolledAt: at(-60 + index / 2),
-      address: `10.20.0.${index + 1}`,
-      policyId: seededPolicyId(policyOf),
-      tokenId: idOf("b400", n),
-      isReenrolled: index === 4,
-    })),
-  );
-  await insertAuditEvents(db, [
-    refusal(1, "policy_frozen", 1, "10.20.7.4"),
-    refusal(2, "token_expired", 0, "10.20.0.31"),
-    refusal(3, "token_expired", 0, "10.20.0.32"),
-    refusal(4, "token_unknown", null, "203.0.113.9"),
-    refusal(5, "token_unknown", null, "203.0.113.9", 240),
-    refusal(30, "source_not_allowed", 0, "198.51.100.7"),
-  ]);
-};
 
 /** A host that enrolled. */
 export interface SeededEnrollment {

@@ -106,19 +106,22 @@ interface Seeding {
   entropy: Entropy;
 }
 
-const seedOne = async (
-  tx: Executor,
-  { each, index, config, now, entropy }: Seeding,
-): Promise<void> => {
+const endOf = ({ each, now }: Seeding): Date | null => {
+  if (!["completed", "rolled_back", "aborted"].includes(each.state)) return null;
+  return new Date(now.getTime() + ((each.state === "completed" ? 90 : 14) - each.age) * minute);
+};
+
+const startOf = ({ each, now }: Seeding): number => now.getTime() - each.age * minute;
+
+/** Returns the term of a time after the start. */
+const after = (seeding: Seeding, ms: number) =>
+  sql`${new Date(startOf(seeding) + ms).toISOString()}::timestamptz`;
+
+const seedOne = async (tx: Executor, seeding: Seeding): Promise<void> => {
+  const { each, index, config } = seeding;
   const id = idOf(index);
-  const start = new Date(now.getTime() - each.age * minute);
-  const at = (after: number) =>
-    sql`${new Date(start.getTime() + after).toISOString()}::timestamptz`;
-  const hasEnded = ["completed", "rolled_back", "aborted"].includes(each.state);
-  const isReverted = each.state === "rolled_back";
-  const endedAt = hasEnded
-    ? new Date(start.getTime() + (each.state === "completed" ? 90 : 14) * minute)
-    : null;
+  const start = new Date(startOf(seeding));
+  const endedAt = endOf(seeding);
   await tx.insert(rollout).values({
     id,
     configId: config.id,
@@ -127,7 +130,7 @@ const seedOne = async (
     wave: each.wave,
     maxFailedPercent: 5,
     conditions: ["config_invalid", "stale", "rolled_back", "queue_at_risk", "not_applied"],
-    onBreach: isReverted ? "roll_back" : "pause",
+    onBreach: each.state === "rolled_back" ? "roll_back" : "pause",
     gateFrom: start,
     breach: null,
     reasonCode: each.reason?.code ?? null,
@@ -136,9 +139,23 @@ const seedOne = async (
     createdBy: people.admin.userId,
     createdByWorkload: false,
     createdByName: people.admin.email,
-    updatedAt: endedAt ?? now,
+    updatedAt: endedAt ?? seeding.now,
     endedAt,
   });
+  await insertTargets(tx, seeding, id);
+  await insertWaves(tx, seeding, id);
+  if (each.reason?.code === "gate_breached") {
+    const at = new Date(startOf(seeding) + breachAfter(each));
+    const breach = await breachOf(tx, { id, wave: each.wave, at });
+    await tx.update(rollout).set({ breach }).where(sql`id = ${id}::uuid`);
+  }
+  await recordEvents(tx, seeding, id);
+};
+
+const insertTargets = async (tx: Executor, seeding: Seeding, id: string): Promise<void> => {
+  const { each, index } = seeding;
+  const isReverted = each.state === "rolled_back";
+  const at = (ms: number) => after(seeding, ms);
   const stride = sql.raw(String(seededRollouts.length));
   // A host of a later wave waits, or was never reached; every `failedEvery`th host of the others failed.
   await tx.execute(sql`insert into rollout_target (rollout_id, place, identity_id, wave, status, reason, assigned_at, applied_at,
@@ -172,6 +189,11 @@ const seedOne = async (
         ) placed
       ) waves
     ) decided`);
+};
+
+const insertWaves = async (tx: Executor, seeding: Seeding, id: string): Promise<void> => {
+  const { each, now } = seeding;
+  const at = (ms: number) => after(seeding, ms);
   await tx.execute(sql`insert into rollout_wave (rollout_id, number, percent, soak_seconds, targets, pending, assigned, applied, failed,
       skipped, reverted, started_at, soak_until, completed_at)
     select ${id}::uuid, number, percent, soak, count(t.*), ${sql.join(
@@ -191,42 +213,38 @@ const seedOne = async (
       sql`, `,
     )}) w (number, percent, soak)
     left join rollout_target t on t.rollout_id = ${id}::uuid and t.wave = w.number group by 1, 2, 3, 4`);
-  if (each.reason?.code === "gate_breached") {
-    const breach = await breachOf(tx, {
-      id,
-      wave: each.wave,
-      at: new Date(start.getTime() + breachAfter(each)),
-    });
-    await tx.update(rollout).set({ breach }).where(sql`id = ${id}::uuid`);
-  }
-  const eventsAt = (time: number, entries: readonly AuditEntry[]) =>
-    recordAudits(tx, { clock: { ...systemClock, now: () => time }, entropy }, entries);
+};
+
+/** Records the events that core would have audited. */
+const recordEvents = async (tx: Executor, seeding: Seeding, id: string): Promise<void> => {
+  const { each, config, entropy } = seeding;
+  const start = startOf(seeding);
+  const record = (time: number, entry: AuditEntry) =>
+    recordAudits(tx, { clock: { ...systemClock, now: () => time }, entropy }, [entry]);
   const entry = entryOf(id);
   const waveHosts = await tx.execute<{ wave: number; hosts: number }>(
     sql`select number as wave, targets as hosts from rollout_wave where rollout_id = ${id}::uuid order by 1`,
   );
   const hosts = waveHosts.reduce((sum, wave) => sum + wave.hosts, 0);
-  await eventsAt(start.getTime(), [
-    entry("rollout.create", {
-      config_id: config.id,
-      config_hash: config.config_hash,
-      filter: each.filter,
-      hosts,
-    }),
-  ]);
+  const { id: config_id, config_hash } = config;
+  await record(
+    start,
+    entry("rollout.create", { config_id, config_hash, filter: each.filter, hosts }),
+  );
   for (const { wave, hosts: started } of waveHosts.filter(({ wave }) => wave <= each.wave))
-    await eventsAt(start.getTime() + (wave - 1) * 30 * minute + 1000, [
+    await record(
+      start + (wave - 1) * 30 * minute + 1000,
       entry("rollout.wave_start", { wave, hosts: started }),
-    ]);
+    );
+  const breachedAt = start + breachAfter(each);
   if (each.reason?.code === "gate_breached")
-    await eventsAt(start.getTime() + breachAfter(each), [
-      entry("rollout.breach", { wave: each.wave }),
-    ]);
+    await record(breachedAt, entry("rollout.breach", { wave: each.wave }));
   const last = lastActions[each.state];
   if (last !== undefined)
-    await eventsAt((endedAt ?? new Date(start.getTime() + breachAfter(each) + 1000)).getTime(), [
-      { ...entry(last, { hosts }), reason: each.reason?.detail ?? null },
-    ]);
+    await record(endOf(seeding)?.getTime() ?? breachedAt + 1000, {
+      ...entry(last, { hosts }),
+      reason: each.reason?.detail ?? null,
+    });
 };
 
 const lastActions: Readonly<Partial<Record<RolloutState, AuditAction>>> = {

@@ -71,101 +71,133 @@ export const checkUpgrade = async (
   await copyFile(built.path, join(root.shared, "current"));
   await copyFile(next.path, join(root.shared, "next"));
   await root.run(install, "current");
+  const prefix = `${identityPrefix}${name}/`;
+  await startCollector(root, deployment, prefix);
+  const lines = createLines(root, deployment, `${prefix}one`);
+  const settled = (what: string, probe: () => Promise<boolean>) =>
+    waitUntil({ what, ...context }, async () => (await probe()) || undefined);
+  const areStored = async (count: number) => (await lines.stored()).distinct_lines >= count;
+  const readStatus = async (): Promise<CollectorStatus> =>
+    JSON.parse(await root.run("svc-collector status --json"));
 
+  await lines.write(500);
+  await settled("the first lines are stored", () => areStored(500));
+  await deployment.kill();
+  await lines.write(500);
+  await settled("the queue has lines", async () => (await readStatus()).queue.records >= 500);
+  const before = { status: await readStatus(), files: await root.run(keptFiles) };
+  await upgradeWhileWriting(root.run(install, "next"), lines, context);
+  const status = await waitUntil({ what: "the collector runs again", ...context }, readStatus);
+  const after = { status, files: await root.run(keptFiles) };
+  deployment.start();
+  await deployment.ready();
+  await settled("every line is stored", () => areStored(lines.written()));
+  const stored = await lines.stored();
+  await root.close();
+  return describeUpgrade({ before, after, stored, written: lines.written() });
+};
+
+type PackageRoot = Awaited<ReturnType<typeof openPackageRoot>>;
+
+/** The certificate and key, and which file the queue is. */
+const keptFiles = `find /etc/svc-collector/identity -type f -exec sha256sum {} + | sort; stat -c %i ${paths.queue}`;
+
+/** Enrolls as `one`, and starts the collector with a file to read. */
+const startCollector = async (
+  root: PackageRoot,
+  { api, pki, edge, ingestEndpoint }: Deployment,
+  prefix: string,
+): Promise<void> => {
   const policy = {
-    name: `upgraded ${name}`,
-    allowed_identity_prefixes: [`${identityPrefix}${name}/`],
+    name: `upgraded ${prefix.split("/").at(-2)}`,
+    allowed_identity_prefixes: [prefix],
   };
-  const { token } = await createPolicyWithToken(deployment.api, policy);
+  const { token } = await createPolicyWithToken(api, policy);
   await writeFile(join(root.shared, "token"), token, { mode: 0o600 });
-  await copyFile(deployment.pki.serverCaFile, join(root.shared, "ca.pem"));
-  const enroll = [
-    "--core",
-    deployment.edge.url,
-    "--ingest",
-    deployment.ingestEndpoint,
-    "--token-file",
-    "/srv/token",
-    "--device-id",
-    "one",
-    "--identity-prefix",
-    `${identityPrefix}${name}/`,
-    "--ca-bundle",
-    "/srv/ca.pem",
-  ];
+  await copyFile(pki.serverCaFile, join(root.shared, "ca.pem"));
+  const flags = {
+    core: edge.url,
+    ingest: ingestEndpoint,
+    "token-file": "/srv/token",
+    "device-id": "one",
+    "identity-prefix": prefix,
+    "ca-bundle": "/srv/ca.pem",
+  };
   await root.run(
     `chown svc-collector /srv/token; exec ${asUser} svc-collector enroll "$@" >&2`,
-    ...enroll,
+    ...Object.entries(flags).flatMap(([name, value]) => [`--${name}`, value]),
   );
   const sources = [{ type: "file", include: ["/srv/log/app.log"], start_at: "beginning" }];
   const config = withSources(await root.run(`cat ${paths.config}`), sources);
   await writeFile(join(root.shared, "collector.yaml"), config);
   await mkdir(join(root.shared, "log"));
   await root.run(`cat /srv/collector.yaml >${paths.config}; systemctl start svc-collector`);
+};
 
-  const readStatus = async (): Promise<CollectorStatus> =>
-    JSON.parse(await root.run("svc-collector status --json"));
-  const settled = (what: string, probe: () => Promise<boolean>) =>
-    waitUntil({ what, ...context }, async () => (await probe()) || undefined);
+/** Creates the lines of a host: what writes them, and counts those in core. */
+const createLines = (root: PackageRoot, { sql }: Deployment, identity: string) => {
   let written = 0;
-  const write = async (count: number) => {
-    const lines = Array.from({ length: count }, () => `upgraded ${name} ${written++}\n`);
-    await appendFile(join(root.shared, "log/app.log"), lines.join(""));
+  return {
+    written: () => written,
+    write: async (count: number): Promise<void> => {
+      const lines = Array.from({ length: count }, () => `${identity} ${written++}\n`);
+      await appendFile(join(root.shared, "log/app.log"), lines.join(""));
+    },
+    stored: async () => {
+      await tabulateStored(sql);
+      const [row] = await sql<{ stored: number; distinct_lines: number }[]>`
+        select count(*)::int as stored, count(distinct payload)::int as distinct_lines from stored_envelope
+        where host_id = ${identity}`;
+      return row ?? { stored: 0, distinct_lines: 0 };
+    },
   };
-  const countStored = async () => {
-    await tabulateStored(deployment.sql);
-    const [row] = await deployment.sql<{ stored: number; distinct_lines: number }[]>`
-      select count(*)::int as stored, count(distinct payload)::int as distinct_lines from stored_envelope
-      where host_id = ${`${identityPrefix}${name}/one`}`;
-    return row ?? { stored: 0, distinct_lines: 0 };
-  };
-  await write(500);
-  await settled(
-    "the first lines are stored",
-    async () => (await countStored()).distinct_lines >= 500,
-  );
-  await deployment.kill();
-  await write(500);
-  await settled("the queue has lines", async () => (await readStatus()).queue.records >= 500);
-  const files = `find /etc/svc-collector/identity -type f -exec sha256sum {} + | sort; stat -c %i ${paths.queue}`;
-  const before = await readStatus();
-  const filesBefore = await root.run(files);
+};
 
+const upgradeWhileWriting = async (
+  upgraded: Promise<unknown>,
+  lines: ReturnType<typeof createLines>,
+  { clock, signal }: LabContext,
+): Promise<void> => {
   let upgrading = true;
-  const upgraded = root.run(install, "next").finally(() => {
+  const ended = upgraded.finally(() => {
     upgrading = false;
   });
   while (upgrading) {
-    await write(10);
-    await context.clock.sleep(20, context.signal);
+    await lines.write(10);
+    await clock.sleep(20, signal);
   }
-  await upgraded;
-  await write(500);
-  const after = await waitUntil({ what: "the collector runs again", ...context }, readStatus);
-  const filesAfter = await root.run(files);
-  deployment.start();
-  await deployment.ready();
-  await settled(
-    "every line is stored",
-    async () => (await countStored()).distinct_lines >= written,
-  );
-  const { stored, distinct_lines } = await countStored();
-  const report = {
+  await ended;
+  await lines.write(500);
+};
+
+interface Observed {
+  status: CollectorStatus;
+  files: string;
+}
+
+const describeUpgrade = ({
+  before,
+  after,
+  stored: { stored, distinct_lines },
+  written,
+}: {
+  before: Observed;
+  after: Observed;
+  stored: { stored: number; distinct_lines: number };
+  written: number;
+}): UpgradeReport => {
+  const fingerprintOf = ({ status }: Observed) => status.certificate.fingerprint_sha256;
+  const identity_kept = fingerprintOf(before) === fingerprintOf(after);
+  const queue_kept = before.files === after.files && after.status.queue.dropped_records_total === 0;
+  const restarted = before.status.pid !== after.status.pid;
+  const isStoredOnce = distinct_lines === written && stored === written;
+  return {
+    ok: isStoredOnce && identity_kept && queue_kept && restarted,
     lines_written: written,
     lines_stored: distinct_lines,
     repeated: stored - distinct_lines,
-    identity_kept: before.certificate.fingerprint_sha256 === after.certificate.fingerprint_sha256,
-    queue_kept: filesBefore === filesAfter && after.queue.dropped_records_total === 0,
-    restarted: before.pid !== after.pid,
-  };
-  await root.close();
-  return {
-    ok:
-      distinct_lines === written &&
-      stored === written &&
-      report.identity_kept &&
-      report.queue_kept &&
-      report.restarted,
-    ...report,
+    identity_kept,
+    queue_kept,
+    restarted,
   };
 };

@@ -21,17 +21,12 @@ export const imageDigest = async (path: string, name: string): Promise<string> =
   try {
     for await (const entry of archive) {
       const entryName = entry.header.name.replace(/^\.\//, "");
-      const hash = createHash("sha256");
-      const kept: Buffer[] = [];
-      if (entryName === "index.json" && (entry.header.size ?? 0) > indexBytesMax)
+      const isIndex = entryName === "index.json";
+      if (isIndex && (entry.header.size ?? 0) > indexBytesMax)
         throw refuse("has an index.json that is too large");
-      for await (const chunk of entry as AsyncIterable<Buffer>) {
-        hash.update(chunk);
-        if (entryName === "index.json") kept.push(chunk);
-      }
-      if (entryName === "index.json") index = Buffer.concat(kept);
+      const { digest, kept } = await readEntry(entry as AsyncIterable<Buffer>, isIndex);
+      if (isIndex) index = kept;
       if (entry.header.type !== "file" || !entryName.startsWith(blobFolder)) continue;
-      const digest = hash.digest("hex");
       if (entryName !== `${blobFolder}${digest}`)
         throw refuse(`has a blob that is not what its name says: ${entryName}`);
       blobs.add(digest);
@@ -45,6 +40,16 @@ export const imageDigest = async (path: string, name: string): Promise<string> =
   if (digest === undefined || !blobs.has(digest))
     throw refuse("is not the OCI layout archive of one image");
   return digest;
+};
+
+const readEntry = async (entry: AsyncIterable<Buffer>, keeps: boolean) => {
+  const hash = createHash("sha256");
+  const kept: Buffer[] = [];
+  for await (const chunk of entry) {
+    hash.update(chunk);
+    if (keeps) kept.push(chunk);
+  }
+  return { digest: hash.digest("hex"), kept: Buffer.concat(kept) };
 };
 
 const onlyDigest = (index: Buffer): string | undefined => {

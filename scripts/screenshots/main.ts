@@ -23,7 +23,7 @@ import { seedPeople } from "../lab/people.ts";
 import { seedEnrollment } from "../lab/seed-enrollment.ts";
 import { seededRolloutId, seedRollouts } from "../lab/seed-rollouts.ts";
 import { type VisitOptions, visitPage } from "../lab/visit-page.ts";
-import { openEmbeddedDatabase } from "../postgres/embedded-database.ts";
+import { type EmbeddedDatabase, openEmbeddedDatabase } from "../postgres/embedded-database.ts";
 import { type PicturedFleet, pictureFleet } from "./fleet.ts";
 
 const folder = fileURLToPath(new URL("../../docs/images/", import.meta.url));
@@ -57,7 +57,7 @@ const inBoth = (picture: Picture): Picture[] => [
   { ...picture, name: `${picture.name}-dark`, viewport: { ...picture.viewport, scheme: "dark" } },
 ];
 
-const picturesOf = ({ identityId }: PicturedFleet): Picture[] => [
+const fleetPictures: readonly Picture[] = [
   {
     name: "fleet-light",
     path: "/fleet?sort=certificate_not_after",
@@ -82,26 +82,9 @@ const picturesOf = ({ identityId }: PicturedFleet): Picture[] => [
     viewport: { ...dark, width: 320, height: 1400 },
     ready: "heartbeating",
   },
-  ...inBoth({
-    name: "fleet-drawer",
-    path: `/fleet?drift=on_last_known_good&id=${identityId}`,
-    viewport: { ...light, width: 1100, height: 1060 },
-    ready: "Config assigned",
-  }),
-  ...inBoth({
-    name: "fleet-error",
-    path: "/fleet",
-    viewport: { ...light, height: 720 },
-    ready: "could not be loaded",
-    fault: "from the start",
-  }),
-  ...inBoth({
-    name: "fleet-stale",
-    path: "/fleet?state=stale",
-    viewport: { ...light, height: 720 },
-    ready: "heartbeating",
-    fault: "later",
-  }),
+];
+
+const chatPictures: readonly Picture[] = [
   ...inBoth({
     name: "chat",
     path: "/fleet?chat=new",
@@ -123,19 +106,9 @@ const picturesOf = ({ identityId }: PicturedFleet): Picture[] => [
     ready: "Ask about hosts",
     enter: askInChat,
   },
-  ...inBoth({ name: "home", path: "/", viewport: light, ready: "enrolled" }),
-  ...inBoth({
-    name: "audit",
-    path: "/audit?action=config.assign",
-    viewport: light,
-    ready: "verified up to",
-  }),
-  {
-    name: "audit-390-light",
-    path: "/audit?within_seconds=3600",
-    viewport: { ...light, width: 390, height: 1400 },
-    ready: "verified up to",
-  },
+];
+
+const rolloutPictures: readonly Picture[] = [
   ...inBoth({
     name: "rollouts",
     path: "/rollouts",
@@ -153,6 +126,42 @@ const picturesOf = ({ identityId }: PicturedFleet): Picture[] => [
     path: `/rollouts/${seededRolloutId("paused")}?wave=2`,
     viewport: { ...dark, width: 320, height: 1800 },
     ready: "started wave 2",
+  },
+];
+
+const picturesOf = ({ identityId }: PicturedFleet): Picture[] => [
+  ...inBoth({
+    name: "fleet-drawer",
+    path: `/fleet?drift=on_last_known_good&id=${identityId}`,
+    viewport: { ...light, width: 1100, height: 1060 },
+    ready: "Config assigned",
+  }),
+  ...inBoth({
+    name: "fleet-error",
+    path: "/fleet",
+    viewport: { ...light, height: 720 },
+    ready: "could not be loaded",
+    fault: "from the start",
+  }),
+  ...inBoth({
+    name: "fleet-stale",
+    path: "/fleet?state=stale",
+    viewport: { ...light, height: 720 },
+    ready: "heartbeating",
+    fault: "later",
+  }),
+  ...inBoth({ name: "home", path: "/", viewport: light, ready: "enrolled" }),
+  ...inBoth({
+    name: "audit",
+    path: "/audit?action=config.assign",
+    viewport: light,
+    ready: "verified up to",
+  }),
+  {
+    name: "audit-390-light",
+    path: "/audit?within_seconds=3600",
+    viewport: { ...light, width: 390, height: 1400 },
+    ready: "verified up to",
   },
   ...inBoth({
     name: "host",
@@ -223,11 +232,10 @@ const emptyPictures: Picture[] = [
   }),
 ];
 
-const database = await openEmbeddedDatabase();
-const browser = await launchBrowser();
-try {
-  const ui = await buildUi();
-  const now = Date.UTC(2026, 0, 15, 12);
+const now = Date.UTC(2026, 0, 15, 12);
+
+/** Opens a core with the chat agent, whose model is a mock, and web in front of it. */
+const openStage = async (database: EmbeddedDatabase, cleanup: AsyncDisposableStack) => {
   await seedPeople(database.db, now);
   const core = createInProcessCore({
     db: database.db,
@@ -244,6 +252,7 @@ try {
     readRules: () => readFleetRules(core),
     revokePublic: false,
   });
+  cleanup.defer(() => sql?.close());
   const { privateKey } = generateKeyPairSync("ed25519");
   const pem = privateKey.export({ type: "pkcs8", format: "pem" }).toString();
   const chat: Chat = {
@@ -253,35 +262,48 @@ try {
     signer: await createReceiptSigner({ pem, id: "receipts-2026" }),
     stopping: new AbortController().signal,
   };
-  const web = await openWeb({ ...core, chat }, { url: database.url, ui });
-  await mkdir(folder, { recursive: true });
+  const web = await openWeb({ ...core, chat }, { url: database.url, ui: await buildUi() });
+  cleanup.defer(() => web.close());
+  return { core, web };
+};
 
-  const take = async ({ name, path, viewport, ready, fault, enter }: Picture): Promise<void> => {
-    const { page } = await visitPage({ browser, web }, "auditor", path, { ...viewport, now });
-    const fail = () =>
-      page.route("**/api/core/collector/**", (route) => route.fulfill(unavailable));
-    if (fault === "from the start") {
-      await fail();
-      await page.reload();
-    }
-    await page.getByText(ready).first().waitFor();
-    await enter?.(page);
-    if (fault === "later") {
-      await fail();
-      await page.getByRole("button", { name: "Refresh" }).click();
-      await page.getByText("These rows are old").waitFor();
-    }
-    await page.waitForLoadState("networkidle");
-    const picture = await page.screenshot({ animations: "disabled", caret: "hide" });
-    await page.context().close();
-    if (picture.length > bytesMax) throw new Error(`${name}.png has ${picture.length} bytes`);
-    await writeFile(join(folder, `${name}.png`), picture);
-    process.stdout.write(`docs/images/${name}.png: ${Math.round(picture.length / 1024)} KiB\n`);
+const take = async (
+  stage: Parameters<typeof visitPage>[0],
+  { name, path, viewport, ready, fault, enter }: Picture,
+): Promise<void> => {
+  const { page } = await visitPage(stage, "auditor", path, { ...viewport, now });
+  const fail = () => page.route("**/api/core/collector/**", (route) => route.fulfill(unavailable));
+  if (fault === "from the start") {
+    await fail();
+    await page.reload();
+  }
+  await page.getByText(ready).first().waitFor();
+  await enter?.(page);
+  if (fault === "later") {
+    await fail();
+    await page.getByRole("button", { name: "Refresh" }).click();
+    await page.getByText("These rows are old").waitFor();
+  }
+  await page.waitForLoadState("networkidle");
+  const picture = await page.screenshot({ animations: "disabled", caret: "hide" });
+  await page.context().close();
+  if (picture.length > bytesMax) throw new Error(`${name}.png has ${picture.length} bytes`);
+  await writeFile(join(folder, `${name}.png`), picture);
+  process.stdout.write(`docs/images/${name}.png: ${Math.round(picture.length / 1024)} KiB\n`);
+};
+
+const takePictures = async (wanted: readonly string[]): Promise<void> => {
+  await using cleanup = new AsyncDisposableStack();
+  const database = cleanup.use(await openEmbeddedDatabase());
+  const browser = cleanup.adopt(await launchBrowser(), (opened) => opened.close());
+  const { core, web } = await openStage(database, cleanup);
+  await mkdir(folder, { recursive: true });
+  const takeAll = async (pictures: readonly Picture[]): Promise<void> => {
+    for (const picture of pictures)
+      if (wanted.length === 0 || wanted.some((start) => picture.name.startsWith(start)))
+        await take({ browser, web }, picture);
   };
-  const wanted = process.argv.slice(2);
-  const isWanted = ({ name }: Picture) =>
-    wanted.length === 0 || wanted.some((start) => name.startsWith(start));
-  for (const picture of emptyPictures.filter(isWanted)) await take(picture);
+  await takeAll(emptyPictures);
   const fleet = await pictureFleet(database, 312);
   if (fleet.now !== now) throw new Error("the fleet has another timestamp");
   await seedEnrollment(database.db, new Date(now));
@@ -289,11 +311,8 @@ try {
   await chainAuditEvents(core);
   // Returns undefined once all events are verified.
   while (await verifyChain(core));
-  for (const picture of [...picturesOf(fleet), ...recordPictures(fleet)].filter(isWanted))
-    await take(picture);
-  await web.close();
-  await sql?.close();
-} finally {
-  await browser.close();
-  await database.close();
-}
+  await takeAll([...fleetPictures, ...picturesOf(fleet)]);
+  await takeAll([...chatPictures, ...rolloutPictures, ...recordPictures(fleet)]);
+};
+
+await takePictures(process.argv.slice(2));

@@ -32,22 +32,33 @@ export const breakingParts = async (sql: string): Promise<string[]> => {
       (created.has(table) && (kind === "AlterTableStmt" || kind === "IndexStmt"))
     )
       return [];
-    if (kind === "IndexStmt")
-      return node.unique ? [`a unique index on ${table}, which the previous core may violate`] : [];
-    if (kind === "DropStmt" && node.removeType === "OBJECT_INDEX") return [];
-    if (kind !== "AlterTableStmt") return [`${kind}${table === undefined ? "" : ` on ${table}`}`];
-    return (node.cmds as Node[]).flatMap((command) => {
-      const { subtype, name, def } = command.AlterTableCmd as {
-        subtype: string;
-        name?: string;
-        def?: Node;
-      };
-      if (subtype === "AT_ColumnDefault") return [];
-      if (subtype === "AT_AddColumn" && def?.ColumnDef && mayBeLeftOut(def.ColumnDef)) return [];
-      const column = name ?? def?.ColumnDef?.colname ?? def?.Constraint?.conname ?? "";
-      return [`${subtype.replace("AT_", "")} ${column} on ${table}`];
-    });
+    return breakingStatement(kind, node, table);
   });
+};
+
+const breakingStatement = (
+  kind: string,
+  node: Record<string, unknown>,
+  table: string | undefined,
+): string[] => {
+  if (kind === "IndexStmt")
+    return node.unique ? [`a unique index on ${table}, which the previous core may violate`] : [];
+  if (kind === "DropStmt" && node.removeType === "OBJECT_INDEX") return [];
+  if (kind !== "AlterTableStmt") return [`${kind}${table === undefined ? "" : ` on ${table}`}`];
+  return (node.cmds as Node[]).flatMap(breakingCommand).map((part) => `${part} on ${table}`);
+};
+
+/** Returns what a command of ALTER TABLE changes, if the previous core may fail by it. */
+const breakingCommand = (command: Node): string[] => {
+  const { subtype, name, def } = command.AlterTableCmd as {
+    subtype: string;
+    name?: string;
+    def?: Node;
+  };
+  if (subtype === "AT_ColumnDefault") return [];
+  if (subtype === "AT_AddColumn" && def?.ColumnDef && mayBeLeftOut(def.ColumnDef)) return [];
+  const column = name ?? def?.ColumnDef?.colname ?? def?.Constraint?.conname ?? "";
+  return [`${subtype.replace("AT_", "")} ${column}`];
 };
 
 const mayBeLeftOut = ({ constraints = [] }: { constraints?: Node[] }): boolean => {

@@ -41,40 +41,26 @@ export const applyStep = async (
     case "note":
       return;
     case "renew": {
-      const predecessorId = certificateOf(host, step.certificate).id;
-      await insertCertificate(
-        core.db,
-        issueCertificate(plan, host, { predecessorId, tokenId: null }),
-      );
+      const of = { predecessorId: certificateOf(host, step.certificate).id, tokenId: null };
+      await insertCertificate(core.db, issueCertificate(plan, host, of));
       return updateIdentity(core.db, identityId, { collectorVersion: host.host.version });
     }
-    case "heartbeat": {
-      const outcome = await heartbeat(host, step);
-      if (outcome !== step.expected)
-        throw new Error(`${host.host.deviceId}: a heartbeat was ${outcome}, not ${step.expected}`);
-      return;
-    }
+    case "heartbeat":
+      return heartbeat(host, step);
     case "forward": {
       const certificate = certificateOf(host, step.certificate);
       if (!certificate.used) await markUsed(core, [{ certificateId: certificate.id, identityId }]);
       certificate.used = true;
       return forward(host.host.identity, step.at);
     }
-    case "revoke_identity":
-      return revokeIdentity(
-        core,
-        people.admin,
-        { identityId, reasonCode: step.reasonCode },
-        modelOrigin,
-      );
+    case "revoke_identity": {
+      const { reasonCode } = step;
+      return revokeIdentity(core, people.admin, { identityId, reasonCode }, modelOrigin);
+    }
     case "revoke_certificate": {
+      const { reasonCode } = step;
       const certificateId = certificateOf(host, step.certificate).id;
-      return revokeCertificate(
-        core,
-        people.admin,
-        { certificateId, reasonCode: step.reasonCode },
-        modelOrigin,
-      );
+      return revokeCertificate(core, people.admin, { certificateId, reasonCode }, modelOrigin);
     }
     case "assign":
       return assignConfig(core, people.admin, { identityId, configId }, modelOrigin);
@@ -83,7 +69,13 @@ export const applyStep = async (
   }
 };
 
-const heartbeat = async (host: ModelHost, step: Step & { kind: "heartbeat" }): Promise<string> => {
+const heartbeat = async (host: ModelHost, step: Step & { kind: "heartbeat" }): Promise<void> => {
+  const outcome = await outcomeOf(host, step);
+  if (outcome !== step.expected)
+    throw new Error(`${host.host.deviceId}: a heartbeat was ${outcome}, not ${step.expected}`);
+};
+
+const outcomeOf = async (host: ModelHost, step: Step & { kind: "heartbeat" }): Promise<string> => {
   const { core, takeHeartbeat } = host;
   const { identity } = host.host;
   // Core finds these before it reads the certificate's row: see `proveCollector`.

@@ -7,10 +7,10 @@ import { systemClock } from "../../../kit/clock.ts";
 import { systemEntropy } from "../../../kit/entropy.ts";
 import { findPorts, isPortFree } from "../../ports.ts";
 import { startEmbeddedPostgres } from "../../postgres/embedded-postgres.ts";
-import { createLabPki, labServerNames } from "../ca/pki.ts";
+import { createLabPki, type LabPki, labServerNames } from "../ca/pki.ts";
 import { listenerEnvironment } from "../core-environment.ts";
 import { clientCertificateHeader, startLabEdge } from "../core-process.ts";
-import { startIdentityProvider } from "../identity-provider.ts";
+import { type IdentityProvider, startIdentityProvider } from "../identity-provider.ts";
 
 /** Running services of a lab, and the env files that they wrote for core and web. */
 export interface LabServices {
@@ -44,14 +44,13 @@ export const startLabServices = async (options: {
   cleanup.defer(() => postgres.stop("fast"));
   const databaseUrl = postgres.tcpUrl();
 
-  const origin = `http://localhost:${ports.web}`;
   const provider = await startIdentityProvider({
     accounts: users.map(({ id, primaryEmail, displayName }) => ({
       subject: id,
       email: primaryEmail,
       name: displayName,
     })),
-    webOrigins: [origin],
+    webOrigins: [`http://localhost:${ports.web}`],
     at: { issuer: `http://localhost:${ports.provider}`, port: ports.provider, host: "127.0.0.1" },
   });
   cleanup.defer(() => provider.close());
@@ -61,10 +60,32 @@ export const startLabServices = async (options: {
   });
   cleanup.defer(() => edge.close());
 
-  const random = () => systemEntropy.bytes(32).toHex();
   const webPassword = random();
   const role = grantWebRole(databaseUrl, webPassword);
   cleanup.defer(() => role.stop());
+  const domain = users[0]?.primaryEmail.split("@")[1] ?? "example.com";
+  const environment = { ports, pki, provider, databaseUrl, webPassword, peopleFile, domain };
+  const files = await writeEnvironments(dir, environment);
+  const running = cleanup.move();
+  return { ...files, close: () => running.disposeAsync() };
+};
+
+const random = (): string => systemEntropy.bytes(32).toHex();
+
+interface EnvironmentOptions {
+  ports: typeof usualPorts;
+  pki: LabPki;
+  provider: Pick<IdentityProvider, "issuer" | "clientId" | "clientSecret">;
+  databaseUrl: string;
+  webPassword: string;
+  peopleFile: string;
+  domain: string;
+}
+
+const writeEnvironments = async (
+  dir: string,
+  { ports, pki, provider, databaseUrl, webPassword, peopleFile, domain }: EnvironmentOptions,
+): Promise<Pick<LabServices, "coreEnv" | "webEnv">> => {
   const shared = {
     SVC_TENANT_ID: crypto.randomUUID(),
     SVC_AUTH_TOKEN_SECRET: random(),
@@ -76,7 +97,7 @@ export const startLabServices = async (options: {
     SVC_DATABASE_URL: databaseUrl,
     SVC_DIRECTORY_PROVIDER: "file",
     SVC_DIRECTORY_FILE: peopleFile,
-    SVC_DIRECTORY_DOMAIN: users[0]?.primaryEmail.split("@")[1] ?? "example.com",
+    SVC_DIRECTORY_DOMAIN: domain,
     ...listenerEnvironment(pki, ports.ingest),
     SVC_ENROLLMENT_CLIENT_CERT_HEADER: clientCertificateHeader,
     SVC_ADVERTISED_CORE_URL: `https://localhost:${ports.edge}`,
@@ -86,7 +107,7 @@ export const startLabServices = async (options: {
   const webEnv = await writeEnvironment(join(dir, "web.env"), {
     ...shared,
     PORT: String(ports.web),
-    WEBAUTH_URL: origin,
+    WEBAUTH_URL: `http://localhost:${ports.web}`,
     WEBAUTH_SECRET: random(),
     IDP_ISSUER: provider.issuer,
     IDP_NAME: "the lab's provider",
@@ -95,8 +116,7 @@ export const startLabServices = async (options: {
     SVC_API_URL: `http://127.0.0.1:${ports.core}/v1`,
     SVC_DATABASE_URL: databaseUrl.replace(/\/\/[^@]+@/, `//svc_web:${webPassword}@`),
   });
-  const running = cleanup.move();
-  return { coreEnv, webEnv, close: () => running.disposeAsync() };
+  return { coreEnv, webEnv };
 };
 
 const choosePorts = async (): Promise<typeof usualPorts> => {
