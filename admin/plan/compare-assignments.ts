@@ -73,16 +73,8 @@ export const compareAssignments = ({
     if (live !== hash) assigned.push({ id, identity, config, hash, drift });
   }
   refuseRollouts(wanted, assigned, objects.inRollouts, faults);
-  const cleared: (FoundHost & { hash: string })[] = [];
-  for (const each of before.values()) {
-    const entry = hostEntry(each);
-    const live = entry && objects.assigned.get(entry.id);
-    // Somebody gave the host another config, or revoked it: it is theirs.
-    if (entry === undefined || live?.hash !== entry.hash || !entry.made || wanted.has(entry.id))
-      continue;
-    cleared.push(live);
-    if (!prune) compared.entries.push(entry);
-  }
+  const cleared = clearedHosts({ before, objects }, wanted);
+  if (!prune) compared.entries.push(...cleared.map(({ entry }) => entry));
   for (const group of Map.groupBy(assigned, ({ config, drift }) => `${drift} ${config}`).values())
     for (const some of inSteps(group)) {
       const [{ config, hash, drift }] = some;
@@ -104,6 +96,20 @@ export const compareAssignments = ({
     }
   return compared;
 };
+
+/** Returns the hosts that still have what apply gave them, and that no file assigns a config any more. */
+const clearedHosts = (
+  { before, objects }: Pick<PlanComparison, "before" | "objects">,
+  wanted: ReadonlyMap<string, WantedHost>,
+): (FoundHost & { hash: string; entry: Entry })[] =>
+  [...before.values()].flatMap((each) => {
+    const entry = hostEntry(each);
+    const live = entry && objects.assigned.get(entry.id);
+    // Somebody gave the host another config, or revoked it: it is theirs.
+    if (entry === undefined || live?.hash !== entry.hash || !entry.made || wanted.has(entry.id))
+      return [];
+    return [{ ...live, entry }];
+  });
 
 /** A rollout would skip a host that is assigned another config meanwhile, and its gate would no longer count it. */
 const refuseRollouts = (

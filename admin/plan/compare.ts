@@ -116,164 +116,158 @@ const compareConfigs = ({ definitions, objects }: PlanComparison): Compared => {
   return { steps, pruned: [], entries: [] };
 };
 
-const comparePolicies = ({
-  definitions,
-  objects,
-  before,
-  prune,
-  faults,
-}: PlanComparison): Compared => {
-  const compared: Compared = { steps: [], pruned: [], entries: [] };
-  for (const { item, fault } of definitions.policies) {
-    const { frozen, ...given } = item;
-    const draft = {
-      ...given,
-      certificate_ttl_seconds: Math.min(given.certificate_ttl_seconds, certificateTtlSecondsMax),
-    };
-    const { name } = draft;
-    const live = objects.policies.get(name);
-    const made = entryOf(before, "policy", name)?.made ?? live === undefined;
-    const step = { ...plain, kind: "policy" as const, name, keys: [keyOf("policy", name)] };
-    compared.entries.push({ kind: "policy", name, made });
-    if (live === undefined) {
-      const wrong = faultOfWorkload(draft, objects.workloadIssuers);
-      if (wrong !== undefined) faults.push(fault(wrong.path.split("."), wrong.message));
-      if (frozen) faults.push(fault(["frozen"], "must be false: the policy is not in core"));
-      compared.steps.push({ ...step, action: "create", work: { do: "create_policy", draft } });
-      continue;
-    }
-    for (const [field, value] of Object.entries(draft))
-      if (!isDeepStrictEqual(value, live[field as keyof typeof draft]))
-        faults.push(
-          fault(
-            [field],
-            "is another value in core, and a policy never changes: give the changed one another name",
-          ),
-        );
-    if (frozen && live.state === "active") {
-      const fields = [{ field: "state", from: "active", to: "frozen", drift: false }];
-      compared.steps.push({
-        ...step,
-        action: "freeze",
-        fields,
-        work: { do: "freeze_policy", id: live.id },
-      });
-    }
-    if (!frozen && live.state === "frozen")
-      faults.push(
-        fault(
-          ["name"],
-          "was frozen in core, which is final: write frozen: true, or use another name",
-        ),
-      );
+const stepOf = <Kind extends "policy" | "watch">(kind: Kind, name: string) => ({
+  ...plain,
+  kind,
+  name,
+  keys: [keyOf(kind, name)],
+});
+
+/** Takes away what no file has any more, or keeps it without `--prune`. */
+const takeAway = (
+  { steps, pruned, entries }: Compared,
+  prune: boolean,
+  {
+    step,
+    entry,
+    ...taken
+  }: Pick<PlanStep, "action" | "work"> & {
+    step: Omit<PlanStep, "action" | "work">;
+    entry: readonly Entry[];
+  },
+): void => {
+  if (prune) pruned.push({ ...step, ...taken });
+  else {
+    steps.push({ ...step, action: "keep", work: null });
+    entries.push(...entry);
   }
+};
+
+const comparePolicies = (given: PlanComparison): Compared => {
+  const { definitions, objects, before, prune } = given;
+  const compared: Compared = { steps: [], pruned: [], entries: [] };
+  for (const policy of definitions.policies) comparePolicy(given, policy, compared);
   const names = new Set(definitions.policies.map(({ item }) => item.name));
   for (const entry of entriesOfKind(before, "policy")) {
     const live = objects.policies.get(entry.name);
     if (names.has(entry.name) || !entry.made || live?.state !== "active") continue;
-    const step = {
-      ...plain,
-      kind: "policy" as const,
-      name: entry.name,
-      keys: [keyOf("policy", entry.name)],
-    };
-    if (prune)
-      compared.pruned.push({
-        ...step,
-        action: "freeze",
-        work: { do: "freeze_policy", id: live.id },
-      });
-    else compared.steps.push({ ...step, action: "keep", work: null });
-    if (!prune) compared.entries.push(entry);
+    takeAway(compared, prune, {
+      step: stepOf("policy", entry.name),
+      entry: [entry],
+      action: "freeze",
+      work: { do: "freeze_policy", id: live.id },
+    });
   }
   return compared;
 };
 
+const comparePolicy = (
+  { objects, before, faults }: PlanComparison,
+  { item: { frozen, ...given }, fault }: Definitions["policies"][number],
+  { steps, entries }: Compared,
+): void => {
+  const draft = {
+    ...given,
+    certificate_ttl_seconds: Math.min(given.certificate_ttl_seconds, certificateTtlSecondsMax),
+  };
+  const { name } = draft;
+  const live = objects.policies.get(name);
+  const made = entryOf(before, "policy", name)?.made ?? live === undefined;
+  const step = stepOf("policy", name);
+  entries.push({ kind: "policy", name, made });
+  if (live === undefined) {
+    const wrong = faultOfWorkload(draft, objects.workloadIssuers);
+    if (wrong !== undefined) faults.push(fault(wrong.path.split("."), wrong.message));
+    if (frozen) faults.push(fault(["frozen"], "must be false: the policy is not in core"));
+    steps.push({ ...step, action: "create", work: { do: "create_policy", draft } });
+    return;
+  }
+  for (const [field, value] of Object.entries(draft))
+    if (!isDeepStrictEqual(value, live[field as keyof typeof draft]))
+      faults.push(
+        fault(
+          [field],
+          "is another value in core, and a policy never changes: give the changed one another name",
+        ),
+      );
+  if (frozen && live.state === "active") {
+    const fields = [{ field: "state", from: "active", to: "frozen", drift: false }];
+    steps.push({ ...step, action: "freeze", fields, work: { do: "freeze_policy", id: live.id } });
+  }
+  if (!frozen && live.state === "frozen")
+    faults.push(
+      fault(
+        ["name"],
+        "was frozen in core, which is final: write frozen: true, or use another name",
+      ),
+    );
+};
+
 const watchFields = ["filter", "more_than", "for_seconds", "receivers"] as const;
 
-const compareWatches = ({
-  definitions,
-  objects,
-  before,
-  isComplete,
-  prune,
-  faults,
-}: PlanComparison): Compared => {
+const compareWatches = (given: PlanComparison): Compared => {
+  const { definitions, objects, before, prune, faults } = given;
   const compared: Compared = { steps: [], pruned: [], entries: [] };
-  let created = 0;
-  for (const { item: body, fault } of definitions.watches) {
-    const { name } = body;
-    const unknown = body.receivers.findIndex((receiver) => !objects.receivers.includes(receiver));
-    if (unknown >= 0)
-      faults.push(fault(["receivers", unknown], receiverMessage(objects.receivers)));
-    const live = objects.watches.get(name);
-    const entry = entryOf(before, "watch", name);
-    // An id of null: the apply that was creating it was killed.
-    const isOurs = entry !== undefined && live !== undefined && (entry.id ?? live.id) === live.id;
-    compared.entries.push({
-      kind: "watch",
-      ...body,
-      id: live?.id ?? null,
-      made: isOurs ? entry.made : live === undefined,
-    });
-    const step = { ...plain, kind: "watch" as const, name, keys: [keyOf("watch", name)] };
-    if (live === undefined) {
-      created += 1;
-      if (objects.watches.size + created > watchesMax)
-        faults.push(
-          fault(
-            ["name"],
-            `would be one more than the ${watchesMax} watches that core keeps: delete another one`,
-          ),
-        );
-      const drift = isComplete && entry !== undefined;
-      compared.steps.push({ ...step, action: "create", drift, work: { do: "create_watch", body } });
-      continue;
-    }
-    const fields = watchFields.flatMap((field): FieldChange[] => {
-      if (isDeepStrictEqual(body[field], live[field])) return [];
-      const drift =
-        isComplete &&
-        entry !== undefined &&
-        !(isOurs && isDeepStrictEqual(entry[field], live[field]));
-      return [{ field, from: live[field], to: body[field], drift }];
-    });
-    if (fields.length === 0) continue;
-    const work = { do: "change_watch" as const, id: live.id, revision: live.revision, body };
-    compared.steps.push({
-      ...step,
-      action: "change",
-      drift: fields.some(({ drift }) => drift),
-      fields,
-      work,
-    });
-  }
+  for (const watch of definitions.watches) compareWatch(given, watch, compared);
+  const created = definitions.watches.filter(({ item }) => !objects.watches.has(item.name));
+  for (const { fault } of created.slice(Math.max(0, watchesMax - objects.watches.size)))
+    faults.push(
+      fault(
+        ["name"],
+        `would be one more than the ${watchesMax} watches that core keeps: delete another one`,
+      ),
+    );
   const names = new Set(definitions.watches.map(({ item }) => item.name));
   for (const entry of entriesOfKind(before, "watch")) {
     const live = objects.watches.get(entry.name);
-    if (
-      names.has(entry.name) ||
-      !entry.made ||
-      live === undefined ||
-      (entry.id ?? live.id) !== live.id
-    )
-      continue;
-    const step = {
-      ...plain,
-      kind: "watch" as const,
-      name: entry.name,
-      keys: [keyOf("watch", entry.name)],
-    };
-    if (prune)
-      compared.pruned.push({
-        ...step,
-        action: "delete",
-        work: { do: "delete_watch", id: live.id },
-      });
-    else compared.steps.push({ ...step, action: "keep", work: null });
-    if (!prune) compared.entries.push(entry);
+    if (live === undefined || names.has(entry.name)) continue;
+    if (!entry.made || (entry.id ?? live.id) !== live.id) continue;
+    takeAway(compared, prune, {
+      step: stepOf("watch", entry.name),
+      entry: [entry],
+      action: "delete",
+      work: { do: "delete_watch", id: live.id },
+    });
   }
   return compared;
+};
+
+const compareWatch = (
+  { objects, before, isComplete, faults }: PlanComparison,
+  { item: body, fault }: Definitions["watches"][number],
+  { steps, entries }: Compared,
+): void => {
+  const { name } = body;
+  const unknown = body.receivers.findIndex((receiver) => !objects.receivers.includes(receiver));
+  if (unknown >= 0) faults.push(fault(["receivers", unknown], receiverMessage(objects.receivers)));
+  const live = objects.watches.get(name);
+  const entry = entryOf(before, "watch", name);
+  // An id of null: the apply that was creating it was killed.
+  const isOurs = entry !== undefined && live !== undefined && (entry.id ?? live.id) === live.id;
+  const made = isOurs ? entry.made : live === undefined;
+  entries.push({ kind: "watch", ...body, id: live?.id ?? null, made });
+  const step = stepOf("watch", name);
+  const wasApplied = isComplete && entry !== undefined;
+  if (live === undefined) {
+    const work = { do: "create_watch" as const, body };
+    steps.push({ ...step, action: "create", drift: wasApplied, work });
+    return;
+  }
+  const fields = watchFields
+    .filter((field) => !isDeepStrictEqual(body[field], live[field]))
+    .map((field): FieldChange => {
+      const isApplied = isOurs && isDeepStrictEqual(entry[field], live[field]);
+      return { field, from: live[field], to: body[field], drift: wasApplied && !isApplied };
+    });
+  if (fields.length === 0) return;
+  const work = { do: "change_watch" as const, id: live.id, revision: live.revision, body };
+  steps.push({
+    ...step,
+    action: "change",
+    drift: fields.some(({ drift }) => drift),
+    fields,
+    work,
+  });
 };
 
 const receiverMessage = (receivers: readonly string[]): string =>
