@@ -7,11 +7,12 @@ import { createRequestBodies } from "../../kit/request-bodies.ts";
 import { isRequestId } from "../../kit/request-id.ts";
 import { requestPath } from "../../kit/request-path.ts";
 import { clientAddress, isTrustedProxy } from "./client-address.ts";
-import { createCoreClient } from "./core-client.ts";
+import { type CoreClient, createCoreClient } from "./core-client.ts";
 import { createRefusalLimit, deviceLimit, limitAddress } from "./limit-address.ts";
 import { signOutPage } from "./login-page.ts";
 import { createReadiness, health } from "./ops.ts";
-import { createPages, pageLinksOf } from "./pages.ts";
+import type { PageLinks } from "./page-frame.ts";
+import { createPages, type Pages, pageLinksOf } from "./pages.ts";
 import { createProblemRenderer, WebProblem } from "./problems.ts";
 import { createAskPerson } from "./programs/ask-person.ts";
 import { createAuthorize, formTargetOf } from "./programs/authorize.ts";
@@ -53,78 +54,11 @@ export const createWebApp = (
   web: Web,
   { remoteAddressOf, isStopping = () => false }: WebAppOptions,
 ): Hono<WebEnv> => {
-  const { config, clock, entropy, log, tracer } = web;
+  const { clock, config, log } = web;
   const app = new Hono<WebEnv>({ getPath: requestPath });
-  const bodies = createRequestBodies(clock);
-  const sessions = createSessions(web);
   const core = createCoreClient(web);
   const links = pageLinksOf(web.ui);
-  const signIn = createSignIn(web, {
-    sessions,
-    core,
-    isStopping,
-    showSignOut: (url) => signOutPage({ providerName: config.identityProvider.name, url, links }),
-  });
-  const signedIn = createSignedIn(clock, sessions);
-  const session = createSessionRoute(web, { sessions, core });
-  const pages = createPages(web, sessions);
-  const askPerson = createAskPerson({ sessions, core, clock });
-  const codes = createSealedCodes(web);
-  const authorize = createAuthorize({ core, askPerson, links, codes });
-  const device = createDevicePages({
-    core,
-    askPerson,
-    links,
-    trustedProxies: config.trustedProxies,
-  });
-  const watches = createWatchForms({ core, askPerson, links, clock });
-  const tokens = createTokenEndpoints({ core, origin: config.origin, codes, clock });
-
-  let isWarned = false;
-  const addressOf = (c: WebContext): string => {
-    const peer = remoteAddressOf(c);
-    const forwardedFor = c.req.header("x-forwarded-for");
-    if (forwardedFor !== undefined && !isWarned && !isTrustedProxy(config.trustedProxies, peer)) {
-      isWarned = true;
-      const text =
-        "X-Forwarded-For of a peer that is not in SVC_TRUSTED_PROXIES: all its clients count as one";
-      log.warn({ peer }, text);
-    }
-    return clientAddress(config.trustedProxies, { peer, forwardedFor });
-  };
-
-  app.use(async (c, next) => {
-    const given = c.req.header("x-request-id");
-    c.set("requestId", isRequestId(given) ? given : uuidv7({ clock, entropy }));
-    c.set("remoteAddress", addressOf(c));
-    c.set("bodies", bodies);
-    const startedAt = clock.monotonic();
-    // A browser's own trace is not continued: anybody could choose what is recorded.
-    const { method } = c.req;
-    await tracer.serve(
-      {
-        name: method,
-        kind: "server",
-        facts: { "http.request.method": method, "svc.request_id": c.get("requestId") },
-      },
-      undefined,
-      async (span) => {
-        await next();
-        span.rename(`${method} ${routePath(c)}`);
-        span.set({ "http.route": routePath(c), "http.response.status_code": c.res.status });
-        if (c.res.status >= 500) span.fail();
-      },
-    );
-    if (isNavigation(c)) await showRefusal(c, links);
-    const { headers, status } = c.res;
-    headers.set("X-Request-Id", c.get("requestId"));
-    if (!headers.has("Cache-Control")) headers.set("Cache-Control", "no-store");
-    const seconds = (clock.monotonic() - startedAt) / 1000;
-    log.debug(
-      { request_id: c.get("requestId"), method: c.req.method, path: c.req.path, status, seconds },
-      "request",
-    );
-  });
+  app.use(serveRequests(web, createAddressOf(web, remoteAddressOf), links));
   app.use(createSecureHeaders(config));
   app.use(limitQuery);
   for (const path of ["/api/*", ...formPaths])
@@ -132,31 +66,8 @@ export const createWebApp = (
       if (!crossSitePaths.includes(c.req.path)) checkOrigin(c, config.origin);
       await next();
     });
-
-  mount(app, [
-    ["GET", "/healthz", health],
-    ["GET", "/readyz", createReadiness(web, { core, isStopping })],
-    ["GET", "/login", pages.login],
-    ["GET", "/api/auth/login", signIn.begin],
-    ["GET", callbackPath, signIn.complete],
-    ["POST", "/api/auth/logout", signIn.end],
-    ["POST", backchannelLogoutPath, signIn.endByProvider],
-    ["GET", "/api/session", signedIn(session)],
-    ["GET", authorizePath, authorize.ask],
-    ["POST", authorizePath, authorize.decide],
-    ["GET", devicePath, device.ask],
-    ["POST", devicePath, device.decide],
-    ["GET", newWatchPath, watches.askNew],
-    ["POST", newWatchPath, watches.create],
-    ["GET", changeWatchPath, watches.askChange],
-    ["POST", changeWatchPath, watches.change],
-    ["POST", "/oauth/device_authorization", limitAddress(clock, deviceLimit, tokens.device)],
-    ["POST", "/oauth/token", tokens.token],
-    ...proxiedRoutes.map(
-      ([method, path]) =>
-        [method, `/api/core${path}`, signedIn(createProxy({ sessions, core }, path))] as const,
-    ),
-  ]);
+  const { routes, pages } = createRoutes(web, { core, links, isStopping });
+  mount(app, routes);
   const admitBody = createAdmitBody(core, clock);
   app.all("/v1/*", createGateway({ core, admitBody, exchanges: createRefusalLimit(clock) }));
   app.all("/scim/*", createScimGateway({ core, admitBody }));
@@ -172,6 +83,116 @@ export const createWebApp = (
   app.notFound((c) => render(new WebProblem("not_found", { detail: "No such path" }), c));
   app.onError(render);
   return app;
+};
+
+/** Returns the function that finds a request's client. Warns once of a header of a peer that is not trusted with it. */
+const createAddressOf = (
+  { config, log }: Pick<Web, "config" | "log">,
+  remoteAddressOf: WebAppOptions["remoteAddressOf"],
+) => {
+  let isWarned = false;
+  return (c: WebContext): string => {
+    const peer = remoteAddressOf(c);
+    const forwardedFor = c.req.header("x-forwarded-for");
+    if (forwardedFor !== undefined && !isWarned && !isTrustedProxy(config.trustedProxies, peer)) {
+      isWarned = true;
+      const text =
+        "X-Forwarded-For of a peer that is not in SVC_TRUSTED_PROXIES: all its clients count as one";
+      log.warn({ peer }, text);
+    }
+    return clientAddress(config.trustedProxies, { peer, forwardedFor });
+  };
+};
+
+/** Gives each request its id, address and span, and each response its headers, a page in place of a problem, and a line in the log. */
+const serveRequests = (
+  { clock, entropy, log, tracer }: Web,
+  addressOf: (c: WebContext) => string,
+  links: PageLinks,
+): MiddlewareHandler<WebEnv> => {
+  const bodies = createRequestBodies(clock);
+  return async (c, next) => {
+    const given = c.req.header("x-request-id");
+    const requestId = isRequestId(given) ? given : uuidv7({ clock, entropy });
+    c.set("requestId", requestId);
+    c.set("remoteAddress", addressOf(c));
+    c.set("bodies", bodies);
+    const startedAt = clock.monotonic();
+    // A browser's own trace is not continued: anybody could choose what is recorded.
+    const { method, path } = c.req;
+    await tracer.serve(
+      {
+        name: method,
+        kind: "server",
+        facts: { "http.request.method": method, "svc.request_id": requestId },
+      },
+      undefined,
+      async (span) => {
+        await next();
+        span.rename(`${method} ${routePath(c)}`);
+        span.set({ "http.route": routePath(c), "http.response.status_code": c.res.status });
+        if (c.res.status >= 500) span.fail();
+      },
+    );
+    if (isNavigation(c)) await showRefusal(c, links);
+    const { headers, status } = c.res;
+    headers.set("X-Request-Id", requestId);
+    if (!headers.has("Cache-Control")) headers.set("Cache-Control", "no-store");
+    const seconds = (clock.monotonic() - startedAt) / 1000;
+    log.debug({ request_id: requestId, method, path, status, seconds }, "request");
+  };
+};
+
+/** Creates the routes of web's own, and its pages. */
+const createRoutes = (
+  web: Web,
+  { core, links, isStopping }: { core: CoreClient; links: PageLinks; isStopping(): boolean },
+): { routes: readonly Route[]; pages: Pages } => {
+  const { config, clock } = web;
+  const sessions = createSessions(web);
+  const signIn = createSignIn(web, {
+    sessions,
+    core,
+    isStopping,
+    showSignOut: (url) => signOutPage({ providerName: config.identityProvider.name, url, links }),
+  });
+  const signedIn = createSignedIn(clock, sessions);
+  const pages = createPages(web, sessions);
+  const askPerson = createAskPerson({ sessions, core, clock });
+  const codes = createSealedCodes(web);
+  const authorize = createAuthorize({ core, askPerson, links, codes });
+  const { trustedProxies, origin } = config;
+  const device = createDevicePages({ core, askPerson, links, trustedProxies });
+  const watches = createWatchForms({ core, askPerson, links, clock });
+  const tokens = createTokenEndpoints({ core, origin, codes, clock });
+  const routes: readonly Route[] = [
+    ["GET", "/healthz", health],
+    ["GET", "/readyz", createReadiness(web, { core, isStopping })],
+    ["GET", "/login", pages.login],
+    ["GET", "/api/auth/login", signIn.begin],
+    ["GET", callbackPath, signIn.complete],
+    ["POST", "/api/auth/logout", signIn.end],
+    ["POST", backchannelLogoutPath, signIn.endByProvider],
+    ["GET", "/api/session", signedIn(createSessionRoute(web, { sessions, core }))],
+    ["GET", authorizePath, authorize.ask],
+    ["POST", authorizePath, authorize.decide],
+    ["GET", devicePath, device.ask],
+    ["POST", devicePath, device.decide],
+    ["GET", newWatchPath, watches.askNew],
+    ["POST", newWatchPath, watches.create],
+    ["GET", changeWatchPath, watches.askChange],
+    ["POST", changeWatchPath, watches.change],
+    ["POST", "/oauth/device_authorization", limitAddress(clock, deviceLimit, tokens.device)],
+    ["POST", "/oauth/token", tokens.token],
+    ...proxiedRoutes.map(
+      ([method, path]): Route => [
+        method,
+        `/api/core${path}`,
+        signedIn(createProxy({ sessions, core }, path)),
+      ],
+    ),
+  ];
+  return { routes, pages };
 };
 
 /** Longer than any of ours, and than the codes of identity providers. */

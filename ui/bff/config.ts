@@ -9,13 +9,7 @@ import {
   warnOfShadowed,
   warnOfUnknown,
 } from "../../kit/env.ts";
-import type { Secret } from "../../kit/secret.ts";
-import {
-  type TracesConfig,
-  tracesConfigOf,
-  tracesFaults,
-  tracesVariables,
-} from "../../kit/tracing/config.ts";
+import { tracesConfigOf, tracesFaults, tracesVariables } from "../../kit/tracing/config.ts";
 import {
   DatabaseUrlVariable,
   DurationVariable,
@@ -28,46 +22,6 @@ import {
   TextVariable,
   UuidVariable,
 } from "../../kit/variables.ts";
-
-/** Web's OpenID Connect client. */
-export interface IdentityProviderConfig {
-  /** Compared byte for byte with the issuer in the discovery document. */
-  issuer: string;
-  /** Its name on the sign-in page. */
-  name: string;
-  clientId: string;
-  clientSecret: Secret;
-  /** The claim of the id_token that is the person's subject in the directory. */
-  subjectClaim: "sub" | "oid";
-}
-
-/** Web's configuration: parsed once, complete, frozen. */
-export interface WebConfig {
-  port: number;
-  /** The address that the listener binds to; null for every interface. */
-  httpHost: string | null;
-  /** The networks of the proxies before web, whose `X-Forwarded-For` names the client. */
-  trustedProxies: readonly string[];
-  /** Scheme, host and port under which browsers reach web; the only accepted `Origin`. */
-  origin: string;
-  /** Whether browsers use https: cookies are then `Secure` and prefixed, and HSTS is sent. */
-  secure: boolean;
-  sessionSecret: Secret;
-  /** Accepted beside `sessionSecret`, and signs nothing: the previous secret, or the next one. */
-  sessionSecretPrevious: Secret | null;
-  sessionTtlSeconds: number;
-  identityProvider: IdentityProviderConfig;
-  /** Base of core's API with `/v1` and without a slash at its end. */
-  apiUrl: string;
-  authTokenSecret: Secret;
-  databaseUrl: Secret;
-  tenantId: string;
-  /** From SIGTERM, when web is no longer ready, until its listener closes. */
-  shutdownDelaySeconds: number;
-  /** Null: nothing is recorded. */
-  traces: TracesConfig | null;
-  logLevel: string;
-}
 
 const webUrl = v.pipe(
   TextVariable,
@@ -181,45 +135,77 @@ export const parseWebConfig = (
   tracesFaults(resolved, faults);
   if (values === undefined || faults.length > 0) throw new ConfigError(faults);
 
+  const config = configOf(values);
+  return {
+    config: Object.freeze(config),
+    warnings: [...warnOfVariables(env), ...warnOfSecrets(config, values)],
+  };
+};
+
+type Values = NonNullable<ReturnType<typeof parseVariables<typeof webVariables>>["values"]>;
+
+const configOf = (values: Values) => {
   const { origin, protocol } = new URL(values.WEBAUTH_URL);
-  const config: WebConfig = {
+  return {
     port: values.PORT,
+    /** The address that the listener binds to; null for every interface. */
     httpHost: values.SVC_HTTP_HOST ?? null,
+    /** The networks of the proxies before web, whose `X-Forwarded-For` names the client. */
     trustedProxies: values.SVC_TRUSTED_PROXIES ?? [],
+    /** Scheme, host and port under which browsers reach web; the only accepted `Origin`. */
     origin,
+    /** Whether browsers use https: cookies are then `Secure` and prefixed, and HSTS is sent. */
     secure: protocol === "https:",
     sessionSecret: values.WEBAUTH_SECRET,
+    /** Accepted beside `sessionSecret`, and signs nothing: the previous secret, or the next one. */
     sessionSecretPrevious: values.WEBAUTH_SECRET_PREVIOUS ?? null,
     sessionTtlSeconds: values.SESSION_TTL,
+    /** Web's OpenID Connect client. */
     identityProvider: {
+      /** Compared byte for byte with the issuer in the discovery document. */
       issuer: values.IDP_ISSUER,
+      /** Its name on the sign-in page. */
       name: values.IDP_NAME ?? providerName(values.IDP_ISSUER),
       clientId: values.IDP_CLIENT_ID,
       clientSecret: values.IDP_CLIENT_SECRET,
+      /** The claim of the id_token that is the person's subject in the directory. */
       subjectClaim: values.IDP_SUBJECT_CLAIM,
     },
+    /** Base of core's API with `/v1` and without a slash at its end. */
     apiUrl: values.SVC_API_URL,
     authTokenSecret: values.SVC_AUTH_TOKEN_SECRET,
     databaseUrl: values.SVC_DATABASE_URL,
     tenantId: values.SVC_TENANT_ID,
+    /** From SIGTERM, when web is no longer ready, until its listener closes. */
     shutdownDelaySeconds: values.SVC_SHUTDOWN_DELAY,
+    /** Null: nothing is recorded. */
     traces: tracesConfigOf(values),
     logLevel: values.SVC_LOG_LEVEL,
   };
+};
+
+/** Web's configuration: parsed once, complete, frozen. */
+export type WebConfig = ReturnType<typeof configOf>;
+
+const warnOfVariables = (env: Environment): string[] => {
   const known = [...namesOf(webVariables), ...composeVariables];
   const own = Object.fromEntries(Object.entries(env).filter(([name]) => !coreVariables.test(name)));
-  const warnings = ["SVC_", "WEBAUTH_", "IDP_", "SESSION_"].flatMap((prefix) =>
-    warnOfUnknown(own, prefix, known),
-  );
-  warnings.push(...warnOfShadowed(env, webVariables));
-  if (!config.secure && !isConfidentialUrl(values.WEBAUTH_URL))
-    warnings.push("WEBAUTH_URL is not https: anybody on the network path can take over sessions");
-  if (config.sessionSecret.reveal() === config.authTokenSecret.reveal())
-    warnings.push(
-      "WEBAUTH_SECRET and SVC_AUTH_TOKEN_SECRET are the same: a leak of one is a leak of both",
-    );
-  return { config: Object.freeze(config), warnings };
+  return [
+    ...["SVC_", "WEBAUTH_", "IDP_", "SESSION_"].flatMap((prefix) =>
+      warnOfUnknown(own, prefix, known),
+    ),
+    ...warnOfShadowed(env, webVariables),
+  ];
 };
+
+const warnOfSecrets = (config: WebConfig, { WEBAUTH_URL: url }: Values): string[] => [
+  ...(config.secure || isConfidentialUrl(url)
+    ? []
+    : ["WEBAUTH_URL is not https: anybody on the network path can take over sessions"]),
+  ...(config.sessionSecret.reveal() === config.authTokenSecret.reveal()
+    ? ["WEBAUTH_SECRET and SVC_AUTH_TOKEN_SECRET are the same: a leak of one is a leak of both"]
+    : []),
+];
 
 const providerNames: readonly (readonly [RegExp, string])[] = [
   [/(^|\.)google\.com$/, "Google"],

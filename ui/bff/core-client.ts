@@ -119,17 +119,10 @@ export const createCoreClient = ({
       kind: "client",
       facts: { "http.request.method": method },
     });
-    // The only headers that core receives: no cookie, address or other header of the browser.
-    const headers: Record<string, string> = {
+    const headers = {
       Authorization: rest.authorization ?? `Bearer ${await signBridgeToken(as)}`,
-      Accept: rest.accept ?? "application/json",
-      // Web compresses by itself, once, for whoever asked it.
-      "Accept-Encoding": "identity",
       "X-Request-Id": requestId,
-      ...(span?.traceparent === undefined ? {} : { traceparent: span.traceparent }),
-      ...(body === undefined ? {} : { "Content-Type": rest.contentType ?? "application/json" }),
-      ...(rest.ifNoneMatch === undefined ? {} : { "If-None-Match": rest.ifNoneMatch }),
-      ...(rest.ifMatch === undefined ? {} : { "If-Match": rest.ifMatch }),
+      ...headersOf(rest, { hasBody: body !== undefined, traceparent: span?.traceparent }),
     };
     const stop = new AbortController();
     const answered = new AbortController();
@@ -235,6 +228,20 @@ export const createCoreClient = ({
     },
   };
 };
+
+/** Returns the other headers that core receives: none is a cookie, an address or anything else of the browser. */
+const headersOf = (
+  { accept = "application/json", contentType = "application/json", ...call }: Partial<CoreCall>,
+  { hasBody, traceparent }: { hasBody: boolean; traceparent: string | undefined },
+): Record<string, string> => ({
+  Accept: accept,
+  // Web compresses by itself, once, for whoever asked it.
+  "Accept-Encoding": "identity",
+  ...(traceparent === undefined ? {} : { traceparent }),
+  ...(hasBody ? { "Content-Type": contentType } : {}),
+  ...(call.ifNoneMatch === undefined ? {} : { "If-None-Match": call.ifNoneMatch }),
+  ...(call.ifMatch === undefined ? {} : { "If-Match": call.ifMatch }),
+});
 
 const timestampOf = (seconds: number): string => new Date(seconds * 1000).toISOString();
 

@@ -1,7 +1,7 @@
 import type { CoreClient } from "./core-client.ts";
 import { WebProblem } from "./problems.ts";
 import { bodyMediaTypeOf, readRequestBody } from "./read-request.ts";
-import type { WebContext } from "./request.ts";
+import { returned, type WebContext } from "./request.ts";
 import type { Sessions } from "./session.ts";
 import { endSession, type SignedInHandler } from "./signed-in.ts";
 
@@ -13,76 +13,81 @@ const parameters = /:(\w+)\{(?:[^{}]|\{\d[\d,]*\})*\}/g;
 /** A method of core that a browser reaches. */
 type ProxiedMethod = "GET" | "POST" | "PUT" | "DELETE";
 
+/** What operators and chat may read. */
+const reads: readonly string[] = [
+  "/whoami",
+  "/directory/status",
+  "/operator/sessions",
+  "/collector/health",
+  "/collector/health/facets",
+  "/collector/health/timeline",
+  "/collector/health/factors",
+  "/collector/health/ahead",
+  "/collector/health/changes",
+  "/collector/health/comparison",
+  "/collector/health/export.csv",
+  `/collector/health/${id}`,
+  `/collector/health/${id}/volume`,
+  `/collector/hosts/${id}/envelopes`,
+  `/collector/hosts/${id}/diags/${diag}`,
+  `/collector/hosts/${id}/diags/${diag}/bundle`,
+  "/collector/setup",
+  "/collector/enrollment",
+  "/collector/enrollment/refusals.csv",
+  "/collector/enrollment-policies",
+  "/collector/enrollment-policies/export.csv",
+  `/collector/enrollment-policies/${id}`,
+  `/collector/enrollment-policies/${id}/tokens`,
+  "/collector/tokens",
+  "/collector/tokens/export.csv",
+  "/collector/identities",
+  `/collector/identities/${id}`,
+  `/collector/identities/${id}/certificates`,
+  "/collector/configs",
+  "/collector/configs/export.csv",
+  "/collector/configs/unstored",
+  `/collector/configs/${id}`,
+  `/collector/configs/${id}/assignments`,
+  `/collector/configs/${id}/preview`,
+  `/collector/configs/${id}/assignments/export.csv`,
+  "/system",
+  "/collector/inventory",
+  "/collector/volume",
+  "/collector/budgets",
+  "/collector/applied-sets/:name{[a-z0-9-]{1,63}}",
+  "/collector/completeness",
+  "/collector/completeness/export.csv",
+  "/collector/completeness/statements/:hour{[0-9A-Za-z%:.-]{1,64}}",
+  `/collector/hosts/${id}/completeness`,
+  `/collector/hosts/${id}/queues`,
+  "/collector/rollouts",
+  `/collector/rollouts/${id}`,
+  `/collector/rollouts/${id}/targets`,
+  `/collector/rollouts/${id}/targets/export.csv`,
+  "/collector/watches",
+  `/collector/watches/${id}`,
+  "/audit-events",
+  "/audit-events/chain",
+  "/audit-events/export.csv",
+  "/audit-events/export.jsonl",
+  "/chat/status",
+  "/chat/receipt-keys",
+  "/chat/sessions",
+  `/chat/sessions/${id}`,
+  `/chat/sessions/${id}/receipts`,
+];
+
 /**
- * The routes of core that a browser reaches under `/api/core`: what operators may read, the request for what a host has to say of itself, and
- * chat. Every other path is 404.
+ * The routes of core that a browser reaches under `/api/core`: reads, the request for what a host has to say of itself, and chat. Every
+ * other path is 404.
  */
 export const proxiedRoutes: readonly (readonly [method: ProxiedMethod, path: string])[] = [
-  ["GET", "/whoami"],
-  ["GET", "/directory/status"],
-  ["GET", "/operator/sessions"],
-  ["GET", "/collector/health"],
-  ["GET", "/collector/health/facets"],
-  ["GET", "/collector/health/timeline"],
-  ["GET", "/collector/health/factors"],
-  ["GET", "/collector/health/ahead"],
-  ["GET", "/collector/health/changes"],
-  ["GET", "/collector/health/comparison"],
-  ["GET", "/collector/health/export.csv"],
-  ["GET", `/collector/health/${id}`],
-  ["GET", `/collector/health/${id}/volume`],
-  ["GET", `/collector/hosts/${id}/envelopes`],
+  ...reads.map((path): [ProxiedMethod, string] => ["GET", path]),
   ["POST", `/collector/hosts/${id}/diags`],
-  ["GET", `/collector/hosts/${id}/diags/${diag}`],
-  ["GET", `/collector/hosts/${id}/diags/${diag}/bundle`],
-  ["GET", "/collector/setup"],
-  ["GET", "/collector/enrollment"],
-  ["GET", "/collector/enrollment/refusals.csv"],
-  ["GET", "/collector/enrollment-policies"],
-  ["GET", "/collector/enrollment-policies/export.csv"],
-  ["GET", `/collector/enrollment-policies/${id}`],
-  ["GET", `/collector/enrollment-policies/${id}/tokens`],
-  ["GET", "/collector/tokens"],
-  ["GET", "/collector/tokens/export.csv"],
-  ["GET", "/collector/identities"],
-  ["GET", `/collector/identities/${id}`],
-  ["GET", `/collector/identities/${id}/certificates`],
-  ["GET", "/collector/configs"],
-  ["GET", "/collector/configs/export.csv"],
-  ["GET", "/collector/configs/unstored"],
-  ["GET", `/collector/configs/${id}`],
-  ["GET", `/collector/configs/${id}/assignments`],
-  ["GET", `/collector/configs/${id}/preview`],
-  ["GET", `/collector/configs/${id}/assignments/export.csv`],
-  ["GET", "/system"],
-  ["GET", "/collector/inventory"],
-  ["GET", "/collector/volume"],
-  ["GET", "/collector/budgets"],
-  ["GET", "/collector/applied-sets/:name{[a-z0-9-]{1,63}}"],
-  ["GET", "/collector/completeness"],
-  ["GET", "/collector/completeness/export.csv"],
-  ["GET", "/collector/completeness/statements/:hour{[0-9A-Za-z%:.-]{1,64}}"],
-  ["GET", `/collector/hosts/${id}/completeness`],
-  ["GET", `/collector/hosts/${id}/queues`],
-  ["GET", "/collector/rollouts"],
-  ["GET", `/collector/rollouts/${id}`],
-  ["GET", `/collector/rollouts/${id}/targets`],
-  ["GET", `/collector/rollouts/${id}/targets/export.csv`],
-  ["GET", "/collector/watches"],
-  ["GET", `/collector/watches/${id}`],
-  ["GET", "/audit-events"],
-  ["GET", "/audit-events/chain"],
-  ["GET", "/audit-events/export.csv"],
-  ["GET", "/audit-events/export.jsonl"],
-  ["GET", "/chat/status"],
-  ["GET", "/chat/receipt-keys"],
-  ["GET", "/chat/sessions"],
   ["POST", "/chat/sessions"],
-  ["GET", `/chat/sessions/${id}`],
   ["PUT", `/chat/sessions/${id}`],
   ["DELETE", `/chat/sessions/${id}`],
   ["POST", `/chat/sessions/${id}/messages`],
-  ["GET", `/chat/sessions/${id}/receipts`],
 ];
 
 /** A message of 32 KiB in JSON, which writes some characters in six bytes. */
@@ -125,12 +130,7 @@ export const createProxy =
       await response.body?.cancel();
       throw await endSession(c, sessions);
     }
-    const headers = new Headers();
-    for (const name of forwardedHeaders) {
-      const value = response.headers.get(name);
-      if (value !== null) headers.set(name, value);
-    }
-    return c.newResponse(response.body, response.status as 200, Object.fromEntries(headers));
+    return returned(c, response, forwardedHeaders);
   };
 
 const readJsonBytes = async (c: WebContext): Promise<Uint8Array<ArrayBuffer>> => {

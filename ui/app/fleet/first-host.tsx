@@ -25,25 +25,12 @@ const settings: Partial<Record<SetupStep, string>> = {
 
 /** A fleet without hosts: which steps are done, and the commands of the next ones. An auditor sees who can take them. */
 export const FirstHost = () => {
-  const { session } = usePageContext();
   const report = createReport({
     schema: Setup,
     path: () => "/api/core/collector/setup",
     intervalMs: 10_000,
     showsAge: true,
   });
-  const setup = () => report.answer()?.value;
-  const isAdmin = () => session()?.scopes.includes("admin") ?? false;
-  const blocking = () =>
-    setup()?.steps.filter(({ step, done }) => !done && settings[step] !== undefined) ?? [];
-  const hostCommand = () =>
-    enrollCommandLine({
-      coreUrl: setup()?.core_url ?? null,
-      ingestAddress: setup()?.ingest_address ?? null,
-      identityPrefix: setup()?.policy?.identity_prefix ?? null,
-      tokenFile: "bootstrap.token",
-      caBundle: "ca.pem",
-    });
   return (
     <section class="notice first-host">
       <h2>No host is enrolled yet</h2>
@@ -56,7 +43,7 @@ export const FirstHost = () => {
           />
         )}
       </Show>
-      <Show when={setup()}>
+      <Show when={report.answer()?.value}>
         {(known) => (
           <>
             <ol class="first-host-steps">
@@ -72,59 +59,79 @@ export const FirstHost = () => {
                 )}
               </For>
             </ol>
-            <Switch>
-              <Match when={!isAdmin()}>
-                <p>
-                  An admin enrolls hosts: ask a member of the directory’s group{" "}
-                  <code>svc-admin</code> to run <code>svc-admin init</code>. Your scopes let you
-                  watch: the first host appears here at once.
-                </p>
-              </Match>
-              <Match when={blocking().length > 0}>
-                <p>
-                  Set{" "}
-                  <For each={blocking()}>
-                    {({ step }, index) => (
-                      <>
-                        {index() > 0 ? ", " : ""}
-                        <code>{settings[step]}</code>
-                      </>
-                    )}
-                  </For>{" "}
-                  and its companions in core’s configuration, and restart core.
-                </p>
-              </Match>
-              <Match when={true}>
-                <Command
-                  title="On your machine"
-                  text={`svc-admin init --url ${location.origin}`}
-                  what="the admin’s command"
-                />
-                <p>
-                  It creates what is missing, and writes the token to a file that only you can read.
-                </p>
-                <Command
-                  title="On the host, with that file and core’s CA"
-                  text={hostCommand()}
-                  what="the host’s command"
-                />
-                <p>
-                  Then <code>svc-collector run</code>. With the package, run the command as{" "}
-                  <code>svc-collector</code>, then <code>sudo systemctl start svc-collector</code>.
-                  The host appears here at once, as “Enrolling”.
-                  <Show when={known().core_url === null || known().ingest_address === null}>
-                    {" "}
-                    Core does not know its addresses for hosts: replace{" "}
-                    <code>core.example.com</code>, or set <code>SVC_ADVERTISED_CORE_URL</code> and{" "}
-                    <code>SVC_ADVERTISED_INGEST_ADDR</code>.
-                  </Show>
-                </p>
-              </Match>
-            </Switch>
+            <NextSteps setup={known()} />
           </>
         )}
       </Show>
     </section>
+  );
+};
+
+/** What to do next: who can do it, what core's configuration lacks, or the commands. */
+const NextSteps = (props: { setup: Setup }) => {
+  const { session } = usePageContext();
+  const blocking = () =>
+    props.setup.steps.filter(({ step, done }) => !done && settings[step] !== undefined);
+  return (
+    <Switch fallback={<Commands setup={props.setup} />}>
+      <Match when={!session()?.scopes.includes("admin")}>
+        <p>
+          An admin enrolls hosts: ask a member of the directory’s group <code>svc-admin</code> to
+          run <code>svc-admin init</code>. Your scopes let you watch: the first host appears here at
+          once.
+        </p>
+      </Match>
+      <Match when={blocking().length > 0}>
+        <p>
+          Set{" "}
+          <For each={blocking()}>
+            {({ step }, index) => (
+              <>
+                {index() > 0 ? ", " : ""}
+                <code>{settings[step]}</code>
+              </>
+            )}
+          </For>{" "}
+          and its companions in core’s configuration, and restart core.
+        </p>
+      </Match>
+    </Switch>
+  );
+};
+
+const Commands = (props: { setup: Setup }) => {
+  const hostCommand = () =>
+    enrollCommandLine({
+      coreUrl: props.setup.core_url,
+      ingestAddress: props.setup.ingest_address,
+      identityPrefix: props.setup.policy?.identity_prefix ?? null,
+      tokenFile: "bootstrap.token",
+      caBundle: "ca.pem",
+    });
+  return (
+    <>
+      <Command
+        title="On your machine"
+        text={`svc-admin init --url ${location.origin}`}
+        what="the admin’s command"
+      />
+      <p>It creates what is missing, and writes the token to a file that only you can read.</p>
+      <Command
+        title="On the host, with that file and core’s CA"
+        text={hostCommand()}
+        what="the host’s command"
+      />
+      <p>
+        Then <code>svc-collector run</code>. With the package, run the command as{" "}
+        <code>svc-collector</code>, then <code>sudo systemctl start svc-collector</code>. The host
+        appears here at once, as “Enrolling”.
+        <Show when={props.setup.core_url === null || props.setup.ingest_address === null}>
+          {" "}
+          Core does not know its addresses for hosts: replace <code>core.example.com</code>, or set{" "}
+          <code>SVC_ADVERTISED_CORE_URL</code> and <code>SVC_ADVERTISED_INGEST_ADDR</code>.
+        </Show>
+      </p>
+    </>
   );
 };
 

@@ -8,7 +8,7 @@ import type { CoreCall, CoreClient } from "../core-client.ts";
 import type { RefusalLimit } from "../limit-address.ts";
 import { WebProblem } from "../problems.ts";
 import { readRequestBody } from "../read-request.ts";
-import type { Handler, WebContext } from "../request.ts";
+import { type Handler, returned, type WebContext } from "../request.ts";
 
 /** Returns null if core accepts the caller of a request with a body, which has not been read; else core's refusal. */
 type AdmitBody = (
@@ -39,7 +39,8 @@ export const createAdmitBody = (core: CoreClient, clock: Pick<Clock, "monotonic"
       signal: c.req.raw.signal,
     });
     // 403 has authenticated a caller who lacks the scope of this path.
-    if (response.status !== 200 && response.status !== 403) return returned(c, response);
+    if (response.status !== 200 && response.status !== 403)
+      return returned(c, response, returnedHeaders);
     await response.body?.cancel();
     accepted.set(token, clock.monotonic() + acceptedMs);
     return null;
@@ -166,15 +167,5 @@ const forward = async (
     ifMatch: c.req.header("if-match"),
     signal: c.req.raw.signal,
   });
-  return returned(c, response);
-};
-
-/** Returns core's response to the program. */
-const returned = (c: WebContext, response: Response): Response => {
-  const answer = new Headers();
-  for (const name of returnedHeaders) {
-    const value = response.headers.get(name);
-    if (value !== null) answer.set(name, value);
-  }
-  return c.newResponse(response.body, response.status as 200, Object.fromEntries(answer));
+  return returned(c, response, returnedHeaders);
 };

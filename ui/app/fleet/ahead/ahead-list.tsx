@@ -20,11 +20,6 @@ export const AheadList = () => {
     intervalMs: 60_000,
     showsAge: true,
   });
-  const at = (time: string) => formatTimestamp(time, times.zone());
-  const ends = (time: string, known: FleetAhead) => `${at(time)}, in ${untilWords(time, known)}`;
-  const host = (each: { identity_id: string; device_id: string }) => (
-    <a href={`/hosts/${each.identity_id}`}>{plainName(each.device_id)}</a>
-  );
   return (
     <>
       <h2>What runs out in the next 72 hours</h2>
@@ -34,71 +29,11 @@ export const AheadList = () => {
       >
         {(known) => (
           <>
-            <p class="quiet">Unless somebody acts, by {at(known().until)}:</p>
-            <Part
-              count={known().certificates.count}
-              href={`/fleet?${known().certificates.query}`}
-              words={formatCountOf(known().certificates.count, "host")}
-              rest={`${known().certificates.count === 1 ? "loses its certificate" : "lose their certificates"}: late to renew, failed or silent`}
-              none="No host loses its certificate."
-              items={known().certificates.first}
-            >
-              {(each) => (
-                <>
-                  {host(each)} expires {ends(each.expires_at, known())}
-                </>
-              )}
-            </Part>
-            <Part
-              count={known().queues.count}
-              href={`/fleet?${known().queues.query}`}
-              words={formatCountOf(known().queues.count, "queue")}
-              rest={`will be full at ${known().queues.count === 1 ? "its" : "their"} rate since the oldest record`}
-              none="No queue will be full."
-              items={known().queues.fullest}
-            >
-              {(each) => (
-                <>
-                  {host(each)} {formatBytes(each.bytes)} of {formatBytes(each.max_bytes)} in{" "}
-                  {formatDuration(each.oldest_record_age_seconds)}: full{" "}
-                  {ends(each.full_at, known())}
-                </>
-              )}
-            </Part>
-            <Part
-              count={known().tokens.count}
-              href="/enrollment"
-              words={formatCountOf(known().tokens.count, "bootstrap token")}
-              rest={known().tokens.count === 1 ? "expires" : "expire"}
-              none="No bootstrap token expires."
-              items={known().tokens.items}
-            >
-              {(each) => (
-                <>
-                  {plainName(each.policy_name)} <code>{each.token_prefix}</code> expires{" "}
-                  {ends(each.expires_at, known())}
-                </>
-              )}
-            </Part>
-            <Part
-              count={known().system_certificates.count}
-              href="/system"
-              words={formatCountOf(
-                known().system_certificates.count,
-                "certificate of core",
-                "certificates of core",
-              )}
-              rest={known().system_certificates.count === 1 ? "expires" : "expire"}
-              none="No certificate of core expires."
-              items={known().system_certificates.items}
-            >
-              {(each) => (
-                <>
-                  {plainName(each.machine)} {each.name.replaceAll("_", " ")} expires{" "}
-                  {ends(each.expires_at, known())}
-                </>
-              )}
-            </Part>
+            <p class="quiet">
+              Unless somebody acts, by {formatTimestamp(known().until, times.zone())}:
+            </p>
+            <HostParts ahead={known()} />
+            <OtherParts ahead={known()} />
             <Show when={known().telemetry}>
               {(stored) => (
                 <p>
@@ -115,22 +50,112 @@ export const AheadList = () => {
   );
 };
 
-const untilWords = (time: string, { generated_at }: FleetAhead): string =>
-  formatDuration((Date.parse(time) - Date.parse(generated_at)) / 1000);
+interface AheadProps {
+  ahead: FleetAhead;
+}
+
+const host = (each: { identity_id: string; device_id: string }) => (
+  <a href={`/hosts/${each.identity_id}`}>{plainName(each.device_id)}</a>
+);
+
+/** Certificates and queues of hosts. */
+const HostParts = (props: AheadProps) => (
+  <>
+    <Part
+      count={props.ahead.certificates.count}
+      href={`/fleet?${props.ahead.certificates.query}`}
+      noun="host"
+      does={["loses its certificate", "lose their certificates"]}
+      more=": late to renew, failed or silent"
+      none="No host loses its certificate."
+      items={props.ahead.certificates.first}
+    >
+      {(each) => (
+        <>
+          {host(each)} expires <End at={each.expires_at} ahead={props.ahead} />
+        </>
+      )}
+    </Part>
+    <Part
+      count={props.ahead.queues.count}
+      href={`/fleet?${props.ahead.queues.query}`}
+      noun="queue"
+      does={["will be full at its", "will be full at their"]}
+      more=" rate since the oldest record"
+      none="No queue will be full."
+      items={props.ahead.queues.fullest}
+    >
+      {(each) => (
+        <>
+          {host(each)} {formatBytes(each.bytes)} of {formatBytes(each.max_bytes)} in{" "}
+          {formatDuration(each.oldest_record_age_seconds)}: full{" "}
+          <End at={each.full_at} ahead={props.ahead} />
+        </>
+      )}
+    </Part>
+  </>
+);
+
+/** Bootstrap tokens, and certificates of core. */
+const OtherParts = (props: AheadProps) => (
+  <>
+    <Part
+      count={props.ahead.tokens.count}
+      href="/enrollment"
+      noun="bootstrap token"
+      none="No bootstrap token expires."
+      items={props.ahead.tokens.items}
+    >
+      {(each) => (
+        <>
+          {plainName(each.policy_name)} <code>{each.token_prefix}</code> expires{" "}
+          <End at={each.expires_at} ahead={props.ahead} />
+        </>
+      )}
+    </Part>
+    <Part
+      count={props.ahead.system_certificates.count}
+      href="/system"
+      noun="certificate of core"
+      nouns="certificates of core"
+      none="No certificate of core expires."
+      items={props.ahead.system_certificates.items}
+    >
+      {(each) => (
+        <>
+          {plainName(each.machine)} {each.name.replaceAll("_", " ")} expires{" "}
+          <End at={each.expires_at} ahead={props.ahead} />
+        </>
+      )}
+    </Part>
+  </>
+);
+
+/** When something ends, and in what time from the report on. */
+const End = (props: AheadProps & { at: string }) => {
+  const { times } = usePageContext();
+  const seconds = () => (Date.parse(props.at) - Date.parse(props.ahead.generated_at)) / 1000;
+  return <>{`${formatTimestamp(props.at, times.zone())}, in ${formatDuration(seconds())}`}</>;
+};
 
 /** A kind of what runs out: its count, which is a link, and the first of them. */
 const Part = <Item,>(props: {
   count: number;
   href: string;
-  words: string;
-  rest: string;
+  noun: string;
+  nouns?: string;
+  /** What one of them does, and several; they expire unless given. */
+  does?: readonly [one: string, several: string];
+  more?: string;
   none: string;
   items: readonly Item[];
   children: (item: Item) => JSX.Element;
 }) => (
   <Show when={props.count > 0} fallback={<p class="quiet">{props.none}</p>}>
     <p>
-      <a href={props.href}>{props.words}</a> {props.rest}
+      <a href={props.href}>{formatCountOf(props.count, props.noun, props.nouns)}</a>{" "}
+      {(props.does ?? ["expires", "expire"])[props.count === 1 ? 0 : 1]}
+      {props.more}
     </p>
     <ul>
       <For each={props.items}>{(item) => <li>{props.children(item)}</li>}</For>
