@@ -1,12 +1,41 @@
 import { Router } from "@solidjs/router";
 import type { Component } from "solid-js";
-import { render } from "solid-js/web";
+import { Dynamic, render } from "solid-js/web";
 import { createApiClient, fetchAhead } from "./api/api-client.ts";
+import { lazyPart, PartBoundary } from "./design/report-parts.tsx";
 import { FleetPage } from "./fleet/fleet-page.tsx";
 import { linkFaults, parseView, reportPath } from "./fleet/view/view-state.ts";
 import { PageContextProvider } from "./session/page-context.tsx";
-import { auditRoute, lazyAuditRoute, lazyRoute } from "./shell/audit-route.tsx";
+import { RequiresScope } from "./session/session-gate.tsx";
+import { createPageTitle } from "./shell/page-title.ts";
 import { NoSuchPage, Shell } from "./shell/shell.tsx";
+
+const what = "The page";
+
+/**
+ * Returns the component of a route for operators with scope `audit`; others see which scope is missing. The page sets a title of its own
+ * once it is loaded.
+ */
+const auditRoute = (title: string, Page: Component): Component => {
+  const Route = () => {
+    createPageTitle(() => title);
+    return (
+      <RequiresScope scope="audit">
+        <PartBoundary what={what}>
+          <Dynamic component={Page} />
+        </PartBoundary>
+      </RequiresScope>
+    );
+  };
+  return Route;
+};
+
+/** Returns the component of a route for everyone, with a page that is loaded on demand. */
+const lazyRoute = (load: () => Promise<Component>): Component => lazyPart(what, load);
+
+/** Returns `auditRoute` of a page that is loaded on demand. */
+const lazyAuditRoute = (title: string, load: () => Promise<Component>): Component =>
+  auditRoute(title, lazyRoute(load));
 
 /** The report takes longer than the session, which decides what is shown: both are requested at once, before anything is drawn. */
 const pathsAhead = (): string[] => [
@@ -53,7 +82,7 @@ const auditPages: readonly (readonly [
     async () => (await import("./enrollment/enrollment-page.tsx")).EnrollmentPage,
   ],
   ["/watches", "Watches", async () => (await import("./watches/watches-page.tsx")).WatchesPage],
-  ["/watches/:id", "Watch", async () => (await import("./watches/watch-page.tsx")).WatchPage],
+  ["/watches/:id", "Watch", async () => (await import("./watches/watches-page.tsx")).WatchPage],
   ["/system", "System", async () => (await import("./system/system-page.tsx")).SystemPage],
 ];
 

@@ -15,11 +15,9 @@ import type { PageLinks } from "./page-frame.ts";
 import { createPages, type Pages, pageLinksOf } from "./pages.ts";
 import { createProblemRenderer, WebProblem } from "./problems.ts";
 import { createAskPerson } from "./programs/ask-person.ts";
-import { createAuthorize, formTargetOf } from "./programs/authorize.ts";
-import { createDevicePages } from "./programs/device.ts";
+import { createAuthorize, createDevicePages, formTargetOf } from "./programs/consent.ts";
 import { createAdmitBody, createGateway, createScimGateway } from "./programs/gateway.ts";
-import { createSealedCodes } from "./programs/sealed-codes.ts";
-import { createTokenEndpoints } from "./programs/token.ts";
+import { createSealedCodes, createTokenEndpoints } from "./programs/token.ts";
 import { createProxy, proxiedRoutes } from "./proxy.ts";
 import { isNavigation, showRefusal } from "./refusal-page.ts";
 import type { Handler, WebContext, WebEnv } from "./request.ts";
@@ -29,8 +27,7 @@ import { backchannelLogoutPath } from "./sign-in/backchannel-logout.ts";
 import { authorizePath, devicePath } from "./sign-in/fresh-sign-in.ts";
 import { createSignIn } from "./sign-in/routes.ts";
 import { createSessionRoute, createSignedIn } from "./signed-in.ts";
-import { createWatchForms } from "./watches/watch-forms.ts";
-import { changeWatchPath, newWatchPath } from "./watches/watch-pages.ts";
+import { changeWatchPath, createWatchForms, newWatchPath } from "./watches/watch-forms.ts";
 import type { Web } from "./web.ts";
 
 /** The options that differ between a listener and a test. */

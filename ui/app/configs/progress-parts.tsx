@@ -1,7 +1,7 @@
 import { Show } from "solid-js";
 import type { ProgressHosts } from "../../../proto/fleet-health/config-report.ts";
+import { StackedBar } from "../design/bars.tsx";
 import { CountLink } from "../design/records.tsx";
-import { StackedBar } from "../design/stacked-bar.tsx";
 import { formatCount } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import {

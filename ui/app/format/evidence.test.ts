@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { FleetCondition } from "../../../proto/fleet-health/vocabulary.ts";
-import { evidenceParts } from "./evidence.ts";
+import { evidenceParts } from "./format.ts";
 
 const read = (state: FleetCondition, evidence: string) =>
   evidenceParts({ state, evidence })

@@ -1,9 +1,9 @@
 import { Show } from "solid-js";
 import type { Rollout } from "../../../proto/rollout/rollout.ts";
 import type { RolloutState, TargetStatus } from "../../../proto/rollout/vocabulary.ts";
+import { StackedBar } from "../design/bars.tsx";
 import { Icon } from "../design/parts.tsx";
 import { CountLink } from "../design/records.tsx";
-import { StackedBar } from "../design/stacked-bar.tsx";
 import { formatCount, plainText } from "../format/format.ts";
 import {
   barStatuses,

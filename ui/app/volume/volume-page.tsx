@@ -3,9 +3,9 @@ import * as v from "valibot";
 import { type Budget, BudgetList } from "../../../proto/budget.ts";
 import { isUnusual, unusualVolume, VolumeReport } from "../../../proto/volume.ts";
 import { createReport } from "../api/live-report.tsx";
+import { Sparkline } from "../design/bars.tsx";
 import { Chips, type RecordColumn, RecordTable } from "../design/records.tsx";
 import { Loaded, Notice } from "../design/report-parts.tsx";
-import { Sparkline } from "../design/sparkline.tsx";
 import {
   formatBytes,
   formatCount,

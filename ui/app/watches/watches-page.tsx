@@ -1,13 +1,63 @@
-import { Show } from "solid-js";
-import { watchStates } from "../../../proto/watch/vocabulary.ts";
-import { type Watch, WatchList } from "../../../proto/watch/watch.ts";
-import { Chips, type RecordColumn, RecordLink, RecordList, TwoLines } from "../design/records.tsx";
+import { type JSX, Show } from "solid-js";
+import { type WatchState, watchStates } from "../../../proto/watch/vocabulary.ts";
+import { type Watch, WatchDetail, WatchList } from "../../../proto/watch/watch.ts";
+import { useUpdates } from "../api/live-report.tsx";
+import { Icon } from "../design/parts.tsx";
+import {
+  Chips,
+  type RecordColumn,
+  RecordLink,
+  RecordList,
+  RecordTable,
+  TwoLines,
+} from "../design/records.tsx";
 import { Notice } from "../design/report-parts.tsx";
 import { Outages } from "../fleet/summary/outages.tsx";
-import { formatCount, plainText } from "../format/format.ts";
-import { createListPage, PageFrame, Time } from "../shell/page.tsx";
-import { HostsOfWatch, WatchSilence, WatchStateMark } from "./watch-parts.tsx";
-import { hostWords, stateMarks, thresholdWords } from "./watch-view.ts";
+import { formatCount, formatCountOf, formatKnown, plainText } from "../format/format.ts";
+import { usePageContext } from "../session/page-context.tsx";
+import { createListPage, PageFrame, RecordPage, Time } from "../shell/page.tsx";
+import {
+  eventWords,
+  factorWords,
+  hostsPath,
+  hostWords,
+  stateMarks,
+  thresholdWords,
+} from "./watch-view.ts";
+import "./watches.css";
+
+/** A state as shape and word. */
+const WatchStateMark = (props: { state: WatchState }) => (
+  <span class="record-state" data-watch-state={props.state}>
+    <Icon name={stateMarks[props.state].shape} /> {stateMarks[props.state].words}
+  </span>
+);
+
+/** A link to the hosts that a watch counts, as they are now. */
+const HostsOfWatch = (props: { watch: Watch; title?: string; children: JSX.Element }) => {
+  const { asOf } = useUpdates();
+  return (
+    <a href={hostsPath(props.watch, asOf())} title={props.title}>
+      {props.children}
+    </a>
+  );
+};
+
+/** Until when a watch is silenced, and by whom. */
+const WatchSilence = (props: { watch: Watch }) => (
+  <Show when={props.watch.silence} fallback={<span class="quiet">none</span>}>
+    {(silence) => (
+      <TwoLines
+        second={`by ${[silence().by, silence().reason]
+          .filter((text) => text !== null)
+          .map(plainText)
+          .join(": ")}`}
+      >
+        until <Time at={silence().until} />
+      </TwoLines>
+    )}
+  </Show>
+);
 
 const columns: readonly RecordColumn<Watch>[] = [
   {
@@ -105,3 +155,96 @@ export const WatchesPage = () => {
     </PageFrame>
   );
 };
+
+const eventColumns: readonly RecordColumn<WatchDetail["history"][number]>[] = [
+  { name: "When", cell: ({ at }) => <Time at={at} /> },
+  { name: "What", cell: ({ kind }) => eventWords[kind] },
+  { name: "Hosts", isNumber: true, cell: ({ count }) => formatKnown(count ?? undefined) },
+  {
+    name: "Detail",
+    cell: ({ receiver, detail }) =>
+      plainText([receiver, detail].filter((part) => part !== null).join(": ")),
+  },
+];
+
+/** `/watches/{id}`: one watch, its state, and what happened. */
+export const WatchPage = () => {
+  const { session } = usePageContext();
+  return (
+    <RecordPage
+      noun="watch"
+      allPath="/watches"
+      schema={WatchDetail}
+      intervalMs={10_000}
+      titleOf={({ name }) => plainText(name)}
+    >
+      {(known, report) => (
+        <div class="shown page" data-shown={report.phase()}>
+          <Show when={known().held_by}>{(outage) => <Outages outages={[outage()]} />}</Show>
+          <p>
+            <WatchStateMark state={known().state} />{" "}
+            <Show when={known().since}>
+              {(since) => (
+                <>
+                  since <Time at={since()} />
+                </>
+              )}
+            </Show>
+          </p>
+          <WatchFacts watch={known()} />
+          <Show when={session()?.scopes.includes("admin")}>
+            <p>
+              <a class="button" href={`/watches/change?id=${known().id}`} rel="external">
+                Change, silence or test
+              </a>
+            </p>
+          </Show>
+          <h2>History</h2>
+          <Show
+            when={known().history.length > 0}
+            fallback={<p class="quiet">Nothing has happened yet.</p>}
+          >
+            <RecordTable
+              label="History, newest first"
+              columns={eventColumns}
+              rows={known().history}
+            />
+          </Show>
+        </div>
+      )}
+    </RecordPage>
+  );
+};
+
+/** What a watch counts, what its hosts have in common, and who receives its messages. */
+const WatchFacts = (props: { watch: WatchDetail }) => (
+  <ul class="fact-lines">
+    <li>
+      Fires at {thresholdWords(props.watch)} that match{" "}
+      <HostsOfWatch watch={props.watch}>
+        <code>{hostWords(props.watch)}</code>
+      </HostsOfWatch>
+    </li>
+    <li>
+      {props.watch.fault ??
+        (props.watch.count === null
+          ? "Not counted yet"
+          : `${formatCountOf(props.watch.count, "host")} now`)}
+    </li>
+    <Show when={props.watch.common_factor}>
+      {(factor) => <li>In common: {factorWords(factor())}</li>}
+    </Show>
+    <Show when={props.watch.explained_by}>
+      {(id) => (
+        <li>
+          Reported by <a href={`/watches/${id()}`}>another watch</a>, so that no message of this one
+          is sent
+        </li>
+      )}
+    </Show>
+    <li>Messages to: {plainText(props.watch.receivers.join(", ")) || "no receiver"}</li>
+    <li>
+      Silence: <WatchSilence watch={props.watch} />
+    </li>
+  </ul>
+);

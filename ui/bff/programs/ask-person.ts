@@ -7,7 +7,7 @@ import { isFresh } from "../sign-in/fresh-sign-in.ts";
 import { localPath } from "../sign-in/local-path.ts";
 import { loginPath } from "../sign-in/routes.ts";
 import { endSession } from "../signed-in.ts";
-import type { Consenting } from "./consent-pages.ts";
+import type { Consenting } from "./consent.ts";
 
 /** The person of a page, as core reports them now. */
 export type PersonOfPage = Consenting & { session: WebSession };

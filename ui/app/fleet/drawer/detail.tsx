@@ -6,8 +6,7 @@ import type {
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import { CopyButton, StateMark } from "../../design/parts.tsx";
 import { LabelLinks } from "../../design/records.tsx";
-import { evidenceParts } from "../../format/evidence.ts";
-import { formatCount, formatCountOf, plainText } from "../../format/format.ts";
+import { evidenceParts, formatCount, formatCountOf, plainText } from "../../format/format.ts";
 import { usePageContext } from "../../session/page-context.tsx";
 import { OutageEntry, withOutages } from "../summary/outages.tsx";
 import { driftNames } from "../table/row-view.ts";

@@ -1,8 +1,8 @@
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import { type Drift, severityOf } from "../../../../proto/fleet-health/vocabulary.ts";
 import { isUnusual, unusualVolume } from "../../../../proto/volume.ts";
-import { evidenceParts } from "../../format/evidence.ts";
 import {
+  evidenceParts,
   formatAgo,
   formatBytes,
   formatCount,

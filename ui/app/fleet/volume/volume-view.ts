@@ -3,7 +3,7 @@ import {
   type VolumeKind,
   volumeKinds,
 } from "../../../../proto/fleet-health/volume.ts";
-import type { SparklineBar } from "../../design/sparkline.tsx";
+import type { SparklineBar } from "../../design/bars.tsx";
 import { formatBytes, formatCountOf, formatTimestamp, type TimeZone } from "../../format/format.ts";
 
 /** Kinds in words. */

@@ -1,7 +1,7 @@
 import { createMemo, Index, Show } from "solid-js";
 import { HostVolume, type VolumeKind } from "../../../../proto/fleet-health/volume.ts";
 import { createReport } from "../../api/live-report.tsx";
-import { Sparkline } from "../../design/sparkline.tsx";
+import { Sparkline } from "../../design/bars.tsx";
 import { formatCount, formatTimestamp } from "../../format/format.ts";
 import { usePageContext } from "../../session/page-context.tsx";
 import { type KindTotal, kindNames, kindTotals, volumeBars, volumeText } from "./volume-view.ts";
