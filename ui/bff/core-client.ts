@@ -135,17 +135,15 @@ export const createCoreClient = ({
     const timeoutMs = method !== "GET" && rest.authorization ? changeTimeoutMs : headersTimeoutMs;
     clock.sleep(timeoutMs, answered.signal).then(stopLate, () => undefined);
     browser?.addEventListener("abort", stopNow, { once: true, signal: answered.signal });
+    const base = rest.isAtRoot ? config.apiUrl.slice(0, -"/v1".length) : config.apiUrl;
     try {
-      return await fetch(
-        `${rest.isAtRoot ? config.apiUrl.slice(0, -"/v1".length) : config.apiUrl}${path}`,
-        {
-          method,
-          headers,
-          redirect: "error",
-          signal: stop.signal,
-          ...(body === undefined ? {} : { body }),
-        },
-      );
+      return await fetch(base + path, {
+        method,
+        headers,
+        redirect: "error",
+        signal: stop.signal,
+        ...(body === undefined ? {} : { body }),
+      });
     } catch (cause) {
       span?.fail(cause);
       if (!isLate) throw new WebProblem("core_unavailable", { cause });
@@ -223,8 +221,7 @@ export const createCoreClient = ({
       const { jti, subject, providerSessionId: provider_session_id, expiresAt } = logout;
       const expires_at = timestampOf(expiresAt);
       const body = { jti, subject, provider_session_id, expires_at, remote_addr: remoteAddress };
-      const { ok } = await post("/operator/provider-logouts", body, { requestId, accepts: [409] });
-      return ok;
+      return (await post("/operator/provider-logouts", body, { requestId, accepts: [409] })).ok;
     },
   };
 };

@@ -12,6 +12,7 @@ import { formatAgo, formatCount, formatTimestamp } from "../format/format.ts";
 import { canAsk, usePageContext } from "../session/page-context.tsx";
 import { createPageTitle } from "../shell/page-title.ts";
 import { directoryFaults } from "./directory-faults.ts";
+import "../design/page.css";
 
 /** The last directory sync, how many people it counts, and its faults. Its height varies: place it last on a page. */
 const DirectoryPanel = () => {
@@ -80,7 +81,7 @@ export const HomePage = () => {
   return (
     <Show when={session()}>
       {(known) => (
-        <div class="home">
+        <div class="page home">
           <header>
             <h1>{known().user.display_name || known().user.email}</h1>
             <p class="home-lead">

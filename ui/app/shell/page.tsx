@@ -118,22 +118,7 @@ export const capitalised = (words: string): string =>
   `${words.charAt(0).toUpperCase()}${words.slice(1)}`;
 
 /** A list whose address holds the parameters of its report. */
-export interface AddressList {
-  /** The parameters of the list, by their names in the API. */
-  params: Accessor<URLSearchParams>;
-  /** The parameters without the page. */
-  filter: Accessor<URLSearchParams>;
-  /** The address with parameters changed, on the first page of the list unless the change has a `cursor`. */
-  pathOf(change: QueryParams): string;
-  /** A choice that changes parameters; it is chosen while the address has them. */
-  chip(words: JSX.Element, change: QueryParams): Chip;
-  /** What core answers with the rows of the address. */
-  sourcePath: Accessor<string>;
-  /** What core exports under the filter, as CSV unless given: all pages. */
-  exportPath(file?: string): string;
-  /** The properties of its `RecordList` that the address holds. */
-  list(): { isContinued: boolean; pathOf: (cursor?: string) => string; allPath: string };
-}
+export type AddressList = ReturnType<typeof createAddressList>;
 
 interface AddressListOptions {
   /** The page of the list, and what core answers it. */
@@ -164,7 +149,7 @@ const renamed = (
   );
 
 /** Creates a list that shows what core answers under the parameters of the address, which are the API's own. */
-export const createAddressList = (options: Accessor<AddressListOptions>): AddressList => {
+export const createAddressList = (options: Accessor<AddressListOptions>) => {
   const location = useLocation();
   const params = createMemo(() => {
     const given = new URLSearchParams(location.search);
@@ -186,25 +171,32 @@ export const createAddressList = (options: Accessor<AddressListOptions>): Addres
     return withQuery(path, own) + (anchor === undefined ? "" : `#${anchor}`);
   };
   return {
+    /** The parameters of the list, by their names in the API. */
     params,
+    /** The parameters without the page. */
     filter,
+    /** Returns the address with parameters changed, on the first page of the list unless the change has a `cursor`. */
     pathOf,
-    chip: (words, change) => ({
+    /** Returns a choice that changes parameters; it is chosen while the address has them. */
+    chip: (words: JSX.Element, change: QueryParams): Chip => ({
       words,
       path: pathOf(change),
       isChosen: Object.keys(change).every((name) =>
         isSame(params().getAll(name), changedParams(new URLSearchParams(), change).getAll(name)),
       ),
     }),
+    /** What core answers with the rows of the address. */
     sourcePath: createMemo(() => {
       const { source, limit } = options();
       return withQuery(source, limit === undefined ? params() : changedParams(params(), { limit }));
     }),
+    /** Returns what core exports under the filter, as CSV unless given: all pages. */
     exportPath: (file = "export.csv") => withQuery(`${options().source}/${file}`, filter()),
+    /** Returns the properties of its `RecordList` that the address holds. */
     list: () => ({
       isContinued: params().has("cursor"),
       allPath: options().path,
-      pathOf: (cursor) => pathOf({ cursor }),
+      pathOf: (cursor?: string) => pathOf({ cursor }),
     }),
   };
 };
