@@ -165,7 +165,7 @@ export const coreVariables = {
   SVC_DATABASE_URL: DatabaseUrlVariable,
   /**
    * the same database without a pooler in transaction mode
-   * ([database-poolers.md](database-poolers.md)); unset: `SVC_DATABASE_URL`
+   * ([database.md](database.md#poolers)); unset: `SVC_DATABASE_URL`
    */
   SVC_DATABASE_SESSION_URL: v.optional(DatabaseUrlVariable),
   /**
@@ -175,7 +175,7 @@ export const coreVariables = {
   SVC_TENANT_ID: UuidVariable,
   /** verifies bridge tokens (HS256), at least 32 bytes; the same in web */
   SVC_AUTH_TOKEN_SECRET: HmacKeyVariable,
-  /** a second secret that core accepts, during a rotation ([rotate.md](rotate.md)) */
+  /** a second secret that core accepts, during a rotation ([upgrade.md](upgrade.md#rotate-keys-and-secrets)) */
   SVC_AUTH_TOKEN_SECRET_PREVIOUS: v.optional(HmacKeyVariable),
   ...directoryVariables,
   ...workloadVariables,

@@ -22,7 +22,7 @@ export interface SignerCommand {
 }
 
 /**
- * Creates a signer that runs the operator's program (`docs/signers.md`). `checkIssued` checks every certificate before it is
+ * Creates a signer that runs the operator's program (`docs/enroll.md`). `checkIssued` checks every certificate before it is
  * recorded or sent. No certificate outlives the bundle or the policy.
  */
 export const createExternalCommand = (options: {

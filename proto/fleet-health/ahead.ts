@@ -10,7 +10,7 @@ const Count = v.pipe(v.number(), v.integer(), v.minValue(0));
 const Hosts = { count: Count, query: v.string() };
 
 /**
- * Response of `GET /v1/collector/health/ahead` (docs/ahead.md): what runs out by `until` unless somebody acts, with the figures that it is
+ * Response of `GET /v1/collector/health/ahead` (docs/fleet-page.md): what runs out by `until` unless somebody acts, with the figures that it is
  * computed from. `query` is that of the report, and of `/fleet`, whose rows are the counted hosts. Of each kind the soonest come first.
  */
 export const FleetAhead = v.strictObject({

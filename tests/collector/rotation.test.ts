@@ -27,7 +27,7 @@ import { createHostProgram, type HostProgram } from "../support/host-program.ts"
 import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
 import { findStored } from "../support/stored-envelopes.ts";
 
-/* docs/rotate.md with the real programs, while two collectors forward lines. The tests build on each other, in order. */
+/* docs/upgrade.md with the real programs, while two collectors forward lines. The tests build on each other, in order. */
 
 const secret = "a-test-secret-of-more-than-32-bytes";
 const header = "x-client-cert";

@@ -46,7 +46,7 @@ import { findStored } from "../support/stored-envelopes.ts";
 const canStart = await canStartPgBouncer();
 
 /*
- * docs/database-poolers.md: the programs with every connection to the database through PgBouncer, as documented for each of its modes, and
+ * docs/database.md: the programs with every connection to the database through PgBouncer, as documented for each of its modes, and
  * without. The database has other defaults of every setting that changes what a statement, its result or a wait means. The tests of a mode
  * build on each other, in order.
  */

@@ -1,6 +1,6 @@
 /*
  * Commands of the documents, run as they are printed: docs/chat.md, docs/chat-receipts.md, docs/collector-config.md, docs/deploy.md,
- * docs/enroll.md, docs/backup.md, docs/signers.md. The programs are this repository's; absolute paths are those of a folder of the test.
+ * docs/enroll.md, docs/backup.md, docs/enroll.md. The programs are this repository's; absolute paths are those of a folder of the test.
  */
 import { execFileSync } from "node:child_process";
 import { createPrivateKey, X509Certificate } from "node:crypto";
@@ -143,30 +143,27 @@ describe("the commands of the documents", () => {
     },
   );
 
-  it.skipIf(!commandExists("jq"))(
-    "signers.md: sign a request with openssl (needs jq)",
-    async () => {
-      const ca = await createTestCa({ notAfter: new Date("2050-01-01") });
-      const csr = await createTestCsr({ key: await createTestKey() });
-      writeFileSync(join(dir, "ca.pem"), ca.pem);
-      writeFileSync(join(dir, "ca.key"), ca.key.pem, { mode: 0o600 });
-      const signer = join(dir, "sign");
-      writeFileSync(
-        signer,
-        replaceTexts(blockOf("docs/signers.md", "#!/bin/sh"), { "/etc/svc/": `${dir}/` }),
-      );
-      chmodSync(signer, 0o755);
-      const identity = "https://fleet.example.com/d/web-17";
-      const request = { csr_pem: csr, profile: { identity_uri: identity, ttl_seconds: 86_400 } };
-      const output = execFileSync(signer, {
-        input: JSON.stringify(request),
-        stdio: ["pipe", "pipe", "ignore"],
-      });
-      const certificate = new X509Certificate(JSON.parse(output.toString()).certificate_pem);
-      expect(certificate.verify(new X509Certificate(ca.pem).publicKey)).toBe(true);
-      expect(certificate.subjectAltName).toBe(`URI:${identity}`);
-      expect(certificate.keyUsage).toEqual(["1.3.6.1.5.5.7.3.2"]);
-      expect(certificate.ca).toBe(false);
-    },
-  );
+  it.skipIf(!commandExists("jq"))("enroll.md: sign a request with openssl (needs jq)", async () => {
+    const ca = await createTestCa({ notAfter: new Date("2050-01-01") });
+    const csr = await createTestCsr({ key: await createTestKey() });
+    writeFileSync(join(dir, "ca.pem"), ca.pem);
+    writeFileSync(join(dir, "ca.key"), ca.key.pem, { mode: 0o600 });
+    const signer = join(dir, "sign");
+    writeFileSync(
+      signer,
+      replaceTexts(blockOf("docs/enroll.md", "#!/bin/sh"), { "/etc/svc/": `${dir}/` }),
+    );
+    chmodSync(signer, 0o755);
+    const identity = "https://fleet.example.com/d/web-17";
+    const request = { csr_pem: csr, profile: { identity_uri: identity, ttl_seconds: 86_400 } };
+    const output = execFileSync(signer, {
+      input: JSON.stringify(request),
+      stdio: ["pipe", "pipe", "ignore"],
+    });
+    const certificate = new X509Certificate(JSON.parse(output.toString()).certificate_pem);
+    expect(certificate.verify(new X509Certificate(ca.pem).publicKey)).toBe(true);
+    expect(certificate.subjectAltName).toBe(`URI:${identity}`);
+    expect(certificate.keyUsage).toEqual(["1.3.6.1.5.5.7.3.2"]);
+    expect(certificate.ca).toBe(false);
+  });
 });

@@ -17,7 +17,7 @@ const hostsNamed = 5;
 /** Tokens that are counted. */
 const tokensMax = 1000;
 
-/** Creates the function that returns what runs out within some hours (docs/ahead.md). Concurrent calls share it. */
+/** Creates the function that returns what runs out within some hours (docs/fleet-page.md). Concurrent calls share it. */
 export const createAheadReports = (core: ViewCore & Pick<Core, "reports">) =>
   shareNextRun(
     async (hours: number): Promise<FleetAhead> => {

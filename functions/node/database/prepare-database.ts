@@ -121,10 +121,7 @@ const checkPoolers = async (
   if (!(await isSameDatabase(url, sessionUrl)))
     reject("SVC_DATABASE_SESSION_URL", "leads to another database than SVC_DATABASE_URL");
   if (!(await hasStatementTimeout(url)))
-    log.warn(
-      {},
-      "the role of SVC_DATABASE_URL has no statement_timeout: see docs/database-poolers.md",
-    );
+    log.warn({}, "the role of SVC_DATABASE_URL has no statement_timeout: see docs/database.md");
 };
 
 /** Throws `ConfigError`, with the command that mends it, for what core cannot use and cannot set itself. For a start, before it migrates. */

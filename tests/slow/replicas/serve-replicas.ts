@@ -12,7 +12,7 @@ const core = fileURLToPath(new URL("../../../functions/main.ts", import.meta.url
 /** Cores that serve as one, and how they reach the database. */
 export interface Replicas {
   cores: number;
-  /** With a mode, each connection that may goes through a PgBouncer of theirs; the others go to PostgreSQL, as docs/database-poolers.md says. */
+  /** With a mode, each connection that may goes through a PgBouncer of theirs; the others go to PostgreSQL, as docs/database.md says. */
   pooler: PoolMode | null;
 }
 
