@@ -307,3 +307,9 @@ export class Problem extends CodedProblem<ProblemCode> {
     this.kind = kind ?? problemCatalog[code].kind;
   }
 }
+
+/** Returns what was found. Throws 404 `not_found` without it; `what` names it. */
+export const requireFound = <Found>(found: Found | undefined, what?: string): Found => {
+  if (found !== undefined) return found;
+  throw new Problem("not_found", what === undefined ? {} : { detail: `No such ${what}` });
+};

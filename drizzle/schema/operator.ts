@@ -11,7 +11,7 @@ import {
   uuid,
 } from "drizzle-orm/pg-core";
 import type { Scope } from "../../proto/operator/scopes.ts";
-import { table, timestamp } from "./columns.ts";
+import { bytea, table, timestamp } from "./columns.ts";
 
 /**
  * The status of a person in the directory. Only `active` may sign in or call core. `held`: active in a restored backup, which nobody has
@@ -91,4 +91,122 @@ export const directorySync = table(
     missingGroups: text().array().notNull(),
   },
   (columns) => [check("directory_sync_singleton", sql`${columns.singleton}`)],
+);
+
+/** How a session began: a redirect to the caller's loopback address (RFC 8252), or a code typed on another device (RFC 8628). */
+export type SessionFlow = "browser" | "device";
+
+/** A program that calls core as a person, with a token whose `sid` claim is this id. Core checks the row on each request. */
+export const operatorSession = table(
+  "operator_session",
+  {
+    id: uuid().primaryKey(),
+    userId: uuid()
+      .notNull()
+      .references(() => person.userId),
+    flow: text().$type<SessionFlow>().notNull(),
+    /** The program and machine, as the consent page showed them. */
+    clientName: text().notNull(),
+    remoteAddress: text("remote_addr").notNull(),
+    createdAt: timestamp().notNull(),
+    expiresAt: timestamp().notNull(),
+    revokedAt: timestamp(),
+    /** The session at web in which the person consented: its sign-out ends this one. Null for one that an older core began. */
+    webSessionId: text(),
+  },
+  (columns) => [index("operator_session_user").on(columns.userId, columns.id)],
+);
+
+/** A code of the authorization code flow with PKCE (RFC 7636): single-use, and kept for a day so that a second use is noticed. */
+export const authorizationCode = table(
+  "authorization_code",
+  {
+    codeSha256: bytea().primaryKey(),
+    userId: uuid()
+      .notNull()
+      .references(() => person.userId),
+    codeChallenge: text().notNull(),
+    redirectUri: text().notNull(),
+    clientName: text().notNull(),
+    createdAt: timestamp().notNull(),
+    usedAt: timestamp(),
+    /** The session of the first use. */
+    sessionId: uuid(),
+    /** The session at web in which the person consented, and its end. */
+    webSessionId: text(),
+    webSessionExpiresAt: timestamp(),
+  },
+  (columns) => [index("authorization_code_created").on(columns.createdAt)],
+);
+
+/** The state of a device authorization: `used` once its session has begun. */
+export type DeviceStatus = "pending" | "approved" | "denied" | "used";
+
+/** A request of the device authorization flow (RFC 8628). */
+export const deviceAuthorization = table(
+  "device_authorization",
+  {
+    deviceCodeSha256: bytea().primaryKey(),
+    /** Eight consonants, without the hyphen that people see. */
+    userCode: text().notNull().unique("device_authorization_user_code"),
+    clientName: text().notNull(),
+    remoteAddress: text("remote_addr").notNull(),
+    createdAt: timestamp().notNull(),
+    status: text().$type<DeviceStatus>().notNull(),
+    /** Who decided. */
+    userId: uuid().references(() => person.userId),
+    intervalSeconds: integer().notNull(),
+    lastPolledAt: timestamp(),
+    /** By which requests are counted: an IPv4 address or an IPv6 /64. */
+    addressKey: text(),
+    /** The session at web in which the person approved, and its end. */
+    webSessionId: text(),
+    webSessionExpiresAt: timestamp(),
+  },
+  (columns) => [index("device_authorization_created").on(columns.createdAt)],
+);
+
+/** A session at web that ended before it expired. Core rejects what web asks in its name; the row is deleted after it expires. */
+export const endedWebSession = table(
+  "ended_web_session",
+  {
+    id: text().primaryKey(),
+    expiresAt: timestamp().notNull(),
+  },
+  (columns) => [index("ended_web_session_expires").on(columns.expiresAt)],
+);
+
+/** A session at web that has not expired, for the sign-out that its identity provider reports: core checks `ended_web_session` alone. */
+export const webSession = table(
+  "web_session",
+  {
+    id: text().primaryKey(),
+    userId: uuid()
+      .notNull()
+      .references(() => person.userId),
+    /** The `sid` of the id_token: the session at the provider; null if it does not say. */
+    providerSessionId: text(),
+    expiresAt: timestamp().notNull(),
+  },
+  (columns) => [
+    index("web_session_provider_session").on(columns.providerSessionId),
+    index("web_session_user").on(columns.userId),
+    index("web_session_expires").on(columns.expiresAt),
+  ],
+);
+
+/** A logout token that an identity provider sent, until it expires: each ends sessions once, and its session begins no other. */
+export const usedLogoutToken = table(
+  "used_logout_token",
+  {
+    jti: text().primaryKey(),
+    /** Null if it names none, and for a token that an older core stored. */
+    subject: text(),
+    providerSessionId: text(),
+    expiresAt: timestamp().notNull(),
+  },
+  (columns) => [
+    index("used_logout_token_provider_session").on(columns.providerSessionId),
+    index("used_logout_token_expires").on(columns.expiresAt),
+  ],
 );

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
 import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
-import { type DeliveryOptions, deliver, type PartialRejection } from "./deliver.ts";
+import { type DeliveryOptions, deliver, type PartialRejection } from "./create-delivery.ts";
 import type { ExportRequest } from "./export-requests.ts";
 import type { OtlpOutcome } from "./otlp-outcome.ts";
 import { createPace } from "./pace.ts";

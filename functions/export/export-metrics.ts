@@ -1,5 +1,5 @@
 import { Counter, Gauge, Registry } from "prom-client";
-import type { DeliveryObserver } from "./deliver.ts";
+import type { DeliveryObserver } from "./create-delivery.ts";
 import type { PumpOptions } from "./run-export.ts";
 
 /** The metrics of an exporter, and what they observe. */

@@ -9,7 +9,7 @@ import {
   type StoredDeadLetter,
 } from "../store/export/dead-letters.ts";
 import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
-import { deliver } from "./deliver.ts";
+import { deliver } from "./create-delivery.ts";
 import { cutRequests, type RequestLimits } from "./export-requests.ts";
 import type { OtlpClient } from "./otlp-client.ts";
 import type { Pace } from "./pace.ts";

@@ -14,8 +14,7 @@ import {
   renewExportLease,
 } from "../store/export/positions.ts";
 import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
-import { createDelivery } from "./create-delivery.ts";
-import { sumOutcomes } from "./deliver.ts";
+import { createDelivery, sumOutcomes } from "./create-delivery.ts";
 import type { ExportMetrics } from "./export-metrics.ts";
 import type { OtlpClient } from "./otlp-client.ts";
 import type { ChunkOutcome, ClosableSource, ExportChunk, ExportSource } from "./source.ts";

@@ -1,6 +1,6 @@
 import type { Clock } from "../../kit/clock.ts";
 import type { Log } from "../../kit/log.ts";
-import type { SignerConfig } from "../config/signer-config.ts";
+import type { SignerConfig } from "../config/core-config.ts";
 import { type Authority, readAuthorities } from "../signer/authority.ts";
 import type { Cryptography } from "../signer/cryptography.ts";
 import { createExternalCommand } from "../signer/external-command.ts";

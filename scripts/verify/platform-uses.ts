@@ -35,7 +35,7 @@ export const allowedUses: AllowedUses = [
   {
     reason: "limits a socket of node:tls, node:http or node:http2, which no simulation has",
     uses: {
-      "functions/node/http/http-listener.ts": ["setTimeout"],
+      "functions/node/http/http-listener.ts": ["randomUUID", "setTimeout"],
       "functions/node/ingest/handshake-limits.ts": ["setTimeout"],
       "functions/node/ingest/ingest-connections.ts": ["setImmediate", "setTimeout"],
       "functions/node/ingest/ingest-listener.ts": [
@@ -77,7 +77,6 @@ export const allowedUses: AllowedUses = [
     reason: "names a request or a temporary file, and decides nothing",
     uses: {
       "collector/sources/file/discovery.ts": ["randomUUID"],
-      "functions/node/http/answer-unreadable.ts": ["randomUUID"],
     },
   },
   {

@@ -1,5 +1,5 @@
 import type { Core, WriteCore } from "../../core.ts";
-import { Problem } from "../../problems.ts";
+import { Problem, requireFound } from "../../problems.ts";
 import {
   type CertificateRow,
   findActiveCertificates,
@@ -32,8 +32,7 @@ export const revokeIdentity = async (
   origin: Origin,
 ): Promise<{ identity: IdentityRow; revokedCertificateIds: string[] }> =>
   core.db.transaction(async (tx) => {
-    const identity = await lockIdentity(tx, identityId);
-    if (identity === undefined) throw new Problem("not_found");
+    const identity = requireFound(await lockIdentity(tx, identityId));
     if (identity.revokedAt !== null) return { identity, revokedCertificateIds: [] };
     const revokedAt = new Date(core.clock.now());
     await updateIdentity(tx, identityId, { revokedAt });
@@ -65,8 +64,7 @@ export const revokeCertificate = async (
   core.db.transaction(async (tx) => {
     const found = await findCertificate(tx, certificateId);
     const identity = found && (await lockIdentity(tx, found.identityId));
-    const before = identity && (await lockCertificate(tx, certificateId));
-    if (before === undefined) throw new Problem("not_found");
+    const before = requireFound(identity && (await lockCertificate(tx, certificateId)));
     const revokedAt = new Date(core.clock.now());
     if (before.status !== "revoked") {
       const certificateIds = await updateCertificateRevoked(tx, certificateId, revokedAt);

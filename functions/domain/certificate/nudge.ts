@@ -1,5 +1,5 @@
 import type { WriteCore } from "../../core.ts";
-import { Problem } from "../../problems.ts";
+import { Problem, requireFound } from "../../problems.ts";
 import { updateRenewalDue } from "../../store/certificate/certificates.ts";
 import { lockIdentity, notifyHosts } from "../../store/certificate/identities.ts";
 import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
@@ -22,8 +22,7 @@ export const nudgeHost = async (
   origin: Origin,
 ): Promise<void> =>
   core.db.transaction(async (tx) => {
-    const identity = await lockIdentity(tx, identityId);
-    if (identity === undefined) throw new Problem("not_found");
+    const identity = requireFound(await lockIdentity(tx, identityId));
     if (identity.revokedAt !== null)
       throw new Problem("conflict", { detail: "The identity is revoked" });
     if (action === "renew_now") await updateRenewalDue(tx, identityId, new Date(core.clock.now()));

@@ -1,6 +1,6 @@
 import { uuidv7 } from "../../../kit/entropy.ts";
 import type { WriteCore } from "../../core.ts";
-import { Problem } from "../../problems.ts";
+import { Problem, requireFound } from "../../problems.ts";
 import { type ChatMessageRow, listChatMessages } from "../../store/chat/messages.ts";
 import {
   type ChatSessionRow,
@@ -90,8 +90,7 @@ export const renameConversation = async (
   operator: Operator,
   { id, title }: { id: string; title: string },
 ): Promise<ChatSessionRow> => {
-  const session = await findChatSession(db, { id, userId: operator.userId });
-  if (session === undefined) throw new Problem("not_found");
+  const session = requireFound(await findChatSession(db, { id, userId: operator.userId }));
   await updateChatSession(db, id, { title });
   return { ...session, title };
 };

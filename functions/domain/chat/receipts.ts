@@ -12,7 +12,7 @@ import {
   toBase64url,
 } from "../../../proto/chat/receipt-chain.ts";
 import type { TimedCore } from "../../core.ts";
-import { Problem } from "../../problems.ts";
+import { Problem, requireFound } from "../../problems.ts";
 import {
   type ChatReceiptKeyRow,
   insertChatReceipts,
@@ -133,8 +133,7 @@ export const readReceipts = async (
   await requireReceiptKey(db, { signer, clock });
   return db.transaction(
     async (tx) => {
-      const session = await findChatSession(tx, conversation);
-      if (session === undefined) throw new Problem("not_found");
+      const session = requireFound(await findChatSession(tx, conversation));
       const rows = await listChatReceipts(tx, session.id);
       const unsigned = {
         session_id: session.id,

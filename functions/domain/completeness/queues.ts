@@ -1,5 +1,5 @@
 import type { Core, WriteCore } from "../../core.ts";
-import { Problem } from "../../problems.ts";
+import { Problem, requireFound } from "../../problems.ts";
 import { findIdentityOf } from "../../store/completeness/report.ts";
 import type { Executor } from "../../store/database/database.ts";
 import { endQueue, listQueues, type QueueRow } from "../../store/ingest/queues.ts";
@@ -45,7 +45,6 @@ export const closeHostQueue = async (
   });
 
 const hostOf = async (db: Executor, identityId: string): Promise<string> => {
-  const host = await findIdentityOf(db, identityId);
-  if (host === undefined) throw new Problem("not_found", { detail: "No such collector" });
+  const host = requireFound(await findIdentityOf(db, identityId), "collector");
   return host;
 };

@@ -1,6 +1,6 @@
 import { uuidv7 } from "../../../kit/entropy.ts";
 import type { WriteCore } from "../../core.ts";
-import { Problem } from "../../problems.ts";
+import { Problem, requireFound } from "../../problems.ts";
 import {
   type IdentityRow,
   lockIdentity,
@@ -46,8 +46,7 @@ export const assignConfig = async (
 ): Promise<Assigned> =>
   core.db.transaction(async (tx) => {
     const config = await existingConfig(tx, change.configId);
-    const identity = await lockIdentity(tx, change.identityId);
-    if (identity === undefined) throw new Problem("not_found", { detail: "No such identity" });
+    const identity = requireFound(await lockIdentity(tx, change.identityId), "identity");
     if (change.expectedCurrentConfigId !== undefined) {
       const current = (await findOpenAssignment(tx, identity.id))?.configId ?? null;
       if (current !== change.expectedCurrentConfigId) {
@@ -127,8 +126,7 @@ export const rollBackConfig = async (
   origin: Origin,
 ): Promise<Assigned> =>
   core.db.transaction(async (tx) => {
-    const identity = await lockIdentity(tx, identityId);
-    if (identity === undefined) throw new Problem("not_found");
+    const identity = requireFound(await lockIdentity(tx, identityId));
     const hash = await findLastKnownGoodHash(tx, identityId);
     if (hash === null) throw new Problem("no_last_known_good");
     const config = await findNewestConfigByHash(tx, hash);
@@ -145,8 +143,7 @@ export const rollBackConfig = async (
   });
 
 const existingConfig = async (tx: Executor, id: string): Promise<ConfigRow> => {
-  const config = await findConfig(tx, id);
-  if (config === undefined) throw new Problem("not_found", { detail: "No such config" });
+  const config = requireFound(await findConfig(tx, id), "config");
   return config;
 };
 

@@ -4,7 +4,7 @@ import type { Labels } from "../../../proto/labels.ts";
 import { certificateTtlSecondsMax, faultOfWorkload } from "../../../proto/operator/policy-draft.ts";
 import type { WorkloadTerms } from "../../../proto/operator/workload.ts";
 import type { ConfiguredCore, Core, WriteCore } from "../../core.ts";
-import { Problem } from "../../problems.ts";
+import { Problem, requireFound } from "../../problems.ts";
 import type { Paged, PageRequest } from "../../store/database/query-parts.ts";
 import * as store from "../../store/enrollment/policies.ts";
 import {
@@ -85,8 +85,7 @@ export const freezePolicy = async (
   origin: Origin,
 ): Promise<PolicyRow> =>
   core.db.transaction(async (tx) => {
-    const policy = await lockPolicy(tx, policyId);
-    if (policy === undefined) throw new Problem("not_found");
+    const policy = requireFound(await lockPolicy(tx, policyId));
     if (policy.frozenAt !== null) return policy;
     const frozenAt = new Date(core.clock.now());
     await updatePolicy(tx, policyId, { frozenAt });

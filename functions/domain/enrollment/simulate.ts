@@ -2,7 +2,7 @@ import { hourMs } from "../../../kit/clock.ts";
 import { composeIdentity } from "../../../proto/identity.ts";
 import type { Labels } from "../../../proto/labels.ts";
 import type { ReadCore } from "../../core.ts";
-import { Problem, type ProblemCode } from "../../problems.ts";
+import { type ProblemCode, requireFound } from "../../problems.ts";
 import { findIdentitiesInUse } from "../../store/certificate/certificates.ts";
 import { countEnrolledSince, findIdentityByName } from "../../store/certificate/identities.ts";
 import { planByIndex } from "../../store/database/execute-prepared.ts";
@@ -76,8 +76,7 @@ export const simulateEnrollment = ({ db, clock, config }: ReadCore, use: Simulat
       const now = clock.now();
       const at = new Date(now);
       const { payload, platform, remoteAddress } = use;
-      const policy = await findPolicy(tx, use.policyId);
-      if (policy === undefined) throw new Problem("not_found");
+      const policy = requireFound(await findPolicy(tx, use.policyId));
       const { workload } = policy;
       const attested = workload && payload && attest(workload, payload);
       const labels = { ...policy.labels, ...attested?.attestation.labels };

@@ -2,7 +2,7 @@ import { sha256 } from "../../../kit/bytes.ts";
 import { uuidv7 } from "../../../kit/entropy.ts";
 import { Secret } from "../../../kit/secret.ts";
 import type { WriteCore } from "../../core.ts";
-import { Problem } from "../../problems.ts";
+import { Problem, requireFound } from "../../problems.ts";
 import {
   insertToken,
   lockPolicy,
@@ -37,8 +37,7 @@ export const createToken = async (
   const raw = new Secret(generateToken(core.entropy));
   const tokenSha256 = await sha256(raw.reveal());
   return core.db.transaction(async (tx) => {
-    const policy = await lockPolicy(tx, draft.policyId);
-    if (policy === undefined) throw new Problem("not_found");
+    const policy = requireFound(await lockPolicy(tx, draft.policyId));
     if (policy.frozenAt !== null) throw new Problem("policy_frozen", { kind: "conflict" });
     const now = core.clock.now();
     const token: TokenRow = {
@@ -80,8 +79,7 @@ export const revokeToken = async (
   origin: Origin,
 ): Promise<TokenRow> =>
   core.db.transaction(async (tx) => {
-    const token = await lockToken(tx, tokenId);
-    if (token === undefined) throw new Problem("not_found");
+    const token = requireFound(await lockToken(tx, tokenId));
     if (token.revokedAt !== null) return token;
     const revokedAt = new Date(core.clock.now());
     await updateToken(tx, tokenId, { revokedAt });

@@ -3,7 +3,7 @@ import { singleFlight } from "../../../kit/single-flight.ts";
 import type { DiagRequest } from "../../../proto/management/diag.ts";
 import type { HostDiagView } from "../../../proto/operator/host-diag.ts";
 import type { Core, TimedCore, WriteCore } from "../../core.ts";
-import { Problem } from "../../problems.ts";
+import { Problem, requireFound } from "../../problems.ts";
 import { type IdentityRow, lockIdentity, notifyHosts } from "../../store/certificate/identities.ts";
 import {
   type DiagRow,
@@ -85,8 +85,9 @@ export const getDiag = async (
   { identityId, diagId }: { identityId: string; diagId: string },
 ): Promise<HostDiag> => {
   const now = clock.now();
-  const row = await findDiag(db, { id: diagId, identityId, after: new Date(now - keptMs) });
-  if (row === undefined) throw new Problem("not_found");
+  const row = requireFound(
+    await findDiag(db, { id: diagId, identityId, after: new Date(now - keptMs) }),
+  );
   return withState(row, now);
 };
 
@@ -107,8 +108,7 @@ export const readDiag = async (
     throw new Problem(state === "pending" ? "diag_pending" : "diag_unanswered");
   }
   return core.db.transaction(async (tx) => {
-    const identity = await lockIdentity(tx, of.identityId);
-    if (identity === undefined) throw new Problem("not_found");
+    const identity = requireFound(await lockIdentity(tx, of.identityId));
     await recordOperatorAction(
       tx,
       core,

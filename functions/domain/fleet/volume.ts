@@ -1,7 +1,7 @@
 import { hourMs } from "../../../kit/clock.ts";
 import { volumeHours } from "../../../proto/fleet-health/volume.ts";
 import type { TimedCore } from "../../core.ts";
-import { Problem } from "../../problems.ts";
+import { requireFound } from "../../problems.ts";
 import { findHostHours, type HourCount } from "../../store/ingest/hours.ts";
 
 /** What core stored for a host in an hour, by kind. */
@@ -18,8 +18,7 @@ export const reportVolume = async (
 ): Promise<{ now: number; hours: VolumeHour[] }> => {
   const now = clock.now();
   const first = now - (now % hourMs) - (volumeHours - 1) * hourMs;
-  const found = await findHostHours(db, identityId, first);
-  if (found === undefined) throw new Problem("not_found", { detail: "No such collector" });
+  const found = requireFound(await findHostHours(db, identityId, first), "collector");
   const hours = Array.from({ length: volumeHours }, (_, index) => {
     const from = first + index * hourMs;
     const counts = found

@@ -1,5 +1,5 @@
 import { SignJWT } from "jose";
-import type { SessionFlow } from "../../../drizzle/schema/operator-session.ts";
+import type { SessionFlow } from "../../../drizzle/schema/operator.ts";
 import { uuidv7 } from "../../../kit/entropy.ts";
 import { bridgeAudience } from "../../../proto/operator/bridge-token.ts";
 import type { Scope } from "../../../proto/operator/scopes.ts";

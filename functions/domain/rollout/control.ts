@@ -1,6 +1,6 @@
 import type { AuditAction } from "../../../proto/audit-actions.ts";
 import type { RolloutState } from "../../../proto/rollout/vocabulary.ts";
-import { Problem } from "../../problems.ts";
+import { Problem, requireFound } from "../../problems.ts";
 import {
   type DescribedRollout,
   findOpenRollouts,
@@ -76,8 +76,7 @@ export const controlRollout = async (
   core.db.transaction(async (tx) => {
     // No rollout is created while this one opens again.
     if (control === "roll_back") await lockRolloutCreation(tx);
-    const row = await lockRollout(tx, rolloutId);
-    if (row === undefined) throw new Problem("not_found", { detail: "No such rollout" });
+    const row = requireFound(await lockRollout(tx, rolloutId), "rollout");
     const { action, from, done, change } = transitions[control];
     if (!done.includes(row.state)) {
       if (!from.includes(row.state))
@@ -100,8 +99,7 @@ export const controlRollout = async (
         details: { wave: row.wave, config_id: row.configId, from: row.state },
       });
     }
-    const described = await findRollout(tx, rolloutId);
-    if (described === undefined) throw new Problem("not_found", { detail: "No such rollout" });
+    const described = requireFound(await findRollout(tx, rolloutId), "rollout");
     return described;
   });
 

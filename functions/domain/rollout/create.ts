@@ -2,7 +2,7 @@ import { uuidv7 } from "../../../kit/entropy.ts";
 import { type FleetFilter, selectsEveryHost } from "../../../proto/fleet-health/filter.ts";
 import type { RolloutBody } from "../../../proto/rollout/rollout.ts";
 import type { ConfiguredCore } from "../../core.ts";
-import { Problem } from "../../problems.ts";
+import { Problem, requireFound } from "../../problems.ts";
 import { type ConfigRow, findConfig } from "../../store/config/configs.ts";
 import type { Executor } from "../../store/database/database.ts";
 import type { FleetRules } from "../../store/fleet/rows.ts";
@@ -64,8 +64,7 @@ export const createRollout = async (
   const rules = await readFleetRules(core);
   return db.transaction(async (tx) => {
     await lockRolloutCreation(tx);
-    const config = await findConfig(tx, body.config_id);
-    if (config === undefined) throw new Problem("not_found", { detail: "No such config" });
+    const config = requireFound(await findConfig(tx, body.config_id), "config");
     const versions = await countCandidates(tx, filter, rules);
     const changeable = versions.reduce((sum, { hosts }) => sum + hosts, 0);
     if (changeable === 0) throw new Problem("rollout_without_targets");

@@ -1,7 +1,7 @@
 import { createTwoFilesPatch } from "diff";
 import { previewMax, type RolloutPreview } from "../../../proto/rollout/rollout.ts";
 import type { ReadCore } from "../../core.ts";
-import { Problem } from "../../problems.ts";
+import { requireFound } from "../../problems.ts";
 import { findConfig } from "../../store/config/configs.ts";
 import {
   findPresentConfigs,
@@ -28,8 +28,7 @@ export const previewRollout = async (
 ): Promise<RolloutPreview> => {
   const { db, clock } = core;
   const filter = parseFilter(query, clock.now());
-  const config = await findConfig(db, configId);
-  if (config === undefined) throw new Problem("not_found", { detail: "No such config" });
+  const config = requireFound(await findConfig(db, configId), "config");
   const rules = await readFleetRules(core);
   const present = await findPresentConfigs(db, filter, rules, { configId, limit: previewMax + 1 });
   const refused = await findRefusedHosts(db, filter, rules, previewMax);

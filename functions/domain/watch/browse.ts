@@ -1,5 +1,5 @@
 import type { ReadCore } from "../../core.ts";
-import { Problem } from "../../problems.ts";
+import { requireFound } from "../../problems.ts";
 import type { Paged, PageRequest } from "../../store/database/query-parts.ts";
 import type { Outage } from "../../store/fleet/counted-time.ts";
 import {
@@ -40,8 +40,7 @@ export const describeWatch = async (
   { db, clock }: BrowseCore,
   id: string,
 ): Promise<{ watch: DescribedWatch; events: WatchEventRow[] }> => {
-  const watch = await findWatch(db, id);
-  if (watch === undefined) throw new Problem("not_found", { detail: "No such watch" });
+  const watch = requireFound(await findWatch(db, id), "watch");
   return {
     watch: withoutPastSilence(watch, new Date(clock.now())),
     events: await findWatchEvents(db, id, eventsMax),

@@ -20,7 +20,7 @@ import {
 import { rankFactors } from "../fleet/find-factors.ts";
 import { readFleetRules } from "../fleet/rules.ts";
 import { evaluateWatch, type WatchCount } from "./evaluate.ts";
-import { addMessages } from "./messages.ts";
+import { addMessages } from "./watches.ts";
 
 /** The parts of core that evaluate watches. */
 export type WatchJobCore = Pick<

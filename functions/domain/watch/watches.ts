@@ -1,13 +1,18 @@
 import { uuidv7 } from "../../../kit/entropy.ts";
+import { type FleetFilter, filterToParams } from "../../../proto/fleet-health/filter.ts";
+import { withoutHistory } from "../../../proto/fleet-health/past.ts";
+import { parseQuery } from "../../../proto/fleet-health/query-language/parse.ts";
 import {
   type SilenceBody,
   type WatchBody,
   type WatchChangeBody,
+  type WatchMessageBody,
   watchesMax,
 } from "../../../proto/watch/watch.ts";
 import type { Core } from "../../core.ts";
-import { Problem } from "../../problems.ts";
+import { Problem, requireFound } from "../../problems.ts";
 import type { Executor } from "../../store/database/database.ts";
+import { insertMessages } from "../../store/watch/messages.ts";
 import {
   addWatchEvent,
   type DescribedWatch,
@@ -22,9 +27,9 @@ import {
 } from "../../store/watch/watches.ts";
 import { type AuditEntry, type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import { parseFilter } from "../fleet/parse-filter.ts";
+import { fleetThresholds } from "../fleet/thresholds.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import { unevaluated, withoutPastSilence } from "./evaluate.ts";
-import { addMessages } from "./messages.ts";
 
 /** The parts of core that change watches. */
 export type WatchCore = Pick<Core, "config" | "watches" | "db" | "clock" | "entropy">;
@@ -98,7 +103,7 @@ export const changeWatch = async (
         detail: "the watch was changed",
       });
     await audit(tx, core, { operator, origin, action: "watch.change", id, details: { ...body } });
-    return requireFound(tx, id, now);
+    return requireDescribed(tx, id, now);
   });
 };
 
@@ -154,7 +159,7 @@ export const silenceWatch = async (
     });
     const details = until === null ? {} : { until: until.toISOString() };
     await audit(tx, core, { operator, origin, action: "watch.silence", id, reason, details });
-    return requireFound(tx, id, now);
+    return requireDescribed(tx, id, now);
   });
 
 /** Sends a test to each receiver of a watch. Throws 404 `not_found`, and 409 `watch_without_receivers`. */
@@ -197,14 +202,12 @@ const definitionOf = ({ watches, clock }: WatchCore, body: WatchBody) => {
 };
 
 const requireLocked = async (tx: Executor, id: string): Promise<WatchRow> => {
-  const row = await lockWatch(tx, id);
-  if (row === undefined) throw new Problem("not_found", { detail: "No such watch" });
+  const row = requireFound(await lockWatch(tx, id), "watch");
   return row;
 };
 
-const requireFound = async (tx: Executor, id: string, now: Date): Promise<DescribedWatch> => {
-  const row = await findWatch(tx, id);
-  if (row === undefined) throw new Problem("not_found", { detail: "No such watch" });
+const requireDescribed = async (tx: Executor, id: string, now: Date): Promise<DescribedWatch> => {
+  const row = requireFound(await findWatch(tx, id), "watch");
   return withoutPastSilence(row, now);
 };
 
@@ -223,3 +226,62 @@ const audit = (
   },
 ): Promise<void> =>
   recordOperatorAction(tx, core, operator, origin, { ...entry, target: { type: "watch", id } });
+
+/** The parts of core that make messages. */
+type MessageCore = Pick<Core, "config" | "watches" | "clock" | "entropy">;
+
+/** Adds a message about a watch, as it stands at `at`, for each of its receivers. Lock the watch first. */
+export const addMessages = async (
+  tx: Executor,
+  core: MessageCore,
+  row: WatchRow,
+  {
+    type,
+    at,
+    reason = null,
+  }: Pick<WatchMessageBody, "type"> & { at: Date; reason?: WatchMessageBody["data"]["reason"] },
+): Promise<void> => {
+  const body: WatchMessageBody = {
+    type,
+    timestamp: at.toISOString(),
+    data: {
+      watch: {
+        id: row.id,
+        name: row.name,
+        filter: row.filter,
+        more_than: row.moreThan,
+        for_seconds: row.forSeconds,
+      },
+      count: row.count,
+      since: row.firingSince?.toISOString() ?? null,
+      common_factor: row.commonFactor,
+      url: linkTo(core, row.filter, at),
+      reason,
+    },
+  };
+  const messages = row.receivers.map((receiver) => ({
+    id: uuidv7(core),
+    watchId: row.id,
+    receiver,
+    body,
+    createdAt: new Date(core.clock.now()),
+  }));
+  await insertMessages(tx, messages);
+};
+
+/** Returns the address of the hosts of a watch on `/fleet` as they were at a time; as they are, where the filter has no history. */
+const linkTo = ({ config, watches }: MessageCore, query: string, at: Date): string => {
+  const { filter } = parseQuery(query, at);
+  const params = filterToParams(filter);
+  if (hasHistory(config, filter, at)) params.set("at", at.toISOString());
+  return `${watches()?.webUrl ?? ""}/fleet${params.size === 0 ? "" : `?${params}`}`;
+};
+
+const hasHistory = (config: Core["config"], filter: FleetFilter, at: Date): boolean => {
+  const { staleAfterSeconds, forwardingSeconds } = fleetThresholds(config);
+  const thresholds = {
+    stale_after_seconds: staleAfterSeconds,
+    forwarding_seconds: forwardingSeconds,
+  };
+  return withoutHistory({ filter }, { at: at.getTime(), thresholds }) === undefined;
+};

@@ -4,17 +4,16 @@ import { errorCode } from "../../../kit/describe-error.ts";
 import { ConfigError } from "../../../kit/env.ts";
 import type { Log } from "../../../kit/log.ts";
 import { callDeadlineMs } from "../../store/database/call-limits.ts";
+import { setForSession } from "../../store/database/connection-settings.ts";
 import { claimDeployment, connectDatabase } from "../../store/database/database.ts";
-import { migrate } from "../../store/database/migrate.ts";
+import { migrate, SchemaMismatch } from "../../store/database/migrate.ts";
 import { describeBlockers, MigrationBlocked } from "../../store/database/migration-blockers.ts";
 import { databaseProblem } from "../../store/database/problem.ts";
 import { selectFaults } from "../../store/database/server-settings.ts";
-import { setForSession } from "../../store/database/session-settings.ts";
 import { destroyClient, lastResult, openCopyClient } from "../../store/ingest/copy-transaction.ts";
 import { readMigrations } from "../read-migrations.ts";
 import { StartFault } from "../run-configured.ts";
 import type { CoreServers, DatabaseVariable, NamedServers } from "./database-servers.ts";
-import { naming } from "./name-database-variable.ts";
 
 const timeoutMs = 60_000;
 const retryDelayMs = 500;
@@ -264,3 +263,50 @@ const announced = (client: Client): number | null =>
 
 const backendOf = async (client: Client): Promise<number> =>
   (await client.query<{ pid: number }>("select pg_backend_pid() as pid")).rows[0]?.pid ?? 0;
+
+/** Those that PgBouncer reports with the SQLSTATE of a protocol violation. */
+const faultsOfPooler: readonly (readonly [RegExp, string])[] = [
+  [
+    /^unsupported startup parameter/,
+    "has a parameter that the pooler refuses: remove it, or see its ignore_startup_parameters",
+  ],
+  [/^no such database/, "names a database that the pooler does not know"],
+  [
+    /authentication failed|^no such user/,
+    "has a role or a password that the pooler or its server refuses",
+  ],
+  [
+    /^(server login failed: .*)?(role|database) ".*" does not exist$/,
+    "names a role or a database that the pooler's server does not have",
+  ],
+];
+
+/** Faults that a restart of core does not fix, by SQLSTATE. */
+const faultsOfSetting: Readonly<Record<string, string>> = {
+  "28000": "names a role that the server does not admit",
+  "28P01": "has a password that the server refuses",
+  "3D000": "names a database that does not exist",
+  "42501":
+    "names a role that may not create or change core's tables: it must own them, and the schema",
+};
+
+/** Runs `run`. Throws `ConfigError` with `variable` for a fault that only another value of it mends. */
+const naming = async <Result>(
+  variable: DatabaseVariable,
+  run: () => Promise<Result>,
+): Promise<Result> => {
+  try {
+    return await run();
+  } catch (error) {
+    for (let cause: unknown = error; cause instanceof Error; cause = cause.cause) {
+      const { message: text } = cause;
+      const message =
+        faultsOfSetting[errorCode(cause) ?? ""] ??
+        faultsOfPooler.find(([of]) => of.test(text))?.[1];
+      if (message !== undefined) throw new ConfigError([{ variable, message }]);
+    }
+    if (error instanceof SchemaMismatch)
+      throw new ConfigError([{ variable, message: error.message }]);
+    throw error;
+  }
+};

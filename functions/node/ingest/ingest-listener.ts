@@ -34,11 +34,7 @@ import { directBodiesKey } from "../../ingest/direct-bodies.ts";
 import type { IngestRoutes } from "../../ingest/service.ts";
 import { Problem, problemCatalog, transportStatus } from "../../problems.ts";
 import type { TlsMaterial } from "../follow-files.ts";
-import {
-  answerAdapterError,
-  answerUnreadable,
-  requestAuthority,
-} from "../http/answer-unreadable.ts";
+import { answerAdapterError, answerUnreadable, requestAuthority } from "../http/http-listener.ts";
 import type { Reloaded } from "../reload-files.ts";
 import { type HandshakeLimits, handshakeLimits, limitHandshakes } from "./handshake-limits.ts";
 import {

@@ -11,7 +11,7 @@ import {
   type IncomingHttpHeaders,
   type ServerHttp2Stream,
 } from "node:http2";
-import { answerAdapterError } from "../http/answer-unreadable.ts";
+import { answerAdapterError } from "../http/http-listener.ts";
 import type { Exchange } from "./ingest-listener.ts";
 import { endWithResponse } from "./ingest-streams.ts";
 

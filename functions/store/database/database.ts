@@ -10,7 +10,12 @@ import { deployment } from "../../../drizzle/schema/deployment.ts";
 import { errorCode } from "../../../kit/describe-error.ts";
 import type { Tracer } from "../../../kit/tracing/tracer.ts";
 import { callDeadlineMs, connectionsMaxDefault, waitingMax } from "./call-limits.ts";
-import { connectionSettings } from "./connection-settings.ts";
+import {
+  connectionSettings,
+  setForSession,
+  setForTransaction,
+  setTimeouts,
+} from "./connection-settings.ts";
 import {
   type ConnectionPool,
   createConnectionPool,
@@ -18,7 +23,6 @@ import {
 } from "./pool/connection-pool.ts";
 import type { OpenSocket } from "./pool/single-socket.ts";
 import { createSqlClient, type SqlClient, type StatementSpan } from "./pool/sql-client.ts";
-import { setForSession, setForTransaction, setTimeouts } from "./session-settings.ts";
 
 /** Core's database: a pool on Node, one client per request in workerd. */
 export type Database = PostgresJsDatabase;

@@ -7,8 +7,8 @@
  * They come as binary COPY (PostgreSQL's manual, "COPY", "Binary Format"): as text, their data would double.
  */
 import type { Client, Connection, Submittable } from "pg";
+import { setForSession } from "../database/connection-settings.ts";
 import { createCopyFields } from "../database/copy-fields.ts";
-import { setForSession } from "../database/session-settings.ts";
 import {
   type BlockCodec,
   BlockCorrupt,

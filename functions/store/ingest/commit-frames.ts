@@ -15,8 +15,8 @@
 import { sql } from "drizzle-orm";
 import type { Client } from "pg";
 import { errorCode } from "../../../kit/describe-error.ts";
+import { setForSession } from "../database/connection-settings.ts";
 import type { Executor } from "../database/database.ts";
-import { setForSession } from "../database/session-settings.ts";
 import { literal, numberArray, textArray, timestampLiteral } from "../database/sql-literals.ts";
 import { type BlockToStore, type EncodedBlock, encodeBlockRow } from "./block-rows.ts";
 import { lastResult, openCopyClient, runCopyTransaction } from "./copy-transaction.ts";

@@ -1,13 +1,14 @@
 import { and, asc, count, desc, eq, gt, inArray, isNull, lt, min, or, sql } from "drizzle-orm";
-import { authenticationIdentity, person } from "../../../drizzle/schema/operator.ts";
 import {
+  authenticationIdentity,
   authorizationCode,
   deviceAuthorization,
   endedWebSession,
   operatorSession,
+  person,
   usedLogoutToken,
   webSession,
-} from "../../../drizzle/schema/operator-session.ts";
+} from "../../../drizzle/schema/operator.ts";
 import { dayMs } from "../../../kit/clock.ts";
 import type { Executor } from "../database/database.ts";
 import {

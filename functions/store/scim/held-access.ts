@@ -1,10 +1,11 @@
 import { and, eq, gt, isNull, sql } from "drizzle-orm";
-import { directorySync, person } from "../../../drizzle/schema/operator.ts";
 import {
   authorizationCode,
   deviceAuthorization,
+  directorySync,
   operatorSession,
-} from "../../../drizzle/schema/operator-session.ts";
+  person,
+} from "../../../drizzle/schema/operator.ts";
 import { scimGroup, scimHeldMember, scimMember, scimUser } from "../../../drizzle/schema/scim.ts";
 import type { Executor } from "../database/database.ts";
 import { anyOf, arrayLiteral } from "../database/query-parts.ts";

@@ -1,6 +1,6 @@
 import { sql } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
-import { usedLogoutToken, webSession } from "../../../drizzle/schema/operator-session.ts";
+import { usedLogoutToken, webSession } from "../../../drizzle/schema/operator.ts";
 import { createTestCore } from "../../../tests/support/core.ts";
 import type { Executor } from "../../store/database/database.ts";
 import {

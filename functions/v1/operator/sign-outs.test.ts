@@ -1,5 +1,5 @@
 import { afterAll, describe, expect, it } from "vitest";
-import { endedWebSession } from "../../../drizzle/schema/operator-session.ts";
+import { endedWebSession } from "../../../drizzle/schema/operator.ts";
 import { createTestCore } from "../../../tests/support/core.ts";
 
 const test = await createTestCore();

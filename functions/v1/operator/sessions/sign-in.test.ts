@@ -1,8 +1,7 @@
 import { createHash } from "node:crypto";
 import { eq, like } from "drizzle-orm";
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
-import { person } from "../../../../drizzle/schema/operator.ts";
-import { deviceAuthorization } from "../../../../drizzle/schema/operator-session.ts";
+import { deviceAuthorization, person } from "../../../../drizzle/schema/operator.ts";
 import { createTestCore } from "../../../../tests/support/core.ts";
 
 const test = await createTestCore();
