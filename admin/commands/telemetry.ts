@@ -121,6 +121,29 @@ const resumeMs = 2_000;
 /** Blocks are committed out of order: what was received within this time before the newest line is read again. */
 const overlapMs = 60_000;
 
+/** Returns what passes on each line once, and the time of receipt of the newest one. */
+const createNewLines = (print: (line: Line) => void) => {
+  /** The lines of the last minutes, with their times of receipt. */
+  const seen = new Map<string, number>();
+  let newest = 0;
+  return {
+    newest: () => newest,
+    pass: (line: Line) => {
+      const isDamage = "damaged_block" in line;
+      const key = isDamage ? JSON.stringify(line) : `${line.queue_id} ${line.sequence}`;
+      if (seen.has(key)) return;
+      const at = Date.parse(isDamage ? line.damaged_block.received_at : line.received_at);
+      newest = Math.max(newest, at);
+      seen.set(key, at);
+      for (const [old, time] of seen) {
+        if (time >= newest - 2 * overlapMs) break;
+        seen.delete(old);
+      }
+      print(line);
+    },
+  };
+};
+
 /** Prints what arrives until interrupted; a stream that ends is opened again where it ended, so that a watch outlives a restart of core. */
 const followLines = async (
   terminal: Pick<Terminal, "clock" | "err" | "signal">,
@@ -131,30 +154,16 @@ const followLines = async (
     print,
   }: { client: FleetClient; id: string; query: Query; print(line: Line): void },
 ): Promise<void> => {
-  /** The lines of the last minutes, with their times of receipt. */
-  const seen = new Map<string, number>();
-  let newest = 0;
+  const { newest, pass } = createNewLines(print);
   let isOpened = false;
   for (;;) {
     const { limit: _, ...rest } = query;
-    const again =
-      newest === 0 ? query : { ...rest, from: new Date(newest - overlapMs).toISOString() };
+    const from = newest() - overlapMs;
+    const again = newest() === 0 ? query : { ...rest, from: new Date(from).toISOString() };
     try {
       for await (const line of linesOf(client, id, again)) {
         isOpened = true;
-        const key =
-          "damaged_block" in line ? JSON.stringify(line) : `${line.queue_id} ${line.sequence}`;
-        if (seen.has(key)) continue;
-        const at = Date.parse(
-          "damaged_block" in line ? line.damaged_block.received_at : line.received_at,
-        );
-        newest = Math.max(newest, at);
-        seen.set(key, at);
-        for (const [old, time] of seen) {
-          if (time >= newest - 2 * overlapMs) break;
-          seen.delete(old);
-        }
-        print(line);
+        pass(line);
       }
     } catch (error) {
       const passes =
