@@ -126,7 +126,11 @@ export const account = (state: OpenAccounts, event: AccountEvent): OpenAccounts 
     case "renamed": {
       const { queueId, acked } = event;
       return {
-        ...changed({ queueId, ackedBeforeThrough: acked }),
+        ...changed({
+          queueId,
+          // Under the last id nothing may have been acknowledged.
+          ackedBeforeThrough: Math.max(period.ackedBeforeThrough, acked),
+        }),
         unsaved: unsaved.map(({ content }) => ({ queueId, content: ackedBefore(content, acked) })),
       };
     }
@@ -137,7 +141,9 @@ export const account = (state: OpenAccounts, event: AccountEvent): OpenAccounts 
 
 /** Returns the account of a queue that got another id, under which nothing through `acked` is sent again. */
 export const ackedBefore = (content: AccountContent, acked: number): AccountContent =>
-  acked < content.firstSequence ? content : { ...content, ackedBeforeThrough: acked };
+  acked < Math.max(content.firstSequence, content.ackedBeforeThrough)
+    ? content
+    : { ...content, ackedBeforeThrough: acked };
 
 const observed = (
   { period, unsaved, last, ...state }: OpenAccounts,

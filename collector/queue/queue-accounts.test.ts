@@ -243,6 +243,8 @@ describe("the accounts of a queue", () => {
     await new Promise(setImmediate);
     await acking;
     queue.fork();
+    // Nothing is acknowledged under this id.
+    queue.fork();
     await pass(queue, hourMs);
     const all = takeAccounts(queue);
     expect(first).toMatchObject({ queueId: old, number: 1n });
@@ -254,6 +256,19 @@ describe("the accounts of a queue", () => {
     expect(all.every(({ queueId }) => Buffer.compare(queueId, queue.queueId) === 0)).toBe(true);
     expect(all[0]).toMatchObject({ previousQueueId: old, ackedBeforeThrough: 9n });
     expect(all[1]).toMatchObject({ previousQueueId: new Uint8Array(), ackedBeforeThrough: 0n });
+  });
+
+  it("states what was acknowledged before two forks in one hour", async () => {
+    const queue = open();
+    await queue.append(texts(5));
+    queue.beginSession("host");
+    const acking = queue.ack(3);
+    await new Promise(setImmediate);
+    await acking;
+    queue.fork();
+    queue.fork();
+    await pass(queue, hourMs);
+    expect(takeAccounts(queue)).toMatchObject([{ lastSequence: 5n, ackedBeforeThrough: 3n }]);
   });
 
   it("keeps the accounts of a database that is damaged, and claims what was accepted and is lost with it", async () => {

@@ -5,6 +5,7 @@ import {
   openSync,
   readdirSync,
   readFileSync,
+  readlinkSync,
   statSync,
   truncateSync,
   unlinkSync,
@@ -255,6 +256,24 @@ describe("Q5: a flipped bit", () => {
     expect(diag).toMatchObject({ atRisk: isAhead, oldestRecordAgeSeconds: 0 });
     await queue.close();
     expect(open({ onWrongAge: () => expect.fail("it was corrected") }).stats().records).toBe(60);
+  });
+
+  it("closes the database of a queue whose age cannot be corrected", async () => {
+    await fill();
+    change("UPDATE state SET age_ms = age_ms | (1 << 30)");
+    const cause = new Error("the disk is full");
+    const onWrongAge = () => {
+      throw cause;
+    };
+    expect(() => open({ onWrongAge })).toThrow(cause);
+    const files = readdirSync("/proc/self/fd").flatMap((descriptor) => {
+      try {
+        return [readlinkSync(`/proc/self/fd/${descriptor}`)];
+      } catch {
+        return [];
+      }
+    });
+    expect(files.filter((file) => file.startsWith(dirOf()))).toEqual([]);
   });
 
   it.each(["from", '"records"', "1"])(

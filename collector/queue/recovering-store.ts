@@ -92,10 +92,15 @@ export const openRecoveringStore = (
       );
     try {
       const opened = retryIfCorrupt(open);
-      if (!created) {
-        correctAge(found, opened, options);
-        continueBehind(found, opened, options);
-      } else if (lost > 0) options.onLost?.(lost);
+      try {
+        if (!created) {
+          correctAge(found, opened, options);
+          continueBehind(found, opened, options);
+        } else if (lost > 0) options.onLost?.(lost);
+      } catch (error) {
+        opened.close();
+        throw error;
+      }
       return opened;
     } catch (error) {
       if (!(error instanceof QueueCorruptError)) throw error;

@@ -36,10 +36,11 @@ export interface OpenedQueue extends QueueName {
   left?: readonly LeftCursor[] | undefined;
 }
 
-/** The cursor of a queue that its host has left. */
+/** The cursor of a queue that its host has left, and through where it says that core had acknowledged it. */
 export interface LeftCursor {
   queueId: Uint8Array;
   cursor: bigint;
+  ackedThrough: bigint;
 }
 
 /** Opens queues; see the invariants above. */
@@ -199,7 +200,8 @@ export const createQueueOpener = <Tx>({
   ) => {
     const left: LeftCursor[] = [];
     const losses: LossOfQueue[] = [];
-    for (const [index, { queueId, storedThrough }] of open.leftQueues.entries()) {
+    for (const [index, each] of open.leftQueues.entries()) {
+      const { queueId, storedThrough, ackedThrough } = each;
       const row = rows[index] ?? null;
       const lost = row
         ? lossOf(row.cursor, storedThrough, ackedUnder(open.leftQueues.slice(index + 1)))
@@ -208,7 +210,8 @@ export const createQueueOpener = <Tx>({
       const isElsewhere =
         row !== null && lost !== undefined && isOfOtherSink(row, await register.findSinkChange(tx));
       // Of what core does not judge, the host keeps what it knows.
-      left.push({ queueId, cursor: row === null || isElsewhere ? storedThrough : row.cursor });
+      const cursor = row === null || isElsewhere ? storedThrough : row.cursor;
+      left.push({ queueId, cursor, ackedThrough });
       const unrecorded = lost && recordedLosses.without(queue, lost);
       if (row && unrecorded && !isElsewhere)
         losses.push(...(await recordLoss(tx, queue, { row, lost: unrecorded, now })));

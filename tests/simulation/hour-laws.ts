@@ -116,9 +116,7 @@ const judgeHour = (
       .flatMap(([text, { wallMs }]) => (hourOf(wallMs) === hour ? [{ text, ledger }] : [])),
   );
   const known = written.filter((record) => isKnown(record, host, after));
-  const lacking = known.filter(
-    (record) => !host.copies.has(record.text) && !isLetterOfBefore(record, host),
-  );
+  const lacking = known.filter(({ text }) => !host.copies.has(text));
   const at = `${host.hostId} at ${new Date(hour).toISOString()} is ${state}`;
   const isComplete = state === "complete" || state === "undelivered";
   const dropped = host.ledgers.flatMap((ledger) =>
@@ -175,21 +173,6 @@ const ownAccounts = (hour: number, { accounts }: HostHours): CoreAccount[] =>
 
 const isOfRecords = (kind: string): boolean =>
   ["rejected", "lost_in_restore", "missing"].includes(kind);
-
-/** Whether a record was a dead letter under an earlier id of its queue: that is acknowledged there, and the host has it. */
-const isLetterOfBefore = (
-  { text, ledger }: { text: string; ledger: Ledger },
-  { machines }: HostHours,
-): boolean => {
-  const sequence = ledger.written.get(text)?.sequence;
-  const letters = machines.flatMap(({ disk }) =>
-    disk.ledger === ledger ? (disk.image?.deadLetters ?? []) : [],
-  );
-  const current = machines.map(({ disk }) => disk.image?.state.queueId.toHex());
-  return letters.some(
-    (letter) => letter.sequence === sequence && !current.includes(letter.queueId),
-  );
-};
 
 /** Whether core can know of a record. */
 const isKnown = (
@@ -270,26 +253,23 @@ const judgeMissing = ({ hostId, machines, accounts, ledgers, copies }: HostHours
   // Damage takes back what a queue knew of its records.
   machines.some(({ disk }) => disk.damages > 0)
     ? []
-    : accounts.flatMap(
-        ({ queueId, refused, counts, firstSequence, ackedBefore, lastSequence, number }) => {
-          const ledger = ledgers.find(({ queues }) => queues.has(queueId.toHex()));
-          if (refused !== null || ledger === undefined || counts.missing === 0) return [];
-          const isOwn = (sequence: number) =>
-            firstSequence + ackedBefore <= sequence && sequence <= lastSequence;
-          const gone = [...ledger.written].filter(
-            ([text, { sequence }]) => isOwn(sequence) && !copies.has(text),
-          );
-          const name = `${hostId}: account ${number} of queue ${queueId.toHex().slice(0, 6)}`;
-          return counts.missing <= new Set(gone.map(([, { sequence }]) => sequence)).size
-            ? []
-            : [
-                breach(
-                  "noFalseMissing",
-                  `${name} lacks ${counts.missing}, and ${gone.length} are gone`,
-                ),
-              ];
-        },
-      );
+    : accounts.flatMap(({ queueId, refused, counts, firstSequence, lastSequence, number }) => {
+        const ledger = ledgers.find(({ queues }) => queues.has(queueId.toHex()));
+        if (refused !== null || ledger === undefined || counts.missing === 0) return [];
+        const isOwn = (sequence: number) => firstSequence <= sequence && sequence <= lastSequence;
+        const gone = [...ledger.written].filter(
+          ([text, { sequence }]) => isOwn(sequence) && !copies.has(text),
+        );
+        const name = `${hostId}: account ${number} of queue ${queueId.toHex().slice(0, 6)}`;
+        return counts.missing <= new Set(gone.map(([, { sequence }]) => sequence)).size
+          ? []
+          : [
+              breach(
+                "noFalseMissing",
+                `${name} lacks ${counts.missing}, and ${gone.length} are gone`,
+              ),
+            ];
+      });
 
 const judgeDoubles = (
   { hostId, copies }: HostHours,

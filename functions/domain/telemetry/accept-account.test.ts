@@ -76,14 +76,24 @@ const bodyOf = (fields: Fields = {}, by: TestCollector = host): Uint8Array =>
       ...fields,
     }),
   );
-/** Core has counted of the queue what `counts` say, through `cursor`. */
-const count = async (cursor: number, { stored = cursor, lost = 0, rejected = 0 } = {}) => {
+/** Core has counted of a queue what `counts` say, through `cursor`. */
+const count = async (
+  cursor: number,
+  { of = queueId, stored = cursor, lost = 0, rejected = 0 } = {},
+) => {
   await sql`
     insert into ingest_cursor (host_id, queue_id, cursor, updated_at, range_stored, range_lost, range_rejected, counted_through)
-    values (${host.identity}, ${queueId}, ${cursor}, now(), ${stored}, ${lost}, ${rejected}, ${cursor})
+    values (${host.identity}, ${of}, ${cursor}, now(), ${stored}, ${lost}, ${rejected}, ${cursor})
     on conflict (host_id, queue_id) do update set cursor = excluded.cursor, range_stored = excluded.range_stored,
       range_lost = excluded.range_lost, range_rejected = excluded.range_rejected, counted_through = excluded.counted_through`;
 };
+/** A stream whose host left an id of its queue, with all through `ackedThrough` acknowledged. */
+const streamBehind = (earlier: Uint8Array, ackedThrough: bigint): StreamOfAccount => ({
+  queueId,
+  sessionId: undefined,
+  cursor: 100n,
+  left: [{ queueId: earlier, ackedThrough }],
+});
 const accept = (sent: SentAccount, caller: TestCollector = host, stream?: StreamOfAccount) =>
   createAccountAcceptor(test.core)(
     {
@@ -354,8 +364,9 @@ describe("accepting an account", () => {
     await recordGap(earlier, 6, 10);
     await recordGap(earlier, 9, 14);
     await recordGap(unrelated, 1, 5);
+    await count(5, { of: earlier });
     await count(100, { stored: 88 });
-    const stream = { queueId, sessionId: undefined, cursor: 100n, left: [{ queueId: earlier }] };
+    const stream = streamBehind(earlier, 12n);
     const first = bodyOf({ ackedBeforeThrough: 12n });
     expect(await accept(signed(first), host, stream)).toEqual({ through: 1n, refused: "" });
     const [row] =
@@ -365,7 +376,8 @@ describe("accepting an account", () => {
       state: "short",
       shortages: [{ kind: "lost_in_restore", count: 9 }],
     });
-    const [queue] = await sql`select range_stored::int, range_lost::int from ingest_cursor`;
+    const [queue] = await sql`select range_stored::int, range_lost::int from ingest_cursor
+      where queue_id = ${queueId}`;
     expect(queue).toEqual({ range_stored: 0, range_lost: 0 });
     const previousSha256 = createHash("sha256").update(accountPayload(first)).digest();
     const next = {
@@ -404,12 +416,34 @@ describe("accepting an account", () => {
     const [row] = await sql`select range_lost::int from ingest_cursor`;
     expect(row).toEqual({ range_lost: 0 });
   });
+  it.each([
+    { of: "an earlier id that core rejected", stored: 9, rejected: 1, expected: ["rejected"] },
+    { of: "an earlier id that never came", stored: 9, rejected: 0, expected: ["missing"] },
+    { of: "an id that it does not know", stored: undefined, rejected: 0, expected: undefined },
+  ])(
+    "finds an hour incomplete that has a record of $of",
+    async ({ stored, rejected, expected }) => {
+      const earlier = new Uint8Array(16).fill(1);
+      if (stored) await count(10, { of: earlier, stored, rejected });
+      await count(100, { stored: 90 });
+      const first = signed(bodyOf({ ackedBeforeThrough: 10n }));
+      await accept(first, host, streamBehind(earlier, 10n));
+      await test.clock.advance(15 * 60_000);
+      const status = await stateOf();
+      expect(status?.shortages.map(({ kind }) => kind)).toEqual(expected ?? []);
+      expect(status?.state).toBe(expected ? "short" : "not_accounted");
+      // What was counted under this id is taken off it alone.
+      const rows = await sql`select range_stored::int, range_rejected::int from ingest_cursor
+      where queue_id = ${queueId}`;
+      expect([...rows]).toEqual([{ range_stored: 0, range_rejected: 0 }]);
+    },
+  );
 
   it("asks for an earlier id's account that a database lost, and counts what it stated as lost if the host lost it too", async () => {
     const earlier = new Uint8Array(16).fill(1);
     await recordGap(earlier, 6, 12);
     await count(100, { stored: 90 });
-    const stream = { queueId, sessionId: undefined, cursor: 100n, left: [{ queueId: earlier }] };
+    const stream = streamBehind(earlier, 10n);
     const after = { firstSequence: 11n, accepted: [{ records: 90n }], previousQueueId: earlier };
     const first = signed(bodyOf({ ...after, previousSha256: new Uint8Array(32) }));
     expect(await accept(first, host, stream)).toEqual({ through: 0n, refused: "" });
@@ -422,7 +456,7 @@ describe("accepting an account", () => {
 
   it("finds an hour short whose accounts a restored host and database both forgot", async () => {
     const earlier = new Uint8Array(16).fill(1);
-    const stream = { queueId, sessionId: undefined, cursor: 0n, left: [{ queueId: earlier }] };
+    const stream = { ...streamBehind(earlier, 100n), cursor: 0n };
     const before = BigInt(hour - hourMs);
     const half = BigInt(hour + hourMs / 2);
     const end = BigInt(hour + hourMs);
@@ -452,7 +486,7 @@ describe("accepting an account", () => {
       signed(bodyOf({ queueId: earlier, lastSequence: 14n, accepted: [{ records: 14n }] })),
     );
     await recordGap(earlier, 9, 14);
-    const stream = { queueId, sessionId: undefined, cursor: 100n, left: [{ queueId: earlier }] };
+    const stream = streamBehind(earlier, 8n);
     await count(100, { stored: 92 });
     await accept(signed(bodyOf({ ackedBeforeThrough: 8n })), host, stream);
     expect(

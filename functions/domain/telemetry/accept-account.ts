@@ -18,11 +18,9 @@ import {
   type AccountInsert,
   countStoredWithin,
   findHostCertificate,
-  findLastAccount,
   findLostRanges,
   hasAccount,
   insertAccount,
-  type LastAccount,
 } from "../../store/ingest/accounts.ts";
 import { endQueue, findEnding, noteQueues, type QueueName } from "../../store/ingest/queues.ts";
 import { addSourceVolumes } from "../../store/volume/sources.ts";
@@ -38,11 +36,10 @@ import {
 import {
   type AccountDecision,
   decideAccount,
-  lostOfAckedBefore,
-  lostUnstated,
   noCounts,
   type RangeFacts,
 } from "./decide-account.ts";
+import { type EarlierCounts, earlierThan, type LeftId, readEarlierIds } from "./earlier-ids.ts";
 import { type AccountFault, dayOfAccount, type ReadAccount, readAccount } from "./read-account.ts";
 
 /** The parts of core that accept accounts. */
@@ -68,7 +65,7 @@ export interface StreamOfAccount {
   queueId: Uint8Array;
   sessionId: Uint8Array | undefined;
   cursor: bigint;
-  left?: readonly { queueId: Uint8Array }[] | undefined;
+  left?: readonly LeftId[] | undefined;
 }
 
 /** Core's answer: the last account that it has of the queue, and why it refuses this one. */
@@ -82,6 +79,19 @@ const refusedOfHostMax = 24;
 /** Those that it reads of one host at once, as after a hundred days without a connection, and in an hour from then on. */
 const accountsBurst = 2_400;
 const accountsPerHour = 120;
+
+/** An account that has arrived: as core reads it, and why it refuses it as it is. */
+interface ArrivedAccount {
+  caller: AccountCaller;
+  sent: SentAccount;
+  stream: StreamOfAccount | undefined;
+  isLimited: boolean;
+  read: ReadAccount | undefined;
+  fault: AccountFault | undefined;
+  queue: QueueName;
+  name: Pick<AccountInsert, "hostId" | "queueId" | "number" | "sha256">;
+  earlierIds: readonly LeftId[];
+}
 
 /** Makes the function that decides on an account and stores it, in one transaction; one that core refuses too, within a bound for each host. */
 export const createAccountAcceptor = (
@@ -97,33 +107,16 @@ export const createAccountAcceptor = (
 ) => Promise<AccountAnswer>) => {
   const { db, clock } = core;
   const turns = createTokenBuckets({ burst, perSecond: accountsPerHour / 3_600, clock });
-  const refusals = new LRUCache<string, { since: number; count: number }>({
-    maxSize: 10_000,
-    sizeCalculation: () => 1,
-  });
-  const mayKeep = (hostId: string): boolean => {
-    const now = clock.monotonic();
-    let window = refusals.get(hostId);
-    if (window === undefined || now - window.since >= hourMs) {
-      window = { since: now, count: 0 };
-      refusals.set(hostId, window);
-    }
-    return ++window.count <= refusedOfHostMax;
-  };
+  const mayKeep = createRefusalLimit(clock);
 
   return async (caller, sent, stream) => {
     const isLimited = !turns.take(caller.identity);
     if (isLimited && !mayKeep(caller.identity)) return { through: 0n, refused: "rate_limited" };
-    const sha256 = Uint8Array.fromHex(await core.cryptography.sha256Hex(accountPayload(sent.body)));
-    const read = isWithinLimits(sent.body) ? readAccount(sent.body) : undefined;
-    const fault = isLimited
-      ? "rate_limited"
-      : read === undefined
-        ? "malformed"
-        : await proveAccount(core, caller, read, sent);
-    const queue = { hostId: caller.identity, queueId: read?.queueId ?? new Uint8Array() };
+    const arrived = await examine(core, { caller, sent, stream, isLimited });
+    const { queue, read, fault } = arrived;
     const isNamed = fault === undefined && read?.fault !== "malformed";
     const lock = await ranges.read(queue, isNamed ? read?.firstSequence : undefined);
+    const findEarlier = await readEarlierIds(ranges, read, isNamed ? arrived.earlierIds : []);
     return db.transaction(async (tx) => {
       await limitLockWaits(tx);
       const locked = await lock(tx);
@@ -132,54 +125,113 @@ export const createAccountAcceptor = (
       if (own && !isAsLeft(locked, own)) throw new Problem("sequence_gap");
       const has = await factsFor(tx, queue, read, { ...locked, sink: ranges.sink });
       const state = read ? withoutEarlierIds(locked, read, has.gaps) : locked;
-      const earlierIds = earlierThan(queue, stream);
-      const lostBefore = await countLostBefore(tx, read, { earlierIds, last: state.last });
-      const through = state.last?.number ?? 0n;
-      const name = { ...queue, number: read?.number ?? 0n, sha256 };
-      const same = await hasAccount(tx, name);
-      const lacksPrevious = await hasLostPrevious(tx, read, earlierIds);
-      const isEnded = (await findEnding(tx, queue)) === "ended";
-      const decision: AccountDecision =
-        read === undefined || fault !== undefined
-          ? { kind: "refused", fault: fault ?? "malformed", isLinked: false }
-          : decideAccount(
-              { ...read, sha256, isSigned: true, earlierAreLost: sent.earlierAreLost },
-              { ...state, same, lacksPrevious, isEnded, has },
-            );
+      const same = await hasAccount(tx, arrived.name);
+      const decision = await decideArrived(tx, arrived, { state, same, has });
       // Its stream opened the queue again, to repeat what core had not answered.
       if (decision.kind === "known" && read?.isEnd) await noteEnd(tx, read, new Date(clock.now()));
+      const through = state.last?.number ?? 0n;
       if (decision.kind === "known" || decision.kind === "early") return { through, refused: "" };
-      const isRefused = decision.kind === "refused";
-      // Evidence that comes again is kept once.
-      const isKept =
-        !same && (!isRefused || decision.isLinked || isLimited || mayKeep(caller.identity));
-      const isLinked = !isRefused || decision.isLinked;
-      const lastSequence = read?.lastSequence ?? 0n;
-      const counts = isRefused ? (state.range ?? noCounts) : decision.counts;
-      const columns = isLinked ? await state.take({ counts, lastSequence }) : noStream;
-      const facts = {
-        ...name,
-        ...columns,
-        read,
-        sent,
-        state,
-        lostBefore,
-        now: clock.now(),
-        sink: ranges.sink,
-      };
-      if (isKept) await insertAccount(tx, rowOf(decision, facts));
-      if (isKept && !isRefused && read) {
-        await addSourceVolumes(tx, read, dayOfAccount(read, clock.now()));
-        await noteAccount(tx, read, new Date(clock.now()));
-      }
-      if (isRefused && isKept)
-        await auditRefusal(core, tx, caller, { ...name, fault: decision.fault });
-      return {
-        through: isLinked ? name.number : through,
-        refused: isRefused ? decision.fault : "",
-      };
+      const earlier = await findEarlier(tx, state.last);
+      const context = { state, same, earlier, sink: ranges.sink, mayKeep };
+      await store(core, tx, arrived, decision, context);
+      return decision.kind === "accepted"
+        ? { through: arrived.name.number, refused: "" }
+        : {
+            through: decision.isLinked ? arrived.name.number : through,
+            refused: decision.fault,
+          };
     });
   };
+};
+
+/** Makes the function that takes one of the refused accounts that core keeps of a host in an hour; false if it has taken all. */
+const createRefusalLimit = (clock: Core["clock"]): ((hostId: string) => boolean) => {
+  const refusals = new LRUCache<string, { since: number; count: number }>({
+    maxSize: 10_000,
+    sizeCalculation: () => 1,
+  });
+  return (hostId) => {
+    const now = clock.monotonic();
+    let window = refusals.get(hostId);
+    if (window === undefined || now - window.since >= hourMs) {
+      window = { since: now, count: 0 };
+      refusals.set(hostId, window);
+    }
+    return ++window.count <= refusedOfHostMax;
+  };
+};
+
+const examine = async (
+  core: AccountCore,
+  arrival: Pick<ArrivedAccount, "caller" | "sent" | "stream" | "isLimited">,
+): Promise<ArrivedAccount> => {
+  const { caller, sent, stream } = arrival;
+  const sha256 = Uint8Array.fromHex(await core.cryptography.sha256Hex(accountPayload(sent.body)));
+  const read = isWithinLimits(sent.body) ? readAccount(sent.body) : undefined;
+  const faultOf = async (): Promise<AccountFault | undefined> => {
+    if (arrival.isLimited) return "rate_limited";
+    return read === undefined ? "malformed" : proveAccount(core, caller, read, sent);
+  };
+  const queue = { hostId: caller.identity, queueId: read?.queueId ?? new Uint8Array() };
+  return {
+    ...arrival,
+    read,
+    queue,
+    fault: await faultOf(),
+    name: { ...queue, number: read?.number ?? 0n, sha256 },
+    earlierIds: earlierThan(queue.queueId, stream),
+  };
+};
+
+/** Decides on an account whose queue is locked. */
+const decideArrived = async (
+  tx: Executor,
+  { read, fault, queue, name: { sha256 }, sent, earlierIds }: ArrivedAccount,
+  known: { state: LockedRange; same: boolean; has: RangeFacts },
+): Promise<AccountDecision> => {
+  if (read === undefined || fault !== undefined)
+    return { kind: "refused", fault: fault ?? "malformed", isLinked: false };
+  const lacksPrevious = await hasLostPrevious(tx, read, earlierIds);
+  const isEnded = (await findEnding(tx, queue)) === "ended";
+  const { state, same, has } = known;
+  return decideAccount(
+    { ...read, sha256, isSigned: true, earlierAreLost: sent.earlierAreLost },
+    { ...state, same, lacksPrevious, isEnded, has },
+  );
+};
+
+type StoredDecision = Extract<AccountDecision, { kind: "accepted" | "refused" }>;
+
+/** What the row of an account is made of, apart from its decision. */
+interface RowContext {
+  state: LockedRange;
+  earlier: EarlierCounts;
+  sink: AccountRanges["sink"];
+}
+
+/** Stores an account, or keeps it as evidence. */
+const store = async (
+  core: AccountCore,
+  tx: Executor,
+  arrived: ArrivedAccount,
+  decision: StoredDecision,
+  { same, mayKeep, ...context }: RowContext & { same: boolean; mayKeep(hostId: string): boolean },
+): Promise<void> => {
+  const { read, caller, isLimited, name } = arrived;
+  const now = new Date(core.clock.now());
+  const isRefused = decision.kind === "refused";
+  const isLinked = !isRefused || decision.isLinked;
+  const counts = isRefused ? (context.state.range ?? noCounts) : decision.counts;
+  const lastSequence = read?.lastSequence ?? 0n;
+  // Evidence that comes again is kept once.
+  const isKept = !same && (!isRefused || isLinked || isLimited || mayKeep(caller.identity));
+  const columns = isLinked ? await context.state.take({ counts, lastSequence }) : noStream;
+  if (!isKept) return;
+  await insertAccount(tx, { ...rowOf(decision, arrived, context, now), ...columns });
+  if (isRefused) return auditRefusal(core, tx, caller, { ...name, fault: decision.fault });
+  if (read === undefined) return;
+  await addSourceVolumes(tx, read, dayOfAccount(read, now.getTime()));
+  await noteAccount(tx, read, now);
 };
 
 const bodyWire = createWireCheck(AccountBodySchema);
@@ -246,24 +298,14 @@ const proveAccount = async (
   return isGood ? undefined : "signature_invalid";
 };
 
-/** Returns the ids that a stream's queue had before this one; none if this is not one of them. */
-const earlierThan = (
-  { queueId }: QueueName,
-  stream: StreamOfAccount | undefined,
-): readonly Uint8Array[] => {
-  const ids = stream ? [stream, ...(stream.left ?? [])].map((one) => one.queueId) : [];
-  const at = ids.findIndex((id) => equalBytes(id, queueId));
-  return at < 0 ? [] : ids.slice(at + 1);
-};
-
 /** Whether core lacks the account that number 1 names, of an earlier id: a database went back behind it. */
 const hasLostPrevious = async (
   tx: Executor,
-  read: ReadAccount | undefined,
-  earlierIds: readonly Uint8Array[],
+  read: ReadAccount,
+  earlierIds: readonly LeftId[],
 ): Promise<boolean> => {
-  if (read?.number !== 1n || !earlierIds.some((id) => equalBytes(id, read.previousQueueId)))
-    return false;
+  const isEarlier = ({ queueId }: LeftId) => equalBytes(queueId, read.previousQueueId);
+  if (read.number !== 1n || !earlierIds.some(isEarlier)) return false;
   const { hostId, previousQueueId: queueId, previousSha256: sha256 } = read;
   return !(await hasAccount(tx, { hostId, queueId, sha256 }));
 };
@@ -291,75 +333,40 @@ const factsFor = async (
   };
 };
 
-/**
- * Counts what databases have lost of a queue's earlier ids, which no account names: what an account states as acknowledged under them, and with
- * the first account what was acknowledged behind that, which a host no longer knows whose disk went back too (it may send some of that again),
- * and what was acknowledged before that, if core and the host have lost the accounts of it. A stop behind that first account has the same: the
- * host did run in it.
- */
-const countLostBefore = async (
-  tx: Executor,
-  read: ReadAccount | undefined,
-  { earlierIds, last }: { earlierIds: readonly Uint8Array[]; last: LastAccount | undefined },
-): Promise<bigint> => {
-  const isFirst = last === undefined || (last.number === 1n && read?.isStopped);
-  if (read === undefined || earlierIds.length === 0 || (read.ackedBefore === 0n && !isFirst))
-    return 0n;
-  const gaps = await findLostRanges(tx, read.hostId, earlierIds);
-  const lost = lostOfAckedBefore(gaps, read);
-  if (!isFirst || gaps.length === 0) return lost;
-  const earlier = await Promise.all(
-    earlierIds.map((queueId) => findLastAccount(tx, { hostId: read.hostId, queueId })),
-  );
-  const stated = [last, ...earlier].map((account) => account?.lastSequence ?? 0n);
-  return lost + lostUnstated(gaps, read, stated);
-};
-
 const rowOf = (
-  decision: Extract<AccountDecision, { kind: "accepted" | "refused" }>,
-  {
-    read,
-    sent: { body, signature },
-    state,
-    lostBefore,
-    now,
-    ...name
-  }: Pick<
-    AccountInsert,
-    "hostId" | "queueId" | "number" | "sha256" | "sink" | keyof StreamColumns
-  > & {
-    read: ReadAccount | undefined;
-    sent: SentAccount;
-    state: LockedRange;
-    lostBefore: bigint;
-    now: number;
-  },
-): AccountInsert => {
-  const isRefused = decision.kind === "refused";
-  const isLinked = !isRefused || decision.isLinked;
-  const { stored, rejected, discarded, lost } = isRefused ? noCounts : decision.counts;
-  const rangeDigest = !isRefused && decision.isChecked ? (state.range?.digest ?? null) : null;
-  return {
-    ...name,
-    body,
-    signature,
-    isLinked,
-    stored,
-    rejected,
-    discarded,
-    rangeDigest,
-    lost: isRefused ? lost : lost + lostBefore,
-    refused: isRefused ? decision.fault : null,
-    followsGap: !isRefused && decision.followsGap,
+  decision: StoredDecision,
+  { read, sent: { body, signature }, name }: ArrivedAccount,
+  { state, earlier, sink }: RowContext,
+  receivedAt: Date,
+): Omit<AccountInsert, keyof StreamColumns> => {
+  const row = { ...name, body, signature, sink, receivedAt, isStopped: read?.isStopped ?? false };
+  const linked = {
+    fromAt: new Date(read?.fromMs ?? 0),
+    toAt: new Date(read?.toMs ?? 0),
+    lastSequence: read?.lastSequence ?? 0n,
+    accepted: read?.accepted ?? 0n,
+  };
+  if (decision.kind === "refused") {
     // Of one that nobody has signed, only core's own time is known.
-    fromAt: new Date(isLinked && read ? read.fromMs : now),
-    toAt: new Date(isLinked && read ? read.toMs : now),
-    isStopped: read?.isStopped ?? false,
-    lastSequence: isLinked ? (read?.lastSequence ?? 0n) : 0n,
-    accepted: isLinked ? (read?.accepted ?? 0n) : 0n,
-    isChecked: !isRefused && decision.isChecked,
-    missing: isRefused ? 0n : decision.missing,
-    receivedAt: new Date(now),
+    const unlinked = { fromAt: receivedAt, toAt: receivedAt, lastSequence: 0n, accepted: 0n };
+    const { fault: refused, isLinked } = decision;
+    const unchecked = { refused, isLinked, followsGap: false, isChecked: false, rangeDigest: null };
+    return { ...row, ...(isLinked ? linked : unlinked), ...unchecked, ...noCounts, missing: 0n };
+  }
+  const { counts, followsGap, missing } = decision;
+  const isChecked = decision.isChecked && !earlier.isUnknown;
+  return {
+    ...row,
+    ...linked,
+    ...counts,
+    rejected: counts.rejected + earlier.rejected,
+    lost: counts.lost + earlier.lost,
+    missing: missing + earlier.missing,
+    isChecked,
+    isLinked: true,
+    refused: null,
+    followsGap,
+    rangeDigest: decision.isChecked ? (state.range?.digest ?? null) : null,
   };
 };
 

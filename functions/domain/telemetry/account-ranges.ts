@@ -5,7 +5,7 @@ import {
   type AccountState,
   findLastAccount,
   lockAccounts,
-  lockForAccount,
+  readForAccount,
   takeFromRange,
 } from "../../store/ingest/accounts.ts";
 import type { QueueName } from "../../store/ingest/queues.ts";
@@ -24,12 +24,13 @@ export interface AccountRanges {
   readonly sink: "postgres" | "nats";
   /**
    * Reads what needs no transaction, for an account that begins at `firstSequence`, which is undefined where no queue is known by that name. The
-   * function that it returns locks the queue's accounts until the transaction ends, and returns what is counted since the last one.
+   * function that it returns locks the queue's accounts until the transaction ends, and returns what is counted since the last one. Without
+   * a lock, what is counted may be older than the last account.
    */
   read(
     queue: QueueName,
     firstSequence: bigint | undefined,
-  ): Promise<(tx: Executor) => Promise<LockedRange>>;
+  ): Promise<(tx: Executor, options?: { isLocking: boolean }) => Promise<LockedRange>>;
 }
 
 /** The columns of an account that are of the stream that stores its range. */
@@ -80,8 +81,8 @@ export const withoutEarlierIds = (
 /** The ranges of PostgreSQL's sink: the transaction that moves a cursor counts. */
 export const postgresRanges: AccountRanges = {
   sink: "postgres",
-  read: async (queue) => async (tx) => {
-    const state = await lockForAccount(tx, queue);
+  read: async (queue) => async (tx, options) => {
+    const state = await readForAccount(tx, queue, options);
     return {
       ...state,
       take: async ({ counts, lastSequence }) => {
@@ -102,8 +103,8 @@ export const createStreamRanges = (
   sink: "nats",
   read: async (queue, firstSequence) => {
     const counted = firstSequence === undefined ? null : await count(queue);
-    return async (tx) => {
-      await lockAccounts(tx, queue);
+    return async (tx, { isLocking } = { isLocking: true }) => {
+      if (isLocking) await lockAccounts(tx, queue);
       const last = await findLastAccount(tx, queue);
       const settled = last && {
         ...last,

@@ -108,7 +108,8 @@ export const decideAccount = (
   return last ? refuse("contradicts_sequences") : { ...unchecked, counts };
 };
 
-const consumedOf = ({ stored, rejected, discarded, lost }: RangeCounts): bigint =>
+/** Returns how many sequences were counted. */
+export const consumedOf = ({ stored, rejected, discarded, lost }: RangeCounts): bigint =>
   stored + rejected + discarded + lost;
 
 /**

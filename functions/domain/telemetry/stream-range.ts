@@ -57,7 +57,8 @@ export const addTotals = (a: RangeCounts, b: RangeCounts): RangeCounts =>
 export const highestTotals = (a: RangeCounts, b: RangeCounts): RangeCounts =>
   combine(a, b, highest);
 
-const highest = (a: bigint, b: bigint): bigint => (a > b ? a : b);
+/** Returns the higher of two. */
+export const highest = (a: bigint, b: bigint): bigint => (a > b ? a : b);
 
 const subtract = (a: RangeCounts, b: RangeCounts): RangeCounts => combine(a, b, (x, y) => x - y);
 

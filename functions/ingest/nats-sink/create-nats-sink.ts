@@ -367,13 +367,14 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
       checkOpen(claims);
       const left: LeftCursor[] = [];
       // One after the other, as each has a lock of its own.
-      for (const [index, { queueId, storedThrough }] of claims.leftQueues.entries()) {
+      for (const [index, each] of claims.leftQueues.entries()) {
+        const { queueId, storedThrough, ackedThrough } = each;
         const queue = { hostId: claims.hostId, queueId };
         const before = ackedUnder(claims.leftQueues.slice(index + 1));
         const cursor = await mutex.run(viewKey(queue), () =>
           health.observe(() => openLeft(queue, storedThrough, before)),
         );
-        left.push({ queueId, cursor });
+        left.push({ queueId, cursor, ackedThrough });
       }
       const opened = await mutex.run(viewKey(claims), () =>
         health.observe(() => open(claims, isGone)),

@@ -40,9 +40,14 @@ export interface AccountState {
 const isQueue = ({ hostId, queueId }: QueueName) =>
   and(eq(ingestCursor.hostId, hostId), eq(ingestCursor.queueId, queueId));
 
-/** Locks a queue until the transaction ends; returns what is counted of it and its last account. */
-export const lockForAccount = async (tx: Executor, queue: QueueName): Promise<AccountState> => {
-  const [row] = await tx.select().from(ingestCursor).where(isQueue(queue)).for("no key update");
+/** Returns what is counted of a queue and its last account; locks it until the transaction ends, unless `isLocking` is false. */
+export const readForAccount = async (
+  tx: Executor,
+  queue: QueueName,
+  { isLocking } = { isLocking: true },
+): Promise<AccountState> => {
+  const select = tx.select().from(ingestCursor).where(isQueue(queue));
+  const [row] = await (isLocking ? select.for("no key update") : select);
   const last = await findLastAccount(tx, queue);
   const range = row && {
     cursor: row.cursor,

@@ -1,0 +1,149 @@
+/**
+ * What became of the records of an account that its host had sent under earlier ids of the queue: no account of those ids names them, so what core
+ * has counted there since the last one does.
+ */
+import { equalBytes } from "../../../kit/bytes.ts";
+import { type LostRange, lostWithin } from "../../../proto/completeness/lost-ranges.ts";
+import type { Executor } from "../../store/database/database.ts";
+import {
+  countStoredWithin,
+  findLastAccount,
+  findLostRanges,
+  type LastAccount,
+} from "../../store/ingest/accounts.ts";
+import type { QueueName } from "../../store/ingest/cursors.ts";
+import type { AccountRanges } from "./account-ranges.ts";
+import {
+  consumedOf,
+  lostOfAckedBefore,
+  lostUnstated,
+  type QueueRange,
+  type StoredAccount,
+} from "./decide-account.ts";
+import type { ReadAccount } from "./read-account.ts";
+import { highest } from "./stream-range.ts";
+
+/** An id that a queue had before, and through where core had acknowledged it to the host. */
+export interface LeftId {
+  queueId: Uint8Array;
+  ackedThrough: bigint;
+}
+
+/** What core has of one: its last account, and what is counted since. */
+export interface EarlierId extends Pick<LeftId, "ackedThrough"> {
+  last: Pick<StoredAccount, "lastSequence"> | undefined;
+  range: QueueRange | undefined;
+  /** What is stored above `ackedThrough`, which the host has sent again; 0 where nobody can tell. */
+  storedAbove: bigint;
+}
+
+/** What the records of an account became under earlier ids. */
+export interface EarlierCounts {
+  lost: bigint;
+  rejected: bigint;
+  missing: bigint;
+  /** Core cannot tell what became of some. */
+  isUnknown: boolean;
+}
+
+const none: EarlierCounts = { lost: 0n, rejected: 0n, missing: 0n, isUnknown: false };
+
+/** Returns the ids that a stream's queue had before the one of an account, the newest first; none if that is not one of them. */
+export const earlierThan = (
+  queueId: Uint8Array,
+  stream: { queueId: Uint8Array; left?: readonly LeftId[] | undefined } | undefined,
+): readonly LeftId[] => {
+  const left = stream?.left ?? [];
+  if (stream === undefined || equalBytes(stream.queueId, queueId)) return left;
+  const at = left.findIndex((id) => equalBytes(id.queueId, queueId));
+  return at < 0 ? [] : left.slice(at + 1);
+};
+
+/**
+ * Reads what needs no transaction. The function that it returns counts what became of an account's records under `ids`, in the transaction
+ * that has locked its queue, of which `last` is the last account.
+ */
+export const readEarlierIds = async (
+  ranges: AccountRanges,
+  read: ReadAccount | undefined,
+  ids: readonly LeftId[],
+): Promise<(tx: Executor, last: LastAccount | undefined) => Promise<EarlierCounts>> => {
+  const isAcked = read !== undefined && read.ackedBefore > 0n;
+  const nameOf = ({ queueId }: LeftId): QueueName => ({ hostId: read?.hostId ?? "", queueId });
+  const counted = isAcked
+    ? await Promise.all(ids.map((id) => ranges.read(nameOf(id), read.firstSequence)))
+    : [];
+  return async (tx, last) => {
+    // A stop behind the first account has the same: the host did run in it.
+    const isFirst = last === undefined || (last.number === 1n && read?.isStopped === true);
+    if (read === undefined || !(isAcked || isFirst)) return none;
+    if (ids.length === 0) return { ...none, isUnknown: isAcked };
+    const gaps = await findLostRanges(
+      tx,
+      read.hostId,
+      ids.map(({ queueId }) => queueId),
+    );
+    if (gaps.length === 0 && !isAcked) return none;
+    const earlier = await Promise.all(
+      ids.map(async (id, at): Promise<EarlierId> => {
+        // The host has left it: nothing waits for a lock.
+        const known = await counted[at]?.(tx, { isLocking: false });
+        const { last: lastOfId, range } = known ?? {
+          last: await findLastAccount(tx, nameOf(id)),
+          range: undefined,
+        };
+        const { ackedThrough } = id;
+        const above = { firstSequence: ackedThrough + 1n, lastSequence: range?.cursor ?? 0n };
+        const isAbove = ranges.sink === "postgres" && above.firstSequence <= above.lastSequence;
+        const storedAbove = isAbove ? await countStoredWithin(tx, nameOf(id), above) : 0n;
+        return { ackedThrough, last: lastOfId, range, storedAbove };
+      }),
+    );
+    const stated = [last, ...earlier.map((id) => id.last)].map((one) => one?.lastSequence ?? 0n);
+    const unstated = isFirst && gaps.length > 0 ? lostUnstated(gaps, read, stated) : 0n;
+    return {
+      ...decideEarlier(read, earlier, gaps),
+      lost: lostOfAckedBefore(gaps, read) + unstated,
+    };
+  };
+};
+
+/**
+ * Decides what became of the records that an account says were acknowledged under `earlier` ids, the newest first, of which databases lost
+ * `gaps`. Where core has not counted each of an id's records as stored, only an account that has them all can name those that are not.
+ */
+export const decideEarlier = (
+  { firstSequence, lastSequence, ackedBefore }: ReadAccount,
+  earlier: readonly EarlierId[],
+  gaps: readonly LostRange[] = [],
+): Omit<EarlierCounts, "lost"> => {
+  const stated = earlier.reduce(
+    (most, { last }) => highest(most, last?.lastSequence ?? 0n),
+    firstSequence - 1n,
+  );
+  const through = firstSequence + ackedBefore - 1n;
+  const sum = { rejected: 0n, missing: 0n, isUnknown: false };
+  if (through <= stated) return sum;
+  let behind = 0n;
+  for (const { last, range, ackedThrough, storedAbove } of earlier.toReversed()) {
+    const base = highest(behind, last?.lastSequence ?? 0n);
+    behind = highest(base, ackedThrough);
+    if (ackedThrough <= highest(base, stated)) continue;
+    if (range === undefined || range.countedThrough !== range.cursor)
+      return { ...sum, isUnknown: true };
+    const lost = lostWithin(gaps, {
+      firstSequence: range.cursor + 1n,
+      lastSequence: ackedThrough,
+    });
+    const missing = highest(range.cursor, ackedThrough) - base - consumedOf(range) - lost;
+    if (missing === 0n && range.rejected === 0n) continue;
+    const hasAll =
+      firstSequence <= base + 1n &&
+      ackedThrough <= lastSequence &&
+      range.cursor <= ackedThrough + storedAbove;
+    if (missing < 0n || !hasAll) return { ...sum, isUnknown: true };
+    sum.missing += missing;
+    sum.rejected += range.rejected;
+  }
+  return { ...sum, isUnknown: behind < through };
+};
