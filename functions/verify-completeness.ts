@@ -45,58 +45,60 @@ export const verifyCompletenessCommand = async (args: readonly string[]): Promis
     return isAsked ? 0 : exitUsage;
   }
   try {
-    const { file, authorities, result } = await verifyFile({
+    const verified = await verifyFile({
       file: readText(given.file),
       keys: readText(given.keys),
       witness: given.witness === undefined ? null : readText(given.witness),
       isHourUnbound: given.unbound,
       readBlock: given.blocks === undefined ? undefined : blockReader(given.blocks),
     });
-    const { entry, head, signedBy, continuesWitness, lines, accounts, blocks, faults, notices } =
-      result;
-    const view = {
-      ok: faults.length === 0,
-      version: entry?.version ?? null,
-      hour: entry && hourText(entry.hourMs),
-      log: head && {
-        origin: head.origin,
-        size: head.size,
-        root: head.root.toBase64(),
-        signed_by: signedBy,
-      },
-      continues_witness: continuesWitness,
-      lines: {
-        checked: lines.checked,
-        whole: lines.isWhole,
-        of: entry?.lines ?? null,
-        only: file.only,
-      },
-      accounts: {
-        checked: accounts.checked,
-        signed: accounts.signed,
-        unknown_key: accounts.unknownKey,
-        refused: accounts.refused,
-      },
-      host_keys: authorities === null ? "from_file" : "given",
-      blocks,
-      faults,
-      notices,
-    };
+    const view = viewOf(verified);
     process.stdout.write(`${JSON.stringify(view)}\n`);
-    return faults.length === 0 ? 0 : 1;
+    return view.ok ? 0 : 1;
   } catch (error) {
-    const message =
-      error instanceof StatementFileMalformed || error instanceof KeysMalformed
-        ? error.message
-        : undefined;
-    const code =
-      error instanceof Error && "code" in error
-        ? `cannot read a file: ${error.message}`
-        : undefined;
-    if (message === undefined && code === undefined) throw error;
-    process.stderr.write(`${message ?? code}\n`);
+    process.stderr.write(`${messageOf(error)}\n`);
     return exitData;
   }
+};
+
+const viewOf = ({ file, authorities, result }: Awaited<ReturnType<typeof verifyFile>>) => {
+  const { entry, head, lines, accounts, faults } = result;
+  return {
+    ok: faults.length === 0,
+    version: entry?.version ?? null,
+    hour: entry && hourText(entry.hourMs),
+    log: head && {
+      origin: head.origin,
+      size: head.size,
+      root: head.root.toBase64(),
+      signed_by: result.signedBy,
+    },
+    continues_witness: result.continuesWitness,
+    lines: {
+      checked: lines.checked,
+      whole: lines.isWhole,
+      of: entry?.lines ?? null,
+      only: file.only,
+    },
+    accounts: {
+      checked: accounts.checked,
+      signed: accounts.signed,
+      unknown_key: accounts.unknownKey,
+      refused: accounts.refused,
+    },
+    host_keys: authorities === null ? "from_file" : "given",
+    blocks: result.blocks,
+    faults,
+    notices: result.notices,
+  };
+};
+
+/** Returns what is wrong with the files; throws an error that has another cause. */
+const messageOf = (error: unknown): string => {
+  if (error instanceof StatementFileMalformed || error instanceof KeysMalformed)
+    return error.message;
+  if (error instanceof Error && "code" in error) return `cannot read a file: ${error.message}`;
+  throw error;
 };
 
 /** The texts of a verification, and the function that reads its blocks. */

@@ -105,7 +105,7 @@ export const createAccountAcceptor = (
   sent: SentAccount,
   stream?: StreamOfAccount,
 ) => Promise<AccountAnswer>) => {
-  const { db, clock } = core;
+  const { clock } = core;
   const turns = createTokenBuckets({ burst, perSecond: accountsPerHour / 3_600, clock });
   const mayKeep = createRefusalLimit(clock);
 
@@ -117,31 +117,47 @@ export const createAccountAcceptor = (
     const isNamed = fault === undefined && read?.fault !== "malformed";
     const lock = await ranges.read(queue, isNamed ? read?.firstSequence : undefined);
     const findEarlier = await readEarlierIds(ranges, read, isNamed ? arrived.earlierIds : []);
-    return db.transaction(async (tx) => {
-      await limitLockWaits(tx);
-      const locked = await lock(tx);
-      const own = stream && equalBytes(stream.queueId, queue.queueId) ? stream : undefined;
-      // The host opens the queue again, and then says what a database or a stream that went back has lost.
-      if (own && !isAsLeft(locked, own)) throw new Problem("sequence_gap");
-      const has = await factsFor(tx, queue, read, { ...locked, sink: ranges.sink });
-      const state = read ? withoutEarlierIds(locked, read, has.gaps) : locked;
-      const same = await hasAccount(tx, arrived.name);
-      const decision = await decideArrived(tx, arrived, { state, same, has });
-      // Its stream opened the queue again, to repeat what core had not answered.
-      if (decision.kind === "known" && read?.isEnd) await noteEnd(tx, read, new Date(clock.now()));
-      const through = state.last?.number ?? 0n;
-      if (decision.kind === "known" || decision.kind === "early") return { through, refused: "" };
-      const earlier = await findEarlier(tx, state.last);
-      const context = { state, same, earlier, sink: ranges.sink, mayKeep };
-      await store(core, tx, arrived, decision, context);
-      return decision.kind === "accepted"
-        ? { through: arrived.name.number, refused: "" }
-        : {
-            through: decision.isLinked ? arrived.name.number : through,
-            refused: decision.fault,
-          };
-    });
+    const found = { lock, findEarlier, sink: ranges.sink, mayKeep };
+    return core.db.transaction((tx) => settle(core, tx, arrived, found));
   };
+};
+
+/** Decides on an account and stores it, in the transaction that locks its queue. */
+const settle = async (
+  core: AccountCore,
+  tx: Executor,
+  arrived: ArrivedAccount,
+  {
+    lock,
+    findEarlier,
+    sink,
+    mayKeep,
+  }: Pick<RowContext, "sink"> & {
+    lock: Awaited<ReturnType<AccountRanges["read"]>>;
+    findEarlier: Awaited<ReturnType<typeof readEarlierIds>>;
+    mayKeep(hostId: string): boolean;
+  },
+): Promise<AccountAnswer> => {
+  const { queue, read, stream, name } = arrived;
+  await limitLockWaits(tx);
+  const locked = await lock(tx);
+  const own = stream && equalBytes(stream.queueId, queue.queueId) ? stream : undefined;
+  // The host opens the queue again, and then says what a database or a stream that went back has lost.
+  if (own && !isAsLeft(locked, own)) throw new Problem("sequence_gap");
+  const has = await factsFor(tx, queue, read, { ...locked, sink });
+  const state = read ? withoutEarlierIds(locked, read, has.gaps) : locked;
+  const same = await hasAccount(tx, name);
+  const decision = await decideArrived(tx, arrived, { state, same, has });
+  const through = state.last?.number ?? 0n;
+  if (decision.kind === "known" || decision.kind === "early") {
+    // Its stream opened the queue again, to repeat what core had not answered.
+    if (same && read?.isEnd) await noteEnd(tx, read, new Date(core.clock.now()));
+    return { through, refused: "" };
+  }
+  const earlier = await findEarlier(tx, state.last);
+  await store(core, tx, arrived, decision, { state, same, earlier, sink, mayKeep });
+  if (decision.kind === "accepted") return { through: name.number, refused: "" };
+  return { through: decision.isLinked ? name.number : through, refused: decision.fault };
 };
 
 /** Makes the function that takes one of the refused accounts that core keeps of a host in an hour; false if it has taken all. */

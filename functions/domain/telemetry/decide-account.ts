@@ -73,22 +73,44 @@ export const decideAccount = (
     has: RangeFacts;
   },
 ): AccountDecision => {
-  const { number, fault, isSigned } = account;
+  const { number, isSigned } = account;
   if (same) return { kind: "known" };
-  const refuse = (of: AccountFault, isLinked = isSigned): AccountDecision => ({
-    kind: "refused",
-    fault: of,
-    isLinked,
-  });
   const head = last?.number ?? 0n;
-  if (number <= head) return refuse("number_used", false);
+  if (number <= head) return { kind: "refused", fault: "number_used", isLinked: false };
   const followsGap = number > head + 1n || lacksPrevious;
   if (followsGap && !account.earlierAreLost) return { kind: "early" };
-  if (fault !== undefined) return refuse(fault);
-  if (isEnded) return refuse("queue_ended");
-  if (last && !followsGap && !equalBytes(account.previousSha256, last.sha256))
-    return refuse("predecessor_differs");
-  if (last && account.firstSequence <= last.lastSequence) return refuse("contradicts_sequences");
+  const fault = isEnded && !account.fault ? "queue_ended" : faultInChain(account, last, followsGap);
+  const decided = fault ?? countRange(account, { last, followsGap, range, has });
+  return typeof decided === "string"
+    ? { kind: "refused", fault: decided, isLinked: isSigned }
+    : decided;
+};
+
+const faultInChain = (
+  { fault, previousSha256, firstSequence }: ReadAccount,
+  last: StoredAccount | undefined,
+  followsGap: boolean,
+): AccountFault | undefined => {
+  if (fault !== undefined || last === undefined) return fault;
+  if (!followsGap && !equalBytes(previousSha256, last.sha256)) return "predecessor_differs";
+  return firstSequence <= last.lastSequence ? "contradicts_sequences" : undefined;
+};
+
+/** Compares an account with what core has counted. */
+const countRange = (
+  account: ReadAccount,
+  {
+    last,
+    followsGap,
+    range,
+    has,
+  }: {
+    last: StoredAccount | undefined;
+    followsGap: boolean;
+    range: QueueRange | undefined;
+    has: RangeFacts;
+  },
+): Extract<AccountDecision, { kind: "accepted" }> | AccountFault => {
   const expected = account.accepted - account.ackedBefore;
   const isWhole = last === undefined || account.firstSequence === last.lastSequence + 1n;
   const isCounted = range === undefined ? expected === 0n : range.countedThrough === range.cursor;
@@ -105,7 +127,7 @@ export const decideAccount = (
   if (consumed <= expected)
     return { ...unchecked, isChecked: true, missing: expected - consumed, counts };
   // Of a queue that had records before its first account, core has more.
-  return last ? refuse("contradicts_sequences") : { ...unchecked, counts };
+  return last ? "contradicts_sequences" : { ...unchecked, counts };
 };
 
 /** Returns how many sequences were counted. */

@@ -81,31 +81,47 @@ async function* batchesOf(
   if (limit === null) {
     if (readRows) yield* batchRows(readRows(), select, 0);
     yield* readPlaces(core, placesOf(core, range, { order: "oldest", xids }), select, 0);
-  } else {
-    let found = 0;
-    let oldest: BlockPlace | undefined;
-    let newest: BlockPlace | undefined;
-    for await (const place of placesOf(core, range, { order: "newest", xids })) {
-      oldest = place;
-      newest ??= place;
-      found += await countSelected(core, place, select, query);
-      if (found >= limit) break;
+  } else yield* newestOf(core, { ...query, limit }, { range, xids, select, readRows });
+  if (horizon !== null) yield* followBlocks(core, range, select, horizon);
+}
+
+/** Yields the newest `limit` envelopes of a range, the oldest first, and empty batches while it counts. */
+async function* newestOf(
+  core: Needs,
+  query: TelemetryQuery & { limit: number },
+  {
+    range,
+    xids,
+    select,
+    readRows,
+  }: Pick<BlockSearch, "xids"> & {
+    range: HostRange;
+    select: Select;
+    readRows: (() => ReturnType<typeof readHostRows>) | undefined;
+  },
+): AsyncGenerator<ReadTelemetry[], void> {
+  const { limit } = query;
+  let found = 0;
+  let oldest: BlockPlace | undefined;
+  let newest: BlockPlace | undefined;
+  for await (const place of placesOf(core, range, { order: "newest", xids })) {
+    oldest = place;
+    newest ??= place;
+    found += await countSelected(core, place, select, query);
+    if (found >= limit) break;
+    yield [];
+  }
+  if (readRows && found < limit) {
+    let rows = 0;
+    for await (const some of readRows()) {
+      rows += await count(some, select);
       yield [];
     }
-    if (readRows && found < limit) {
-      let rows = 0;
-      for await (const some of readRows()) {
-        rows += await count(some, select);
-        yield [];
-      }
-      yield* batchRows(readRows(), select, Math.max(0, rows - (limit - found)));
-    }
-    if (oldest) {
-      const places = placesOf(core, range, { order: "oldest", xids, from: oldest, upTo: newest });
-      yield* readPlaces(core, places, select, Math.max(0, found - limit));
-    }
+    yield* batchRows(readRows(), select, Math.max(0, rows - (limit - found)));
   }
-  if (horizon !== null) yield* followBlocks(core, range, select, horizon);
+  if (oldest === undefined) return;
+  const places = placesOf(core, range, { order: "oldest", xids, from: oldest, upTo: newest });
+  yield* readPlaces(core, places, select, Math.max(0, found - limit));
 }
 
 type Select = (envelope: StoredEnvelope) => Promise<ReadTelemetry | undefined>;
