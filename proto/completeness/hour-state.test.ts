@@ -326,6 +326,8 @@ describe("the state of a host's hour", () => {
     const revokedMs = hour + 20 * minute;
     const revoked = queue({ ending: "revoked", endMs: revokedMs, accountedThroughMs: null });
     expect(stateOf([revoked], [], { revokedMs })).toMatchObject(unknown);
+    const justBefore = account({ toMs: revokedMs - 1 });
+    expect(stateOf([revoked], [justBefore], { revokedMs })).toMatchObject(unknown);
   });
 
   test("L5: is short of any gap of a log file, of any size", () => {

@@ -225,33 +225,35 @@ export const isCovered = (
   return throughMs >= toMs - toleranceMs;
 };
 
+const noAccounts = (): HourAccounts => ({
+  accounts: 0,
+  covered: [],
+  ranMs: 0,
+  accepted: 0,
+  stored: 0,
+  rejected: 0,
+  discarded: 0,
+  lost: 0,
+  missing: 0,
+  expired: 0,
+  damaged: 0,
+  fileGapBytes: 0,
+  fileGaps: 0,
+  filtered: 0,
+  redacted: 0,
+  refused: {},
+  exportRejections: [],
+  faults: [],
+  isChecked: true,
+  clockAheadMs: 0,
+  sinks: [],
+  xid: null,
+  streamEnds: [],
+});
+
 /** Adds up the accounts of a host that touch the hour that begins at `hourMs`. */
 export const sumHour = (hourMs: number, all: readonly AccountFacts[]): HourAccounts => {
-  const sum: HourAccounts = {
-    accounts: 0,
-    covered: [],
-    ranMs: 0,
-    accepted: 0,
-    stored: 0,
-    rejected: 0,
-    discarded: 0,
-    lost: 0,
-    missing: 0,
-    expired: 0,
-    damaged: 0,
-    fileGapBytes: 0,
-    fileGaps: 0,
-    filtered: 0,
-    redacted: 0,
-    refused: {},
-    exportRejections: [],
-    faults: [],
-    isChecked: true,
-    clockAheadMs: 0,
-    sinks: [],
-    xid: null,
-    streamEnds: [],
-  };
+  const sum = noAccounts();
   for (const account of all.toSorted((one, other) => one.fromMs - other.fromMs)) {
     const { fromMs, toMs, isStopped, receivedMs } = account;
     // That it does not run in the time to come is not known yet. What it has accepted in its hour is, whatever its clock says.
@@ -265,25 +267,34 @@ export const sumHour = (hourMs: number, all: readonly AccountFacts[]): HourAccou
     }
     // One that has lost records says wrongly that no collector ran: its disk went back.
     if (isStopped ? ms <= 0 || account.lost > 0 : !isOwn) continue;
-    sum.accounts += 1;
     sum.covered.push({ queueId: account.queueId, fromMs: Math.max(fromMs, hourMs), toMs: endMs });
-    sum.clockAheadMs = Math.max(sum.clockAheadMs, toMs - receivedMs);
-    if (account.accepted > 0 && !sum.sinks.includes(account.sink)) sum.sinks.push(account.sink);
-    if (account.streamEnd && account.accepted > 0) addEnd(sum.streamEnds, account.streamEnd);
-    if (account.sink === "postgres" && (sum.xid === null || account.xid > sum.xid))
-      sum.xid = account.xid;
+    addPlace(sum, account);
     if (isStopped) continue;
     sum.ranMs += Math.max(0, ms);
-    sum.isChecked &&= account.isChecked;
-    for (const name of ["accepted", "stored", "rejected", "discarded", "lost", "missing"] as const)
-      sum[name] += account[name];
-    const { refused, ...losses } = account.stated;
-    for (const name of Object.keys(losses) as (keyof typeof losses)[]) sum[name] += losses[name];
-    for (const [reason, records] of Object.entries(refused) as [SourceRefusal, number][])
-      sum.refused[reason] = (sum.refused[reason] ?? 0) + records;
-    for (const rejection of account.exportRejections) addRejection(sum.exportRejections, rejection);
+    addCounts(sum, account);
   }
   return sum;
+};
+
+/** Adds where an account is, and what it says of clocks. */
+const addPlace = (sum: HourAccounts, account: AccountFacts): void => {
+  const { accepted, sink, streamEnd, xid, toMs, receivedMs } = account;
+  sum.accounts += 1;
+  sum.clockAheadMs = Math.max(sum.clockAheadMs, toMs - receivedMs);
+  if (accepted > 0 && !sum.sinks.includes(sink)) sum.sinks.push(sink);
+  if (streamEnd && accepted > 0) addEnd(sum.streamEnds, streamEnd);
+  if (sink === "postgres" && (sum.xid === null || xid > sum.xid)) sum.xid = xid;
+};
+
+const addCounts = (sum: HourAccounts, account: AccountFacts): void => {
+  sum.isChecked &&= account.isChecked;
+  for (const name of ["accepted", "stored", "rejected", "discarded", "lost", "missing"] as const)
+    sum[name] += account[name];
+  const { refused, ...losses } = account.stated;
+  for (const name of Object.keys(losses) as (keyof typeof losses)[]) sum[name] += losses[name];
+  for (const [reason, records] of Object.entries(refused) as [SourceRefusal, number][])
+    sum.refused[reason] = (sum.refused[reason] ?? 0) + records;
+  for (const rejection of account.exportRejections) addRejection(sum.exportRejections, rejection);
 };
 
 const addEnd = (ends: StreamPlace[], { stream, sequence }: StreamPlace): void => {
@@ -377,38 +388,52 @@ const bindingOf = ({ queueId, fromMs, endMs }: QueueFacts, hourMs: number): Bind
 
 const statusOfQueue = (queue: QueueFacts, { hourMs, accounts, queues }: HourFacts): QueueStatus => {
   const { fromMs, toMs } = bindingOf(queue, hourMs);
-  if (isCovered(accounts, queue.queueId, { fromMs, toMs })) return "accounted";
+  const isAbrupt = abruptEndings.some((ending) => ending === queue.ending);
+  // In however short a time behind its last account it may have accepted more.
+  const throughMs = isAbrupt && toMs === queue.endMs ? toMs + toleranceMs : toMs;
+  if (isCovered(accounts, queue.queueId, { fromMs, toMs: throughMs })) return "accounted";
   if (!queue.sendsAccounts && queues.every(({ accountedThroughMs }) => accountedThroughMs === null))
     return "not_accounted";
   // Accounts come in their order: what is missing before a later one, or a successor's, does not come any more.
   if (queue.accountedThroughMs !== null && queue.accountedThroughMs >= toMs) return "accounts_lost";
   if (queue.endMs === null) return "pending";
-  return abruptEndings.some((ending) => ending === queue.ending) ? "unknown" : "accounts_lost";
+  return isAbrupt ? "unknown" : "accounts_lost";
 };
+
+const isEnrolled = ({ hourMs, enrolledMs, revokedMs }: HourFacts): boolean =>
+  (enrolledMs === null || enrolledMs < hourMs + hourLengthMs) &&
+  (revokedMs === null || revokedMs > hourMs);
 
 /**
  * Decides on the state of an hour at `nowMs`; null if it is not over, its account is not due, or the host was not enrolled then. It is complete if
  * a queue binds it, each queue that does is accounted for through its end, and all that was accepted is stored.
  */
 export const stateOfHour = (facts: HourFacts, nowMs: number): HourStatus | null => {
-  const { hourMs, accounts, exports } = facts;
+  const { hourMs, accounts, queues } = facts;
   const endMs = hourMs + hourLengthMs;
-  const isEnrolled =
-    (facts.enrolledMs === null || facts.enrolledMs < endMs) &&
-    (facts.revokedMs === null || facts.revokedMs > hourMs);
-  if (nowMs < endMs || !isEnrolled) return null;
-  const isClockWrong = accounts.clockAheadMs > clockSkewMs;
-  const binding = facts.queues.filter(
-    (queue) => queue.fromMs < endMs && (queue.endMs ?? endMs) > hourMs,
-  );
-  const status = (state: HourState, shortages: Shortage[] = []): HourStatus => ({
-    state,
-    shortages,
-    binding: binding.map((queue) => bindingOf(queue, hourMs)),
-    isClockWrong,
-  });
-
+  if (nowMs < endMs || !isEnrolled(facts)) return null;
+  const binding = queues.filter((queue) => queue.fromMs < endMs && (queue.endMs ?? endMs) > hourMs);
   const statuses = new Set(binding.map((queue) => statusOfQueue(queue, facts)));
+  const shortages = shortagesOfHour(accounts, statuses);
+  const state =
+    shortages.length > 0
+      ? "short"
+      : stateWithoutShortage(facts, statuses, nowMs >= endMs + graceMs);
+  return (
+    state && {
+      state,
+      shortages,
+      binding: binding.map((queue) => bindingOf(queue, hourMs)),
+      isClockWrong: accounts.clockAheadMs > clockSkewMs,
+    }
+  );
+};
+
+/** Returns what an hour is short of, by its accounts and by the queues that bind it. */
+const shortagesOfHour = (
+  accounts: HourAccounts,
+  statuses: ReadonlySet<QueueStatus>,
+): Shortage[] => {
   const shortages = shortagesOf(accounts);
   // An account that core refuses is not lost.
   if (statuses.has("accounts_lost") && accounts.faults.length === 0)
@@ -417,22 +442,27 @@ export const stateOfHour = (facts: HourFacts, nowMs: number): HourStatus | null 
   const isOpen = statuses.has("pending") || isUncounted(accounts);
   const mayLackMore = shortages.length > 0 && accounts.faults.length === 0 && isOpen;
   if (statuses.has("unknown") || mayLackMore) shortages.push({ kind: "unknown", count: null });
-  if (shortages.length > 0) return status("short", shortages);
+  return shortages;
+};
+
+/** Returns the state of an hour that is short of nothing; null if its account is to come, and not due yet. */
+const stateWithoutShortage = (
+  { hourMs, accounts, queues, outages, exports, isSilent }: HourFacts,
+  statuses: ReadonlySet<QueueStatus>,
+  isDue: boolean,
+): HourState | null => {
   if (statuses.has("pending")) {
-    if (nowMs < endMs + graceMs) return null;
-    if (facts.outages.some(({ fromMs, untilMs }) => fromMs < endMs + graceMs && untilMs > hourMs))
-      return status("core_out");
-    return status(facts.isSilent ? "silent" : "late");
+    if (!isDue) return null;
+    const dueMs = hourMs + hourLengthMs + graceMs;
+    if (outages.some(({ fromMs, untilMs }) => fromMs < dueMs && untilMs > hourMs))
+      return "core_out";
+    return isSilent ? "silent" : "late";
   }
-  if (binding.length === 0 || statuses.has("not_accounted")) {
-    if (nowMs < endMs + graceMs) return null;
-    return status(
-      facts.queues.some(({ ending }) => ending === "ended") ? "not_running" : "not_accounted",
-    );
+  if (statuses.size === 0 || statuses.has("not_accounted")) {
+    if (!isDue) return null;
+    return queues.some(({ ending }) => ending === "ended") ? "not_running" : "not_accounted";
   }
-  if (accounts.ranMs === 0 && accounts.accepted === 0) return status("not_running");
-  if (!accounts.isChecked) return status("not_accounted");
-  return status(
-    accounts.accepted === 0 || isDelivered(accounts, exports) ? "complete" : "undelivered",
-  );
+  if (accounts.ranMs === 0 && accounts.accepted === 0) return "not_running";
+  if (!accounts.isChecked) return "not_accounted";
+  return accounts.accepted === 0 || isDelivered(accounts, exports) ? "complete" : "undelivered";
 };
