@@ -200,6 +200,37 @@ it("names each copy of a machine differently, and a copy of a copy: laws tell th
   expect(new Set(machines).size).toBe(machines.length);
 });
 
+it("names what its queue gave up of an account, also when this follows a fork or two", async () => {
+  const { breaches } = await simulate({ seed: 8, faults: [] }, {}, async (lab) => {
+    const { world, oracle, server } = lab;
+    const host = first(lab.hosts);
+    const run = <Result>(act: () => Result) => world.as(host.process, act);
+    host.stop(1_000);
+    await passSeconds(world, 10);
+    const text = oracle.produce(host.machine);
+    // Larger than what core takes.
+    const attributes = { padding: "-".repeat(2_400) };
+    const payload = Buffer.from(text);
+    const record = { kind: "log_line", observedAtMs: 0, source: "file", payload, attributes };
+    run(() => host.queue.append([record]).then(() => oracle.acknowledge(host.hostId, [text])));
+    await passSeconds(world, 10);
+    run(() => void host.offer());
+    await passSeconds(world, 5);
+    oracle.copied(host.hostId);
+    run(() => host.queue.fork());
+    run(() => host.queue.fork());
+    host.kill({ isPowerCut: false });
+    await passSeconds(world, 1);
+    host.start();
+    await passSeconds(world, 70);
+    for (const { endAccounts } of lab.hosts) endAccounts();
+    await passSeconds(world, 10);
+    const account = server.tables.accounts.findLast(({ accepted }) => Number(accepted) === 2);
+    expect(account).toMatchObject({ stored: 0n, missing: 1n, is_checked: true });
+  });
+  expect(breaches).toEqual([]);
+});
+
 it.each(Object.entries(falsified))("the oracle names that not: %s", async (law, falsify) => {
   const { breaches } = await simulate(quiet, {}, falsify);
   expect(breaches.map((breach) => breach.law)).toContain(law);

@@ -1,6 +1,4 @@
-import { LRUCache } from "lru-cache";
 import { equalBytes } from "../../../kit/bytes.ts";
-import { hourMs } from "../../../kit/clock.ts";
 import { createTokenBuckets } from "../../../kit/token-buckets.ts";
 import { readCertificate } from "../../../proto/certificate-der.ts";
 import { accountPayload } from "../../../proto/completeness/account.ts";
@@ -88,7 +86,6 @@ interface ArrivedAccount {
   isLimited: boolean;
   read: ReadAccount | undefined;
   fault: AccountFault | undefined;
-  queue: QueueName;
   name: Pick<AccountInsert, "hostId" | "queueId" | "number" | "sha256">;
   earlierIds: readonly LeftId[];
 }
@@ -107,17 +104,22 @@ export const createAccountAcceptor = (
 ) => Promise<AccountAnswer>) => {
   const { clock } = core;
   const turns = createTokenBuckets({ burst, perSecond: accountsPerHour / 3_600, clock });
-  const mayKeep = createRefusalLimit(clock);
+  const refusals = createTokenBuckets({
+    burst: refusedOfHostMax,
+    perSecond: refusedOfHostMax / 3_600,
+    clock,
+  });
 
   return async (caller, sent, stream) => {
     const isLimited = !turns.take(caller.identity);
-    if (isLimited && !mayKeep(caller.identity)) return { through: 0n, refused: "rate_limited" };
+    if (isLimited && !refusals.take(caller.identity))
+      return { through: 0n, refused: "rate_limited" };
     const arrived = await examine(core, { caller, sent, stream, isLimited });
-    const { queue, read, fault } = arrived;
+    const { name, read, fault } = arrived;
     const isNamed = fault === undefined && read?.fault !== "malformed";
-    const lock = await ranges.read(queue, isNamed ? read?.firstSequence : undefined);
+    const lock = await ranges.read(name, isNamed ? read?.firstSequence : undefined);
     const findEarlier = await readEarlierIds(ranges, read, isNamed ? arrived.earlierIds : []);
-    const found = { lock, findEarlier, sink: ranges.sink, mayKeep };
+    const found = { lock, findEarlier, sink: ranges.sink, mayKeep: refusals.take };
     return core.db.transaction((tx) => settle(core, tx, arrived, found));
   };
 };
@@ -138,13 +140,13 @@ const settle = async (
     mayKeep(hostId: string): boolean;
   },
 ): Promise<AccountAnswer> => {
-  const { queue, read, stream, name } = arrived;
+  const { read, stream, name } = arrived;
   await limitLockWaits(tx);
   const locked = await lock(tx);
-  const own = stream && equalBytes(stream.queueId, queue.queueId) ? stream : undefined;
+  const own = stream && equalBytes(stream.queueId, name.queueId) ? stream : undefined;
   // The host opens the queue again, and then says what a database or a stream that went back has lost.
   if (own && !isAsLeft(locked, own)) throw new Problem("sequence_gap");
-  const has = await factsFor(tx, queue, read, { ...locked, sink });
+  const has = await factsFor(tx, name, read, { ...locked, sink });
   const state = read ? withoutEarlierIds(locked, read, has.gaps) : locked;
   const same = await hasAccount(tx, name);
   const decision = await decideArrived(tx, arrived, { state, same, has });
@@ -160,23 +162,6 @@ const settle = async (
   return { through: decision.isLinked ? name.number : through, refused: decision.fault };
 };
 
-/** Makes the function that takes one of the refused accounts that core keeps of a host in an hour; false if it has taken all. */
-const createRefusalLimit = (clock: Core["clock"]): ((hostId: string) => boolean) => {
-  const refusals = new LRUCache<string, { since: number; count: number }>({
-    maxSize: 10_000,
-    sizeCalculation: () => 1,
-  });
-  return (hostId) => {
-    const now = clock.monotonic();
-    let window = refusals.get(hostId);
-    if (window === undefined || now - window.since >= hourMs) {
-      window = { since: now, count: 0 };
-      refusals.set(hostId, window);
-    }
-    return ++window.count <= refusedOfHostMax;
-  };
-};
-
 const examine = async (
   core: AccountCore,
   arrival: Pick<ArrivedAccount, "caller" | "sent" | "stream" | "isLimited">,
@@ -188,30 +173,29 @@ const examine = async (
     if (arrival.isLimited) return "rate_limited";
     return read === undefined ? "malformed" : proveAccount(core, caller, read, sent);
   };
-  const queue = { hostId: caller.identity, queueId: read?.queueId ?? new Uint8Array() };
+  const { queueId, number } = read ?? { queueId: new Uint8Array(), number: 0n };
   return {
     ...arrival,
     read,
-    queue,
     fault: await faultOf(),
-    name: { ...queue, number: read?.number ?? 0n, sha256 },
-    earlierIds: earlierThan(queue.queueId, stream),
+    name: { hostId: caller.identity, queueId, number, sha256 },
+    earlierIds: earlierThan(queueId, stream),
   };
 };
 
 /** Decides on an account whose queue is locked. */
 const decideArrived = async (
   tx: Executor,
-  { read, fault, queue, name: { sha256 }, sent, earlierIds }: ArrivedAccount,
+  { read, fault, name, sent, earlierIds }: ArrivedAccount,
   known: { state: LockedRange; same: boolean; has: RangeFacts },
 ): Promise<AccountDecision> => {
   if (read === undefined || fault !== undefined)
     return { kind: "refused", fault: fault ?? "malformed", isLinked: false };
   const lacksPrevious = await hasLostPrevious(tx, read, earlierIds);
-  const isEnded = (await findEnding(tx, queue)) === "ended";
+  const isEnded = (await findEnding(tx, name)) === "ended";
   const { state, same, has } = known;
   return decideAccount(
-    { ...read, sha256, isSigned: true, earlierAreLost: sent.earlierAreLost },
+    { ...read, sha256: name.sha256, isSigned: true, earlierAreLost: sent.earlierAreLost },
     { ...state, same, lacksPrevious, isEnded, has },
   );
 };
@@ -233,7 +217,7 @@ const store = async (
   decision: StoredDecision,
   { same, mayKeep, ...context }: RowContext & { same: boolean; mayKeep(hostId: string): boolean },
 ): Promise<void> => {
-  const { read, caller, isLimited, name } = arrived;
+  const { read, caller, isLimited } = arrived;
   const now = new Date(core.clock.now());
   const isRefused = decision.kind === "refused";
   const isLinked = !isRefused || decision.isLinked;
@@ -244,7 +228,7 @@ const store = async (
   const columns = isLinked ? await context.state.take({ counts, lastSequence }) : noStream;
   if (!isKept) return;
   await insertAccount(tx, { ...rowOf(decision, arrived, context, now), ...columns });
-  if (isRefused) return auditRefusal(core, tx, caller, { ...name, fault: decision.fault });
+  if (isRefused) return auditRefusal(core, tx, arrived, decision.fault);
   if (read === undefined) return;
   await addSourceVolumes(tx, read, dayOfAccount(read, now.getTime()));
   await noteAccount(tx, read, now);
@@ -389,13 +373,8 @@ const rowOf = (
 const auditRefusal = async (
   core: AccountCore,
   tx: Executor,
-  { identity: hostId }: AccountCaller,
-  {
-    queueId,
-    number,
-    sha256,
-    fault,
-  }: { queueId: Uint8Array; number: bigint; sha256: Uint8Array; fault: AccountFault },
+  { name: { hostId, queueId, number, sha256 } }: ArrivedAccount,
+  reasonCode: AccountFault,
 ): Promise<void> => {
   const identity = await findIdentityByName(tx, hostId);
   const id = identity?.id ?? hostId;
@@ -404,7 +383,7 @@ const auditRefusal = async (
     action: "account.refuse",
     target: { type: identity ? "collector_identity" : "host", id },
     outcome: "failure",
-    reasonCode: fault,
+    reasonCode,
     reason: "core refuses what the host states of an hour, and keeps it as evidence",
     details: {
       host_id: hostId,

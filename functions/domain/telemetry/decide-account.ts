@@ -51,27 +51,23 @@ export interface RangeFacts {
   stored: bigint;
 }
 
+/** What core knows when an account arrives. */
+export interface AccountContext {
+  last: StoredAccount | undefined;
+  same: boolean;
+  /** Core has had the account of an earlier id of the queue that number 1 names, and lost it. */
+  lacksPrevious?: boolean;
+  /** An earlier account has ended the queue. */
+  isEnded?: boolean;
+  range: QueueRange | undefined;
+  /** What core has of its range where the queue is ahead of it. */
+  has: RangeFacts;
+}
+
 /** Decides on an account whose signature `isSigned`, by the account before and what core has counted since. */
 export const decideAccount = (
   account: ReadAccount & { sha256: Uint8Array; isSigned: boolean; earlierAreLost: boolean },
-  {
-    last,
-    same,
-    lacksPrevious = false,
-    isEnded = false,
-    range,
-    has,
-  }: {
-    last: StoredAccount | undefined;
-    same: boolean;
-    /** Core has had the account of an earlier id of the queue that number 1 names, and lost it. */
-    lacksPrevious?: boolean;
-    /** An earlier account has ended the queue. */
-    isEnded?: boolean;
-    range: QueueRange | undefined;
-    /** What core has of its range where the queue is ahead of it. */
-    has: RangeFacts;
-  },
+  { last, same, lacksPrevious = false, isEnded = false, range, has }: AccountContext,
 ): AccountDecision => {
   const { number, isSigned } = account;
   if (same) return { kind: "known" };
@@ -80,7 +76,7 @@ export const decideAccount = (
   const followsGap = number > head + 1n || lacksPrevious;
   if (followsGap && !account.earlierAreLost) return { kind: "early" };
   const fault = isEnded && !account.fault ? "queue_ended" : faultInChain(account, last, followsGap);
-  const decided = fault ?? countRange(account, { last, followsGap, range, has });
+  const decided = fault ?? countRange(account, followsGap, { last, range, has });
   return typeof decided === "string"
     ? { kind: "refused", fault: decided, isLinked: isSigned }
     : decided;
@@ -99,17 +95,8 @@ const faultInChain = (
 /** Compares an account with what core has counted. */
 const countRange = (
   account: ReadAccount,
-  {
-    last,
-    followsGap,
-    range,
-    has,
-  }: {
-    last: StoredAccount | undefined;
-    followsGap: boolean;
-    range: QueueRange | undefined;
-    has: RangeFacts;
-  },
+  followsGap: boolean,
+  { last, range, has }: Pick<AccountContext, "last" | "range" | "has">,
 ): Extract<AccountDecision, { kind: "accepted" }> | AccountFault => {
   const expected = account.accepted - account.ackedBefore;
   const isWhole = last === undefined || account.firstSequence === last.lastSequence + 1n;

@@ -11,7 +11,7 @@ import {
   findLostRanges,
   type LastAccount,
 } from "../../store/ingest/accounts.ts";
-import type { QueueName } from "../../store/ingest/cursors.ts";
+import type { QueueName } from "../../store/ingest/queues.ts";
 import type { AccountRanges } from "./account-ranges.ts";
 import {
   consumedOf,

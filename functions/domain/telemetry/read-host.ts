@@ -77,51 +77,35 @@ async function* batchesOf(
   const horizon = follow ? await readBlockHorizon(core.db) : null;
   const xids = horizon === null ? undefined : { from: null, to: horizon };
   // Rows of an earlier version have no index by host: only a range that begins somewhere is searched for them.
-  const readRows = from === null ? undefined : () => readHostRows(core.db, range);
+  const readRows = () => (from === null ? [] : readHostRows(core.db, range));
   if (limit === null) {
-    if (readRows) yield* batchRows(readRows(), select, 0);
+    yield* batchRows(readRows(), select, 0);
     yield* readPlaces(core, placesOf(core, range, { order: "oldest", xids }), select, 0);
-  } else yield* newestOf(core, { ...query, limit }, { range, xids, select, readRows });
-  if (horizon !== null) yield* followBlocks(core, range, select, horizon);
-}
-
-/** Yields the newest `limit` envelopes of a range, the oldest first, and empty batches while it counts. */
-async function* newestOf(
-  core: Needs,
-  query: TelemetryQuery & { limit: number },
-  {
-    range,
-    xids,
-    select,
-    readRows,
-  }: Pick<BlockSearch, "xids"> & {
-    range: HostRange;
-    select: Select;
-    readRows: (() => ReturnType<typeof readHostRows>) | undefined;
-  },
-): AsyncGenerator<ReadTelemetry[], void> {
-  const { limit } = query;
-  let found = 0;
-  let oldest: BlockPlace | undefined;
-  let newest: BlockPlace | undefined;
-  for await (const place of placesOf(core, range, { order: "newest", xids })) {
-    oldest = place;
-    newest ??= place;
-    found += await countSelected(core, place, select, query);
-    if (found >= limit) break;
-    yield [];
-  }
-  if (readRows && found < limit) {
-    let rows = 0;
-    for await (const some of readRows()) {
-      rows += await count(some, select);
+  } else {
+    let found = 0;
+    let oldest: BlockPlace | undefined;
+    let newest: BlockPlace | undefined;
+    for await (const place of placesOf(core, range, { order: "newest", xids })) {
+      oldest = place;
+      newest ??= place;
+      found += await countSelected(core, place, select, query);
+      if (found >= limit) break;
       yield [];
     }
-    yield* batchRows(readRows(), select, Math.max(0, rows - (limit - found)));
+    if (found < limit) {
+      let rows = 0;
+      for await (const some of readRows()) {
+        rows += await count(some, select);
+        yield [];
+      }
+      yield* batchRows(readRows(), select, Math.max(0, rows - (limit - found)));
+    }
+    if (oldest) {
+      const places = placesOf(core, range, { order: "oldest", xids, from: oldest, upTo: newest });
+      yield* readPlaces(core, places, select, Math.max(0, found - limit));
+    }
   }
-  if (oldest === undefined) return;
-  const places = placesOf(core, range, { order: "oldest", xids, from: oldest, upTo: newest });
-  yield* readPlaces(core, places, select, Math.max(0, found - limit));
+  if (horizon !== null) yield* followBlocks(core, range, select, horizon);
 }
 
 type Select = (envelope: StoredEnvelope) => Promise<ReadTelemetry | undefined>;
@@ -210,7 +194,7 @@ async function* readPlaces(
 }
 
 async function* batchRows(
-  rows: AsyncIterable<readonly StoredEnvelope[]>,
+  rows: AsyncIterable<readonly StoredEnvelope[]> | Iterable<readonly StoredEnvelope[]>,
   select: Select,
   skip: number,
 ): AsyncGenerator<ReadTelemetry[], void, void> {
