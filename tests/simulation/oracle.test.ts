@@ -1,10 +1,13 @@
 /** What the oracle excuses, since nobody can know it, and what it does not. */
 import { expect, it } from "vitest";
+import type { Sink } from "../../functions/ingest/sink.ts";
 import { createDisk } from "./disk.ts";
 import type { SimulatedHost } from "./host.ts";
 import { createOracle, laws } from "./oracle.ts";
 import { createLedger } from "./queue-past.ts";
 import { emptyTables, type StoredEnvelope } from "./tables.ts";
+import { tracedSink } from "./trace.ts";
+import { inWorld } from "./world.ts";
 
 const hostId = "spiffe://sim/host";
 const queueHex = "07".repeat(16);
@@ -147,4 +150,23 @@ it("takes for a false loss what a queue of one history used under another id onl
   expect(
     brokenLaws({ ...history, discarded: [envelope(1, "sent"), ...history.discarded] }),
   ).toEqual([]);
+});
+
+it("lets core hear of what it has received, unless its database has gone back by then", async () => {
+  const heardIn = (goesBack: boolean) =>
+    inWorld(1, async (world) => {
+      let { heard } = emptyTables();
+      const counts = { storedRows: 3, storedBytes: 3 };
+      const committed = { outcome: "committed", before: 0n, cursor: 3n, ...counts } as const;
+      const sink = { commit: async () => committed } as Partial<Sink> as Sink;
+      const { commit } = tracedSink(world, "core 1", sink, () => heard);
+      const queueId = Uint8Array.fromHex(queueHex);
+      const frame = { queueId, previousSequence: 0n, lastSequence: 3n };
+      await commit(frame as Parameters<Sink["commit"]>[0], 1);
+      if (goesBack) heard = new Map();
+      await world.runUntil(10_000);
+      return heard.get(queueHex)?.map(({ through }) => through);
+    });
+  expect(await heardIn(false)).toEqual([3]);
+  expect(await heardIn(true)).toBeUndefined();
 });
