@@ -201,12 +201,18 @@ export const axeViolationsOf = async (page: Page): Promise<string[]> => {
 };
 
 /**
- * Returns what is wrong with the look of a page: its axe violations at each of `viewports`, the widths at which it scrolls sideways, and what
+ * Returns what is wrong with the look of a page: its axe violations at each of `axeAt`, the widths at which it scrolls sideways, and what
  * `check` finds at each width. Leaves the page at the narrowest, where what follows has the least room.
  */
 export const flawsOf = async (
   page: Page,
-  check?: (page: Page) => Promise<string[]>,
+  {
+    check,
+    axeAt = viewports,
+  }: {
+    check?: (page: Page) => Promise<string[]>;
+    axeAt?: typeof viewports;
+  } = {},
 ): Promise<string[]> => {
   const flaws: string[] = [];
   for (const width of [2560, 1440, 390, 320]) {
@@ -218,7 +224,7 @@ export const flawsOf = async (
     });
     if (overflow > 0) flaws.push(`${width} px: scrolls ${overflow} px sideways`);
     for (const flaw of (await check?.(page)) ?? []) flaws.push(`${width} px: ${flaw}`);
-    if (viewports.some((viewport) => viewport.width === width))
+    if (axeAt.some((viewport) => viewport.width === width))
       flaws.push(...(await axeViolationsOf(page)).map((violation) => `${width} px, ${violation}`));
   }
   return flaws;

@@ -41,6 +41,5 @@ export const clicksFrom = async (
     },
   });
   expect(messages).toEqual([]);
-  await page.context().close();
   return clicks;
 };

@@ -1,18 +1,47 @@
 import type { Browser } from "playwright-core";
-import { afterAll } from "vitest";
+import { afterAll, afterEach } from "vitest";
 import { launchBrowser } from "../../scripts/lab/browser.ts";
 import { buildUi } from "../../scripts/lab/built-ui.ts";
+import type { PersonName } from "../../scripts/lab/people.ts";
+import { flawsOf, viewports } from "../../scripts/lab/ui-states.ts";
+import { type PageVisit, type VisitOptions, visitPage } from "../../scripts/lab/visit-page.ts";
+import { isSlow } from "./is-slow.ts";
 import { startTestWeb, type TestWeb, type TestWebOptions } from "./web.ts";
 
-/** Starts web with the UI as it is built, and a browser; both end with the test file. */
-export const startWebInBrowser = async (
-  options: TestWebOptions = {},
-): Promise<{ web: TestWeb; browser: Browser }> => {
-  const [ui, browser] = await Promise.all([buildUi(), launchBrowser()]);
+/** Web with the UI as it is built, in a browser. The pages of a test close after it, web after the test file. */
+export interface WebInBrowser {
+  web: TestWeb;
+  browser: Browser;
+  /** Opens a page, as an auditor unless told otherwise. */
+  visit(path: string, options?: VisitOptions & { as?: PersonName | null }): Promise<PageVisit>;
+  /** Returns what `flawsOf` finds at a path once its text `ready` is there: by axe on a wide screen, with --slow on a narrow one too. */
+  flawsAt(path: string, ready: string | RegExp, as?: PersonName): Promise<string[]>;
+}
+
+/** The build, and the browser of this worker's test files, which ends with the worker. */
+let shared: ReturnType<typeof prepare> | undefined;
+const prepare = async () => ({ ui: await buildUi(), browser: await launchBrowser() });
+
+/** Returns the build of the UI and a browser, whose pages close after each test. */
+export const openTestBrowser = async (): ReturnType<typeof prepare> => {
+  shared ??= prepare();
+  const { ui, browser } = await shared;
+  afterEach(() => Promise.all(browser.contexts().map((context) => context.close())));
+  return { ui, browser };
+};
+
+/** Starts web for a test file: at its top, or in a `describe`. */
+export const startWebInBrowser = async (options: TestWebOptions = {}): Promise<WebInBrowser> => {
+  const { ui, browser } = await openTestBrowser();
   const web = await startTestWeb({ ui, ...options });
-  afterAll(async () => {
-    await browser.close();
-    await web.close();
-  });
-  return { web, browser };
+  afterAll(() => web.close());
+  const visit: WebInBrowser["visit"] = (path, { as = "auditor", ...rest } = {}) =>
+    visitPage({ browser, web }, as, path, rest);
+  const flawsAt: WebInBrowser["flawsAt"] = async (path, ready, as = "auditor") => {
+    const { page } = await visit(path, { as });
+    await page.getByText(ready).first().waitFor();
+    await page.waitForLoadState("networkidle");
+    return flawsOf(page, { axeAt: isSlow ? viewports : viewports.slice(1) });
+  };
+  return { web, browser, visit, flawsAt };
 };

@@ -1,6 +1,6 @@
 import { generateKeyPairSync } from "node:crypto";
 import { readFile } from "node:fs/promises";
-import type { Browser, Page } from "playwright-core";
+import type { Page } from "playwright-core";
 import * as v from "valibot";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { ChatSql } from "../../functions/chat-sql/chat-sql.ts";
@@ -15,13 +15,11 @@ import { systemClock } from "../../kit/clock.ts";
 import { ReceiptFile } from "../../proto/chat/receipt.ts";
 import { verifyReceipts } from "../../proto/chat/verify-receipts.ts";
 import { measureBytes } from "../../scripts/bench/ui/measure-ui.ts";
-import { launchBrowser } from "../../scripts/lab/browser.ts";
-import { buildUi } from "../../scripts/lab/built-ui.ts";
 import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
 import { axeViolationsOf, flawsOf } from "../../scripts/lab/ui-states.ts";
-import { type VisitOptions, visitPage } from "../../scripts/lab/visit-page.ts";
+import type { VisitOptions } from "../../scripts/lab/visit-page.ts";
 import { createTestChat } from "../support/core.ts";
-import { startTestWeb, type TestWeb } from "../support/web.ts";
+import { startWebInBrowser } from "../support/web-in-browser.ts";
 
 const hostile = [
   '<img src=x onerror="globalThis.taken=1"><script>globalThis.taken=1</script>',
@@ -57,36 +55,33 @@ const createScriptedInference = (stopped: () => void): Inference => {
   };
 };
 
-let web: TestWeb;
-let browser: Browser;
 let sql: ChatSql | null = null;
 let stops = 0;
+const tools = (): ChatSql => {
+  if (sql === null) throw new Error("no SQL tools");
+  return sql;
+};
+const pem = generateKeyPairSync("ed25519")
+  .privateKey.export({ type: "pkcs8", format: "pem" })
+  .toString();
+const chat = await createTestChat({
+  inference: createScriptedInference(() => {
+    stops += 1;
+  }),
+  signer: await createReceiptSigner({ pem, id: "receipts-2026" }),
+  // The database of the tools is not known before the core is.
+  sql: {
+    relations: () => tools().relations(),
+    describe: (name) => tools().describe(name),
+    query: (statement, signal) => tools().query(statement, signal),
+    close: () => tools().close(),
+  },
+  sqlOffReason: null,
+});
+const env = { SVC_INFERENCE_CHAT_MODEL: "mock" };
+const started = await startWebInBrowser({ clock: systemClock, core: { env, core: { chat } } });
+const { web, browser } = started;
 beforeAll(async () => {
-  const [ui, launched] = await Promise.all([buildUi(), launchBrowser()]);
-  browser = launched;
-  const tools = (): ChatSql => {
-    if (sql === null) throw new Error("no SQL tools");
-    return sql;
-  };
-  const pem = generateKeyPairSync("ed25519")
-    .privateKey.export({ type: "pkcs8", format: "pem" })
-    .toString();
-  const chat = await createTestChat({
-    inference: createScriptedInference(() => {
-      stops += 1;
-    }),
-    signer: await createReceiptSigner({ pem, id: "receipts-2026" }),
-    // The database of the tools is not known before the core is.
-    sql: {
-      relations: () => tools().relations(),
-      describe: (name) => tools().describe(name),
-      query: (statement, signal) => tools().query(statement, signal),
-      close: () => tools().close(),
-    },
-    sqlOffReason: null,
-  });
-  const env = { SVC_INFERENCE_CHAT_MODEL: "mock" };
-  web = await startTestWeb({ ui, clock: systemClock, core: { env, core: { chat } } });
   const { core } = web;
   await seedFleet(core.db, { count: 60, now: new Date() });
   const created = await createChatSql({
@@ -100,15 +95,11 @@ beforeAll(async () => {
   });
   sql = created.sql;
 });
-afterAll(async () => {
-  await browser?.close();
-  await sql?.close();
-  await web?.close();
-});
+afterAll(() => sql?.close());
 
 /** Opens a page as an auditor, with the panel of `?chat=`. */
 const visit = async (path: string, viewport?: VisitOptions) => {
-  const opened = await visitPage({ browser, web }, "auditor", path, viewport);
+  const opened = await started.visit(path, viewport);
   const { page } = opened;
   const shown = page.getByRole("region", { name: "Conversation" });
   return {
@@ -158,7 +149,6 @@ describe("the chat panel in a browser", () => {
     await badges(page, "Verified");
     expect(await panel.locator(".chat-text").allTextContents()).toEqual(answer);
     expect(messages).toEqual([]);
-    await page.context().close();
   });
 
   it("T5: calls an answer unverified whose receipt, text or key is another one", async () => {
@@ -182,7 +172,6 @@ describe("the chat panel in a browser", () => {
     }
     await panel.locator(".receipt > summary").click();
     await panel.getByText("its key is not among this core's keys").waitFor();
-    await page.context().close();
   });
 
   it("T1: stops an answer, keeps what arrived and its receipt, and lets the operator type meanwhile", async () => {
@@ -197,7 +186,6 @@ describe("the chat panel in a browser", () => {
     await badges(page, "Verified");
     await shown.getByText("Line 3.").waitFor();
     expect(await field.inputValue()).toBe("A draft");
-    await page.context().close();
   });
 
   it("sticks to the end only while the reader is there, without layout shift", async () => {
@@ -222,7 +210,6 @@ describe("the chat panel in a browser", () => {
     await expect.poll(fromEnd).toBeLessThan(24);
     expect(await layoutShift()).toBe(begun);
     await panel.getByRole("button", { name: "Stop" }).click();
-    await page.context().close();
   });
 
   it("T2: shows a hostile answer as text, and links only to pages of ours", async () => {
@@ -248,7 +235,6 @@ describe("the chat panel in a browser", () => {
     await page.evaluate(() => history.back());
     await expect.poll(() => new URL(page.url()).pathname).toBe("/");
     expect(messages).toEqual([]);
-    await page.context().close();
   });
 
   it("reports a failure of the model with Retry, and a lost connection with what arrived", async () => {
@@ -269,7 +255,6 @@ describe("the chat panel in a browser", () => {
     await shown.getByText("The connection was lost.").waitFor();
     await shown.getByText("Half").waitFor();
     await panel.getByRole("button", { name: "Retry" }).waitFor();
-    await page.context().close();
   });
 
   it("lists, renames and deletes conversations", async () => {
@@ -292,7 +277,6 @@ describe("the chat panel in a browser", () => {
     await expect.poll(() => panel.getByText("Rollout 1.4.2").count()).toBe(0);
     await page.goto(address);
     await panel.getByText("No conversation of yours has this address").waitFor();
-    await page.context().close();
   });
 
   it("works by keyboard alone, announces the answer in sentences, and keeps a draft", async () => {
@@ -326,18 +310,16 @@ describe("the chat panel in a browser", () => {
     await page.keyboard.press("Escape");
     await page.keyboard.press("?");
     await page.getByText("Ask about the fleet").first().waitFor();
-    await page.context().close();
   });
 
   it("limits a question to 32 KiB, with a count near the limit", async () => {
-    const { page, panel, field } = await visit("/?chat=new");
+    const { panel, field } = await visit("/?chat=new");
     await field.fill("é".repeat(16_384));
     await panel.getByText("32.0 KiB of 32 KiB").or(panel.getByText("32 KiB of 32 KiB")).waitFor();
     await field.fill("é".repeat(16_385));
     await panel.getByText("shorten the question").waitFor();
     await field.press("Enter");
     expect(await panel.locator(".chat-question").count()).toBe(0);
-    await page.context().close();
   });
 
   it("has no axe violation and no sideways scroll", async () => {
@@ -358,7 +340,6 @@ describe("the chat panel in a browser", () => {
       .click();
     expect(await flawsOf(page)).toEqual([]);
     expect(messages).toEqual([]);
-    await page.context().close();
   });
 
   it("is not in the script of a page until it opens, and not offered without the scope", async () => {
@@ -366,10 +347,9 @@ describe("the chat panel in a browser", () => {
     expect(fleet.js).toBeLessThan(70 * 1024);
     const open = await measureBytes({ browser, web }, "/fleet?chat=new");
     expect(open.js).toBeGreaterThan(fleet.js + 10_000);
-    const { page } = await visitPage({ browser, web }, "reader", "/?chat=new");
+    const { page } = await started.visit("/?chat=new", { as: "reader" });
     await page.getByText("Your scopes").waitFor();
     expect(await page.getByRole("button", { name: "Ask" }).count()).toBe(0);
     expect(await page.locator(".chat").count()).toBe(0);
-    await page.context().close();
   });
 });

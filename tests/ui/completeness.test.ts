@@ -2,13 +2,11 @@ import { sql } from "drizzle-orm";
 import { beforeAll, describe, expect, it } from "vitest";
 import { settleHours } from "../../functions/domain/completeness/settle-hours.ts";
 import { hourMs, systemClock } from "../../kit/clock.ts";
-import { flawsOf } from "../../scripts/lab/ui-states.ts";
-import { type VisitOptions, visitPage } from "../../scripts/lab/visit-page.ts";
 import { storeAccount } from "../support/accounts.ts";
 import { createTestToken, enrollTestCollector, type TestCollector } from "../support/collector.ts";
 import { startWebInBrowser } from "../support/web-in-browser.ts";
 
-const { web, browser } = await startWebInBrowser({ clock: systemClock });
+const { web, visit, flawsAt } = await startWebInBrowser({ clock: systemClock });
 let shop: TestCollector;
 const thisHour = Date.now() - (Date.now() % hourMs);
 /** The hour that is short, seven hours ago. */
@@ -49,9 +47,6 @@ beforeAll(async () => {
     await settleHours({ ...core, clock: systemClock }, settling);
 }, 180_000);
 
-const visit = (path: string, options?: VisitOptions) =>
-  visitPage({ browser, web }, "auditor", path, options);
-
 describe("the hours of a host", () => {
   it("are squares that the keyboard reaches, and open the account of an hour", async () => {
     const { page, messages, layoutShift } = await visit(`/hosts/${shop.identityId}`);
@@ -85,7 +80,6 @@ describe("the hours of a host", () => {
     expect(statement).toContain(`/statements/${next}?host=`);
     expect(await page.locator(".hour-grid button[tabindex='0']").count()).toBe(1);
     expect(messages).toEqual([]);
-    await page.context().close();
   });
 });
 
@@ -109,7 +103,6 @@ describe("the completeness of the fleet", () => {
     await rows.nth(1).getByRole("link", { name: "shop-3" }).click();
     await page.getByRole("heading", { name: "Completeness, last 7 days" }).waitFor();
     expect(messages).toEqual([]);
-    await page.context().close();
   });
 
   it("is a column of the fleet on wide screens, by which it sorts", async () => {
@@ -129,7 +122,6 @@ describe("the completeness of the fleet", () => {
         "complete",
       ]);
     expect(messages).toEqual([]);
-    await page.context().close();
   });
 
   it("has a figure and a link for each hour", async () => {
@@ -137,7 +129,6 @@ describe("the completeness of the fleet", () => {
     await page.getByText("Figures of each hour").click();
     await page.getByRole("link", { name: `${shortText} UTC`, exact: true }).click();
     await page.getByText("4 hosts: 2 with an incomplete hour").waitFor();
-    await page.context().close();
   });
 
   it("has no axe violation and no sideways scroll", async () => {
@@ -147,11 +138,7 @@ describe("the completeness of the fleet", () => {
         `/hosts/${shop.identityId}?hour=${new Date(short).toISOString()}`,
         "310 records dropped at the host.",
       ],
-    ] as const) {
-      const { page } = await visit(path);
-      await page.getByText(ready).first().waitFor();
-      expect(await flawsOf(page)).toEqual([]);
-      await page.context().close();
-    }
+    ] as const)
+      expect(await flawsAt(path, ready)).toEqual([]);
   });
 });

@@ -1,7 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { systemClock } from "../../kit/clock.ts";
 import { flawsOf } from "../../scripts/lab/ui-states.ts";
-import { visitPage } from "../../scripts/lab/visit-page.ts";
 import { createTestToken, enrollTestCollector, identityPrefix } from "../support/collector.ts";
 import { startWebInBrowser } from "../support/web-in-browser.ts";
 
@@ -13,11 +12,11 @@ const env = {
   SVC_ADVERTISED_CORE_URL: "https://core.example.com",
   SVC_ADVERTISED_INGEST_ADDR: "core.example.com:8443",
 };
-const { web, browser } = await startWebInBrowser({ clock: systemClock, core: { env } });
+const { web, visit } = await startWebInBrowser({ clock: systemClock, core: { env } });
 
 describe("the fleet page without hosts", () => {
   it("tells an auditor whom to ask before anything else, and shows no command to copy and no empty chart", async () => {
-    const { page, layoutShift } = await visitPage({ browser, web }, "auditor", "/fleet", {
+    const { page, layoutShift } = await visit("/fleet", {
       width: 390,
     });
     await page.getByText("ask a member of the directory’s group").waitFor();
@@ -28,11 +27,10 @@ describe("the fleet page without hosts", () => {
     expect(await page.locator(".charts, .state-bar, .fleet-tools").count()).toBe(0);
     expect(await layoutShift()).toBe(0);
     expect(await page.locator(".first-host-command").count()).toBe(0);
-    await page.context().close();
   });
 
   it("shows an admin the missing steps and the commands, without a secret, until the first host enrolls", async () => {
-    const { page, messages } = await visitPage({ browser, web }, "admin", "/fleet");
+    const { page, messages } = await visit("/fleet", { as: "admin" });
     await page.getByRole("heading", { name: "No host is enrolled yet" }).waitFor();
     const steps = page.locator(".first-host-steps li");
     await expect.poll(() => steps.count()).toBe(6);
@@ -58,7 +56,6 @@ describe("the fleet page without hosts", () => {
     await page.reload();
     await page.getByRole("row", { name: /first/ }).waitFor();
     expect(messages).toEqual([]);
-    await page.context().close();
   });
 });
 
@@ -72,12 +69,11 @@ it("a refused host is found by its name, with the reason, also where others shar
       "The policy allows https://fleet.test/other/ followed by the device id",
     );
   for (const path of ["/fleet?q=LOST-8", "/fleet?device=lost-8", "/hosts/lost-8", "/enrollment"]) {
-    const { page, messages } = await visitPage({ browser, web }, "auditor", path);
+    const { page, messages } = await visit(path);
     const refused = page.getByRole("region", { name: /^Refused enrollments/ });
     await refused.getByText("lost-8").first().waitFor();
     await refused.getByText("identity_not_allowed").first().waitFor();
     expect(await refused.getByText("lost-7").count()).toBe(path === "/enrollment" ? 1 : 0);
     expect([path, await flawsOf(page), messages]).toEqual([path, [], []]);
-    await page.context().close();
   }
 });

@@ -3,17 +3,17 @@ import { beforeAll, describe, expect, it } from "vitest";
 import { type PersonStatus, person } from "../../drizzle/schema/operator.ts";
 import { systemClock } from "../../kit/clock.ts";
 import type { Scope } from "../../proto/operator/scopes.ts";
-import { type PersonName, people } from "../../scripts/lab/people.ts";
+import { people } from "../../scripts/lab/people.ts";
 import { axeViolationsOf, uiStates, viewports } from "../../scripts/lab/ui-states.ts";
-import { type VisitOptions, visitPage } from "../../scripts/lab/visit-page.ts";
 import { createTestToken, enrollTestCollector } from "../support/collector.ts";
 import { startWebInBrowser } from "../support/web-in-browser.ts";
 
-const { web, browser } = await startWebInBrowser({ clock: systemClock });
+const { web, visit } = await startWebInBrowser({ clock: systemClock });
+let hostId: string;
 beforeAll(async () => {
   const { token } = await createTestToken(web.core);
-  for (const deviceId of ["edge-1", "edge-2", "edge-3"])
-    await enrollTestCollector(web.core, { token, deviceId });
+  for (const deviceId of ["edge-3", "edge-2", "edge-1"])
+    hostId = (await enrollTestCollector(web.core, { token, deviceId })).identityId;
 });
 
 const chosen = uiStates.filter(({ name }) =>
@@ -29,9 +29,6 @@ const chosen = uiStates.filter(({ name }) =>
   ].includes(name),
 );
 
-const visit = (person: PersonName | null, path: string, viewport?: VisitOptions) =>
-  visitPage({ browser, web }, person, path, viewport);
-
 describe("the pages in a browser, under the content security policy", () => {
   it.each([
     { width: 1440, scheme: "light" as const },
@@ -44,7 +41,7 @@ describe("the pages in a browser, under the content security policy", () => {
         ["/fleet", "edge-2"],
         ["/fleet?q=nothing", "No host matches"],
       ] as const) {
-        const { page, messages, layoutShift } = await visit("auditor", path, viewport);
+        const { page, messages, layoutShift } = await visit(path, viewport);
         await page.getByText(ready).first().waitFor();
         // A request whose response is not read would keep the network busy.
         await page.waitForLoadState("networkidle");
@@ -56,7 +53,6 @@ describe("the pages in a browser, under the content security policy", () => {
         expect(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)).toBe(
           0,
         );
-        await page.context().close();
       }
     },
   );
@@ -68,39 +64,26 @@ describe("the pages in a browser, under the content security policy", () => {
       for (const { name, person, path, ready, enter } of chosen.filter(
         (_, index) => index % 2 === turn,
       )) {
-        const { page } = await visit(person, path, viewport);
+        const { page } = await visit(path, { as: person, ...viewport });
         await enter?.(page);
         await page.getByText(ready).first().waitFor();
         expect({ name, violations: await axeViolationsOf(page) }).toEqual({ name, violations: [] });
-        await page.context().close();
       }
     },
   );
 
   it("keep the chosen theme, and apply it before the first paint", async () => {
-    const { page } = await visit("auditor", "/", { scheme: "light" });
+    const { page } = await visit("/", { scheme: "light" });
     const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
     await page.getByRole("radio", { name: "Dark" }).check();
     await expect.poll(background).toBe("rgb(15, 17, 21)");
     await page.route(/main|index-.*\.js/, (route) => route.abort());
     await page.reload({ waitUntil: "domcontentloaded" });
     await expect.poll(background).toBe("rgb(15, 17, 21)");
-    await page.context().close();
-  });
-
-  it("show a reader which scope is missing, and which are held", async () => {
-    const { page } = await visit("reader", "/fleet");
-    await page.getByRole("heading", { name: "This page needs the scope audit" }).waitFor();
-    await page.getByRole("link", { name: "Show your scopes" }).click();
-    await page.getByRole("heading", { name: "Your scopes" }).waitFor();
-    expect(await page.getByRole("listitem").filter({ hasText: "audit" }).textContent()).toContain(
-      "not held",
-    );
-    await page.context().close();
   });
 
   it("show a lost scope and an ended session, and offer to sign in to the same view", async () => {
-    const { page } = await visit("admin", "/fleet?q=edge");
+    const { page } = await visit("/fleet?q=edge", { as: "admin" });
     const holds = (scopes: Scope[], status: PersonStatus = "active") =>
       web.core.db
         .update(person)
@@ -119,6 +102,83 @@ describe("the pages in a browser, under the content security policy", () => {
     const again = await page.getByRole("link", { name: "Sign in again" }).getAttribute("href");
     expect(again).toBe(`/api/auth/login?${new URLSearchParams({ return_to: "/fleet?q=edge" })}`);
     await holds(["read", "audit", "admin"]);
-    await page.context().close();
+  });
+});
+
+const product = "Collector fleet";
+
+describe("the pages of records", () => {
+  it("have an address, a title and a heading of their own, and a place in the navigation", async () => {
+    const { page, messages } = await visit("/");
+    await expect.poll(() => page.title()).toBe(product);
+    const nav = page.getByRole("navigation", { name: "Main" });
+    for (const name of [
+      "Fleet",
+      "Completeness",
+      "Audit",
+      "Configs",
+      "Rollouts",
+      "Enrollment",
+      "Watches",
+      "System",
+    ]) {
+      await nav.getByRole("link", { name, exact: true }).click();
+      await page.getByRole("heading", { level: 1, name }).waitFor();
+      await expect.poll(() => page.title()).toBe(`${name} · ${product}`);
+      expect(await nav.locator("[aria-current=page]").textContent()).toBe(name);
+    }
+    await page.goto(`${web.origin}/hosts/${hostId}`);
+    await page.getByRole("heading", { level: 1, name: "edge-1" }).waitFor();
+    await expect.poll(() => page.title()).toBe(`edge-1 · ${product}`);
+    expect(await nav.locator("[aria-current]").textContent()).toBe("Fleet");
+    expect(messages).toEqual([]);
+  });
+
+  it("are all in one line of the navigation of a narrow screen", async () => {
+    const { page } = await visit("/audit", { width: 360 });
+    const links = page.getByRole("navigation", { name: "Main" }).getByRole("link");
+    await links.getByText("Completeness").waitFor();
+    expect(await links.allTextContents()).toEqual([
+      "Fleet",
+      "Completeness",
+      "Audit",
+      "Configs",
+      "Rollouts",
+      "Enrollment",
+    ]);
+    for (const width of [360, 390, 480]) {
+      await page.setViewportSize({ width, height: 900 });
+      const tops = await links.evaluateAll((all) =>
+        all.map((link) => link.getBoundingClientRect().top),
+      );
+      expect({ width, lines: new Set(tops).size }).toEqual({ width, lines: 1 });
+      expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(
+        true,
+      );
+    }
+  });
+
+  it("show a reader which scope is missing, and no entry in the navigation, and which are held", async () => {
+    const { page } = await visit("/audit", { as: "reader" });
+    for (const path of [
+      "/audit",
+      `/hosts/${hostId}`,
+      "/configs",
+      "/rollouts",
+      "/rollouts/x",
+      "/enrollment",
+      "/watches",
+    ]) {
+      await page.goto(web.origin + path);
+      await page.getByRole("heading", { name: "This page needs the scope audit" }).waitFor();
+      expect(
+        await page.getByRole("navigation", { name: "Main" }).getByRole("link").allTextContents(),
+      ).toEqual(["Home"]);
+    }
+    await page.getByRole("link", { name: "Show your scopes" }).click();
+    await page.getByRole("heading", { name: "Your scopes" }).waitFor();
+    expect(await page.getByRole("listitem").filter({ hasText: "audit" }).textContent()).toContain(
+      "not held",
+    );
   });
 });

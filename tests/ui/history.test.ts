@@ -11,10 +11,9 @@ import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
 import type { FleetState } from "../../proto/fleet-health/vocabulary.ts";
 import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
 import { axeViolationsOf, flawsOf } from "../../scripts/lab/ui-states.ts";
-import { type VisitOptions, visitPage } from "../../scripts/lab/visit-page.ts";
 import { startWebInBrowser } from "../support/web-in-browser.ts";
 
-const { web, browser } = await startWebInBrowser();
+const { web, visit, flawsAt } = await startWebInBrowser();
 /** Fifteen hosts are silent from three hours ago, for half an hour. */
 let silentFrom = 0;
 const silentMs = hourMs / 2;
@@ -42,9 +41,6 @@ beforeAll(async () => {
     await addSample(db, { needsAttention: stale + 4, byState }, new Date(at));
   }
 }, 180_000);
-
-const visit = (path: string, options?: VisitOptions) =>
-  visitPage({ browser, web }, "auditor", path, options);
 
 describe("the page as it was", () => {
   it("is reached by the slider, marked as past, and left by a link", async () => {
@@ -74,7 +70,6 @@ describe("the page as it was", () => {
     await page.getByText(/^Updated .* ago$/).waitFor();
     expect(await page.locator(".fleet[data-past]").count()).toBe(0);
     expect(messages).toEqual([]);
-    await page.context().close();
   });
 
   it("shows a host in its drawer as it was", async () => {
@@ -84,7 +79,6 @@ describe("the page as it was", () => {
     await drawer.getByText("The past, at").waitFor();
     await drawer.getByRole("link", { name: "This host now" }).waitFor();
     expect(await drawer.getByText("Volume").count()).toBe(0);
-    await page.context().close();
   });
 
   it("names the filter that has no history, and the time that has none", async () => {
@@ -100,15 +94,11 @@ describe("the page as it was", () => {
     await expect.poll(() => new URL(page.url()).search).toBe("?state=stale");
     await page.goto(`${web.origin}/fleet?at=yesterday`);
     await page.getByText("at is a time in UTC").waitFor();
-    await page.context().close();
   });
 
   it("has no axe violation and no sideways scroll", async () => {
-    const { page } = await visit(`/fleet?at=${text(silentFrom + silentMs / 2)}`);
-    await page.locator(".row-link").first().waitFor();
-    await page.getByRole("slider").waitFor();
-    expect(await flawsOf(page)).toEqual([]);
-    await page.context().close();
+    const past = `/fleet?at=${text(silentFrom + silentMs / 2)}`;
+    expect(await flawsAt(past, "hosts need attention, of 110 hosts")).toEqual([]);
   });
 });
 
@@ -127,7 +117,6 @@ describe("what hosts have in common", () => {
     await panel.getByRole("link").first().click();
     await expect.poll(() => new URL(page.url()).searchParams.get("version")).toBe("1.11.0");
     expect(messages).toEqual([]);
-    await page.context().close();
   });
 
   it("says while core reads the sources of the hosts, and then compares them", async () => {
@@ -156,7 +145,6 @@ describe("what hosts have in common", () => {
     await expect.poll(() => new URL(page.url()).searchParams.get("source")).toBe("nginx");
     await page.locator(".row-link").first().waitFor();
     expect(messages).toEqual([]);
-    await page.context().close();
   });
 });
 
@@ -177,7 +165,6 @@ describe("what runs out", () => {
     await panel.getByRole("link", { name: new RegExp(`^${body.queues.count} queues?$`) }).click();
     await page.getByText(`1 to ${body.queues.count} of ${body.queues.count}`).first().waitFor();
     expect(messages).toEqual([]);
-    await page.context().close();
   });
 });
 
@@ -226,6 +213,5 @@ describe("what hosts changed", () => {
     await panel.getByRole("link", { name: "version 1.10.2 to 1.11.0" }).click();
     await expect.poll(() => new URL(page.url()).searchParams.get("version")).toBe("1.11.0");
     expect(messages).toEqual([]);
-    await page.context().close();
   });
 });

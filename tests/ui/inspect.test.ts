@@ -3,14 +3,14 @@ import type { Page } from "playwright-core";
 import { beforeAll, describe, expect, it } from "vitest";
 import { systemClock } from "../../kit/clock.ts";
 import { heartbeatBody } from "../../scripts/lab/heartbeat-body.ts";
-import { type PageVisit, type VisitOptions, visitPage } from "../../scripts/lab/visit-page.ts";
+import type { PageVisit, VisitOptions } from "../../scripts/lab/visit-page.ts";
 import { createTestToken, enrollTestCollector, manage } from "../support/collector.ts";
 import { startWebInBrowser } from "../support/web-in-browser.ts";
 
 /** Runs a script and draws an image if a page treats it as markup. */
 const hostile = '<img src=x onerror="globalThis.taken=1">';
 
-const { web, browser } = await startWebInBrowser({ clock: systemClock });
+const { web, visit } = await startWebInBrowser({ clock: systemClock });
 beforeAll(async () => {
   const { token } = await createTestToken(web.core);
   const hosts = [];
@@ -33,13 +33,13 @@ beforeAll(async () => {
 
 /** Opens `/fleet` as an auditor, and waits for facets and rows. */
 const visitFleet = async (viewport?: VisitOptions): Promise<PageVisit> => {
-  const visit = await visitPage({ browser, web }, "auditor", "/fleet", viewport);
-  await visit.page
+  const visited = await visit("/fleet", viewport);
+  await visited.page
     .getByRole("link", { name: /hosts?, last heartbeat/ })
     .first()
     .waitFor();
-  await visit.page.getByRole("link", { name: "edge-2" }).waitFor();
-  return visit;
+  await visited.page.getByRole("link", { name: "edge-2" }).waitFor();
+  return visited;
 };
 
 const addressOf = (page: Page): string => new URL(page.url()).search;
@@ -56,7 +56,6 @@ describe("the fleet page in a browser", () => {
     expect(await page.locator("img[src=x]").count()).toBe(0);
     expect(await page.evaluate(() => "taken" in globalThis)).toBe(false);
     expect(messages).toEqual([]);
-    await page.context().close();
   });
 
   it("works by keyboard alone: rows, drawer, exports, help", async () => {
@@ -87,7 +86,6 @@ describe("the fleet page in a browser", () => {
     await page.keyboard.press("e");
     expect(await page.locator("#export-menu").isVisible()).toBe(false);
     expect(messages).toEqual([]);
-    await page.context().close();
   });
 
   it("says which exports need somebody, and why, in one box that comes and goes", async () => {
@@ -115,7 +113,6 @@ describe("the fleet page in a browser", () => {
     await page.keyboard.press("r");
     await box.waitFor({ state: "detached" });
     expect(messages).toEqual([]);
-    await page.context().close();
   });
 
   it("filters by a query with suggestions and faults, which stays in the address", async () => {
@@ -144,11 +141,10 @@ describe("the fleet page in a browser", () => {
     await page.evaluate(() => history.back());
     await expect.poll(() => box.inputValue()).toBe("edge state:enrolling");
     expect(messages).toEqual([]);
-    await page.context().close();
   });
 
   it("filters by the bars of its charts, and exports under that filter", async () => {
-    const { page } = await visitPage({ browser, web }, "auditor", "/fleet", { width: 320 });
+    const { page } = await visit("/fleet", { width: 320 });
     await page.getByRole("link", { name: "edge-2" }).waitFor();
     await page.locator(".charts summary").focus();
     // Closed on a narrow screen. Each chart is one stop of the Tab key; arrows move among its bars. The versions are the third.
@@ -163,7 +159,6 @@ describe("the fleet page in a browser", () => {
     expect(await link.getAttribute("href")).toBe(
       "/api/core/collector/health/export.csv?kind=config_drift&version=1.2.3",
     );
-    await page.context().close();
   });
 
   it("shows no figure, chart or skeleton of a report that failed to load, and all of them after a retry", async () => {
@@ -181,11 +176,10 @@ describe("the fleet page in a browser", () => {
       .getByRole("heading", { name: "The report could not be loaded" })
       .waitFor({ state: "detached" });
     await page.getByRole("toolbar", { name: "Versions: filters" }).waitFor();
-    await page.context().close();
   });
 
   it("shows no titles of charts that failed to load, and all of them after a retry", async () => {
-    const { page } = await visitPage({ browser, web }, "auditor", "/");
+    const { page } = await visit("/");
     await page.route("**/api/core/collector/health/facets**", (route) => route.abort());
     await page.goto(`${web.origin}/fleet`);
     await page.getByText("The charts could not be loaded").waitFor();
@@ -194,7 +188,6 @@ describe("the fleet page in a browser", () => {
     await page.unroute("**/api/core/collector/health/facets**");
     await page.getByRole("button", { name: "Try again" }).click();
     await page.getByRole("toolbar", { name: "Versions: filters" }).waitFor();
-    await page.context().close();
   });
 
   it("neither scrolls nor changes style behind the drawer, which blocks wheel and click", async () => {
@@ -220,7 +213,6 @@ describe("the fleet page in a browser", () => {
     await page.mouse.click(at.x, at.y);
     await page.getByRole("dialog").waitFor({ state: "detached" });
     await expect.poll(() => addressOf(page)).toBe("");
-    await page.context().close();
   });
 
   it("offers to reload when the server no longer has the drawer's script", async () => {
@@ -232,6 +224,5 @@ describe("the fleet page in a browser", () => {
     await page.unroute("**/row-drawer-*.js");
     await reload.click();
     await page.getByRole("dialog").getByRole("heading", { name: "edge-1" }).waitFor();
-    await page.context().close();
   });
 });

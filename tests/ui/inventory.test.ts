@@ -1,11 +1,9 @@
 import { beforeAll, describe, expect, it } from "vitest";
 import { systemClock } from "../../kit/clock.ts";
-import { flawsOf } from "../../scripts/lab/ui-states.ts";
-import { visitPage } from "../../scripts/lab/visit-page.ts";
 import { createTestToken, enrollTestCollector } from "../support/collector.ts";
 import { startWebInBrowser } from "../support/web-in-browser.ts";
 
-const { web, browser } = await startWebInBrowser({ clock: systemClock });
+const { web, visit, flawsAt } = await startWebInBrowser({ clock: systemClock });
 
 beforeAll(async () => {
   const { token } = await createTestToken(web.core);
@@ -13,7 +11,6 @@ beforeAll(async () => {
     await enrollTestCollector(web.core, { token, deviceId });
 }, 180_000);
 
-const visit = (path: string) => visitPage({ browser, web }, "auditor", path);
 const put = (hosts: object[]) =>
   web.core.api("PUT", "/v1/collector/inventory", { as: "admin", body: { hosts } });
 
@@ -25,7 +22,6 @@ describe("without an inventory", () => {
     await page.goto(`${web.origin}/inventory`);
     await page.getByRole("heading", { name: "There is no inventory" }).waitFor();
     expect(messages).toEqual([]);
-    await page.context().close();
   });
 });
 
@@ -55,16 +51,10 @@ describe("an inventory", () => {
     await rows.nth(1).getByRole("link", { name: "shop-1" }).click();
     await page.getByRole("heading", { name: "shop-1" }).waitFor();
     expect(messages).toEqual([]);
-    await page.context().close();
   });
 
   it("has no axe violation and no sideways scroll", async () => {
-    for (const path of ["/inventory", "/fleet"]) {
-      const { page } = await visit(path);
-      await page.getByText("stray-1").first().waitFor();
-      if (path === "/fleet") await page.getByText("Inventory:").waitFor();
-      expect(await flawsOf(page)).toEqual([]);
-      await page.context().close();
-    }
+    expect(await flawsAt("/inventory", "stray-1")).toEqual([]);
+    expect(await flawsAt("/fleet", "Inventory:")).toEqual([]);
   });
 });

@@ -1,8 +1,7 @@
 import { once } from "node:events";
-import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { readFile } from "node:fs/promises";
 import type { IncomingMessage } from "node:http";
 import { request } from "node:https";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -12,13 +11,14 @@ import { people } from "../../scripts/lab/people.ts";
 import { createUserAgent } from "../../scripts/lab/user-agent.ts";
 import { startTamperingProvider, type TamperingProvider } from "../fakes/tampering-provider.ts";
 import { isInstalled, type RunningProxy, startProxy } from "../support/proxies.ts";
+import { makeTestFolder } from "../support/test-folder.ts";
 import { startTestWeb, type TestWeb } from "../support/web.ts";
 
 /* The documented nginx.conf in front of web. tests/core/proxies.test.ts has what it does in front of core. */
 
 const installed = isInstalled("nginx");
 const host = "fleet.example.com";
-let dir: string;
+const dir = makeTestFolder();
 let serverCa: string;
 let provider: TamperingProvider;
 let web: TestWeb;
@@ -26,7 +26,6 @@ let nginx: RunningProxy;
 
 beforeAll(async () => {
   if (!installed) return;
-  dir = await mkdtemp(join(tmpdir(), "svc-nginx-"));
   const pki = await createLabPki({
     dir: join(dir, "lab"),
     clock: systemClock,
@@ -56,7 +55,6 @@ afterAll(async () => {
   await nginx.stop();
   await web.close();
   await provider.close();
-  await rm(dir, { recursive: true, force: true });
 });
 
 /** Sends a request to nginx, whatever the name in the URL resolves to; `servername` is the name in the handshake. */

@@ -1,29 +1,21 @@
 import { readFile } from "node:fs/promises";
-import type { Browser, Page } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { launchBrowser } from "../../scripts/lab/browser.ts";
-import { buildUi } from "../../scripts/lab/built-ui.ts";
+import type { Page } from "playwright-core";
+import { afterAll, describe, expect, it } from "vitest";
 import { axeViolationsOf } from "../../scripts/lab/ui-states.ts";
 import { visitPage } from "../../scripts/lab/visit-page.ts";
 import { readCsv } from "../support/csv.ts";
-import { startWebDeployment, type WebDeployment } from "../support/web-deployment.ts";
+import { startWebDeployment } from "../support/web-deployment.ts";
+import { openTestBrowser } from "../support/web-in-browser.ts";
 
 /** So many that an export of them does not fit into the buffers of a connection. */
 const hosts = 5_000;
 /** Three refresh intervals: later than this, no page shows old rows as new. */
 const oldAfterSeconds = 30;
 
-let deployment: WebDeployment;
-let browser: Browser;
-beforeAll(async () => {
-  // Web finds the build in its usual folder.
-  await buildUi();
-  [deployment, browser] = await Promise.all([startWebDeployment({ hosts }), launchBrowser()]);
-}, 180_000);
-afterAll(async () => {
-  await browser?.close();
-  await deployment?.close();
-});
+// Web finds the build in its usual folder.
+const { browser } = await openTestBrowser();
+const deployment = await startWebDeployment({ hosts });
+afterAll(() => deployment.close());
 
 const visitFleet = async (): Promise<Page> => {
   const { page } = await visitPage({ browser, web: deployment }, "auditor", "/fleet");
@@ -75,7 +67,6 @@ describe("the fleet page, with real processes", () => {
       deployment.suspend("web", false);
     }
     await isFresh(page);
-    await page.context().close();
   });
 
   it.each<[string, (isDown: boolean) => void, RegExp]>([
@@ -109,7 +100,6 @@ describe("the fleet page, with real processes", () => {
       }
       await page.keyboard.press("r");
       await isFresh(page);
-      await page.context().close();
     },
   );
 
@@ -137,7 +127,6 @@ describe("the fleet page, with real processes", () => {
       .getByText(/^1 to \d+ of \d+ /)
       .first()
       .waitFor();
-    await page.context().close();
   });
 
   it("marks rows as old at once after the machine slept, before any request has failed", async () => {
@@ -157,7 +146,6 @@ describe("the fleet page, with real processes", () => {
     } finally {
       deployment.front.swallow(false);
     }
-    await context.close();
   });
 });
 
@@ -168,7 +156,6 @@ describe("an export, with real processes", () => {
     const rows = readCsv(await readFile(await download.path(), "utf8"));
     expect(rows.length).toBeGreaterThan(1_000);
     await page.getByRole("status").getByText(`Exported ${download.suggestedFilename()}`).waitFor();
-    await page.context().close();
   });
 
   it("reports a transfer that is cut in the middle, saves nothing, and succeeds again", async () => {
@@ -195,7 +182,6 @@ describe("an export, with real processes", () => {
       report.getByRole("button", { name: "Try again" }).click(),
     ]);
     expect(readCsv(await readFile(await download.path(), "utf8")).length).toBeGreaterThan(1_000);
-    await page.context().close();
   });
 
   it("reports within seconds that the database does not answer", async () => {
@@ -212,6 +198,5 @@ describe("an export, with real processes", () => {
     } finally {
       deployment.suspend("postgres", false);
     }
-    await page.context().close();
   });
 });

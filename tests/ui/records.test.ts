@@ -7,7 +7,6 @@ import { chainAuditEvents } from "../../functions/domain/audit/chain-events.ts";
 import { verifyChain } from "../../functions/domain/audit/verify-chain.ts";
 import { systemClock } from "../../kit/clock.ts";
 import { flawsOf } from "../../scripts/lab/ui-states.ts";
-import { type VisitOptions, visitPage } from "../../scripts/lab/visit-page.ts";
 import {
   createTestToken,
   enrollTestCollector,
@@ -20,7 +19,7 @@ import { startWebInBrowser } from "../support/web-in-browser.ts";
 const yaml =
   "forwarder: {endpoint: 'core:8443', mtls: {cert_file: tls.crt, key_file: tls.key, ca_file: ca.pem}}\nbuffer: {dir: data}\n";
 
-const { web, browser } = await startWebInBrowser({ clock: systemClock });
+const { web, visit } = await startWebInBrowser({ clock: systemClock });
 let revoked: TestCollector;
 let odd: TestCollector;
 beforeAll(async () => {
@@ -44,8 +43,6 @@ beforeAll(async () => {
   await verifyChain({ ...core.core, clock: systemClock });
 });
 
-const visit = (path: string, viewport?: VisitOptions) =>
-  visitPage({ browser, web }, "auditor", path, viewport);
 const addressOf = (page: Page) => new URL(page.url()).pathname + new URL(page.url()).search;
 
 describe("the audit page", () => {
@@ -70,7 +67,6 @@ describe("the audit page", () => {
       /(host|config|policy|certificate) [0-9a-f]{8}-/,
     );
     expect(messages).toEqual([]);
-    await page.context().close();
   });
 
   it("filters by time, action, actor, target and outcome, all in the address", async () => {
@@ -92,7 +88,6 @@ describe("the audit page", () => {
     await page.getByRole("heading", { name: "No event matches" }).waitFor();
     await page.evaluate(() => history.back());
     await page.getByText("3 events, all of them").waitFor();
-    await page.context().close();
   });
 
   it("leaves actions and an actor out, and shows them again", async () => {
@@ -110,14 +105,12 @@ describe("the audit page", () => {
     await page.keyboard.press("Enter");
     await expect.poll(() => addressOf(page)).toBe(`/audit?not_actor=${encodeURIComponent(email)}`);
     await expect.poll(() => page.getByRole("row").filter({ hasText: email }).count()).toBe(0);
-    await page.context().close();
   });
 
   it("refuses a mangled link and names the parameter, and shows no events then", async () => {
     const { page } = await visit("/audit?sate=stale");
     await page.getByText("a filter that the page does not understand: sate").waitFor();
     expect(await page.getByRole("table").count()).toBe(0);
-    await page.context().close();
   });
 
   it("exports the rows of its filter", async () => {
@@ -134,7 +127,6 @@ describe("the audit page", () => {
       "config.assign",
       "collector.enroll",
     ]);
-    await page.context().close();
   });
 
   it("reports a fault of the chain", async () => {
@@ -160,7 +152,6 @@ describe("the audit page", () => {
       .getByText("The hash chain has a fault: event 5 was edited")
       .waitFor();
     expect(await page.getByText("verified up to").count()).toBe(0);
-    await page.context().close();
   });
 });
 
@@ -178,16 +169,11 @@ describe("the page of a host", () => {
     await configs.getByText("assigned the config").waitFor();
     await configs.getByText("The host has not reported its config.").waitFor();
     expect(messages).toEqual([]);
-    await page.context().close();
   });
 
   it("fetches diagnostics for an admin: waits for the host, then links to the file, or says why there is none", async () => {
     const { core } = web;
-    const { page, messages } = await visitPage(
-      { browser, web },
-      "admin",
-      `/hosts/${odd.identityId}`,
-    );
+    const { page, messages } = await visit(`/hosts/${odd.identityId}`, { as: "admin" });
     const section = page.getByRole("region", { name: "Diagnostics" });
     const fetchDiagnostics = section.getByRole("button", { name: "Fetch diagnostics" });
     const answer = async (over: object) => {
@@ -207,11 +193,9 @@ describe("the page of a host", () => {
     expect(await answer({ refusal: "forbidden" })).toMatchObject({ status: 200 });
     await section.getByText("management.remote_diag is false").waitFor();
     expect(messages).toEqual([]);
-    await page.context().close();
     const auditor = await visit(`/hosts/${odd.identityId}`);
     await auditor.page.getByRole("heading", { level: 3, name: "Certificates" }).waitFor();
     expect(await auditor.page.getByRole("region", { name: "Diagnostics" }).count()).toBe(0);
-    await auditor.page.context().close();
   });
 
   it("is found by its identity, pasted or escaped, and by its device id", async () => {
@@ -229,7 +213,6 @@ describe("the page of a host", () => {
     }
     await page.goto(`${web.origin}/hosts/nobody`);
     await page.getByRole("heading", { name: "No such host" }).waitFor();
-    await page.context().close();
   });
 
   it("answers in two clicks from the fleet", async () => {
@@ -238,7 +221,6 @@ describe("the page of a host", () => {
     await page.getByRole("link", { name: "Everything about this host" }).click();
     const entry = page.getByRole("listitem").filter({ hasText: "revoked the host" });
     await entry.getByText("laptop_lost").first().waitFor();
-    await page.context().close();
   });
 });
 
@@ -263,8 +245,7 @@ it.each([
     const { page, messages } = await visit(path + id());
     await page.getByText(ready).first().waitFor();
     await page.waitForLoadState("networkidle");
-    expect(await flawsOf(page, tooWide)).toEqual([]);
+    expect(await flawsOf(page, { check: tooWide })).toEqual([]);
     expect(messages).toEqual([]);
-    await page.context().close();
   },
 );

@@ -5,11 +5,9 @@ import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
 import { seedConfigs, seededConfigId } from "../../scripts/lab/seed-configs.ts";
 import { seedEnrollment, seededPolicyId } from "../../scripts/lab/seed-enrollment.ts";
 import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
-import { flawsOf } from "../../scripts/lab/ui-states.ts";
-import { type VisitOptions, visitPage } from "../../scripts/lab/visit-page.ts";
 import { startWebInBrowser } from "../support/web-in-browser.ts";
 
-const { web, browser } = await startWebInBrowser();
+const { web, visit: open, flawsAt } = await startWebInBrowser();
 beforeAll(async () => {
   const now = new Date(web.clock.now());
   await seedFleet(web.core.db, { count: 320, now });
@@ -18,8 +16,7 @@ beforeAll(async () => {
 });
 
 const newest = seededConfigId(11);
-const visit = (path: string, viewport?: VisitOptions) =>
-  visitPage({ browser, web }, "auditor", path, { now: web.clock.now(), ...viewport });
+const visit = (path: string) => open(path, { now: web.clock.now() });
 const addressOf = (page: Page) => new URL(page.url()).pathname + new URL(page.url()).search;
 const get = async <Body>(path: string) =>
   (await web.core.api<Body>("GET", path, { as: "auditor" })).body;
@@ -44,7 +41,6 @@ describe("the pages of configs in a browser", () => {
     await sentence.click();
     await page.getByText(`1 to ${left} of ${left}`).first().waitFor();
     expect(messages).toEqual([]);
-    await page.context().close();
   });
 
   it("link every figure to exactly its rows", async () => {
@@ -62,7 +58,6 @@ describe("the pages of configs in a browser", () => {
       expect(figures.length).toBeGreaterThan(5);
       for (const { href, figure } of figures)
         expect({ href, figure: await hostsAt(href) }).toEqual({ href, figure });
-      await page.context().close();
     }
   });
 
@@ -87,7 +82,6 @@ describe("the pages of configs in a browser", () => {
     await page.goBack();
     await lines.first().waitFor();
     expect(messages).toEqual([]);
-    await page.context().close();
   });
 
   it("filter the assigned hosts by the address, search the configs, and say what an unknown one is", async () => {
@@ -114,7 +108,6 @@ describe("the pages of configs in a browser", () => {
     await page.getByRole("heading", { name: "The configs could not be loaded" }).waitFor();
     await page.goto(`${web.origin}/configs/01920000-0000-7000-8000-0000000000ff`);
     await page.getByRole("heading", { name: "No such config" }).waitFor();
-    await page.context().close();
   });
 });
 
@@ -156,7 +149,6 @@ describe("the page of enrollment in a browser", () => {
     await page.goto(`${web.origin}/enrollment?stat=active`);
     await page.getByText("This link has a filter that the page does not understand").waitFor();
     expect(messages).toEqual([]);
-    await page.context().close();
   });
 });
 
@@ -170,7 +162,6 @@ it("a figure of the page of enrollment finds as many events as it counts", async
       .toBe(Number(/^\d+/.exec(name)?.[0]) + 1);
     await page.goBack();
   }
-  await page.context().close();
 });
 
 describe("the pages of configs and enrollment", () => {
@@ -180,11 +171,6 @@ describe("the pages of configs and enrollment", () => {
     [`/configs/${newest}?compare=${seededConfigId(10)}`, "lines added"],
     ["/enrollment", "token unknown"],
   ])("have no axe violation and no sideways scroll: %s", async (path, ready) => {
-    const { page, messages } = await visit(path);
-    await page.getByText(ready).first().waitFor();
-    await page.waitForLoadState("networkidle");
-    expect(await flawsOf(page)).toEqual([]);
-    expect(messages).toEqual([]);
-    await page.context().close();
+    expect(await flawsAt(path, ready)).toEqual([]);
   });
 });

@@ -1,13 +1,12 @@
-import type { Browser, BrowserContext, Page } from "playwright-core";
+import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { systemClock } from "../../kit/clock.ts";
-import { launchBrowser } from "../../scripts/lab/browser.ts";
-import { buildUi } from "../../scripts/lab/built-ui.ts";
 import { people } from "../../scripts/lab/people.ts";
 import { axeViolationsOf } from "../../scripts/lab/ui-states.ts";
 import { type AdminUser, createAdminUser } from "../support/admin.ts";
 import { createTestToken, enrollTestCollector } from "../support/collector.ts";
 import { startTestWeb, type TestWeb } from "../support/web.ts";
+import { openTestBrowser } from "../support/web-in-browser.ts";
 
 /* Signs in with a real browser from a clean profile, through a provider that is another site, or another origin of the same site. */
 
@@ -16,34 +15,28 @@ const sites = { "cross-site": "localhost", "same-site": "127.0.0.1" } as const;
 type Site = keyof typeof sites;
 const siteNames = Object.keys(sites) as Site[];
 
-let webs: Record<Site, TestWeb>;
-let browser: Browser;
+const { ui, browser } = await openTestBrowser();
+const start = (hostname: (typeof sites)[Site]) =>
+  startTestWeb({
+    ui,
+    hostname,
+    clock: systemClock,
+    env: { SVC_INFERENCE_CHAT_MODEL: "test-model" },
+  });
+const webs = { "cross-site": await start("localhost"), "same-site": await start("127.0.0.1") };
 let hostId: string;
 beforeAll(async () => {
-  const [ui, launched] = await Promise.all([buildUi(), launchBrowser()]);
-  browser = launched;
-  const start = (hostname: (typeof sites)[Site]) =>
-    startTestWeb({
-      ui,
-      hostname,
-      clock: systemClock,
-      env: { SVC_INFERENCE_CHAT_MODEL: "test-model" },
-    });
-  webs = { "cross-site": await start("localhost"), "same-site": await start("127.0.0.1") };
-  const { token } = await createTestToken(webs["cross-site"].core);
-  hostId = (await enrollTestCollector(webs["cross-site"].core, { token, deviceId: "edge-1" }))
-    .identityId;
+  const { core } = webs["cross-site"];
+  const { token } = await createTestToken(core);
+  hostId = (await enrollTestCollector(core, { token, deviceId: "edge-1" })).identityId;
 });
-afterAll(async () => {
-  await browser?.close();
-  await Promise.all(Object.values(webs ?? {}).map((web) => web.close()));
-});
+afterAll(() => Promise.all(Object.values(webs).map((web) => web.close())));
 
 /** A browser that has never been at web or at the provider. */
-const cleanProfile = async (): Promise<{ context: BrowserContext; page: Page }> => {
+const cleanProfile = async (): Promise<Page> => {
   const context = await browser.newContext();
   context.setDefaultTimeout(20_000);
-  return { context, page: await context.newPage() };
+  return context.newPage();
 };
 
 /** Opens an address of web and signs in as a person does. Resolves once the browser has been back at web. */
@@ -93,7 +86,7 @@ describe("svc-admin login", () => {
     "V5: signs in by the browser from a clean profile, with a provider that is %s",
     async (site) => {
       const web = webs[site];
-      const { context, page } = await cleanProfile();
+      const page = await cleanProfile();
       const seen = siteOf(page, "/cli/authorize");
       const allow = async (address: string) => {
         await signIn(page, address);
@@ -106,7 +99,6 @@ describe("svc-admin login", () => {
       const user = createAdminUser({ openBrowser });
       await Promise.all([signedIn(user, { web, flow: "browser" }), address.then(allow)]);
       user.close();
-      await context.close();
     },
   );
 
@@ -114,7 +106,7 @@ describe("svc-admin login", () => {
     "V5: signs in by a device's code from a clean profile, with a provider that is %s",
     async (site) => {
       const web = webs[site];
-      const { context, page } = await cleanProfile();
+      const page = await cleanProfile();
       const seen = siteOf(page, "/device");
       const approve = async (code: string) => {
         await signIn(page, `${web.origin}/device`);
@@ -133,19 +125,17 @@ describe("svc-admin login", () => {
       const approved = code.then(approve);
       await signedIn(user, { web, flow: "device" });
       user.close();
-      await context.close();
     },
   );
 
   it("V5: goes on to the consent page by itself for somebody who is signed in at the provider", async () => {
     const web = webs["cross-site"];
-    const { context, page } = await cleanProfile();
+    const page = await cleanProfile();
     await signIn(page, `${web.origin}/device`);
-    await context.clearCookies({ name: "svc_session" });
+    await page.context().clearCookies({ name: "svc_session" });
     await page.goto(`${web.origin}/device?user_code=BCDF-BCDF`);
     await page.getByRole("link", { name: "Sign in with Example ID" }).click();
     await page.getByText("No device waits for this code").waitFor();
-    await context.close();
   });
 });
 
@@ -163,20 +153,19 @@ describe("a page behind the sign-in", () => {
     "V5: is shown after a first sign-in that began at %s, with a provider on another site",
     async (path) => {
       const web = webs["cross-site"];
-      const { context, page } = await cleanProfile();
+      const page = await cleanProfile();
       const address = path.replace(":id", hostId);
       const seen = siteOf(page, new URL(address, web.origin).pathname);
       await signIn(page, web.origin + address);
       await page.getByRole("navigation", { name: "Main" }).waitFor();
       expect(page.url()).toBe(web.origin + address);
       expect(await seen()).toBe("cross-site");
-      await context.close();
     },
   );
 
   it("V5: answers a refused navigation with a page that leads away", async () => {
     const web = webs["cross-site"];
-    const { context, page } = await cleanProfile();
+    const page = await cleanProfile();
     await signIn(page, `${web.origin}/`);
     const elsewhere = (html: string) =>
       page.route("http://127.0.0.1:9/", (route) =>
@@ -195,12 +184,11 @@ describe("a page behind the sign-in", () => {
       await page.getByRole("link", { name: "Go to the home page" }).click();
       await page.getByRole("navigation", { name: "Main" }).waitFor();
     }
-    await context.close();
   });
 
   it("A5: shows the pages that ask for consent in no frame", async () => {
     const web = webs["cross-site"];
-    const { context, page } = await cleanProfile();
+    const page = await cleanProfile();
     await signIn(page, `${web.origin}/`);
     // A page of the same machine: Chromium lets one from a network reach nothing on loopback.
     await page.goto(`${web.identityProvider.issuer}/elsewhere`);
@@ -215,6 +203,5 @@ describe("a page behind the sign-in", () => {
       403,
       expect.stringContaining("frame-ancestors 'none'"),
     ]);
-    await context.close();
   });
 });

@@ -2,11 +2,9 @@ import { describe, expect, it } from "vitest";
 import { createCoreReporter } from "../../functions/ops/report-core.ts";
 import { systemClock } from "../../kit/clock.ts";
 import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
-import { flawsOf } from "../../scripts/lab/ui-states.ts";
-import { visitPage } from "../../scripts/lab/visit-page.ts";
 import { startWebInBrowser } from "../support/web-in-browser.ts";
 
-const { web, browser } = await startWebInBrowser({ clock: systemClock });
+const { web, visit, flawsAt } = await startWebInBrowser({ clock: systemClock });
 /** Whether the disk of core-2's database is full. */
 let isFull = true;
 
@@ -40,13 +38,11 @@ const reportAs = (machine: string, isWell: () => boolean) =>
 
 await reportAs("core-1", () => true)();
 
-const visit = () => visitPage({ browser, web }, "auditor", "/system");
-
 describe("the page of the system", () => {
   it("says first what needs attention, since when, and that it is well again", async () => {
     const report = reportAs("core-2", () => !isFull);
     await report();
-    const { page, messages, layoutShift } = await visit();
+    const { page, messages, layoutShift } = await visit("/system");
     await page.getByText(/^1 of \d+ parts needs attention$/).waitFor();
     const first = page
       .getByRole("table", { name: /^Parts/ })
@@ -63,20 +59,16 @@ describe("the page of the system", () => {
     await page.getByRole("button", { name: "Refresh" }).click();
     await page.getByText(/^All \d+ parts are ready$/).waitFor();
     expect(messages).toEqual([]);
-    await page.context().close();
   });
 
   it("has no axe violation and no sideways scroll", async () => {
-    const { page } = await visit();
-    await page.getByText(/are ready|needs? attention/).waitFor();
-    expect(await flawsOf(page)).toEqual([]);
-    await page.context().close();
+    expect(await flawsAt("/system", /are ready|needs? attention/)).toEqual([]);
   });
 });
 
 it("asks for a list again without its rows while nothing has changed", async () => {
   await seedFleet(web.core.db, { count: 200, now: new Date() });
-  const { page, messages } = await visitPage({ browser, web }, "auditor", "/fleet?state=revoked");
+  const { page, messages } = await visit("/fleet?state=revoked");
   await page.getByText("host-53", { exact: true }).waitFor();
   const refresh = async () => {
     const answer = page.waitForResponse((each) =>
@@ -88,5 +80,4 @@ it("asks for a list again without its rows while nothing has changed", async () 
   // The summary changes when a seeded host becomes stale.
   await expect.poll(refresh).toBe(304);
   expect([await page.getByText("host-53", { exact: true }).count(), messages]).toEqual([1, []]);
-  await page.context().close();
 });

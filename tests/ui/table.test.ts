@@ -1,22 +1,26 @@
 import type { Page } from "playwright-core";
 import { describe, expect, it } from "vitest";
+import type { FleetFacets } from "../../proto/fleet-health/facets.ts";
+import { type FleetFilter, filterToParams } from "../../proto/fleet-health/filter.ts";
 import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
 import { fleetSeverities, severityOf } from "../../proto/fleet-health/vocabulary.ts";
 import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
-import { type VisitOptions, visitPage } from "../../scripts/lab/visit-page.ts";
+import { axeViolationsOf } from "../../scripts/lab/ui-states.ts";
+import type { VisitOptions } from "../../scripts/lab/visit-page.ts";
+import { figuresOf } from "../support/fleet-figures.ts";
 import { startWebInBrowser } from "../support/web-in-browser.ts";
 
-const { web, browser } = await startWebInBrowser({
+const { web, visit } = await startWebInBrowser({
   core: { env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } },
 });
 await seedFleet(web.core.db, { count: 320, now: new Date(web.clock.now()) });
 
 /** Opens `/fleet` as an auditor, and waits for the rows and the charts. */
 const visitFleet = async (search = "", viewport?: VisitOptions) => {
-  const visit = await visitPage({ browser, web }, "auditor", `/fleet${search}`, viewport);
-  await visit.page.locator(".row-link").first().waitFor();
-  await visit.page.locator(".charts:not([open]), .chart-bar").first().waitFor();
-  return visit;
+  const visited = await visit(`/fleet${search}`, viewport);
+  await visited.page.locator(".row-link").first().waitFor();
+  await visited.page.locator(".charts:not([open]), .chart-bar").first().waitFor();
+  return visited;
 };
 const addressOf = (page: Page): string => page.url().slice(web.origin.length);
 const devices = (page: Page) => page.locator(".row-link").allTextContents();
@@ -37,7 +41,6 @@ describe("the first row", () => {
         .evaluate((row) => row.getBoundingClientRect().top + scrollY);
       expect(top).toBeLessThanOrEqual(topMax);
       expect(await layoutShift()).toBe(0);
-      await page.context().close();
     },
   );
 
@@ -59,7 +62,6 @@ describe("the first row", () => {
     await page.getByText("100,000 enrolled").waitFor();
     await page.waitForLoadState("networkidle");
     expect(await layoutShift()).toBe(0);
-    await page.context().close();
   });
 
   it.each([{ width: 1440 }, { width: 390 }])(
@@ -83,7 +85,6 @@ describe("the first row", () => {
         innerHeight,
       ]);
       expect(edges[0]).toBeLessThanOrEqual(edges[1] ?? 0);
-      await page.context().close();
     },
   );
 
@@ -113,7 +114,6 @@ describe("the first row", () => {
       // The edges of the page take 34 px, a scroll bar 15.
       expect(widths + 34 + 15).toBeLessThanOrEqual(width);
     }
-    await page.context().close();
   });
 
   it("uses the width of 2560 px for the reason of each state", async () => {
@@ -123,7 +123,6 @@ describe("the first row", () => {
     expect(await page.locator("tbody .column-why").first().textContent()).toMatch(
       /^(last|no) heartbeat .*threshold 3 min|15 min$/,
     );
-    await page.context().close();
   });
 });
 
@@ -140,7 +139,6 @@ describe("the order of the rows", () => {
     expect(await page.locator("th[aria-sort=ascending]").textContent()).toBe("State");
     const calm = await page.locator("tr[data-calm]").count();
     expect(calm).toBe(body.items.filter((row) => severityOf(row) === "healthy").length);
-    await page.context().close();
   });
 
   it("has one chip for all hosts that need attention, which counts their rows", async () => {
@@ -160,7 +158,6 @@ describe("the order of the rows", () => {
     expect(await page.locator("tr[data-calm]").count()).toBe(0);
     await chip.click();
     await expect.poll(() => addressOf(page)).toBe("/fleet");
-    await page.context().close();
   });
 });
 
@@ -178,7 +175,6 @@ describe("the history of the page", () => {
     await page.evaluate(() => history.back());
     await expect.poll(() => addressOf(page)).toBe("/fleet?state=stale");
     expect(await drawerOf(page).count()).toBe(0);
-    await page.context().close();
   });
 
   it("replaces the drawer of a link by its list", async () => {
@@ -190,7 +186,6 @@ describe("the history of the page", () => {
     await page.keyboard.press("Escape");
     await expect.poll(() => addressOf(page)).toBe("/fleet?state=stale");
     expect(await page.evaluate(() => history.length)).toBe(entries);
-    await page.context().close();
   });
 
   it("reports a cursor of another list once, and shows the first page", async () => {
@@ -202,7 +197,6 @@ describe("the history of the page", () => {
     await page.keyboard.press("r");
     await page.locator('table[aria-busy="false"]').waitFor();
     expect(await page.getByText("does not exist").count()).toBe(0);
-    await page.context().close();
   });
 
   it("keeps the page and its number through a reload", async () => {
@@ -215,19 +209,18 @@ describe("the history of the page", () => {
     expect(addressOf(page)).toBe(address);
     await page.getByRole("link", { name: "Previous" }).first().click();
     await page.getByText("1 to 200 of 320").first().waitFor();
-    await page.context().close();
   });
 });
 
 describe("the times of the page", () => {
   it("follow a switch between UTC and local time, which is stored", async () => {
-    const { page } = await visitPage({ browser, web }, "auditor", "/");
+    const { page } = await visit("/");
     const devtools = await page.context().newCDPSession(page);
     await devtools.send("Emulation.setTimezoneOverride", { timezoneId: "Asia/Kolkata" });
     await page.goto(`${web.origin}/fleet?heartbeat=recent`);
     const first = page.locator("tbody .column-heartbeat > :first-child").first();
     await first.waitFor();
-    expect(await first.getAttribute("title")).toMatch(/ UTC$/);
+    await expect.poll(() => first.getAttribute("title")).toMatch(/ UTC$/);
     const utc = Date.parse(((await first.getAttribute("title")) ?? "").replace(" UTC", "Z"));
     await page.getByRole("button", { name: "Times in UTC" }).click();
     await expect.poll(() => first.getAttribute("title")).toMatch(/ \+05:30$/);
@@ -239,7 +232,6 @@ describe("the times of the page", () => {
       .getByText(/ \+05:30$/)
       .first()
       .waitFor();
-    await page.context().close();
   });
 });
 
@@ -263,7 +255,6 @@ describe("rows off the screen", () => {
       .poll(() => page.evaluate(() => document.activeElement?.textContent))
       .toBe((await devices(page))[199]);
     await expect.poll(() => page.evaluate(() => scrollY)).toBeGreaterThan(5000);
-    await page.context().close();
   });
 
   it("are printed, without what one presses", async () => {
@@ -283,7 +274,6 @@ describe("rows off the screen", () => {
           links.filter((link) => !link.checkVisibility({ contentVisibilityAuto: true })).length,
       );
     expect(skipped).toBe(0);
-    await page.context().close();
   });
 });
 
@@ -302,6 +292,116 @@ describe("the charts", () => {
     );
     expect(Math.min(...widths)).toBeGreaterThanOrEqual(16);
     expect(await counts.first().isVisible()).toBe(true);
-    await page.context().close();
+  });
+
+  it("have every bar and word on the screen, without scrolling, at any width", async () => {
+    const { page } = await visit("/fleet", { width: 320 });
+    const charts = page.locator("details.charts");
+    await charts.waitFor();
+    if ((await charts.getAttribute("open")) === null) await charts.locator("summary").click();
+    await page.getByRole("toolbar", { name: "Versions: filters" }).locator("a").first().waitFor();
+    for (const width of [320, 390, 701, 1280]) {
+      await page.setViewportSize({ width, height: 900 });
+      const places = await page
+        .locator(".chart .chart-bar, .chart .chart-bar-marked, .chart text")
+        .evaluateAll((bars) =>
+          bars
+            .map((bar) => bar.getBoundingClientRect())
+            .map(({ left, right }) => ({ left, right })),
+        );
+      expect(places.length).toBeGreaterThan(12);
+      expect(places.filter(({ left, right }) => left < 0 || right > width)).toEqual([]);
+      const scrolled = await page
+        .locator(".chart-space")
+        .evaluateAll(
+          (spaces) =>
+            spaces.filter(({ scrollWidth, clientWidth }) => scrollWidth > clientWidth).length,
+        );
+      expect({ width, scrolled }).toEqual({ width, scrolled: 0 });
+    }
+  });
+
+  it.each<FleetFilter>([{}, { states: ["stale"] }])(
+    "and all other figures have their counts, and links to their rows: %j",
+    async (filter) => {
+      const params = filterToParams(filter).toString();
+      const get = async <Body>(path: string) =>
+        (
+          await web.core.api<Body>("GET", `/v1/collector/health${path}?${params}`, {
+            as: "auditor",
+          })
+        ).body;
+      const wanted = figuresOf(
+        filter,
+        await get<FleetHealthReport>(""),
+        await get<FleetFacets>("/facets"),
+      ).map(({ count, filter }) => `${count} ${filter && filterToParams(filter)}`);
+      const { page } = await visitFleet(`?${params}`, { now: web.clock.now() });
+      // The charts are drawn one after the other; the table of a chart is its last part.
+      await expect
+        .poll(() => page.locator(".chart-figure:has(table, .chart-none)").count())
+        .toBe(3);
+      // A figure whose rows are shown removes its filter.
+      const links = page.locator(
+        ":is(a.summary-figure, a.chip, a.chart-link, a.exports-show)[href]:not([aria-current=true])",
+      );
+      const drawn = await links.evaluateAll((all) =>
+        all.map((link) => {
+          const text = (link.querySelector("title") ?? link.closest("li") ?? link).textContent;
+          const number = link.querySelector("b")?.textContent ?? text;
+          const search = new URL(link.getAttribute("href") ?? "", location.href).search;
+          return `${/\d+/.exec(number ?? "")?.[0]} ${search.slice(1)}`;
+        }),
+      );
+      expect(drawn.length).toBeGreaterThan(10);
+      expect(drawn.filter((figure) => !wanted.includes(figure))).toEqual([]);
+    },
+  );
+});
+
+/** Chooses the columns of labels in the menu of the table. */
+const showLabels = async (page: Page, ...keys: string[]) => {
+  await page.getByRole("button", { name: "View" }).click();
+  for (const key of keys) await page.getByRole("checkbox", { name: key, exact: true }).check();
+  await page.keyboard.press("Escape");
+};
+const cellsOf = async (page: Page) =>
+  page.locator("tbody tr[data-id] .column-label").allTextContents();
+describe("labels on the fleet page", () => {
+  it("are columns that stay chosen, with the values of the rows", async () => {
+    const { page, messages } = await visitFleet("?label=env%3Astaging");
+    expect(await cellsOf(page)).toEqual([]);
+    await showLabels(page, "env", "team");
+    await expect
+      .poll(async () => new Set((await cellsOf(page)).filter((_, index) => index % 2 === 0)))
+      .toEqual(new Set(["staging"]));
+    expect(await page.locator("thead .column-label").allTextContents()).toEqual([
+      "envlabel",
+      "teamlabel",
+    ]);
+    await page.reload();
+    await page.locator("thead .column-label").nth(1).waitFor();
+    expect(await axeViolationsOf(page)).toEqual([]);
+    expect(messages).toEqual([]);
+  });
+
+  it("filter by what an operator types, with suggestions", async () => {
+    const { page } = await visitFleet();
+    const bar = page.getByRole("combobox");
+    await bar.fill("label.te");
+    await page.getByRole("option", { name: /^label\.team:/ }).click();
+    await page.getByRole("option", { name: /^label\.team:web/ }).click();
+    await expect.poll(() => new URL(page.url()).searchParams.getAll("label")).toEqual(["team:web"]);
+  });
+
+  it("lead from a host to all hosts that have the label", async () => {
+    const { page } = await visitFleet("?device=host-1");
+    await page.locator(".row-link").first().click();
+    await page.getByRole("dialog").getByRole("link", { name: "env: prod" }).click();
+    await expect.poll(() => new URL(page.url()).search).toBe("?label=env%3Aprod");
+    await page
+      .getByText(/^1 to \d+ of \d+ hosts/)
+      .first()
+      .waitFor();
   });
 });
