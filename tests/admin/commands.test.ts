@@ -10,7 +10,7 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { startTestAdmin } from "../support/admin.ts";
+import { type CommandLine, startTestAdmin, wordsOf } from "../support/admin.ts";
 import { enrollTestCollector, identityPrefix } from "../support/collector.ts";
 
 const { web, home, adminAt } = await startTestAdmin();
@@ -20,7 +20,8 @@ const script = adminAt();
 const doubtful = adminAt({ isInteractive: true, ask: async () => "n" });
 
 /** Runs a command that must succeed, and returns its JSON. */
-const json = async <Value = Record<string, unknown>>(...args: string[]): Promise<Value> => {
+const json = async <Value = Record<string, unknown>>(...line: CommandLine): Promise<Value> => {
+  const args = wordsOf(line);
   const { exitCode, out, err } = await script.run(...args, "-o", "json");
   expect({ args, exitCode, err: exitCode === 0 ? "" : err }).toEqual({
     args,
@@ -29,15 +30,10 @@ const json = async <Value = Record<string, unknown>>(...args: string[]): Promise
   });
   return JSON.parse(out) as Value;
 };
-const policy = await json<{ id: string }>(
-  "policies",
-  "create",
-  "web servers",
-  "--prefix",
-  identityPrefix,
-  "--certificate-ttl",
-  "2d",
-);
+const policy = await json<{
+  id: string;
+}>`policies create ${"web servers"} --prefix ${identityPrefix} --certificate-ttl
+      2d`;
 const yaml = `forwarder:
   endpoint: core.example.net:8443
   mtls: { cert_file: tls.crt, key_file: tls.key, ca_file: ca.pem }
@@ -46,51 +42,43 @@ buffer: { dir: data }
 const publish = async (text: string) => {
   const file = join(home, "collector.yaml");
   writeFileSync(file, text);
-  return json<{ id: string; config_hash: string }>(
-    "configs",
-    "publish",
-    file,
-    "--name",
-    "a config",
-  );
+  return json<{ id: string; config_hash: string }>`configs publish ${file} --name ${"a config"}`;
 };
 const enrollHost = async (deviceId: string) => {
   const out = join(home, `${deviceId}.token`);
-  await json("tokens", "create", "--policy", policy.id, "--ttl", "15m", "--out", out);
+  await json`tokens create --policy ${policy.id} --ttl 15m --out ${out}`;
   return enrollTestCollector(web.core, { token: readFileSync(out, "utf8").trim(), deviceId });
 };
 
 describe("policies and tokens", () => {
   it("are created, listed and shown", async () => {
     expect(policy).toMatchObject({ name: "web servers", certificate_ttl_seconds: 172_800 });
-    expect(await json("policies", "show", policy.id)).toMatchObject({ id: policy.id });
-    const table = (await script.run("policies", "list")).out.split("\n");
+    expect(await json`policies show ${policy.id}`).toMatchObject({ id: policy.id });
+    const table = (await script.run`policies list`).out.split("\n");
     expect(table[0]).toMatch(/^id +name +state/);
     expect(table[1]).toContain("web servers");
-    expect((await script.run("policies", "list", "-o", "csv")).out).toMatch(
-      /^id,name,state,.*\r\n/,
-    );
-    expect((await script.run("policies", "list", "-o", "yaml")).out).toContain("name: web servers");
+    expect((await script.run`policies list -o csv`).out).toMatch(/^id,name,state,.*\r\n/);
+    expect((await script.run`policies list -o yaml`).out).toContain("name: web servers");
   });
 
   it("E1: a token goes to a file that only its person may read, or to stdout when asked, and nowhere else", async () => {
     const out = join(home, "host.token");
-    const made = await script.run("tokens", "create", "--policy", policy.id, "--out", out);
+    const made = await script.run`tokens create --policy ${policy.id} --out ${out}`;
     const token = readFileSync(out, "utf8").trim();
     expect(token).toMatch(/^svcbt_/);
     expect(statSync(out).mode & 0o777).toBe(0o600);
     expect(made.out + made.err).not.toContain(token);
-    expect((await script.run("tokens", "create", "--policy", policy.id, "--show")).out).toMatch(
+    expect((await script.run`tokens create --policy ${policy.id} --show`).out).toMatch(
       /^svcbt_\w+\n$/,
     );
-    expect((await script.run("tokens", "list")).out).not.toContain(token);
-    expect((await script.run("tokens", "create", "--policy", policy.id)).exitCode).toBe(2);
+    expect((await script.run`tokens list`).out).not.toContain(token);
+    expect((await script.run`tokens create --policy ${policy.id}`).exitCode).toBe(2);
     const nowhere = join(home, "no", "such", "folder");
-    const before = (await json<unknown[]>("tokens", "list")).length;
-    expect(
-      (await script.run("tokens", "create", "--policy", policy.id, "--out", nowhere)).exitCode,
-    ).toBe(2);
-    expect((await json<unknown[]>("tokens", "list")).length).toBe(before);
+    const before = (await json<unknown[]>`tokens list`).length;
+    expect((await script.run`tokens create --policy ${policy.id} --out ${nowhere}`).exitCode).toBe(
+      2,
+    );
+    expect((await json<unknown[]>`tokens list`).length).toBe(before);
   });
 
   it("R6: a token replaces a planted link or open file, and is written to neither", async () => {
@@ -100,9 +88,7 @@ describe("policies and tokens", () => {
     symlinkSync(target, link);
     const open = openSync(target, "r");
     for (const out of [link, target]) {
-      expect(
-        (await script.run("tokens", "create", "--policy", policy.id, "--out", out)).exitCode,
-      ).toBe(0);
+      expect((await script.run`tokens create --policy ${policy.id} --out ${out}`).exitCode).toBe(0);
       expect(lstatSync(out).mode & 0o170777).toBe(0o100600);
       expect(readFileSync(out, "utf8")).toMatch(/^svcbt_/);
     }
@@ -124,23 +110,17 @@ describe("policies and tokens", () => {
         },
         { status: 403, headers: { "Content-Type": "application/problem+json" } },
       );
-    const { err } = await adminAt({ fetch }).run("policies", "list");
+    const { err } = await adminAt({ fetch }).run`policies list`;
     expect(err).toContain("no\ufffd]0;pwned");
     expect(err).not.toMatch(/(?!\n)[\p{Cc}\p{Bidi_Control}]/u);
   });
 
   it("simulates an enrollment: the rule that decides, and no use of the token", async () => {
-    const mac = await json<{ id: string }>(
-      "policies",
-      "create",
-      "macs",
-      "--prefix",
-      identityPrefix,
-      "--platform",
-      "darwin",
-    );
+    const mac = await json<{
+      id: string;
+    }>`policies create macs --prefix ${identityPrefix} --platform darwin`;
     const out = join(home, "mac.token");
-    await json("tokens", "create", "--policy", mac.id, "--out", out);
+    await json`tokens create --policy ${mac.id} --out ${out}`;
     const simulate = (platform: string, ...more: string[]) =>
       script.run(
         "simulate",
@@ -170,51 +150,33 @@ describe("policies and tokens", () => {
       rule: null,
       identity: `${identityPrefix}mac-1`,
     });
-    expect(await json("tokens", "list", "--policy", mac.id)).toMatchObject([{ use_count: 0 }]);
+    expect(await json`tokens list --policy ${mac.id}`).toMatchObject([{ use_count: 0 }]);
     expect((await simulate("darwin/arm64", "--token-file", join(home, "none"))).exitCode).toBe(2);
   });
 
   it("names what a destructive command hits, and does nothing without a yes", async () => {
-    const other = await json<{ id: string }>(
-      "policies",
-      "create",
-      "frozen",
-      "--prefix",
-      identityPrefix,
-    );
-    const unanswered = await script.run("policies", "freeze", other.id);
+    const other = await json<{ id: string }>`policies create frozen --prefix ${identityPrefix}`;
+    const unanswered = await script.run`policies freeze ${other.id}`;
     expect(unanswered).toMatchObject({
       exitCode: 2,
       err: expect.stringContaining("Policy frozen: none of its tokens"),
     });
-    expect(await doubtful.run("policies", "freeze", other.id)).toMatchObject({ exitCode: 1 });
-    expect(await json("policies", "show", other.id)).toMatchObject({ state: "active" });
-    expect(await json("policies", "freeze", other.id, "--yes", "--reason", "leaked")).toMatchObject(
-      {
-        state: "frozen",
-      },
-    );
-    const [event] = await json<{ reason_code: string }[]>(
-      "audit",
-      "list",
-      "--action",
-      "enrollment_policy.freeze",
-    );
+    expect(await doubtful.run`policies freeze ${other.id}`).toMatchObject({ exitCode: 1 });
+    expect(await json`policies show ${other.id}`).toMatchObject({ state: "active" });
+    expect(await json`policies freeze ${other.id} --yes --reason leaked`).toMatchObject({
+      state: "frozen",
+    });
+    const [event] = await json<
+      { reason_code: string }[]
+    >`audit list --action enrollment_policy.freeze`;
     expect(event).toMatchObject({ reason_code: "leaked" });
   });
 
   it("reports every fault of a request with its path", async () => {
-    const refused = await script.run(
-      "policies",
-      "create",
-      "x",
-      "--prefix",
-      "no prefix",
-      "--max-enrollments",
-      "1.5",
-    );
+    const refused =
+      await script.run`policies create x --prefix ${"no prefix"} --max-enrollments 1.5`;
     expect(refused.exitCode).toBe(2);
-    const invalid = await script.run("policies", "create", "x", "--prefix", "no prefix");
+    const invalid = await script.run`policies create x --prefix ${"no prefix"}`;
     expect(invalid).toMatchObject({ exitCode: 1, out: "" });
     expect(invalid.err).toMatch(
       /allowed_identity_prefixes\.0 must .*\n {2}code validation_failed, action fix_request, request id /,
@@ -225,34 +187,32 @@ describe("policies and tokens", () => {
 describe("hosts and configs", () => {
   it("go from a token to a revoked host", async () => {
     const { identityId, identity } = await enrollHost("web-1");
-    expect((await script.run("fleet", "list", "device:web-1")).out).toContain(identity);
-    expect(await json("fleet", "show", identityId)).toMatchObject({ item: { device_id: "web-1" } });
-    const fault = await script.run("fleet", "list", "stat:stale");
+    expect((await script.run`fleet list device:web-1`).out).toContain(identity);
+    expect(await json`fleet show ${identityId}`).toMatchObject({ item: { device_id: "web-1" } });
+    const fault = await script.run`fleet list stat:stale`;
     expect(fault).toMatchObject({ exitCode: 2 });
     expect(fault.err).toMatch(/Did you mean state:\?[\s\S]*stat:stale\n {2}\^+/);
 
     const first = await publish(yaml);
-    expect((await script.run("configs", "show", first.id)).out).toBe(yaml);
+    expect((await script.run`configs show ${first.id}`).out).toBe(yaml);
     const second = await publish(`${yaml}# changed\nsources: []\n`);
     const diff = await script.run("configs", "diff", first.id, second.id);
     expect(diff).toMatchObject({ exitCode: 1, out: expect.stringContaining("+sources: []") });
-    expect(await script.run("configs", "assign", first.id, "device:web-1")).toMatchObject({
+    expect(await script.run`configs assign ${first.id} device:web-1`).toMatchObject({
       exitCode: 2,
       err: expect.stringContaining(`for 1 host: ${identity}.`),
     });
-    expect(await json("configs", "assign", first.id, "device:web-1", "--yes")).toEqual([
+    expect(await json`configs assign ${first.id} device:web-1 --yes`).toEqual([
       { identity, outcome: "assigned" },
     ]);
-    expect((await script.run("configs", "assign", first.id, "device:none", "--yes")).exitCode).toBe(
-      1,
-    );
+    expect((await script.run`configs assign ${first.id} device:none --yes`).exitCode).toBe(1);
 
-    const [certificate] = await json<{ id: string }[]>("certificates", "list", identityId);
+    const [certificate] = await json<{ id: string }[]>`certificates list ${identityId}`;
     expect(certificate).toBeDefined();
-    expect(await json("identities", "revoke", identityId, "--yes")).toMatchObject({
+    expect(await json`identities revoke ${identityId} --yes`).toMatchObject({
       id: identityId,
     });
-    const gone = await script.run("configs", "assign", first.id, "device:web-1", "--yes");
+    const gone = await script.run`configs assign ${first.id} device:web-1 --yes`;
     expect(gone).toMatchObject({ exitCode: 1, out: expect.stringContaining("revoked") });
   });
 
@@ -261,9 +221,9 @@ describe("hosts and configs", () => {
     const two = await enrollHost("back-2");
     const before = await publish(yaml);
     const after = await publish(`${yaml}sources: []\n`);
-    await json("configs", "assign", before.id, "device:back-1", "--yes");
+    await json`configs assign ${before.id} device:back-1 --yes`;
     await web.core.clock.advance(1000);
-    await json("configs", "assign", after.id, "device:back-1,back-2", "--yes");
+    await json`configs assign ${after.id} device:back-1,back-2 --yes`;
     const args = ["configs", "rollback", "device:back-1,back-2", "--to", "previous"];
     const asked = await doubtful.run(...args);
     expect(asked).toMatchObject({ exitCode: 1, out: "" });
@@ -272,7 +232,7 @@ describe("hosts and configs", () => {
       `  1 get config ${before.config_hash.slice(0, 12)} (${before.id})\n`,
     );
     expect(asked.err).toContain("  1 had no config before\n");
-    expect(await json<object[]>("audit", "list", "--action", "config.rollback")).toEqual([]);
+    expect(await json<object[]>`audit list --action config.rollback`).toEqual([]);
     await web.core.clock.advance(1000);
     const done = await script.run(...args, "--yes", "--reason", "bad_rollout", "-o", "json");
     expect(done.exitCode).toBe(5);
@@ -290,49 +250,39 @@ describe("hosts and configs", () => {
       },
       { identity: two.identity, outcome: "no_previous_config", config: null, hash: null },
     ]);
-    const events = await json<{ reason_code: string }[]>(
-      "audit",
-      "list",
-      "--action",
-      "config.rollback",
-    );
+    const events = await json<{ reason_code: string }[]>`audit list --action config.rollback`;
     expect(events).toEqual([expect.objectContaining({ reason_code: "bad_rollout" })]);
-    const none = await script.run("configs", "rollback", two.identityId, "--yes");
+    const none = await script.run`configs rollback ${two.identityId} --yes`;
     expect(none).toMatchObject({
       exitCode: 1,
       err: expect.stringContaining("nothing was changed"),
     });
-    expect((await script.run("configs", "rollback", "device:nobody", "--yes")).exitCode).toBe(1);
-    expect((await script.run("configs", "rollback", "--yes")).exitCode).toBe(2);
+    expect((await script.run`configs rollback device:nobody --yes`).exitCode).toBe(1);
+    expect((await script.run`configs rollback --yes`).exitCode).toBe(2);
   });
 
   it("a config is only checked with --dry-run", async () => {
     const file = join(home, "bad.yaml");
     writeFileSync(file, "forwarder: {}\n");
-    expect(await script.run("configs", "publish", file, "--dry-run")).toMatchObject({
+    expect(await script.run`configs publish ${file} --dry-run`).toMatchObject({
       exitCode: 1,
     });
     writeFileSync(file, yaml);
-    const before = (await json<unknown[]>("configs", "list")).length;
-    expect((await script.run("configs", "publish", file, "--dry-run")).exitCode).toBe(0);
-    expect((await json<unknown[]>("configs", "list")).length).toBe(before);
-    expect((await script.run("configs", "publish", join(home, "none.yaml"))).exitCode).toBe(2);
+    const before = (await json<unknown[]>`configs list`).length;
+    expect((await script.run`configs publish ${file} --dry-run`).exitCode).toBe(0);
+    expect((await json<unknown[]>`configs list`).length).toBe(before);
+    expect((await script.run`configs publish ${join(home, "none.yaml")}`).exitCode).toBe(2);
     expect(existsSync(file)).toBe(true);
   });
 });
 
 describe("records", () => {
   it("shows the directory, the chain, and audit events by their filters", async () => {
-    expect(await json("directory", "status")).toHaveProperty("counts");
-    expect((await script.run("audit", "verify")).exitCode).toBe(0);
-    const events = await json<{ action: string }[]>(
-      "audit",
-      "list",
-      "--action",
-      "enrollment_policy.create",
-      "--limit",
-      "2",
-    );
+    expect(await json`directory status`).toHaveProperty("counts");
+    expect((await script.run`audit verify`).exitCode).toBe(0);
+    const events = await json<
+      { action: string }[]
+    >`audit list --action enrollment_policy.create --limit 2`;
     expect(events.map(({ action }) => action)).toEqual(Array(2).fill("enrollment_policy.create"));
   });
 
@@ -345,13 +295,13 @@ describe("records", () => {
       sleep: async () => {
         polls += 1;
         if (polls === 1)
-          await json("policies", "create", "while following", "--prefix", identityPrefix);
+          await json`policies create ${"while following"} --prefix ${identityPrefix}`;
         else stop.abort(new Error("interrupted"));
         stop.signal.throwIfAborted();
       },
     };
     const follower = adminAt({ clock, signal: stop.signal });
-    const result = await follower.run("audit", "list", "--follow", "-o", "csv");
+    const result = await follower.run`audit list --follow -o csv`;
     expect(result.out).toContain("enrollment_policy.create");
   });
 });

@@ -35,16 +35,7 @@ it("lists the hosts with incomplete hours, and what the worst is short of", asyn
 });
 
 it("shows the hours of a host, of a range and of a state, also as JSON", async () => {
-  const { out } = await admin.run(
-    "completeness",
-    "web-17",
-    "--from",
-    "2h",
-    "--state",
-    "short",
-    "-o",
-    "json",
-  );
+  const { out } = await admin.run`completeness web-17 --from 2h --state short -o json`;
   expect(JSON.parse(out)).toMatchObject([
     {
       from: hour,
@@ -53,24 +44,24 @@ it("shows the hours of a host, of a range and of a state, also as JSON", async (
       figures: { accepted: 1000 },
     },
   ]);
-  const table = await admin.run("completeness", "web-17", "--from", hour);
+  const table = await admin.run`completeness web-17 --from ${hour}`;
   expect(table.out).toMatch(new RegExp(`^${hour} +short +1000 +1000 +dropped 310$`, "m"));
   expect(table.out).toMatch(/ not decided/);
 });
 
 it("writes the statement of an hour, of all hosts or of one with its accounts", async () => {
-  const { exitCode, out, err } = await admin.run("completeness", "statement", hour);
+  const { exitCode, out, err } = await admin.run`completeness statement ${hour}`;
   expect(err).toBe("");
   expect(exitCode).toBe(0);
   expect(parseStatementFile(out).lines).toHaveLength(2);
   const own = parseStatementFile(
-    (await admin.run("completeness", "statement", hour, "--host", "web-17")).out,
+    (await admin.run`completeness statement ${hour} --host web-17`).out,
   );
   const stated = { text: expect.stringContaining("queue_full=310"), accounts: [{ refused: null }] };
   expect(own).toMatchObject({
     only: expect.stringContaining("web-17"),
     lines: [stated, { accounts: [] }],
   });
-  const none = await admin.run("completeness", "statement", "2020-01-01T10:00:00Z");
+  const none = await admin.run`completeness statement 2020-01-01T10:00:00Z`;
   expect(none).toMatchObject({ exitCode: 1, err: expect.stringContaining("no statement") });
 });

@@ -36,32 +36,32 @@ it("fetches the diagnostics of a host by its name, with nothing that commands th
   onWait = beatAndAnswer({
     bundle: JSON.stringify({ version: "1.0.0\u001b[2J", labels: { env: "prod" } }),
   });
-  const { exitCode, out, err } = await admin.run("hosts", "diag", "web-17");
+  const { exitCode, out, err } = await admin.run`hosts diag web-17`;
   expect({ exitCode, err }).toEqual({
     exitCode: 0,
     err: expect.stringMatching(/^Waiting for the host, until \S+ at most.\n$/),
   });
   expect(JSON.parse(out)).toEqual({ version: "1.0.0\u001b[2J", labels: { env: "prod" } });
   expect(out).not.toContain("\u001b");
-  expect((await admin.run("hosts", "diag", "web-17", "-o", "yaml")).out).toContain("env: prod");
+  expect((await admin.run`hosts diag web-17 -o yaml`).out).toContain("env: prod");
 });
 
 it("says plainly that the host's config forbids it, or that the host does not answer", async () => {
   onWait = beatAndAnswer({ refusal: "forbidden" });
-  const forbidden = await admin.run("hosts", "diag", "web-17");
+  const forbidden = await admin.run`hosts diag web-17`;
   expect(forbidden).toMatchObject({ exitCode: 1, out: "" });
   expect(forbidden.err).toContain(
     "The host's own config forbids it: management.remote_diag is false",
   );
   onWait = async () => clock.advance(60_000);
-  const unanswered = await admin.run("hosts", "diag", "web-17");
+  const unanswered = await admin.run`hosts diag web-17`;
   expect(unanswered).toMatchObject({ exitCode: 1, out: "" });
   expect(unanswered.err).toContain("The host did not answer in time");
 });
 
 it("has a host renew, and report", async () => {
   for (const verb of ["renew", "report"])
-    expect(await admin.run("hosts", verb, "web-17")).toEqual({
+    expect(await admin.run`hosts ${verb} web-17`).toEqual({
       exitCode: 0,
       out: "",
       err: expect.stringMatching(/^Sent: /),
@@ -73,5 +73,5 @@ it("has a host renew, and report", async () => {
 
 it("is for admins", async () => {
   await signIn("auditor");
-  expect(await admin.run("hosts", "diag", "web-17")).toMatchObject({ exitCode: 1, out: "" });
+  expect(await admin.run`hosts diag web-17`).toMatchObject({ exitCode: 1, out: "" });
 });

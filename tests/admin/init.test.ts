@@ -71,17 +71,11 @@ describe("svc-admin init", () => {
     expect(second).toMatchObject({ exitCode: 0, out: first.out });
     expect(second.err).toMatch(/policy first hosts \(.*\) exists\n.*holds an active token/);
     expect(readFileSync(tokenFile, "utf8").trim()).toBe(token);
-    expect(JSON.parse((await admin.run("policies", "list", "-o", "json")).out)).toHaveLength(1);
+    expect(JSON.parse((await admin.run`policies list -o json`).out)).toHaveLength(1);
 
     await web.clock.advance(3_601_000);
-    const expired = await (await scriptOf(web, "admin")).run(
-      "init",
-      "--yes",
-      "--token-file",
-      tokenFile,
-      "-o",
-      "json",
-    );
+    const expired = await (await scriptOf(web, "admin"))
+      .run`init --yes --token-file ${tokenFile} -o json`;
     expect(expired.err).toContain("created a token for an hour");
     expect(readFileSync(tokenFile, "utf8").trim()).not.toBe(token);
     expect(JSON.parse(expired.out)).toMatchObject({
@@ -93,14 +87,14 @@ describe("svc-admin init", () => {
   it("overwrites no file but one of a bootstrap token", async () => {
     const other = join(scratch.home, "notes.txt");
     writeFileSync(other, "important\n");
-    const result = await (await scriptOf(web, "admin")).run("init", "--yes", "--token-file", other);
+    const result = await (await scriptOf(web, "admin")).run`init --yes --token-file ${other}`;
     expect(result).toMatchObject({ exitCode: 2, out: "" });
     expect(readFileSync(other, "utf8")).toBe("important\n");
   });
 
   it("stops at the step that the configuration lacks, and says what to set", async () => {
     const admin = await scriptOf(unfinished, "admin");
-    const result = await admin.run("init", "--yes");
+    const result = await admin.run`init --yes`;
     expect(result).toMatchObject({ exitCode: 1, out: "" });
     expect(result.err).toContain(
       "ingest: no ingest listener is configured; set SVC_INGEST_GRPC_ADDR of core",
@@ -109,13 +103,13 @@ describe("svc-admin init", () => {
 
   it("asks nobody without the scope admin to go on, and names a fleet that does not answer", async () => {
     const auditor = await scriptOf(web, "auditor");
-    expect(await auditor.run("init", "--yes")).toMatchObject({
+    expect(await auditor.run`init --yes`).toMatchObject({
       exitCode: 1,
       err: expect.stringContaining(
         "grace@example.test lacks the scope admin: join the directory's group svc-admin",
       ),
     });
-    expect(await auditor.run("init", "--url", "http://127.0.0.1:9")).toMatchObject({ exitCode: 4 });
-    expect(await createAdminUser().run("init", "--url", web.origin)).toMatchObject({ exitCode: 3 });
+    expect(await auditor.run`init --url http://127.0.0.1:9`).toMatchObject({ exitCode: 4 });
+    expect(await createAdminUser().run`init --url ${web.origin}`).toMatchObject({ exitCode: 3 });
   });
 });

@@ -18,52 +18,52 @@ const file = (name: string, content: string | Buffer): string => {
 const hosts = file("hosts.csv", "name,owner,label.env\nweb-17,shop,prod\nweb-18,shop,\n");
 
 it("compares a file, puts it through web, and lists hosts by status", async () => {
-  const compared = await admin.run("inventory", "diff", hosts);
+  const compared = await admin.run`inventory diff ${hosts}`;
   expect(compared).toMatchObject({
     exitCode: 1,
     err: "",
     out: expect.stringMatching(/^added +web-17$/m),
   });
-  const put = await admin.run("inventory", "put", hosts, "-o", "json");
+  const put = await admin.run`inventory put ${hosts} -o json`;
   expect(put).toMatchObject({ exitCode: 0, err: "" });
   expect(JSON.parse(put.out)).toMatchObject({ hosts: 2, added: 2, changed: 0, removed: 0 });
-  expect(await admin.run("inventory", "diff", hosts)).toMatchObject({ exitCode: 0 });
-  const missing = await admin.run("inventory", "list", "--status", "missing", "-o", "csv");
+  expect(await admin.run`inventory diff ${hosts}`).toMatchObject({ exitCode: 0 });
+  const missing = await admin.run`inventory list --status missing -o csv`;
   expect(missing.out).toBe("name,status,owner,labels,identity\r\nweb-18,missing,shop,,\r\n");
-  expect((await admin.run("inventory", "list")).out).toMatch(
+  expect((await admin.run`inventory list`).out).toMatch(
     /^web-17 +expected +shop +env=prod +https:/m,
   );
 });
 
 it("asks before it expects fewer hosts, and refuses a file without one", async () => {
   const fewer = file("fewer.json", JSON.stringify({ hosts: [{ name: "web-17" }] }));
-  const asked = await admin.run("inventory", "put", fewer);
+  const asked = await admin.run`inventory put ${fewer}`;
   expect(asked).toMatchObject({
     exitCode: 2,
     err: expect.stringContaining("0 added, 1 changed, 1 removed"),
   });
-  expect(await admin.run("inventory", "put", fewer, "--yes")).toMatchObject({ exitCode: 0 });
+  expect(await admin.run`inventory put ${fewer} --yes`).toMatchObject({ exitCode: 0 });
   const empty = file("empty.csv", "name,owner\n");
-  expect(await admin.run("inventory", "put", empty, "--yes")).toMatchObject({
+  expect(await admin.run`inventory put ${empty} --yes`).toMatchObject({
     out: "",
     err: expect.stringContaining("inventory_empty"),
   });
-  expect(await admin.run("inventory", "put", empty, "--allow-empty", "--yes")).toMatchObject({
+  expect(await admin.run`inventory put ${empty} --allow-empty --yes`).toMatchObject({
     exitCode: 0,
   });
 });
 
 it("names the line of a fault, and refuses one that has changed", async () => {
   const twice = file("twice.csv", "name\nweb-17\nweb-17\n");
-  const { err } = await admin.run("inventory", "put", twice);
+  const { err } = await admin.run`inventory put ${twice}`;
   expect(err).toContain("line 3: name is the name of line 2 too");
   // As a spreadsheet writes it by default: "Müller" in Windows-1252.
   const latin = file("latin.csv", Buffer.from("name,owner\nweb-17,M\u00fcller\n", "latin1"));
-  expect(await admin.run("inventory", "put", latin)).toMatchObject({
+  expect(await admin.run`inventory put ${latin}`).toMatchObject({
     exitCode: 2,
     err: expect.stringContaining("latin.csv is not UTF-8 text"),
   });
-  expect(await admin.run("inventory", "put", hosts, "--if-match", '"other"')).toMatchObject({
+  expect(await admin.run`inventory put ${hosts} --if-match "other"`).toMatchObject({
     err: expect.stringContaining("inventory_changed"),
   });
 });
@@ -74,7 +74,7 @@ it("puts a file of 8 MiB through web", async () => {
     (_, index) => `host-${index}.${"x".repeat(60)}.example.com,team,prod`,
   );
   const large = file("large.csv", `name,owner,label.env\n${lines.join("\n")}\n`);
-  const { exitCode, out, err } = await admin.run("inventory", "put", large, "--yes", "-o", "json");
+  const { exitCode, out, err } = await admin.run`inventory put ${large} --yes -o json`;
   expect({ exitCode, err }).toEqual({ exitCode: 0, err: "" });
   expect(JSON.parse(out)).toMatchObject({ hosts: 90_000 });
 });

@@ -19,22 +19,13 @@ const configId = await publishTestConfig(web.core);
 describe("a name in the place of an id", () => {
   const twins: string[] = [];
   beforeAll(async () => {
-    await admin.run("policies", "create", "blue", "--prefix", identityPrefix);
+    await admin.run`policies create blue --prefix ${identityPrefix}`;
     const out = join(home, "rack");
-    await admin.run(
-      "tokens",
-      "create",
-      "--policy",
-      "blue",
-      "--description",
-      "rack 4",
-      "--out",
-      out,
-    );
+    await admin.run`tokens create --policy blue --description ${"rack 4"} --out ${out}`;
     const file = join(home, "named.yaml");
     for (const [index, name] of ["v7", "twin", "twin"].entries()) {
       writeFileSync(file, testConfigYaml(300 + index));
-      const made = await admin.run("configs", "publish", file, "--name", name, "-o", "json");
+      const made = await admin.run`configs publish ${file} --name ${name} -o json`;
       if (name === "twin") twins.push((JSON.parse(made.out) as { id: string }).id);
     }
   });
@@ -54,25 +45,23 @@ describe("a name in the place of an id", () => {
   });
 
   it("finds a token by its description or prefix, and a rollout by its config", async () => {
-    const [token] = JSON.parse(
-      (await admin.run("tokens", "list", "--policy", "blue", "-o", "json")).out,
-    );
-    expect(await admin.run("tokens", "revoke", "rack 4")).toMatchObject({
+    const [token] = JSON.parse((await admin.run`tokens list --policy blue -o json`).out);
+    expect(await admin.run`tokens revoke ${"rack 4"}`).toMatchObject({
       exitCode: 2,
       err: /token.*rack 4/i,
     });
-    expect(await admin.run("tokens", "revoke", token.token_prefix, "--yes")).toMatchObject({
+    expect(await admin.run`tokens revoke ${token.token_prefix} --yes`).toMatchObject({
       exitCode: 0,
     });
-    expect(await admin.run("rollouts", "create", "v7", "device:out-3", "--yes")).toMatchObject({
+    expect(await admin.run`rollouts create v7 device:out-3 --yes`).toMatchObject({
       exitCode: 0,
     });
-    expect((await admin.run("rollouts", "list", "--config", "v7")).out).toContain("v7");
-    expect(await admin.run("rollouts", "abort", "v7", "--yes")).toMatchObject({ exitCode: 0 });
+    expect((await admin.run`rollouts list --config v7`).out).toContain("v7");
+    expect(await admin.run`rollouts abort v7 --yes`).toMatchObject({ exitCode: 0 });
   });
 
   it("lists the candidates of a name that several have, and ends with 2", async () => {
-    const { exitCode, out, err } = await admin.run("configs", "assign", "twin", "out-1", "--yes");
+    const { exitCode, out, err } = await admin.run`configs assign twin out-1 --yes`;
     expect({ exitCode, out }).toEqual({ exitCode: 2, out: "" });
     expect(err).toContain("2 configs are named twin: give the id of one");
     for (const id of twins) expect(err).toContain(`  ${id}  twin `);
@@ -197,26 +186,17 @@ describe("the bundle that ships", () => {
     writeFileSync(file, testConfigYaml(900));
     writeFileSync(`${file}.csv`, "name\nout-1\n");
     writeFileSync(`${file}.new.csv`, "name\nout-1\nout-9\n");
-    await admin.run("policies", "create", "printed", "--prefix", identityPrefix);
-    await admin.run("policies", "create", "frozen", "--prefix", identityPrefix);
-    await admin.run("configs", "publish", file, "--name", "printed");
-    await admin.run("rollouts", "create", "printed", "device:out-4", "--yes");
-    await admin.run("watches", "create", "printed", "state:stale", "--receiver", "hook");
-    await admin.run(
-      "tokens",
-      "create",
-      "--policy",
-      "frozen",
-      "--description",
-      "printed-token",
-      "--out",
-      `${file}.old`,
-    );
+    await admin.run`policies create printed --prefix ${identityPrefix}`;
+    await admin.run`policies create frozen --prefix ${identityPrefix}`;
+    await admin.run`configs publish ${file} --name printed`;
+    await admin.run`rollouts create printed device:out-4 --yes`;
+    await admin.run`watches create printed state:stale --receiver hook`;
+    await admin.run`tokens create --policy frozen --description printed-token --out ${file}.old`;
     expect(readFileSync(`${file}.old`, "utf8")).toMatch(/^svcbt_/);
   });
 
   it("V6: has a command line here for every command", async () => {
-    const { out } = await admin.run("completion", "bash");
+    const { out } = await admin.run`completion bash`;
     const known = [
       ...out.matchAll(/^ {4}"([a-z -]+)"(?:\|"[a-z -]+ "\*)?\) words="[^"]*--help/gm),
     ].map(([, name]) => name);
@@ -233,7 +213,7 @@ describe("the bundle that ships", () => {
       if (command === "watches create") args.push(fresh, "state:stale");
       if (command === "rollouts create") args.push(configId, "device:out-3", "--yes");
       if (command === "certificates revoke") {
-        const found = await admin.run("certificates", "list", "out-4", "-o", "json");
+        const found = await admin.run`certificates list out-4 -o json`;
         args.push(JSON.parse(found.out)[0].id, "--yes");
       }
       const { exitCode, out, err } = await admin.run(...args, "-o", format);
@@ -247,20 +227,9 @@ describe("the bundle that ships", () => {
       if (format === "csv") expect(out).toMatch(/\r\n$/);
       if (command !== "rollouts create") continue;
       const [made] = JSON.parse(
-        (
-          await admin.run(
-            "rollouts",
-            "list",
-            "--config",
-            configId,
-            "--state",
-            "running",
-            "-o",
-            "json",
-          )
-        ).out,
+        (await admin.run`rollouts list --config ${configId} --state running -o json`).out,
       );
-      await admin.run("rollouts", "abort", made.id, "--yes");
+      await admin.run`rollouts abort ${made.id} --yes`;
     }
   });
 });

@@ -62,21 +62,19 @@ describe("lists", () => {
     };
     expect([await list(), sent.length]).toEqual([5, 3]);
     sent.length = 0;
-    expect(
-      JSON.parse((await reader.run("fleet", "list", "--limit", "2", "-o", "json")).out),
-    ).toHaveLength(2);
+    expect(JSON.parse((await reader.run`fleet list --limit 2 -o json`).out)).toHaveLength(2);
     expect(sent).toEqual([expect.stringContaining("limit=2")]);
   });
 
   it("cuts the lines of a table at the width of the terminal, and nothing else", async () => {
     const narrow = adminAt({ columns: 60 });
-    const lines = (await narrow.run("fleet", "list")).out.trimEnd().split("\n");
+    const lines = (await narrow.run`fleet list`).out.trimEnd().split("\n");
     expect(lines.every((line) => line.length <= 60)).toBe(true);
     expect(lines[1]).toMatch(/^[0-9a-f-]{36} .*…$/);
-    expect((await narrow.run("fleet", "list", "-o", "csv")).out).toBe(
-      (await admin.run("fleet", "list", "-o", "csv")).out,
+    expect((await narrow.run`fleet list -o csv`).out).toBe(
+      (await admin.run`fleet list -o csv`).out,
     );
-    expect((await narrow.run("identities", "show", hostId)).out).toContain(hosts[0]?.identity);
+    expect((await narrow.run`identities show ${hostId}`).out).toContain(hosts[0]?.identity);
     const help = (await adminAt({ columns: 72 }).run("--help")).out.split("\n");
     expect(help.filter((line) => line.length > 72)).toEqual([]);
   });
@@ -106,21 +104,19 @@ describe("audit list", () => {
       return globalThis.fetch(new Request(request.url.replace(/limit=\d+/, "limit=3"), request));
     };
     const reader = adminAt({ fetch });
-    const all = JSON.parse(
-      (await admin.run("audit", "list", "--limit", "1000", "-o", "json")).out,
-    ) as object[];
+    const all = JSON.parse((await admin.run`audit list --limit 1000 -o json`).out) as object[];
     expect(all.length).toBeGreaterThan(6);
-    expect(JSON.parse((await reader.run("audit", "list", "-o", "json")).out)).toEqual(all);
-    expect(parse((await reader.run("audit", "list", "-o", "yaml")).out)).toEqual(all);
-    expect(
-      (await reader.run("audit", "list", "-o", "csv")).out.trimEnd().split("\r\n"),
-    ).toHaveLength(all.length + 1);
+    expect(JSON.parse((await reader.run`audit list -o json`).out)).toEqual(all);
+    expect(parse((await reader.run`audit list -o yaml`).out)).toEqual(all);
+    expect((await reader.run`audit list -o csv`).out.trimEnd().split("\r\n")).toHaveLength(
+      all.length + 1,
+    );
     const pages: Terminal["fetch"] = async (...args) => {
       const answer = await globalThis.fetch(...args);
       const page = await answer.json();
       return Response.json({ ...page, items: Array(100).fill(page.items[0]), next_cursor: "more" });
     };
-    const table = await adminAt({ fetch: pages }).run("audit", "list");
+    const table = await adminAt({ fetch: pages }).run`audit list`;
     expect(table.out.trimEnd().split("\n")).toHaveLength(101);
     expect(table.err).toBe(
       "These are the first 100: --limit reads more, and -o csv, json or yaml all of them.\n",
@@ -137,7 +133,7 @@ describe("audit list", () => {
         next_cursor: "more",
       });
     };
-    const { exitCode, out } = await adminAt({ fetch }).run("audit", "list", "-o", "json");
+    const { exitCode, out } = await adminAt({ fetch }).run`audit list -o json`;
     expect(exitCode).toBe(4);
     expect(() => JSON.parse(out)).toThrow();
   });
@@ -145,7 +141,7 @@ describe("audit list", () => {
   it("takes durations by core's clock, and times in UTC", async () => {
     await clock.advance(7_200_000);
     await signIn();
-    await admin.run("policies", "create", "late", "--prefix", identityPrefix);
+    await admin.run`policies create late --prefix ${identityPrefix}`;
     // Of a machine whose clock is a month behind.
     const behind = adminAt({ clock: { ...clock, now: () => clock.now() - 2_592_000_000 } });
     const list = async (...args: string[]) => {
@@ -161,7 +157,7 @@ describe("audit list", () => {
       await list("--since", hourAgo.replace("Z", "+00:00"), "--action", "collector.enroll"),
     ).toEqual([]);
     for (const wrong of ["yesterday-ish", "2026-11-22T10:00:00", "2026-02-30T10:00:00Z"])
-      expect(await admin.run("audit", "list", "--since", wrong)).toMatchObject({
+      expect(await admin.run`audit list --since ${wrong}`).toMatchObject({
         exitCode: 2,
         err: expect.stringContaining("2026-11-22T10:00:00Z"),
       });
@@ -193,7 +189,7 @@ describe("times", () => {
         return globalThis.fetch(input, init);
       };
       const at = { ...clock, now: () => clock.now() - 2_592_000_000 };
-      await adminAt({ fetch, clock: at }).run("fleet", "list", "since:10:00", "expires:today");
+      await adminAt({ fetch, clock: at }).run`fleet list since:10:00 expires:today`;
       const now = new Date(clock.now());
       expect(sent.at(-1)?.searchParams.get("silent_since")).toBe(readTime("10:00", now));
       expect(sent.at(-1)?.searchParams.get("expires")).toBe(readRange("today", now));
@@ -230,23 +226,17 @@ describe("what repeats", () => {
       isAway = !isAway;
     };
     const { terminal, slept } = interruptedAfter(toggle, toggle);
-    const { exitCode, out, err } = await adminAt({ ...terminal, fetch }).run(
-      "fleet",
-      "list",
-      "device:out-1",
-      "--watch",
-      "--interval",
-      "5s",
-    );
+    const { exitCode, out, err } = await adminAt({ ...terminal, fetch })
+      .run`fleet list device:out-1 --watch --interval 5s`;
     expect(exitCode).toBe(130);
     expect(out.match(/out-1/g)).toHaveLength(2);
     expect(out.match(/^id/gm)).toHaveLength(2);
     expect(err).toMatch(/code unreachable, action retry\n$/);
     expect(slept).toEqual([5000, 5000, 5000]);
     isAway = true;
-    const failed = await adminAt({ fetch }).run("fleet", "list", "--watch");
+    const failed = await adminAt({ fetch }).run`fleet list --watch`;
     expect(failed).toMatchObject({ exitCode: 4, out: "" });
-    expect(await admin.run("fleet", "list", "--watch", "--interval", "0s")).toMatchObject({
+    expect(await admin.run`fleet list --watch --interval 0s`).toMatchObject({
       exitCode: 2,
     });
   });
@@ -256,25 +246,15 @@ describe("what repeats", () => {
     async (format) => {
       const create = async () => {
         await clock.advance(1);
-        await admin.run(
-          "policies",
-          "create",
-          `followed ${clock.now()} ${format}`,
-          "--prefix",
-          identityPrefix,
-        );
+        await admin.run`policies create ${`followed ${clock.now()} ${format}`} --prefix
+      ${identityPrefix}`;
       };
       await clock.advance(120_000);
       const { terminal } = interruptedAfter(create, create, async () => undefined);
       // Of a machine whose clock is an hour ahead.
       const ahead = { ...terminal.clock, now: () => clock.now() + 3_600_000 };
-      const { exitCode, out } = await adminAt({ ...terminal, clock: ahead }).run(
-        "audit",
-        "list",
-        "--follow",
-        "-o",
-        format,
-      );
+      const { exitCode, out } = await adminAt({ ...terminal, clock: ahead })
+        .run`audit list --follow -o ${format}`;
       expect(exitCode).toBe(130);
       const lines = out.trimEnd().split(/\r?\n/);
       expect(lines.filter((line) => line.includes("enrollment_policy.create"))).toHaveLength(2);
@@ -302,10 +282,10 @@ describe("exit codes", () => {
   });
 
   it("5: some of several changes were refused", async () => {
-    expect(
-      await admin.run("identities", "revoke", hosts[4]?.identityId ?? "", "--yes"),
-    ).toMatchObject({ exitCode: 0 });
-    const result = await admin.run("configs", "assign", configId, "device:out-4,out-5", "--yes");
+    expect(await admin.run`identities revoke ${hosts[4]?.identityId ?? ""} --yes`).toMatchObject({
+      exitCode: 0,
+    });
+    const result = await admin.run`configs assign ${configId} device:out-4,out-5 --yes`;
     expect(result).toMatchObject({ exitCode: 5, out: expect.stringContaining("revoked") });
   });
 });

@@ -14,7 +14,7 @@ describe("the files", () => {
     const made = createFiles();
     for (const [file, content] of Object.entries(files)) made.write(file, content);
     const before = await countAuditEvents();
-    const { exitCode, out, err } = await admin.run("apply", made.dir, "--yes");
+    const { exitCode, out, err } = await admin.run`apply ${made.dir} --yes`;
     expect({ exitCode, out, changes: (await countAuditEvents()) - before }).toEqual({
       exitCode: 1,
       out: "",
@@ -149,7 +149,7 @@ describe("the files", () => {
     expect((await admin.run("plan", dir)).err).toContain(
       "policies.0.max_enrollments is another value in core",
     );
-    await admin.run("policies", "freeze", `${set} policy`, "--yes");
+    await admin.run`policies freeze ${`${set} policy`} --yes`;
     write("fleet.yaml", { set, policies: content.policies });
     expect(await admin.run("plan", dir)).toMatchObject({
       exitCode: 1,
@@ -193,7 +193,7 @@ describe("exit codes and scopes", () => {
 
   it("2 of a plan is a difference and no mistake", async () => {
     expect(await admin.run("plan")).toMatchObject({ exitCode: 1 });
-    expect(await admin.run("plan", "x", "-o", "xml")).toMatchObject({ exitCode: 1 });
+    expect(await admin.run`plan x -o xml`).toMatchObject({ exitCode: 1 });
     expect(await admin.run("plan", join(test.home, "none"))).toMatchObject({ exitCode: 1 });
     const empty = mkdtempSync(join(test.home, "empty-"));
     expect((await admin.run("plan", empty)).err).toContain("has no file whose name ends in .yaml");

@@ -333,15 +333,8 @@ it("a host of a rollout that has not ended is left to it", async () => {
     as: "admin",
     body: { yaml: testConfigYaml(901) },
   });
-  const made = await admin.run(
-    "rollouts",
-    "create",
-    String(config.body.id),
-    "device:web-1",
-    "--yes",
-    "-o",
-    "json",
-  );
+  const made =
+    await admin.run`rollouts create ${String(config.body.id)} device:web-1 --yes -o json`;
   const rollout = JSON.parse(made.out);
   const message = `assignments.0.query finds hosts of the rollout ${rollout.id}, which has not ended: wait, or abort it`;
   expect(await admin.run("plan", dir)).toMatchObject({

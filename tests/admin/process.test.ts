@@ -129,7 +129,7 @@ describe("completions", () => {
   ];
 
   it.runIf(existsSync("/bin/bash"))("complete commands, options and values in bash", async () => {
-    const { out } = await user.run("completion", "bash");
+    const { out } = await user.run`completion bash`;
     const script = `${out}
 while IFS= read -r line; do
   read -ra COMP_WORDS <<< "$line"; case "$line" in *" ") COMP_WORDS+=("") ;; esac
@@ -144,8 +144,8 @@ done`;
   });
 
   it("are written for zsh and fish too, with every command", async () => {
-    const zsh = (await user.run("completion", "zsh")).out;
-    const fish = (await user.run("completion", "fish")).out;
+    const zsh = (await user.run`completion zsh`).out;
+    const fish = (await user.run`completion fish`).out;
     expect(zsh).toMatch(/^autoload -U \+X compinit && compinit\n/);
     for (const command of ["login", "policies", "fleet", "configs", "audit", "completion"]) {
       expect(zsh).toContain(command);
@@ -154,6 +154,6 @@ done`;
     expect(fish).toContain(
       "; and __fish_seen_subcommand_from create' -l reenrollment -xa 'deny replace'",
     );
-    expect(await user.run("completion", "powershell")).toMatchObject({ exitCode: 2, out: "" });
+    expect(await user.run`completion powershell`).toMatchObject({ exitCode: 2, out: "" });
   });
 });

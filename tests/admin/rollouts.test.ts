@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { advanceRollouts } from "../../functions/jobs/core-jobs.ts";
 import type { Rollout } from "../../proto/rollout/rollout.ts";
-import { startTestAdmin } from "../support/admin.ts";
+import { type CommandLine, startTestAdmin, wordsOf } from "../support/admin.ts";
 import { createRolloutLab, publishTestConfig } from "../support/rollout.ts";
 
 const { web, signIn, adminAt } = await startTestAdmin();
@@ -26,8 +26,9 @@ afterEach(() => lab.abortAll());
 
 let configs = 500;
 const publish = () => publishTestConfig(web.core, ++configs);
-const run = (...args: string[]) => script.run("rollouts", ...args);
-const json = async <Value = Rollout>(...args: string[]) => {
+const run = (...line: CommandLine) => script.run("rollouts", ...wordsOf(line));
+const json = async <Value = Rollout>(...line: CommandLine) => {
+  const args = wordsOf(line);
   const { exitCode, out, err } = await run(...args, "-o", "json");
   expect({ args, exitCode, err: exitCode === 0 ? "" : err }).toEqual({
     args,
@@ -56,15 +57,15 @@ const create = async (...args: string[]) => {
 describe("svc-admin rollouts create", () => {
   it("names the config, the hosts and the waves, and starts nothing without a yes", async () => {
     const config = await publish();
-    const asked = await doubtful.run("rollouts", "create", config, "wave");
+    const asked = await doubtful.run`rollouts create ${config} wave`;
     expect(asked).toMatchObject({ exitCode: 1, out: "" });
     expect(asked.err).toMatch(
       /^Config [0-9a-f]{12} for 4 hosts: 4 would change\n {2}4 from [0-9a-f]{12}\n/,
     );
     expect(asked.err).toContain("  waves: 5 % then 10m, 25 % then 10m, 100 % then 10m\n");
     expect(asked.err).toContain("  pauses when more than 5 % of a wave are config_invalid, stale,");
-    expect(await run("create", config, "wave")).toMatchObject({ exitCode: 2, out: "" });
-    expect(await json<object[]>("list", "--config", config)).toEqual([]);
+    expect(await run`create ${config} wave`).toMatchObject({ exitCode: 2, out: "" });
+    expect(await json<object[]>`list --config ${config}`).toEqual([]);
   });
 
   it("takes waves, gate and reaction, and core's refusals", async () => {
@@ -87,7 +88,7 @@ describe("svc-admin rollouts create", () => {
       gate: { max_failed_percent: 10, states: ["stale"] },
       on_breach: "roll_back",
     });
-    const second = await run("create", await publish(), "wave", "--yes");
+    const second = await run`create ${await publish()} wave --yes`;
     expect(second).toMatchObject({
       exitCode: 1,
       err: expect.stringContaining("code rollout_overlap"),
@@ -101,7 +102,7 @@ describe("svc-admin rollouts create", () => {
       expect(await run("create", await publish(), "wave", ...wrong, "--yes")).toMatchObject({
         exitCode: 2,
       });
-    expect(await run("create", await publish(), "device:nobody", "--yes")).toMatchObject({
+    expect(await run`create ${await publish()} device:nobody --yes`).toMatchObject({
       exitCode: 1,
     });
   });
@@ -110,26 +111,24 @@ describe("svc-admin rollouts create", () => {
 describe("svc-admin configs preview", () => {
   it("prints what changes and the diff, and ends with 1 where a rollout could not start", async () => {
     const config = await publish();
-    const shown = await script.run("configs", "preview", config, "wave");
+    const shown = await script.run`configs preview ${config} wave`;
     expect(shown).toMatchObject({ exitCode: 0, err: "" });
     expect(shown.out).toMatch(
       /^Config [0-9a-f]{12} for 4 hosts: 4 would change\n {2}4 from [0-9a-f]{12}\n\n---/,
     );
     expect(shown.out).toMatch(/\n-buffer: .*\n\+buffer: /);
-    const preview = JSON.parse(
-      (await script.run("configs", "preview", config, "wave", "-o", "json")).out,
-    );
+    const preview = JSON.parse((await script.run`configs preview ${config} wave -o json`).out);
     expect(preview).toMatchObject({ config: { id: config }, hosts: 4, will_change: 4, skipped: 0 });
     const { id } = await create();
-    const taken = await script.run("configs", "preview", config, "wave");
+    const taken = await script.run`configs preview ${config} wave`;
     expect(taken).toMatchObject({
       exitCode: 1,
       out: expect.stringContaining(`  4 are in the rollout ${id}\n`),
     });
-    expect(await script.run("configs", "preview", config, "device:nobody")).toMatchObject({
+    expect(await script.run`configs preview ${config} device:nobody`).toMatchObject({
       exitCode: 1,
     });
-    const fault = await script.run("configs", "preview", config, "stat:stale");
+    const fault = await script.run`configs preview ${config} stat:stale`;
     expect(fault).toMatchObject({ exitCode: 2, err: expect.stringContaining("^^^^") });
   });
 });
@@ -137,7 +136,7 @@ describe("svc-admin configs preview", () => {
 describe("svc-admin rollouts watch", () => {
   it("prints each change until the rollout is complete, and ends with 0", async () => {
     const { id } = await create();
-    const { exitCode, out, err } = await run("watch", id, "-o", "csv");
+    const { exitCode, out, err } = await run`watch ${id} -o csv`;
     expect({ exitCode, err }).toEqual({ exitCode: 0, err: "" });
     const lines = out.trimEnd().split("\r\n");
     expect(lines[0]).toBe(
@@ -149,17 +148,15 @@ describe("svc-admin rollouts watch", () => {
     const shown = await run("show", id);
     expect(shown.out).toMatch(/^field +value\n/);
     expect(shown.out).toMatch(/\nnumber +targets .*\n1 +1 /);
-    expect((await run("list", "--state", "completed")).out).toContain(id);
-    expect(await json<object[]>("targets", id, "--wave", "1", "--status", "applied")).toHaveLength(
-      1,
-    );
+    expect((await run`list --state completed`).out).toContain(id);
+    expect(await json<object[]>`targets ${id} --wave 1 --status applied`).toHaveLength(1);
     expect((await run("targets", id)).out.trimEnd().split("\n")).toHaveLength(5);
   });
 
   it("says why it paused, and ends with 5 when a job asked to stop there", async () => {
     const { id } = await create();
     lab.fleet.react("rolls_back");
-    const paused = await run("watch", id, "--stop-at-pause");
+    const paused = await run`watch ${id} --stop-at-pause`;
     expect(paused.exitCode).toBe(5);
     expect(paused.err).toMatch(/^paused: gate_breached: 1 of 1 hosts of wave 1 failed/);
     expect(paused.err).toMatch(/wave-\d: rolled_back, /);
@@ -169,19 +166,9 @@ describe("svc-admin rollouts watch", () => {
 
   it("ends with 5 when core rolled it back; create --watch does the same", async () => {
     lab.fleet.react("rolls_back");
-    const { exitCode, out, err } = await run(
-      "create",
-      await publish(),
-      "wave",
-      "--wave",
-      "50%",
-      "--wave",
-      "100%",
-      "--on-breach",
-      "roll-back",
-      "--yes",
-      "--watch",
-    );
+    const { exitCode, out, err } =
+      await run`create ${await publish()} wave --wave 50% --wave 100% --on-breach roll-back
+      --yes --watch`;
     expect(exitCode).toBe(5);
     expect(out.trimEnd().split("\n").at(-1)).toContain("rolled_back");
     expect(err).toMatch(/rolled_back: gate_breached/);
@@ -191,7 +178,7 @@ describe("svc-admin rollouts watch", () => {
 describe("the controls", () => {
   it("pause and resume at once; abort and roll back name what they hit, and ask", async () => {
     const { id } = await create();
-    expect(await json("pause", id, "--reason", "lunch")).toMatchObject({
+    expect(await json`pause ${id} --reason lunch`).toMatchObject({
       state: "paused",
       reason: { code: "operator", detail: "lunch" },
     });
@@ -205,14 +192,14 @@ describe("the controls", () => {
       );
     }
     expect(await json("show", id)).toMatchObject({ state: "running" });
-    expect(await json("roll-back", id, "--yes")).toMatchObject({ state: "rolling_back" });
+    expect(await json`roll-back ${id} --yes`).toMatchObject({ state: "rolling_back" });
     expect(await run("watch", id)).toMatchObject({ exitCode: 5 });
     expect(await run("resume", id)).toMatchObject({
       exitCode: 1,
       err: expect.stringContaining("code rollout_state"),
     });
     const { id: other } = await create();
-    expect(await json("abort", other, "--yes")).toMatchObject({ state: "aborted" });
+    expect(await json`abort ${other} --yes`).toMatchObject({ state: "aborted" });
     expect(await run("watch", other)).toMatchObject({ exitCode: 5 });
   });
 });

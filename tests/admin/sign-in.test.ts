@@ -34,7 +34,7 @@ const personAt = (decision: "allow" | "refuse") => {
 describe("svc-admin login", () => {
   it("signs the person in through the browser, and stores a token that only they may read", async () => {
     const { user, pressed } = personAt("allow");
-    const result = await user.run("login", "--url", origin);
+    const result = await user.run`login --url ${origin}`;
     expect(result).toMatchObject({ exitCode: 0, out: "" });
     expect(result.err).toContain(
       `Signed in to ${origin} as ${people.admin.email} (read, audit, admin)`,
@@ -43,12 +43,12 @@ describe("svc-admin login", () => {
     const path = join(user.home, ".config/svc-admin/session.json");
     expect(statSync(path).mode & 0o777).toBe(0o600);
     const { access_token: token } = JSON.parse(readFileSync(path, "utf8"));
-    const who = await user.run("whoami", "-o", "json");
+    const who = await user.run`whoami -o json`;
     expect(JSON.parse(who.out)).toMatchObject({
       email: people.admin.email,
       scopes: ["read", "audit", "admin"],
     });
-    const sessions = await user.run("sessions", "list");
+    const sessions = await user.run`sessions list`;
     expect(sessions.out).toContain("svc-admin on lovelace");
     for (const { out, err } of [result, who, sessions]) expect(out + err).not.toContain(token);
     expect((await user.run("logout")).err).toBe("Signed out.\n");
@@ -72,7 +72,7 @@ describe("svc-admin login", () => {
 
   it("ends with exit code 3 when the person refuses", async () => {
     const { user } = personAt("refuse");
-    expect(await user.run("login", "--url", origin)).toMatchObject({
+    expect(await user.run`login --url ${origin}`).toMatchObject({
       exitCode: 3,
       err: expect.stringContaining("you refused the sign-in"),
     });
@@ -94,7 +94,7 @@ describe("svc-admin login", () => {
         answers.push(foreign());
       },
     });
-    expect((await user.run("login", "--url", origin)).exitCode).toBe(0);
+    expect((await user.run`login --url ${origin}`).exitCode).toBe(0);
     expect(await answers[0]).toEqual([400, 400, 400]);
     user.close();
   });
@@ -112,14 +112,14 @@ describe("svc-admin login", () => {
         sleep: async () => void (await pressed),
       },
     });
-    expect(await user.run("login", "--url", origin, "--device")).toMatchObject({ exitCode: 0 });
+    expect(await user.run`login --url ${origin} --device`).toMatchObject({ exitCode: 0 });
     expect((await user.run("whoami")).out).toContain(people.admin.email);
     user.close();
   });
 
   it("ends at once for a person who is suspended, with exit code 3", async () => {
     const { user } = personAt("allow");
-    await user.run("login", "--url", origin);
+    await user.run`login --url ${origin}`;
     const change = (status: "suspended" | "active") =>
       web.core.db.update(person).set({ status }).where(eq(person.userId, people.admin.userId));
     await change("suspended");
@@ -137,17 +137,17 @@ describe("svc-admin", () => {
       exitCode: 2,
       err: expect.stringContaining("name the fleet"),
     });
-    expect(await user.run("whoami", "--url", origin)).toMatchObject({
+    expect(await user.run`whoami --url ${origin}`).toMatchObject({
       exitCode: 3,
       err: expect.stringContaining(`svc-admin login --url ${origin}`),
     });
-    await user.run("login", "--url", origin);
-    const elsewhere = await user.run("whoami", "--url", "https://fleet.example.com");
+    await user.run`login --url ${origin}`;
+    const elsewhere = await user.run`whoami --url https://fleet.example.com`;
     expect(elsewhere).toMatchObject({
       exitCode: 3,
       err: expect.stringContaining(`you are signed in to ${origin}`),
     });
-    expect((await user.run("whoami", "--url", "http://fleet.example.com")).exitCode).toBe(2);
+    expect((await user.run`whoami --url http://fleet.example.com`).exitCode).toBe(2);
     chmodSync(join(user.home, ".config/svc-admin/session.json"), 0o644);
     expect(await user.run("whoami")).toMatchObject({
       exitCode: 3,
@@ -163,7 +163,7 @@ describe("svc-admin", () => {
     const env = { SVC_ADMIN_URL: origin, SVC_ADMIN_TOKEN_FILE: file };
     const job = createAdminUser({ env });
     expect((await job.run("whoami")).out).toContain(people.reader.email);
-    const refused = await job.run("sessions", "list", "--everyone");
+    const refused = await job.run`sessions list --everyone`;
     expect(refused).toMatchObject({ exitCode: 1, out: "" });
     expect(refused.err).toMatch(
       /Sessions of others need the scope admin\n {2}code forbidden, action stop, request id [\w-]+/,
@@ -175,9 +175,9 @@ describe("svc-admin", () => {
   it("ends with exit code 2 for a command line that is not valid, and 4 when no fleet answers", async () => {
     const user = createAdminUser({ env: { SVC_ADMIN_URL: "http://127.0.0.1:1" } });
     expect((await user.run("nonsense")).exitCode).toBe(2);
-    expect((await user.run("whoami", "-o", "xml")).exitCode).toBe(2);
+    expect((await user.run`whoami -o xml`).exitCode).toBe(2);
     expect((await user.run("--help")).out).toContain("login");
-    expect(await user.run("login", "--device")).toMatchObject({
+    expect(await user.run`login --device`).toMatchObject({
       exitCode: 4,
       err: "svc-admin: the fleet cannot be reached\n",
     });

@@ -55,7 +55,7 @@ await store.lines(host.identity, [
 await store.envelopes(host.identity, [{ kind: "otel_span", payload: span }]);
 
 it("prints the latest lines of a host by its name, and nothing that commands the terminal", async () => {
-  const { exitCode, out, err } = await admin.run("telemetry", "read", "web-17");
+  const { exitCode, out, err } = await admin.run`telemetry read web-17`;
   expect({ exitCode, err }).toEqual({ exitCode: 0, err: "" });
   expect(out.split("\n")).toEqual([
     "2026-11-18T11:06:40.000Z log_line /var/log/app.log: started",
@@ -77,7 +77,7 @@ it("selects by kind, text, range and number", async () => {
   );
   expect(await read("--limit", "2", "--kind", "log_line")).toMatch(/cleared[\s\S]*Exception/);
   expect(await read("--to", "2026-01-01T00:00:00Z")).toBe("");
-  const empty = await admin.run("telemetry", "read", "web-17", "--to", "2026-01-01T00:00:00Z");
+  const empty = await admin.run`telemetry read web-17 --to 2026-01-01T00:00:00Z`;
   expect(empty).toMatchObject({
     exitCode: 0,
     err: "No telemetry of this host was received in this range of time.\n",
@@ -86,7 +86,7 @@ it("selects by kind, text, range and number", async () => {
 
 it("prints what the API returned as JSON, and OTLP/JSON that a receiver takes", async () => {
   const lines = async (form: string) => {
-    const { exitCode, out } = await admin.run("telemetry", "read", "web-17", "-o", form);
+    const { exitCode, out } = await admin.run`telemetry read web-17 -o ${form}`;
     expect(exitCode).toBe(0);
     return out
       .trimEnd()
@@ -126,20 +126,20 @@ it("names a damaged block, prints the others and ends with 5", async () => {
   await web.core.db.execute(
     sql`update ingest_block set digest = sha256(digest) where first_sequence = 1`,
   );
-  const { exitCode, out, err } = await admin.run("telemetry", "read", "web-17");
+  const { exitCode, out, err } = await admin.run`telemetry read web-17`;
   expect(exitCode).toBe(5);
   expect(err).toMatch(/^svc-admin: a stored block is damaged: 3 envelopes, 1 to 3 of queue 0707/);
   expect(out).toMatch(/^\S+ span GET/);
 });
 
 it("ends with 2 for another form, and with 1 for a caller without the scope", async () => {
-  expect(await admin.run("telemetry", "read", "web-17", "-o", "csv")).toMatchObject({
+  expect(await admin.run`telemetry read web-17 -o csv`).toMatchObject({
     exitCode: 2,
     out: "",
   });
-  expect(await admin.run("fleet", "list", "-o", "text")).toMatchObject({ exitCode: 2, out: "" });
+  expect(await admin.run`fleet list -o text`).toMatchObject({ exitCode: 2, out: "" });
   await signIn("reader");
-  expect(await admin.run("telemetry", "read", host.identityId)).toMatchObject({
+  expect(await admin.run`telemetry read ${host.identityId}`).toMatchObject({
     exitCode: 1,
     out: "",
   });
@@ -180,16 +180,7 @@ it("follows, opens a stream that breaks off again, and prints nothing twice", as
         return printed.length;
       })
       .toBe(count);
-  const running = follower.run(
-    "telemetry",
-    "read",
-    host.identityId,
-    "--follow",
-    "--kind",
-    "log_line",
-    "-o",
-    "json",
-  );
+  const running = follower.run`telemetry read ${host.identityId} --follow --kind log_line -o json`;
   await store.lines(host.identity, ["one", "two"]);
   await untilPrinted(2);
   cut?.(new Error("cut"));

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Watch, WatchDetail } from "../../proto/watch/watch.ts";
-import { startTestAdmin } from "../support/admin.ts";
+import { type CommandLine, startTestAdmin, wordsOf } from "../support/admin.ts";
 
 const receivers = `web_url: https://fleet.test
 receivers:
@@ -8,8 +8,9 @@ receivers:
 const { adminAt } = await startTestAdmin({ core: { env: { SVC_WATCH_RECEIVERS: receivers } } });
 const admin = adminAt();
 
-const run = (...args: string[]) => admin.run("watches", ...args);
-const json = async <Value = Watch>(...args: string[]) => {
+const run = (...line: CommandLine) => admin.run("watches", ...wordsOf(line));
+const json = async <Value = Watch>(...line: CommandLine) => {
+  const args = wordsOf(line);
   const { exitCode, out, err } = await run(...args, "-o", "json");
   expect({ args, exitCode, err: exitCode === 0 ? "" : err }).toEqual({
     args,
@@ -21,41 +22,25 @@ const json = async <Value = Watch>(...args: string[]) => {
 
 describe("svc-admin watches", () => {
   it("makes, shows, changes, silences, tests and deletes a watch by its name", async () => {
-    const made = await json(
-      "create",
-      "stale hosts",
-      "state:stale",
-      "label.env:prod",
-      "--more-than",
-      "5",
-      "--for",
-      "10m",
-      "--receiver",
-      "on-call",
-    );
+    const made =
+      await json`create ${"stale hosts"} state:stale label.env:prod --more-than 5 --for 10m
+      --receiver on-call`;
     expect(made).toMatchObject({
       filter: "state:stale label.env:prod",
       more_than: 5,
       for_seconds: 600,
     });
-    expect((await run("list", "--state", "inactive")).out).toContain("> 5 for 10m");
-    expect(await json<Watch[]>("list", "--state", "firing")).toEqual([]);
-    const changed = await json(
-      "update",
-      "stale hosts",
-      "--more-than",
-      "20",
-      "--name",
-      "many stale",
-    );
+    expect((await run`list --state inactive`).out).toContain("> 5 for 10m");
+    expect(await json<Watch[]>`list --state firing`).toEqual([]);
+    const changed = await json`update ${"stale hosts"} --more-than 20 --name ${"many stale"}`;
     expect(changed).toEqual({ ...made, name: "many stale", more_than: 20, revision: 2 });
-    expect(await json("update", "many stale", "--query", "", "--no-receivers")).toMatchObject({
+    expect(await json`update ${"many stale"} --query ${""} --no-receivers`).toMatchObject({
       filter: "",
       receivers: [],
       revision: 3,
     });
-    await json("update", "many stale", "--receiver", "on-call");
-    expect(await json("silence", "many stale", "--for", "2h", "--reason", "rack 4")).toMatchObject({
+    await json`update ${"many stale"} --receiver on-call`;
+    expect(await json`silence ${"many stale"} --for 2h --reason ${"rack 4"}`).toMatchObject({
       silence: { reason: "rack 4" },
     });
     const { exitCode, err } = await run("test", "many stale");
@@ -69,7 +54,7 @@ describe("svc-admin watches", () => {
     });
     expect((await run("show", "many stale")).out).toMatch(/silenced .*until .*, rack 4/);
     expect(await run("delete", "many stale")).toMatchObject({ exitCode: 2 });
-    expect(await run("delete", "many stale", "--yes")).toMatchObject({ exitCode: 0 });
+    expect(await run`delete ${"many stale"} --yes`).toMatchObject({ exitCode: 0 });
     expect(await run("show", "many stale")).toMatchObject({
       exitCode: 2,
       err: expect.stringContaining("watches list"),
@@ -77,12 +62,12 @@ describe("svc-admin watches", () => {
   });
 
   it("says what is wrong with a query, and takes a duration alone as a time", async () => {
-    const { exitCode, err } = await run("create", "wrong", "stat:stale");
+    const { exitCode, err } = await run`create wrong stat:stale`;
     expect([exitCode, err]).toEqual([
       expect.any(Number),
       expect.stringContaining("There is no stat:"),
     ]);
     expect(exitCode).not.toBe(0);
-    expect(await run("silence", "wrong", "--for", "soon")).toMatchObject({ exitCode: 2 });
+    expect(await run`silence wrong --for soon`).toMatchObject({ exitCode: 2 });
   });
 });

@@ -40,7 +40,7 @@ it("a job of a repository publishes a config and rolls it out, without a stored 
   const host = await enrollTestCollector(web.core, { token, deviceId: "web-1" });
   const oidc = join(job.home, "oidc");
   writeFileSync(oidc, await platformToken(subject));
-  expect(await job.run("login", "--workload", oidc)).toMatchObject({
+  expect(await job.run`login --workload ${oidc}`).toMatchObject({
     exitCode: 0,
     err: expect.stringContaining(subject),
   });
@@ -49,7 +49,7 @@ it("a job of a repository publishes a config and rolls it out, without a stored 
     yaml,
     "forwarder: {endpoint: 'core:8443', mtls: {cert_file: tls.crt, key_file: tls.key, ca_file: ca.pem}}\nbuffer: {dir: data}\n",
   );
-  const published = await job.run("configs", "publish", yaml, "--name", "a-commit", "-o", "json");
+  const published = await job.run`configs publish ${yaml} --name a-commit -o json`;
   const { id, config_hash } = JSON.parse(published.out);
   const waves = [
     "--wave",
@@ -84,14 +84,14 @@ it("a job of a repository publishes a config and rolls it out, without a stored 
   );
   expect(beat.body).toMatchObject({ desired_config: { config_id: id } });
   await advanceRollouts(web.core.core);
-  const [rollout] = JSON.parse((await job.run("rollouts", "list", "-o", "json")).out);
+  const [rollout] = JSON.parse((await job.run`rollouts list -o json`).out);
   expect(rollout).toMatchObject({
     state: "soaking",
     applied: 1,
     on_breach: "roll_back",
     created_by_name: subject,
   });
-  const events = await job.run("audit", "list", "--action", "config.publish", "-o", "json");
+  const events = await job.run`audit list --action config.publish -o json`;
   expect(JSON.parse(events.out)[0]).toMatchObject({
     actor: { type: "workload", display: subject },
   });
@@ -105,13 +105,13 @@ it("a job plans and applies the files of a directory", async () => {
     join(dir, "fleet.yaml"),
     "set: a-job\nwatches: [{ name: stale, filter: 'state:stale' }]\n",
   );
-  expect(await job.run("login", "--workload", join(job.home, "oidc"))).toMatchObject({
+  expect(await job.run`login --workload ${join(job.home, "oidc")}`).toMatchObject({
     exitCode: 0,
   });
-  expect(await job.run("plan", dir, "--prune")).toMatchObject({ exitCode: 2 });
-  expect(await job.run("apply", dir, "--prune", "--yes")).toMatchObject({ exitCode: 0 });
+  expect(await job.run`plan ${dir} --prune`).toMatchObject({ exitCode: 2 });
+  expect(await job.run`apply ${dir} --prune --yes`).toMatchObject({ exitCode: 0 });
   expect(await job.run("plan", dir)).toMatchObject({ exitCode: 0 });
-  const events = await job.run("audit", "list", "--action", "applied_set.put", "-o", "json");
+  const events = await job.run`audit list --action applied_set.put -o json`;
   expect(JSON.parse(events.out)[0]).toMatchObject({
     actor: { type: "workload", display: subject },
   });
@@ -120,11 +120,11 @@ it("a job plans and applies the files of a directory", async () => {
 it("a job of another repository is refused with exit code 3", async () => {
   const oidc = join(job.home, "oidc");
   writeFileSync(oidc, await platformToken("repo:evil/fleet-config:ref:refs/heads/main"));
-  expect(await job.run("login", "--workload", oidc)).toMatchObject({
+  expect(await job.run`login --workload ${oidc}`).toMatchObject({
     exitCode: 3,
     err: expect.stringContaining("The subject token is not accepted"),
   });
-  expect((await job.run("login", "--workload", join(job.home, "none"))).exitCode).toBe(2);
+  expect((await job.run`login --workload ${join(job.home, "none")}`).exitCode).toBe(2);
 });
 
 it("an admin makes a policy for the nodes of a cluster, and sees which of them it would enroll", async () => {

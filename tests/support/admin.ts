@@ -18,6 +18,18 @@ const loadRunAdmin = async (): Promise<typeof runAdmin> => {
   return (await import(join(folder, chunk ?? ""))).runAdmin;
 };
 
+/** A command line: its words, or as one types it, where each value is within one word. */
+export type CommandLine = readonly [first?: string | TemplateStringsArray, ...rest: string[]];
+
+/** Returns the words of a command line. */
+export const wordsOf = ([first, ...rest]: CommandLine): string[] => {
+  if (first === undefined) return [];
+  if (typeof first === "string") return [first, ...rest];
+  const line = String.raw(first, ...rest.keys().map((index) => `⟨${index}⟩`));
+  const words = line.split(/\s+/).filter((word) => word !== "");
+  return words.map((word) => word.replace(/⟨(\d+)⟩/g, (_, index) => rest[index] ?? ""));
+};
+
 /** The result of one command line of svc-admin. */
 export interface AdminResult {
   exitCode: number;
@@ -28,7 +40,7 @@ export interface AdminResult {
 /** A person at a terminal with a home directory of its own. */
 export interface AdminUser {
   /** Runs one command line in this process, by the code of the bundle. */
-  run(...args: string[]): Promise<AdminResult>;
+  run(...line: CommandLine): Promise<AdminResult>;
   home: string;
   close(): void;
 }
@@ -47,10 +59,10 @@ export const createAdminUser = (
   const home = mkdtempSync(join(tmpdir(), "svc-admin-"));
   return {
     home,
-    run: async (...args) => {
+    run: async (...line) => {
       const written = { out: "", err: "" };
       const run = await loadRunAdmin();
-      const exitCode = await run(args, {
+      const exitCode = await run(wordsOf(line), {
         clock: systemClock,
         entropy: systemEntropy,
         fetch: globalThis.fetch,

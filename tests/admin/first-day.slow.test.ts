@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
-import { hostname, tmpdir } from "node:os";
+import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { hostname } from "node:os";
 import { dirname, join } from "node:path";
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -10,17 +10,18 @@ import { bundleUi } from "../../scripts/bundle/bundle-ui.ts";
 import { readDocument } from "../../scripts/docs-check/read-document.ts";
 import { launchBrowser } from "../../scripts/lab/browser.ts";
 import { runScript } from "../support/documented-block.ts";
+import { makeTestFolder } from "../support/test-folder.ts";
 
 /*
  * Runs docs/first-day.md as a reader does, with a browser for the sign-in: every block of a shell that the page says this test runs, in
  * order, in one shell. Blocks that run until Ctrl-C have a terminal of their own. Only ports differ, and what root has to acknowledge.
  */
 const root = new URL("../..", import.meta.url).pathname;
-const dir = mkdtempSync(join(tmpdir(), "svc-first-day-"));
+const dir = makeTestFolder();
 const page = "docs/first-day.md";
 const blocks = readDocument(page, readFileSync(join(root, page), "utf8")).blocks.filter(
   ({ language, comment }) =>
-    language === "sh" && comment?.trim() === "run by tests/admin/first-day.test.ts",
+    language === "sh" && comment?.trim() === "run by tests/admin/first-day.slow.test.ts",
 );
 const running: ChildProcess[] = [];
 let origin = "http://localhost:3000";
@@ -45,7 +46,6 @@ afterAll(async () => {
       await once(child, "exit");
     }
   }
-  rmSync(dir, { recursive: true });
 });
 
 const env = () => ({
