@@ -66,7 +66,7 @@ it("D1, D2, D5, G5, Q11, Q12: keeps or reports everything acknowledged when Post
   const timed = ["fail over to a standby", "use up the connections of PostgreSQL"];
   const names = [...killed, "run a copy of a queue"];
   if (isSlow) names.push(...restored, ...timed);
-  const report = await runChaos({ seed: 1, minutes: 0, names });
+  const report = await runChaos({ seed: 1, minutes: 0, names, recordsPerSecond: 60 });
   expect(report).toMatchObject({
     missing: 0,
     duplicates: 0,
