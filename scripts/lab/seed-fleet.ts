@@ -2,7 +2,7 @@ import { type SQL, sql } from "drizzle-orm";
 import type { Database, Executor } from "../../functions/store/database/database.ts";
 
 /** Part of the name of every 97th seeded host: characters that patterns, CSV and SQL must escape. */
-export const oddDeviceId = "@odd%_\\";
+const oddDeviceId = "@odd%_\\";
 
 /** The seeded hosts: numbers `first` to `count`. */
 export interface SeededHosts {

@@ -1,9 +1,7 @@
 import { createHash, createPrivateKey, sign } from "node:crypto";
-import { cp, rm } from "node:fs/promises";
-import { expect, it, onTestFinished } from "vitest";
+import { expect, it } from "vitest";
 import { hourMs } from "../../kit/clock.ts";
 import { createTestKey } from "../../scripts/lab/ca/test-pki.ts";
-import { createSeededEntropy } from "../fakes/entropy.ts";
 import {
   accountingHost,
   appendTexts as append,
@@ -136,91 +134,6 @@ it("keeps an account by another key as evidence, and goes on with telemetry and 
     reason_code: "signature_invalid",
     details: { host_id: accountingHost, number: "1" },
   });
-});
-
-it("goes on with a core that takes no accounts, and sends them to one that does", async () => {
-  const test = await startAccountingHost({ takesAccounts: false });
-  const queue = test.open();
-  test.forward(queue);
-  await append(queue, texts(10));
-  await test.pass(60, queue);
-  await append(queue, texts(10));
-  await test.drained(queue);
-  expect(queue.accounts.pendingThrough()).toBe(10);
-  expect(await test.accounts()).toEqual([]);
-});
-
-it("finds nothing missing of a queue and its copy, which continues under another id", async () => {
-  const test = await startAccountingHost();
-  const queue = test.open();
-  let stop = test.forward(queue);
-  await test.sendHour(queue, 10);
-  // In the middle of an hour, with some of it acknowledged and some not.
-  await append(queue, texts(20));
-  await test.drained(queue);
-  await stop();
-  await append(queue, texts(5));
-  await queue.close();
-  const copied = `${test.dir}-copy`;
-  await cp(test.dir, copied, { recursive: true });
-  onTestFinished(() => rm(copied, { recursive: true }));
-
-  const original = test.open();
-  stop = test.forward(original);
-  await append(original, texts(7));
-  await test.drained(original);
-  const copy = test.open({ entropy: createSeededEntropy(2) }, copied);
-  test.forward(copy);
-  await append(copy, texts(30));
-  await test.drained(copy);
-  expect(copy.stats().forks).toBe(1);
-  for (let minutes = 0; minutes < 60; minutes++) {
-    await test.clock.advance(60_000);
-    original.accounts.observe();
-    copy.accounts.observe();
-  }
-  for (const each of [original, copy]) await test.settled(each);
-  const rows = await test.accounts();
-  expect(
-    rows.filter(({ refused, missing, lost }) => refused !== null || missing + lost > 0),
-  ).toEqual([]);
-  expect(rows.every(({ is_checked }) => is_checked)).toBe(true);
-  const [{ stored } = { stored: 0 }] = await test.connection
-    .sql`select sum(envelopes)::int as stored from ingest_block`;
-  expect(rows.reduce((sum, row) => sum + row.stored, 0)).toBe(stored);
-  expect(stored).toBe(10 + 20 + 2 * 5 + 7 + 30);
-});
-
-it("names what a restored database lost, and gives it the accounts again that it lost too", async () => {
-  const test = await startAccountingHost();
-  const queue = test.open();
-  const stop = test.forward(queue);
-  for (const count of [10, 20, 30]) {
-    await test.sendHour(queue, count);
-  }
-  await append(queue, texts(40));
-  await test.drained(queue);
-  await stop();
-  // Back to the first hour.
-  await test.connection.sql`delete from ingest_account where number > 1`;
-  await test.connection.sql`delete from ingest_block where first_sequence > 10`;
-  await test.connection
-    .sql`update ingest_cursor set cursor = 10, counted_through = 10, range_stored = 0, range_digest = null`;
-  test.forward(queue);
-  await test.sendHour(queue, 5);
-  const rows = (await test.accounts()).toSorted((a, b) => a.number - b.number);
-  expect(rows.map(({ number }) => number)).toEqual([1, 2, 3, 4]);
-  expect(rows.filter(({ refused, follows_gap }) => refused !== null || follows_gap)).toEqual([]);
-  // Core has counted those that it lost together with what followed.
-  expect(rows.filter(({ is_checked }) => !is_checked).map(({ number }) => number)).toEqual([2, 3]);
-  expect(rows.map(({ lost, missing, accepted }) => [accepted, lost, missing])).toEqual([
-    [10, 0, 0],
-    [20, 20, 0],
-    [30, 30, 0],
-    [45, 40, 0],
-  ]);
-  const [gap] = await test.connection.sql`select records_max::int as lost from ingest_gap`;
-  expect(gap).toEqual({ lost: 90 });
 });
 
 it("names what a restored database lost under the queue's earlier ids, and gives it their accounts again", async () => {

@@ -1,10 +1,6 @@
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { parseDocument } from "yaml";
-import { createDatabaseServers } from "../../functions/node/database/database-servers.ts";
-import { listen } from "../../functions/store/database/listen.ts";
 import { systemClock } from "../../kit/clock.ts";
 import { createLabPki, type LabPki } from "../../scripts/lab/ca/pki.ts";
 import { labCoreEnvironment } from "../../scripts/lab/core-environment.ts";
@@ -12,20 +8,22 @@ import { type Edge, startEdge } from "../../scripts/lab/edge.ts";
 import { mintBridgeToken, people, seedPeople } from "../../scripts/lab/people.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
+import { createHostProgram, type HostProgram } from "../support/host-program.ts";
 import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
+import { makeTestFolder } from "../support/test-folder.ts";
 
 /* A host on one core, and an admin on another, with the real programs: what only the database carries from one to the other. */
 const secret = "a-test-secret-of-more-than-32-bytes";
 const identity = "https://fleet.test/d/host-1";
 
-let dir: string;
+const dir = makeTestFolder();
 let database: TestDatabase;
 let pki: LabPki;
 let edge: Edge | undefined;
 /** The first has the admin, the second the host. */
 let cores: Program[] = [];
 let adminPort: number;
-let collector: Program | undefined;
+let host: HostProgram | undefined;
 let hostId: string;
 
 const ask = async (method: "GET" | "POST", path: string, body: object = {}): Promise<Response> => {
@@ -55,7 +53,6 @@ const fetchDiagnostics = async (): Promise<string> => {
 };
 
 beforeAll(async () => {
-  dir = await mkdtemp(join(tmpdir(), "diagnostics-"));
   pki = await createLabPki({ dir: join(dir, "pki"), clock: systemClock });
   database = await createTestDatabase();
   await seedPeople(database.connect().db, Date.now());
@@ -79,45 +76,28 @@ beforeAll(async () => {
   const { id } = await post("/v1/collector/enrollment-policies", policy);
   const { token } = await post(`/v1/collector/enrollment-policies/${id}/tokens`);
   await writeFile(join(dir, "token"), String(token), { mode: 0o600 });
-  const enroll = startProgram("collector/main.ts", [
-    "enroll",
-    "--core",
-    edge.url,
-    "--ingest",
-    `localhost:${ingestPort}`,
-    "--token-file",
-    join(dir, "token"),
-    "--device-id",
-    "host-1",
-    "--identity-prefix",
-    "https://fleet.test/d/",
-    "--ca-bundle",
-    pki.serverCaFile,
-    "--config-dir",
-    join(dir, "host"),
-    ...(process.geteuid?.() === 0 ? ["--allow-root-acknowledged", "I-UNDERSTAND-ROOT-MODE"] : []),
-  ]);
-  expect(await enroll.exited, enroll.stderr).toBe(0);
+  host = createHostProgram("host-1", { dir, identityPrefix: "https://fleet.test/d/" }, () => ({
+    coreUrl: edge?.url ?? "",
+    ingestPort,
+    caBundle: pki.serverCaFile,
+  }));
+  await host.enroll();
   // The OTLP source of a new config listens on a fixed port, which another test's collector may have.
-  const config = join(dir, "host", "collector.yaml");
-  const document = parseDocument(await readFile(config, "utf8"));
-  document.set("sources", document.createNode([{ type: "file", include: [join(dir, "app.log")] }]));
-  await writeFile(config, document.toString());
-  collector = startProgram("collector/main.ts", ["run", "--config", config]);
+  await host.tail();
+  host.start();
   const { sql } = database.connect();
   const reported = () => sql<{ id: string }[]>`select identity_id as id from collector_health`;
   hostId = await eventually(async () => {
-    const [host] = await reported();
-    if (host === undefined) throw new Error(collector?.stderr);
-    return host.id;
+    const [found] = await reported();
+    if (found === undefined) throw new Error(host?.program()?.stderr);
+    return found.id;
   });
 });
 afterAll(async () => {
-  if (collector) await stopProgram(collector);
+  await host?.stop();
   await Promise.all(cores.map((core) => stopProgram(core)));
   await edge?.close();
   await database.drop();
-  await rm(dir, { recursive: true, force: true });
 });
 
 it("come from a host on another core before its next heartbeat, without key, token and paths", async () => {
@@ -131,27 +111,7 @@ it("come from a host on another core before its next heartbeat, without key, tok
     return fetched;
   });
   expect(JSON.parse(bundle)).toMatchObject({ validation: { ok: true }, running: { identity } });
-  const key = await readFile(join(dir, "host", "identity", "current", "tls.key"), "utf8");
+  const key = await readFile(join(host?.configDir ?? "", "identity", "current", "tls.key"), "utf8");
   for (const hidden of [key.split("\n")[1] ?? key, "PRIVATE KEY", "svcbt_", "tls.key", dir])
     expect(bundle).not.toContain(hidden);
-});
-
-it("come with the next heartbeat while no notification arrives", async () => {
-  const { sql } = database.connect();
-  const notified: string[] = [];
-  const at = { url: database.url, servers: createDatabaseServers(database.url) };
-  const notifications = listen(at, {
-    svc_directive: (payload) => payload === undefined || notified.push(payload),
-  });
-  await notifications.listening;
-  // From now on sessions of cores find a function first that notifies nobody.
-  const [{ name = "" } = {}] = await sql<{ name: string }[]>`select current_database() as name`;
-  await sql`create function public.pg_notify(text, text) returns void language sql as ''`;
-  await sql.unsafe(`alter database ${name} set search_path = public, pg_catalog`);
-  await sql`select pg_terminate_backend(pid) from pg_stat_activity
-    where datname = current_database() and pid <> pg_backend_pid()`;
-  const bundle = await fetchDiagnostics();
-  expect(JSON.parse(bundle)).toMatchObject({ running: { identity } });
-  expect(notified).toEqual([]);
-  notifications.close();
 });

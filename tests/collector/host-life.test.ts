@@ -1,5 +1,4 @@
-import { appendFile, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { appendFile, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { parseDocument } from "yaml";
@@ -10,8 +9,10 @@ import { labCoreEnvironment } from "../../scripts/lab/core-environment.ts";
 import { type Edge, startEdge } from "../../scripts/lab/edge.ts";
 import { mintBridgeToken, people, seedPeople } from "../../scripts/lab/people.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { createHostProgram } from "../support/host-program.ts";
 import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
 import { findStored } from "../support/stored-envelopes.ts";
+import { makeTestFolder } from "../support/test-folder.ts";
 
 /*
  * The lifecycle of a host with the real programs: core and collector as processes, PostgreSQL, mutual TLS, a TLS edge. The tests build on
@@ -21,7 +22,7 @@ const secret = "a-test-secret-of-more-than-32-bytes";
 const identity = "https://fleet.test/d/host-1";
 const header = "x-client-cert";
 
-let dir: string;
+const dir = makeTestFolder();
 let database: TestDatabase;
 let db: ConnectedDatabase;
 let pki: LabPki;
@@ -31,7 +32,13 @@ let corePort: number;
 let ingestPort: number;
 
 const collector = (...args: string[]): Program => startProgram("collector/main.ts", args);
-const config = () => join(dir, "host", "collector.yaml");
+const host = createHostProgram("host-1", { dir, identityPrefix: "https://fleet.test/d/" }, () => ({
+  coreUrl: edge?.url ?? "",
+  ingestPort,
+  caBundle: pki.serverCaFile,
+}));
+const config = join(host.configDir, "collector.yaml");
+const log = join(dir, "host-1.log");
 
 const admin = async (path: string, body: object): Promise<Record<string, unknown>> => {
   const token = await mintBridgeToken(secret, { sub: people.admin.userId, now: Date.now() });
@@ -48,14 +55,7 @@ const stopCleanly = async (program: Program): Promise<void> => {
   expect(await stopProgram(program), program.stderr).toBe(0);
 };
 
-const edit = async (path: readonly (string | number)[], value: unknown): Promise<void> => {
-  const document = parseDocument(await readFile(config(), "utf8"));
-  document.setIn(path, document.createNode(value));
-  await writeFile(config(), document.toString());
-};
-
 beforeAll(async () => {
-  dir = await mkdtemp(join(tmpdir(), "host-life-"));
   pki = await createLabPki({ dir: join(dir, "pki"), clock: systemClock });
   database = await createTestDatabase();
   db = database.connect();
@@ -80,7 +80,6 @@ afterAll(async () => {
   await stopProgram(core);
   await edge?.close();
   await database.drop();
-  await rm(dir, { recursive: true, force: true });
 });
 
 const storedLines = async (): Promise<string[]> =>
@@ -96,48 +95,26 @@ describe("the lifecycle of a host", () => {
     });
     const { token } = await admin(`/v1/collector/enrollment-policies/${policy.id}/tokens`, {});
     await writeFile(join(dir, "token"), String(token), { mode: 0o600 });
-    const enroll = collector(
-      "enroll",
-      "--core",
-      edge?.url ?? "",
-      "--ingest",
-      `localhost:${ingestPort}`,
-      "--token-file",
-      join(dir, "token"),
-      "--device-id",
-      "host-1",
-      "--identity-prefix",
-      "https://fleet.test/d/",
-      "--ca-bundle",
-      pki.serverCaFile,
-      "--config-dir",
-      join(dir, "host"),
-      ...(process.geteuid?.() === 0 ? ["--allow-root-acknowledged", "I-UNDERSTAND-ROOT-MODE"] : []),
-    );
-    expect(await enroll.exited, enroll.stderr).toBe(0);
-    expect(enroll.stderr).toContain(`enrolled as ${identity}`);
+    await host.enroll();
   });
 
   it("forwards lines and sends heartbeats through the edge, and stops cleanly", async () => {
-    await edit(
-      ["sources"],
-      [{ type: "file", include: [join(dir, "app.log")], start_at: "beginning" }],
-    );
-    await writeFile(join(dir, "app.log"), "one\ntwo\n");
-    const run = collector("run", "--config", config());
+    await host.tail();
+    await writeFile(log, "one\ntwo\n");
+    const run = collector("run", "--config", config);
     await expect.poll(storedLines, { message: run.stderr }).toEqual(["one", "two"]);
     await expect.poll(async () => (await heartbeats()).length).toBe(1);
-    await appendFile(join(dir, "app.log"), "three\n");
+    await appendFile(log, "three\n");
     await expect.poll(storedLines).toEqual(["one", "two", "three"]);
     await stopCleanly(run);
     expect(run.records.filter(({ level }) => level !== "info")).toEqual([]);
   });
 
   it("renews through the edge, and through the ingest listener, which also serves management requests", async () => {
-    const first = collector("renew", "--config", config());
+    const first = collector("renew", "--config", config);
     expect(await first.exited, first.stderr).toBe(0);
     const ingest = ["--core", `https://localhost:${ingestPort}`, "--ca-bundle", pki.serverCaFile];
-    const second = collector("renew", "--config", config(), ...ingest);
+    const second = collector("renew", "--config", config, ...ingest);
     expect(await second.exited, second.stderr).toBe(0);
     const rows = await db.sql<
       { status: string }[]
@@ -147,9 +124,9 @@ describe("the lifecycle of a host", () => {
 
   it("sends heartbeats directly to the ingest listener with its new certificate and a new boot id", async () => {
     const [before] = await heartbeats();
-    await edit(["management", "core_url"], `https://localhost:${ingestPort}`);
-    await appendFile(join(dir, "app.log"), "four\n");
-    const run = collector("run", "--config", config());
+    await host.edit(["management", "core_url"], `https://localhost:${ingestPort}`);
+    await appendFile(log, "four\n");
+    const run = collector("run", "--config", config);
     await expect.poll(async () => (await heartbeats())[0]?.boot).not.toBe(before?.boot);
     await expect.poll(storedLines).toEqual(["one", "two", "three", "four"]);
     await stopCleanly(run);
@@ -160,18 +137,18 @@ describe("the lifecycle of a host", () => {
   });
 
   it("loads a desired config and a certificate that another process renewed, without a restart", async () => {
-    await edit(["management", "apply_desired_config"], true);
-    await edit(["management", "file_roots"], [dir]);
-    const [host] = await db.sql<{ id: string }[]>`select id from collector_identity`;
-    const document = parseDocument(await readFile(config(), "utf8"));
+    await host.edit(["management", "apply_desired_config"], true);
+    await host.edit(["management", "file_roots"], [dir]);
+    const [row] = await db.sql<{ id: string }[]>`select id from collector_identity`;
+    const document = parseDocument(await readFile(config, "utf8"));
     document.addIn(["sources"], document.createNode({ type: "host_metrics" }));
     const desired = `# by core\n${document.toString()}`;
     const published = await admin("/v1/collector/configs", { yaml: desired });
-    await admin(`/v1/collector/configs/${published.id}/assignments`, { identity_ids: [host?.id] });
+    await admin(`/v1/collector/configs/${published.id}/assignments`, { identity_ids: [row?.id] });
 
-    const run = collector("run", "--config", config());
+    const run = collector("run", "--config", config);
     await logged(run, "the desired config is promoted");
-    expect(await readFile(config(), "utf8")).toBe(desired);
+    expect(await readFile(config, "utf8")).toBe(desired);
     const metrics = async () =>
       (await findStored(db.sql)).filter(({ kind }) => kind === "otel_metric");
     await expect.poll(async () => (await metrics()).length).toBe(1);
@@ -179,11 +156,11 @@ describe("the lifecycle of a host", () => {
       db.sql<{ running: string }[]>`select running_config_hash as running from collector_health`;
     await expect.poll(async () => (await hashes())[0]?.running).toBe(published.config_hash);
 
-    const renew = collector("renew", "--config", config(), "--json");
+    const renew = collector("renew", "--config", config, "--json");
     expect(await renew.exited, renew.stderr).toBe(0);
     const { certificate } = renew.records[0] as { certificate: { fingerprint_sha256: string } };
     const asked = async () => {
-      const status = collector("status", "--config", config(), "--json");
+      const status = collector("status", "--config", config, "--json");
       await status.exited;
       return status.records[0];
     };
@@ -198,23 +175,17 @@ describe("the lifecycle of a host", () => {
       .poll(async () => (await statuses()).map(({ status }) => status))
       .toEqual(["replaced", "replaced", "replaced", "active"]);
     await stopCleanly(run);
-    await edit(
-      ["sources"],
-      [{ type: "file", include: [join(dir, "app.log")], start_at: "beginning" }],
-    );
+    await host.tail();
   });
 
   it("loses nothing when the collector is killed with kill -9", async () => {
-    const run = collector("run", "--config", config());
+    const run = collector("run", "--config", config);
     await logged(run, "collector runs");
-    await appendFile(
-      join(dir, "app.log"),
-      Array.from({ length: 2000 }, (_, n) => `line ${n}\n`).join(""),
-    );
+    await appendFile(log, Array.from({ length: 2000 }, (_, n) => `line ${n}\n`).join(""));
     await expect.poll(async () => (await storedLines()).length).toBeGreaterThan(4);
     run.child.kill("SIGKILL");
     await run.exited;
-    const again = collector("run", "--config", config());
+    const again = collector("run", "--config", config);
     await logged(again, "collector runs");
     await expect.poll(async () => (await storedLines()).length).toBe(2004);
     expect(new Set(await storedLines()).size).toBe(2004);
@@ -224,7 +195,7 @@ describe("the lifecycle of a host", () => {
   it("E12: stores the bootstrap token nowhere but in its file", async () => {
     const token = (await readFile(join(dir, "token"), "utf8")).slice(12);
     expect(JSON.stringify(core.records) + core.stderr).not.toContain(token);
-    for (const entry of await readdir(join(dir, "host"), {
+    for (const entry of await readdir(host.configDir, {
       withFileTypes: true,
       recursive: true,
     })) {
@@ -235,16 +206,16 @@ describe("the lifecycle of a host", () => {
 
   it("keeps its records, and reports why, once its identity is revoked", async () => {
     const [row] = await db.sql<{ id: string }[]>`select id from collector_identity`;
-    const run = collector("run", "--config", config());
+    const run = collector("run", "--config", config);
     await logged(run, "collector runs");
     await admin(`/v1/collector/identities/${row?.id}/revoke`, { reason_code: "lost_device" });
     await expect
       .poll(() => JSON.stringify(run.records))
       .toMatch(/forwarding interrupted.*|identity_revoked|certificate_revoked/);
-    await appendFile(join(dir, "app.log"), "after\n");
+    await appendFile(log, "after\n");
     await stopCleanly(run);
     expect(await storedLines()).toHaveLength(2004);
-    const diag = startProgram("collector/main.ts", ["diag", "--config", config(), "--json"]);
+    const diag = startProgram("collector/main.ts", ["diag", "--config", config, "--json"]);
     expect(await diag.exited).toBe(0);
     expect(diag.records[0]).toMatchObject({ validation: { ok: true }, certificate: { identity } });
   });

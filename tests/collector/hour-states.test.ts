@@ -147,6 +147,17 @@ describe("an hour of a host", () => {
     await test.pass(40, queue);
     await test.settled(queue);
     await test.pastGrace(two + 3 * hourMs, queue);
+    // Core has the accounts again that it lost too, and names the range.
+    const accounts = (await test.accounts()).toSorted((a, b) => a.number - b.number);
+    expect(
+      accounts.map(({ number, refused, is_checked: isChecked }) => [number, refused, isChecked]),
+    ).toEqual([
+      [1, null, true],
+      [2, null, false],
+      [3, null, false],
+      [4, null, true],
+    ]);
+    expect(await test.sql`select records_max::int as lost from ingest_gap`).toEqual([{ lost: 50 }]);
     const lost = (count: number) => ({
       state: "short",
       shortages: [{ kind: "lost_in_restore", count }],
@@ -476,5 +487,6 @@ describe("an hour of a host", () => {
     await test.drained(queue);
     await test.pastGrace(two, queue);
     expect(await test.stateAt(two)).toEqual({ state: "not_accounted", shortages: [] });
+    expect(queue.accounts.pendingThrough()).toBe(10);
   });
 });

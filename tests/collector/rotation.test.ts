@@ -1,6 +1,5 @@
 import { X509Certificate } from "node:crypto";
-import { appendFile, copyFile, mkdtemp, readFile, rename, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { appendFile, copyFile, readFile, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { connect } from "node:tls";
 import { afterAll, beforeAll, expect, it } from "vitest";
@@ -26,6 +25,7 @@ import { eventually } from "../support/eventually.ts";
 import { createHostProgram, type HostProgram } from "../support/host-program.ts";
 import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
 import { findStored } from "../support/stored-envelopes.ts";
+import { makeTestFolder } from "../support/test-folder.ts";
 
 /* docs/upgrade.md with the real programs, while two collectors forward lines. The tests build on each other, in order. */
 
@@ -33,7 +33,7 @@ const secret = "a-test-secret-of-more-than-32-bytes";
 const header = "x-client-cert";
 const lineIntervalMs = 50;
 
-let dir: string;
+const dir = makeTestFolder();
 let database: TestDatabase;
 let db: ConnectedDatabase;
 let pki: LabPki;
@@ -48,12 +48,11 @@ let waiting: HostProgram;
 const written = { renewing: 0, waiting: 0 };
 let writer: NodeJS.Timeout;
 
+const files = { dir, identityPrefix: "https://fleet.test/d/" };
 const target = () => ({
-  dir,
   coreUrl: edge?.url ?? "",
   ingestPort: ports.ingest,
   caBundle: pki.serverCaFile,
-  identityPrefix: "https://fleet.test/d/",
 });
 
 /** Replaces a file as an operator does, by a rename. */
@@ -142,7 +141,6 @@ const lastHeartbeat = async (host: HostProgram): Promise<number> => {
 };
 
 beforeAll(async () => {
-  dir = await mkdtemp(join(tmpdir(), "rotation-"));
   pki = await createLabPki({ dir: join(dir, "pki"), clock: systemClock });
   serverCa = await createTestCa({ name: "Second server CA" });
   await appendFile(pki.serverCaFile, serverCa.pem);
@@ -166,12 +164,12 @@ beforeAll(async () => {
     coreUrl: `http://127.0.0.1:${ports.http}`,
     clientCertificateHeader: header,
   });
-  const policy = { name: "lab", allowed_identity_prefixes: [target().identityPrefix] };
+  const policy = { name: "lab", allowed_identity_prefixes: [files.identityPrefix] };
   const api = createOperatorApi(`http://127.0.0.1:${ports.http}`, secret);
   const { token } = await createPolicyWithToken(api, policy, { max_uses: 2 });
   await writeFile(join(dir, "token"), token, { mode: 0o600 });
-  renewing = createHostProgram("renewing", target);
-  waiting = createHostProgram("waiting", target);
+  renewing = createHostProgram("renewing", files, target);
+  waiting = createHostProgram("waiting", files, target);
   for (const host of [renewing, waiting]) {
     await host.enroll();
     await host.tail();
@@ -191,7 +189,6 @@ afterAll(async () => {
   if (core) await stopProgram(core);
   await edge?.close();
   await database?.drop();
-  await rm(dir, { recursive: true, force: true });
 });
 
 it("core serves a replaced ingest certificate to new connections within seconds, and ends no open stream", async () => {

@@ -137,20 +137,6 @@ describe.skipIf(!canStart)("accounts of what a stream stores", () => {
     expect(await found()).toMatchObject([{ endedAt: null }, { ending: "forked" }]);
   });
 
-  it("settle what a host kept while it was offline, hour by hour", async () => {
-    const test = await start();
-    const queue = test.open();
-    for (let hour = 1; hour <= 5; hour++) {
-      await append(queue, texts(hour * 10));
-      await test.pass(60, queue);
-    }
-    test.forward(queue);
-    await test.settled(queue);
-    expect(
-      (await test.accounts()).map((row) => [row.accepted, row.stored, row.missing, row.is_checked]),
-    ).toEqual([10, 20, 30, 40, 50].map((count) => [count, count, 0, true]));
-  });
-
   it("name what a restored stream lost, of their own hour alone", async () => {
     const test = await start();
     const queue = test.open();

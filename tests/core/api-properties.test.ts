@@ -26,13 +26,14 @@ import {
 } from "../support/collector.ts";
 import { undocumented } from "../support/conformance.ts";
 import { createTestCore } from "../support/core.ts";
+import { isSlow } from "../support/is-slow.ts";
 import { publishWorkloadKeys } from "../support/workload-issuer.ts";
 
 /*
  * Random requests, valid and not, made of the schemas of the API's document: every response is one that the document
  * holds, and never a failure of core. `bun run fuzz-api` is the longer form.
  */
-const runs = Number(process.env.SVC_FUZZ_RUNS ?? 25);
+const runs = Number(process.env.SVC_FUZZ_RUNS ?? (isSlow ? 25 : 12));
 const seed = Number(process.env.SVC_FUZZ_SEED ?? 20_261_120);
 const reportFile = process.env.SVC_FUZZ_REPORT;
 

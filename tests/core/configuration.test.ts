@@ -45,6 +45,12 @@ const duration = (unset: number, min: number): Behavior => ({
     "1w": "must be a whole number followed by s, m, h or d",
   },
 });
+/** One of these texts, named as `must be a, b or c`. */
+const choice = (unset: unknown, names: readonly string[], wrong: string): Behavior => ({
+  unset,
+  accepts: Object.fromEntries(names.map((name) => [name, name])),
+  rejects: { [wrong]: `must be ${names.slice(0, -1).join(", ")} or ${names.at(-1)}` },
+});
 /** A text that only must not be empty; an empty variable counts as unset. */
 const text = (unset: unknown, example: string): Behavior => ({
   unset,
@@ -79,26 +85,17 @@ const host: Behavior = {
     "h/1": "must be an address or a host name",
   },
 };
-const logLevel: Behavior = {
-  unset: "info",
-  accepts: { debug: "debug", error: "error" },
-  rejects: {
-    loud: "must be debug, info, warn or error",
-    DEBUG: "must be debug, info, warn or error",
-  },
-};
+const logLevel = choice("info", ["debug", "info", "warn", "error"], "DEBUG");
 const secret = (unset: unknown): Behavior => ({
   unset,
   accepts: { hush: "hush" },
   rejects: unset === required ? noText : {},
 });
-const provider: Behavior = {
-  unset: "mock",
-  accepts: Object.fromEntries(
-    ["openai", "openai-compatible", "litellm", "anthropic", "mock"].map((name) => [name, name]),
-  ),
-  rejects: { llama: "must be openai, openai-compatible, litellm, anthropic or mock" },
-};
+const provider = choice(
+  "mock",
+  ["openai", "openai-compatible", "litellm", "anthropic", "mock"],
+  "llama",
+);
 const confidentialUrl: Behavior = {
   unset: undefined,
   accepts: {
@@ -157,11 +154,7 @@ const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
     accepts: { "Example.COM": "example.com" },
     rejects: { ...noText, "@example.com": "must be a domain name", com: "must be a domain name" },
   },
-  SVC_DIRECTORY_PROVIDER: {
-    unset: "google",
-    accepts: { google: "google", file: "file", scim: "scim" },
-    rejects: { ldap: "must be google, file or scim" },
-  },
+  SVC_DIRECTORY_PROVIDER: choice("google", ["google", "file", "scim"], "ldap"),
   SVC_DIRECTORY_SCIM_TOKEN: {
     unset: undefined,
     accepts: {
@@ -174,11 +167,7 @@ const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
       [["a", "b", "c"].map((letter) => letter.repeat(32)).join("\n")]: "must be one token, or two",
     },
   },
-  SVC_DIRECTORY_SCIM_SUBJECT: {
-    unset: "externalId",
-    accepts: { externalId: "externalId", userName: "userName", id: "id" },
-    rejects: { email: "must be externalId, userName or id" },
-  },
+  SVC_DIRECTORY_SCIM_SUBJECT: choice("externalId", ["externalId", "userName", "id"], "email"),
   SVC_DIRECTORY_DELEGATE_EMAIL: {
     unset: undefined,
     accepts: { "root@example.com": "root@example.com" },
@@ -245,11 +234,7 @@ const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
   SVC_QUEUE_LOST_AFTER_DAYS: integer(7, 1, 400),
   SVC_STATE_RETENTION_DAYS: integer(90, 1, 400),
   SVC_INGEST_HANDSHAKES_PER_ADDRESS: integer(50, 1, 10_000),
-  SVC_INGEST_SINK: {
-    unset: "postgres",
-    accepts: { postgres: "postgres", nats: "nats" },
-    rejects: { kafka: "must be postgres or nats" },
-  },
+  SVC_INGEST_SINK: choice("postgres", ["postgres", "nats"], "kafka"),
   SVC_NATS_URLS: {
     unset: undefined,
     accepts: { "nats://a:4222, tls://b:4222": ["nats://a:4222", "tls://b:4222"] },
@@ -266,20 +251,12 @@ const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
     rejects: { "svc.ingest": "must be 1 to 64 letters" },
   },
   SVC_NATS_REPLICAS: integer(3, 1, 5),
-  SVC_NATS_DURABILITY: {
-    unset: undefined,
-    accepts: { synced: "synced", replicated: "replicated" },
-    rejects: { none: "must be synced or replicated" },
-  },
+  SVC_NATS_DURABILITY: choice(undefined, ["synced", "replicated"], "none"),
   SVC_NATS_MAX_AGE: {
     ...duration(604_800, 0),
     rejects: { "1w": "must be a whole number followed by s, m, h or d" },
   },
-  SVC_ENROLLMENT_SIGNER_MODE: {
-    unset: undefined,
-    accepts: { "local-ca": "local-ca", "external-command": "external-command" },
-    rejects: { remote: "must be local-ca or external-command" },
-  },
+  SVC_ENROLLMENT_SIGNER_MODE: choice(undefined, ["local-ca", "external-command"], "remote"),
   SVC_ENROLLMENT_SIGNER_COMMAND: {
     unset: undefined,
     accepts: { "/usr/bin/sign": "/usr/bin/sign" },
@@ -374,11 +351,7 @@ const web: Readonly<Record<keyof typeof webVariables, Behavior>> = {
   },
   IDP_CLIENT_ID: text(required, "web"),
   IDP_CLIENT_SECRET: secret(required),
-  IDP_SUBJECT_CLAIM: {
-    unset: "sub",
-    accepts: { sub: "sub", oid: "oid" },
-    rejects: { email: "must be sub or oid" },
-  },
+  IDP_SUBJECT_CLAIM: choice("sub", ["sub", "oid"], "email"),
   SVC_TRUSTED_PROXIES: {
     unset: undefined,
     accepts: { "10.0.0.0/8, 2001:db8::1": ["10.0.0.0/8", "2001:db8::1/128"] },
@@ -414,11 +387,7 @@ const exporting: Readonly<Record<keyof typeof exportVariables, Behavior>> = {
       "https://me:pw@otel": "without user",
     },
   },
-  SVC_EXPORT_PROTOCOL: {
-    unset: "http/protobuf",
-    accepts: { grpc: "grpc" },
-    rejects: { "http/json": "must be grpc or http/protobuf" },
-  },
+  SVC_EXPORT_PROTOCOL: choice("http/protobuf", ["grpc", "http/protobuf"], "http/json"),
   SVC_EXPORT_HEADERS: {
     unset: undefined,
     accepts: {
@@ -435,11 +404,7 @@ const exporting: Readonly<Record<keyof typeof exportVariables, Behavior>> = {
   SVC_EXPORT_CA_FILE: text(undefined, "/etc/svc/ca.pem"),
   SVC_EXPORT_CLIENT_CERT_FILE: text(undefined, "/etc/svc/client.pem"),
   SVC_EXPORT_CLIENT_KEY_FILE: text(undefined, "/etc/svc/client.key"),
-  SVC_EXPORT_COMPRESSION: {
-    unset: "gzip",
-    accepts: { none: "none" },
-    rejects: { zstd: "must be gzip or none" },
-  },
+  SVC_EXPORT_COMPRESSION: choice("gzip", ["gzip", "none"], "zstd"),
   SVC_EXPORT_SIGNALS: {
     unset: ["traces", "logs", "metrics"],
     accepts: { "logs, traces": ["logs", "traces"] },
@@ -456,11 +421,7 @@ const exporting: Readonly<Record<keyof typeof exportVariables, Behavior>> = {
       ["n".repeat(33)]: "must be 1 to 32",
     },
   },
-  SVC_EXPORT_START: {
-    unset: "oldest",
-    accepts: { now: "now" },
-    rejects: { newest: "must be oldest or now" },
-  },
+  SVC_EXPORT_START: choice("oldest", ["oldest", "now"], "newest"),
   SVC_EXPORT_TIMEOUT: {
     unset: 10,
     accepts: { "1s": 1, "5m": 300 },
@@ -568,8 +529,6 @@ describe("the variables that a deployment needs", () => {
     { SVC_INFERENCE_PROVIDER: "mock" },
     {},
   ].map((provider) => ({ SVC_INFERENCE_CHAT_MODEL: "m", ...provider }));
-  const each = (name: string, values: readonly string[]) =>
-    values.map((value) => ({ [name]: value }));
   const faultsOf = (parse: () => unknown) => {
     try {
       parse();
@@ -582,15 +541,6 @@ describe("the variables that a deployment needs", () => {
   it("of core are six, and every documented choice is accepted with them", () => {
     for (const env of [
       {},
-      ...each("PORT", ["1", "8080", "65535"]),
-      ...each("SVC_DIRECTORY_SYNC_INTERVAL", ["1s", "30s", "60s", "1h", "7d", "90d"]),
-      ...each("SVC_TRUST_LOOPBACK_OPS", ["true", "false"]),
-      ...each("SVC_INGEST_REQUIRE_ENROLLMENT", ["true", "false"]),
-      ...each("SVC_CHAT_ENABLED", ["true", "false"]),
-      ...each("SVC_CHAT_SQL_TOOL_ENABLED", ["true", "false"]),
-      ...each("SVC_INGEST_SAFE_RAW_DISCARD_OTEL_SPAN_NAMES", ["GET /healthz", " a , b "]),
-      ...each("SVC_OPS_BEARER_TOKEN", ["t"]),
-      ...each("SVC_ENROLLMENT_CLIENT_CERT_HEADER", ["X-Client-Cert"]),
       ingest,
       localCa,
       command,
@@ -618,12 +568,7 @@ describe("the variables that a deployment needs", () => {
   });
 
   it("of web are eight, and every documented choice is accepted with them", () => {
-    for (const env of [
-      {},
-      ...each("SESSION_TTL", ["1s", "30m", "8h", "24h", "7d", "400d"]),
-      ...each("SVC_LOG_LEVEL", ["debug"]),
-      ...providers,
-    ])
+    for (const env of [{}, ...providers])
       expect([env, faultsOf(() => parseWebConfig({ ...web, ...env }, () => ""))]).toEqual([
         env,
         [],

@@ -1,12 +1,12 @@
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, rmSync, symlinkSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, expect, it } from "vitest";
 import { createTestDatabase } from "../support/database.ts";
 import { createBlockRunner } from "../support/documented-block.ts";
 import { startProgram } from "../support/program.ts";
 import { openEnvelopeStore } from "../support/stored-envelopes.ts";
+import { makeTestFolder } from "../support/test-folder.ts";
 
 /* `svc-server envelopes` of the bundle and as docs/telemetry.md prints it, on a database with blocks and a row of an earlier version. */
 
@@ -14,10 +14,9 @@ const database = await createTestDatabase();
 const { sql } = database.connect();
 let at = Date.parse("2026-11-20T03:00:00Z");
 const store = await openEnvelopeStore(database, () => at);
-const dir = mkdtempSync(join(tmpdir(), "svc-telemetry-"));
+const dir = makeTestFolder();
 const documented = createBlockRunner(dir);
 afterAll(async () => {
-  rmSync(dir, { recursive: true });
   await store.close();
   await database.drop();
 });

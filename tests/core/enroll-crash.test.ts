@@ -1,7 +1,6 @@
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { chmodSync, existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, expect, it } from "vitest";
 import { systemEntropy } from "../../kit/entropy.ts";
@@ -21,10 +20,11 @@ import {
 import { createTestDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { programFile } from "../support/program.ts";
+import { makeTestFolder } from "../support/test-folder.ts";
 
 /* E2: core is killed between signing and commit. A real core with an external signer, which keeps what it signed. */
 
-const dir = mkdtempSync(join(tmpdir(), "enroll-crash-"));
+const dir = makeTestFolder();
 const file = (name: string) => join(dir, name);
 const ca = await createTestCa({
   notBefore: new Date(Date.now() - 3_600_000),
@@ -81,7 +81,6 @@ afterAll(async () => {
   await kill();
   await core.remove();
   await database.drop();
-  rmSync(dir, { recursive: true });
 });
 
 const post = async (path: string, headers: Readonly<Record<string, string>>, body: object) => {

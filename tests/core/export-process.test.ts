@@ -1,7 +1,6 @@
 import { afterEach, beforeEach, expect, it, onTestFinished } from "vitest";
 import { startTcpProxy } from "../fakes/tcp-proxy.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { traceRequest } from "../support/otlp.ts";
 import { type OtlpBackend, startOtlpBackend } from "../support/otlp-backend.ts";
 import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
 import { type EnvelopeStore, openEnvelopeStore } from "../support/stored-envelopes.ts";
@@ -115,62 +114,6 @@ it("D8: waits for its database at the start, and continues after its lease was l
   backend.answer = () => "accept";
   await expect.poll(() => backend.lines(), within).toEqual(["1"]);
   expect(await stopProgram(program)).toBe(0);
-});
-
-it("stops nobody else's export for the host whose envelopes are rejected, and names it", async () => {
-  const hosts = ["bad", "a", "b", "c"].map((name) => `spiffe://fleet.test/host/${name}`);
-  const [bad = "", ...good] = hosts;
-  const program = startExport({ SVC_EXPORT_MAX_HOST_DEAD_LETTERS: "3" });
-  const cut = { kind: "otel_span", payload: traceRequest(["x"]) };
-  backend.answer = ({ signal }) => (signal === "traces" ? { http: 400 } : "accept");
-  await store.envelopes(
-    bad,
-    Array.from({ length: 8 }, () => cut),
-  );
-  for (const host of good) await store.lines(host, [host]);
-  await expect.poll(() => backend.lines().toSorted(), within).toEqual(good.toSorted());
-  const { sql } = database.connect();
-  const lost = () => sql`
-    select host_id, envelopes::int, (select count(*)::int from export_dead_letter) as letters from export_host_loss`;
-  await expect.poll(lost, within).toEqual([{ host_id: bad, envelopes: 5, letters: 3 }]);
-  // What comes afterwards is exported, too.
-  await store.lines("a", ["later"]);
-  await expect.poll(() => backend.lines().includes("later"), within).toBe(true);
-  const [named] = program.records.filter(({ msg }) => String(msg).includes("they are lost"));
-  expect(named).toMatchObject({ host_id: bad, envelopes: 5, reason: "HTTP 400" });
-  expect(await stopProgram(program)).toBe(0);
-});
-
-it("K8: keeps everything while a page answers in place of the backend, and names what a backend rejects in part", async () => {
-  const page = {
-    headers: { "content-type": "text/html" },
-    body: new TextEncoder().encode("<h1>Sign in</h1>"),
-  };
-  let isPage = true;
-  // `partial_success` with one rejected record and "too old".
-  const partial = {
-    body: Uint8Array.of(10, 11, 8, 1, 18, 7, ...new TextEncoder().encode("too old")),
-  };
-  backend.answer = ({ body }) =>
-    isPage ? page : Buffer.from(body).includes("old line") ? partial : "accept";
-  const host = "spiffe://fleet.test/host/web-1";
-  await store.lines(host, ["1", "2"]);
-  const program = startExport();
-  const { sql } = database.connect();
-  const position = () => sql`select exported::int, last_error from export_position`;
-  await expect
-    .poll(position, within)
-    .toEqual([{ exported: 0, last_error: "HTTP 200 with text/html that is no response of OTLP" }]);
-  isPage = false;
-  await expect.poll(() => backend.lines(), within).toEqual(["1", "2"]);
-  await store.lines(host, ["old line"]);
-  await expect
-    .poll(() => sql`select host_id, reason from export_dead_letter`, within)
-    .toEqual([{ host_id: host, reason: "1 of its items were rejected: too old" }]);
-  const [named] = program.records.filter(
-    ({ msg }) => msg === "the backend accepted a request but for some items",
-  );
-  expect(named).toMatchObject({ host_ids: [host], rejected_items: 1, message: "too old" });
 });
 
 it("K4: ends with 78 and the command that resolves it where the position is one of another server", async () => {

@@ -1,7 +1,6 @@
 import { execFileSync } from "node:child_process";
 import { X509Certificate } from "node:crypto";
-import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { chmodSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { and, eq } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
@@ -15,8 +14,9 @@ import { heartbeatBody } from "../../scripts/lab/heartbeat-body.ts";
 import { createTestLog } from "../fakes/log.ts";
 import { collectorOf, createTestToken, enrollTestCollector, manage } from "../support/collector.ts";
 import { createTestCore } from "../support/core.ts";
+import { makeTestFolder } from "../support/test-folder.ts";
 
-const dir = mkdtempSync(join(tmpdir(), "external-signer-"));
+const dir = makeTestFolder();
 const file = (name: string) => join(dir, name);
 const ca = await createTestCa({ notAfter: new Date("2050-01-01") });
 writeFileSync(file("ca.pem"), ca.pem);
@@ -58,7 +58,6 @@ const { clock } = test;
 // The signer uses the machine's clock, so core must, too.
 clock.set(Date.now());
 afterAll(async () => {
-  rmSync(dir, { recursive: true });
   await test.close();
 });
 

@@ -1,25 +1,27 @@
 import fc from "fast-check";
 import { afterAll, describe, expect, it } from "vitest";
+import { readFleetRules } from "../../functions/domain/fleet/rules.ts";
 import { dayAt, saveDays } from "../../functions/store/completeness/days.ts";
+import { findFleetPage } from "../../functions/store/fleet/report.ts";
 import { dayMs, hourMs } from "../../kit/clock.ts";
 import { byteOfState, incompleteStates } from "../../proto/completeness/hour-note.ts";
 import type { FleetFacets } from "../../proto/fleet-health/facets.ts";
+import { changeFilter, type FleetFilter, filterToParams } from "../../proto/fleet-health/filter.ts";
 import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
 import type { FleetHealthRow } from "../../proto/fleet-health/row.ts";
 import {
-  driftKinds,
   exportKinds,
   type Forwarding,
-  fleetConditions,
   fleetSeverities,
   fleetSorts,
   fleetStates,
-  forwardings,
   severityOf,
 } from "../../proto/fleet-health/vocabulary.ts";
-import { oddDeviceId, seedFleet } from "../../scripts/lab/seed-fleet.ts";
+import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
+import { layOutExpiry } from "../../ui/app/fleet/charts/layouts.ts";
 import { createTestCore } from "../support/core.ts";
 import { fleetDifferences } from "../support/fleet-differences.ts";
+import { figuresOf, seededFilter } from "../support/fleet-figures.ts";
 
 const test = await createTestCore({ env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } });
 afterAll(() => test.close());
@@ -50,16 +52,9 @@ for (const [index, host] of identities.entries()) {
     ]);
   }
 }
-const fleet = (await get<FleetHealthReport>("?limit=1000")).items;
-
-/** Parameters of a query; `state` may occur more than once. */
-type Filter = Partial<Record<string, string | readonly string[]>>;
-const queryOf = (filter: Filter) =>
-  new URLSearchParams(
-    Object.entries(filter).flatMap(([name, value]) =>
-      [value ?? []].flat().map((each) => [name, each] as [string, string]),
-    ),
-  ).toString();
+const rowsOf = async (filter: FleetFilter): Promise<FleetHealthRow[]> =>
+  (await get<FleetHealthReport>(`?limit=1000&${filterToParams(filter)}`)).items;
+const fleet = await rowsOf({});
 
 const later = (row: FleetHealthRow) =>
   Math.max(
@@ -81,31 +76,12 @@ const forwardingOf = (row: FleetHealthRow): Forwarding | null => {
 function needsAttention(row: FleetHealthRow): boolean {
   return fleetSeverities.indexOf(severityOf(row)) < fleetSeverities.indexOf("enrolling");
 }
-/** Whether a row matches each parameter, decided from the row's fields alone. */
-const meanings: Record<string, (row: FleetHealthRow, value: string) => boolean> = {
-  q: ({ device_id, identity, platform, version }, text) =>
-    [device_id, identity, platform, version].some((field) =>
-      field.toLowerCase().includes(text.toLowerCase()),
-    ),
-  device: (row, device) => row.device_id === device,
-  platform: (row, platform) => row.platform === platform,
-  version: (row, version) => row.version === version,
-  not_version: (row, version) => row.version !== version,
-  label: (row, pair) => hasLabel(row, pair),
-  not_label: (row, pair) => !hasLabel(row, pair),
-  drift: (row, drift) => row.config.drift === drift,
-  desired_config: (row, hash) => row.config.desired_config_hash?.startsWith(hash) ?? false,
-  running_config: (row, hash) => row.config.running_config_hash?.startsWith(hash) ?? false,
-  not_running_config: (row, hash) => !row.config.running_config_hash?.startsWith(hash),
-  attention: needsAttention,
-  heartbeat: (row, kind) =>
-    kind === "never" ? row.last_heartbeat_at === null : row.state !== "revoked" && isRecent(row),
-  condition: (row, condition) => has(row, condition),
-  forwarder: (row, kind) => row.forwarder?.connected === (kind === "connected"),
-  forwarding: (row, what) => forwardingOf(row) === what,
-  heartbeat_older_than_seconds: (row, age) =>
-    row.last_heartbeat_at !== null && Date.parse(row.last_heartbeat_at) < now - Number(age) * 1000,
-  expires_within_seconds: (row, within) => later(row) <= now + Number(within) * 1000,
+const rulesNow = await readFleetRules(test.core);
+/** How many hosts a figure's link finds; none where it has no link. */
+const countOf = async (filter: FleetFilter | undefined, rules = rulesNow): Promise<number> => {
+  if (filter === undefined) return 0;
+  const page = { sort: "identity", order: "asc", limit: 1000, after: null } as const;
+  return (await findFleetPage(test.db, rules, filter, page)).rows.length;
 };
 /** Since when a row is in its state: by its first condition, or by what it last forwarded. */
 const beganAt = (row: FleetHealthRow): number => {
@@ -131,62 +107,6 @@ const exported: Record<string, (row: FleetHealthRow) => boolean> = {
   renewal_failures: (row) => has(row, "renewal_failed"),
   config_drift: (row) => ["drifted", "on_last_known_good"].includes(row.config.drift),
 };
-/** `env:prod`, or `env:*` for any value. */
-const hasLabel = ({ labels }: FleetHealthRow, pair: string): boolean => {
-  const [key = "", value] = pair.split(":");
-  return value === "*" ? labels[key] !== undefined : labels[key] === value;
-};
-const matches = (row: FleetHealthRow, { state, ...rest }: Filter) =>
-  (state === undefined || state.includes(row.state)) &&
-  Object.entries(rest).every(([name, value]) => meanings[name]?.(row, String(value)) ?? true);
-
-/** The whole hash, odd and even beginnings of it, and none of the fleet's. */
-const hashes = fleet
-  .flatMap(({ config }) => config.desired_config_hash ?? [])
-  .slice(0, 1)
-  .flatMap((hash) => [hash, hash.slice(0, 6), hash.slice(0, 7), "0".repeat(64)]);
-
-const values: Record<string, fc.Arbitrary<string | readonly string[]>> = {
-  state: fc.subarray([...fleetStates], { minLength: 1 }),
-  q: fc.constantFrom(
-    "host-1",
-    "HOST",
-    "dc-3",
-    "%",
-    "_",
-    "\\",
-    "odd%_\\",
-    "amd",
-    "1.1",
-    "0.9.0",
-    "/",
-    "nothing",
-    "\u{1f600}",
-  ),
-  attention: fc.constant("needed"),
-  device: fc.constantFrom("host-7", `${oddDeviceId}97`, "none"),
-  platform: fc.constantFrom("linux/amd64", "darwin/arm64"),
-  version: fc.constantFrom("1.4.0", "1.11.0", "latest"),
-  not_version: fc.constantFrom("1.4.0", "latest"),
-  label: fc.constantFrom("env:prod", "team:web", "region:*", "env:none"),
-  not_label: fc.constantFrom("env:prod", "team:*", "none:*"),
-  drift: fc.constantFrom(...driftKinds),
-  desired_config: fc.constantFrom(...hashes),
-  running_config: fc.constantFrom(...hashes),
-  not_running_config: fc.constantFrom(...hashes),
-  heartbeat: fc.constantFrom("recent", "never"),
-  condition: fc.constantFrom(...fleetConditions),
-  forwarder: fc.constantFrom("connected", "disconnected"),
-  forwarding: fc.constantFrom(...forwardings),
-  heartbeat_older_than_seconds: fc.constantFrom("0", "30", "180", "86400"),
-  expires_within_seconds: fc.constantFrom("0", "86400", "1000000"),
-};
-const filters: fc.Arbitrary<Filter> = fc
-  .subarray(Object.keys(values), { maxLength: 4 })
-  .chain((names) =>
-    fc.record(Object.fromEntries(names.map((name) => [name, values[name] ?? fc.constant("")]))),
-  );
-
 it("a row counts the incomplete hours of the last day, those that began before it left out", () => {
   for (const row of fleet)
     expect(row.incomplete_hours, row.identity).toBe(incompleteHours.get(row.identity) ?? null);
@@ -196,16 +116,13 @@ it("a row counts the incomplete hours of the last day, those that began before i
 describe("under any filter", () => {
   it("pages, summary, facets and the four exports agree with each other and with the rows", async () => {
     const property = fc.asyncProperty(
-      filters,
+      seededFilter,
       fc.constantFrom(...fleetSorts),
       fc.constantFrom("asc", "desc"),
       fc.integer({ min: 40, max: 300 }),
       async (filter, sort, order, limit) => {
-        const query = queryOf(filter);
-        const expected = fleet
-          .filter((row) => matches(row, filter))
-          .map((row) => row.identity_id)
-          .sort();
+        const query = filterToParams(filter);
+        const expected = (await rowsOf(filter)).map((row) => row.identity_id).sort();
         const walked: FleetHealthRow[] = [];
         let cursor: string | null = null;
         let summary: FleetHealthReport["summary"] | undefined;
@@ -227,8 +144,7 @@ describe("under any filter", () => {
           rising.every((value, place) => place === 0 || (rising[place - 1] ?? 0) <= value),
         ).toBe(true);
 
-        const { state: _, ...anyState } = filter;
-        const counted = fleet.filter((row) => matches(row, anyState));
+        const counted = await rowsOf(changeFilter(filter, { states: undefined }));
         expect(summary).toEqual({
           enrolled: counted.length,
           needs_attention: counted.filter(needsAttention).length,
@@ -295,12 +211,37 @@ describe("under any filter", () => {
     await fc.assert(property, { numRuns: 15, seed: 20_261_120 });
   });
 
-  it("finds exactly the rows of each state", async () => {
-    for (const state of fleetStates) {
-      const { items } = await get<FleetHealthReport>(`?limit=1000&state=${state}`);
-      expect(items).toEqual(fleet.filter((row) => row.state === state));
-    }
+  it("every figure of the fleet page equals the rows that its link finds", async () => {
+    const property = fc.asyncProperty(seededFilter, async (filter) => {
+      const report = await get<FleetHealthReport>(`?${filterToParams(filter)}`);
+      const facets = await get<FleetFacets>(`/facets?${filterToParams(filter)}`);
+      // An export whose rows no filter of the page can find has no link.
+      const figures = figuresOf(filter, report, facets).filter(
+        (each) =>
+          each.filter !== undefined ||
+          filter.condition === undefined ||
+          !each.name.startsWith("export"),
+      );
+      const found = await Promise.all(
+        figures.map(async (each) => ({ ...each, count: await countOf(each.filter) })),
+      );
+      expect(found).toEqual(figures);
+    });
+    await fc.assert(property, { numRuns: 12, seed: 20_261_122, endOnFailure: true });
   });
+
+  it.each([1, 3])(
+    "every bar of certificates of %i days equals the rows that its link finds hours later",
+    async (days) => {
+      const { bars } = layOutExpiry(await get<FleetFacets>("/facets"), undefined, days);
+      const inHours = { ...rulesNow, now: new Date(now + 3 * hourMs) };
+      const found = await Promise.all(
+        bars.map(async (bar) => ({ ...bar, count: await countOf(bar.filter, inHours) })),
+      );
+      expect(found).toEqual(bars);
+      expect(bars.filter(({ count }) => count > 0).length).toBeGreaterThan(5);
+    },
+  );
 
   it("the tested fleet has every state, drift and export", async () => {
     const { summary } = await get<FleetHealthReport>("?limit=1");

@@ -1,12 +1,10 @@
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import type { EventEmitter } from "node:events";
 import { writeFileSync } from "node:fs";
-import { mkdtemp, rm } from "node:fs/promises";
 import { request as httpRequest } from "node:http";
 import { type ClientHttp2Session, connect as connectHttp2 } from "node:http2";
 import { request as httpsRequest } from "node:https";
 import { connect, type Socket } from "node:net";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { connect as connectTls } from "node:tls";
 import fc from "fast-check";
@@ -20,6 +18,7 @@ import { drainOnEscape } from "../../kit/contain-failures.ts";
 import { createTestLog } from "../fakes/log.ts";
 import { startTestIngest, type TestClient } from "../support/ingest.ts";
 import { frameTypes, http2Frame } from "../support/raw-http2.ts";
+import { makeTestFolder } from "../support/test-folder.ts";
 import { startTestWeb } from "../support/web.ts";
 
 /* What no client sends, by hand, to each listener of ours, and faults of ours behind each. */
@@ -34,7 +33,7 @@ const failures = () =>
   log.lines.flatMap(({ level, fields }) => (level === "error" ? [String(Object(fields).err)] : []));
 const onFailure = (err: unknown) => log.error({ err }, "a request failed");
 const address = { host: "127.0.0.1", port: 0, onFailure };
-const folder = await mkdtemp(join(tmpdir(), "svc-listeners-"));
+const folder = makeTestFolder();
 const web = await startTestWeb();
 const core = await listenHttp({ fetch: (request) => web.core.fetch(request) }, address);
 const handshakes = { burst: 1e9, perSecond: 1e9, unfinishedMax: 1e3 };
@@ -70,7 +69,6 @@ afterAll(async () => {
       "stop" in each ? each.stop() : each.close(0),
     ),
   );
-  await rm(folder, { recursive: true });
   if (reportFile !== undefined) writeFileSync(`${reportFile}.listeners`, JSON.stringify(answers));
 });
 

@@ -1,8 +1,6 @@
-import { appendFile, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { parseDocument } from "yaml";
 import { openDatabaseSocket } from "../../functions/node/database/database-servers.ts";
 import {
   type ConnectedDatabase,
@@ -33,6 +31,8 @@ import {
   type EmbeddedPostgres,
   startEmbeddedPostgres,
 } from "../../scripts/postgres/embedded-postgres.ts";
+import { createHostProgram } from "../support/host-program.ts";
+import { isSlow } from "../support/is-slow.ts";
 import { startOtlpBackend } from "../support/otlp-backend.ts";
 import {
   canStartPgBouncer,
@@ -42,6 +42,7 @@ import {
 } from "../support/pgbouncer.ts";
 import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
 import { findStored } from "../support/stored-envelopes.ts";
+import { makeTestFolder } from "../support/test-folder.ts";
 
 const canStart = await canStartPgBouncer();
 
@@ -73,19 +74,17 @@ const header = "x-client-cert";
 const identityPrefix = "https://fleet.test/d/";
 
 let server: EmbeddedPostgres;
-let dir: string;
+const dir = makeTestFolder();
 let pki: LabPki;
 let directory: DirectoryApi;
 beforeAll(async () => {
   server = await startEmbeddedPostgres({ tcp: true, settings: { max_connections: "200" } });
-  dir = await mkdtemp(join(tmpdir(), "svc-pooled-"));
   pki = await createLabPki({ dir: join(dir, "pki"), clock: systemClock });
   directory = await startDirectoryApi();
 });
 afterAll(async () => {
   await directory?.close();
   await server?.stop("immediate");
-  await rm(dir, { recursive: true, force: true });
 });
 
 const waiting = { clock: systemClock, signal: new AbortController().signal };
@@ -112,7 +111,9 @@ const deployments: PooledDeployment[] = [
   },
 ];
 
-describe.for(deployments.filter(({ mode }) => canStart || mode === "direct"))(
+const possible = deployments.filter(({ mode }) => canStart || mode === "direct");
+
+describe.for(possible.slice(isSlow ? 0 : -1))(
   "core and web on a database with other defaults, in $mode mode",
   (deployment) => {
     const { mode, settings, withSessionUrl, role } = deployment;
@@ -127,8 +128,12 @@ describe.for(deployments.filter(({ mode }) => canStart || mode === "direct"))(
     let ingestPort: number;
     let agent: UserAgent;
     let env: Record<string, string>;
-    const host = () => join(dir, mode);
-    const config = () => join(host(), "collector.yaml");
+    const lines = ["one", "two", "three"].map((line) => `${mode} ${line}`);
+    const host = createHostProgram(mode, { dir, identityPrefix }, () => ({
+      coreUrl: edge.url,
+      ingestPort,
+      caBundle: pki.serverCaFile,
+    }));
     const cleanup = new AsyncDisposableStack();
 
     beforeAll(async () => {
@@ -219,7 +224,6 @@ describe.for(deployments.filter(({ mode }) => canStart || mode === "direct"))(
     });
     afterAll(() => cleanup.disposeAsync());
 
-    const collector = (...args: string[]): Program => startProgram("collector/main.ts", args);
     const payloads = async () => (await findStored(database.sql)).map(({ text }) => text);
 
     it("answers statements that are called together, in a transaction and outside", async () => {
@@ -260,54 +264,30 @@ describe.for(deployments.filter(({ mode }) => canStart || mode === "direct"))(
         { name: "hosts", allowed_identity_prefixes: [identityPrefix] },
         {},
       );
-      await writeFile(join(dir, `${mode}-token`), token, { mode: 0o600 });
-      const enroll = collector(
-        "enroll",
-        "--core",
-        edge.url,
-        "--ingest",
-        `localhost:${ingestPort}`,
-        "--token-file",
-        join(dir, `${mode}-token`),
-        "--device-id",
-        mode,
-        "--identity-prefix",
-        identityPrefix,
-        "--ca-bundle",
-        pki.serverCaFile,
-        "--config-dir",
-        host(),
-        ...(process.geteuid?.() === 0
-          ? ["--allow-root-acknowledged", "I-UNDERSTAND-ROOT-MODE"]
-          : []),
-      );
-      expect(await enroll.exited, enroll.stderr).toBe(0);
+      await writeFile(join(dir, "token"), token, { mode: 0o600 });
+      await host.enroll();
     });
 
     it("D10: stores what the host sends, its heartbeats too, until its identity is revoked", async () => {
-      const log = join(dir, `${mode}.log`);
-      const document = parseDocument(await readFile(config(), "utf8"));
-      document.set(
-        "sources",
-        document.createNode([{ type: "file", include: [log], start_at: "beginning" }]),
-      );
-      await writeFile(config(), document.toString());
-      await writeFile(log, "one\ntwo\n");
-      const run = collector("run", "--config", config());
-      await expect.poll(payloads, { message: run.stderr }).toEqual(["one", "two"]);
+      await host.tail();
+      await host.write("one", "two");
+      host.start();
+      await expect
+        .poll(payloads, { message: host.program()?.stderr ?? "" })
+        .toEqual(lines.slice(0, 2));
       await expect
         .poll(async () => (await database.sql`select 1 from collector_health`).length)
         .toBe(1);
-      await appendFile(log, "three\n");
-      await expect.poll(payloads).toEqual(["one", "two", "three"]);
+      await host.write("three");
+      await expect.poll(payloads).toEqual(lines);
       const [row] = await database.sql<{ id: string }[]>`select id from collector_identity`;
       await operator("admin", "POST", `/v1/collector/identities/${row?.id}/revoke`, {
         reason_code: "lost_device",
       });
       await expect
-        .poll(() => JSON.stringify(run.records))
+        .poll(() => JSON.stringify(host.program()?.records))
         .toMatch(/identity_revoked|certificate_revoked/);
-      expect(await stopProgram(run)).toBe(0);
+      await host.stop();
     });
 
     it("D10: exports what is stored", async () => {
@@ -319,9 +299,7 @@ describe.for(deployments.filter(({ mode }) => canStart || mode === "direct"))(
         SVC_EXPORT_ENDPOINT: backend.httpUrl,
       };
       const program = startProgram("functions/main.ts", ["export"], settings);
-      await expect
-        .poll(() => backend.lines(), { message: program.stderr })
-        .toEqual(["one", "two", "three"]);
+      await expect.poll(() => backend.lines(), { message: program.stderr }).toEqual(lines);
       expect(await stopProgram(program), program.stderr).toBe(0);
     });
 

@@ -1,5 +1,4 @@
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { systemClock } from "../../kit/clock.ts";
@@ -11,6 +10,7 @@ import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { createHostProgram } from "../support/host-program.ts";
 import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
 import { findStored } from "../support/stored-envelopes.ts";
+import { makeTestFolder } from "../support/test-folder.ts";
 
 /* docs/backup.md with the real programs: a database restored to before hosts enrolled and renewed, and the way back for these hosts. */
 
@@ -19,7 +19,7 @@ const prefix = "https://fleet.test/d/";
 const header = "x-client-cert";
 const wait = { timeout: 60_000 };
 
-let dir: string;
+const dir = makeTestFolder();
 let pki: LabPki;
 let edge: Edge;
 let core: Program;
@@ -61,23 +61,19 @@ const writeToken = async (name: string, more: object = {}): Promise<void> => {
 };
 
 const createHost = (deviceId: string) =>
-  createHostProgram(deviceId, () => ({
-    dir,
+  createHostProgram(deviceId, { dir, identityPrefix: prefix }, () => ({
     coreUrl: edge.url,
     ingestPort: ports.ingestPort,
     caBundle: pki.serverCaFile,
-    identityPrefix: prefix,
   }));
 
 beforeAll(async () => {
-  dir = await mkdtemp(join(tmpdir(), "restored-"));
   pki = await createLabPki({ dir: join(dir, "pki"), clock: systemClock });
 });
 afterAll(async () => {
   await stopProgram(core);
   await edge?.close();
   for (const database of databases) await database.drop();
-  await rm(dir, { recursive: true, force: true });
 });
 
 it("Q12: hosts that enrolled or renewed after the backup say so, and lose nothing when they are enrolled again", async () => {

@@ -1,18 +1,17 @@
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, expect, it } from "vitest";
 import { mintBridgeToken, testTenantId } from "../../scripts/lab/people.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { logged, startProgram, stopProgram } from "../support/program.ts";
 import { scimToken } from "../support/scim.ts";
+import { makeTestFolder } from "../support/test-folder.ts";
 
-const folder = await mkdtemp(join(tmpdir(), "svc-scim-"));
+const folder = makeTestFolder();
 const database = await createTestDatabase();
 const { sql, close: closeConnections } = database.connect();
 afterAll(async () => {
   await database.drop();
-  await rm(folder, { recursive: true });
 });
 
 const tokenFile = join(folder, "scim-token");

@@ -1,7 +1,6 @@
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { beforeAll, expect, it } from "vitest";
 import { systemClock } from "../../kit/clock.ts";
 import { systemEntropy } from "../../kit/entropy.ts";
 import { issueClient } from "../../scripts/lab/ca/issue-client.ts";
@@ -12,15 +11,15 @@ import { frame, newQueue, testHost } from "../support/frames.ts";
 import { connectForeign, submit } from "../support/grpc-client.ts";
 import type { TestClient } from "../support/ingest.ts";
 import { logged, startProgram, stopProgram } from "../support/program.ts";
+import { makeTestFolder } from "../support/test-folder.ts";
 
 /* A core as a process on a machine whose clock is wrong. */
 
 const dayMs = 86_400_000;
-let dir: string;
+const dir = makeTestFolder();
 let pki: LabPki;
 let certificate: TestClient;
 beforeAll(async () => {
-  dir = await mkdtemp(join(tmpdir(), "wrong-clock-"));
   pki = await createLabPki({ dir: join(dir, "pki"), clock: systemClock });
   const issued = {
     dir: join(dir, "pki"),
@@ -39,7 +38,6 @@ beforeAll(async () => {
     "const { now } = Date; Date.now = () => now() + Number(process.env.TEST_SHIFT_MS);",
   );
 });
-afterAll(() => rm(dir, { recursive: true }));
 
 it.each([40, -40])(
   "a core whose clock is %i days wrong drops nothing, stores by the database's clock and is not ready",

@@ -1,7 +1,6 @@
 import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readFile, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { parse, stringify } from "yaml";
@@ -14,6 +13,7 @@ import { repositoryFiles } from "../../scripts/repository-files.ts";
 import { type AlertScenario, alertScenarios, one, type Series, up } from "../support/alerts.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
+import { makeTestFolder } from "../support/test-folder.ts";
 
 /* docs/deploy/monitoring: the alerts fire when they should, and name metrics that a real core reports. */
 
@@ -29,8 +29,7 @@ const rules = groups.flatMap((group) => group.rules);
 const dashboard = JSON.parse(await readFile("docs/deploy/monitoring/dashboard.json", "utf8")) as {
   panels: { targets?: { expr: string }[] }[];
 };
-const dir = await mkdtemp(join(tmpdir(), "svc-alerts-"));
-afterAll(() => rm(dir, { recursive: true }));
+const dir = makeTestFolder();
 
 const promtool = (args: readonly string[], input = "") => {
   const { status, stdout, stderr } = spawnSync("promtool", args, { encoding: "utf8", input });

@@ -4,19 +4,18 @@
  */
 import { execFileSync } from "node:child_process";
 import { createPrivateKey, X509Certificate } from "node:crypto";
-import { chmodSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { chmodSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { systemClock } from "../../kit/clock.ts";
 import { createLabPki } from "../../scripts/lab/ca/pki.ts";
 import { createTestCa, createTestCsr, createTestKey } from "../../scripts/lab/ca/test-pki.ts";
 import { blockOf, createBlockRunner, replaceTexts } from "../support/documented-block.ts";
 import { createTestReceiptKey, signChain } from "../support/receipts.ts";
+import { makeTestFolder } from "../support/test-folder.ts";
 
 const root = new URL("../..", import.meta.url).pathname;
-const dir = mkdtempSync(join(tmpdir(), "svc-documents-"));
-afterAll(() => rmSync(dir, { recursive: true }));
+const dir = makeTestFolder();
 const run = createBlockRunner(dir);
 
 const commandExists = (name: string): boolean => {

@@ -6,14 +6,12 @@ import { execFileSync, spawnSync } from "node:child_process";
 import {
   chmodSync,
   mkdirSync,
-  mkdtempSync,
   readFileSync,
   rmSync,
   statSync,
   symlinkSync,
   writeFileSync,
 } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseEnv } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -36,6 +34,7 @@ import {
   startProgram,
   stopProgram,
 } from "../support/program.ts";
+import { makeTestFolder } from "../support/test-folder.ts";
 
 const server = readManifests("docs/deploy/kubernetes");
 const corePod = podOf(server, "core");
@@ -45,7 +44,7 @@ const isRoot = process.geteuid?.() === 0;
 const acknowledgement = "I-UNDERSTAND-ROOT-MODE";
 const authTokenSecret = systemEntropy.bytes(32).toHex();
 
-let dir: string;
+const dir = makeTestFolder();
 let pki: LabPki;
 let database: TestDatabase;
 let cluster: KubernetesIssuer;
@@ -77,7 +76,6 @@ const runScript = (
 };
 
 beforeAll(async () => {
-  dir = mkdtempSync(join(tmpdir(), "kubernetes-run-"));
   pki = await createLabPki({ dir: inDir("pki"), clock: systemClock });
   database = await createTestDatabase();
   const { db, close } = database.connect();
@@ -131,7 +129,6 @@ afterAll(async () => {
   }
   cluster?.close();
   await database?.drop();
-  rmSync(dir, { recursive: true, force: true });
 });
 
 const call = async (path: string, body?: object, as: "admin" | "auditor" = "admin") => {

@@ -4,15 +4,19 @@ import { expect } from "vitest";
 import { parseDocument } from "yaml";
 import { type Program, startProgram, stopProgram } from "./program.ts";
 
-/** The addresses and files with which a host enrolls. */
-export interface HostTarget {
+/** The files of a host. */
+interface HostFiles {
   /** Holds the host's files, and the bootstrap token in `token`. */
   dir: string;
+  identityPrefix: string;
+}
+
+/** The addresses with which a host enrolls. */
+export interface HostTarget {
   coreUrl: string;
   ingestPort: number;
   /** The CAs of core and edge. */
   caBundle: string;
-  identityPrefix: string;
 }
 
 /** A host whose collector runs as a process and tails one file; every command is the collector's own. */
@@ -49,8 +53,11 @@ interface HostDiagnosis {
 }
 
 /** Creates a host that is not enrolled; `target` is read at each enrollment. */
-export const createHostProgram = (deviceId: string, target: () => HostTarget): HostProgram => {
-  const { dir, identityPrefix } = target();
+export const createHostProgram = (
+  deviceId: string,
+  { dir, identityPrefix }: HostFiles,
+  target: () => HostTarget,
+): HostProgram => {
   const configDir = join(dir, deviceId);
   const config = join(configDir, "collector.yaml");
   const log = join(dir, `${deviceId}.log`);

@@ -1,15 +1,14 @@
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
 import { createTestDatabase } from "../../tests/support/database.ts";
 import { logged, programFile, startProgram, stopProgram } from "../../tests/support/program.ts";
+import { makeTestFolder } from "../../tests/support/test-folder.ts";
 
-const directory = mkdtempSync(join(tmpdir(), "svc-web-"));
+const directory = makeTestFolder();
 const database = await createTestDatabase();
 afterAll(async () => {
-  rmSync(directory, { recursive: true });
   await database.drop();
 });
 
