@@ -49,6 +49,7 @@ export default defineConfig({
   test: {
     include: ["{functions,kit,collector,proto,drizzle,scripts,tests,ui}/**/*.test.ts"],
     exclude: ["**/node_modules/**", "tests/workerd/**", ...(isSlow ? [] : [slow])],
+    tags: [{ name: "workerd", description: "runs through workerd too (vitest.workerd.config.ts)" }],
     environment: "node",
     // Processes, one more than there are cores, as they often wait. Each runs one file after the other with the modules that it has loaded, since
     // loading them again would take a fifth of the processor time: no module has mutable state.

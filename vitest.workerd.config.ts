@@ -1,3 +1,4 @@
+import { globSync, readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
 
@@ -9,50 +10,20 @@ Object.assign(process.env, {
   X_LOCAL_EXPLORER: "false",
 });
 
-/** Tests of `functions/v1`, `functions/http` and `functions/scim` that run in Node alone, each with its reason; they are not counted here. */
-const nodeOnly: Readonly<Record<string, string>> = {
-  "functions/v1/collector/health/export-slots.test.ts":
-    "slots count per process; in workerd each request has its own app",
-  "functions/scim/limits.test.ts":
-    "limits count per process; in workerd each request has its own app",
-  "functions/http/csv.test.ts": "calls a function and no route",
-  "functions/v1/operator/token-exchange.test.ts":
-    "reads the issuers from a file, and counts refusals per process",
-  "functions/v1/collector/wrong-clock.test.ts":
-    "gives core a clock of its machine beside that of its database",
-  "functions/v1/chat/sessions/turn.test.ts":
-    "plays the model and the SQL tools, which are functions in this process",
-  "functions/v1/collector/hosts/follow-envelopes.test.ts":
-    "reads a stream without an end; what sends requests to workerd here reads whole responses",
-  "functions/http/parse-request.test.ts":
-    "mounts a route of its own, which the worker does not have",
-  "functions/http/resource.test.ts": "mounts routes of its own, which the worker does not have",
-  "functions/http/text-stream.test.ts": "calls a function and no route",
-};
-
 /**
- * Tests whose routes the others reach too: they are about rules and rows, which are the same code in Node. Each route keeps a success, or the
- * setup fails the run, and a refusal (tests/workerd/runtime.test.ts).
+ * `vitest run --config=vitest.workerd.config.ts --tagsFilter=workerd`. The tests that run here, too, are a success of each route;
+ * tests/workerd/runtime.test.ts has a refusal of each.
  */
-const shownInNode = [
-  "audit-events/list",
-  "collector/config-desired",
-  "collector/enroll-{accidents,groups,refusals}",
-  "collector/enrollment-policies/simulate",
-  "collector/health/{recovered,report,reports-pool}",
-  "collector/{heartbeat,labels,management-refusals}",
-  "rotated-secret",
-].map((name) => `functions/v1/${name}.test.ts`);
+const tag = "workerd";
+const tagged = globSync("functions/{v1,http,scim}/**/*.test.ts").filter((file) =>
+  readFileSync(file, "utf8").includes(`tags: "${tag}"`),
+);
 
-/** Runs route tests again, each request through workerd: `createTestCore` sends requests to the worker that the setup starts. */
+/** Runs tests of routes again, each request through workerd: `createTestCore` sends requests to the worker that the setup starts. */
 export default defineConfig({
   test: {
-    include: ["functions/{v1,http,scim}/**/*.test.ts", "tests/workerd/*.test.ts"],
-    exclude: [
-      ...Object.keys(nodeOnly),
-      ...shownInNode,
-      "functions/scim/{okta,people,restored,two-cores}.test.ts",
-    ],
+    include: [...tagged, "tests/workerd/*.test.ts"],
+    tags: [{ name: tag }],
     environment: "node",
     // As in vitest.config.ts, beside whose processes these run: few, so that nothing times out.
     pool: "forks",

@@ -1,12 +1,12 @@
 import * as v from "valibot";
-import { afterAll, describe, expect, it } from "vitest";
-import { createTestCore } from "../../tests/support/core.ts";
+import { describe, expect, it } from "vitest";
+import { useTestCore } from "../../tests/support/core.ts";
 import { Problem } from "../problems.ts";
 import { anyone } from "./guards.ts";
 import { bodyBytesMax, parse } from "./parse-request.ts";
 import { route } from "./route.ts";
 
-const test = await createTestCore({
+const test = await useTestCore({
   routes: () => [
     route({
       method: "POST",
@@ -20,7 +20,6 @@ const test = await createTestCore({
     }),
   ],
 });
-afterAll(() => test.close());
 
 const send = async (content: BodyInit, type = "application/json") => {
   const { status, body } = await test.api("POST", "/v1/echo", { raw: { type, content } });

@@ -1,12 +1,12 @@
 import * as v from "valibot";
-import { afterAll, expect, it } from "vitest";
-import { createTestCore } from "../../tests/support/core.ts";
+import { expect, it } from "vitest";
+import { useTestCore } from "../../tests/support/core.ts";
 import { reasonBody, resource } from "./resource.ts";
 
 const Thing = v.strictObject({ id: v.string() });
 const id = "01920000-0000-7000-8000-0000000000c1";
 
-const test = await createTestCore({
+const test = await useTestCore({
   routes: (core) => {
     const things = resource(
       core,
@@ -47,7 +47,6 @@ const test = await createTestCore({
     return [things.listThings, things.getThing, things.deleteThing, things.closeThing];
   },
 });
-afterAll(() => test.close());
 
 it("names each route by its operationId, and mounts it alone", async () => {
   expect(test.routes.map(({ operationId, method, path }) => [operationId, method, path])).toEqual([
@@ -56,7 +55,7 @@ it("names each route by its operationId, and mounts it alone", async () => {
     ["deleteThing", "DELETE", "/v1/things/:id"],
     ["closeThing", "POST", "/v1/things/:id/close"],
   ]);
-  expect((await test.api("GET", "/v1/things/hidden", { as: "auditor" })).status).toBe(422);
+  expect((await test.auditor.get("/v1/things/hidden")).status).toBe(422);
 });
 
 it("documents not_found for a path with an id, before the problems of the route", () => {
@@ -82,11 +81,9 @@ it("admits the readers to reads, the writers to changes, and to one route those 
 });
 
 it("returns a page with a cursor of the list, and further members", async () => {
-  const first = await test.api("GET", "/v1/things?limit=7", { as: "auditor" });
+  const first = await test.auditor.get("/v1/things?limit=7");
   expect(first.body).toMatchObject({ items: [{ id: "first", seenBy: 36 }], count: 1 });
-  const second = await test.api("GET", `/v1/things?cursor=${first.body.next_cursor}`, {
-    as: "auditor",
-  });
+  const second = await test.auditor.get(`/v1/things?cursor=${first.body.next_cursor}`);
   expect(second.body.items).toMatchObject([{ id: "7" }]);
-  expect((await test.api("GET", "/v1/things?cursor=e30", { as: "auditor" })).status).toBe(422);
+  expect((await test.auditor.get("/v1/things?cursor=e30")).status).toBe(422);
 });

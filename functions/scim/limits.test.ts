@@ -1,19 +1,14 @@
-import { afterAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { createScimCore, scimToken } from "../../tests/support/scim.ts";
 import { flushRefusals } from "../domain/audit/flush-refusals.ts";
 
 const next = "the-next-scim-token-of-the-tests-0123";
 const test = await createScimCore({ env: { SVC_DIRECTORY_SCIM_TOKEN: `${scimToken}\n${next}` } });
-afterAll(() => test.close());
-const { scim, api, clock } = test;
+const { scim, admin, api, clock } = test;
 
 const refusals = async (): Promise<Record<string, unknown>[]> => {
-  const { body } = await api<{ items: Record<string, unknown>[] }>(
-    "GET",
+  const { body } = await admin.get<{ items: Record<string, unknown>[] }>(
     "/v1/audit-events?limit=1000",
-    {
-      as: "admin",
-    },
   );
   return body.items.filter(({ action }) => action === "scim.refuse");
 };

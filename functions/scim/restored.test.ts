@@ -1,4 +1,4 @@
-import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import { createScimCore } from "../../tests/support/scim.ts";
 import { applyDirectorySnapshot } from "../domain/directory/apply-snapshot.ts";
 import { createRestoreCheck, holdAccess } from "../domain/directory/restored.ts";
@@ -7,17 +7,13 @@ import { readScimSnapshot } from "../domain/scim/directory-user.ts";
 import { findDirectorySync } from "../store/directory/directory.ts";
 
 const test = await createScimCore();
-afterAll(() => test.close());
-const { scim, createPerson, whoami, personOf, db, core } = test;
+const { patch, scim, createPerson, whoami, personOf, db, core } = test;
 const { sql } = test.database.connect();
 
-const patch = (...operations: object[]) => ({
-  schemas: ["urn:ietf:params:scim:api:messages:2.0:PatchOp"],
-  Operations: operations,
-});
-const setActive = (value: boolean) => patch({ op: "replace", path: "active", value });
-const add = (...ids: string[]) =>
-  patch({ op: "add", path: "members", value: ids.map((value) => ({ value })) });
+const setActive = (user: string, value: boolean) =>
+  patch(`/Users/${user}`, { op: "replace", path: "active", value });
+const addMember = (value: string) =>
+  patch(`/Groups/${group}`, { op: "add", path: "members", value: [{ value }] });
 
 /** Loads the database's own dump into it: the rows are the same, written by another transaction. */
 const loadDump = async () => {
@@ -100,26 +96,18 @@ describe("after a restore of the database", () => {
 
   it("Q12: a person has access when a push states `active`, and a scope when a push states the membership", async () => {
     await holdAccess(core);
-    await scim(
-      "PATCH",
-      `/Users/${grace}`,
-      patch({ op: "replace", path: "displayName", value: "Grace" }),
-    );
+    await patch(`/Users/${grace}`, { op: "replace", path: "displayName", value: "Grace" });
     await scim("PUT", `/Users/${grace}`, {
       userName: `${graceSub}@example.test`,
       externalId: graceSub,
     });
-    await scim("PATCH", `/Groups/${group}`, add(grace));
+    await addMember(grace);
     expect((await whoami(graceSub)).status).toBe(401);
-    await scim("PATCH", `/Users/${grace}`, setActive(true));
+    await setActive(grace, true);
     expect((await whoami(graceSub)).scopes).toContain("admin");
     // A push about another member, or about the name of the group, confirms nobody else.
-    await scim("PATCH", `/Users/${ada}`, setActive(true));
-    await scim(
-      "PATCH",
-      `/Groups/${group}`,
-      patch({ op: "replace", path: "displayName", value: "SVC-admin" }),
-    );
+    await setActive(ada, true);
+    await patch(`/Groups/${group}`, { op: "replace", path: "displayName", value: "SVC-admin" });
     expect((await whoami(adaSub)).scopes).toEqual(["read"]);
     expect((await listHeldAccess(core)).memberships).toEqual([
       { userName: `${adaSub}@example.test`, group: "svc-admin" },
@@ -128,12 +116,8 @@ describe("after a restore of the database", () => {
 
   it("Q12: what the provider takes away meanwhile stays away when an operator confirms the rest", async () => {
     await holdAccess(core);
-    await scim("PATCH", `/Users/${ada}`, setActive(false));
-    await scim(
-      "PATCH",
-      `/Groups/${group}`,
-      patch({ op: "remove", path: `members[value eq "${grace}"]` }),
-    );
+    await setActive(ada, false);
+    await patch(`/Groups/${group}`, { op: "remove", path: `members[value eq "${grace}"]` });
     await confirmAccess(core, { emails: null, operator: "root" });
     expect((await whoami(adaSub)).status).toBe(401);
     expect(await whoami(graceSub)).toEqual({ status: 200, scopes: ["read"] });
@@ -185,8 +169,8 @@ describe("after a restore of the database", () => {
 
   it("Q12: readiness and the status of the directory count who waits", async () => {
     await holdAccess(core);
-    await scim("PATCH", `/Users/${ada}`, setActive(true));
-    await scim("PATCH", `/Groups/${group}`, add(ada));
+    await setActive(ada, true);
+    await addMember(ada);
     const bearer = await test.bridgeToken("admin", { sub: (await personOf(adaSub))?.userId });
     const { body } = await test.api("GET", "/v1/directory/status", { as: { bearer } });
     const [row] = await sql<

@@ -1,8 +1,7 @@
-import { afterAll, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { createScimCore } from "../../tests/support/scim.ts";
 
 const test = await createScimCore();
-afterAll(() => test.close());
 const { scim, createPerson, whoami, personOf } = test;
 const other = test.onSameDatabase();
 

@@ -1,13 +1,12 @@
 import { eq } from "drizzle-orm";
 import { SignJWT, UnsecuredJWT } from "jose";
-import { afterAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { person } from "../../drizzle/schema/operator.ts";
 import { mintBridgeToken } from "../../scripts/lab/people.ts";
-import { createTestCore } from "../../tests/support/core.ts";
+import { useTestCore } from "../../tests/support/core.ts";
 
-const test = await createTestCore();
-afterAll(() => test.close());
-const { api, people, clock } = test;
+const test = await useTestCore();
+const { auditor, reader, admin, api, people, clock } = test;
 const key = new TextEncoder().encode(test.config.authTokenSecret.reveal());
 const now = () => Math.floor(clock.now() / 1000);
 const sign = (claims: object, header: object = {}) =>
@@ -21,8 +20,10 @@ const withUnusedBits = (token: string): string => {
 };
 
 describe("GET /v1/whoami", () => {
-  it("returns the operator and the scopes that the database has now", async () => {
-    expect((await api("GET", "/v1/whoami", { as: "auditor" })).body).toEqual({
+  it("returns the operator and the scopes that the database has now", {
+    tags: "workerd",
+  }, async () => {
+    expect(await auditor.read("/v1/whoami")).toEqual({
       user_id: people.auditor.userId,
       email: people.auditor.email,
       scopes: ["read", "audit"],
@@ -56,7 +57,7 @@ describe("GET /v1/whoami", () => {
           status: 401,
           code: "token_clock_skew",
           action: "fix_clock",
-          server_time: new Date(clock.now()).toISOString(),
+          server_time: clock.iso(),
         });
       }
     }
@@ -113,7 +114,7 @@ describe("GET /v1/whoami", () => {
     "rejects a person who is %s",
     async (status) => {
       await test.db.update(person).set({ status }).where(eq(person.userId, people.reader.userId));
-      expect((await api("GET", "/v1/whoami", { as: "reader" })).status).toBe(401);
+      expect((await reader.get("/v1/whoami")).status).toBe(401);
       await test.db
         .update(person)
         .set({ status: "active" })
@@ -123,7 +124,9 @@ describe("GET /v1/whoami", () => {
 });
 
 describe("every response", () => {
-  it("has an X-Request-Id: the caller's if it is well-formed, else a new one", async () => {
+  it("has an X-Request-Id: the caller's if it is well-formed, else a new one", {
+    tags: "workerd",
+  }, async () => {
     const withId = (id: string) =>
       api("GET", "/v1/whoami", { as: "reader", headers: { "X-Request-Id": id } });
     expect((await withId("order-66.a_B")).headers.get("x-request-id")).toBe("order-66.a_B");
@@ -131,8 +134,10 @@ describe("every response", () => {
       expect((await withId(id)).headers.get("x-request-id")).toMatch(/^[0-9a-f-]{36}$/);
   });
 
-  it("is a problem document for an unknown path and for a method that the path does not accept", async () => {
-    const missing = await api("GET", "/v1/nowhere", { as: "admin" });
+  it("is a problem document for an unknown path and for a method that the path does not accept", {
+    tags: "workerd",
+  }, async () => {
+    const missing = await admin.get("/v1/nowhere");
     expect(missing.headers.get("content-type")).toBe("application/problem+json");
     expect(missing.body).toMatchObject({
       type: "urn:svc:problem:not_found",
@@ -145,7 +150,7 @@ describe("every response", () => {
       method: "httpRequest",
       args: [labels, expect.any(Number)],
     });
-    const method = await api("DELETE", "/v1/whoami", { as: "admin" });
+    const method = await admin.delete("/v1/whoami");
     expect(method.body).toMatchObject({ code: "method_not_allowed", status: 405 });
     expect(method.headers.get("allow")).toBe("GET");
     expect(method.body.request_id).toBe(method.headers.get("x-request-id"));

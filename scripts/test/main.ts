@@ -12,8 +12,12 @@ import { runWatched } from "./watched-process.ts";
 
 /** The output of the longer run is shown as it comes, that of the other at its end. */
 const runs = [
-  { name: "node", config: "vitest.config.ts", isShown: true },
-  { name: "workerd", config: "vitest.workerd.config.ts", isShown: false },
+  { name: "node", options: ["--config=vitest.config.ts"], isShown: true },
+  {
+    name: "workerd",
+    options: ["--config=vitest.workerd.config.ts", "--tagsFilter=workerd"],
+    isShown: false,
+  },
 ];
 
 const given = process.argv.slice(2);
@@ -34,7 +38,11 @@ const shorten = (failure: string): string => {
 const silenceMs = 420_000;
 
 /** Runs vitest on files whose path contains one of `filters`, all without any; returns how it ended, and what its tests did until then. */
-const runFiles = async (config: string, isShown: boolean, filters: readonly string[]) => {
+const runFiles = async (
+  options: readonly string[],
+  isShown: boolean,
+  filters: readonly string[],
+) => {
   const folder = await mkdtemp(join(tmpdir(), "svc-test-"));
   const results = join(folder, "results.jsonl");
   await writeFile(results, "");
@@ -43,13 +51,7 @@ const runFiles = async (config: string, isShown: boolean, filters: readonly stri
   );
   const selection = filters.length > 0 ? ["--passWithNoTests", ...filters] : [];
   const ended = await runWatched({
-    args: [
-      "node_modules/vitest/vitest.mjs",
-      "run",
-      `--config=${config}`,
-      ...reporters,
-      ...selection,
-    ],
+    args: ["node_modules/vitest/vitest.mjs", "run", ...options, ...reporters, ...selection],
     env: { SVC_TEST_RESULTS: results, SVC_TEST_SLOW: String(isSlow) },
     isShown,
     silenceMs,
@@ -70,14 +72,14 @@ const describeStall = (name: string, { descendants, begun, left }: Attempt): str
   ].join("\n");
 
 /** Runs a configuration, and once more what of it hangs; returns its results, and what it printed if that is not to be shown at once. */
-const run = async ({ name, config, isShown }: (typeof runs)[number]) => {
+const run = async ({ name, options, isShown }: (typeof runs)[number]) => {
   const startedAt = performance.now();
-  let last = await runFiles(config, isShown, args);
+  let last = await runFiles(options, isShown, args);
   const attempts = [last];
   if (last.isStalled) {
     console.log(describeStall(name, last));
     if (last.left.length > 0) {
-      last = await runFiles(config, isShown, last.left);
+      last = await runFiles(options, isShown, last.left);
       attempts.push(last);
     }
   }

@@ -49,6 +49,10 @@ export const readProgress = (results: string): Progress => {
 const messagesOf = (errors: readonly { message: string; stack?: string }[] = []) =>
   errors.map(({ message, stack }) => stack ?? message);
 
+/** Whether the run's tags, if it has some, select a test. */
+const isSelected = ({ tags, project }: TestCase): boolean =>
+  project.vitest.config.tagsFilter?.some((tag) => tags.includes(tag)) ?? true;
+
 /** Appends to the file that SVC_TEST_RESULTS names. */
 export default class WriteResults implements Reporter {
   #write(line: ResultLine): void {
@@ -64,7 +68,7 @@ export default class WriteResults implements Reporter {
   }
 
   onTestModuleEnd(module: TestModule): void {
-    const tests = [...module.children.allTests()].map((test): TestResult => {
+    const tests = [...module.children.allTests()].filter(isSelected).map((test): TestResult => {
       const { state, errors } = test.result();
       const seconds = (test.diagnostic()?.duration ?? 0) / 1000;
       return { name: test.fullName, state, seconds, errors: messagesOf(errors) };

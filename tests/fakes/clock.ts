@@ -6,6 +6,8 @@ export interface TestClock extends Clock {
   advance(ms: number): Promise<void>;
   /** Sets wall time only, as an operator or NTP does; sleepers and `monotonic` are not affected. */
   set(now: number): void;
+  /** The time in `ms` milliseconds from now, as the API writes it. */
+  iso(ms?: number): string;
 }
 
 interface Sleeper {
@@ -57,5 +59,6 @@ export const createTestClock = (start = Date.UTC(2026, 5, 1, 12)): TestClock => 
     set(now) {
       wall = now;
     },
+    iso: (ms = 0) => new Date(wall + ms).toISOString(),
   };
 };

@@ -25,6 +25,19 @@ type ProxyTarget = string | number | (() => string | number);
 /** After so long a server notices by keepalives that the client of a swallowed connection is gone. */
 const noticedMs = 45_000;
 
+/** Returns the Unix socket of a database's server. */
+export const socketOf = (databaseUrl: string): string => {
+  const { hostname, port } = new URL(databaseUrl);
+  return `${decodeURIComponent(hostname)}/.s.PGSQL.${port}`;
+};
+
+/** Starts a proxy in front of a database's server; `url` names the database behind it. */
+export const startDatabaseProxy = async (databaseUrl: string) => {
+  const proxy = await startTcpProxy(socketOf(databaseUrl));
+  const { pathname } = new URL(databaseUrl);
+  return { proxy, url: `postgres://postgres@127.0.0.1:${proxy.port}${pathname}` };
+};
+
 /** Starts a proxy in front of a target. */
 export const startTcpProxy = async (to: ProxyTarget): Promise<TcpProxy> => {
   let target = to;

@@ -23,11 +23,11 @@ export interface TestCollector {
 /** The prefix of the identities of all test collectors. */
 export const identityPrefix = "https://fleet.test/d/";
 
-/** Creates a policy and an unlimited token as an admin. Returns the raw token. */
+/** Creates a policy and an unlimited token as an admin. Returns the raw token, and enrolls hosts with it. */
 export const createTestToken = async (
   { api, clock }: Pick<TestCore, "api" | "clock">,
   policy: Readonly<Record<string, unknown>> = {},
-): Promise<{ token: string; policyId: string }> => {
+) => {
   const made = await api("POST", "/v1/collector/enrollment-policies", {
     as: "admin",
     body: { name: crypto.randomUUID(), allowed_identity_prefixes: [identityPrefix], ...policy },
@@ -37,7 +37,13 @@ export const createTestToken = async (
   const policyId = String(made.body.id);
   const path = `/v1/collector/enrollment-policies/${policyId}/tokens`;
   const { body } = await api("POST", path, { as: "admin", body: { max_uses: 0 } });
-  return { token: String(body.token), policyId };
+  const token = String(body.token);
+  return {
+    token,
+    policyId,
+    enroll: (deviceId: string, kind?: TestKeyKind) =>
+      enrollTestCollector({ api }, { token, deviceId, ...(kind && { kind }) }),
+  };
 };
 
 /** Enrolls a host through the API. */

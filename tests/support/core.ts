@@ -1,4 +1,4 @@
-import { inject } from "vitest";
+import { afterAll, inject } from "vitest";
 import { createApp } from "../../functions/app.ts";
 import { type CoreConfig, parseCoreConfig } from "../../functions/config/core-config.ts";
 import type { Core } from "../../functions/core.ts";
@@ -78,6 +78,15 @@ export type Api = <Body = Record<string, unknown>>(
   call?: Call,
 ) => Promise<Answer<Body>>;
 
+/** Requests of one seeded person; `read` returns the body of a GET. */
+export interface AskAs {
+  get<Body = Record<string, unknown>>(path: string): Promise<Answer<Body>>;
+  post<Body = Record<string, unknown>>(path: string, body?: unknown): Promise<Answer<Body>>;
+  put<Body = Record<string, unknown>>(path: string, body: unknown): Promise<Answer<Body>>;
+  delete(path: string): Promise<Answer<Record<string, unknown>>>;
+  read<Body = Record<string, unknown>>(path: string): Promise<Body>;
+}
+
 /** A core on a database of its own, with a clock and entropy that the test controls. */
 export interface TestCore {
   core: Core;
@@ -95,6 +104,9 @@ export interface TestCore {
   app: ReturnType<typeof createApp>;
   routes: readonly Route[];
   api: Api;
+  admin: AskAs;
+  auditor: AskAs;
+  reader: AskAs;
   /** The app itself, for requests that `api` cannot express. */
   fetch(
     request: Request,
@@ -139,7 +151,7 @@ const usualEnvironment: Environment = {
 
 /**
  * Creates a test core; its people are in the database. `afterAll(() => test.close())` ends it. In the workerd run requests go to the
- * worker, and a core with dependencies or routes of its own throws: vitest.workerd.config.ts lists the tests of those.
+ * worker, and a core with dependencies or routes of its own throws.
  */
 export const createTestCore = async (options: TestCoreOptions = {}): Promise<TestCore> => {
   const database = await createTestDatabase();
@@ -191,7 +203,7 @@ export const createTestCore = async (options: TestCoreOptions = {}): Promise<Tes
   const workerUrl = workerUrls?.[Number(process.env.VITEST_POOL_ID ?? 0) % workerUrls.length];
   if (workerUrl !== undefined && (options.core || options.routes))
     throw new Error(
-      "the worker has no dependencies or routes of a test: list this file in vitest.workerd.config.ts",
+      "the worker has no dependencies or routes of a test: it may not have the tag workerd",
     );
   const remoteSigner =
     workerUrl !== undefined && options.wrapSigner ? await serveSigner(signer) : null;
@@ -215,6 +227,8 @@ export const createTestCore = async (options: TestCoreOptions = {}): Promise<Tes
     return minted.token;
   };
 
+  const api = apiOver({ fetch, bridgeToken, routes });
+
   return {
     core,
     config,
@@ -228,7 +242,10 @@ export const createTestCore = async (options: TestCoreOptions = {}): Promise<Tes
     people,
     app,
     routes,
-    api: apiOver({ fetch, bridgeToken, routes }),
+    api,
+    admin: askAs(api, "admin"),
+    auditor: askAs(api, "auditor"),
+    reader: askAs(api, "reader"),
     fetch,
     bridgeToken,
     close: () => {
@@ -238,9 +255,12 @@ export const createTestCore = async (options: TestCoreOptions = {}): Promise<Tes
   };
 };
 
-/** Returns how often to repeat something: in workerd, where the same test runs again, a request takes ten times as long. */
-export const repeatsOf = ({ node, workerd }: { node: number; workerd: number }): number =>
-  inject("workerUrls") === undefined ? node : workerd;
+/** Creates a test core that ends with the tests of the file, or of the group. */
+export const useTestCore = async (options?: TestCoreOptions): Promise<TestCore> => {
+  const test = await createTestCore(options);
+  afterAll(() => test.close());
+  return test;
+};
 
 /** Creates a chat agent with the mock model and an ephemeral key, without SQL tools unless given. */
 export const createTestChat = async (chat: Partial<Chat> = {}): Promise<Chat> => ({
@@ -262,6 +282,14 @@ const usualOpsRoutes = (core: Core): readonly Route[] =>
     },
     metrics: async () => ({ type: "text/plain", content: "up 1\n" }),
   });
+
+const askAs = (api: Api, as: PersonName): AskAs => ({
+  get: (path) => api("GET", path, { as }),
+  post: (path, body) => api("POST", path, { as, body }),
+  put: (path, body) => api("PUT", path, { as, body }),
+  delete: (path) => api("DELETE", path, { as }),
+  read: async <Body>(path: string) => (await api<Body>("GET", path, { as })).body,
+});
 
 const apiOver =
   ({ fetch, bridgeToken, routes }: Pick<TestCore, "fetch" | "bridgeToken" | "routes">): Api =>

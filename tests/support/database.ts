@@ -1,4 +1,4 @@
-import { inject } from "vitest";
+import { afterAll, inject } from "vitest";
 import { openDatabaseSocket } from "../../functions/node/database/database-servers.ts";
 import {
   type ConnectedDatabase,
@@ -44,6 +44,13 @@ export const createTestDatabase = async (
       await maintain(maintenanceUrl, `drop database if exists ${name} with (force)`);
     },
   };
+};
+
+/** Creates a database that is dropped after the tests of the file, or of the group. */
+export const useTestDatabase = async (): Promise<TestDatabase> => {
+  const database = await createTestDatabase();
+  afterAll(() => database.drop());
+  return database;
 };
 
 /** Connects with longer timeouts than core's, for a busy machine. */

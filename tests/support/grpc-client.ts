@@ -1,6 +1,7 @@
 import { fileURLToPath } from "node:url";
 import * as grpc from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
+import { onTestFinished } from "vitest";
 import type { TestClient, TestIngest } from "./ingest.ts";
 
 const definition = loadSync(
@@ -52,6 +53,24 @@ export const connectForeign = (
   const options = { "grpc.enable_retries": 0, "grpc.max_send_message_length": -1 };
   return new IngestService(`localhost:${to.port}`, credentials, options);
 };
+
+/** Connects for the test that runs. */
+export const connectInTest: typeof connectForeign = (to, certificate) => {
+  const client = connectForeign(to, certificate);
+  onTestFinished(() => client.close());
+  return client;
+};
+
+/** Returns the cursors that core reported on a stream. */
+export const cursorsOf = ({ messages }: Pick<Ended, "messages">) =>
+  messages.map(({ opened, ack }) => opened?.cursor ?? ack?.acked_through);
+
+/** How core ends the stream of a session that another has taken over, and that of a copy. */
+export const superseded = {
+  code: grpc.status.FAILED_PRECONDITION,
+  reason: "session_superseded",
+};
+export const forked = { code: grpc.status.FAILED_PRECONDITION, reason: "queue_forked" };
 
 /** The messages of a stream that has ended, and its error with the reason of its `google.rpc.ErrorInfo`. */
 export interface Ended {

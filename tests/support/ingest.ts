@@ -2,6 +2,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Hono } from "hono";
+import { markUsed, recordAuthFailure } from "../../functions/domain/certificate/authenticate.ts";
 import type { HttpContext, HttpEnv } from "../../functions/http/request.ts";
 import {
   createIngest,
@@ -42,7 +43,10 @@ import {
   x509,
 } from "../../scripts/lab/ca/test-pki.ts";
 import { createTestLog, type TestLog } from "../fakes/log.ts";
+import type { TestCollector } from "./collector.ts";
+import type { TestCore } from "./core.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
+import { isSlow } from "./is-slow.ts";
 
 /** The credentials of a TLS client, in PEM. */
 export interface TestClient {
@@ -77,11 +81,33 @@ export interface TestIngest {
   close(): Promise<void>;
 }
 
-/** How ingest serves Forward over binary gRPC: its tests run with both. */
-export const ingestPaths = [
+/** How ingest serves Forward over binary gRPC. */
+export const everyIngestPath = [
   { path: "fast path", fastPath: createFastPath },
   { path: "plain path", fastPath: undefined },
 ];
+
+/** The fast path, which equals the plain one by a property test; both in the long form. */
+export const ingestPaths = isSlow ? everyIngestPath : everyIngestPath.slice(0, 1);
+
+/** The rows of a core's certificates, as svc-server gives them to ingest. */
+export const certificatesOf = ({ core, database }: TestCore): IngestNeeds["certificates"] => {
+  const { db } = database.connect();
+  return {
+    find: (fingerprints) => findCertificateStates(db, fingerprints),
+    areActive: (fingerprints) => areCertificatesActive(db, fingerprints),
+    ended: (since) => findEndedCertificates(db, since),
+    use: (certificates) => markUsed(core, certificates),
+    refused: (failure) => recordAuthFailure(core, failure),
+  };
+};
+
+/** The TLS client of an enrolled host. */
+export const clientOf = ({ certificate, key }: TestCollector): TestClient => ({
+  cert: encodePem(certificate, "CERTIFICATE"),
+  key: key.pem,
+  der: certificate,
+});
 
 /** Starts an ingest listener with a server certificate for `localhost`. */
 export const startTestIngest = async (

@@ -3,7 +3,7 @@ import { authenticationIdentity, person } from "../../drizzle/schema/operator.ts
 import { createApp } from "../../functions/app.ts";
 import type { Environment } from "../../kit/env.ts";
 import { mintBridgeToken, testTenantId } from "../../scripts/lab/people.ts";
-import { createTestCore, type TestCoreOptions } from "./core.ts";
+import { type TestCoreOptions, useTestCore } from "./core.ts";
 
 /** The bearer token of the identity provider in tests. */
 export const scimToken = "a-scim-token-of-the-tests-0123456789";
@@ -32,9 +32,9 @@ export type CallScim = (
   options?: { token?: string; from?: string },
 ) => Promise<ScimAnswer>;
 
-/** A core whose directory an identity provider pushes, and calls as that provider and as the people. */
+/** A core of a file of tests whose directory an identity provider pushes, and calls as that provider and as the people. */
 export const createScimCore = async (options: TestCoreOptions = {}) => {
-  const test = await createTestCore({
+  const test = await useTestCore({
     ...options,
     env: { ...scimEnvironment, ...options.env },
   });
@@ -56,6 +56,13 @@ export const createScimCore = async (options: TestCoreOptions = {}) => {
     });
     return { status, headers, body: received };
   };
+
+  /** Changes a resource by operations of a PATCH. */
+  const patch = (path: string, ...Operations: object[]) =>
+    scim("PATCH", path, {
+      schemas: ["urn:ietf:params:scim:api:messages:2.0:PatchOp"],
+      Operations,
+    });
 
   /** Creates the user `<name>@example.test`, whose subject is `name`. */
   const createPerson = async (name: string, attributes: object = {}): Promise<{ id: string }> => {
@@ -116,5 +123,5 @@ export const createScimCore = async (options: TestCoreOptions = {}) => {
     };
   };
 
-  return { ...test, onSameDatabase, scim, createPerson, personOf, whoami };
+  return { ...test, onSameDatabase, scim, patch, createPerson, personOf, whoami };
 };

@@ -34,7 +34,7 @@ export default async (project: TestProject): Promise<() => Promise<void>> => {
   };
 };
 
-/** Routes without a successful answer in workerd: of the Node server alone, or whose tests run a job or are in `nodeOnly`. */
+/** Routes without a successful answer in workerd: of the Node server alone, or whose tests run a job or play a model. */
 const answeredInNode =
   /^GET .*(healthz|metrics|openapi\.json|ingest|licensing|timeline|changes)$|(nudges|pause|resume|roll-back)$/;
 

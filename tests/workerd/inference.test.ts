@@ -1,3 +1,4 @@
+/** @module-tag workerd */
 import { afterEach, expect, it } from "vitest";
 import {
   type ModelProvider,

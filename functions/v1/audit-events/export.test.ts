@@ -1,34 +1,30 @@
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { createTestToken, enrollTestCollector } from "../../../tests/support/collector.ts";
-import { createTestCore } from "../../../tests/support/core.ts";
+import { beforeAll, describe, expect, it } from "vitest";
+import { createTestToken, type enrollTestCollector } from "../../../tests/support/collector.ts";
+import { useTestCore } from "../../../tests/support/core.ts";
 import { readCsv } from "../../../tests/support/csv.ts";
 import { chainAuditEvents } from "../../domain/audit/chain-events.ts";
 
-const test = await createTestCore();
-afterAll(() => test.close());
+const test = await useTestCore();
 let host: Awaited<ReturnType<typeof enrollTestCollector>>;
 beforeAll(async () => {
-  const { token } = await createTestToken(test);
+  const { enroll } = await createTestToken(test);
   await test.clock.advance(1000);
-  host = await enrollTestCollector(test, { token, deviceId: "=web-1" });
+  host = await enroll("=web-1");
   await test.clock.advance(1000);
   const body = { reason_code: "lost" };
-  await test.api("POST", `/v1/collector/identities/${host.identityId}/revoke`, {
-    as: "admin",
-    body,
-  });
+  await test.admin.post(`/v1/collector/identities/${host.identityId}/revoke`, body);
   await chainAuditEvents(test.core);
 });
 
 const download = async (file: string) => {
-  const { body, headers } = await test.api<string>("GET", `/v1/audit-events/${file}`, {
-    as: "auditor",
-  });
+  const { body, headers } = await test.auditor.get<string>(`/v1/audit-events/${file}`);
   return { text: body, name: headers.get("content-disposition") };
 };
 
 describe("the exports of the audit log", () => {
-  it("hold every event of the filter, newest first, with names, as CSV", async () => {
+  it("hold every event of the filter, newest first, with names, as CSV", {
+    tags: "workerd",
+  }, async () => {
     const { text, name } = await download(`export.csv?target=${host.identityId}`);
     const rows = readCsv(text);
     expect(rows.map(({ action, seq }) => [action, seq])).toEqual([
@@ -44,7 +40,9 @@ describe("the exports of the audit log", () => {
     expect(name).toMatch(/filename="audit_target-[0-9a-f-]{36}_\d{8}T\d{6}Z\.csv"$/);
   });
 
-  it("hold the same events as JSON lines, with the hashes of the chain", async () => {
+  it("hold the same events as JSON lines, with the hashes of the chain", {
+    tags: "workerd",
+  }, async () => {
     const { text, name } = await download("export.jsonl?action=identity.revoke");
     const events = text
       .trimEnd()
@@ -63,9 +61,7 @@ describe("the exports of the audit log", () => {
   it("are audited with their filter, format and number of events", async () => {
     await test.clock.advance(1000);
     await download("export.csv?outcome=failure");
-    const { body } = await test.api("GET", "/v1/audit-events?action=audit.export&limit=1", {
-      as: "auditor",
-    });
+    const { body } = await test.auditor.get("/v1/audit-events?action=audit.export&limit=1");
     expect(body.items).toMatchObject([
       {
         target: { type: "audit_export", id: "csv" },

@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import { afterAll, describe, expect, it, onTestFinished } from "vitest";
 import type { RecordNames } from "../../../proto/audit-event.ts";
-import { createTestToken, enrollTestCollector } from "../../../tests/support/collector.ts";
+import { createTestToken } from "../../../tests/support/collector.ts";
 import { createTestCore, type TestCore } from "../../../tests/support/core.ts";
 import { verifyAudit } from "../../domain/audit/chain.ts";
 import { chainAuditEvents } from "../../domain/audit/chain-events.ts";
@@ -19,19 +19,18 @@ interface Listed {
   names: RecordNames;
 }
 
-const events = async (test: TestCore, query = "") =>
-  (await test.api<Listed>("GET", `/v1/audit-events${query}`, { as: "auditor" })).body;
+const events = (test: TestCore, query = "") =>
+  test.auditor.read<Listed>(`/v1/audit-events${query}`);
 
 /** Something to audit: a policy, a token, an enrollment, a revocation. */
 const busy = async () => {
   const test = await createTestCore();
-  const { token, policyId } = await createTestToken(test);
+  const { enroll, policyId } = await createTestToken(test);
   await test.clock.advance(1000);
-  const host = await enrollTestCollector(test, { token, deviceId: "web-1" });
+  const host = await enroll("web-1");
   await test.clock.advance(1000);
-  await test.api("POST", `/v1/collector/identities/${host.identityId}/revoke`, {
-    as: "admin",
-    body: { reason_code: "lost" },
+  await test.admin.post(`/v1/collector/identities/${host.identityId}/revoke`, {
+    reason_code: "lost",
   });
   return { ...test, host, policyId };
 };
@@ -60,7 +59,7 @@ describe("GET /v1/audit-events", async () => {
     ]);
     expect(await actions("?outcome=failure")).toEqual([]);
     expect((await actions("?outcome=success")).length).toBe(4);
-    const since = new Date(test.clock.now()).toISOString();
+    const since = test.clock.iso();
     expect(await actions(`?since=${since}`)).toEqual(["identity.revoke"]);
     expect((await actions(`?until=${since}`)).length).toBe(3);
     expect((await actions("?older_than_seconds=1")).length).toBe(2);
@@ -109,19 +108,13 @@ describe("GET /v1/audit-events", async () => {
     const ofHost = ["identity.revoke", "collector.enroll"];
     for (const name of [host.identityId, host.identity, "web-1"])
       expect([name, await actions(name)]).toEqual([name, ofHost]);
-    const { body } = await test.api<{
+    const { body } = await test.auditor.get<{
       items: [Record<"id" | "serial_number" | "fingerprint_sha256", string>];
-    }>("GET", `/v1/collector/identities/${host.identityId}/certificates`, {
-      as: "auditor",
-    });
+    }>(`/v1/collector/identities/${host.identityId}/certificates`);
     const { id, serial_number: serial, fingerprint_sha256: fingerprint } = body.items[0];
-    await test.api("POST", `/v1/collector/certificates/${id}/revoke`, { as: "admin" });
-    const { body: policy } = await test.api<{ name: string }>(
-      "GET",
+    await test.admin.post(`/v1/collector/certificates/${id}/revoke`);
+    const { body: policy } = await test.admin.get<{ name: string }>(
       `/v1/collector/enrollment-policies/${policyId}`,
-      {
-        as: "admin",
-      },
     );
     for (const name of [policyId, policy.name])
       expect([name, await actions(name)]).toEqual([name, ["enrollment_policy.create"]]);
@@ -195,9 +188,9 @@ describe("the chain of the audit log", () => {
       new Set([4, 3, 2, 1]),
     );
     await test.clock.advance(1000);
-    await test.api("POST", "/v1/collector/enrollment-policies", {
-      as: "admin",
-      body: { name: "another", allowed_identity_prefixes: ["spiffe://a.test/"] },
+    await test.admin.post("/v1/collector/enrollment-policies", {
+      name: "another",
+      allowed_identity_prefixes: ["spiffe://a.test/"],
     });
     expect(await chainAuditEvents(test.core)).toEqual({ chained: 1 });
     expect(await chainAuditEvents(test.core)).toBeUndefined();

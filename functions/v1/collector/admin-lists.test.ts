@@ -1,30 +1,29 @@
-import { afterAll, describe, expect, it } from "vitest";
-import { createTestToken, enrollTestCollector } from "../../../tests/support/collector.ts";
-import { createTestCore } from "../../../tests/support/core.ts";
+import { describe, expect, it } from "vitest";
+import { createTestToken } from "../../../tests/support/collector.ts";
+import { useTestCore } from "../../../tests/support/core.ts";
 
 interface Listed {
   items: Record<string, unknown>[];
   next_cursor: string | null;
 }
 
-const test = await createTestCore();
-afterAll(() => test.close());
-const { token, policyId } = await createTestToken(test);
+const test = await useTestCore();
+const { enroll, token, policyId } = await createTestToken(test);
 const hosts = [];
 for (const deviceId of ["web-1", "web-2", "db%1"]) {
-  hosts.push(await enrollTestCollector(test, { token, deviceId }));
+  hosts.push(await enroll(deviceId));
   await test.clock.advance(1000);
 }
 const [web1, web2] = hosts;
-const get = async (path: string) => (await test.api<Listed>("GET", path, { as: "admin" })).body;
+const get = (path: string) => test.admin.read<Listed>(path);
 
 describe("lists for admins", () => {
-  it("lists policies and tokens without raw tokens, and returns one policy by its id", async () => {
+  it("lists policies and tokens without raw tokens, and returns one policy by its id", {
+    tags: "workerd",
+  }, async () => {
     const { items } = await get("/v1/collector/enrollment-policies");
     expect(items).toMatchObject([{ id: policyId, enrollment_count: 3, state: "active" }]);
-    const one = await test.api("GET", `/v1/collector/enrollment-policies/${policyId}`, {
-      as: "admin",
-    });
+    const one = await test.admin.get(`/v1/collector/enrollment-policies/${policyId}`);
     expect(items[0]).toMatchObject(one.body);
     const tokens = await get(`/v1/collector/enrollment-policies/${policyId}/tokens`);
     expect(tokens.items).toMatchObject([
@@ -33,13 +32,15 @@ describe("lists for admins", () => {
     expect(JSON.stringify(tokens)).not.toContain(token.slice(12));
   });
 
-  it("finds identities by text, status, policy and token, page by page", async () => {
+  it("finds identities by text, status, policy and token, page by page", {
+    tags: "workerd",
+  }, async () => {
     const found = async (query: string) =>
       (await get(`/v1/collector/identities?${query}`)).items.map((item) => item.device_id);
     expect(await found("")).toEqual(["db%1", "web-2", "web-1"]);
     expect(await found("q=WEB")).toEqual(["web-2", "web-1"]);
     expect(await found("q=%25")).toEqual(["db%1"]);
-    await test.api("POST", `/v1/collector/identities/${web1?.identityId}/revoke`, { as: "admin" });
+    await test.admin.post(`/v1/collector/identities/${web1?.identityId}/revoke`);
     expect(await found("status=revoked")).toEqual(["web-1"]);
     expect((await found(`policy_id=${policyId}`)).length).toBe(3);
     expect(await found("token_id=01920000-0000-7000-8000-0000000000ff")).toEqual([]);
@@ -51,16 +52,14 @@ describe("lists for admins", () => {
       "web-1",
     ]);
     expect(second.next_cursor).toBeNull();
-    const foreign = await test.api("GET", `/v1/audit-events?cursor=${first.next_cursor}`, {
-      as: "admin",
-    });
+    const foreign = await test.admin.get(`/v1/audit-events?cursor=${first.next_cursor}`);
     expect(foreign).toMatchObject({ status: 422, body: { errors: [{ path: "cursor" }] } });
   });
 
-  it("shows an identity and its certificates with their current status", async () => {
-    const identity = await test.api("GET", `/v1/collector/identities/${web2?.identityId}`, {
-      as: "admin",
-    });
+  it("shows an identity and its certificates with their current status", {
+    tags: "workerd",
+  }, async () => {
+    const identity = await test.admin.get(`/v1/collector/identities/${web2?.identityId}`);
     expect(identity.body).toMatchObject({
       device_id: "web-2",
       status: "active",
@@ -87,7 +86,7 @@ describe("lists for admins", () => {
       "identities/ID/certificates",
     ]) {
       const status = async (id: string) =>
-        (await test.api("GET", `/v1/collector/${path.replace("ID", id)}`, { as: "admin" })).status;
+        (await test.admin.get(`/v1/collector/${path.replace("ID", id)}`)).status;
       expect([path, await status(nobody), await status("7")]).toEqual([path, 404, 422]);
     }
   });

@@ -4,7 +4,6 @@ import { createTestKey } from "../../../scripts/lab/ca/test-pki.ts";
 import { heartbeatBody } from "../../../scripts/lab/heartbeat-body.ts";
 import {
   createTestToken,
-  enrollTestCollector,
   type TestCollector,
   withProof,
 } from "../../../tests/support/collector.ts";
@@ -14,8 +13,8 @@ const name = "X-Client-Cert";
 const test = await createTestCore({ env: { SVC_ENROLLMENT_CLIENT_CERT_HEADER: name } });
 const unset = await createTestCore();
 afterAll(() => Promise.all([test.close(), unset.close()]));
-const { token } = await createTestToken(test);
-const host = await enrollTestCollector(test, { token, deviceId: "behind-a-proxy" });
+const { enroll } = await createTestToken(test);
+const host = await enroll("behind-a-proxy");
 const pem = encodePem(host.certificate, "CERTIFICATE");
 const escaped = encodeURIComponent(pem);
 
@@ -33,7 +32,9 @@ const headers = (value: string) => ({ headers: { [name]: value } });
 const invalid = "400 client_certificate_header_invalid";
 
 describe("client certificate header", () => {
-  it("accepts the URL-escaped PEM, also with unescaped base64 characters", async () => {
+  it("accepts the URL-escaped PEM, also with unescaped base64 characters", {
+    tags: "workerd",
+  }, async () => {
     expect(await beat(headers(escaped))).toBe("taken");
     const lightly = pem.replaceAll(" ", "%20").replaceAll("\n", "%0A");
     expect(lightly).toMatch(/[+/]/);
@@ -46,7 +47,7 @@ describe("client certificate header", () => {
     }
   });
 
-  it("P2: rejects a victim's public certificate without its key", async () => {
+  it("P2: rejects a victim's public certificate without its key", { tags: "workerd" }, async () => {
     const thief: TestCollector = { ...host, key: await createTestKey() };
     expect(await beat(headers(escaped), { by: thief })).toBe("401 proof_invalid");
   });

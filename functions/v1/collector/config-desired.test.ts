@@ -1,13 +1,12 @@
-import { afterAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { collectorConfig, configAssignment } from "../../../drizzle/schema/config.ts";
 import { heartbeatBody } from "../../../scripts/lab/heartbeat-body.ts";
-import { createTestToken, enrollTestCollector, manage } from "../../../tests/support/collector.ts";
-import { createTestCore } from "../../../tests/support/core.ts";
+import { createTestToken, manage } from "../../../tests/support/collector.ts";
+import { useTestCore } from "../../../tests/support/core.ts";
 
-const test = await createTestCore();
-afterAll(() => test.close());
+const test = await useTestCore();
 const { clock, db, people } = test;
-const { token } = await createTestToken(test);
+const { enroll } = await createTestToken(test);
 
 const id = (last: number) => `01920000-0000-7000-8000-0000000001${String(last).padStart(2, "0")}`;
 const yaml = "# café\nforwarder: {endpoint: 'core:8443'}\r\n";
@@ -22,11 +21,11 @@ const facts = {
 
 describe("POST /v1/collector/config/desired", () => {
   it("returns the published text verbatim, and omits it when the collector has it; the heartbeat announces it", async () => {
-    const host = await enrollTestCollector(test, { token, deviceId: "configured" });
+    const host = await enroll("configured");
     let sent = 0;
     const fetch = (over: object = {}) =>
       manage(test, host, "config_desired", {
-        sent_at: new Date(clock.now() + ++sent).toISOString(),
+        sent_at: clock.iso(++sent),
         ...over,
       });
     expect((await fetch()).body).toEqual({ assignment: null });
@@ -49,8 +48,8 @@ describe("POST /v1/collector/config/desired", () => {
   });
 
   it("H1: accepts exactly one of many concurrent copies, on any connection", async () => {
-    const host = await enrollTestCollector(test, { token, deviceId: "copied" });
-    const body = { sent_at: new Date(clock.now()).toISOString() };
+    const host = await enroll("copied");
+    const body = { sent_at: clock.iso() };
     const answers = await Promise.all(
       Array.from({ length: 20 }, () => manage(test, host, "config_desired", body)),
     );
@@ -60,9 +59,9 @@ describe("POST /v1/collector/config/desired", () => {
   });
 
   it("H6: returns only the caller's own assignment", async () => {
-    const other = await enrollTestCollector(test, { token, deviceId: "another" });
+    const other = await enroll("another");
     const body = {
-      sent_at: new Date(clock.now()).toISOString(),
+      sent_at: clock.iso(),
       current_config_id: id(1),
       identity: "configured",
     };

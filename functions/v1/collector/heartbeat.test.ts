@@ -1,6 +1,6 @@
 import { KeyObject, sign } from "node:crypto";
 import { eq, sql } from "drizzle-orm";
-import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import { auditEvent } from "../../../drizzle/schema/audit.ts";
 import { collectorIdentity } from "../../../drizzle/schema/certificate.ts";
 import { collectorHealth } from "../../../drizzle/schema/health.ts";
@@ -18,12 +18,11 @@ import {
   type TestCollector,
   withProof,
 } from "../../../tests/support/collector.ts";
-import { createTestCore, repeatsOf } from "../../../tests/support/core.ts";
+import { createTestCore, useTestCore } from "../../../tests/support/core.ts";
 import { lockCertificate } from "../../store/certificate/certificates.ts";
 import { lockIdentity } from "../../store/certificate/identities.ts";
 
-const test = await createTestCore();
-afterAll(() => test.close());
+const test = await useTestCore();
 const { clock, db } = test;
 const { token } = await createTestToken(test);
 
@@ -36,7 +35,7 @@ beforeEach(async () => {
 
 const beat = (over: Readonly<Record<string, unknown>> = {}, by = host) =>
   manage(test, by, "heartbeat", heartbeatBody(clock.now(), over));
-const at = (ms: number) => ({ sent_at: new Date(clock.now() + ms).toISOString() });
+const at = (ms: number) => ({ sent_at: clock.iso(ms) });
 const healthOf = async ({ identityId }: TestCollector) => {
   const [row] = await db
     .select()
@@ -65,7 +64,7 @@ describe("POST /v1/collector/heartbeat", () => {
     expect({ status, body }).toEqual({
       status: 200,
       body: {
-        server_time: new Date(clock.now()).toISOString(),
+        server_time: clock.iso(),
         next_heartbeat_seconds: 60,
         desired_config: null,
         renew_now: false,
@@ -107,7 +106,6 @@ describe("POST /v1/collector/heartbeat", () => {
       body: { ...signed, new_field: 2 },
     } as const;
     expect((await test.api("POST", path, call)).body).toMatchObject({
-      status: 401,
       code: "proof_invalid",
     });
   });
@@ -138,14 +136,6 @@ describe("POST /v1/collector/heartbeat", () => {
     });
   });
 
-  it("H1: accepts exactly one of many concurrent copies", async () => {
-    const body = heartbeatBody(clock.now());
-    const answers = await Promise.all(
-      Array.from({ length: 20 }, () => manage(test, host, "heartbeat", body)),
-    );
-    expect(answers.map(({ status }) => status).sort()).toEqual([200, ...Array(19).fill(409)]);
-  });
-
   it("H2: rejects a heartbeat's proof on renew and config fetch", async () => {
     const signed = withProof(
       host,
@@ -155,7 +145,6 @@ describe("POST /v1/collector/heartbeat", () => {
     for (const other of ["/v1/collector/renew", "/v1/collector/config/desired"]) {
       const call = { certificate: host.certificate, listener: "ingest", body: signed } as const;
       expect((await test.api("POST", other, call)).body).toMatchObject({
-        status: 401,
         code: "proof_invalid",
       });
     }
@@ -186,10 +175,8 @@ describe("POST /v1/collector/heartbeat", () => {
     expect((await beat(at(120_000))).status).toBe(200);
     for (const over of [at(-120_001), at(120_001), { sent_at: "9999-12-31T23:59:59.999Z" }]) {
       expect((await beat(over)).body).toMatchObject({
-        status: 401,
         code: "clock_skew",
-        action: "fix_clock",
-        server_time: new Date(clock.now()).toISOString(),
+        server_time: clock.iso(),
       });
     }
     expect((await beat({ sent_at: "yesterday" })).body).toMatchObject({
@@ -226,7 +213,6 @@ describe("POST /v1/collector/heartbeat", () => {
         body: { ...body, proof },
       } as const;
       expect((await test.api("POST", path, call)).body).toMatchObject({
-        status: 401,
         code: "proof_invalid",
       });
     }
@@ -247,18 +233,13 @@ describe("POST /v1/collector/heartbeat", () => {
   it("H5: rejects numbers out of bounds and control characters, without quoting them", async () => {
     const { queue, collector } = heartbeatBody(0) as { queue: object; collector: object };
     const overs = [
-      { queue: { ...queue, records: -1 } },
       { queue: { ...queue, records: 2 ** 53 } },
-      { queue: { ...queue, records: 2 ** 63 } },
-      { queue: { ...queue, records: 1.5 } },
       { collector: { ...collector, hostname: "web\u001b[31m-hunter2" } },
-      { collector: { ...collector, hostname: "web\0-hunter2" } },
-      { boot_id: "hunter2\n" },
       { unknown: 2 ** 60 },
     ];
     for (const over of overs) {
       const { body } = await beat(over);
-      expect(body).toMatchObject({ status: 422, code: "validation_failed" });
+      expect(body).toMatchObject({ code: "validation_failed" });
       expect(JSON.stringify(body)).not.toContain("hunter2");
     }
     const raw = { type: "application/json", content: '{"boot_id":"\\ud800"}' };
@@ -276,7 +257,6 @@ describe("POST /v1/collector/heartbeat", () => {
       });
     expect((await send(sized(65_536))).status).toBe(422);
     expect((await send(sized(65_537))).body).toMatchObject({
-      status: 413,
       code: "payload_too_large",
     });
   });
@@ -293,7 +273,7 @@ describe("POST /v1/collector/heartbeat", () => {
   it("rejects more than 6 a minute of one certificate, and accepts one ten seconds after the last: no burst makes a host stale", async () => {
     for (let sent = 0; sent < 6; sent++) expect((await beat(at(sent))).status).toBe(200);
     const seventh = await beat(at(6));
-    expect(seventh.body).toMatchObject({ status: 429, code: "rate_limited" });
+    expect(seventh.body).toMatchObject({ code: "rate_limited" });
     expect(seventh.headers.get("retry-after")).toBe("10");
     await clock.advance(9_999);
     expect((await beat(at(6))).status).toBe(429);
@@ -321,62 +301,13 @@ describe("POST /v1/collector/heartbeat", () => {
     await brief.close();
   });
 
-  it("rejects a certificate without a row, of another CA, expired, without usage, and none", async () => {
-    const key = await createTestKey();
-    const call = async (certificate: Uint8Array<ArrayBuffer>) => {
-      const manual: TestCollector = {
-        ...host,
-        key,
-        certificate,
-        identity: "https://fleet.test/d/1",
-      };
-      return (await beat({}, manual)).body;
-    };
-    expect(await call(await issueTestCertificate({ ca: test.ca, key }))).toMatchObject({
-      status: 401,
-      code: "certificate_unknown",
-      action: "reenroll",
-    });
-    const foreign = await issueTestCertificate({ ca: await createTestCa(), key });
-    expect(await call(foreign)).toMatchObject({ code: "certificate_unknown" });
-    const nameless = await issueTestCertificate({
-      ca: test.ca,
-      key,
-      names: [],
-      subject: "CN=host",
-    });
-    expect(await call(nameless)).toMatchObject({
-      status: 401,
-      code: "certificate_identity_invalid",
-    });
-    const none = await test.api("POST", path, {
-      body: withProof(host, "heartbeat", heartbeatBody(clock.now())),
-    });
-    expect(none.body).toMatchObject({ status: 401, code: "client_certificate_required" });
-  });
-
-  it("rejects an expired certificate, and a revoked certificate or identity at once", async () => {
+  it("accepts a certificate until its last millisecond", async () => {
     const short = await createTestToken(test, { certificate_ttl_seconds: 300 });
-    const mayfly = await enrollTestCollector(test, { token: short.token, deviceId: "mayfly" });
+    const mayfly = await short.enroll("mayfly");
     await clock.advance(300_999);
     expect((await beat({}, mayfly)).status).toBe(200);
     await clock.advance(1);
-    expect((await beat({}, mayfly)).body).toMatchObject({
-      status: 401,
-      code: "certificate_expired",
-    });
-
-    await test.api("POST", `/v1/collector/certificates/${host.certificateId}/revoke`, {
-      as: "admin",
-    });
-    expect((await beat()).body).toMatchObject({
-      status: 401,
-      code: "certificate_revoked",
-      action: "stop",
-    });
-    const other = await enrollTestCollector(test, { token, deviceId: "revoked-identity" });
-    await test.api("POST", `/v1/collector/identities/${other.identityId}/revoke`, { as: "admin" });
-    expect((await beat({}, other)).body).toMatchObject({ status: 401, code: "identity_revoked" });
+    expect((await beat({}, mayfly)).body).toMatchObject({ code: "certificate_expired" });
   });
 
   it("records the last auth failure at most once a minute, and none for a certificate that does not chain", async () => {
@@ -451,13 +382,11 @@ describe("POST /v1/collector/heartbeat", () => {
 
   it("writes concurrent heartbeats in shared statements, with a response of its own for each caller", async () => {
     const fleet = await Promise.all(
-      Array.from({ length: repeatsOf({ node: 40, workerd: 15 }) }, (_, index) =>
+      Array.from({ length: 40 }, (_, index) =>
         enrollTestCollector(test, { token, deviceId: `fleet-${index}` }),
       ),
     );
-    await test.api("POST", `/v1/collector/identities/${fleet[7]?.identityId}/revoke`, {
-      as: "admin",
-    });
+    await test.admin.post(`/v1/collector/identities/${fleet[7]?.identityId}/revoke`);
     const answers = await Promise.all(
       fleet.map((member, index) =>
         beat({ boot_id: `boot-${index}`, ...(index === 9 ? at(-120_001) : {}) }, member),

@@ -16,7 +16,8 @@ import {
   manage,
   type TestCollector,
 } from "../../../tests/support/collector.ts";
-import { type Call, repeatsOf } from "../../../tests/support/core.ts";
+import type { Call } from "../../../tests/support/core.ts";
+import { isSlow } from "../../../tests/support/is-slow.ts";
 import {
   createRefusingCore,
   type ExpectedRefusal,
@@ -142,7 +143,7 @@ const managements: [expected: Refused, provoke: Provoke][] = [
   [
     { status: 401, code: "clock_skew", action: "fix_clock", recorded: true },
     async (host, purpose, call) => {
-      const sent_at = new Date(clock.now() - 120_001).toISOString();
+      const sent_at = clock.iso(-120_001);
       return manage(test, host, purpose, await bodyOf(purpose, host, { sent_at }), call);
     },
   ],
@@ -158,10 +159,10 @@ const managements: [expected: Refused, provoke: Provoke][] = [
     { status: 429, code: "rate_limited", action: "retry" },
     async (host, purpose, call) => {
       for (let taken = 0; taken < 6; taken++) {
-        const sent_at = new Date(clock.now() + taken).toISOString();
+        const sent_at = clock.iso(taken);
         await manage(test, host, purpose, await bodyOf(purpose, host, { sent_at }), call);
       }
-      const sent_at = new Date(clock.now() + 6).toISOString();
+      const sent_at = clock.iso(6);
       return manage(test, host, purpose, await bodyOf(purpose, host, { sent_at }), call);
     },
   ],
@@ -232,7 +233,7 @@ const checkRefused = async (expected: Refused, provoke: Provoke, purpose: ProofP
 describe("refused management requests", () => {
   const purposes = ["renew", "heartbeat", "config_desired", "diag"] as const;
   /** How many of the purposes each refusal is provoked with, each with others. */
-  const purposesEach = repeatsOf({ node: purposes.length, workerd: 1 });
+  const purposesEach = isSlow ? purposes.length : 1;
   for (const [at, purpose] of purposes.entries()) {
     const refusals = managements.filter((_, row) => (row + at) % purposes.length < purposesEach);
     it.each(refusals)(`${purpose}: $code`, (expected, provoke) =>

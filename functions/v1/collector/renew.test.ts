@@ -1,6 +1,6 @@
 import { X509Certificate } from "node:crypto";
 import { and, eq } from "drizzle-orm";
-import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import { auditEvent } from "../../../drizzle/schema/audit.ts";
 import { certificate, proofUse } from "../../../drizzle/schema/certificate.ts";
 import { createTestCsr, createTestKey, type TestKey } from "../../../scripts/lab/ca/test-pki.ts";
@@ -12,13 +12,13 @@ import {
   manage,
   type TestCollector,
 } from "../../../tests/support/collector.ts";
-import { createTestCore } from "../../../tests/support/core.ts";
+import { useTestCore } from "../../../tests/support/core.ts";
 import { markUsed } from "../../domain/certificate/authenticate.ts";
 import type { Signer } from "../../signer/signer.ts";
 
 /** Runs when a certificate has been signed and not yet recorded. */
 let whileSigning = async (): Promise<void> => undefined;
-const test = await createTestCore({
+const test = await useTestCore({
   wrapSigner: (signer: Signer): Signer => ({
     ...signer,
     sign: async (request) => {
@@ -28,20 +28,21 @@ const test = await createTestCore({
     },
   }),
 });
-afterAll(() => test.close());
 const { clock, db } = test;
-const { token, policyId } = await createTestToken(test, { certificate_ttl_seconds: 86_400 });
+const { enroll, policyId } = await createTestToken(test, {
+  certificate_ttl_seconds: 86_400,
+});
 
 let host: TestCollector;
 let hosts = 0;
 beforeEach(async () => {
   whileSigning = async () => undefined;
-  host = await enrollTestCollector(test, { token, deviceId: `host-${++hosts}` });
+  host = await enroll(`host-${++hosts}`);
   await clock.advance(60_000);
 });
 
 let sent = 0;
-const now = () => ({ sent_at: new Date(clock.now() + ++sent).toISOString() });
+const now = () => ({ sent_at: clock.iso(++sent) });
 const renew = async (
   key: TestKey,
   { by = host, uri = host.identity }: { by?: TestCollector; uri?: string } = {},
@@ -77,8 +78,8 @@ describe("POST /v1/collector/renew", () => {
     expect(body).toMatchObject({
       identity_id: host.identityId,
       identity: host.identity,
-      not_after: new Date(clock.now() + 86_400_000).toISOString(),
-      renew_after: new Date(clock.now() + 43_200_000).toISOString(),
+      not_after: clock.iso(86_400_000),
+      renew_after: clock.iso(43_200_000),
     });
     expect(await audited("certificate.renew", String(body.certificate_id))).toHaveLength(1);
     expect((await beat(collectorOf(key, body))).status).toBe(200);
@@ -117,7 +118,9 @@ describe("POST /v1/collector/renew", () => {
     expect((await beat(successor)).status).toBe(200);
   });
 
-  it("counts a renewal or a config fetch as the first use of a successor", async () => {
+  it("counts a renewal or a config fetch as the first use of a successor", {
+    tags: "workerd",
+  }, async () => {
     for (const purpose of ["renew", "config_desired"] as const) {
       const key = await createTestKey();
       const successor = collectorOf(key, (await renew(key)).body);
@@ -150,41 +153,19 @@ describe("POST /v1/collector/renew", () => {
     expect((await statuses())[host.certificateId]).toBe("replaced");
   });
 
-  it("R3: rejects and audits a certificate after its successor has been used", async () => {
-    const key = await createTestKey();
-    await beat(collectorOf(key, (await renew(key)).body));
-    expect((await beat(host)).body).toMatchObject({
-      status: 401,
-      code: "certificate_replaced",
-      action: "reenroll",
-    });
-    expect((await renew(await createTestKey())).body).toMatchObject({
-      status: 401,
-      code: "certificate_replaced",
-    });
-    const [event, ...more] = await audited("certificate.reuse_refused", host.certificateId);
-    expect(event).toMatchObject({ outcome: "failure", actorId: host.identityId });
-    expect(more).toEqual([]);
-  });
-
   it("R4: a certificate or identity revoked while signing gets no successor", async () => {
     whileSigning = async () => {
-      await test.api("POST", `/v1/collector/certificates/${host.certificateId}/revoke`, {
-        as: "admin",
-      });
+      await test.admin.post(`/v1/collector/certificates/${host.certificateId}/revoke`);
     };
     expect((await renew(await createTestKey())).body).toMatchObject({
-      status: 401,
       code: "certificate_revoked",
     });
-    const other = await enrollTestCollector(test, { token, deviceId: "revoked-while-signing" });
+    const other = await enroll("revoked-while-signing");
     whileSigning = async () => {
-      await test.api("POST", `/v1/collector/identities/${other.identityId}/revoke`, {
-        as: "admin",
-      });
+      await test.admin.post(`/v1/collector/identities/${other.identityId}/revoke`);
     };
     const refused = await renew(await createTestKey(), { by: other, uri: other.identity });
-    expect(refused.body).toMatchObject({ status: 401, code: "identity_revoked" });
+    expect(refused.body).toMatchObject({ code: "identity_revoked" });
     expect(Object.values(await statuses())).toEqual(["revoked"]);
   });
 
@@ -204,7 +185,7 @@ describe("POST /v1/collector/renew", () => {
   it("N4: renewals in a chain are limited for the identity, and the refusals are one audit event a minute", async () => {
     const { renewals, refused } = await chain(12);
     expect(renewals).toBe(6);
-    expect(refused?.body).toMatchObject({ status: 429, code: "rate_limited", action: "retry" });
+    expect(refused?.body).toMatchObject({ code: "rate_limited" });
     expect(refused?.headers.get("Retry-After")).toBe("60");
     await clock.advance(30_000);
     expect((await renew(await createTestKey())).headers.get("Retry-After")).toBe("30");
@@ -298,19 +279,8 @@ describe("POST /v1/collector/renew", () => {
     ).toMatchObject([{ recentAt: [expect.anything()] }]);
   });
 
-  it("rejects another name and a bad request, and renews under a frozen policy", async () => {
-    const key = await createTestKey();
-    expect((await renew(key, { uri: `${host.identity}0` })).body).toMatchObject({
-      status: 403,
-      code: "identity_mismatch",
-    });
-    const bad = await manage(test, host, "renew", {
-      ...now(),
-      csr_pem: "junk",
-      collector_version: "1",
-    });
-    expect(bad.body).toMatchObject({ status: 422, code: "csr_invalid" });
-    await test.api("POST", `/v1/collector/enrollment-policies/${policyId}/freeze`, { as: "admin" });
-    expect((await renew(key)).status).toBe(200);
+  it("renews under a frozen policy", async () => {
+    await test.admin.post(`/v1/collector/enrollment-policies/${policyId}/freeze`);
+    expect((await renew(await createTestKey())).status).toBe(200);
   });
 });

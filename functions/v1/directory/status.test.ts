@@ -1,14 +1,13 @@
 import { eq, ne } from "drizzle-orm";
-import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import { directorySync, person } from "../../../drizzle/schema/operator.ts";
-import { createTestCore } from "../../../tests/support/core.ts";
+import { useTestCore } from "../../../tests/support/core.ts";
 import { addGap } from "../../store/ingest/gaps.ts";
 
-const test = await createTestCore({
+const test = await useTestCore({
   env: { SVC_DIRECTORY_SYNC_INTERVAL: "15m", SVC_OPS_BEARER_TOKEN: "let-me-see" },
 });
-afterAll(() => test.close());
-const { api, db, people, clock } = test;
+const { reader, api, db, people, clock } = test;
 beforeEach(async () => {
   await db.delete(directorySync);
   await db.update(person).set({ status: "active", missedSyncs: 0 });
@@ -23,7 +22,7 @@ const troubled = {
   failures: 2,
   missingGroups: ["svc-auditor@example.test"],
 };
-const status = async () => (await api("GET", "/v1/directory/status", { as: "reader" })).body;
+const status = () => reader.read("/v1/directory/status");
 
 describe("GET /v1/directory/status", () => {
   it("counts the known people before the first sync, for the scope read", async () => {
@@ -48,7 +47,9 @@ describe("GET /v1/directory/status", () => {
     expect((await api("GET", "/v1/directory/status")).status).toBe(401);
   });
 
-  it("reports the outcome of the newest sync and the age of the snapshot; scopes count active people", async () => {
+  it("reports the outcome of the newest sync and the age of the snapshot; scopes count active people", {
+    tags: "workerd",
+  }, async () => {
     await db.insert(directorySync).values(troubled);
     await db
       .update(person)

@@ -1,24 +1,23 @@
-import { afterAll, describe, expect, it } from "vitest";
-import { createTestCore } from "../../../tests/support/core.ts";
+import { describe, expect, it } from "vitest";
+import { useTestCore } from "../../../tests/support/core.ts";
 
-const test = await createTestCore();
-afterAll(() => test.close());
-const { api, people } = test;
+const test = await useTestCore();
+const { auditor, admin, api, people } = test;
 const path = "/v1/operator/sign-ins";
 const asWeb = async () => ({ bearer: await test.bridgeToken("admin", { sub: "web" }) });
 const latest = async () => {
   // The next event is of a later millisecond: events of one have no order in the list.
   await test.clock.advance(1);
-  const { body } = await api<{ items: Record<string, unknown>[] }>(
-    "GET",
+  const { body } = await auditor.get<{ items: Record<string, unknown>[] }>(
     "/v1/audit-events?action=operator.sign_in&limit=1",
-    { as: "auditor" },
   );
   return body.items[0];
 };
 
 describe("POST /v1/operator/sign-ins", () => {
-  it("records a success for the person, with the address that web saw", async () => {
+  it("records a success for the person, with the address that web saw", {
+    tags: "workerd",
+  }, async () => {
     const body = { outcome: "success", remote_addr: "2001:db8::7" };
     const headers = { "X-Request-Id": "sign-in-1" };
     expect((await api("POST", path, { as: "reader", body, headers })).status).toBe(204);
@@ -67,9 +66,9 @@ describe("POST /v1/operator/sign-ins", () => {
     const failure = { outcome: "failure", reason_code: "suspended", remote_addr: "192.0.2.7" };
     const answers = [
       await api("POST", path, { as: await asWeb(), body: success }),
-      await api("POST", path, { as: "admin", body: failure }),
-      await api("POST", path, { as: "admin", body: { ...success, reason_code: "suspended" } }),
-      await api("POST", path, { as: "admin", body: { ...success, remote_addr: "example.test" } }),
+      await admin.post(path, failure),
+      await admin.post(path, { ...success, reason_code: "suspended" }),
+      await admin.post(path, { ...success, remote_addr: "example.test" }),
       await api("POST", path, {
         as: await asWeb(),
         body: { ...failure, reason_code: "Not A Code" },

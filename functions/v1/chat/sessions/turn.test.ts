@@ -1,10 +1,10 @@
 import { eq } from "drizzle-orm";
-import { afterAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { person } from "../../../../drizzle/schema/operator.ts";
 import { createFakeChatSql, oneRow } from "../../../../tests/fakes/chat-sql.ts";
 import { createPlayedInference } from "../../../../tests/fakes/inference.ts";
 import { createTestConversation, namesOf, textOfEvents } from "../../../../tests/support/chat.ts";
-import { createTestChat, createTestCore } from "../../../../tests/support/core.ts";
+import { createTestChat, useTestCore } from "../../../../tests/support/core.ts";
 import { eventually } from "../../../../tests/support/eventually.ts";
 import { Problem } from "../../../problems.ts";
 
@@ -17,8 +17,7 @@ const chat = await createTestChat({
   sqlOffReason: null,
   stopping: stopping.signal,
 });
-const test = await createTestCore({ core: { chat } });
-afterAll(() => test.close());
+const test = await useTestCore({ core: { chat } });
 
 const outcomes = () =>
   test.observations.filter(({ method }) => method === "chatTurn").map(({ args }) => args[0]);
@@ -28,6 +27,13 @@ const lastAnswer = async (conversation: {
   const { messages } = await conversation.read();
   const { status, parts } = messages.at(-1) ?? {};
   return { status, parts };
+};
+
+/** Asks in a conversation of its own, up to the model's first round. */
+const begin = async (text = "a") => {
+  const conversation = await createTestConversation(test);
+  const asking = conversation.ask(text);
+  return { conversation, asking, round: await model.round() };
 };
 
 const messageRequest = async (path: string): Promise<Request> =>
@@ -42,9 +48,8 @@ const messageRequest = async (path: string): Promise<Request> =>
 
 describe("a turn", () => {
   it("streams text, tool calls with results, receipts and `done`, audits the call, and logs no content", async () => {
-    const conversation = await createTestConversation(test);
-    const answering = conversation.ask("How many hosts are offline?");
-    const first = await model.round();
+    const begun = await begin("How many hosts are offline?");
+    const { conversation, asking: answering, round: first } = begun;
     expect(first.request.messages).toEqual([{ role: "user", text: "How many hosts are offline?" }]);
     expect(first.request.tools.map(({ name }) => name)).toEqual([
       "list_tables",
@@ -118,12 +123,8 @@ describe("a turn", () => {
       "tool_result",
       "text",
     ]);
-    const { body: audit } = await test.api<{ items: object[] }>(
-      "GET",
+    const { body: audit } = await test.auditor.get<{ items: object[] }>(
       `/v1/audit-events?target=${conversation.id}`,
-      {
-        as: "auditor",
-      },
     );
     expect(audit.items).toMatchObject([
       {
@@ -181,9 +182,7 @@ describe("a turn", () => {
   });
 
   it("gives tool calls ids of their own when the model repeats one", async () => {
-    const conversation = await createTestConversation(test);
-    const asking = conversation.ask("a");
-    const round = await model.round();
+    const { asking, round } = await begin();
     for (const id of ["same", "same", "", "x".repeat(10_000)]) round.call("list_tables", {}, id);
     round.end();
     const events = (await asking).rest();
@@ -244,9 +243,7 @@ describe("a turn", () => {
   });
 
   it("cleans what a model writes: U+0000, and surrogate pairs in two pieces", async () => {
-    const conversation = await createTestConversation(test);
-    const asking = conversation.ask("emoji");
-    const round = await model.round();
+    const { conversation, asking, round } = await begin("emoji");
     for (const text of ["a\u0000", "\ud83d", "\ude80b\udc00"]) round.text(text);
     round.call("query_sql", { statement: "select '\u0000\ud800'" });
     round.end();
@@ -264,11 +261,8 @@ describe("a turn", () => {
 
 describe("a turn that fails", () => {
   it("is a 502 before the first event of the model, and the event `error` afterwards", async () => {
-    const conversation = await createTestConversation(test);
-    const asking = conversation.ask("a");
-    (await model.round()).fail(
-      new Problem("inference_failed", { detail: "The provider answered 500" }),
-    );
+    const { conversation, asking, round: failing } = await begin();
+    failing.fail(new Problem("inference_failed", { detail: "The provider answered 500" }));
     expect((await asking).status).toBe(502);
     expect(await lastAnswer(conversation)).toEqual({ status: "failed", parts: [] });
     expect((await conversation.receipts()).kinds).toEqual(["user_message", "closing"]);
@@ -297,16 +291,13 @@ describe("a turn that fails", () => {
   });
 
   it("is a failure when the model says nothing", async () => {
-    const conversation = await createTestConversation(test);
-    const asking = conversation.ask("a");
-    (await model.round()).end();
+    const { asking, round } = await begin();
+    round.end();
     expect((await asking).status).toBe(502);
   });
 
   it("ends an answer over 256 K characters, and refuses queries after 2 MiB of results", async () => {
-    const conversation = await createTestConversation(test);
-    const asking = conversation.ask("a");
-    const first = await model.round();
+    const { asking, round: first } = await begin();
     sql.result = oneRow("x".repeat(1024 * 1024));
     for (let at = 0; at < 4; at++) first.call("query_sql", { statement: "select 1" });
     first.end();
@@ -331,9 +322,7 @@ describe("a turn that fails", () => {
   });
 
   it("ends after 60 s", async () => {
-    const conversation = await createTestConversation(test);
-    const asking = conversation.ask("a");
-    const round = await model.round();
+    const { conversation, asking, round } = await begin();
     round.text("slow");
     const answer = await asking;
     const rest = answer.rest();
@@ -370,9 +359,7 @@ describe("a turn that fails", () => {
   });
 
   it("ends within two seconds when its person is suspended (A3)", async () => {
-    const conversation = await createTestConversation(test);
-    const asking = conversation.ask("a");
-    const round = await model.round();
+    const { conversation, asking, round } = await begin();
     round.text("So far");
     const rest = (await asking).rest();
     const suspend = (status: "suspended" | "active") =>
@@ -416,9 +403,7 @@ describe("a turn that fails", () => {
 
 describe("a client that disconnects", () => {
   it("aborts the model; the turn is closed as aborted with the text so far", async () => {
-    const conversation = await createTestConversation(test);
-    const asking = conversation.ask("a");
-    const round = await model.round();
+    const { conversation, asking, round } = await begin();
     round.text("So far");
     const answer = await asking;
     await answer.next();
@@ -449,12 +434,8 @@ describe("a client that disconnects", () => {
     expect(sql.signal?.aborted).toBe(true);
     sql.result = oneRow(3);
     expect((await conversation.receipts()).kinds).toEqual(["user_message", "tool_call", "closing"]);
-    const { body: audit } = await test.api<{ items: object[] }>(
-      "GET",
+    const { body: audit } = await test.auditor.get<{ items: object[] }>(
       `/v1/audit-events?target=${conversation.id}`,
-      {
-        as: "auditor",
-      },
     );
     expect(audit.items).toMatchObject([{ outcome: "failure", reason_code: "aborted" }]);
   });
@@ -489,12 +470,10 @@ describe("a client that disconnects", () => {
   });
 
   it("may delete the conversation while it is answered", async () => {
-    const conversation = await createTestConversation(test);
-    const asking = conversation.ask("a");
-    const round = await model.round();
+    const { conversation, asking, round } = await begin();
     round.text("x");
     const answer = await asking;
-    expect((await test.api("DELETE", conversation.path, { as: "auditor" })).status).toBe(204);
+    expect((await test.auditor.delete(conversation.path)).status).toBe(204);
     const rest = answer.rest();
     await test.clock.advance(2_000);
     expect((await rest).at(-1)).toMatchObject({ event: "error", data: { code: "conflict" } });
@@ -504,9 +483,7 @@ describe("a client that disconnects", () => {
 
 describe("core", () => {
   it("aborts its answers when it shuts down", async () => {
-    const conversation = await createTestConversation(test);
-    const asking = conversation.ask("a");
-    const round = await model.round();
+    const { conversation, asking, round } = await begin();
     round.text("x");
     const answer = await asking;
     stopping.abort();

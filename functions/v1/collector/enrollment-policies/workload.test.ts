@@ -22,7 +22,7 @@ const {
   enroll,
   eventsFrom,
 } = deployment;
-const { api } = test;
+const { auditor, admin } = test;
 const policiesPath = "/v1/collector/enrollment-policies";
 
 let policyId: string;
@@ -72,7 +72,7 @@ describe("the rules of a policy", () => {
   });
 
   it("may name the issuers that the list of policies has", async () => {
-    const { body } = await api("GET", policiesPath, { as: "auditor" });
+    const { body } = await auditor.get(policiesPath);
     expect(body.workload_issuers).toContain(cluster.url);
   });
 
@@ -113,10 +113,10 @@ describe("the rules of a policy", () => {
       "must have at most 16 entries with the policy's",
     ],
   ])("are rejected in a policy as %j", async (workload, path, message) => {
-    const { status, body } = await api("POST", policiesPath, {
-      as: "admin",
-      body: draftOf(workload, { labels: { one: "more" } }),
-    });
+    const { status, body } = await admin.post(
+      policiesPath,
+      draftOf(workload, { labels: { one: "more" } }),
+    );
     expect({ status, errors: body.errors }).toEqual({
       status: 422,
       errors: [{ path, message: expect.stringContaining(message) }],
@@ -125,7 +125,7 @@ describe("the rules of a policy", () => {
 
   it("show in the policy, with their defaults", async () => {
     const id = await createPolicy();
-    expect((await api("GET", `${policiesPath}/${id}`, { as: "auditor" })).body.workload).toEqual({
+    expect((await auditor.read(`${policiesPath}/${id}`)).workload).toEqual({
       issuer: cluster.url,
       max_token_ttl_seconds: 3600,
       rules: [{ ...collectorRule, claims: {}, device_id: "{node}", labels: {} }],
@@ -136,9 +136,10 @@ describe("the rules of a policy", () => {
 describe("the simulation of a service account token", () => {
   const simulate = async (body: object, id = policyId) =>
     (
-      await api("POST", `${policiesPath}/${id}/simulation`, {
-        as: "auditor",
-        body: { address: "10.1.2.3", platform: "linux/amd64", ...body },
+      await auditor.post(`${policiesPath}/${id}/simulation`, {
+        address: "10.1.2.3",
+        platform: "linux/amd64",
+        ...body,
       })
     ).body;
   const claimsOf = async (pod: TokenPod) =>
@@ -148,7 +149,7 @@ describe("the simulation of a service account token", () => {
       ),
     );
 
-  it("names the rule that matches, the identity and the labels", async () => {
+  it("names the rule that matches, the identity and the labels", { tags: "workerd" }, async () => {
     const node = nameOf("node");
     const simulated = await simulate({ token_claims: await claimsOf({ node }) });
     expect(simulated).toMatchObject({
@@ -213,9 +214,9 @@ describe("the simulation of a service account token", () => {
   });
 
   it("requires a device or the claims of a token", async () => {
-    const answer = await api("POST", `${policiesPath}/${policyId}/simulation`, {
-      as: "auditor",
-      body: { address: "10.1.2.3", platform: "linux/amd64" },
+    const answer = await auditor.post(`${policiesPath}/${policyId}/simulation`, {
+      address: "10.1.2.3",
+      platform: "linux/amd64",
     });
     expect(answer).toMatchObject({
       status: 422,

@@ -1,9 +1,8 @@
-import { afterAll, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { seedFleet } from "../../../../scripts/lab/seed-fleet.ts";
-import { createTestCore } from "../../../../tests/support/core.ts";
+import { useTestCore } from "../../../../tests/support/core.ts";
 
-const test = await createTestCore();
-afterAll(() => test.close());
+const test = await useTestCore();
 await seedFleet(test.db, { count: 10, now: new Date(test.clock.now()) });
 
 const begin = async (name: "auditor" | "admin" = "auditor", kind = "stale") => {

@@ -1,16 +1,15 @@
 import { sql } from "drizzle-orm";
-import { afterAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import type { FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
 import { exportKinds } from "../../../../proto/fleet-health/vocabulary.ts";
 import { seedFleet } from "../../../../scripts/lab/seed-fleet.ts";
-import { createTestCore } from "../../../../tests/support/core.ts";
+import { useTestCore } from "../../../../tests/support/core.ts";
 import { readCsv } from "../../../../tests/support/csv.ts";
 
-const test = await createTestCore();
-afterAll(() => test.close());
+const test = await useTestCore();
 await seedFleet(test.db, { count: 300, now: new Date(test.clock.now()) });
 const download = (query: string) =>
-  test.api<string>("GET", `/v1/collector/health/export.csv?${query}`, { as: "auditor" });
+  test.auditor.get<string>(`/v1/collector/health/export.csv?${query}`);
 
 describe("an export of the health report", () => {
   it.each(exportKinds)(
@@ -19,18 +18,16 @@ describe("an export of the health report", () => {
       const { status, headers, body } = await download(`kind=${kind}`);
       expect(status).toBe(200);
       expect(headers.get("content-type")).toBe("text/csv; charset=utf-8; header=present");
-      const time = new Date(test.clock.now()).toISOString().replaceAll(/[-:]|\.\d+/g, "");
+      const time = test.clock.iso().replaceAll(/[-:]|\.\d+/g, "");
       const name = `fleet-${kind.replace("_", "-")}_${time}.csv`;
       expect(headers.get("content-disposition")).toBe(`attachment; filename="${name}"`);
       expect(headers.get("cache-control")).toBe("no-store");
       expect(body.endsWith("\r\n")).toBe(true);
 
       const cells = readCsv(body);
-      const { items } = (
-        await test.api<FleetHealthReport>("GET", "/v1/collector/health?limit=1000", {
-          as: "auditor",
-        })
-      ).body;
+      const { items } = await test.auditor.read<FleetHealthReport>(
+        "/v1/collector/health?limit=1000",
+      );
       const byId = new Map(items.map((row) => [row.identity_id, row]));
       expect(cells.length).toBeGreaterThan(0);
       for (const cell of cells) {
@@ -77,7 +74,9 @@ describe("an export of the health report", () => {
     expect(await statesOf("kind=stale&state=stale")).toEqual(new Set(["stale"]));
   });
 
-  it("I4: neutralises text that a spreadsheet would read as a formula", async () => {
+  it("I4: neutralises text that a spreadsheet would read as a formula", {
+    tags: "workerd",
+  }, async () => {
     const { body } = await download("kind=renewal_failures");
     expect(body).toContain("'+refused, with reenroll");
     expect(body).toContain(",'=host");
@@ -90,12 +89,8 @@ describe("an export of the health report", () => {
       "kind=queue_risk&platform=linux/amd64&state=healthy&state=queue_at_risk",
     );
     const rows = readCsv(body).length;
-    const events = await test.api<{ items: object[] }>(
-      "GET",
+    const events = await test.auditor.get<{ items: object[] }>(
       "/v1/audit-events?action=fleet.export&limit=1",
-      {
-        as: "auditor",
-      },
     );
     expect(events.body.items[0]).toMatchObject({
       actor: { type: "operator", display: test.people.auditor.email },

@@ -1,4 +1,4 @@
-import { afterAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import type { FleetFacets } from "../../../../proto/fleet-health/facets.ts";
 import type { FleetHealthDetail } from "../../../../proto/fleet-health/report.ts";
 import { heartbeatBody } from "../../../../scripts/lab/heartbeat-body.ts";
@@ -7,12 +7,11 @@ import {
   enrollTestCollector,
   manage,
 } from "../../../../tests/support/collector.ts";
-import { createTestCore } from "../../../../tests/support/core.ts";
+import { useTestCore } from "../../../../tests/support/core.ts";
 import { addHostLosses } from "../../../store/export/dead-letters.ts";
 import type { StoredEnvelope } from "../../../store/ingest/stored-envelope.ts";
 
-const test = await createTestCore({ env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } });
-afterAll(() => test.close());
+const test = await useTestCore({ env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } });
 const enroll = async (deviceId: string) => {
   const { token } = await createTestToken(test);
   return enrollTestCollector(test, { token, deviceId });
@@ -28,12 +27,13 @@ await manage(test, recent, "heartbeat", {
 });
 await test.clock.advance(60_000);
 
-const facets = async (query = "") =>
-  (await test.api<FleetFacets>("GET", `/v1/collector/health/facets${query}`, { as: "auditor" }))
-    .body;
+const facets = (query = "") =>
+  test.auditor.read<FleetFacets>(`/v1/collector/health/facets${query}`);
 
 describe("the facets of the health report", () => {
-  it("count versions, platforms, drift, heartbeat ages and expiry, with every bucket present", async () => {
+  it("count versions, platforms, drift, heartbeat ages and expiry, with every bucket present", {
+    tags: "workerd",
+  }, async () => {
     const { total, versions, platforms, drift, heartbeat_age, certificate_expiry } = await facets();
     expect(total).toBe(2);
     expect(versions).toContainEqual({ version: "0.9.0", count: 1, supported: false });
@@ -82,25 +82,19 @@ describe("the facets of the health report", () => {
     });
     expect((await facets("?state=healthy")).total).toBe(0);
     expect((await facets("?version=0.9.0")).exports.stale).toBe(0);
-    expect(
-      (await test.api("GET", "/v1/collector/health/facets?sort=identity", { as: "auditor" }))
-        .status,
-    ).toBe(422);
+    expect((await test.auditor.get("/v1/collector/health/facets?sort=identity")).status).toBe(422);
   });
 });
 
 describe("one collector of the report", () => {
-  it("has its row and its history, newest first, certificates included", async () => {
-    await test.api("POST", `/v1/collector/certificates/${old.certificateId}/revoke`, {
-      as: "admin",
-      body: { reason_code: "lost" },
+  it("has its row and its history, newest first, certificates included", {
+    tags: "workerd",
+  }, async () => {
+    await test.admin.post(`/v1/collector/certificates/${old.certificateId}/revoke`, {
+      reason_code: "lost",
     });
-    const { body } = await test.api<FleetHealthDetail>(
-      "GET",
+    const { body } = await test.auditor.get<FleetHealthDetail>(
       `/v1/collector/health/${old.identityId}`,
-      {
-        as: "auditor",
-      },
     );
     expect(body.item).toMatchObject({
       identity_id: old.identityId,
@@ -115,12 +109,8 @@ describe("one collector of the report", () => {
   });
 
   it("has what it lost in an export, and nothing of other hosts", async () => {
-    const get = async () =>
-      (
-        await test.api<FleetHealthDetail>("GET", `/v1/collector/health/${old.identityId}`, {
-          as: "auditor",
-        })
-      ).body;
+    const get = () =>
+      test.auditor.read<FleetHealthDetail>(`/v1/collector/health/${old.identityId}`);
     expect(await get()).not.toHaveProperty("export_losses");
     const letters = [old.identity, old.identity, "another"].map((hostId) => ({
       envelope: { hostId } as StoredEnvelope,
@@ -133,7 +123,7 @@ describe("one collector of the report", () => {
   });
 
   it("is 404 for an unknown id, and 422 for text that is not an id", async () => {
-    const get = (id: string) => test.api("GET", `/v1/collector/health/${id}`, { as: "auditor" });
+    const get = (id: string) => test.auditor.get(`/v1/collector/health/${id}`);
     expect((await get("01920000-0000-7000-8000-0000000000ff")).status).toBe(404);
     expect((await get("one")).status).toBe(422);
   });

@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { afterAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { dayMs } from "../../../../kit/clock.ts";
 import type { FleetFactors } from "../../../../proto/fleet-health/factors.ts";
 import type { FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
@@ -9,16 +9,15 @@ import {
   enrollTestCollector,
   manage,
 } from "../../../../tests/support/collector.ts";
-import { createTestCore } from "../../../../tests/support/core.ts";
+import { useTestCore } from "../../../../tests/support/core.ts";
 import { createHistoryKeeper } from "../../../domain/fleet/keep-history.ts";
 import { readFleetRules } from "../../../domain/fleet/rules.ts";
 import { createFleetColumns } from "../../../store/fleet/columns/fleet-columns.ts";
 import { countFactors } from "../../../store/fleet/factors.ts";
 import { createHostSources } from "../../../store/fleet/host-sources.ts";
 
-const test = await createTestCore();
-afterAll(() => test.close());
-const { api, clock, core, db } = test;
+const test = await useTestCore();
+const { auditor, clock, core, db } = test;
 await createHistoryKeeper(core)();
 const { token } = await createTestToken(test);
 const body = heartbeatBody(0) as Record<"collector" | "config", object>;
@@ -48,8 +47,8 @@ await clock.advance(10 * 60_000);
 await beat(5);
 await clock.advance(1000);
 
-const factors = async (query: string) =>
-  (await api<FleetFactors>("GET", `/v1/collector/health/factors?${query}`, { as: "auditor" })).body;
+const factors = (query: string) =>
+  auditor.read<FleetFactors>(`/v1/collector/health/factors?${query}`);
 
 describe("what hosts have in common", () => {
   it("is first what all of them have and no other, with counts that their filters find", async () => {
@@ -62,16 +61,14 @@ describe("what hosts have in common", () => {
     ]);
     expect(items[0]?.expected_by_chance).toBeLessThan(0.05);
     for (const { kind, value, ...counted } of items) {
-      const { body: found } = await api<FleetHealthReport>(
-        "GET",
+      const { body: found } = await auditor.get<FleetHealthReport>(
         `/v1/collector/health?state=stale&${kind}=${encodeURIComponent(value)}`,
-        { as: "auditor" },
       );
       expect([value, found.items.length]).toEqual([value, counted.selected]);
     }
   });
 
-  it("is nothing of all hosts or of none", async () => {
+  it("is nothing of all hosts or of none", { tags: "workerd" }, async () => {
     expect(await factors("")).toMatchObject({ selected: 16, others: 0, items: [] });
     expect(await factors("device=nobody")).toMatchObject({ selected: 0, others: 16, items: [] });
   });
@@ -91,9 +88,7 @@ describe("what hosts have in common", () => {
       { value: "nginx", selected: 5, others: 0 },
     ]);
     const query = "/v1/collector/health?source=nginx&not_source=audit";
-    expect((await api<FleetHealthReport>("GET", query, { as: "auditor" })).body.items).toHaveLength(
-      5,
-    );
+    expect((await auditor.read<FleetHealthReport>(query)).items).toHaveLength(5);
   });
 
   it("is counted in core's memory as in the database", async () => {
@@ -148,12 +143,8 @@ describe("what hosts have in common", () => {
       kind: "ed25519",
     });
     await manage(test, host, "heartbeat", heartbeatBody(clock.now()), { from: "2001:db8::1" });
-    const { body: found } = await api<FleetHealthReport>(
-      "GET",
+    const { body: found } = await auditor.get<FleetHealthReport>(
       "/v1/collector/health?policy=kiosks",
-      {
-        as: "auditor",
-      },
     );
     expect(found.items).toMatchObject([
       { device_id: "kiosk-1", core: null, subnet: "2001:db8::/64" },
@@ -168,9 +159,7 @@ describe("what hosts have in common", () => {
       kind: "label",
       value: "rack:7",
     });
-    const refused = await api("GET", `/v1/collector/health/factors?dropped_more_than=1&at=${at}`, {
-      as: "auditor",
-    });
-    expect(refused).toMatchObject({ status: 422, body: { code: "filter_without_history" } });
+    const refused = await auditor.get(`/v1/collector/health/factors?dropped_more_than=1&at=${at}`);
+    expect(refused).toMatchObject({ body: { code: "filter_without_history" } });
   });
 });

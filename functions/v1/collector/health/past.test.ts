@@ -1,17 +1,16 @@
-import { afterAll, describe, expect, it } from "vitest";
-import { createTestCore } from "../../../../tests/support/core.ts";
+import { describe, expect, it } from "vitest";
+import { useTestCore } from "../../../../tests/support/core.ts";
 import { createHistoryKeeper } from "../../../domain/fleet/keep-history.ts";
 
 const hour = 3_600_000;
 // tests/core/fleet-past.test.ts compares pages of the past with what they were.
-const test = await createTestCore({ env: { SVC_STATE_RETENTION_DAYS: "2" } });
-afterAll(() => test.close());
-const { api, clock, core } = test;
+const test = await useTestCore({ env: { SVC_STATE_RETENTION_DAYS: "2" } });
+const { auditor, clock, core } = test;
 await createHistoryKeeper(core)();
 await clock.advance(5 * hour);
 
 const asked = async (path: string) => {
-  const { status, body } = await api("GET", `/v1/collector/health${path}`, { as: "auditor" });
+  const { status, body } = await auditor.get(`/v1/collector/health${path}`);
   return { status, code: body.code, detail: body.detail };
 };
 
@@ -33,7 +32,7 @@ describe("what the past does not know", () => {
       "envelope_older_than_seconds: the past knows ages of 300 seconds and more",
     ],
   ])("is refused by name: %s", async (query, detail) => {
-    const at = new Date(clock.now() - hour).toISOString();
+    const at = clock.iso(-hour);
     for (const path of [
       `?at=${at}&${query}`,
       `/facets?at=${at}&${query}`,
@@ -43,7 +42,7 @@ describe("what the past does not know", () => {
   });
 
   it("is a silence that began within the threshold, and the order of queues", async () => {
-    const at = new Date(clock.now() - hour).toISOString();
+    const at = clock.iso(-hour);
     const since = (ms: number) =>
       `${new Date(clock.now() - hour - ms).toISOString().slice(0, 19)}Z`;
     expect(await asked(`?at=${at}&silent_since=${since(299_000)}`)).toMatchObject({
@@ -57,7 +56,7 @@ describe("what the past does not know", () => {
   });
 
   it("is a time that is not past, that history does not reach, or that is none", async () => {
-    const at = (ms: number) => `?at=${new Date(clock.now() + ms).toISOString()}`;
+    const at = (ms: number) => `?at=${clock.iso(ms)}`;
     expect(await asked(at(1))).toEqual({
       status: 422,
       code: "no_history",
@@ -73,7 +72,6 @@ describe("what the past does not know", () => {
       detail: "History does not go back so far",
     });
     expect(await asked("?at=2026-02-30T00:00Z")).toMatchObject({
-      status: 422,
       code: "validation_failed",
     });
   });

@@ -1,11 +1,7 @@
 import { sql } from "drizzle-orm";
 import { expect, it, onTestFinished } from "vitest";
 import { heartbeatBody } from "../../../../scripts/lab/heartbeat-body.ts";
-import {
-  createTestToken,
-  enrollTestCollector,
-  manage,
-} from "../../../../tests/support/collector.ts";
+import { createTestToken, manage } from "../../../../tests/support/collector.ts";
 import { createTestCore } from "../../../../tests/support/core.ts";
 
 const minute = 60_000;
@@ -15,8 +11,8 @@ const hour = 60 * minute;
 const setUp = async () => {
   const test = await createTestCore();
   onTestFinished(() => test.close());
-  const { token } = await createTestToken(test);
-  const host = await enrollTestCollector(test, { token, deviceId: "web-1" });
+  const { enroll } = await createTestToken(test);
+  const host = await enroll("web-1");
   const beat = async (over: object = {}) => {
     const { status } = await manage(test, host, "heartbeat", {
       ...heartbeatBody(test.clock.now()),
@@ -25,9 +21,7 @@ const setUp = async () => {
     expect(status).toBe(200);
   };
   const found = async (query: string): Promise<boolean> => {
-    const { body } = await test.api<{ items: unknown[] }>("GET", `/v1/collector/health?${query}`, {
-      as: "auditor",
-    });
+    const { body } = await test.auditor.get<{ items: unknown[] }>(`/v1/collector/health?${query}`);
     return body.items.length === 1;
   };
   const changedWithin = (seconds: number) => found(`changed_within_seconds=${seconds}`);
@@ -79,7 +73,7 @@ it("a host whose certificate was about to expire has changed with the new one, a
   const { test, host, beat, changedWithin } = await setUp();
   const lifetime = 21 * 24 * hour;
   const renewed = async (leftMs: number) => {
-    const at = (ms: number) => sql`${new Date(test.clock.now() + ms).toISOString()}::timestamptz`;
+    const at = (ms: number) => sql`${test.clock.iso(ms)}::timestamptz`;
     await test.db.transaction(async (tx) => {
       await tx.execute(sql`update certificate set not_after = ${at(leftMs)}, issued_at = ${at(leftMs - lifetime)}
         where id = ${host.certificateId}::uuid`);

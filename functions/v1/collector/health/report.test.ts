@@ -4,7 +4,6 @@ import { createTestCsr, createTestKey } from "../../../../scripts/lab/ca/test-pk
 import { heartbeatBody as bodyOf } from "../../../../scripts/lab/heartbeat-body.ts";
 import {
   createTestToken,
-  enrollTestCollector,
   identityPrefix,
   manage,
   type TestCollector,
@@ -42,7 +41,7 @@ const heartbeatBody = (now: number) =>
 /** A core of its own, with hosts that are easily brought into each state. */
 const fleet = async () => {
   const test = await createTestCore({ env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } });
-  const { token } = await createTestToken(test);
+  const { enroll } = await createTestToken(test);
   const beat = (host: TestCollector, over: object = {}) =>
     manage(test, host, "heartbeat", { ...heartbeatBody(test.clock.now()), ...over });
   const version = (text: string) => ({
@@ -50,31 +49,29 @@ const fleet = async () => {
   });
   return {
     ...test,
-    enroll: (deviceId: string) => enrollTestCollector(test, { token, deviceId }),
+    enroll: (deviceId: string) => enroll(deviceId),
     beat: (host: TestCollector, over: object = version("1.4.0")) =>
       beat(host, { ...version("1.4.0"), ...over }),
     version,
     forward: (host: TestCollector) =>
-      test.db.execute(sql`insert into ingest_host select identity, ${new Date(test.clock.now()).toISOString()}::timestamptz
+      test.db.execute(sql`insert into ingest_host select identity, ${test.clock.iso()}::timestamptz
         from collector_identity where id = ${host.identityId}`),
-    report: async (query = "") =>
-      (await test.api<Report>("GET", `/v1/collector/health${query}`, { as: "auditor" })).body,
+    report: (query = "") => test.auditor.read<Report>(`/v1/collector/health${query}`),
   };
 };
 
-/** A fleet for one test, and the row of a host. */
-const startFleet = async () => {
+/** A fleet for one test with a host, and the row of a host. */
+const startFleet = async (deviceId: string) => {
   const test = await fleet();
   onTestFinished(() => test.close());
   const stateOf = async ({ identity }: TestCollector) =>
     (await test.report(`?identity=${encodeURIComponent(identity)}`)).items[0];
-  return { test, stateOf };
+  return { test, stateOf, host: await test.enroll(deviceId) };
 };
 
 describe("the states of the health report", () => {
   it("is enrolling for fifteen minutes, then stale, healthy with the first heartbeat, and stale three intervals later", async () => {
-    const { test, stateOf } = await startFleet();
-    const host = await test.enroll("life");
+    const { test, stateOf, host } = await startFleet("life");
     expect(await stateOf(host)).toMatchObject({
       state: "enrolling",
       last_heartbeat_at: null,
@@ -91,12 +88,11 @@ describe("the states of the health report", () => {
     await test.clock.advance(1);
     const { conditions } = (await stateOf(host)) ?? {};
     expect(conditions?.[0]?.evidence).toBe("last heartbeat 180 s ago, threshold 180 s");
-    expect(conditions?.[0]?.since).toBe(new Date(test.clock.now() - 1).toISOString());
+    expect(conditions?.[0]?.since).toBe(test.clock.iso(-1));
   });
 
   it("shows what the heartbeat reports: invalid config, queue at risk, drops, failed renewal", async () => {
-    const { test, stateOf } = await startFleet();
-    const host = await test.enroll("says");
+    const { test, stateOf, host } = await startFleet("says");
     const { queue, renewal } = heartbeatBody(test.clock.now());
     const state = async (over: object) => {
       await test.clock.advance(10_000);
@@ -132,8 +128,7 @@ describe("the states of the health report", () => {
   });
 
   it("W3: shows why a queue cannot be written, since when and where, although it is nearly empty", async () => {
-    const { test, stateOf } = await startFleet();
-    const host = await test.enroll("full");
+    const { test, stateOf, host } = await startFleet("full");
     const since = "2026-06-01T11:59:30.000Z";
     const unwritable = {
       code: "queue_unwritable",
@@ -157,8 +152,7 @@ describe("the states of the health report", () => {
   });
 
   it("Q12: shows what a database restore lost, at risk until the next heartbeat and as a figure for ever", async () => {
-    const { test, stateOf } = await startFleet();
-    const host = await test.enroll("lost");
+    const { test, stateOf, host } = await startFleet("lost");
     const silent = await test.enroll("silent");
     const other = await test.enroll("other");
     for (const each of [host, other]) await test.beat(each);
@@ -184,8 +178,7 @@ describe("the states of the health report", () => {
   });
 
   it("dates a condition from the first of the consecutive heartbeats that report it", async () => {
-    const { test, stateOf } = await startFleet();
-    const host = await test.enroll("since");
+    const { test, stateOf, host } = await startFleet("since");
     const { queue, renewal } = heartbeatBody(test.clock.now());
     const ill = {
       ...test.version("0.9.0"),
@@ -207,8 +200,7 @@ describe("the states of the health report", () => {
   });
 
   it("compares versions as SemVer, and treats other versions as unsupported", async () => {
-    const { test, stateOf } = await startFleet();
-    const host = await test.enroll("version");
+    const { test, stateOf, host } = await startFleet("version");
     for (const [version, state] of Object.entries({
       "1.10.0": "healthy",
       "1.0.0": "healthy",
@@ -224,8 +216,7 @@ describe("the states of the health report", () => {
   });
 
   it("lists every condition and derives the state by precedence, `revoked` first", async () => {
-    const { test, stateOf } = await startFleet();
-    const host = await test.enroll("many");
+    const { test, stateOf, host } = await startFleet("many");
     const { queue } = heartbeatBody(test.clock.now());
     await test.beat(host, {
       ...test.version("0.1.0"),
@@ -244,20 +235,19 @@ describe("the states of the health report", () => {
     await test.clock.advance(2 * day);
     expect((await stateOf(host))?.state).toBe("renewal_failed");
     expect((await stateOf(host))?.certificate.status).toBe("expired");
-    await test.api("POST", `/v1/collector/identities/${host.identityId}/revoke`, { as: "admin" });
+    await test.admin.post(`/v1/collector/identities/${host.identityId}/revoke`);
     expect((await names())?.[0]).toBe("revoked");
   });
 
   it("is cert_expiring with less than a quarter of the lifetime left, until there is a successor", async () => {
-    const { test, stateOf } = await startFleet();
-    const host = await test.enroll("renews");
+    const { test, stateOf, host } = await startFleet("renews");
     await test.clock.advance(15.75 * day);
     await test.beat(host);
     expect((await stateOf(host))?.state).toBe("healthy");
     await test.clock.advance(1);
     expect((await stateOf(host))?.state).toBe("cert_expiring");
     const renewed = await manage(test, host, "renew", {
-      sent_at: new Date(test.clock.now()).toISOString(),
+      sent_at: test.clock.iso(),
       csr_pem: await createTestCsr({ key: await createTestKey(), uri: `${identityPrefix}renews` }),
       collector_version: "1.4.0",
     });
@@ -381,9 +371,7 @@ describe("the health report", async () => {
       "state=well",
       "q=%00",
     ]) {
-      const { status, body } = await test.api("GET", `/v1/collector/health?${query}`, {
-        as: "auditor",
-      });
+      const { status, body } = await test.auditor.get(`/v1/collector/health?${query}`);
       expect({ query, status, code: body.code }).toEqual({
         query,
         status: 422,

@@ -1,13 +1,12 @@
 import { sql } from "drizzle-orm";
-import { afterAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import type { HostVolume } from "../../../../proto/fleet-health/volume.ts";
-import { createTestToken, enrollTestCollector } from "../../../../tests/support/collector.ts";
-import { createTestCore } from "../../../../tests/support/core.ts";
+import { createTestToken } from "../../../../tests/support/collector.ts";
+import { useTestCore } from "../../../../tests/support/core.ts";
 
-const test = await createTestCore();
-afterAll(() => test.close());
-const { token } = await createTestToken(test);
-const host = await enrollTestCollector(test, { token, deviceId: "volume" });
+const test = await useTestCore();
+const { enroll } = await createTestToken(test);
+const host = await enroll("volume");
 
 const hourMs = 3_600_000;
 const thisHour = test.clock.now() - (test.clock.now() % hourMs);
@@ -19,7 +18,7 @@ const volumeOf = (id: string, as: "auditor" | "reader" = "auditor") =>
   test.api<HostVolume>("GET", `/v1/collector/health/${id}/volume`, { as });
 
 describe("the volume of a host", () => {
-  it("has each of the last 48 hours, by kind, and nothing older", async () => {
+  it("has each of the last 48 hours, by kind, and nothing older", { tags: "workerd" }, async () => {
     await store("log_line", 0, 12, 3400);
     await store("otel_span", 0, 2, 900);
     await store("other", 47, 1, 5);
@@ -38,7 +37,7 @@ describe("the volume of a host", () => {
   });
 
   it("is empty for a host that has sent nothing, and 404 for one that is not enrolled", async () => {
-    const silent = await enrollTestCollector(test, { token, deviceId: "silent" });
+    const silent = await enroll("silent");
     const { body } = await volumeOf(silent.identityId);
     expect(body.hours.flatMap(({ kinds }) => kinds)).toEqual([]);
     expect((await volumeOf("01920000-0000-7000-8000-000000000000")).status).toBe(404);

@@ -1,14 +1,14 @@
 import { sql } from "drizzle-orm";
 import { afterAll, expect, it, onTestFinished } from "vitest";
 import type { EnvelopeLine } from "../../../../proto/telemetry/line.ts";
-import { createTestToken, enrollTestCollector } from "../../../../tests/support/collector.ts";
+import { createTestToken } from "../../../../tests/support/collector.ts";
 import { createTestCore } from "../../../../tests/support/core.ts";
 import { openEnvelopeStore } from "../../../../tests/support/stored-envelopes.ts";
 import { findBlockPlaces } from "../../../store/ingest/host-blocks.ts";
 
 const test = await createTestCore({ now: Date.now() });
-const { token } = await createTestToken(test);
-const host = await enrollTestCollector(test, { token, deviceId: "web-1" });
+const { enroll } = await createTestToken(test);
+const host = await enroll("web-1");
 const store = await openEnvelopeStore(test.database);
 afterAll(async () => {
   await store.close();
@@ -98,7 +98,7 @@ it("follows what is stored, whatever the order of its commits, and nothing twice
 it("misses nothing that waits for an old transaction, or that a core whose clock is behind has stored", async () => {
   let now = Date.now();
   const late = await openEnvelopeStore(test.database, () => now);
-  const another = await enrollTestCollector(test, { token, deviceId: "web-2" });
+  const another = await enroll("web-2");
   const receivedAgo = async (minutes: number, line: string) => {
     now = Date.now() - minutes * 60_000;
     await late.lines(another.identity, [line]);
@@ -151,7 +151,7 @@ it.each([
     sql`scopes = array_append(scopes, 'audit')`,
   ],
 ])("A3: ends within ten seconds when the operator %s", async (_, change, undo) => {
-  const another = await enrollTestCollector(test, { token, deviceId: `web-${test.clock.now()}` });
+  const another = await enroll(`web-${test.clock.now()}`);
   const stream = await open("?follow=true", another);
   // Longer than between two look-ups.
   for (let n = 1; n <= 15; n++) {

@@ -1,15 +1,16 @@
-import { afterAll, expect, it } from "vitest";
-import { createTestToken, enrollTestCollector } from "../../../../tests/support/collector.ts";
-import { createTestCore } from "../../../../tests/support/core.ts";
+import { expect, it } from "vitest";
+import { createTestToken } from "../../../../tests/support/collector.ts";
+import { useTestCore } from "../../../../tests/support/core.ts";
 import { noteQueues } from "../../../store/ingest/queues.ts";
 
-const test = await createTestCore();
-afterAll(() => test.close());
+const test = await useTestCore();
 const { db, clock } = test;
 
-it("lists the queues of a host, and closes one that will not speak again, once and audited", async () => {
-  const { token } = await createTestToken(test);
-  const { identity, identityId } = await enrollTestCollector(test, { token, deviceId: "a" });
+it("lists the queues of a host, and closes one that will not speak again, once and audited", {
+  tags: "workerd",
+}, async () => {
+  const { enroll } = await createTestToken(test);
+  const { identity, identityId } = await enroll("a");
   const queue = "0b".repeat(16);
   await noteQueues(
     db,
@@ -17,7 +18,7 @@ it("lists the queues of a host, and closes one that will not speak again, once a
     new Date(clock.now()),
   );
   const path = `/v1/collector/hosts/${identityId}/queues`;
-  const now = new Date(clock.now()).toISOString();
+  const now = clock.iso();
   const open = {
     queue_id: queue,
     first_seen_at: now,
@@ -25,7 +26,7 @@ it("lists the queues of a host, and closes one that will not speak again, once a
     ended_at: null,
     ending: null,
   };
-  expect(await test.api("GET", path, { as: "auditor" })).toMatchObject({
+  expect(await test.auditor.get(path)).toMatchObject({
     status: 200,
     body: { items: [open] },
   });
@@ -36,11 +37,9 @@ it("lists the queues of a host, and closes one that will not speak again, once a
   expect((await close("0c")).status).toBe(422);
   const closed = { ...open, ended_at: now, ending: "closed" };
   expect(await close(queue)).toMatchObject({ status: 200, body: { items: [closed] } });
-  expect(await close(queue)).toMatchObject({ status: 409, body: { code: "conflict" } });
-  const { body } = await test.api<{ items: object[] }>(
-    "GET",
+  expect(await close(queue)).toMatchObject({ body: { code: "conflict" } });
+  const { body } = await test.auditor.get<{ items: object[] }>(
     "/v1/audit-events?action=queue.close",
-    { as: "auditor" },
   );
   expect(body.items).toMatchObject([
     { reason_code: "disk_lost", details: { identity, queue_id: queue } },

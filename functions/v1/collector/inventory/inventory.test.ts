@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { afterAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import type { FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
 import {
   type InventoryChange,
@@ -7,23 +7,19 @@ import {
   inventoryBytesMax,
   inventoryHostsMax,
 } from "../../../../proto/inventory/inventory.ts";
-import {
-  createTestToken,
-  enrollTestCollector,
-  identityPrefix,
-} from "../../../../tests/support/collector.ts";
-import { createTestCore, repeatsOf } from "../../../../tests/support/core.ts";
+import { createTestToken, identityPrefix } from "../../../../tests/support/collector.ts";
+import { useTestCore } from "../../../../tests/support/core.ts";
 import { readCsv } from "../../../../tests/support/csv.ts";
+import { isSlow } from "../../../../tests/support/is-slow.ts";
 import { figuresOf } from "../../../ops/figures.ts";
 
-const test = await createTestCore();
-afterAll(() => test.close());
-const { api, clock, db, core } = test;
+const test = await useTestCore();
+const { auditor, reader, api, clock, db, core } = test;
 const path = "/v1/collector/inventory";
-const { token } = await createTestToken(test);
-for (const deviceId of ["a", "b", "c", "d"]) await enrollTestCollector(test, { token, deviceId });
+const { enroll } = await createTestToken(test);
+for (const deviceId of ["a", "b", "c", "d"]) await enroll(deviceId);
 /** All but `d` have sent telemetry just now. */
-await db.execute(sql`update fleet_status set last_envelope_at = ${new Date(clock.now()).toISOString()}::timestamptz
+await db.execute(sql`update fleet_status set last_envelope_at = ${clock.iso()}::timestamptz
   where identity <> ${`${identityPrefix}d`}`);
 
 const putJson = (hosts: unknown, query = "", headers: Record<string, string> = {}) =>
@@ -34,14 +30,11 @@ const putCsv = (content: string, query = "", headers: Record<string, string> = {
     raw: { type: "text/csv", content },
     headers,
   });
-const list = async (query = "") =>
-  (await api<InventoryReport>("GET", `${path}${query}`, { as: "auditor" })).body;
+const list = (query = "") => auditor.read<InventoryReport>(`${path}${query}`);
 const fleetOf = async (status: string) =>
-  (
-    await api<FleetHealthReport>("GET", `/v1/collector/health?inventory=${status}`, {
-      as: "auditor",
-    })
-  ).body.items.map(({ device_id }) => device_id);
+  (await auditor.read<FleetHealthReport>(`/v1/collector/health?inventory=${status}`)).items.map(
+    ({ device_id }) => device_id,
+  );
 const statuses = async () => (await list()).items.map(({ name, status }) => `${name} ${status}`);
 const audited = async () => {
   const rows = await db.execute<{ details: string }>(
@@ -67,21 +60,21 @@ describe("without an inventory", () => {
     });
     for (const status of ["expected", "unexpected", "gone"])
       expect(await fleetOf(status)).toEqual([]);
-    const { body } = await api<FleetHealthReport>("GET", "/v1/collector/health", { as: "auditor" });
+    const { body } = await auditor.get<FleetHealthReport>("/v1/collector/health");
     expect(body.items.some((row) => "inventory" in row)).toBe(false);
     expect(await samples()).toEqual([]);
   });
 });
 
 describe("an inventory", () => {
-  it("is put as CSV, as a whole, and audited with counts", async () => {
+  it("is put as CSV, as a whole, and audited with counts", { tags: "workerd" }, async () => {
     const { status, body, headers } = await putCsv(
       `\ufeffname, owner,label.env,label.team\r\n a, shop ,prod ,\r\n${identityPrefix}b,"Pay, ""EU""",,x\r\nghost,,,\r\n`,
     );
     expect(status).toBe(200);
     expect(body).toEqual({
       etag: headers.get("etag"),
-      updated_at: new Date(clock.now()).toISOString(),
+      updated_at: clock.iso(),
       hosts: 3,
       added: 3,
       changed: 0,
@@ -157,16 +150,14 @@ describe("an inventory", () => {
 
   it("marks rows of the fleet, and has columns in its exports", async () => {
     await putCsv("name,owner\nc,shop\nd,pay\n");
-    const { body } = await api<FleetHealthReport>("GET", "/v1/collector/health", { as: "auditor" });
+    const { body } = await auditor.get<FleetHealthReport>("/v1/collector/health");
     expect(body.items.map(({ device_id, inventory }) => [device_id, inventory])).toEqual([
       ["a", undefined],
       ["b", undefined],
       ["c", { status: "expected", owner: "shop" }],
       ["d", { status: "expected", owner: "pay" }],
     ]);
-    const csv = await api<string>("GET", "/v1/collector/health/export.csv?kind=stale", {
-      as: "auditor",
-    });
+    const csv = await auditor.get<string>("/v1/collector/health/export.csv?kind=stale");
     const row = readCsv(csv.body).find(({ device_id }) => device_id === "d");
     expect(row).toMatchObject({ inventory: "expected", owner: "pay" });
   });
@@ -182,8 +173,8 @@ describe("an inventory", () => {
     }
     expect(names).toEqual(["a", "b", "y", "z"]);
     const { next_cursor } = await list("?limit=1&status=missing");
-    const other = await api("GET", `${path}?limit=1&cursor=${next_cursor}`, { as: "auditor" });
-    expect(other).toMatchObject({ status: 422, body: { code: "validation_failed" } });
+    const other = await auditor.get(`${path}?limit=1&cursor=${next_cursor}`);
+    expect(other).toMatchObject({ body: { code: "validation_failed" } });
   });
 });
 
@@ -253,7 +244,7 @@ describe("an inventory is refused", () => {
   ])("as CSV %s, with the line", async (_, content, errors) => {
     const before = await list();
     const { status, body } = await putCsv(content);
-    expect({ status, ...body }).toMatchObject({ status: 422, code: "inventory_invalid", errors });
+    expect({ status, ...body }).toMatchObject({ code: "inventory_invalid", errors });
     expect((await list()).etag).toBe(before.etag);
   });
 
@@ -271,7 +262,7 @@ describe("an inventory is refused", () => {
 
   it("without a host unless that is meant", async () => {
     for (const put of [() => putCsv("name,owner\n"), () => putJson([])])
-      expect(await put()).toMatchObject({ status: 422, body: { code: "inventory_empty" } });
+      expect(await put()).toMatchObject({ body: { code: "inventory_empty" } });
     expect((await putCsv("name\n", "?allow_empty=true")).body).toMatchObject({ hosts: 0 });
     expect((await list()).counts).toEqual({ expected: 0, missing: 0, unexpected: 0, gone: 0 });
   });
@@ -287,15 +278,15 @@ describe("an inventory is refused", () => {
     });
     const xml = await api("PUT", path, { as: "admin", raw: { type: "text/xml", content: "<a/>" } });
     expect(xml).toMatchObject({ status: 415 });
-    expect(await api("PUT", path, { as: "auditor", body: { hosts: [] } })).toMatchObject({
+    expect(await auditor.put(path, { hosts: [] })).toMatchObject({
       status: 403,
     });
-    expect(await api("GET", path, { as: "reader" })).toMatchObject({ status: 403 });
+    expect(await reader.get(path)).toMatchObject({ status: 403 });
   });
 });
 
-it("takes 100,000 hosts, and the same again", async () => {
-  const hosts = repeatsOf({ node: 100_000, workerd: 10_000 });
+it("takes as many hosts as a fleet has, and the same again", async () => {
+  const hosts = isSlow ? 100_000 : 10_000;
   const lines = Array.from(
     { length: hosts },
     (_, index) => `host-${index}.example.com,team-${index % 40},prod`,

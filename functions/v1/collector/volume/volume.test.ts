@@ -1,18 +1,17 @@
 import { sql } from "drizzle-orm";
-import { afterAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { dayMs, hourMs } from "../../../../kit/clock.ts";
 import type { FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
 import type { VolumeReport } from "../../../../proto/volume.ts";
-import { createTestToken, enrollTestCollector } from "../../../../tests/support/collector.ts";
-import { createTestCore } from "../../../../tests/support/core.ts";
+import { createTestToken } from "../../../../tests/support/collector.ts";
+import { useTestCore } from "../../../../tests/support/core.ts";
 import { createVolumeKeeper } from "../../../domain/volume/keep-volume.ts";
 
-const test = await createTestCore();
-afterAll(() => test.close());
+const test = await useTestCore();
 const { clock, db, core } = test;
-const { token } = await createTestToken(test);
+const { enroll } = await createTestToken(test);
 const [loud, calm, plain] = await Promise.all(
-  ["loud", "calm", "plain"].map((deviceId) => enrollTestCollector(test, { token, deviceId })),
+  ["loud", "calm", "plain"].map((deviceId) => enroll(deviceId)),
 );
 if (!loud || !calm || !plain) throw new Error("no hosts");
 await db.execute(
@@ -82,14 +81,10 @@ describe("the volume of the last day", () => {
     ]);
     const fleet = async (order: string) =>
       (
-        await test.api<FleetHealthReport>(
-          "GET",
+        await test.auditor.read<FleetHealthReport>(
           `/v1/collector/health?sort=day_bytes&order=${order}`,
-          {
-            as: "auditor",
-          },
         )
-      ).body.items;
+      ).items;
     expect(
       (await fleet("desc")).map(({ device_id, volume }) => [device_id, volume?.day_bytes]),
     ).toEqual([
@@ -132,7 +127,9 @@ describe("the volume of a range", () => {
     expect(await get("", "reader")).toMatchObject({ status: 403 });
   });
 
-  it("has what it takes on disk for all of retention once a whole day is stored", async () => {
+  it("has what it takes on disk for all of retention once a whole day is stored", {
+    tags: "workerd",
+  }, async () => {
     expect((await get()).body).toMatchObject({
       disk_bytes: null,
       items: [{ disk_bytes: null }, {}, {}],
