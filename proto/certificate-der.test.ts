@@ -12,6 +12,7 @@ import {
   testNames,
   x509,
 } from "../scripts/lab/ca/test-pki.ts";
+import { runsOf } from "../tests/support/is-slow.ts";
 import {
   DerError,
   type Extensions,
@@ -193,14 +194,14 @@ describe("the readers of the hot paths agree with x509", () => {
         const request = readBothCsr(der ?? new Uint8Array());
         expect(request.own).toEqual(request.other);
       }),
-      { numRuns: 60 },
+      { numRuns: runsOf(60) },
     );
   });
 
   it("E9: on tampered certificates, unless it rejects them", async () => {
     const der = await issueTestCertificate({ ca, key });
     const { property, compared } = agrees(readBoth);
-    fc.assert(fc.property(tampered(der), property), { numRuns: 4_000 });
+    fc.assert(fc.property(tampered(der), property), { numRuns: runsOf(4_000) });
     expect(compared()).toBeGreaterThan(400);
   });
 
@@ -210,7 +211,7 @@ describe("the readers of the hot paths agree with x509", () => {
       "CERTIFICATE REQUEST",
     );
     const { property, compared } = agrees(readBothCsr);
-    fc.assert(fc.property(tampered(der ?? new Uint8Array()), property), { numRuns: 4_000 });
+    fc.assert(fc.property(tampered(der ?? new Uint8Array()), property), { numRuns: runsOf(4_000) });
     expect(compared()).toBeGreaterThan(400);
   });
 

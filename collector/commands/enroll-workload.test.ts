@@ -1,5 +1,4 @@
-import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createTestCa } from "../../scripts/lab/ca/test-pki.ts";
@@ -9,6 +8,7 @@ import {
   type ManagementServer,
   startManagementServer,
 } from "../../tests/fakes/management-server.ts";
+import { newFolder } from "../../tests/support/new-folder.ts";
 import { runCommandLine } from "./command-line.ts";
 
 const jwt =
@@ -19,16 +19,13 @@ let server: ManagementServer;
 const inDir = (name: string) => join(dir, name);
 
 beforeEach(async () => {
-  dir = await mkdtemp(join(tmpdir(), "enroll-workload-"));
+  dir = newFolder();
   server = await startManagementServer();
   const clientCa = await createTestCa({ name: "Client CA" });
   await writeFile(inDir("ca.pem"), server.caPem);
   server.reply((call) => issueFor(clientCa, call));
 });
-afterEach(async () => {
-  await server.close();
-  await rm(dir, { recursive: true });
-});
+afterEach(() => server.close());
 
 const enroll = async (
   tokenFlags: readonly string[] = ["--service-account-token-file", inDir("token")],

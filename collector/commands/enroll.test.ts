@@ -4,7 +4,6 @@ import {
   chmod,
   lstat,
   mkdir,
-  mkdtemp,
   readdir,
   readFile,
   readlink,
@@ -15,7 +14,6 @@ import {
 } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createTestCa, createTestKey, type TestCa, x509 } from "../../scripts/lab/ca/test-pki.ts";
@@ -26,6 +24,7 @@ import {
   refusal,
   startManagementServer,
 } from "../../tests/fakes/management-server.ts";
+import { newFolder } from "../../tests/support/new-folder.ts";
 import { loadConfig } from "../config/load-config.ts";
 import { runCommandLine } from "./command-line.ts";
 
@@ -37,17 +36,14 @@ let server: ManagementServer;
 let clientCa: TestCa;
 
 beforeEach(async () => {
-  dir = await mkdtemp(join(tmpdir(), "enroll-"));
+  dir = newFolder();
   server = await startManagementServer();
   clientCa = await createTestCa({ name: "Client CA" });
   await writeFile(join(dir, "token"), `${token}\n`);
   await writeFile(join(dir, "ca.pem"), server.caPem);
   server.reply((call) => issueFor(clientCa, call));
 });
-afterEach(async () => {
-  await server.close();
-  await rm(dir, { recursive: true, force: true });
-});
+afterEach(() => server.close());
 
 const etc = () => join(dir, "etc");
 const current = (name: string) => join(etc(), "identity", "current", name);

@@ -1,14 +1,13 @@
-import { mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { mkdirSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterEach, beforeEach, expect, it } from "vitest";
+import { beforeEach, expect, it } from "vitest";
+import { newFolder } from "../../tests/support/new-folder.ts";
 import { acquireFileLock } from "./lock.ts";
 
 let dir: string;
 beforeEach(() => {
-  dir = mkdtempSync(join(tmpdir(), "lock-"));
+  dir = newFolder();
 });
-afterEach(() => rmSync(dir, { recursive: true }));
 
 it("is acquired by one at a time, and by the next after its release", () => {
   const path = join(dir, "lock");

@@ -4,16 +4,15 @@ import {
   mkdtemp,
   readdir,
   readFile,
-  rm,
   stat,
   symlink,
   writeFile,
 } from "node:fs/promises";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import { systemEntropy } from "../../kit/entropy.ts";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
+import { newFolder } from "../../tests/support/new-folder.ts";
 import {
   makeOwnDirectory,
   makePrivateDirectory,
@@ -23,9 +22,8 @@ import {
 
 let dir: string;
 beforeEach(async () => {
-  dir = await mkdtemp(join(tmpdir(), "private-files-"));
+  dir = newFolder();
 });
-afterEach(() => rm(dir, { recursive: true, force: true }));
 
 describe("writeDurably", () => {
   it("R6: rejects a link planted under the temporary name, and does not touch its target", async () => {

@@ -1,6 +1,3 @@
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { create, fromBinary, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
@@ -21,6 +18,7 @@ import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
 import { type IngestPeer, peerError, startIngestPeer } from "../../tests/fakes/ingest-peer.ts";
 import { createTestLog } from "../../tests/fakes/log.ts";
 import { eventually } from "../../tests/support/eventually.ts";
+import { newFolder } from "../../tests/support/new-folder.ts";
 import { openTestQueue } from "../../tests/support/queue.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { QueueAccounts } from "../queue/queue-accounts.ts";
@@ -83,7 +81,7 @@ const storedNumbers = () => peer.stored.map(({ attributes }) => Number(attribute
 const empty = () => eventually(() => expect(queue.stats().records).toBe(0));
 
 beforeEach(async () => {
-  dir = mkdtempSync(join(tmpdir(), "forward-"));
+  dir = newFolder();
   peer = await startIngestPeer();
   queue = openTestQueue(dir);
 });
@@ -92,7 +90,6 @@ afterEach(async () => {
   await stop();
   await queue.close();
   await peer.close();
-  rmSync(dir, { recursive: true });
 });
 
 describe("forwarding", () => {

@@ -1,19 +1,18 @@
 import { createHash, createPrivateKey, createPublicKey, verify } from "node:crypto";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { rm } from "node:fs/promises";
 import { join } from "node:path";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import { systemEntropy } from "../../kit/entropy.ts";
 import { canonicalBody, proofPayload } from "../../proto/management/proof.ts";
 import { createTestKey } from "../../scripts/lab/ca/test-pki.ts";
 import { createTestClock } from "../../tests/fakes/clock.ts";
+import { newFolder } from "../../tests/support/new-folder.ts";
 import { createSentAt, signBody } from "./signed-request.ts";
 
 let dir: string;
 beforeEach(async () => {
-  dir = await mkdtemp(join(tmpdir(), "sent-at-"));
+  dir = newFolder();
 });
-afterEach(() => rm(dir, { recursive: true, force: true }));
 
 const noon = Date.UTC(2026, 5, 1, 12);
 const open = (now: number) =>

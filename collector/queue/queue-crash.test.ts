@@ -1,10 +1,9 @@
 import { spawn } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
 import { countCpuMilliseconds } from "../../tests/support/cpu-time.ts";
+import { newFolder } from "../../tests/support/new-folder.ts";
 import { openTestQueue, readAll } from "../../tests/support/queue.ts";
 
 const writer = join(import.meta.dirname, "../../tests/slow/queue-crash/writer.ts");
@@ -48,7 +47,7 @@ it("Q1: keeps every accepted record once, and uses no sequence twice, after kill
   const seed = (Date.now() & 0xffff) + 1;
   console.log(`queue crash test: seed ${seed}`);
   const random = createSeededEntropy(seed);
-  const dir = mkdtempSync(join(tmpdir(), "queue-crash-"));
+  const dir = newFolder();
   let acked = 0;
   let lastSequence = 0;
   for (let round = 0; round < 12; round++) {
@@ -83,5 +82,4 @@ it("Q1: keeps every accepted record once, and uses no sequence twice, after kill
     lastSequence = found.lastSequence;
   }
   expect(lastSequence).toBeGreaterThan(0);
-  rmSync(dir, { recursive: true });
 });

@@ -5,6 +5,7 @@ import fc from "fast-check";
 import { expect, it } from "vitest";
 import { createTestClock } from "../../tests/fakes/clock.ts";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
+import { runsOf } from "../../tests/support/is-slow.ts";
 import { readAll } from "../../tests/support/queue.ts";
 import { measureRecord } from "./envelope.ts";
 import { QueueFullError } from "./errors.ts";
@@ -138,5 +139,5 @@ it("Q6: behaves like its model under any order of appends, acks, dead letters, e
       }
     },
   );
-  await fc.assert(property, { numRuns: 40 });
+  await fc.assert(property, { numRuns: runsOf(40) });
 });

@@ -195,21 +195,6 @@ describe("a renewal while records flow", () => {
     ).toHaveLength(1);
   });
 
-  it("R8: reports a rejected renewal in the next heartbeat, and keeps the old credentials", async () => {
-    collector.onHeartbeat(() => heartbeatAnswer({ renew_now: true }));
-    collector.onRenew(() => refusal(403, "identity_mismatch", { action: "reenroll" }));
-    await collector.start();
-    await expect
-      .poll(() => collector.heartbeats().at(-1)?.body.renewal)
-      .toMatchObject({
-        status: "failed",
-        last_error: "identity_mismatch: refused: identity_mismatch",
-        last_attempt_at: expect.any(String),
-        next_attempt_at: expect.any(String),
-      });
-    expect(presented()).toHaveLength(1);
-  });
-
   it("uses the credentials that `renew` installed meanwhile", async () => {
     await collector.start();
     await expect.poll(() => collector.heartbeats().length).toBeGreaterThan(0);

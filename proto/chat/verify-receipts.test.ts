@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { beforeAll, describe, expect, it } from "vitest";
+import { runsOf } from "../../tests/support/is-slow.ts";
 import {
   createTestReceiptKey,
   signChain,
@@ -91,7 +92,7 @@ const altered = (value: unknown, at: number): unknown => {
   return value.slice(0, index) + String.fromCharCode(code ^ 1) + value.slice(index + 1);
 };
 
-const runs = { numRuns: 30 };
+const runs = { numRuns: runsOf(30) };
 
 describe("verifyReceipts", () => {
   it("accepts any chain, with the keys of the file and with given ones", () =>

@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { cpuMillisecondsOf } from "../../tests/support/cpu-time.ts";
+import { runsOf } from "../../tests/support/is-slow.ts";
 import { parseCollectorConfig } from "./parse.ts";
 import { anyTokens, configBytesMax, parseTree } from "./tree.ts";
 
@@ -286,7 +287,7 @@ describe("parseCollectorConfig", () => {
           return parsed.ok || parsed.errors.every(({ line, column }) => line >= 1 && column >= 1);
         },
       ),
-      { numRuns: 500 },
+      { numRuns: runsOf(500) },
     );
   });
 });

@@ -1,12 +1,12 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { appendFileSync, mkdtempSync, renameSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { appendFileSync, renameSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
 import { expect, it } from "vitest";
 import { lines } from "../../../tests/support/file-source.ts";
+import { newFolder } from "../../../tests/support/new-folder.ts";
 import { openTestQueue, readAll } from "../../../tests/support/queue.ts";
 
 const tailer = join(import.meta.dirname, "../../../tests/slow/queue-crash/tailer.ts");
@@ -17,11 +17,8 @@ const reaches = async (said: Readable, count: number): Promise<void> => {
   throw new Error("the tailer ended by itself");
 };
 
-it("Q1: neither loses nor repeats a line when it is killed with kill -9 while it reads, over rotations", async ({
-  onTestFinished,
-}) => {
-  const dir = mkdtempSync(join(tmpdir(), "file-crash-"));
-  onTestFinished(() => rmSync(dir, { recursive: true }));
+it("Q1: neither loses nor repeats a line when it is killed with kill -9 while it reads, over rotations", async () => {
+  const dir = newFolder();
   const log = join(dir, "app.log");
   const perRound = 12_000;
   const rounds = 3;

@@ -1,10 +1,8 @@
 import {
   appendFileSync,
-  copyFileSync,
   mkdirSync,
   renameSync,
   symlinkSync,
-  truncateSync,
   unlinkSync,
   writeFileSync,
 } from "node:fs";
@@ -84,16 +82,6 @@ describe("rotation", () => {
     expect(new Set(files.records().map(({ attributes }) => attributes["file.path"]))).toEqual(
       new Set([files.log()]),
     );
-  });
-
-  it("by copy and truncate: continues in the truncated file", async () => {
-    files.write(1, 5);
-    await files.start();
-    await files.expectTexts(lines(1, 5));
-    copyFileSync(files.log(), files.log("app.log.1"));
-    truncateSync(files.log());
-    files.write(6, 7);
-    await files.expectTexts(lines(1, 7));
   });
 
   it("by truncation: is detected also when the file has grown past the old offset", async () => {

@@ -1,17 +1,7 @@
-import {
-  chownSync,
-  lchownSync,
-  linkSync,
-  mkdirSync,
-  mkdtempSync,
-  realpathSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from "node:fs";
-import { tmpdir } from "node:os";
+import { chownSync, lchownSync, linkSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
+import { newFolder } from "../../../tests/support/new-folder.ts";
 import type { FileRules } from "../source.ts";
 import { ForbiddenFileError, isTrustedLink, openAllowedFile } from "./discovery.ts";
 
@@ -19,12 +9,11 @@ let dir: string;
 const at = (...names: string[]) => join(dir, ...names);
 
 beforeEach(() => {
-  dir = realpathSync(mkdtempSync(join(tmpdir(), "file-rules-")));
+  dir = newFolder();
   for (const name of ["logs", "logs/app", "etc", "identity"]) mkdirSync(at(name));
   for (const name of ["logs/app/app.log", "etc/shadow", "identity/tls.key"])
     writeFileSync(at(name), `${name}\n`);
 });
-afterEach(() => rmSync(dir, { recursive: true }));
 
 /** Returns the text of the file if the rules allow to read it, or why not. */
 const read = async (path: string, rules: FileRules): Promise<string | null> => {

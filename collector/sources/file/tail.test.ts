@@ -1,16 +1,16 @@
-import { appendFileSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { appendFileSync, writeFileSync } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { systemClock } from "../../../kit/clock.ts";
 import { createTestLog } from "../../../tests/fakes/log.ts";
+import { newFolder } from "../../../tests/support/new-folder.ts";
 import { decodeRecords, encodeBlock } from "../../../tests/support/queue.ts";
 import { positionAt } from "./position.ts";
 import { createTail } from "./tail.ts";
 
 it("does not read from the old offset of a file that is rewritten between the check and the read", async () => {
-  const dir = mkdtempSync(join(tmpdir(), "tail-"));
+  const dir = newFolder();
   const path = join(dir, "app.log");
   writeFileSync(path, "one\ntwo\n");
   const real = await open(path, "r");
@@ -68,5 +68,4 @@ it("does not read from the old offset of a file that is rewritten between the ch
   while (await tail.step(signal));
   expect(lines.slice(6)).toEqual(["six"]);
   await tail.close();
-  rmSync(dir, { recursive: true });
 });

@@ -1,12 +1,12 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fromBinary } from "@bufbuild/protobuf";
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { beforeEach, describe, expect, it, vi } from "vitest";
 import { systemClock } from "../../../kit/clock.ts";
 import { ExportMetricsServiceRequestSchema } from "../../../proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
 import { createTestClock } from "../../../tests/fakes/clock.ts";
 import { createTestLog } from "../../../tests/fakes/log.ts";
+import { newFolder } from "../../../tests/support/new-folder.ts";
 import { openTestQueue, readAll, testRecord } from "../../../tests/support/queue.ts";
 import { closeAccounts, refusalsOf } from "../../../tests/support/queue-accounts.ts";
 import { measureRecord } from "../../queue/envelope.ts";
@@ -19,9 +19,8 @@ import { encodeHostMetrics } from "./metrics.ts";
 
 let dir: string;
 beforeEach(() => {
-  dir = mkdtempSync(join(tmpdir(), "host-metrics-"));
+  dir = newFolder();
 });
-afterEach(() => rmSync(dir, { recursive: true }));
 
 const readingsAt = (at: number, seconds = 0): HostReadings => ({
   at,

@@ -3,7 +3,6 @@ import { BinaryWriter } from "@bufbuild/protobuf/wire";
 import type { ServiceError } from "@grpc/grpc-js";
 import fc from "fast-check";
 import { afterEach, expect, it } from "vitest";
-import { systemClock } from "../../../kit/clock.ts";
 import { RetryInfoSchema } from "../../../proto/gen/google/rpc/error_details_pb.js";
 import { StatusSchema } from "../../../proto/gen/google/rpc/status_pb.js";
 import { ExportLogsServiceRequestSchema } from "../../../proto/gen/opentelemetry/proto/collector/logs/v1/logs_service_pb.js";
@@ -107,15 +106,4 @@ it("answers UNAVAILABLE with RetryInfo when the queue stays full, and stores not
   await otlp.queue.ack(1);
   await otlp.exportByGrpc(traceRequest(["c"]));
   expect(otlp.spanNames()).toEqual(["c"]);
-});
-
-it("delays a request while the queue is full, and stores it when there is room in time", async () => {
-  await start({ queue: { maxDiskUsageBytes: 3_000 }, limits: { roomTimeoutMs: 60_000 } });
-  await otlp.exportByGrpc(traceRequest(["a".repeat(2000)]));
-  const waiting = otlp.exportByGrpc(traceRequest(["b".repeat(2000)]));
-  await systemClock.sleep(20);
-  expect(otlp.envelopes()).toHaveLength(1);
-  await otlp.queue.ack(1);
-  await waiting;
-  expect(otlp.envelopes()).toHaveLength(1);
 });

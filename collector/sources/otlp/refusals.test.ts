@@ -13,6 +13,7 @@ import { ExportTraceServiceResponseSchema } from "../../../proto/gen/opentelemet
 import { createTestClock } from "../../../tests/fakes/clock.ts";
 import { createSeededEntropy } from "../../../tests/fakes/entropy.ts";
 import { createTestLog } from "../../../tests/fakes/log.ts";
+import { runsOf } from "../../../tests/support/is-slow.ts";
 import { startTestOtlp, traceRequest } from "../../../tests/support/otlp.ts";
 import { openTestQueue, testRecord } from "../../../tests/support/queue.ts";
 import { closeAccounts, refusalsOf } from "../../../tests/support/queue-accounts.ts";
@@ -259,5 +260,5 @@ it("states what senders were refused in each hour, after a stop and damage; afte
       }
     },
   );
-  await fc.assert(property, { numRuns: 20 });
+  await fc.assert(property, { numRuns: runsOf(20) });
 });

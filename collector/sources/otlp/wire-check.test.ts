@@ -8,6 +8,7 @@ import { createWireCheck } from "../../../proto/limits/wire-check.ts";
 import { ProtobufError, WireLimitError } from "../../../proto/wire.ts";
 import { cpuMillisecondsOf } from "../../../tests/support/cpu-time.ts";
 import { splitExportRequest } from "./consumer.ts";
+import { runsOf } from "../../../tests/support/is-slow.ts";
 import { countItems, signals } from "./signals.ts";
 
 const { check, repairText } = createWireCheck(Schema, isUtf8);
@@ -108,7 +109,7 @@ describe("createWireCheck", () => {
         // In the bytes, not in the message: a repaired text may occur twice in a field, of which the last one counts.
         expect(Buffer.from(mended).includes("\ufffd")).toBe(true);
       }),
-      { numRuns: 2_000 },
+      { numRuns: runsOf(2_000) },
     );
     expect(repaired).toBeGreaterThan(0);
   });
@@ -194,7 +195,7 @@ describe("splitExportRequest", () => {
           countItems(metricsSignal, bytes),
         );
       }),
-      { numRuns: 300 },
+      { numRuns: runsOf(300) },
     );
   });
 });
