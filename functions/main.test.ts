@@ -1,20 +1,19 @@
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, writeFileSync } from "node:fs";
 import { type AddressInfo, connect, createServer } from "node:net";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { afterAll, describe, expect, it } from "vitest";
 import { createTestCa } from "../scripts/lab/ca/test-pki.ts";
 import { createTestDatabase } from "../tests/support/database.ts";
+import { newFolder } from "../tests/support/new-folder.ts";
 import { programFile } from "../tests/support/program.ts";
 
 const program = programFile("functions/main.ts");
-const directory = mkdtempSync(join(tmpdir(), "svc-server-"));
+const directory = newFolder();
 const database = await createTestDatabase();
 afterAll(async () => {
-  rmSync(directory, { recursive: true });
   await database.drop();
 });
 

@@ -1,14 +1,13 @@
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
+import { newFolder } from "../tests/support/new-folder.ts";
 import { programFile } from "../tests/support/program.ts";
 import { createTestReceiptKey, signChain, type TestEntry } from "../tests/support/receipts.ts";
 
 const program = programFile("functions/main.ts");
-const directory = mkdtempSync(join(tmpdir(), "svc-receipts-"));
-afterAll(() => rmSync(directory, { recursive: true }));
+const directory = newFolder();
 
 const sessionId = "01920000-0000-7000-8000-0000000000c1";
 const turn: TestEntry[] = [

@@ -66,19 +66,6 @@ describe("the role that boot makes", () => {
     expect(warnings).toEqual([`the SQL tools of the chat are off: ${offReason}`]);
   });
 
-  it("is made by a core that may create roles but is no superuser, with a warning of what PUBLIC keeps", async () => {
-    await admin.sql.unsafe("alter role core createrole");
-    const core = await create("core");
-    const { sql, warnings } = await tools(core);
-    await admin.sql.unsafe("alter role core nocreaterole");
-    expect(await sql?.query("select count(*) from collectors", signal)).toMatchObject({
-      kind: "rows",
-    });
-    expect(warnings).toEqual([
-      expect.stringMatching(/keeps \d+ privileges that core may not revoke/),
-    ]);
-  });
-
   it("is off when core could not create schema chat", async () => {
     const core = await create();
     await core.sql.unsafe("drop schema chat cascade");
@@ -197,16 +184,6 @@ describe("the role of SVC_CHAT_DATABASE_URL", () => {
       await core.sql.unsafe(take);
     }
     expect(await tools(core, { url: urlOf(core, "powerful") })).toMatchObject({ offReason: null });
-  });
-
-  it("is used although an earlier boot, with a role of its own, took it for one of the others", async () => {
-    const core = await create();
-    await tools(core);
-    expect(await tools(core, { url: urlOf(core, "given") })).toMatchObject({
-      offReason: null,
-      warnings: [],
-    });
-    expect(await tools(core)).toMatchObject({ offReason: null });
   });
 
   it("is refused when the server does not admit it", async () => {

@@ -8,6 +8,7 @@ import {
   hostileStatements,
   refusedByParserOnly,
 } from "../../tests/support/hostile-statements.ts";
+import { runsOf } from "../../tests/support/is-slow.ts";
 import { readMigrations } from "../node/read-migrations.ts";
 import { connectDatabase } from "../store/database/database.ts";
 import { migrate } from "../store/database/migrate.ts";
@@ -18,7 +19,7 @@ import { runQuery } from "./run-query.ts";
 import { StatementRefused } from "./statement-bounds.ts";
 
 // A server of its own: it takes privileges from PUBLIC. Core's role is a superuser here.
-const server = await startEmbeddedPostgres({ tcp: true });
+const server = await startEmbeddedPostgres();
 const core = connectDatabase({ url: server.url(), connectionsMax: 2, deadlineMs: 60_000 });
 afterAll(async () => {
   await core.close();
@@ -35,8 +36,7 @@ beforeAll(async () => {
     revokePublic: true,
   });
   expect(exposures).toEqual([]);
-  // Over TCP, where the server asks for the password.
-  [chatUrl = ""] = urlsFor(server.tcpUrl(), login);
+  [chatUrl = ""] = urlsFor(server.url(), login);
 });
 
 const rules = {
@@ -186,7 +186,7 @@ describe("T1: a hostile statement", () => {
         return isRefusedByParser(outer(inner(spaced)));
       },
     );
-    fc.assert(property, { numRuns: 2_000, seed: 20_261_122 });
+    fc.assert(property, { numRuns: runsOf(2_000), seed: 20_261_122 });
   });
 });
 

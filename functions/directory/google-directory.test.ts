@@ -1,6 +1,4 @@
-import { mkdtemp, readFile, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { readFile } from "node:fs/promises";
 import { afterAll, afterEach, describe, expect, it } from "vitest";
 import {
   adminGroup,
@@ -10,16 +8,14 @@ import {
 } from "../../scripts/lab/directory-people.ts";
 import { people } from "../../scripts/lab/people.ts";
 import { type PlannedFault, startFaultyDirectory } from "../../tests/fakes/faulty-directory.ts";
+import { newFolder } from "../../tests/support/new-folder.ts";
 import { type GoogleDirectoryOptions, readGoogleDirectory } from "./google-directory.ts";
 import { parseServiceAccount } from "./service-account.ts";
 
-const folder = await mkdtemp(join(tmpdir(), "svc-directory-"));
+const folder = newFolder();
 const directory = await startFaultyDirectory({ pageSize: 2 });
 const account = parseServiceAccount(await readFile(await directory.writeKeyFile(folder), "utf8"));
-afterAll(async () => {
-  await directory.close();
-  await rm(folder, { recursive: true });
-});
+afterAll(() => directory.close());
 afterEach(() => {
   directory.fail();
   directory.set(usualDirectory);

@@ -1,12 +1,12 @@
 import { readFileSync } from "node:fs";
-import { mkdtemp, rename, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterEach, expect, it } from "vitest";
 import { systemClock } from "../../kit/clock.ts";
 import { issueBenchCredentials } from "../../scripts/bench/support/collector-files.ts";
 import { createTestCa } from "../../scripts/lab/ca/test-pki.ts";
 import { createTestLog } from "../../tests/fakes/log.ts";
+import { newFolder } from "../../tests/support/new-folder.ts";
 import { type OtlpBackend, startOtlpBackend } from "../../tests/support/otlp-backend.ts";
 import { parseExportConfig } from "../config/export-config.ts";
 import { createExportClient, type FollowedClient } from "./create-client.ts";
@@ -20,8 +20,7 @@ const request = new TextEncoder().encode("a request");
 it.each(["http/protobuf", "grpc"])(
   "uses replaced certificates over %s without losing a request",
   async (protocol) => {
-    const folder = await mkdtemp(join(tmpdir(), "svc-export-tls-"));
-    open.push({ close: () => rm(folder, { recursive: true }) });
+    const folder = newFolder();
     const file = (name: string) => join(folder, name);
     const first = await createTestCa();
     const second = await createTestCa();
@@ -87,8 +86,7 @@ it.each(["http/protobuf", "grpc"])(
 it.each(["http/protobuf", "grpc"])(
   "uses a rotated token over %s without a restart, and logs none",
   async (protocol) => {
-    const folder = await mkdtemp(join(tmpdir(), "svc-export-headers-"));
-    open.push({ close: () => rm(folder, { recursive: true }) });
+    const folder = newFolder();
     const path = join(folder, "headers");
     const rotate = async (token: string): Promise<void> => {
       await writeFile(`${path}.new`, `authorization=${token}\n`);

@@ -4,6 +4,7 @@ import { describe, expect, it } from "vitest";
 import { ExportTraceServiceRequestSchema } from "../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
 import { KeyValueSchema } from "../../proto/gen/opentelemetry/proto/common/v1/common_pb.js";
 import { ResourceSchema } from "../../proto/gen/opentelemetry/proto/resource/v1/resource_pb.js";
+import { runsOf } from "../../tests/support/is-slow.ts";
 import { spansOf, traceRequest } from "../../tests/support/otlp.ts";
 import { logRecordsOf } from "../../tests/support/otlp-backend.ts";
 import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
@@ -194,7 +195,7 @@ describe("requests", () => {
           expect(claims).toMatchObject([{ value: { value: { value: "me" } } }]);
         }
       }),
-      { numRuns: 500, seed: 1 },
+      { numRuns: runsOf(500), seed: 1 },
     );
   });
 

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, onTestFinished } from "vitest";
-import { startTcpProxy } from "../../tests/fakes/tcp-proxy.ts";
+import { startDatabaseProxy } from "../../tests/fakes/tcp-proxy.ts";
 import { createTestDatabase, type TestDatabase } from "../../tests/support/database.ts";
 import { eventually } from "../../tests/support/eventually.ts";
 import { type EnvelopeStore, openEnvelopeStore } from "../../tests/support/stored-envelopes.ts";
@@ -179,13 +179,9 @@ describe("the source of an export", () => {
   });
 
   it("D8: rejects when its connection falls silent, though others still work", async () => {
-    const { hostname, port, pathname } = new URL(database.url);
-    const proxy = await startTcpProxy(`${decodeURIComponent(hostname)}/.s.PGSQL.${port}`);
+    const { proxy, url } = await startDatabaseProxy(database.url);
     onTestFinished(() => proxy.close());
-    const source = await openSource({
-      url: `postgres://postgres@127.0.0.1:${proxy.port}${pathname}`,
-      silenceMs: 300,
-    });
+    const source = await openSource({ url, silenceMs: 300 });
     await store.lines("a", ["1"]);
     expect(await readLines(source, 1)).toEqual(["1"]);
     proxy.swallowOpen();

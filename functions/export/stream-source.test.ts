@@ -96,6 +96,12 @@ const readChunks = async (source: ClosableSource, envelopes: number): Promise<Ex
     .toBe(envelopes);
   return chunks;
 };
+/** Reads so many envelopes, which are in one chunk. */
+const readChunk = async (source: ClosableSource, envelopes: number): Promise<ExportChunk> => {
+  const [chunk] = await readChunks(source, envelopes);
+  if (!chunk) throw new Error("nothing was read");
+  return chunk;
+};
 const textsOf = (chunks: readonly ExportChunk[]) =>
   chunks.flatMap(({ queues }) => queues.flat().map(({ payload }) => decoder.decode(payload)));
 const readLines = async (source: ClosableSource, count: number) =>
@@ -279,8 +285,7 @@ describe.skipIf(!canStart)("the source of an export from JetStream", () => {
   it("lets only the owner of the lease move the position, and ends the other's reading", async () => {
     await store.lines("a", ["1"]);
     const paused = await openSource();
-    const [chunk] = await readChunks(paused, 1);
-    if (!chunk) throw new Error("nothing was read");
+    const chunk = await readChunk(paused, 1);
     const other = await openSource();
     await expect(paused.commit(chunk, none)).rejects.toThrow(ExportLeaseLost);
     expect(await readLines(other, 1)).toEqual(["1"]);
@@ -341,15 +346,13 @@ describe.skipIf(!canStart)("the source of an export from JetStream", () => {
   it("reads a stream that was created anew from its beginning, and counts what retention deleted", async () => {
     await store.lines("a", ["1", "2", "3"]);
     const source = await openSource();
-    const [chunk] = await readChunks(source, 3);
-    if (!chunk) throw new Error("nothing was read");
+    const chunk = await readChunk(source, 3);
     await source.commit(chunk, none);
     source.close();
     for (const line of ["4", "5", "6"]) await store.lines("a", [line]);
     await nats.manager.streams.purge(stream, { seq: 4 });
     const behind = await openSource();
-    const [rest] = await readChunks(behind, 1);
-    if (!rest) throw new Error("nothing was read");
+    const rest = await readChunk(behind, 1);
     await behind.commit(rest, none);
     expect(await connection.sql`select lost::int, position::int from export_position`).toEqual([
       { lost: 2, position: 4 },
@@ -366,7 +369,7 @@ describe.skipIf(!canStart)("the source of an export from JetStream", () => {
   it("reads a stream from its beginning that was restored to before its position, and has grown beyond it since", async () => {
     await store.lines("a", ["1", "2"]);
     const source = await openSource();
-    for (const chunk of await readChunks(source, 2)) await source.commit(chunk, none);
+    await source.commit(await readChunk(source, 2), none);
     source.close();
     const continued = await openSource();
     continued.close();

@@ -2,30 +2,21 @@ import { once } from "node:events";
 import { connect as connectHttp2 } from "node:http2";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { status } from "@grpc/grpc-js";
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { systemClock } from "../../kit/clock.ts";
 import { SubmitRequestSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { createTestCsr, createTestKey } from "../../scripts/lab/ca/test-pki.ts";
+import { createTestToken, type TestCollector } from "../../tests/support/collector.ts";
 import { createTestCore, type TestCore } from "../../tests/support/core.ts";
+import { connectInTest, openForward, submit } from "../../tests/support/grpc-client.ts";
 import {
-  connectForeign,
-  type ForeignClient,
-  openForward,
-  submit,
-} from "../../tests/support/grpc-client.ts";
-import {
+  certificatesOf,
+  clientOf,
   ingestPaths,
   startTestIngest,
   type TestClient,
   type TestIngest,
 } from "../../tests/support/ingest.ts";
-import { markUsed, recordAuthFailure } from "../domain/certificate/authenticate.ts";
 import { createDatabaseServers } from "../node/database/database-servers.ts";
-import {
-  areCertificatesActive,
-  findCertificateStates,
-  findEndedCertificates,
-} from "../store/certificate/certificates.ts";
 import { revocationChannel } from "../store/certificate/identities.ts";
 import { listen, type Subscription } from "../store/database/listen.ts";
 import type { IngestNeeds } from "./create-ingest.ts";
@@ -35,39 +26,10 @@ let core: TestCore;
 let ingest: TestIngest;
 /** A second core on the same database, which receives no notifications. */
 let replicaWithoutNotifications: TestIngest;
-let token: string;
+let enroll: (deviceId: string) => Promise<TestCollector>;
 
-const connect = (certificate: TestClient, replica = ingest): ForeignClient => {
-  const client = connectForeign(replica, certificate);
-  onTestFinished(() => client.close());
-  return client;
-};
-
-interface Enrolled extends TestClient {
-  identity: string;
-  identityId: string;
-  certificateId: string;
-}
-
-const enroll = async (device: string): Promise<Enrolled> => {
-  const key = await createTestKey();
-  const identity = `spiffe://fleet.test/${device}`;
-  const { body } = await core.api<Record<string, string>>("POST", "/v1/collector/enroll", {
-    headers: { Authorization: `Bearer ${token}` },
-    body: {
-      csr_pem: await createTestCsr({ key, uri: identity }),
-      device_id: device,
-      platform: "linux/amd64",
-      collector_version: "1.0.0",
-    },
-  });
-  const {
-    certificate_pem: cert = "",
-    identity_id: identityId = "",
-    certificate_id: certificateId = "",
-  } = body;
-  return { cert, key: key.pem, der: Uint8Array.of(), identity, identityId, certificateId };
-};
+const connect = (host: TestClient | TestCollector, replica = ingest) =>
+  connectInTest(replica, "cert" in host ? host : clientOf(host));
 
 const frame = (host_id: string, sequence = 1) => ({
   host_id,
@@ -76,8 +38,7 @@ const frame = (host_id: string, sequence = 1) => ({
   envelopes: [{ sequence, kind: "log_line" }],
 });
 
-const revoke = (path: string) =>
-  core.api("POST", path, { as: "admin", body: { reason_code: "stolen" } });
+const revoke = (path: string) => core.admin.post(path, { reason_code: "stolen" });
 
 let subscription: Subscription | undefined;
 
@@ -87,14 +48,7 @@ describe.each(ingestPaths)(
     beforeAll(async () => {
       core = await createTestCore();
       core.clock.set(systemClock.now());
-      const { db } = core.database.connect();
-      const certificates: IngestNeeds["certificates"] = {
-        find: (fingerprints) => findCertificateStates(db, fingerprints),
-        areActive: (fingerprints) => areCertificatesActive(db, fingerprints),
-        ended: (since) => findEndedCertificates(db, since),
-        use: (certificates) => markUsed(core.core, certificates),
-        refused: (failure) => recordAuthFailure(core.core, failure),
-      };
+      const certificates = certificatesOf(core);
       const at = { url: core.databaseUrl, servers: createDatabaseServers(core.databaseUrl) };
       const listenFor: IngestNeeds["listen"] = ({ revoked }) => {
         subscription = listen(at, { [revocationChannel]: revoked });
@@ -114,16 +68,7 @@ describe.each(ingestPaths)(
         database,
         needs: { fastPath, clock, certificates },
       });
-      const policy = await core.api<{ id: string }>("POST", "/v1/collector/enrollment-policies", {
-        as: "admin",
-        body: { name: "all", allowed_identity_prefixes: ["spiffe://fleet.test/"] },
-      });
-      const created = await core.api<{ token: string }>(
-        "POST",
-        `/v1/collector/enrollment-policies/${policy.body.id}/tokens`,
-        { as: "admin", body: { max_uses: 0 } },
-      );
-      token = created.body.token;
+      ({ enroll } = await createTestToken(core));
     });
     afterAll(async () => {
       subscription?.close();
@@ -164,7 +109,7 @@ describe.each(ingestPaths)(
       const collector = await enroll("half-sent");
       const session = connectHttp2(`https://localhost:${ingest.port}`, {
         ca: ingest.caPem,
-        ...collector,
+        ...clientOf(collector),
       });
       session.on("error", () => undefined);
       const sent = toBinary(

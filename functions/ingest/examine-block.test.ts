@@ -8,6 +8,7 @@ import {
   EnvelopesSchema,
   FrameSchema,
 } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { runsOf } from "../../tests/support/is-slow.ts";
 import {
   describeFrame,
   sentFrames,
@@ -80,7 +81,7 @@ describe("examineBlock", () => {
         stored++;
       }
     });
-    fc.assert(property, { numRuns: 1_000, seed: 1 });
+    fc.assert(property, { numRuns: runsOf(1_000), seed: 1 });
     expect(stored).toBeGreaterThan(50);
   });
 

@@ -1,41 +1,21 @@
 import { status } from "@grpc/grpc-js";
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { frame, newQueue, openSession, testHost } from "../../tests/support/frames.ts";
 import {
-  connectForeign,
-  type ForeignClient,
+  connectInTest,
+  cursorsOf,
+  forked,
   forwardAll,
   openForward,
   submit,
+  superseded,
 } from "../../tests/support/grpc-client.ts";
 import { ingestPaths, startTestIngest, type TestIngest } from "../../tests/support/ingest.ts";
 import { findStored } from "../../tests/support/stored-envelopes.ts";
 import { noteSink } from "../store/ingest/sinks.ts";
 
 let test: TestIngest;
-const clients: ForeignClient[] = [];
-afterEach(() => {
-  for (const client of clients.splice(0)) client.close();
-});
-
-const connect = async (): Promise<ForeignClient> => {
-  const client = connectForeign(test, await test.client({}));
-  clients.push(client);
-  return client;
-};
-
-const superseded = { code: status.FAILED_PRECONDITION, reason: "session_superseded" };
-const forked = { code: status.FAILED_PRECONDITION, reason: "queue_forked" };
-
-/** Returns the cursors that a stream reported. */
-const cursorsOf = ({
-  messages,
-}: {
-  messages: { opened?: { cursor: string } | null; ack?: object | null }[];
-}) =>
-  messages.map(
-    (message) => message.opened?.cursor ?? (message.ack as { acked_through: string }).acked_through,
-  );
+const connect = async () => connectInTest(test, await test.client({}));
 
 const storedSequences = async (queue: Buffer): Promise<number[]> => {
   const found = await findStored(test.connection.sql);
@@ -382,15 +362,5 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
     expect(row?.events).toBe(100);
     expect(row?.ranges).toBeLessThan(100);
     expect(test.observed.map(({ name }) => name)).toContain("implausibleGap");
-  });
-
-  it("keeps the 16 newest cursors of a host, however many queues it opens", async () => {
-    const client = await connect();
-    for (let opened = 0; opened < 20; opened++)
-      await forwardAll(client, [openSession(newQueue(), { session_id: newQueue() })]);
-    const [row] = await test.connection.sql<
-      { cursors: number }[]
-    >`select count(*)::int as cursors from ingest_cursor`;
-    expect(row).toEqual({ cursors: 16 });
   });
 });

@@ -4,8 +4,8 @@ import { status } from "@grpc/grpc-js";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { systemClock } from "../../kit/clock.ts";
 import { encodePem } from "../../proto/pem.ts";
-import { startTcpProxy, type TcpProxy } from "../../tests/fakes/tcp-proxy.ts";
-import { enrollTestCollector, identityPrefix } from "../../tests/support/collector.ts";
+import { startDatabaseProxy, type TcpProxy } from "../../tests/fakes/tcp-proxy.ts";
+import { createTestToken, type TestCollector } from "../../tests/support/collector.ts";
 import { createTestCore, type TestCore } from "../../tests/support/core.ts";
 import { connectForeign, openForward } from "../../tests/support/grpc-client.ts";
 import { startTestIngest } from "../../tests/support/ingest.ts";
@@ -24,19 +24,11 @@ import { listen } from "../store/database/listen.ts";
  * clock.
  */
 let core: TestCore;
-let token: string;
+let enroll: (deviceId: string) => Promise<TestCollector>;
 beforeAll(async () => {
   core = await createTestCore();
   core.clock.set(systemClock.now());
-  const policy = { name: "all", allowed_identity_prefixes: [identityPrefix] };
-  const { body } = await core.api("POST", "/v1/collector/enrollment-policies", {
-    as: "admin",
-    body: policy,
-  });
-  const tokens = `/v1/collector/enrollment-policies/${body.id}/tokens`;
-  token = String(
-    (await core.api("POST", tokens, { as: "admin", body: { max_uses: 0 } })).body.token,
-  );
+  ({ enroll } = await createTestToken(core));
 });
 afterAll(() => core.close());
 
@@ -48,10 +40,8 @@ interface Connections {
 
 /** Starts a replica that reaches the database through two proxies, with core's usual timeouts; it has no other connections. */
 const startReplica = async (onTestEnd: (work: () => Promise<unknown>) => void) => {
-  const { hostname, port, pathname } = new URL(core.databaseUrl);
   const connect = async () => {
-    const proxy = await startTcpProxy(`${decodeURIComponent(hostname)}/.s.PGSQL.${port}`);
-    const url = `postgres://postgres@127.0.0.1:${proxy.port}${pathname}`;
+    const { proxy, url } = await startDatabaseProxy(core.databaseUrl);
     const servers = createDatabaseServers(url);
     const database = connectDatabase({ url, servers });
     onTestEnd(async () => {
@@ -119,7 +109,7 @@ describe("G4: a revocation ends an open stream within 5 s on a replica that", ()
       for (const end of ends.reverse()) await end();
     });
     const { replica, connections } = await startReplica((work) => void ends.push(work));
-    const host = await enrollTestCollector(core, { token, deviceId: name.replaceAll(" ", "-") });
+    const host = await enroll(name.replaceAll(" ", "-"));
     const cert = encodePem(host.certificate, "CERTIFICATE");
     const client = connectForeign(replica, { cert, key: host.key.pem, der: host.certificate });
     ends.push(async () => client.close());
@@ -130,9 +120,8 @@ describe("G4: a revocation ends an open stream within 5 s on a replica that", ()
     lag.enable();
     fail(connections);
     const revokedAt = performance.now();
-    await core.api("POST", `/v1/collector/identities/${host.identityId}/revoke`, {
-      as: "admin",
-      body: { reason_code: "stolen" },
+    await core.admin.post(`/v1/collector/identities/${host.identityId}/revoke`, {
+      reason_code: "stolen",
     });
     const { error } = await stream.ended;
     expect([status.PERMISSION_DENIED, status.UNAVAILABLE]).toContain(error?.code);

@@ -1,8 +1,5 @@
-import { hash } from "node:crypto";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { systemClock } from "../../kit/clock.ts";
-import { uuidv7 } from "../../kit/entropy.ts";
-import { encodePem } from "../../proto/pem.ts";
 import { createTestCsr, createTestKey } from "../../scripts/lab/ca/test-pki.ts";
 import { heartbeatBody } from "../../scripts/lab/heartbeat-body.ts";
 import {
@@ -15,21 +12,19 @@ import {
 } from "../../tests/support/collector.ts";
 import { createTestCore, type TestCore } from "../../tests/support/core.ts";
 import {
-  connectForeign,
-  type ForeignClient,
+  connectInTest,
   type ForeignMessage,
   openForward,
 } from "../../tests/support/grpc-client.ts";
-import { ingestPaths, startTestIngest, type TestIngest } from "../../tests/support/ingest.ts";
-import { markUsed, recordAuthFailure } from "../domain/certificate/authenticate.ts";
-import { createStatusRecorder } from "../domain/fleet/status.ts";
+import {
+  certificatesOf,
+  clientOf,
+  ingestPaths,
+  startTestIngest,
+  type TestIngest,
+} from "../../tests/support/ingest.ts";
 import { createDatabaseServers } from "../node/database/database-servers.ts";
 import { createStatusRegister, ingestChannels } from "../start-ingest.ts";
-import {
-  areCertificatesActive,
-  findCertificateStates,
-  findEndedCertificates,
-} from "../store/certificate/certificates.ts";
 import { listen, type Subscription } from "../store/database/listen.ts";
 import type { IngestNeeds } from "./create-ingest.ts";
 
@@ -42,17 +37,7 @@ let withoutSigner: TestIngest;
 let cut: TestIngest;
 let subscription: Subscription | undefined;
 let token: string;
-const clients: ForeignClient[] = [];
 beforeEach(() => core.clock.set(systemClock.now()));
-afterEach(() => {
-  for (const client of clients.splice(0)) client.close();
-});
-
-const clientOf = ({ certificate, key }: TestCollector) => ({
-  cert: encodePem(certificate, "CERTIFICATE"),
-  key: key.pem,
-  der: certificate,
-});
 
 /** Opens a stream of a host, or of `identity` with the certificate of one that nobody enrolled. */
 const open = async (
@@ -62,9 +47,7 @@ const open = async (
 ) => {
   const { identity } = host;
   const credentials = "key" in host ? clientOf(host) : await at.client({ uri: identity });
-  const client = connectForeign(at, credentials);
-  clients.push(client);
-  const { call, messages, ended } = openForward(client);
+  const { call, messages, ended } = openForward(connectInTest(at, credentials));
   const queue = { host_id: identity, queue_id: Buffer.alloc(16, 1) };
   let seen = 0;
   const next = async (): Promise<ForeignMessage> => {
@@ -101,21 +84,14 @@ const open = async (
 let configs = 0;
 const publish = async () => {
   const yaml = `buffer: {dir: data-${++configs}}\nforwarder: {endpoint: a:1, mtls: {cert_file: a, key_file: b, ca_file: c}}\nsources: []\n`;
-  const { body } = await core.api<{ id: string; config_hash: string }>(
-    "POST",
+  const { body } = await core.admin.post<{ id: string; config_hash: string }>(
     "/v1/collector/configs",
-    {
-      as: "admin",
-      body: { yaml },
-    },
+    { yaml },
   );
   return { id: body.id, hash: body.config_hash };
 };
 const assign = ({ identityId }: TestCollector, config_id: string) =>
-  core.api("PUT", `/v1/collector/identities/${identityId}/desired-config`, {
-    as: "admin",
-    body: { config_id },
-  });
+  core.admin.put(`/v1/collector/identities/${identityId}/desired-config`, { config_id });
 
 const digest = (byte: number) => Buffer.alloc(32, byte);
 const reportOf = (host: TestCollector, over: Readonly<Record<string, unknown>> = {}) =>
@@ -133,7 +109,7 @@ const seen = async (host: TestCollector) =>
     await ingest.connection.sql`select * from fleet_status where identity_id = ${host.identityId}`
   )[0];
 const timeOf = (text: unknown) => Date.parse(String(text));
-const atNext = () => ({ sent_at: new Date(core.clock.now() + 1).toISOString() });
+const atNext = () => ({ sent_at: core.clock.iso(1) });
 const failureOf = async (hostId: string) =>
   (
     await ingest.connection
@@ -152,14 +128,7 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
   beforeAll(async () => {
     core = await createTestCore();
     core.clock.set(systemClock.now());
-    const { db } = core.database.connect();
-    const certificates: IngestNeeds["certificates"] = {
-      find: (fingerprints) => findCertificateStates(db, fingerprints),
-      areActive: (fingerprints) => areCertificatesActive(db, fingerprints),
-      ended: (since) => findEndedCertificates(db, since),
-      use: (certificates) => markUsed(core.core, certificates),
-      refused: (failure) => recordAuthFailure(core.core, failure),
-    };
+    const certificates = certificatesOf(core);
     const { ca, database, clock } = core;
     const needs = { fastPath, clock, certificates };
     const statuses = createStatusRegister(core.core);
@@ -247,9 +216,7 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
     const { id, hash } = await publish();
     await assign(host, id);
     expect((await stream.next()).directive).toEqual({ spread_ms: 0, config_assigned: {} });
-    await core.api("DELETE", `/v1/collector/identities/${host.identityId}/desired-config`, {
-      as: "admin",
-    });
+    await core.admin.delete(`/v1/collector/identities/${host.identityId}/desired-config`);
     expect((await stream.next()).directive).toEqual({ spread_ms: 0, config_assigned: {} });
     await assign(host, id);
     // The notification is lost here: the next status brings the same.
@@ -268,9 +235,7 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
       send_diag: null,
     });
     await core.clock.advance(1_000);
-    const { body } = await core.api("POST", `/v1/collector/hosts/${host.identityId}/diags`, {
-      as: "admin",
-    });
+    const { body } = await core.admin.post(`/v1/collector/hosts/${host.identityId}/diags`);
     const send_diag = { request_id: body.id };
     expect((await stream.next()).directive).toEqual({ spread_ms: 0, send_diag });
     expect(await late.status({})).toMatchObject({ ...accepted, send_diag });
@@ -308,12 +273,10 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
     });
     expect(await nudge("renew_now", "auditor")).toMatchObject({ status: 403 });
     expect(await nudge("config_assigned")).toMatchObject({ status: 422 });
-    await core.api("POST", `/v1/collector/identities/${host.identityId}/revoke`, { as: "admin" });
-    expect(await nudge("renew_now")).toMatchObject({ status: 409, body: { code: "conflict" } });
-    const { body: log } = await core.api<{ items: { details: object }[] }>(
-      "GET",
+    await core.admin.post(`/v1/collector/identities/${host.identityId}/revoke`);
+    expect(await nudge("renew_now")).toMatchObject({ body: { code: "conflict" } });
+    const { body: log } = await core.auditor.get<{ items: { details: object }[] }>(
       `/v1/audit-events?action=host.nudge&target=${host.identityId}`,
-      { as: "auditor" },
     );
     expect(log.items.map(({ details }) => details)).toEqual(
       ["renew_now", "report_now"].map((action) => ({ identity: host.identity, nudge: action })),
@@ -341,21 +304,11 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
     });
     await others.listening;
     const identity_ids = many.map(({ identityId }) => identityId).sort();
-    await core.api("POST", `/v1/collector/configs/${id}/assignments`, {
-      as: "admin",
-      body: { identity_ids },
-    });
+    await core.admin.post(`/v1/collector/configs/${id}/assignments`, { identity_ids });
     for (const stream of streams)
       expect((await stream.next()).directive).toEqual({ spread_ms: 3, config_assigned: {} });
     await expect.poll(() => notified).toEqual([`config_assigned 3 ${identity_ids.join()}`]);
     others.close();
-  });
-
-  it("asks for the report of a digest that is not the stored one", async () => {
-    const host = await enroll();
-    const stream = await open(host);
-    expect(await stream.status({})).toMatchObject({ seq: "7", report_needed: true, refused: "" });
-    expect(await healthOf(host.identity)).toBeUndefined();
   });
 
   it("counts a status whose digest is the stored one as a heartbeat, with its figures and the assigned config", async () => {
@@ -393,59 +346,6 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
     };
     expect(await stream.status({ figures })).toMatchObject(accepted);
     expect(await healthOf(host.identity)).toMatchObject({ dropped_records_total: "1" });
-  });
-
-  it("keeps the times that a core of the previous version reads, while there is one", async () => {
-    const host = await enroll();
-    expect(await (await open(host)).status({ report: reportOf(host) })).toMatchObject(accepted);
-    await core.clock.advance(1_000);
-    const { heartbeats } = core.core;
-    const record = createStatusRecorder({
-      ...core.core,
-      heartbeats: { ...heartbeats, hasOlderCore: () => true },
-    });
-    const figures = {
-      queueRecords: 0,
-      queueBytes: 0,
-      oldestRecordAgeSeconds: null,
-      droppedRecordsTotal: 0,
-      deadLetters: 0,
-      lastAckAgeSeconds: null,
-      process: { rss_bytes: null, cpu_ms: null },
-    };
-    const fingerprintSha256 = hash("sha256", host.certificate);
-    const remoteAddress = "127.0.0.1";
-    const caller = {
-      identity: host.identity,
-      fingerprintSha256,
-      notAfter: Number.POSITIVE_INFINITY,
-      remoteAddress,
-    };
-    const origin = { requestId: uuidv7(core.core), remoteAddress };
-    expect(await record(caller, { digest: digest(1), figures }, () => origin)).toMatchObject({
-      desiredConfig: null,
-    });
-    expect(timeOf((await healthOf(host.identity))?.last_heartbeat_at)).toBe(core.clock.now());
-  });
-
-  it("asks for the report after another heartbeat has changed it", async () => {
-    const host = await enroll();
-    const stream = await open(host);
-    expect(await stream.status({ report: reportOf(host) })).toMatchObject(accepted);
-    await core.clock.advance(10_000);
-    await manage(core, host, "heartbeat", heartbeatBody(core.clock.now(), { boot_id: "another" }));
-    expect(await stream.status({})).toMatchObject({ report_needed: true });
-    expect(await stream.status({ report: reportOf(host, atNext()) })).toMatchObject(accepted);
-    expect(await stream.status({})).toMatchObject(accepted);
-  });
-
-  it("V1: says of a host that was stale when it recovered", async () => {
-    const host = await enroll();
-    const stream = await open(host);
-    expect(await stream.status({ report: reportOf(host) })).toMatchObject(accepted);
-    await core.clock.advance(200_000);
-    expect(await stream.status({})).toMatchObject(accepted);
-    expect(timeOf((await healthOf(host.identity))?.recovered_at)).toBe(core.clock.now());
   });
 
   it("says that the certificate must be renewed, when that is overdue", async () => {
@@ -509,23 +409,6 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
     expect(await stream.forward(2)).toBe("2");
   });
 
-  it("suspects a clone when two processes report in turn on their streams", async () => {
-    const host = await enroll();
-    const one = await open(host);
-    const two = await open(host);
-    for (const [stream, boot_id] of [
-      [one, "a"],
-      [two, "b"],
-      [one, "a"],
-    ] as const) {
-      expect(await stream.status({ report: reportOf(host, { boot_id }) })).toMatchObject(accepted);
-      await core.clock.advance(30_000);
-    }
-    const events = await ingest.connection
-      .sql`select target_id from audit_event where action = 'identity.clone_suspected'`;
-    expect(events.map(({ target_id }) => target_id)).toContain(host.identityId);
-  });
-
   it("answers six statuses of a host in a minute, whatever streams it opens", async () => {
     const host = await enroll();
     const stream = await open(host);
@@ -552,14 +435,13 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
   });
 });
 
-const revoke = (what: string) =>
-  core.api("POST", `/v1/collector/${what}/revoke`, { as: "admin", body: {} });
+const revoke = (what: string) => core.admin.post(`/v1/collector/${what}/revoke`, {});
 
 /** Renews a host's certificate and uses the new one. */
 async function replace(host: TestCollector): Promise<void> {
   const key = await createTestKey();
   const csr_pem = await createTestCsr({ key, uri: host.identity });
-  const sent_at = new Date(core.clock.now()).toISOString();
+  const sent_at = core.clock.iso();
   const { body } = await manage(core, host, "renew", {
     sent_at,
     csr_pem,

@@ -1,9 +1,9 @@
 import { sql } from "drizzle-orm";
-import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import type { FleetFacets } from "../../proto/fleet-health/facets.ts";
 import type { FleetHealthDetail, FleetHealthReport } from "../../proto/fleet-health/report.ts";
 import type { Rollout } from "../../proto/rollout/rollout.ts";
-import { createTestCore } from "../../tests/support/core.ts";
+import { useTestCore } from "../../tests/support/core.ts";
 import { createRolloutLab } from "../../tests/support/rollout.ts";
 import { relationsAt } from "../chat-sql/relations.ts";
 import { readFleetRules } from "../domain/fleet/rules.ts";
@@ -12,9 +12,8 @@ import { advanceRollouts } from "./core-jobs.ts";
 import { createSessionKeeper } from "./keep-core-session.ts";
 
 // Stale after 90 s; after an outage hosts have 63 s to come back.
-const test = await createTestCore({ env: { SVC_HEARTBEAT_INTERVAL: "30s" } });
-afterAll(() => test.close());
-const { api, clock, core, db } = test;
+const test = await useTestCore({ env: { SVC_HEARTBEAT_INTERVAL: "30s" } });
+const { auditor, clock, core, db } = test;
 
 /** Lets time pass in which cores run: each extends its session. */
 const pass = async (ms: number, ...keepers: ReturnType<typeof createSessionKeeper>[]) => {
@@ -29,8 +28,7 @@ const outages = async () =>
       select extract(epoch from began_at)::float8 * 1000 as began, extract(epoch from ended_at - began_at)::float8 as seconds
       from core_outage order by began_at`)
   ).map(({ began, seconds }) => [began, seconds]);
-const report = async (query = "") =>
-  (await api<FleetHealthReport>("GET", `/v1/collector/health${query}`, { as: "auditor" })).body;
+const report = (query = "") => auditor.read<FleetHealthReport>(`/v1/collector/health${query}`);
 
 describe("an outage of core", async () => {
   const keep = createSessionKeeper(
@@ -79,9 +77,7 @@ describe("an outage of core", async () => {
         ),
       ).toEqual([{ n: 0 }]);
       expect((await report("?state=stale")).items).toEqual([]);
-      const facets = (
-        await api<FleetFacets>("GET", "/v1/collector/health/facets", { as: "auditor" })
-      ).body;
+      const facets = await auditor.read<FleetFacets>("/v1/collector/health/facets");
       expect(facets.exports.stale).toBe(0);
       const rollout = await lab.get(id);
       expect(rollout).toMatchObject({ state: "soaking", failed: 0, applied: 25, breach: null });
@@ -98,12 +94,8 @@ describe("an outage of core", async () => {
     await lab.fleet.beat();
     await advanceRollouts(core);
     expect(await lab.get(id)).toMatchObject({ failed: 1, applied: 24 });
-    const { body } = await api<FleetHealthDetail>(
-      "GET",
+    const { body } = await auditor.get<FleetHealthDetail>(
       `/v1/collector/health/${dead?.host.identityId}`,
-      {
-        as: "auditor",
-      },
     );
     expect(body.item.conditions).toMatchObject([
       {

@@ -1,12 +1,11 @@
 import type { Connection } from "pg";
-import { afterAll, expect, it } from "vitest";
-import { createTestDatabase } from "../../tests/support/database.ts";
+import { expect, it } from "vitest";
+import { useTestDatabase } from "../../tests/support/database.ts";
 import { openEnvelopeStore } from "../../tests/support/stored-envelopes.ts";
 import { destroyClient, openCopyClient } from "../store/ingest/copy-transaction.ts";
 import { createCopyCleanup } from "./end-abandoned-copies.ts";
 
-const database = await createTestDatabase();
-afterAll(() => database.drop());
+const database = await useTestDatabase();
 
 it("D8: ends the COPY of a core that disappeared in its middle, and no other", async () => {
   const { db, sql } = database.connect();

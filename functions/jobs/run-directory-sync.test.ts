@@ -1,15 +1,15 @@
-import { chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { chmod, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, expect, it } from "vitest";
 import { person } from "../../drizzle/schema/operator.ts";
 import { startDirectoryApi } from "../../scripts/lab/directory-api.ts";
 import { createTestCore, type TestCore } from "../../tests/support/core.ts";
+import { newFolder } from "../../tests/support/new-folder.ts";
 import { readKeyFile, readTrustedFile } from "../node/read-key-file.ts";
 import { findDirectorySync } from "../store/directory/directory.ts";
 import { runDirectorySync } from "./run-directory-sync.ts";
 
-const folder = await mkdtemp(join(tmpdir(), "svc-directory-"));
+const folder = newFolder();
 const directory = await startDirectoryApi();
 const keyFile = join(folder, "service-account.json");
 const test = await createTestCore({
@@ -18,7 +18,6 @@ const test = await createTestCore({
 afterAll(async () => {
   await directory.close();
   await test.close();
-  await rm(folder, { recursive: true });
 });
 
 const startJob = (core: TestCore, outcomes: string[], signal: AbortSignal): Promise<void> =>

@@ -1,5 +1,5 @@
 import { ne } from "drizzle-orm";
-import { afterAll, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { person } from "../../drizzle/schema/operator.ts";
 import type { Clock } from "../../kit/clock.ts";
 import { createScimCore } from "../../tests/support/scim.ts";
@@ -8,8 +8,7 @@ import { findDirectorySync } from "../store/directory/directory.ts";
 import { runDirectorySync } from "./run-directory-sync.ts";
 
 const test = await createScimCore();
-afterAll(() => test.close());
-const { scim, createPerson, whoami, db, clock, people } = test;
+const { patch, scim, createPerson, whoami, db, clock, people } = test;
 
 /** Runs the job of a core that has just started, with changed settings, until it has run once. */
 const runOnce = async (changes: Partial<DirectoryConfig> = {}): Promise<string[]> => {
@@ -36,7 +35,7 @@ const runOnce = async (changes: Partial<DirectoryConfig> = {}): Promise<string[]
   await running;
   return outcomes;
 };
-const status = async () => (await test.api("GET", "/v1/directory/status", { as: "admin" })).body;
+const status = () => test.admin.read("/v1/directory/status");
 
 it("a core to which nobody was pushed keeps the people of the former provider, and says so", async () => {
   expect(await runOnce()).toEqual([]);
@@ -68,10 +67,7 @@ it("Y2: a changed domain is held, and a push takes effect at once meanwhile", as
   expect(held).toMatchObject({ outcome: "held", reasonCode: "mass_unverified" });
   expect((await whoami("person3")).status).toBe(200);
   for (const { id } of ids.slice(0, 10))
-    await scim("PATCH", `/Users/${id}`, {
-      schemas: ["urn:ietf:params:scim:api:messages:2.0:PatchOp"],
-      Operations: [{ op: "replace", path: "active", value: false }],
-    });
+    await patch(`/Users/${id}`, { op: "replace", path: "active", value: false });
   expect((await whoami("person3")).status).toBe(401);
   expect((await whoami("person11")).status).toBe(200);
   expect(await findDirectorySync(db)).toMatchObject({

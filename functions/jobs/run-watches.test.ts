@@ -5,7 +5,7 @@ import { watchMessage } from "../../drizzle/schema/watch.ts";
 import { systemClock } from "../../kit/clock.ts";
 import type { WatchDetail, WatchMessageBody } from "../../proto/watch/watch.ts";
 import { heartbeatBody } from "../../scripts/lab/heartbeat-body.ts";
-import { createTestToken, enrollTestCollector, manage } from "../../tests/support/collector.ts";
+import { createTestToken, manage } from "../../tests/support/collector.ts";
 import { createTestCore } from "../../tests/support/core.ts";
 import { type Received, startReceiver } from "../../tests/support/receiver.ts";
 import { createHistoryKeeper } from "../domain/fleet/keep-history.ts";
@@ -31,7 +31,7 @@ receivers:
   },
 });
 afterAll(() => Promise.all([test.close(), webhook.close(), alertmanager.close()]));
-const { api, clock, core } = test;
+const { admin, auditor, api, clock, core } = test;
 const send = createSendRequest({ clock: { ...systemClock, now: clock.now }, msMax: 200 });
 const keepSession = createSessionKeeper(
   core,
@@ -40,11 +40,9 @@ const keepSession = createSessionKeeper(
 );
 
 await createHistoryKeeper(core)();
-const { token } = await createTestToken(test);
+const { enroll } = await createTestToken(test);
 const hosts = await Promise.all(
-  Array.from({ length: 14 }, (_, n) =>
-    enrollTestCollector(test, { token, deviceId: `host-${n}`, kind: "ed25519" }),
-  ),
+  Array.from({ length: 14 }, (_, n) => enroll(`host-${n}`, "ed25519")),
 );
 /** Sends a heartbeat of each host: the first `dark` of them are in the zone that is watched. */
 const beat = (dark: number) =>
@@ -82,18 +80,17 @@ const create = async (fields: object = {}) => {
     receivers: ["hook"],
     ...fields,
   };
-  const made = await api<WatchDetail>("POST", "/v1/collector/watches", {
-    as: "admin",
-    body: { name: `watch ${++watches}`, ...body },
+  const made = await admin.post<WatchDetail>("/v1/collector/watches", {
+    name: `watch ${++watches}`,
+    ...body,
   });
   expect(made).toMatchObject({ status: 201 });
   return made.body.id;
 };
-const show = async (id: string) =>
-  (await api<WatchDetail>("GET", `/v1/collector/watches/${id}`, { as: "auditor" })).body;
+const show = (id: string) => auditor.read<WatchDetail>(`/v1/collector/watches/${id}`);
 const post = (id: string, verb: string, body?: object) =>
   api("POST", `/v1/collector/watches/${id}/${verb}`, { as: "admin", ...(body ? { body } : {}) });
-const remove = (id: string) => api("DELETE", `/v1/collector/watches/${id}`, { as: "admin" });
+const remove = (id: string) => admin.delete(`/v1/collector/watches/${id}`);
 const messages = () => webhook.received.map(({ body }) => JSON.parse(body) as WatchMessageBody);
 const typesOf = (id: string) =>
   messages().flatMap(({ type, data }) => (data.watch.id === id ? [type] : []));
@@ -108,9 +105,7 @@ const isSignedBy = (secret: string, { headers, body }: Received): boolean => {
 };
 
 beforeEach(async () => {
-  const { body } = await api<{ items: WatchDetail[] }>("GET", "/v1/collector/watches?limit=200", {
-    as: "auditor",
-  });
+  const { body } = await auditor.get<{ items: WatchDetail[] }>("/v1/collector/watches?limit=200");
   for (const { id } of body.items) await remove(id);
   await core.db.execute(sql`truncate core_session, core_outage`);
   await beat(0);
@@ -150,7 +145,7 @@ describe("a watch", () => {
     const since = (await show(id)).since;
     await tick();
     const [received] = webhook.received;
-    const firedAt = new Date(clock.now()).toISOString();
+    const firedAt = clock.iso();
     expect(received && JSON.parse(received.body)).toEqual({
       type: "watch.firing",
       timestamp: firedAt,
@@ -183,7 +178,7 @@ describe("a watch", () => {
     // The link has the number of the message, as the page had it then.
     const { search } = new URL(messages()[0]?.data.url ?? "");
     const totals = ["?label=zone%3Adark", search].map((query) =>
-      api<{ total: number }>("GET", `/v1/collector/health/facets${query}`, { as: "auditor" }),
+      auditor.get<{ total: number }>(`/v1/collector/health/facets${query}`),
     );
     expect((await Promise.all(totals)).map(({ body }) => body.total)).toEqual([2, 3]);
     expect(await kindsOf(id)).toEqual(["firing", "delivered", "resolved", "delivered"]);
@@ -304,10 +299,7 @@ describe("a watch", () => {
     // It still fires: a receiver that comes back is to know.
     expect(await expireWatches(core)).toBe(0);
     const { name, filter, revision } = await show(id);
-    await api("PUT", `/v1/collector/watches/${id}`, {
-      as: "admin",
-      body: { name, filter, more_than: 99, revision },
-    });
+    await admin.put(`/v1/collector/watches/${id}`, { name, filter, more_than: 99, revision });
     expect(await expireWatches(core)).toBe(1);
     expect((await show(id)).history[0]).toMatchObject({
       kind: "dropped",
@@ -319,7 +311,7 @@ describe("a watch", () => {
   it("is silent until the end of a silence, and then says what still fires", async () => {
     const id = await create({ for_seconds: 0 });
     expect((await post(id, "silence", { seconds: 60, reason: "rack 4" })).body).toMatchObject({
-      silence: { reason: "rack 4", until: new Date(clock.now() + 60_000).toISOString() },
+      silence: { reason: "rack 4", until: clock.iso(60_000) },
     });
     await beat(8);
     await tick(5);
@@ -341,9 +333,9 @@ describe("a watch", () => {
     await tick();
     const { revision, name } = await show(changes);
     const body = { name, filter: "label.zone:dark", more_than: 99, receivers: ["hook"], revision };
-    expect(
-      await api("PUT", `/v1/collector/watches/${changes}`, { as: "admin", body }),
-    ).toMatchObject({ status: 200 });
+    expect(await admin.put(`/v1/collector/watches/${changes}`, body)).toMatchObject({
+      status: 200,
+    });
     for (const id of [fires, waits]) expect((await remove(id)).status).toBe(204);
     await tick(2);
     expect([typesOf(fires), typesOf(changes), typesOf(waits)]).toEqual([
@@ -469,7 +461,7 @@ describe("Alertmanager", () => {
     const id = await create({ for_seconds: 0, receivers: ["am"] });
     await beat(8);
     await tick();
-    const startsAt = new Date(clock.now()).toISOString();
+    const startsAt = clock.iso();
     const [received] = alertmanager.received;
     expect([received?.path, received?.headers.authorization]).toEqual([
       "/api/v2/alerts",
@@ -485,7 +477,7 @@ describe("Alertmanager", () => {
         },
         annotations: { summary: "8 hosts match label.zone:dark, more than 2" },
         startsAt,
-        endsAt: new Date(clock.now() + 240_000).toISOString(),
+        endsAt: clock.iso(240_000),
         generatorURL: expect.stringMatching(/^https:\/\/fleet\.test\/fleet\?label=zone%3Adark&at=/),
       },
     ]);
@@ -505,7 +497,7 @@ describe("Alertmanager", () => {
     await tick();
     expect(alerts().at(-1)).toMatchObject({
       startsAt,
-      endsAt: new Date(clock.now()).toISOString(),
+      endsAt: clock.iso(),
     });
     await tick(12);
     expect(alerts()).toHaveLength(5);

@@ -1,16 +1,7 @@
 import { X509Certificate } from "node:crypto";
-import {
-  chmodSync,
-  mkdtempSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from "node:fs";
-import { tmpdir } from "node:os";
+import { chmodSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import { decodePem } from "../../proto/pem.ts";
 import {
   createTestCa,
@@ -19,14 +10,14 @@ import {
   type TestCa,
 } from "../../scripts/lab/ca/test-pki.ts";
 import { createTestLog, type TestLog } from "../../tests/fakes/log.ts";
+import { newFolder } from "../../tests/support/new-folder.ts";
 import type { CoreConfig, IngestConfig } from "../config/core-config.ts";
 import { watchesFileOf } from "../config/watch-config.ts";
 import { filesCheck } from "../ops/checks.ts";
 import { followFiles } from "./follow-files.ts";
 import { createNodeCryptography } from "./node-cryptography.ts";
 
-const dir = mkdtempSync(join(tmpdir(), "follow-files-"));
-afterAll(() => rmSync(dir, { recursive: true }));
+const dir = newFolder();
 const cryptography = createNodeCryptography();
 const now = Date.UTC(2026, 5, 1);
 const at = (name: string) => join(dir, name);

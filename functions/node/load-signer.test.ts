@@ -1,18 +1,17 @@
-import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { chmodSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { createTestCa, createTestKey, type TestCa } from "../../scripts/lab/ca/test-pki.ts";
+import { newFolder } from "../../tests/support/new-folder.ts";
 import { loadLocalCa } from "./load-signer.ts";
 import { createNodeCryptography } from "./node-cryptography.ts";
 
 describe("loadLocalCa", () => {
-  const dir = mkdtempSync(join(tmpdir(), "local-ca-"));
+  const dir = newFolder();
   let ca: TestCa;
   beforeAll(async () => {
     ca = await createTestCa();
   });
-  afterAll(() => rmSync(dir, { recursive: true }));
 
   const load = (certificate: string, key: string, mode = 0o600) => {
     const certificateFile = join(dir, "ca.pem");

@@ -1,24 +1,15 @@
-import {
-  chmodSync,
-  mkdirSync,
-  mkdtempSync,
-  readFileSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from "node:fs";
-import { tmpdir } from "node:os";
+import { chmodSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import { repositoryFiles } from "../../scripts/repository-files.ts";
+import { newFolder } from "../../tests/support/new-folder.ts";
 import { readKeyFile, readTrustedFile } from "./read-key-file.ts";
 
 let dir: string;
 
 beforeEach(() => {
-  dir = mkdtempSync(join(tmpdir(), "key-file-"));
+  dir = newFolder();
 });
-afterEach(() => rmSync(dir, { recursive: true }));
 
 const file = (mode: number) => {
   const path = join(dir, `key-${mode.toString(8)}`);

@@ -3,22 +3,19 @@ import {
   chmodSync,
   closeSync,
   existsSync,
-  mkdtempSync,
   openSync,
   readFileSync,
-  rmSync,
   symlinkSync,
   writeFileSync,
 } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { createTestClock } from "../../tests/fakes/clock.ts";
 import { createTestLog } from "../../tests/fakes/log.ts";
+import { newFolder } from "../../tests/support/new-folder.ts";
 import { createSignerCommand, type SignerCommandOptions } from "./run-signer-command.ts";
 
-const dir = mkdtempSync(join(tmpdir(), "signer-command-"));
-afterAll(() => rmSync(dir, { recursive: true }));
+const dir = newFolder();
 const log = createTestLog();
 let scripts = 0;
 

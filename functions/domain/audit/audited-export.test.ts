@@ -1,10 +1,9 @@
 import { sql } from "drizzle-orm";
-import { afterAll, expect, it } from "vitest";
-import { createTestCore } from "../../../tests/support/core.ts";
+import { expect, it } from "vitest";
+import { useTestCore } from "../../../tests/support/core.ts";
 import { auditedExport, type ExportBatch, exportBegun } from "./audited-export.ts";
 
-const test = await createTestCore();
-afterAll(() => test.close());
+const test = await useTestCore();
 
 type Read = PromiseWithResolvers<ExportBatch<string, number>>;
 

@@ -1,6 +1,6 @@
-import { afterAll, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { sha256 } from "../../../kit/bytes.ts";
-import { createTestCore } from "../../../tests/support/core.ts";
+import { useTestCore } from "../../../tests/support/core.ts";
 import { scimEnvironment } from "../../../tests/support/scim.ts";
 import type { ScimProvider } from "../../config/directory-config.ts";
 import { insertCode } from "../../store/operator-session/operator-sessions.ts";
@@ -11,8 +11,7 @@ import { flushRefusals } from "./flush-refusals.ts";
 import { recordProviderLogout } from "./record-provider-logout.ts";
 import { recordSignIn } from "./record-sign-in.ts";
 
-const test = await createTestCore({ env: scimEnvironment });
-afterAll(() => test.close());
+const test = await useTestCore({ env: scimEnvironment });
 const { core, people } = test;
 const { sql } = test.database.connect();
 

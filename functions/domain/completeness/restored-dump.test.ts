@@ -1,12 +1,12 @@
 /* What is stated of hosts' hours after a dump was restored into another server, whose transaction ids mean something else, or a stream went back. */
 import { sql } from "drizzle-orm";
-import { afterAll, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { dayMs, hourMs } from "../../../kit/clock.ts";
 import { stateOfByte } from "../../../proto/completeness/hour-note.ts";
 import { hourText } from "../../../proto/completeness/statement-line.ts";
 import { storeAccount } from "../../../tests/support/accounts.ts";
-import { createTestToken, enrollTestCollector } from "../../../tests/support/collector.ts";
-import { createTestCore } from "../../../tests/support/core.ts";
+import { createTestToken } from "../../../tests/support/collector.ts";
+import { useTestCore } from "../../../tests/support/core.ts";
 import { zstdCodec } from "../../node/ingest/zstd-codec.ts";
 import { dayAt, findDays } from "../../store/completeness/days.ts";
 import { findLastStatement, listChunks } from "../../store/completeness/log.ts";
@@ -15,12 +15,11 @@ import { addLostRange } from "../../store/ingest/gaps.ts";
 import { settleHours } from "./settle-hours.ts";
 import { writeStatement } from "./write-statement.ts";
 
-const test = await createTestCore();
-afterAll(() => test.close());
+const test = await useTestCore();
 const { clock, core, db } = test;
 const first = clock.now() - (clock.now() % hourMs);
-const { token } = await createTestToken(test);
-const { identity: host } = await enrollTestCollector(test, { token, deviceId: "host" });
+const { enroll } = await createTestToken(test);
+const { identity: host } = await enroll("host");
 const owner = "01920000-0000-7000-8000-000000000001";
 
 const stateAt = async (at: number) => {

@@ -1,28 +1,25 @@
 import { createHash } from "node:crypto";
 import { sql } from "drizzle-orm";
-import { afterAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { dayMs, hourMs } from "../../../kit/clock.ts";
 import { packNotes, stateOfByte, unpackNotes } from "../../../proto/completeness/hour-note.ts";
 import { hourStates } from "../../../proto/completeness/hour-state.ts";
 import { storeAccount } from "../../../tests/support/accounts.ts";
-import { createTestToken, enrollTestCollector } from "../../../tests/support/collector.ts";
-import { createTestCore } from "../../../tests/support/core.ts";
+import { createTestToken } from "../../../tests/support/collector.ts";
+import { useTestCore } from "../../../tests/support/core.ts";
 import { dayAt, findDays } from "../../store/completeness/days.ts";
 import { findHostFacts } from "../../store/completeness/hour-facts.ts";
 import { addLostRange } from "../../store/ingest/gaps.ts";
 import { endQueue, noteQueues } from "../../store/ingest/queues.ts";
 import { settleHours } from "./settle-hours.ts";
 
-const test = await createTestCore();
-afterAll(() => test.close());
+const test = await useTestCore();
 const { clock, core, db } = test;
 const first = clock.now() - (clock.now() % hourMs);
-const { token } = await createTestToken(test);
-const [a, b, c] = (
-  await Promise.all(
-    ["a", "b", "c"].map((deviceId) => enrollTestCollector(test, { token, deviceId })),
-  )
-).map(({ identity }) => identity) as [string, string, string];
+const { enroll } = await createTestToken(test);
+const [a, b, c] = (await Promise.all(["a", "b", "c"].map((deviceId) => enroll(deviceId)))).map(
+  ({ identity }) => identity,
+) as [string, string, string];
 
 const owner = "01920000-0000-7000-8000-000000000001";
 const settle = (by = owner) => settleHours(core, { owner: by, retentionDays: 400 });

@@ -1,16 +1,15 @@
-import { afterAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { auditEvent } from "../../../drizzle/schema/audit.ts";
 import { enrollmentFailure, enrollmentRefusal } from "../../../drizzle/schema/enrollment.ts";
 import { createTestClock } from "../../../tests/fakes/clock.ts";
 import { createSeededEntropy } from "../../../tests/fakes/entropy.ts";
-import { createTestDatabase } from "../../../tests/support/database.ts";
+import { useTestDatabase } from "../../../tests/support/database.ts";
 import { unobserved } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import type { Database } from "../../store/database/database.ts";
 import { createRunOrRefuse, EnrollmentRefusal } from "./refuse.ts";
 
-const database = await createTestDatabase();
-afterAll(() => database.drop());
+const database = await useTestDatabase();
 
 const codesOf = (outcomes: readonly PromiseSettledResult<unknown>[]): Record<string, number> => {
   const codes: Record<string, number> = {};

@@ -1,5 +1,5 @@
 import { eq } from "drizzle-orm";
-import { afterAll, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import {
   bootstrapToken,
   enrollmentPolicy,
@@ -7,13 +7,12 @@ import {
 } from "../../../drizzle/schema/enrollment.ts";
 import { createTestKey } from "../../../scripts/lab/ca/test-pki.ts";
 import { createTestToken, identityPrefix } from "../../../tests/support/collector.ts";
-import { createTestCore } from "../../../tests/support/core.ts";
+import { useTestCore } from "../../../tests/support/core.ts";
 import type { Database } from "../../store/database/database.ts";
 import { createSteps } from "./enroll.ts";
 import { EnrollmentRefusal } from "./refuse.ts";
 
-const test = await createTestCore();
-afterAll(() => test.close());
+const test = await useTestCore();
 const { clock } = test;
 const { db, entropy, signer, cryptography } = test.core;
 

@@ -1,5 +1,5 @@
 import { type SQL, sql } from "drizzle-orm";
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { beforeAll, expect, it } from "vitest";
 import { hourMs } from "../../../kit/clock.ts";
 import {
   describeChange,
@@ -8,14 +8,13 @@ import {
 } from "../../../proto/fleet-health/changes.ts";
 import { describeComparison } from "../../../proto/fleet-health/comparison.ts";
 import { seedFleet } from "../../../scripts/lab/seed-fleet.ts";
-import { createTestCore } from "../../../tests/support/core.ts";
+import { useTestCore } from "../../../tests/support/core.ts";
 import { deleteOldHistory } from "../../store/fleet/history.ts";
 import { sampleHosts } from "../../store/fleet/host-hours.ts";
 import { judgeChanges } from "./judge-changes.ts";
 
-const test = await createTestCore({ now: Date.UTC(2026, 10, 26, 5, 5) });
-afterAll(() => test.close());
-const { api, clock, core, db } = test;
+const test = await useTestCore({ now: Date.UTC(2026, 10, 26, 5, 5) });
+const { auditor, clock, core, db } = test;
 const minute = 60_000;
 const at = (ms = clock.now()) => sql`${new Date(ms).toISOString()}::timestamptz`;
 /** Hosts by their numbers. */
@@ -65,8 +64,7 @@ const label = async (hosts: SQL, labels: SQL) => {
   await beat();
   await db.execute(sql`update collector_identity i set reported_labels = ${labels} where ${hosts}`);
 };
-const list = async () =>
-  (await api<FleetChangeList>("GET", "/v1/collector/health/changes", { as: "auditor" })).body;
+const list = () => auditor.read<FleetChangeList>("/v1/collector/health/changes");
 const changeOf = async (words: string): Promise<FleetChange | undefined> =>
   (await list()).items.find((change) => describeChange(change) === words);
 const outcomeOf = async (words: string) => {

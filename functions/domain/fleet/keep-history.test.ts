@@ -1,15 +1,14 @@
 import { sql } from "drizzle-orm";
-import { afterAll, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { fleetCheckpoint } from "../../../drizzle/schema/fleet-history.ts";
 import { dayMs } from "../../../kit/clock.ts";
 import { seedFleet } from "../../../scripts/lab/seed-fleet.ts";
-import { createTestCore } from "../../../tests/support/core.ts";
+import { useTestCore } from "../../../tests/support/core.ts";
 import { tryLock } from "../../store/database/try-lock.ts";
 import { changesPerCheckpoint } from "../../store/fleet/past/checkpoints.ts";
 import { createHistoryKeeper } from "./keep-history.ts";
 
-const test = await createTestCore({ env: { SVC_STATE_RETENTION_DAYS: "2" } });
-afterAll(() => test.close());
+const test = await useTestCore({ env: { SVC_STATE_RETENTION_DAYS: "2" } });
 const { clock, core, db } = test;
 const keepHistory = createHistoryKeeper(core);
 await seedFleet(db, { count: 20, now: new Date(clock.now()) });
@@ -19,7 +18,7 @@ const addChanges = (count: number) =>
   db.execute(sql`insert into fleet_silence (identity_id, is_of_envelopes, from_at, until_at, queue_bytes)
     select identity_id, true, at - interval '1 ms', at, -1
     from (select identity_id from fleet_status order by 1 limit 1) host, generate_series(1, ${count}::int) n,
-      lateral (select ${new Date(clock.now()).toISOString()}::timestamptz - n * interval '2 ms' as at) ended`);
+      lateral (select ${clock.iso()}::timestamptz - n * interval '2 ms' as at) ended`);
 const findCheckpoints = () =>
   db
     .select({ at: fleetCheckpoint.at, baseAt: fleetCheckpoint.baseAt })

@@ -1,15 +1,14 @@
 import { sql } from "drizzle-orm";
-import { afterAll, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
 import { createTestToken, enrollTestCollector } from "../../../tests/support/collector.ts";
-import { createTestCore } from "../../../tests/support/core.ts";
+import { useTestCore } from "../../../tests/support/core.ts";
 import { countAuditEvents } from "../../store/audit/audit.ts";
 import { createFleetColumns } from "../../store/fleet/columns/fleet-columns.ts";
 import { createFacetCounts } from "./count-facets.ts";
 import { createHealthReports } from "./report.ts";
 
-const test = await createTestCore();
-afterAll(() => test.close());
+const test = await useTestCore();
 const { token } = await createTestToken(test);
 for (const deviceId of ["one", "two"]) await enrollTestCollector(test, { token, deviceId });
 
@@ -97,7 +96,7 @@ it("shows what an operator wrote through another core in the next answer", async
   const { token: valid } = await createTestToken(test);
   const third = await enrollTestCollector(test, { token: valid, deviceId: "three" });
   expect(await revoked()).toEqual([0, 0, 0]);
-  await test.api("POST", `/v1/collector/identities/${third.identityId}/revoke`, { as: "admin" });
+  await test.admin.post(`/v1/collector/identities/${third.identityId}/revoke`);
   expect(await revoked()).toEqual([1, 1, 1]);
 });
 
@@ -107,9 +106,7 @@ it("says of what time its data is, which a shared refresh has read up to a secon
   const { asOf } = await report({ filter: {} }, page);
   expect(asOf.getTime()).toBe(readAt);
   await test.clock.advance(87);
-  await test.db.execute(
-    sql`update fleet_status set last_heartbeat_at = ${new Date(test.clock.now()).toISOString()}`,
-  );
+  await test.db.execute(sql`update fleet_status set last_heartbeat_at = ${test.clock.iso()}`);
   const recent = await report({ filter: { heartbeat: ["recent"] } }, page);
   expect([recent.rows.length, recent.asOf.getTime()]).toEqual([0, readAt]);
   await test.clock.advance(1000);

@@ -12,11 +12,7 @@ import {
   sumHour,
 } from "../../../proto/completeness/hour-state.ts";
 import { AccountBodySchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import {
-  createTestToken,
-  enrollTestCollector,
-  type TestCollector,
-} from "../../../tests/support/collector.ts";
+import { createTestToken, type TestCollector } from "../../../tests/support/collector.ts";
 import { createTestCore, type TestCore } from "../../../tests/support/core.ts";
 import { noteQueues } from "../../store/ingest/queues.ts";
 import { readCountingRules } from "../fleet/rules.ts";
@@ -45,9 +41,9 @@ beforeEach(async () => {
   await sql`delete from ingest_cursor`;
   await sql`delete from export_position`;
   await sql`delete from core_outage`;
-  const { token } = await createTestToken(test);
-  host = await enrollTestCollector(test, { token, deviceId: crypto.randomUUID() });
-  other = await enrollTestCollector(test, { token, deviceId: crypto.randomUUID() });
+  const { enroll } = await createTestToken(test);
+  host = await enroll(crypto.randomUUID());
+  other = await enroll(crypto.randomUUID());
   // The next whole hour, so that the host was enrolled before it.
   hour = Math.ceil(test.clock.now() / hourMs) * hourMs;
   await test.clock.advance(hour + hourMs + 1_000 - test.clock.now());
@@ -207,21 +203,6 @@ describe("accepting an account", () => {
       through: 2n,
       refused: "queue_ended",
     });
-  });
-
-  it("settles its hour: undelivered, and complete once the position of each export has passed it", async () => {
-    await count(100);
-    expect(await accept(signed(bodyOf()))).toEqual({ through: 1n, refused: "" });
-    expect(await stateOf()).toMatchObject({ state: "undelivered", shortages: [] });
-    const [{ xid } = { xid: "0" }] = await sql`select xid::text from ingest_account`;
-    const position = (at: bigint) => sql`
-      insert into export_position (name, position, position_at, lease_until, epoch, exported, rejected_items, lost, updated_at)
-      values ('a', ${String(at)}::bigint, now(), now(), 0, 0, 0, 0, now())
-      on conflict (name) do update set position = excluded.position`;
-    await position(BigInt(xid));
-    expect(await stateOf()).toMatchObject({ state: "undelivered" });
-    await position(BigInt(xid) + 1n);
-    expect(await stateOf()).toMatchObject({ state: "complete" });
   });
 
   it("begins to count anew with each account, and finds an hour short of what a restored database lost", async () => {
@@ -702,11 +683,6 @@ describe("the hours of a host without accounts", () => {
     const fields = { fromMs: BigInt(hour - 1), toMs: BigInt(hour), lastSequence: 0n, accepted: [] };
     return accept(signed(bodyOf(fields)));
   };
-
-  it("are not accounted before its first one", async () => {
-    await test.clock.advance(15 * 60_000);
-    expect(await stateOf()).toMatchObject({ state: "not_accounted" });
-  });
 
   it("are late after the grace while it speaks, silent when it does not, and core's outage if there was one", async () => {
     await firstAccount();

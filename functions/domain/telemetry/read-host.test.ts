@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { createTestToken, enrollTestCollector } from "../../../tests/support/collector.ts";
+import { createTestToken } from "../../../tests/support/collector.ts";
 import { createTestCore } from "../../../tests/support/core.ts";
 import { openEnvelopeStore } from "../../../tests/support/stored-envelopes.ts";
 import { readHostTelemetry, type TelemetryQuery } from "./read-host.ts";
 
 const test = await createTestCore();
-const { token } = await createTestToken(test);
-const host = await enrollTestCollector(test, { token, deviceId: "web-1" });
+const { enroll } = await createTestToken(test);
+const host = await enroll("web-1");
 const store = await openEnvelopeStore(test.database, () => test.clock.now());
 afterAll(async () => {
   await store.close();

@@ -1,15 +1,18 @@
 import { hash } from "node:crypto";
 import { constants, zstdCompressSync } from "node:zlib";
 import { status } from "@grpc/grpc-js";
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { canStartNats, type RunningNats, startNats } from "../../../scripts/lab/nats-servers.ts";
 import { frame, newQueue, open, openSession, testHost } from "../../../tests/support/frames.ts";
 import {
   connectForeign,
-  type ForeignClient,
+  connectInTest,
+  cursorsOf,
+  forked,
   forwardAll,
   openForward,
   submit,
+  superseded,
 } from "../../../tests/support/grpc-client.ts";
 import { startTestIngest, type TestIngest } from "../../../tests/support/ingest.ts";
 import {
@@ -25,15 +28,11 @@ const canStart = await canStartNats();
 let nats: RunningNats;
 let test: TestIngest;
 let other: TestIngest;
-const clients: ForeignClient[] = [];
 
 beforeAll(async () => {
   nats = await startNats();
   test = await startTestIngest({ sink: natsSinkOn(nats), config: { payloadBytesMax: 1_000 } });
   other = await startTestIngest({ sink: natsSinkOn(nats), database: test.database });
-});
-afterEach(() => {
-  for (const client of clients.splice(0)) client.close();
 });
 afterAll(async () => {
   await other.close();
@@ -41,26 +40,11 @@ afterAll(async () => {
   await nats.stop();
 });
 
-const connect = async (to: TestIngest = test): Promise<ForeignClient> => {
-  const client = connectForeign(to, await to.client({}));
-  clients.push(client);
-  return client;
-};
+const connect = async (to: TestIngest = test) => connectInTest(to, await to.client({}));
 const ofQueue = async (queue: Buffer): Promise<StoredMessage[]> =>
   (await readStream(nats)).filter(({ headers }) => headers["Svc-Queue"] === queue.toString("hex"));
 const sequencesOf = async (queue: Buffer): Promise<number[]> =>
   (await ofQueue(queue)).flatMap(({ sequences }) => sequences);
-const cursorsOf = ({
-  messages,
-}: {
-  messages: { opened?: { cursor: string } | null; ack?: object | null }[];
-}) =>
-  messages.map(
-    (message) => message.opened?.cursor ?? (message.ack as { acked_through: string }).acked_through,
-  );
-const superseded = { code: status.FAILED_PRECONDITION, reason: "session_superseded" };
-const forked = { code: status.FAILED_PRECONDITION, reason: "queue_forked" };
-
 /** A frame of envelopes of these kinds, from sequence `from` on. */
 const mixed = (queue: Buffer, from: number, kinds: readonly string[]) => {
   const all = frame(queue, from, from + kinds.length - 1);
@@ -416,8 +400,7 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
 
   it("Q12: records once what a restored stream lost of queues that were left, unless their state may have been trimmed", async () => {
     const host = "spiffe://fleet.test/left";
-    const client = connectForeign(test, await test.client({ uri: host }));
-    clients.push(client);
+    const client = connectInTest(test, await test.client({ uri: host }));
     const known = newQueue();
     const lost = newQueue();
     const later = newQueue();
@@ -488,8 +471,7 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
 
   it("writes last_envelope_at and the volume of a host to PostgreSQL within seconds", async () => {
     const host = "spiffe://fleet.test/counted";
-    const client = connectForeign(test, await test.client({ uri: host }));
-    clients.push(client);
+    const client = connectInTest(test, await test.client({ uri: host }));
     await submit(client, frame(newQueue(), 1, 3, host));
     await expect
       .poll(
@@ -505,8 +487,7 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
 
   it("keeps the states of a host's 16 newest queues", async () => {
     const host = "spiffe://fleet.test/many";
-    const client = connectForeign(test, await test.client({ uri: host }));
-    clients.push(client);
+    const client = connectInTest(test, await test.client({ uri: host }));
     for (let index = 0; index < 18; index++)
       await forwardAll(client, [
         { open: { host_id: host, queue_id: newQueue(), session_id: newQueue() } },

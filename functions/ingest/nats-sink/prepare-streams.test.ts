@@ -1,6 +1,5 @@
 import { writeFileSync } from "node:fs";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { StreamConfig } from "@nats-io/jetstream";
 import { nkeys } from "@nats-io/transport-node";
@@ -14,6 +13,7 @@ import { frame, newQueue } from "../../../tests/support/frames.ts";
 import { connectForeign, submit } from "../../../tests/support/grpc-client.ts";
 import { startTestIngest } from "../../../tests/support/ingest.ts";
 import { natsSinkOn, readStream, streamSettings } from "../../../tests/support/nats-sink.ts";
+import { newFolder } from "../../../tests/support/new-folder.ts";
 import { type NatsConfig, sinkConfigOf } from "../../config/nats-config.ts";
 import { connectNats } from "../../node/ingest/connect-nats.ts";
 import { prepareStreams } from "./prepare-streams.ts";
@@ -189,7 +189,7 @@ describe.skipIf(!canStart)("the streams", () => {
 
 describe.skipIf(!canStart)("the connection", () => {
   it("uses TLS with the CA of a file and an NKEY of a file, and neither a plain server nor a stranger's key", async () => {
-    const dir = await mkdtemp(join(tmpdir(), "svc-nats-tls-"));
+    const dir = newFolder();
     const pki = await createLabPki({ dir, clock: systemClock });
     const user = nkeys.createUser();
     const seedFile = join(dir, "core.nk");
@@ -244,7 +244,6 @@ describe.skipIf(!canStart)("the connection", () => {
     } finally {
       await plain.stop();
       await nats.stop();
-      await rm(dir, { recursive: true });
     }
   });
 });

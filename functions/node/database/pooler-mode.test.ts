@@ -1,5 +1,5 @@
-import { afterAll, expect, it } from "vitest";
-import { createTestDatabase } from "../../../tests/support/database.ts";
+import { expect, it } from "vitest";
+import { useTestDatabase } from "../../../tests/support/database.ts";
 import {
   canStartPgBouncer,
   type PoolMode,
@@ -9,8 +9,7 @@ import { findPoolerMode } from "./prepare-database.ts";
 
 const canStart = await canStartPgBouncer();
 
-const database = await createTestDatabase();
-afterAll(() => database.drop());
+const database = await useTestDatabase();
 
 it("D9: finds that PostgreSQL itself keeps sessions", async () => {
   expect(await findPoolerMode(database.url)).toBe("session");

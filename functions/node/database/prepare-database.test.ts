@@ -1,18 +1,17 @@
-import { afterAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { systemClock } from "../../../kit/clock.ts";
 import { ConfigError } from "../../../kit/env.ts";
 import { Secret } from "../../../kit/secret.ts";
 import { testTenantId } from "../../../scripts/lab/people.ts";
 import { createTestLog } from "../../../tests/fakes/log.ts";
-import { startTcpProxy } from "../../../tests/fakes/tcp-proxy.ts";
-import { createTestDatabase } from "../../../tests/support/database.ts";
+import { socketOf, startDatabaseProxy, startTcpProxy } from "../../../tests/fakes/tcp-proxy.ts";
+import { createTestDatabase, useTestDatabase } from "../../../tests/support/database.ts";
 import { connectDatabase } from "../../store/database/database.ts";
 import { describeBlockers, MigrationBlocked } from "../../store/database/migration-blockers.ts";
 import { createCoreServers, createDatabaseServers } from "./database-servers.ts";
 import { prepareDatabase } from "./prepare-database.ts";
 
-const database = await createTestDatabase();
-afterAll(() => database.drop());
+const database = await useTestDatabase();
 
 const prepare = async (
   url: string,
@@ -163,25 +162,23 @@ describe("prepareDatabase", () => {
   );
 
   it("D9: refuses a pooler in transaction mode", async () => {
-    const { hostname, port, pathname } = new URL(database.url);
-    const proxy = await startTcpProxy(`${decodeURIComponent(hostname)}/.s.PGSQL.${port}`);
+    const proxied = await startDatabaseProxy(database.url);
     // Every connection gets the same process, as from a pool of one server connection.
     const { sql } = database.connect();
     await sql`create function public.pg_backend_pid() returns int language sql as 'select 4711'`;
-    const url = `postgres://postgres@127.0.0.1:${proxy.port}${pathname}?options=${encodeURIComponent("-csearch_path=public,pg_catalog")}`;
+    const url = `${proxied.url}?options=${encodeURIComponent("-csearch_path=public,pg_catalog")}`;
     expect(await prepare(url)).toMatch(
       /SVC_DATABASE_SESSION_URL: is required.*pooler in transaction mode/,
     );
     await sql`drop function public.pg_backend_pid`;
-    await proxy.close();
+    await proxied.proxy.close();
   });
 });
 
 describe("a URL of several servers", () => {
   it("D9: uses the first that accepts writes, and another one once that fails", async () => {
     const standby = await createTestDatabase();
-    const { hostname, port } = new URL(database.url);
-    const socket = `${decodeURIComponent(hostname)}/.s.PGSQL.${port}`;
+    const socket = socketOf(database.url);
     const proxies = [
       await startTcpProxy("/nowhere"),
       await startTcpProxy(socket),

@@ -10,7 +10,7 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vites
 import { createTestClock } from "../../../tests/fakes/clock.ts";
 import { countCpuMilliseconds } from "../../../tests/support/cpu-time.ts";
 import { frame, newQueue, testHost } from "../../../tests/support/frames.ts";
-import { connectForeign, type ForeignClient, submit } from "../../../tests/support/grpc-client.ts";
+import { connectInTest, submit } from "../../../tests/support/grpc-client.ts";
 import {
   ingestPaths,
   startTestIngest,
@@ -33,11 +33,7 @@ import { callerLimits } from "./ingest-connections.ts";
 let test: TestIngest;
 let sink: Sink;
 
-const connect = (certificate?: TestClient, to: TestIngest = test): ForeignClient => {
-  const client = connectForeign(to, certificate);
-  onTestFinished(() => client.close());
-  return client;
-};
+const connect = (certificate?: TestClient, to: TestIngest = test) => connectInTest(to, certificate);
 
 describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }) => {
   beforeAll(async () => {

@@ -1,16 +1,9 @@
-import { once } from "node:events";
 import { status } from "@grpc/grpc-js";
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { frame, newQueue, open, testHost } from "../../../tests/support/frames.ts";
+import { connectInTest, forwardAll, submit } from "../../../tests/support/grpc-client.ts";
 import {
-  connectForeign,
-  type ForeignClient,
-  forwardAll,
-  openForward,
-  submit,
-} from "../../../tests/support/grpc-client.ts";
-import {
-  ingestPaths,
+  everyIngestPath,
   startTestIngest,
   type TestClient,
   type TestIngest,
@@ -19,11 +12,7 @@ import { type FoundEnvelope, findStored } from "../../../tests/support/stored-en
 
 let test: TestIngest;
 
-const connect = (certificate?: TestClient, to: TestIngest = test): ForeignClient => {
-  const client = connectForeign(to, certificate);
-  onTestFinished(() => client.close());
-  return client;
-};
+const connect = (certificate?: TestClient, to: TestIngest = test) => connectInTest(to, certificate);
 
 /** Returns the payloads stored of a queue, in order. */
 const stored = async (queue: Buffer): Promise<string[]> =>
@@ -34,7 +23,7 @@ const storedOf = async (queue: Buffer): Promise<FoundEnvelope[]> =>
 const lines = (count: number): string[] =>
   Array.from({ length: count }, (_, index) => `line ${index + 1}`);
 
-describe.each(ingestPaths)("ingest over gRPC, by grpc-js, on the $path", ({ fastPath }) => {
+describe.each(everyIngestPath)("ingest over gRPC, by grpc-js, on the $path", ({ fastPath }) => {
   beforeAll(async () => {
     const config = { frameBytesMax: 1_000_000, payloadBytesMax: 100_000 };
     test = await startTestIngest({ config, needs: { fastPath } });
@@ -75,24 +64,6 @@ describe.each(ingestPaths)("ingest over gRPC, by grpc-js, on the $path", ({ fast
     expect(Date.now() - Number(row?.receivedAt) / 1000).toBeLessThan(60_000);
   });
 
-  it("acknowledges the frames before a missing one, then ends with sequence_gap and the cursor", async () => {
-    const client = connect(await test.client({}));
-    const queue = newQueue();
-    const { messages, error } = await forwardAll(client, [
-      open(queue),
-      { frame: frame(queue, 1, 2) },
-      { frame: frame(queue, 4, 5) },
-      { frame: frame(queue, 6, 6) },
-    ]);
-    expect(messages.at(-1)?.ack?.acked_through).toBe("2");
-    expect(error).toEqual({
-      code: status.FAILED_PRECONDITION,
-      reason: "sequence_gap",
-      cursor: "2",
-    });
-    expect(await stored(queue)).toEqual(lines(2));
-  });
-
   it("reports rejected envelopes in the ack, also when the frame is resent", async () => {
     const client = connect(await test.client({}));
     const queue = newQueue();
@@ -131,27 +102,10 @@ describe.each(ingestPaths)("ingest over gRPC, by grpc-js, on the $path", ({ fast
       await test.client({ names: [{ type: "dns", value: "Host-1.example.test" }] }),
     );
     expect((await submit(dns, frame(queue, 1, 1, "Host-1.example.test"))).error).toBeUndefined();
-    for (const options of [
-      { names: [], subject: `CN=${testHost}` },
-      {
-        names: [
-          { type: "url", value: testHost } as const,
-          { type: "url", value: `${testHost}0` } as const,
-        ],
-      },
-      {
-        names: [
-          { type: "url", value: testHost } as const,
-          { type: "ip", value: "127.0.0.1" } as const,
-        ],
-      },
-      { names: [{ type: "email", value: "host@fleet.test" } as const] },
-    ]) {
-      const client = connect(await test.client(options));
-      const refused = { code: status.UNAUTHENTICATED, reason: "certificate_identity_invalid" };
-      expect((await submit(client, frame(queue, 1, 1))).error).toMatchObject(refused);
-      expect((await forwardAll(client, [open(queue)])).error).toMatchObject(refused);
-    }
+    const nameless = connect(await test.client({ names: [], subject: `CN=${testHost}` }));
+    const refused = { code: status.UNAUTHENTICATED, reason: "certificate_identity_invalid" };
+    expect((await submit(nameless, frame(queue, 1, 1))).error).toMatchObject(refused);
+    expect((await forwardAll(nameless, [open(queue)])).error).toMatchObject(refused);
   });
 
   it("answers a client without a certificate, with one of another CA, or with an expired one, with the reason, and logs it", async () => {
@@ -217,31 +171,5 @@ describe.each(ingestPaths)("ingest over gRPC, by grpc-js, on the $path", ({ fast
     expect(error).toMatchObject(tooLarge);
     expect(messages.at(-1)?.ack?.acked_through).toBe("1");
     expect((await submit(client, large)).error).toMatchObject(tooLarge);
-  });
-
-  it("G8: accepts 8 streams of an identity, rejects the 9th, and accepts another when one has ended", async () => {
-    const certificate = await test.client({ uri: "spiffe://fleet.test/greedy" });
-    const queue = newQueue();
-    const first = open(queue, "spiffe://fleet.test/greedy");
-    const one = connect(certificate);
-    const other = connect(certificate);
-    const streams = Array.from({ length: 8 }, (_, index) =>
-      openForward(index % 2 === 0 ? one : other),
-    );
-    for (const { call } of streams) {
-      call.write(first);
-      await once(call, "data");
-    }
-    const ninth = await forwardAll(one, [first]);
-    expect(ninth.error).toMatchObject({
-      code: status.RESOURCE_EXHAUSTED,
-      reason: "too_many_streams",
-    });
-    expect((await forwardAll(connect(await test.client({})), [open(queue)])).error).toBeUndefined();
-    streams[0]?.call.end();
-    await streams[0]?.ended;
-    expect((await forwardAll(other, [first])).error).toBeUndefined();
-    for (const { call } of streams.slice(1)) call.cancel();
-    await expect.poll(() => test.ingest.gauges().openStreams).toBe(0);
   });
 });

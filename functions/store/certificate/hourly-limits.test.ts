@@ -1,22 +1,21 @@
 import { eq } from "drizzle-orm";
-import { afterAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import {
   bootstrapToken,
   enrollmentPolicy,
   enrollmentReservation,
 } from "../../../drizzle/schema/enrollment.ts";
-import { createTestToken, enrollTestCollector } from "../../../tests/support/collector.ts";
-import { createTestCore } from "../../../tests/support/core.ts";
+import { createTestToken } from "../../../tests/support/collector.ts";
+import { useTestCore } from "../../../tests/support/core.ts";
 import { countEnrolledSince, countTowardsHourlyLimits } from "./identities.ts";
 
-const test = await createTestCore();
-afterAll(() => test.close());
+const test = await useTestCore();
 const { clock, db } = test;
 const hourMs = 3_600_000;
 
 describe("countTowardsHourlyLimits", () => {
   it("counts the past hour exactly wherever a limit can be reached, and leaves out all other policies", async () => {
-    const { policyId, token } = await createTestToken(test, { max_enrollments_per_hour: 1000 });
+    const { policyId, enroll } = await createTestToken(test, { max_enrollments_per_hour: 1000 });
     await db.update(bootstrapToken).set({ expiresAt: new Date(clock.now() + 2 * hourMs) });
     const { policyId: unlimited } = await createTestToken(test);
     const limit = (maxEnrollmentsPerHour: number) =>
@@ -34,11 +33,9 @@ describe("countTowardsHourlyLimits", () => {
         exact: await countEnrolledSince(db, policyId, since),
       };
     };
-    for (const name of ["a", "b"])
-      await enrollTestCollector(test, { token, deviceId: `early-${name}` });
+    for (const name of ["a", "b"]) await enroll(`early-${name}`);
     await clock.advance(hourMs);
-    for (const name of ["a", "b", "c"])
-      await enrollTestCollector(test, { token, deviceId: `late-${name}` });
+    for (const name of ["a", "b", "c"]) await enroll(`late-${name}`);
 
     // Five have enrolled in all, three of them in the past hour.
     await limit(6);

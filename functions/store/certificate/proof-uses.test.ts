@@ -1,21 +1,20 @@
 import { eq } from "drizzle-orm";
-import { afterAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { certificate } from "../../../drizzle/schema/certificate.ts";
-import { createTestToken, enrollTestCollector } from "../../../tests/support/collector.ts";
-import { createTestCore } from "../../../tests/support/core.ts";
+import { createTestToken } from "../../../tests/support/collector.ts";
+import { useTestCore } from "../../../tests/support/core.ts";
 import { useProof } from "./proof-uses.ts";
 
-const test = await createTestCore();
-afterAll(() => test.close());
+const test = await useTestCore();
 const { clock, db } = test;
-const { token } = await createTestToken(test);
+const { enroll } = await createTestToken(test);
 
 describe("useProof", () => {
   it.each([
     ["the first use", false],
     ["a later use", true],
   ])("H1: of two concurrent statements with one proof, one is admitted: %s", async (_, isLater) => {
-    const host = await enrollTestCollector(test, { token, deviceId: `raced-${isLater}` });
+    const host = await enroll(`raced-${isLater}`);
     const [row] = await db.select().from(certificate).where(eq(certificate.id, host.certificateId));
     const now = clock.now();
     const use = {
@@ -44,7 +43,7 @@ describe("useProof", () => {
   });
 
   it("counts anew when core's clock was set back", async () => {
-    const host = await enrollTestCollector(test, { token, deviceId: "set-back" });
+    const host = await enroll("set-back");
     const [row] = await db.select().from(certificate).where(eq(certificate.id, host.certificateId));
     const fingerprintSha256 = row?.fingerprintSha256.toHex() ?? "";
     const now = clock.now();

@@ -1,13 +1,12 @@
-import { afterAll, describe, expect, it, vi } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { dayMs, hourMs } from "../../../kit/clock.ts";
 import { type HourState, hourStates, sumHour } from "../../../proto/completeness/hour-state.ts";
-import { createTestCore } from "../../../tests/support/core.ts";
+import { useTestCore } from "../../../tests/support/core.ts";
 import { storeHours } from "../../domain/completeness/settle-hours.ts";
 import { createHourColumns, type HourColumns } from "./hour-columns.ts";
 import { findMatchingHosts, type HourFilter, type MatchingHost } from "./report.ts";
 
-const test = await createTestCore();
-afterAll(() => test.close());
+const test = await useTestCore();
 const { db, clock } = test;
 const first = clock.now() - (clock.now() % dayMs) - 4 * dayMs;
 // Names whose order by bytes is not that of UTF-16 units, and one host that has no hour of most states.

@@ -1,9 +1,9 @@
 import { eq, sql as text } from "drizzle-orm";
-import { afterAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { enrollmentPolicy } from "../../../drizzle/schema/index.ts";
 import { systemClock } from "../../../kit/clock.ts";
-import { startTcpProxy } from "../../../tests/fakes/tcp-proxy.ts";
-import { createTestDatabase } from "../../../tests/support/database.ts";
+import { socketOf, startDatabaseProxy } from "../../../tests/fakes/tcp-proxy.ts";
+import { createTestDatabase, useTestDatabase } from "../../../tests/support/database.ts";
 import { createDatabaseServers, openDatabaseSocket } from "../../node/database/database-servers.ts";
 import { databaseCheck } from "../../ops/checks.ts";
 import { callDeadlineMs } from "./call-limits.ts";
@@ -11,8 +11,7 @@ import { connectDatabase, type DatabaseOptions } from "./database.ts";
 import { executePrepared } from "./execute-prepared.ts";
 import { databaseProblem } from "./problem.ts";
 
-const database = await createTestDatabase();
-afterAll(() => database.drop());
+const database = await useTestDatabase();
 
 const failure = (promise: PromiseLike<unknown>): Promise<unknown> =>
   Promise.resolve(promise).then(
@@ -102,9 +101,7 @@ describe("connectDatabase", () => {
 
 describe("deadlines", () => {
   const proxied = async (options: Partial<DatabaseOptions> = {}) => {
-    const { hostname, port, pathname } = new URL(database.url);
-    const proxy = await startTcpProxy(`${decodeURIComponent(hostname)}/.s.PGSQL.${port}`);
-    const url = `postgres://postgres@127.0.0.1:${proxy.port}${pathname}`;
+    const { proxy, url } = await startDatabaseProxy(database.url);
     const servers = createDatabaseServers(url);
     const client = connectDatabase({ url, servers, connectionsMax: 2, ...options });
     const close = async () => {
@@ -192,11 +189,10 @@ describe("deadlines", () => {
 
   it("D1: opens connections soon after a server that was down for a while is back", async () => {
     const { proxy, sql, close } = await proxied();
-    const { hostname, port } = new URL(database.url);
     proxy.target("/nowhere");
     for (let attempt = 0; attempt < 20; attempt++)
       expect(await codeOf(sql`select 1`)).toBe("database_unavailable");
-    proxy.target(`${decodeURIComponent(hostname)}/.s.PGSQL.${port}`);
+    proxy.target(socketOf(database.url));
     const startedAt = performance.now();
     await expect
       .poll(() => sql`select 1 as one`.catch(() => null), { interval: 10 })

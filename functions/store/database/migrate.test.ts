@@ -28,6 +28,8 @@ const emptyDatabase = async (): Promise<TestDatabase> => {
   return database;
 };
 
+const connectEmpty = async () => (await emptyDatabase()).connect().sql;
+
 const file = (name: string, text: string): SqlFile => ({ name, sha256: text, text });
 const files = (
   migrations: readonly SqlFile[],
@@ -98,7 +100,7 @@ describe("migrate", () => {
   });
 
   it("rejects a migration that was edited after it was applied", async () => {
-    const { sql } = (await emptyDatabase()).connect();
+    const sql = await connectEmpty();
     await migrate(sql, files([baseline]));
     const edited = files([file("0000", "other")]);
     for (const call of [migrate, pendingMigrations])
@@ -111,7 +113,7 @@ describe("migrate", () => {
   });
 
   it("D7: brings an earlier text of the baseline up to date once, and lets the core that applied it start again", async () => {
-    const { sql } = (await emptyDatabase()).connect();
+    const sql = await connectEmpty();
     const previous = {
       ...files([{ ...file("0000", "earlier"), text: "create table a ()" }], [view("1")]),
       baselineEdits: { ...file("0000_older_edits", ""), from: [] },
@@ -132,7 +134,7 @@ describe("migrate", () => {
   it("carries a database of the previous text of this repository's baseline over", async () => {
     const fresh = await createTestDatabase();
     databases.push(fresh);
-    const { sql } = (await emptyDatabase()).connect();
+    const sql = await connectEmpty();
     const schema = await readMigrations();
     const [first, ...later] = schema.migrations;
     await migrate(sql, {
@@ -155,7 +157,7 @@ describe("migrate", () => {
   });
 
   it("rejects a database that an unreleased version made, and leaves it as it is", async () => {
-    const { sql } = (await emptyDatabase()).connect();
+    const sql = await connectEmpty();
     // The table of the previous migrator.
     await sql`create table schema_migration (name text primary key, sha256 text not null, applied_at timestamptz not null default now())`;
     await sql`insert into schema_migration (name, sha256) values ('0000_initial', 'a'), ('0001_ingest_envelope', 'b')`;
@@ -170,7 +172,7 @@ describe("migrate", () => {
   });
 
   it("applies all definitions again when one has changed or a migration was applied, and not otherwise", async () => {
-    const { sql } = (await emptyDatabase()).connect();
+    const sql = await connectEmpty();
     const other = file("other", "create or replace view other as select answer from answer");
     const first = files([baseline], [view("1"), other]);
     expect(await migrate(sql, first)).toEqual({ applied: ["0000", "answer", "other"] });
@@ -187,7 +189,7 @@ describe("migrate", () => {
   });
 
   it("D7: an older core leaves the schema and the definitions of a newer one alone", async () => {
-    const { sql } = (await emptyDatabase()).connect();
+    const sql = await connectEmpty();
     await migrate(sql, files([baseline, file("0001", "create table b (x int)")], [view("2")]));
     const older = files([baseline], [view("1")]);
     expect(await pendingMigrations(sql, older)).toEqual([]);
@@ -196,7 +198,7 @@ describe("migrate", () => {
   });
 
   it("D7: two cores whose definitions alone differ do not apply theirs in turn: the later revision stays", async () => {
-    const { sql } = (await emptyDatabase()).connect();
+    const sql = await connectEmpty();
     const older = files([baseline], [view("1")]);
     const newer = files([baseline], [view("2")], { revision: 2 });
     await migrate(sql, older);
@@ -208,7 +210,7 @@ describe("migrate", () => {
   });
 
   it("D7: rejects a newer database when a migration says that it breaks older cores", async () => {
-    const { sql } = (await emptyDatabase()).connect();
+    const sql = await connectEmpty();
     await migrate(sql, files([baseline, file("0001_drop_a_breaking", "drop table a")]));
     await expect(migrate(sql, files([baseline]))).rejects.toThrow(
       new SchemaMismatch(
@@ -218,7 +220,7 @@ describe("migrate", () => {
   });
 
   it("D7: serves on the schema of the next minor version, and refuses that of a later one", async () => {
-    const { sql } = (await emptyDatabase()).connect();
+    const sql = await connectEmpty();
     const next = (version: string, revision: number) =>
       files([baseline], [view(String(revision))], { version, revision });
     const own = files([baseline], [view("1")], { version: "0.3.7" });
@@ -260,7 +262,7 @@ describe("migrate", () => {
   });
 
   it("takes the first table of the most frequent transactions that exists, so that one that has it gets the others", async () => {
-    const { sql } = (await emptyDatabase()).connect();
+    const sql = await connectEmpty();
     const tables = file("0000", "create table first (); create table other ()");
     await migrate(sql, files([tables]));
     const change = file(
@@ -278,7 +280,7 @@ describe("migrate", () => {
   });
 
   it("recomputes rows after the transaction, again until that has ended, and not for a newer core's schema", async () => {
-    const { sql } = (await emptyDatabase()).connect();
+    const sql = await connectEmpty();
     const procedure = (last: string) =>
       file(
         last,
@@ -304,7 +306,7 @@ describe("migrate", () => {
   });
 
   it("rejects a database that has an unknown migration and lacks a known one", async () => {
-    const { sql } = (await emptyDatabase()).connect();
+    const sql = await connectEmpty();
     await migrate(sql, files([baseline, file("0001_theirs", "create table b ()")]));
     const ours = files([baseline, file("0001_ours", "create table c ()")]);
     await expect(migrate(sql, ours)).rejects.toThrow(
@@ -314,7 +316,7 @@ describe("migrate", () => {
   });
 
   it("names the file that cannot be applied, and the server's reason", async () => {
-    const { sql } = (await emptyDatabase()).connect();
+    const sql = await connectEmpty();
     await sql`create table a ()`;
     await expect(migrate(sql, files([baseline]))).rejects.toThrow(
       new SchemaMismatch('0000 cannot be applied to this database: relation "a" already exists'),

@@ -1,15 +1,14 @@
-import { afterAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { auditEvent } from "../../../drizzle/schema/audit.ts";
 import { bootstrapToken, enrollmentReservation } from "../../../drizzle/schema/enrollment.ts";
 import { createTestToken } from "../../../tests/support/collector.ts";
 import { createTestCore } from "../../../tests/support/core.ts";
-import { createTestDatabase } from "../../../tests/support/database.ts";
+import { useTestDatabase } from "../../../tests/support/database.ts";
 import { insertRows } from "./execute-prepared.ts";
 import { anyOf } from "./query-parts.ts";
 
-const database = await createTestDatabase();
+const database = await useTestDatabase();
 const { db } = database.connect();
-afterAll(() => database.drop());
 
 /** Texts that a naive array literal or JSON would damage. */
 const awkward = ['a"b', "a\\b", "a,b", "{a}", "a'b", " a ", "NULL", "", "a\nb", "ü€😀"];

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { systemClock } from "../../../kit/clock.ts";
-import { startTcpProxy, type TcpProxy } from "../../../tests/fakes/tcp-proxy.ts";
+import { startDatabaseProxy, type TcpProxy } from "../../../tests/fakes/tcp-proxy.ts";
 import { createTestDatabase, type TestDatabase } from "../../../tests/support/database.ts";
 import { createDatabaseServers } from "../../node/database/database-servers.ts";
 import { createDirectoryLock } from "../directory/lock.ts";
@@ -14,9 +14,7 @@ let proxy: TcpProxy;
 let url: string;
 beforeAll(async () => {
   database = await createTestDatabase();
-  const { hostname, port, pathname } = new URL(database.url);
-  proxy = await startTcpProxy(`${decodeURIComponent(hostname)}/.s.PGSQL.${port}`);
-  url = `postgres://postgres@127.0.0.1:${proxy.port}${pathname}`;
+  ({ proxy, url } = await startDatabaseProxy(database.url));
 });
 afterAll(async () => {
   await proxy.close();

@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import fc from "fast-check";
-import { afterAll, expect, it } from "vitest";
-import { createTestDatabase } from "../../../tests/support/database.ts";
+import { expect, it } from "vitest";
+import { useTestDatabase } from "../../../tests/support/database.ts";
 import {
   countedAfter,
   countedAfterColumn,
@@ -10,8 +10,7 @@ import {
   uncountedSeconds,
 } from "./counted-time.ts";
 
-const database = await createTestDatabase();
-afterAll(() => database.drop());
+const database = await useTestDatabase();
 const { db } = database.connect();
 
 const start = Date.UTC(2026, 5, 1, 12);

@@ -1,16 +1,15 @@
 import { sql } from "drizzle-orm";
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { beforeAll, expect, it } from "vitest";
 import { seedFleet } from "../../../scripts/lab/seed-fleet.ts";
 import { createTestClock } from "../../../tests/fakes/clock.ts";
-import { createTestDatabase } from "../../../tests/support/database.ts";
+import { useTestDatabase } from "../../../tests/support/database.ts";
 import { connectDatabase } from "../database/database.ts";
 import { createHeartbeatWriter } from "./heartbeats.ts";
 import type { HealthReport } from "./reports.ts";
 import { createSeenRecorder } from "./statuses.ts";
 
 const clock = createTestClock();
-const database = await createTestDatabase();
-afterAll(() => database.drop());
+const database = await useTestDatabase();
 const { db, sql: connection } = database.connect();
 const report: HealthReport = {
   boot_id: "boot",

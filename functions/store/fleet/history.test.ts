@@ -1,8 +1,8 @@
 import { sql } from "drizzle-orm";
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { beforeAll, expect, it } from "vitest";
 import { seedFleet } from "../../../scripts/lab/seed-fleet.ts";
 import { createTestClock } from "../../../tests/fakes/clock.ts";
-import { createTestDatabase } from "../../../tests/support/database.ts";
+import { useTestDatabase } from "../../../tests/support/database.ts";
 import { updateReportedLabels } from "../certificate/identities.ts";
 import {
   deleteOldHistory,
@@ -15,8 +15,7 @@ import { deleteUnusedLabelSets } from "./host-labels.ts";
 import type { FleetThresholds } from "./rows.ts";
 
 const clock = createTestClock();
-const database = await createTestDatabase();
-afterAll(() => database.drop());
+const database = await useTestDatabase();
 const { db } = database.connect();
 const start = new Date(clock.now());
 const thresholds: FleetThresholds = {

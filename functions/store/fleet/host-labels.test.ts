@@ -1,12 +1,11 @@
 import { sql } from "drizzle-orm";
-import { afterAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { seedFleet } from "../../../scripts/lab/seed-fleet.ts";
-import { createTestDatabase } from "../../../tests/support/database.ts";
+import { useTestDatabase } from "../../../tests/support/database.ts";
 import { updateReportedLabels } from "../certificate/identities.ts";
 import { deleteUnusedLabelSets } from "./host-labels.ts";
 
-const database = await createTestDatabase();
-afterAll(() => database.drop());
+const database = await useTestDatabase();
 const { db } = database.connect();
 await seedFleet(db, { count: 4, now: new Date("2026-06-01T12:00:00Z") });
 

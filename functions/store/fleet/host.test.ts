@@ -1,10 +1,11 @@
 import { sql } from "drizzle-orm";
 import fc from "fast-check";
-import { afterAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { seedFleet } from "../../../scripts/lab/seed-fleet.ts";
 import { createTestClock } from "../../../tests/fakes/clock.ts";
-import { createTestDatabase } from "../../../tests/support/database.ts";
+import { useTestDatabase } from "../../../tests/support/database.ts";
 import { fleetDifferences } from "../../../tests/support/fleet-differences.ts";
+import { runsOf } from "../../../tests/support/is-slow.ts";
 import { markUsed } from "../../domain/certificate/authenticate.ts";
 import { readMigrations } from "../../node/read-migrations.ts";
 import {
@@ -23,8 +24,7 @@ import type { Executor } from "../database/database.ts";
 import { migrate } from "../database/migrate.ts";
 import { createSeenRecorder } from "./statuses.ts";
 
-const database = await createTestDatabase();
-afterAll(() => database.drop());
+const database = await useTestDatabase();
 const { db } = database.connect();
 const clock = createTestClock();
 const recordSeen = createSeenRecorder({ db }, clock, {
@@ -43,7 +43,7 @@ const list = (hosts: readonly number[]) =>
     hosts.map((n) => sql`${identityOf(n)}::uuid`),
     sql`, `,
   );
-const at = (ms: number) => sql`${new Date(clock.now() + ms).toISOString()}::timestamptz`;
+const at = (ms: number) => sql`${clock.iso(ms)}::timestamptz`;
 const locked = (n: number, change: (tx: Executor) => Promise<unknown>) =>
   db.transaction(async (tx) => {
     await lockIdentity(tx, identityOf(n));
@@ -199,7 +199,7 @@ describe("fleet_host and fleet_status", () => {
         expect(await fleetDifferences(db)).toEqual([]);
       },
     );
-    await fc.assert(property, { numRuns: 12, seed: 20_261_120, endOnFailure: true });
+    await fc.assert(property, { numRuns: runsOf(12), seed: 20_261_120, endOnFailure: true });
     const [{ rows } = { rows: 0 }] = await db.execute<{ rows: number }>(
       sql`select count(*)::int as rows from fleet_host`,
     );

@@ -1,15 +1,14 @@
 import { sql } from "drizzle-orm";
-import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
+import { beforeAll, beforeEach, expect, it } from "vitest";
 import { seedFleet } from "../../../scripts/lab/seed-fleet.ts";
 import { createTestClock } from "../../../tests/fakes/clock.ts";
-import { createTestDatabase } from "../../../tests/support/database.ts";
+import { useTestDatabase } from "../../../tests/support/database.ts";
 import { fleetDifferences } from "../../../tests/support/fleet-differences.ts";
 import { digestKey } from "./reports.ts";
 import { createSeenRecorder, type SeenHost } from "./statuses.ts";
 
 const clock = createTestClock();
-const database = await createTestDatabase();
-afterAll(() => database.drop());
+const database = await useTestDatabase();
 const { db, sql: connection } = database.connect();
 const thresholds = { staleAfterSeconds: 180, enrollingSeconds: 900, returnSeconds: 96 };
 const recordSeen = createSeenRecorder({ db }, clock, thresholds);
@@ -36,7 +35,7 @@ beforeAll(async () => {
 });
 beforeEach(async () => {
   await clock.advance(60_000);
-  const at = new Date(clock.now() - 30_000).toISOString();
+  const at = clock.iso(-30_000);
   await db.execute(sql`update collector_health set last_heartbeat_at = ${at}::timestamptz, digest_reported_at = ${at}::timestamptz,
       report_digest = ${digest.toString()}::bigint, dropped_records_total = 0, dead_letters = 0, dropped_since_previous = false,
       queue_at_risk = false, queue_at_risk_since = null, recovered_at = null
@@ -82,7 +81,7 @@ it("writes statuses that come one after the other by one statement", async () =>
   await Promise.all([0, 1, 2].map(async (index) => recordSeen(seen(await index))));
   const [written] =
     await db.execute(sql`select count(distinct xmin::text)::int as statements, count(*)::int as rows from fleet_status
-    where last_heartbeat_at = ${new Date(clock.now()).toISOString()}::timestamptz`);
+    where last_heartbeat_at = ${clock.iso()}::timestamptz`);
   expect(written).toEqual({ statements: 1, rows: 3 });
 });
 
@@ -121,7 +120,7 @@ it("needs the report of a host with another digest, without a report, or unknown
 });
 
 it("needs the report again after a core that stores no digest has stored one", async () => {
-  await db.execute(sql`update collector_health set last_heartbeat_at = ${new Date(clock.now() - 1000).toISOString()}::timestamptz
+  await db.execute(sql`update collector_health set last_heartbeat_at = ${clock.iso(-1000)}::timestamptz
     where identity_id = ${ids[4]}::uuid`);
   expect(await recordSeen(seen(4))).toMatchObject({ outcome: "report_needed" });
 });
@@ -216,7 +215,7 @@ it("stores the report of each status and heartbeat while a core of a previous ve
   );
   await recordBoth(seen(8));
   const envelopesAt = async () => {
-    await db.execute(sql`update ingest_host set last_envelope_at = ${new Date(clock.now()).toISOString()}::timestamptz
+    await db.execute(sql`update ingest_host set last_envelope_at = ${clock.iso()}::timestamptz
       where host_id = (select identity from fleet_status where identity_id = ${ids[8]}::uuid)`);
     const [row] = await db.execute<{ at: string }>(
       sql`select last_envelope_at as at from fleet_host where identity_id = ${ids[8]}::uuid`,
@@ -243,7 +242,7 @@ it("does not deadlock with other cores, in whatever order their statuses and env
   );
   for (let round = 0; round < 15; round++) {
     await clock.advance(1000);
-    const at = new Date(clock.now()).toISOString();
+    const at = clock.iso();
     const turns = cores.flatMap((record, core) =>
       ids.map((_, index) =>
         record(

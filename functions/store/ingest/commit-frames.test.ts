@@ -1,15 +1,14 @@
 import { hash } from "node:crypto";
 import type { Client } from "pg";
-import { afterAll, expect, it, onTestFinished } from "vitest";
-import { createTestDatabase } from "../../../tests/support/database.ts";
+import { expect, it, onTestFinished } from "vitest";
+import { useTestDatabase } from "../../../tests/support/database.ts";
 import { testRun } from "../../../tests/support/stored-envelopes.ts";
 import { zstdCodec } from "../../node/ingest/zstd-codec.ts";
 import { commitFrames, openCommitClient } from "./commit-frames.ts";
 import type { FrameToCommit } from "./decide-frames.ts";
 import { readCheckedBlock } from "./stored-envelope.ts";
 
-const database = await createTestDatabase();
-afterAll(() => database.drop());
+const database = await useTestDatabase();
 
 const connect = async (): Promise<Client> => {
   const client = await openCommitClient(database.url);

@@ -1,6 +1,6 @@
 import type { Client } from "pg";
-import { afterAll, expect, it, onTestFinished } from "vitest";
-import { createTestDatabase } from "../../../tests/support/database.ts";
+import { expect, it, onTestFinished } from "vitest";
+import { useTestDatabase } from "../../../tests/support/database.ts";
 import { testRun } from "../../../tests/support/stored-envelopes.ts";
 import { zstdCodec } from "../../node/ingest/zstd-codec.ts";
 import { commitFrames, commitFramesAhead, openCommitClient } from "./commit-frames.ts";
@@ -8,8 +8,7 @@ import { type FrameToCommit, queueKey } from "./decide-frames.ts";
 
 /* The transaction ids of a queue's rows rise with their sequence, whatever overlaps: the export reads envelopes in their order. */
 
-const database = await createTestDatabase();
-afterAll(() => database.drop());
+const database = await useTestDatabase();
 
 const connect = async (): Promise<Client> => {
   const client = await openCommitClient(database.url);

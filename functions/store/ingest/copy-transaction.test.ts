@@ -1,12 +1,11 @@
-import { afterAll, expect, it } from "vitest";
-import { createTestDatabase } from "../../../tests/support/database.ts";
+import { expect, it } from "vitest";
+import { useTestDatabase } from "../../../tests/support/database.ts";
 import { testRun } from "../../../tests/support/stored-envelopes.ts";
 import { encodeBlockRow } from "./block-rows.ts";
 import { openCommitClient } from "./commit-frames.ts";
 import { runCopyTransaction } from "./copy-transaction.ts";
 
-const database = await createTestDatabase();
-afterAll(() => database.drop());
+const database = await useTestDatabase();
 
 const rows = (hostId: string, count: number, kind = "log_line"): Buffer[] =>
   Array.from({ length: count }, (_, index) => {

@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { afterAll, expect, it } from "vitest";
 import { createTestDatabase } from "../../../tests/support/database.ts";
+import { runsOf } from "../../../tests/support/is-slow.ts";
 import { findStored, testRun } from "../../../tests/support/stored-envelopes.ts";
 import { zstdCodec } from "../../node/ingest/zstd-codec.ts";
 import { commitFrames, commitFramesAhead, openCommitClient } from "./commit-frames.ts";
@@ -95,7 +96,7 @@ it("counts exactly the stored envelopes by host, hour and kind, also when frames
     });
     expect(sorted(await counted())).toEqual(sorted(await stored()));
   });
-  await fc.assert(property, { numRuns: 30, seed: 20_261_122 });
+  await fc.assert(property, { numRuns: runsOf(30), seed: 20_261_122 });
 });
 
 it("counts what is committed ahead, and nothing when the cursor was elsewhere", async () => {

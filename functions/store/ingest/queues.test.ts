@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
-import { afterAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { hourMs } from "../../../kit/clock.ts";
-import { createTestCore } from "../../../tests/support/core.ts";
+import { useTestCore } from "../../../tests/support/core.ts";
 import {
   deleteOldQueues,
   endAbandonedQueues,
@@ -11,8 +11,7 @@ import {
   noteQueues,
 } from "./queues.ts";
 
-const test = await createTestCore();
-afterAll(() => test.close());
+const test = await useTestCore();
 const { db, clock } = test;
 const hostId = "spiffe://fleet.example/queues";
 const start = clock.now();

@@ -1,14 +1,13 @@
 import { sql } from "drizzle-orm";
-import { afterAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { dayMs, hourMs } from "../../../kit/clock.ts";
-import { createTestDatabase } from "../../../tests/support/database.ts";
+import { useTestDatabase } from "../../../tests/support/database.ts";
 import { createPartition } from "../ingest/partitions.ts";
 import { deleteOldVolume, foldHours, refreshHostVolumes } from "./fold.ts";
 import { findDiskOfDays, findLargest, findSeries } from "./report.ts";
 
-const database = await createTestDatabase();
+const database = await useTestDatabase();
 const { db } = database.connect();
-afterAll(() => database.drop());
 
 const today = Date.UTC(2026, 10, 26);
 const dayOf = (ms: number) => Math.floor(ms / dayMs);

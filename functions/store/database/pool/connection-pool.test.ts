@@ -1,16 +1,15 @@
 import { getHeapSpaceStatistics } from "node:v8";
-import { afterAll, afterEach, describe, expect, it, vi } from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
 import { systemClock } from "../../../../kit/clock.ts";
-import { startTcpProxy } from "../../../../tests/fakes/tcp-proxy.ts";
-import { createTestDatabase } from "../../../../tests/support/database.ts";
+import { socketOf, startDatabaseProxy } from "../../../../tests/fakes/tcp-proxy.ts";
+import { useTestDatabase } from "../../../../tests/support/database.ts";
 import { createDatabaseServers } from "../../../node/database/database-servers.ts";
 import { connectionSettings } from "../connection-settings.ts";
 import { connectDatabase, type DatabaseOptions } from "../database.ts";
 import { listen } from "../listen.ts";
 import { createConnectionPool } from "./connection-pool.ts";
 
-const database = await createTestDatabase();
-afterAll(() => database.drop());
+const database = await useTestDatabase();
 
 const ends: (() => unknown)[] = [];
 afterEach(async () => {
@@ -140,11 +139,8 @@ describe("a pool", () => {
   });
 
   it("D1: listens again on a new connection after its server was away, and reports that it missed notifications", async () => {
-    const { hostname, port, pathname } = new URL(database.url);
-    const path = `${decodeURIComponent(hostname)}/.s.PGSQL.${port}`;
-    const proxy = await startTcpProxy(path);
+    const { proxy, url } = await startDatabaseProxy(database.url);
     ends.push(() => proxy.close());
-    const url = `postgres://postgres@127.0.0.1:${proxy.port}${pathname}`;
     let changes = 0;
     const subscription = listen(
       { url, servers: createDatabaseServers(url) },
@@ -156,7 +152,7 @@ describe("a pool", () => {
     proxy.target("/nowhere");
     proxy.reset();
     await expect.poll(() => proxy.count()).toBe(0);
-    proxy.target(path);
+    proxy.target(socketOf(database.url));
     await expect.poll(() => changes).toBe(2);
     await connect()`notify news`;
     await expect.poll(() => changes).toBe(3);

@@ -4,6 +4,7 @@ import { afterAll, describe, expect, it } from "vitest";
 import { fleetSorts, fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
 import { seedFleet } from "../../../../scripts/lab/seed-fleet.ts";
 import { createTestCore } from "../../../../tests/support/core.ts";
+import { runsOf } from "../../../../tests/support/is-slow.ts";
 import { readFleetRules } from "../../../domain/fleet/rules.ts";
 import { countFleet } from "../facets.ts";
 import { countFactors } from "../factors.ts";
@@ -60,7 +61,7 @@ describe("pages from core's memory", () => {
         after = pages % 2 === 0 ? actual.next : expected.next;
       } while (after !== null && pages++ < 4);
     });
-    await fc.assert(property, { numRuns: 30 });
+    await fc.assert(property, { numRuns: runsOf(30) });
   });
 
   it("have the counts of those from the database", async () => {
@@ -80,7 +81,7 @@ describe("pages from core's memory", () => {
       };
       expect(await byName(columns)).toEqual(await byName());
     });
-    await fc.assert(property, { numRuns: 20 });
+    await fc.assert(property, { numRuns: runsOf(20) });
   });
 });
 

@@ -1,10 +1,11 @@
 import { eq, sql } from "drizzle-orm";
 import fc from "fast-check";
-import { afterAll, describe, expect, it, vi } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { fleetCheckpoint } from "../../../../drizzle/schema/fleet-history.ts";
 import { fleetSorts, fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
 import { seedFleet } from "../../../../scripts/lab/seed-fleet.ts";
-import { createTestCore } from "../../../../tests/support/core.ts";
+import { useTestCore } from "../../../../tests/support/core.ts";
+import { runsOf } from "../../../../tests/support/is-slow.ts";
 import { fleetThresholds } from "../../../domain/fleet/thresholds.ts";
 import { readViewRules } from "../../../domain/fleet/view-rules.ts";
 import { zstdCodec } from "../../../node/ingest/zstd-codec.ts";
@@ -29,8 +30,7 @@ import {
 import { createPastColumns } from "./past-columns.ts";
 import { readChanges, rewindHosts, takeBack } from "./rewind-hosts.ts";
 
-const test = await createTestCore({ env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } });
-afterAll(() => test.close());
+const test = await useTestCore({ env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } });
 const { db, clock, core, config } = test;
 await recordThresholds(db, fleetThresholds(config), new Date(clock.now()));
 await seedFleet(db, { count: 300, now: new Date(clock.now()) });
@@ -43,7 +43,7 @@ for (let round = 0; round < 3; round++) {
     count: 320 + round * 20,
     now: new Date(clock.now()),
   });
-  const at = sql`${new Date(clock.now()).toISOString()}::timestamptz`;
+  const at = sql`${clock.iso()}::timestamptz`;
   await db.execute(sql`
     update collector_health set last_heartbeat_at = ${at}, collector_version = case when boot_id = 'boot' then '1.4.' || ${round}::int end,
       queue_at_risk = not queue_at_risk, queue_at_risk_since = ${at}
@@ -157,7 +157,7 @@ describe("a checkpoint", () => {
       );
       expect(difference && hostsOf(difference)).toEqual(hostsOf(table));
     });
-    fc.assert(property, { numRuns: 30 });
+    fc.assert(property, { numRuns: runsOf(30) });
   });
 
   it("is a whole one where a host of the last one is no more", async () => {
