@@ -202,7 +202,7 @@ describe("the readers of the hot paths agree with x509", () => {
     const der = await issueTestCertificate({ ca, key });
     const { property, compared } = agrees(readBoth);
     fc.assert(fc.property(tampered(der), property), { numRuns: runsOf(4_000) });
-    expect(compared()).toBeGreaterThan(400);
+    expect(compared()).toBeGreaterThan(runsOf(400));
   });
 
   it("E9: on tampered requests, unless it rejects them", async () => {
@@ -212,7 +212,7 @@ describe("the readers of the hot paths agree with x509", () => {
     );
     const { property, compared } = agrees(readBothCsr);
     fc.assert(fc.property(tampered(der ?? new Uint8Array()), property), { numRuns: runsOf(4_000) });
-    expect(compared()).toBeGreaterThan(400);
+    expect(compared()).toBeGreaterThan(runsOf(400));
   });
 
   it("rejects laxer encodings, which x509 reads", async () => {
