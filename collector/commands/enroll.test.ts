@@ -108,17 +108,21 @@ describe("enroll", () => {
       expect((await stat(current(name))).mode & 0o777).toBe(0o600);
     const loaded = await loadConfig(join(etc(), "collector.yaml"), { effectiveUid: 1000 });
     expect(loaded.errors).toEqual([]);
-    expect(loaded.config).toMatchObject({
+    const { config } = loaded;
+    expect([config?.forwarder.mtls.serverName, config?.management?.serverName]).toEqual([
+      undefined,
+      undefined,
+    ]);
+    expect(config).toMatchObject({
       hostId: undefined,
       forwarder: {
         endpoint: "localhost:8443",
-        mtls: { caFile: join(etc(), "core-ca.pem"), serverName: undefined },
+        mtls: { caFile: join(etc(), "core-ca.pem") },
       },
       buffer: { dir: join(etc(), "data") },
       management: {
         coreUrl: server.url,
         caFile: join(etc(), "core-ca.pem"),
-        serverName: undefined,
       },
     });
   });

@@ -113,7 +113,7 @@ describe.skipIf(!canStart)("the poolers that core starts behind", () => {
     const { sql } = database.connect();
     await sql.unsafe(`create role ${role} login`);
     const url = through("transaction").replace("//postgres@", `//${role}@`);
-    const warning = expect.stringMatching(/statement_timeout.*database-poolers/);
+    const warning = expect.stringMatching(/statement_timeout.*docs\/database\.md/);
     expect(await prepare(url, database.url)).toEqual({ outcome: "prepared", warnings: [warning] });
     await sql.unsafe(`alter role ${role} set statement_timeout = '5s'`);
     // A server connection that is open keeps the old default.
