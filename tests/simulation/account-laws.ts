@@ -59,9 +59,12 @@ export const judgeAccounts = (history: AccountsAfter): Breach[] => {
   const stored = storedPlaces(tables.envelopes);
   const accounts = tables.accounts.map((row) => accountOf(row, tables));
   const served = hosts.filter(({ hostId }) => !revoked.has(hostId));
-  const single = new Set(hosts.filter(isSingle(hosts)).map(({ hostId }) => hostId));
-  const isOfFork = ({ hostId, ackedBefore }: CoreAccount) =>
-    ackedBefore > 0n && !single.has(hostId);
+  // Two machines may have one identity, and only one of them a disk that went back.
+  const single = new Set(
+    hosts.filter(isSingle(hosts)).flatMap(({ disk }) => [...disk.ledger.queues]),
+  );
+  const isOfFork = ({ queueId, ackedBefore }: CoreAccount) =>
+    ackedBefore > 0n && !single.has(queueId.toHex());
   return [
     ...served.flatMap(judgeArrival),
     ...served.flatMap((host) => judgeOpen(host, tables)),
