@@ -125,6 +125,8 @@ describe("enroll", () => {
         caFile: join(etc(), "core-ca.pem"),
       },
     });
+    expect(loaded.config?.forwarder.mtls.serverName).toBeUndefined();
+    expect(loaded.config?.management.serverName).toBeUndefined();
   });
 
   it("reads the token from stdin, accepts a separate ingest bundle, and prints one object with --json", async () => {
