@@ -20,6 +20,7 @@ import {
   type Publish,
   readStream,
   type StoredMessage,
+  streamSettings,
 } from "../../../tests/support/nats-sink.ts";
 import { testRun } from "../../../tests/support/stored-envelopes.ts";
 
@@ -396,6 +397,39 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
       where details->>'queue_id' = ${queue.toString("hex")}`;
     expect(events).toEqual([{ action: "ingest.gap", from: "1", through: "4" }]);
     expect(test.observed).toContainEqual({ name: "gap", facts: 4n });
+  });
+
+  it.each([
+    { what: "all that a stream lost of a queue when it went back alone", acked: 3, gaps: ["1-3"] },
+    { what: "all that it lost below an earlier loss", acked: 5, gaps: ["4-5", "1-5"] },
+    { what: "nothing of what retention deleted", acked: 3, isDeleted: true, gaps: [] },
+  ])("Q12: records $what", async ({ acked, isDeleted = false, gaps }) => {
+    const queue = newQueue();
+    const client = await connect();
+    await submit(client, frame(newQueue(), 1, 1));
+    const first = newQueue();
+    const second = newQueue();
+    const opened = { session_id: first };
+    await forwardAll(client, [openSession(queue, opened), { frame: frame(queue, 1, 3) }]);
+    const later = { acked_through: acked, previous_session_ids: [first, second] };
+    // From here on the state has the queue's cursor.
+    await forwardAll(client, [openSession(queue, { ...later, session_id: second })]);
+    const { streams } = nats.manager;
+    const { state } = await streams.info(streamSettings.stream);
+    const filter = `svc.ingest.*.*.${queue.toString("hex")}`;
+    await streams.purge(
+      streamSettings.stream,
+      isDeleted ? { seq: state.last_seq + 1 } : { filter },
+    );
+    const sent = [
+      openSession(queue, { ...later, session_id: newQueue() }),
+      { frame: frame(queue, acked + 1, acked + 2) },
+    ];
+    expect(cursorsOf(await forwardAll(client, sent))).toEqual([`${acked}`, `${acked + 2}`]);
+    const events = await test.connection.sql<{ gap: string }[]>`
+      select concat_ws('-', details->>'from', details->>'through') as gap from audit_event
+      where action = 'ingest.gap' and details->>'queue_id' = ${queue.toString("hex")} order by occurred_at, id`;
+    expect(events.map(({ gap }) => gap)).toEqual(gaps);
   });
 
   it("Q12: records once what a restored stream lost of queues that were left, unless their state may have been trimmed", async () => {

@@ -16,7 +16,8 @@
  * - `Svc-Totals` of a message is what became of the queue's sequences once it is stored. Totals rise, so the queue's are the highest at the
  *   ends of the chains and in the state; those of messages before the state's `Svc-Counted-From` count no more.
  * - Either stream may go back without the other one, to what a replica has: a state that is ahead of the chains is not believed, and before a
- *   loss is recorded, the chains that a state may lack are looked for.
+ *   loss is recorded, the chains that a state may lack are looked for. A state names the stream sequence at which the chains ended
+ *   (`Svc-Chains-End`): where none has a message, it tells what the stream has lost from what retention deleted.
  */
 import type { JetStreamManager } from "@nats-io/jetstream";
 import type { RangeCounts } from "../../domain/telemetry/decide-account.ts";
@@ -126,6 +127,13 @@ export const createQueueStreams = ({
     if (after !== "") await readBetween(view, kind, Number(after), message.seq);
   };
 
+  /** Whether the stream lacks all messages of a queue, and has not deleted the one at `end`. */
+  const hasLostAll = async ({ chains }: QueueView, end: number): Promise<boolean> => {
+    if (end === 0 || [...chains.values()].some((chain) => chain.end > 0)) return false;
+    const { state } = await publisher.answerTo(manager.streams.info(streams.envelopes));
+    return end >= state.first_seq;
+  };
+
   /** Finds the kinds of a queue without a state: new, or no longer among the newest of its host. */
   const findKinds = async (subjects: QueueSubjects): Promise<string[]> => {
     const filter = { subjects_filter: subjects.envelopes("*") };
@@ -163,6 +171,7 @@ export const createQueueStreams = ({
     },
   ) => {
     const isNew = view.stateEnd === 0;
+    const chainsEnd = Math.max(0, ...[...view.chains.values()].map(({ end }) => end));
     view.stateEnd = await publisher.publish({
       subject: view.subjects.state,
       expected: view.stateEnd,
@@ -170,6 +179,7 @@ export const createQueueStreams = ({
         "Svc-Session": session,
         "Svc-Kinds": [...view.chains.keys()].join(","),
         "Svc-Cursor": String(cursor),
+        "Svc-Chains-End": String(chainsEnd),
         ...(totals && { "Svc-Totals": formatTotals(totals) }),
         ...(countedFrom.length > 0 && { "Svc-Counted-From": formatCountStarts(countedFrom) }),
       },
@@ -243,7 +253,9 @@ export const createQueueStreams = ({
       const known =
         kinds === undefined ? await findKinds(subjects) : kinds.split(",").filter(Boolean);
       await Promise.all(known.map((kind) => loadEnd(view, kind)));
-      moveToState(view, BigInt(state?.header.get("Svc-Cursor") || 0));
+      const fact = (name: string): string => state?.header.get(name) || "0";
+      const isLost = await hasLostAll(view, Number(fact("Svc-Chains-End")));
+      moveToState(view, BigInt(fact("Svc-Cursor")), isLost);
       return view;
     },
     async findChains(view) {

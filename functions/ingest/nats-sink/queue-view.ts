@@ -140,20 +140,26 @@ export const readMessage = (view: QueueView, kind: string, { seq, header }: Stor
 
 /**
  * Moves a view that was read from the chains alone to its state's cursor. A state that has counted more as stored than any message is ahead of a
- * stream of envelopes that went back without it: then what the messages have is valid.
+ * stream of envelopes that went back without it: then what the messages have is valid. `isLost`: it has none, and retention has not deleted them.
  */
-export const moveToState = (view: QueueView, cursor: bigint): void => {
+export const moveToState = (view: QueueView, cursor: bigint, isLost: boolean): void => {
   const { chains, stateTotals, countedFrom } = view;
   const ends = [...chains.values()].filter(({ end }) => end > 0);
-  const start = { through: 0n, totals: noCounts, ...countedFrom.at(-1) };
-  const counted = ends.reduce(
+  const found = ends.reduce(
     (totals, end) => highestTotals(totals, end.totals ?? noCounts),
-    start.totals,
+    noCounts,
   );
+  // What was stored below a later start is lost, too.
+  const starts = countedFrom.filter(({ totals }) => totals.stored <= found.stored);
+  const start = { through: 0n, totals: noCounts, ...starts.at(-1) };
+  const counted = highestTotals(found, start.totals);
   // Retention deletes the newest message last.
-  const isCounted = ends.length > 0 && ends.every(({ totals }) => totals !== undefined);
+  const isCounted = (ends.length > 0 || isLost) && ends.every(({ totals }) => totals !== undefined);
   const isAhead = stateTotals !== undefined && isCounted && stateTotals.stored > counted.stored;
-  if (isAhead) view.stateTotals = counted;
+  if (isAhead) {
+    view.stateTotals = counted;
+    view.countedFrom = starts;
+  }
   const least = isAhead ? start.through : cursor;
   if (least > view.cursor) view.cursor = least;
 };
