@@ -64,6 +64,25 @@ describe("the range of an account in a stream", () => {
     });
   });
 
+  it("is counted behind an expired range and what the account before ended with and the queue gave up", () => {
+    const countedFrom = [{ from: 7n, through: 11n, isLost: false, totals: counts(6n) }];
+    const last = { lastSequence: 12n, totals: counts(11n) };
+    expect(rangeSince(queue(18n, counts(12n), { countedFrom }), last, 13n)).toMatchObject({
+      stored: 6n,
+      countedThrough: 18n,
+    });
+  });
+
+  it("is uncounted where the stream has records of the account before again, or may have", () => {
+    const totals = counts(6n, { lost: 2n });
+    const countedFrom = [{ from: 7n, through: 8n, isLost: true, totals }];
+    const now = queue(14n, counts(12n, { lost: 2n }), { countedFrom });
+    expect(rangeSince(now, { lastSequence: 11n, totals: counts(11n) }, 12n)).toMatchObject({
+      ...noCounts,
+      countedThrough: null,
+    });
+  });
+
   it("reads totals as they are written, and no others", () => {
     const totals = counts(2n ** 62n, { rejected: 3n, lost: 1n });
     expect(parseTotals(formatTotals(totals))).toEqual(totals);
@@ -90,6 +109,13 @@ const step = fc.oneof(
       count: fc.nat(9),
     }),
   },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      do: fc.constant("give up" as const),
+      count: fc.integer({ min: 1, max: 3 }),
+    }),
+  },
   { weight: 3, arbitrary: fc.record({ do: fc.constant("account" as const) }) },
   { weight: 2, arbitrary: fc.record({ do: fc.constant("restore" as const), back: fc.nat(5) }) },
 );
@@ -98,22 +124,25 @@ it("is what became of the account's own sequences, however often the stream goes
   const property = fc.property(fc.array(step, { maxLength: 40 }), (steps) => {
     let now: CountedQueue = queue(0n, noCounts);
     const states: CountedQueue[] = [now];
-    const fateOf: (keyof RangeCounts)[] = [];
+    /** Undefined for those that the queue gave up: no message has them. */
+    const fateOf: (keyof RangeCounts | undefined)[] = [];
     let last: SettledAccount | undefined;
     for (const one of steps) {
       if (one.do === "send") {
         const count = BigInt(one.count);
         fateOf.push(...Array.from({ length: one.count }, () => one.fate));
         const totals = addTotals(now.totals ?? noCounts, { ...noCounts, [one.fate]: count });
-        now = { ...now, cursor: now.cursor + count, totals };
+        if (count > 0n) now = { ...now, cursor: BigInt(fateOf.length), totals };
         states.push(now);
+      } else if (one.do === "give up") {
+        for (let left = one.count; left > 0; left--) fateOf.push(undefined);
       } else if (one.do === "restore") {
         // To an earlier state; the host then states what was acknowledged.
         const acked = now.cursor;
         states.length = Math.max(1, states.length - one.back);
         now = states.at(-1) ?? now;
         if (now.cursor === acked) continue;
-        fateOf.fill("lost", Number(now.cursor));
+        fateOf.fill("lost", Number(now.cursor), Number(acked));
         const totals = addTotals(now.totals ?? noCounts, { ...noCounts, lost: acked - now.cursor });
         now = {
           ...now,
@@ -129,12 +158,10 @@ it("is what became of the account's own sequences, however often the stream goes
         const from = last?.lastSequence ?? 0n;
         const range = rangeSince(now, last, from + 1n);
         const expected = { ...noCounts };
-        for (const fate of fateOf.slice(Number(from))) expected[fate] += 1n;
+        for (const fate of fateOf.slice(Number(from))) if (fate) expected[fate] += 1n;
         expect(range).toEqual({ ...expected, cursor: now.cursor, countedThrough: now.cursor });
-        last = {
-          lastSequence: now.cursor,
-          totals: totalsThrough(now, range, { counts: range, lastSequence: now.cursor }),
-        };
+        const lastSequence = BigInt(fateOf.length);
+        last = { lastSequence, totals: totalsThrough(now, range, { counts: range, lastSequence }) };
       }
     }
   });
@@ -142,5 +169,13 @@ it("is what became of the account's own sequences, however often the stream goes
   const account = { do: "account" } as const;
   const restore = { do: "restore", back: 1 } as const;
   const backTwice = [send, account, restore, send, restore, account];
-  fc.assert(property, { numRuns: 500, examples: [[backTwice]] });
+  const givenUpAtItsEnd = [
+    send,
+    { do: "give up", count: 1 } as const,
+    account,
+    restore,
+    send,
+    account,
+  ];
+  fc.assert(property, { numRuns: 500, examples: [[backTwice], [givenUpAtItsEnd]] });
 });

@@ -6,7 +6,7 @@
  * - Ranges that cannot be told from totals are uncounted (`countedThrough` null), never guessed.
  */
 import type { StreamPlace } from "../../../proto/completeness/hour-state.ts";
-import { noCounts, type QueueRange, type RangeCounts } from "./decide-account.ts";
+import { consumedOf, noCounts, type QueueRange, type RangeCounts } from "./decide-account.ts";
 
 /** From where the totals of a queue go on: behind sequences that are lost, or of which nobody knows what became of them. */
 export interface CountStart {
@@ -100,11 +100,30 @@ const baseOf = (
   }
   const { lastSequence } = last;
   const start = starts.find(({ from, through }) => from <= lastSequence && lastSequence <= through);
-  if (start === undefined) return last.totals;
+  if (start === undefined) return baseBehind(starts, last);
   // The stream has gone back behind the account: what is lost below its end is of accounts that are settled.
   const rest = start.through - lastSequence;
   if (rest > 0n && !start.isLost) return null;
   return { ...start.totals, lost: start.totals.lost - rest };
+};
+
+/**
+ * Returns the totals through the last account, where no start has its end. A start below may be newer than the account: the stream has gone back
+ * behind what it acknowledged, and the account ends with sequences that the queue gave up.
+ */
+const baseBehind = (
+  starts: readonly CountStart[],
+  { lastSequence, totals }: SettledAccount,
+): RangeCounts | null => {
+  const start = starts.findLast(({ through }) => through < lastSequence);
+  if (start === undefined || totals === null) return totals;
+  const since = consumedOf(totals) - consumedOf(start.totals);
+  const isNewer =
+    names.some((name) => start.totals[name] > totals[name]) || since > lastSequence - start.through;
+  if (!isNewer) return totals;
+  const uncounted = start.isLost ? 0n : start.through - start.from + 1n;
+  // With more than that, the account had some above the start: they may be sent again.
+  return since <= uncounted ? start.totals : null;
 };
 
 /** Returns the totals through an account that takes `counts` of the range: null if they are not known. */
