@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { posix } from "node:path";
 import { type Expression, type Program, parseSync, Visitor } from "oxc-parser";
 import { repositoryFiles } from "../repository-files.ts";
+import { findLongFunctions, type LongFunction } from "./long-functions.ts";
 
 /** One import or re-export of a source file. */
 export interface ImportEdge {
@@ -33,6 +34,7 @@ export interface SourceFile {
   parses: boolean;
   /** Lines with several statements or properties on one: a spread of a literal, or a list of names that becomes a list of values. */
   packedLines: readonly number[];
+  longFunctions: readonly LongFunction[];
 }
 
 /** Whether a file runs in tests alone. */
@@ -84,7 +86,7 @@ export const readSource = (path: string, text: string): SourceFile => {
     .map(({ id }) => (id.type === "Identifier" ? id.name : "a pattern"));
   const code = comments.reduceRight(
     (rest, { start, end }) =>
-      rest.slice(0, start) + rest.slice(start, end).replace(/[^\n]/g, "") + rest.slice(end),
+      rest.slice(0, start) + rest.slice(start, end).replace(/[^\n]/g, " ") + rest.slice(end),
     text,
   );
   const exported = module.staticExports
@@ -104,6 +106,7 @@ export const readSource = (path: string, text: string): SourceFile => {
     parses: parser.test(code),
     readsEnvironment: /\bprocess\s*\.\s*env\b/.test(text),
     packedLines: findPacked(program).map((start) => text.slice(0, start).split("\n").length),
+    longFunctions: findLongFunctions(program, code),
   };
 };
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { violationsOf } from "../../scripts/verify/architecture.ts";
+import { longFunctionFaults, violationsOf } from "../../scripts/verify/architecture.ts";
 import budgets from "../../scripts/verify/budgets.json" with { type: "json" };
 import { routeFaults } from "../../scripts/verify/budgets.ts";
 import { readSource, readSources } from "../../scripts/verify/imports.ts";
@@ -15,6 +15,23 @@ describe("architecture", () => {
   it("has no violation in the repository", () => {
     expect(repository.length).toBeGreaterThan(40);
     expect(violationsOf(repository)).toEqual([]);
+    expect(longFunctionFaults(repository)).toEqual([]);
+  });
+
+  const lines = (count: number): string => "f();\n".repeat(count);
+
+  it.each([
+    [51, 51, `const f = () => {\n${lines(49)}};\nconst g = () => {\n\n// h\n${lines(48)}};`],
+    [
+      53,
+      151,
+      `const f = () => {\n${`const g = () => {\n${lines(48)}};\n`.repeat(2)}${lines(49)}};`,
+    ],
+  ])("rejects a function of %i lines of its own and %i with those inside", (own, total, text) => {
+    const faults = longFunctionFaults(sourcesOf({ "kit/a.ts": text }), 0);
+    expect(faults).toEqual([
+      expect.stringContaining(`kit/a.ts:1: a function of ${own} lines, ${total} with those inside`),
+    ]);
   });
 
   const planted: [name: string, path: string, text: string, message: RegExp][] = [
