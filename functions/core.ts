@@ -84,14 +84,14 @@ export interface Core {
   chat: Chat | null;
 }
 
-/** What reads the database as of core's time. */
+/** The parts that read the database as of core's time. */
 export type TimedCore = Pick<Core, "db" | "clock">;
 
-/** What reads it by the rules of the configuration. */
+/** The parts that read it by the rules of the configuration. */
 export type ReadCore = Pick<Core, "config" | "db" | "clock">;
 
-/** What writes to the database: with the time and the ids that it gives. */
+/** The parts that write to the database, with its time and new ids. */
 export type WriteCore = Pick<Core, "db" | "clock" | "entropy">;
 
-/** What writes by the rules of the configuration. */
+/** The parts that write by the rules of the configuration. */
 export type ConfiguredCore = Pick<Core, "config" | "db" | "clock" | "entropy">;

@@ -1,4 +1,4 @@
-/** What an actor did, by success and failure; `"change"` if it changes what the fleet does or who may do it. */
+/** The sentences of an action, of its success and its failure; `"change"` if it changes what the fleet does or who may do it. */
 type Sentences = readonly [success: string, failure: string, kind?: "change"];
 
 /**

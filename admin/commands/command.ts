@@ -43,7 +43,7 @@ export interface Operation {
 /** The name of an operation of the API. */
 export type OperationName = keyof typeof operationsJson;
 
-/** What an operation answers. */
+/** The answer of an operation. */
 export type AnswerOf<Name extends OperationName> =
   Awaited<ReturnType<(typeof api)[Name]>> extends infer Result
     ? Result extends { data: infer Data }
@@ -81,7 +81,7 @@ type ColumnsOf<Row> = readonly ((keyof Row & string) | Column<Row>)[];
 /** The columns of a list. */
 export type Columns<Name extends OperationName> = ColumnsOf<RowOf<AnswerOf<Name>>>;
 
-/** What a command that calls an operation says beside the operation's description. */
+/** The words of a command, and its differences from the operation that it calls. */
 export interface Definition<Module, Data> {
   options?: OptionsOf;
   /** The members of a row, or what is made of it; from the file where that needs more than a start should load. */
@@ -94,11 +94,11 @@ export interface Definition<Module, Data> {
   ) => (terminal: Terminal, options: never, args: never) => object | Promise<object>;
   /** The operation that reads the record for the question. */
   reads?: OperationName;
-  /** What the command will hit: it is done after a yes. */
+  /** The question before the command runs: it names the records that change. */
   asks?: Sentence<Data>;
   /** Prints the answer instead of a table or record. */
   print?: (file: Module) => (terminal: Terminal, options: never, answer: Data) => Ended;
-  /** What is said to the person after it was done, the record being the answer. */
+  /** The sentence that the command prints afterwards, about the answer. */
   says?: Sentence<Data>;
 }
 
@@ -176,7 +176,7 @@ const optionsOf = (options: OptionsOf, operation: Operation | undefined): FieldO
   );
 };
 
-/** What the name of a field may end with where that of its option does not. */
+/** Endings that a field's name may have and its option's lacks. */
 const endings = ["", "_seconds", "s", "_id", "_code"];
 
 const optionOf = (

@@ -308,7 +308,7 @@ export interface RefusedCount extends RefusedRecords {
   records: number;
 }
 
-/** What a host did in a time. Sequences are those of the queue. */
+/** The work of a host in a period. Sequences are those of the queue. */
 export interface AccountContent {
   fromMs: number;
   toMs: number;

@@ -153,7 +153,7 @@ export const deviceAuthorization = table(
     remoteAddress: text("remote_addr").notNull(),
     createdAt: timestamp().notNull(),
     status: text().$type<DeviceStatus>().notNull(),
-    /** Who decided. */
+    /** The person who decided. */
     userId: uuid().references(() => person.userId),
     intervalSeconds: integer().notNull(),
     lastPolledAt: timestamp(),

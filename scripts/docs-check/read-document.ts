@@ -43,7 +43,7 @@ export const readDocument = (path: string, markdown: string): MarkdownDocument =
     words: 0,
   };
   const collectLink = ({ href }: Token & { href?: string }) => void document.links.push(href ?? "");
-  /** What a token adds; `comment` is the one before it. */
+  /** Collects each kind of token; `comment` is the token before it. */
   const collect: Readonly<
     Record<string, (token: Token & { text?: string }, comment: string | undefined) => void>
   > = {

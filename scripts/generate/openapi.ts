@@ -129,7 +129,7 @@ const problemSchemas = (responses: object): [string, JsonSchema][] =>
     return schema && name !== "NotReady" ? [[`${name}Problem`, schema as JsonSchema]] : [];
   });
 
-/** What several routes answer with the same codes. Two codes are named as they are. */
+/** Names of problems that several routes share, by their codes; one or two codes are a name themselves. */
 const responseNames: Readonly<Record<string, string>> = {
   "access_held, token_clock_skew, unauthenticated": "NotSignedIn",
   "certificate_expired, certificate_identity_invalid, certificate_replaced, certificate_revoked, certificate_unknown, client_certificate_required, clock_skew, identity_revoked, proof_invalid":

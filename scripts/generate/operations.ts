@@ -1,7 +1,7 @@
 import { dereference } from "./dereference.ts";
 import type { JsonSchema } from "./json-schema.ts";
 
-/** What a command line has to know of an operation's field; a field without a type is a text. */
+/** An operation's field as a command line needs it; one without a type is a text. */
 interface Field {
   type?: string;
   choices?: readonly string[];

@@ -98,7 +98,7 @@ export const smokeTest = async (
   return { images: reports, stored, chat_sql, pages, ok };
 };
 
-/** What the containers share. */
+/** The parts that the containers share. */
 type Stage = Awaited<ReturnType<typeof openStage>>;
 
 const openStage = async (

@@ -85,7 +85,7 @@ const windowOf = (from: HostFigures, to: HostFigures): HostWindow | null => {
 
 /** Whether the hosts that a change reached differ since from similar ones that it did not reach: by their figures alone. */
 
-/** What a host reported over a time. Null: not reported, or by two processes of which one cannot know of the other. */
+/** A host's figures over a period. Null: it reported none, or two processes did, which do not know of each other. */
 interface HostWindow {
   lostPerHour: number;
   startsPerHour: number;

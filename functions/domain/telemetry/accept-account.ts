@@ -202,7 +202,7 @@ const decideArrived = async (
 
 type StoredDecision = Extract<AccountDecision, { kind: "accepted" | "refused" }>;
 
-/** What the row of an account is made of, apart from its decision. */
+/** The parts of an account's row, apart from the decision. */
 interface RowContext {
   state: LockedRange;
   earlier: EarlierCounts;

@@ -51,7 +51,7 @@ export interface RangeFacts {
   stored: bigint;
 }
 
-/** What core knows when an account arrives. */
+/** The facts that core has when an account arrives. */
 export interface AccountContext {
   last: StoredAccount | undefined;
   same: boolean;
@@ -60,7 +60,7 @@ export interface AccountContext {
   /** An earlier account has ended the queue. */
   isEnded?: boolean;
   range: QueueRange | undefined;
-  /** What core has of its range where the queue is ahead of it. */
+  /** Core's records of its range where the queue is ahead of it. */
   has: RangeFacts;
 }
 

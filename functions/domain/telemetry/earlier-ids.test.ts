@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { decideEarlier, type EarlierId, earlierThan } from "./earlier-ids.ts";
 import type { ReadAccount } from "./read-account.ts";
 
-/** Of sequences 1 to 20, of which 1 to 10 were acknowledged under earlier ids. */
+/** An account of sequences 1 to 20; 1 to 10 were acknowledged under earlier ids. */
 const account = { firstSequence: 1n, lastSequence: 20n, ackedBefore: 10n } as ReadAccount;
 const nothing = { rejected: 0n, missing: 0n, isUnknown: false };
 const unknown = { ...nothing, isUnknown: true };

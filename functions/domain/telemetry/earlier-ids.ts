@@ -29,11 +29,11 @@ export interface LeftId {
   ackedThrough: bigint;
 }
 
-/** What core has of one: its last account, and what is counted since. */
+/** An earlier id as core knows it: its last account, and the counts since. */
 export interface EarlierId extends Pick<LeftId, "ackedThrough"> {
   last: Pick<StoredAccount, "lastSequence"> | undefined;
   range: QueueRange | undefined;
-  /** What is stored above `ackedThrough`, which the host has sent again; 0 where nobody can tell. */
+  /** Records stored above `ackedThrough`, which the host has sent again; 0 where nobody can tell. */
   storedAbove: bigint;
 }
 

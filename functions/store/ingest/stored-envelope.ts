@@ -108,7 +108,7 @@ const decodeData = (
 /** The encodings of a block's data, as `svc.ingest.v1.BlockEncoding` numbers them. */
 export const blockEncodings = { none: 1, zstd: 2 } as const;
 
-/** What blocks need of their runtime. */
+/** Compresses the data of blocks; the runtime provides it. */
 export interface BlockCodec {
   /** Compresses with zstd at its first level (RFC 8878). */
   compress(raw: Uint8Array): Uint8Array;

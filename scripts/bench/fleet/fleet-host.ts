@@ -13,7 +13,7 @@ import { signHeartbeat, statusWith } from "../host/heartbeats.ts";
 import { openStatusStream } from "../host/status-stream.ts";
 import type { FleetFigures } from "./fleet-figures.ts";
 
-/** What the hosts of a fleet share. */
+/** The parts that the hosts of a fleet share. */
 export interface FleetContext {
   figures: FleetFigures;
   ca: string;

@@ -9,9 +9,9 @@ import { cpuSecondsOf, memoryOf, startProcess } from "./processes.ts";
 export interface BenchCore extends AsyncDisposable {
   database: EmbeddedDatabase;
   files: IngestCore;
-  /** Of the core that runs now. */
+  /** The process of the core that runs now. */
   readonly pid: number;
-  /** Of plain HTTP, until core is killed. */
+  /** The port of plain HTTP; another one after core was killed. */
   httpPort: number;
   ingestPort: number;
   /** The port of the TLS edge in front of core, for `localhost`; 0 without one. */

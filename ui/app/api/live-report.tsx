@@ -60,7 +60,7 @@ export const useShownReports = (): ShownReports => {
   return reports;
 };
 
-/** What the parts of a page take from what is around them. */
+/** The context that the parts of a page read. */
 interface PageUpdates {
   /** The operator has suspended the updates of the page. */
   paused: Accessor<boolean>;

@@ -2,7 +2,7 @@ import { createSignal, For, Show } from "solid-js";
 import { auditActions, changeActions } from "../../../proto/audit-actions.ts";
 import { auditOutcomes } from "../../../proto/audit-event.ts";
 import type { QueryParams } from "../browser/with-query.ts";
-import { Icon } from "../design/parts.tsx";
+import { Icon } from "../design/icon.tsx";
 import { Chips } from "../design/records.tsx";
 import { plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";

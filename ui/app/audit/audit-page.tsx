@@ -7,7 +7,7 @@ import {
   type RecordNames,
 } from "../../../proto/audit-event.ts";
 import { createReport, useUpdates } from "../api/live-report.tsx";
-import { Icon } from "../design/parts.tsx";
+import { Icon } from "../design/icon.tsx";
 import { type RecordColumn, RecordList } from "../design/records.tsx";
 import { Notice, UnknownFilter } from "../design/report-parts.tsx";
 import { formatCount, formatCountOf, formatTimestamp } from "../format/format.ts";

@@ -12,7 +12,7 @@ import {
 } from "solid-js";
 import { ChatStatus, messageBytesMax } from "../../../proto/chat/session.ts";
 import type { ApiClient } from "../api/api-client.ts";
-import { Icon } from "../design/parts.tsx";
+import { Icon } from "../design/icon.tsx";
 import { LoadFailure } from "../design/report-parts.tsx";
 import { formatBytes, plainText } from "../format/format.ts";
 import { Announcements } from "./announcer.tsx";
@@ -325,7 +325,7 @@ const Messages = (props: { conversation: OpenConversation; onAsk: (question: str
   );
 };
 
-/** What stands before the messages: that they load or could not be loaded, or how to begin. */
+/** The line before the messages: they load, they could not be loaded, or how to begin. */
 const Beginning = (props: {
   conversation: OpenConversation;
   onAsk: (question: string) => void;

@@ -104,7 +104,7 @@ const createSessionList = (props: HistoryProps) => {
   };
 };
 
-/** What stands below the list: that it loads, has no more, or could not be loaded. */
+/** The line below the list: it loads, it has no more, or it could not be loaded. */
 const ListEnd = (props: { list: ReturnType<typeof createSessionList> }) => {
   const { sessions, cursor, loading, problem, load } = props.list;
   return (

@@ -10,7 +10,7 @@ import type { ConfigProgress } from "../../../proto/fleet-health/vocabulary.ts";
 import { createReport, useUpdates } from "../api/live-report.tsx";
 import { withQuery } from "../browser/with-query.ts";
 import { BarKey } from "../design/bars.tsx";
-import { CopyButton } from "../design/parts.tsx";
+import { CopyButton } from "../design/buttons.tsx";
 import {
   Chips,
   CountLink,

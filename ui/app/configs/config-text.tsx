@@ -3,7 +3,7 @@ import { createSignal, For, Show } from "solid-js";
 import { ConfigList } from "../../../proto/fleet-health/config-report.ts";
 import { createReport } from "../api/live-report.tsx";
 import { withQuery } from "../browser/with-query.ts";
-import { CopyButton } from "../design/parts.tsx";
+import { CopyButton } from "../design/buttons.tsx";
 import { Loaded } from "../design/report-parts.tsx";
 import { formatTimestamp, plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";

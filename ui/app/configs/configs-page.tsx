@@ -7,7 +7,7 @@ import {
 } from "../../../proto/fleet-health/config-report.ts";
 import { createReport, useUpdates } from "../api/live-report.tsx";
 import { withQuery } from "../browser/with-query.ts";
-import { Icon } from "../design/parts.tsx";
+import { Icon } from "../design/icon.tsx";
 import { type RecordColumn, RecordLink, RecordList } from "../design/records.tsx";
 import { Loaded, Notice, OldNotice, Section } from "../design/report-parts.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";

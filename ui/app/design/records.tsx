@@ -2,16 +2,16 @@ import { For, Index, type JSX, Show } from "solid-js";
 import { filterToParams } from "../../../proto/fleet-health/filter.ts";
 import type { LiveReport } from "../api/live-report.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
-import { Icon } from "./parts.tsx";
+import { Icon } from "./icon.tsx";
 import { Loaded, OldNotice } from "./report-parts.tsx";
 import "./record-table.css";
 import "./label-links.css";
 
 /** The words for the rows of a list, and their order. */
 interface ListRows {
-  /** What a row is: `event`. */
+  /** The noun of a row: `event`. */
   noun: string;
-  /** What several rows are, unless an `s` makes it so. */
+  /** Its plural, unless an `s` makes it. */
   nouns?: string;
   /** Newest first unless given. */
   order?: ListOrder;
@@ -135,7 +135,7 @@ const rowsInView = 20;
 export const RecordList = <Row,>(
   props: ListRows & {
     report: LiveReport<{ items: Row[]; next_cursor: string | null }>;
-    /** Of the table: what it lists, in which order. */
+    /** The caption of the table: its rows and their order. */
     label: string;
     columns: readonly RecordColumn<Row>[];
     isFailed?: (row: Row) => boolean;

@@ -13,7 +13,7 @@ import { Dynamic } from "solid-js/web";
 import type { ApiProblem } from "../api/api-client.ts";
 import { type LiveReport, UpdatesProvider, useUpdates } from "../api/live-report.tsx";
 import { formatDuration, formatTimestamp, type TimeZone } from "../format/format.ts";
-import { Icon } from "./parts.tsx";
+import { Icon } from "./icon.tsx";
 
 /** Returns why a report is old, as a sentence with a space at its end. */
 export const causeOf = ({ state }: Pick<LiveReport<unknown>, "state">, paused = false): string => {

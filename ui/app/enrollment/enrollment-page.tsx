@@ -1,7 +1,7 @@
 import { useLocation } from "@solidjs/router";
 import { For, Show } from "solid-js";
 import { EnrollmentReport } from "../../../proto/operator/enrollment.ts";
-import { Icon } from "../design/parts.tsx";
+import { Icon } from "../design/icon.tsx";
 import { type RecordColumn, RecordTable } from "../design/records.tsx";
 import { LoadFailure, Notice, Section } from "../design/report-parts.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";

@@ -6,7 +6,7 @@ import { FleetHealthReport } from "../../../proto/fleet-health/report.ts";
 import { createReport, UpdatesProvider } from "../api/live-report.tsx";
 import { createShortcuts } from "../browser/shortcuts.ts";
 import { FleetSentence } from "../completeness/fleet-sentence.tsx";
-import { Icon } from "../design/parts.tsx";
+import { Icon } from "../design/icon.tsx";
 import { lazyPart } from "../design/report-parts.tsx";
 import { InventoryLine } from "../inventory/inventory-line.tsx";
 import { canAsk, usePageContext } from "../session/page-context.tsx";

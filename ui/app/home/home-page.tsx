@@ -4,7 +4,7 @@ import { DirectoryStatus } from "../../../proto/operator/directory-status.ts";
 import { type Scope, scopes } from "../../../proto/operator/scopes.ts";
 import { createReport } from "../api/live-report.tsx";
 import { createMoment } from "../browser/moment.ts";
-import { Icon } from "../design/parts.tsx";
+import { Icon } from "../design/icon.tsx";
 import { LoadFailure } from "../design/report-parts.tsx";
 import { StateBar, SummaryLine } from "../fleet/summary/summary.tsx";
 import { defaultView } from "../fleet/view/view-state.ts";

@@ -7,7 +7,7 @@ import { createReport } from "../api/live-report.tsx";
 import { auditExportPath, auditPath, eventsPath } from "../audit/audit-view.ts";
 import { EventTimeline } from "../audit/event-timeline.tsx";
 import { type QueryParams, withQuery } from "../browser/with-query.ts";
-import { Icon } from "../design/parts.tsx";
+import { Icon } from "../design/icon.tsx";
 import { ListPager } from "../design/records.tsx";
 import { Loaded } from "../design/report-parts.tsx";
 import { type TimelineEntry, withOutages } from "../fleet/summary/outages.tsx";

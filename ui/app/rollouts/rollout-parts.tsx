@@ -2,7 +2,7 @@ import { Show } from "solid-js";
 import type { Rollout } from "../../../proto/rollout/rollout.ts";
 import type { RolloutState, TargetStatus } from "../../../proto/rollout/vocabulary.ts";
 import { StackedBar } from "../design/bars.tsx";
-import { Icon } from "../design/parts.tsx";
+import { Icon } from "../design/icon.tsx";
 import { CountLink } from "../design/records.tsx";
 import { formatCount, plainText } from "../format/format.ts";
 import {

@@ -9,7 +9,7 @@ import {
   targetStatuses,
 } from "../../../proto/rollout/vocabulary.ts";
 import { withQuery } from "../browser/with-query.ts";
-import type { ShapeName } from "../design/parts.tsx";
+import type { ShapeName } from "../design/icon.tsx";
 import {
   formatCount,
   formatCountOf,

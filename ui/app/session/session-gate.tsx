@@ -2,7 +2,7 @@ import { useLocation } from "@solidjs/router";
 import { createSignal, type JSX, Match, Show, Switch } from "solid-js";
 import type { Scope } from "../../../proto/operator/scopes.ts";
 import { useShownReports } from "../api/live-report.tsx";
-import { Icon } from "../design/parts.tsx";
+import { Icon } from "../design/icon.tsx";
 import { causeOf, LoadFailure } from "../design/report-parts.tsx";
 import { formatDuration } from "../format/format.ts";
 import { usePageContext } from "./page-context.tsx";

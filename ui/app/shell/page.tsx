@@ -77,7 +77,7 @@ export const PageFrame = (props: {
 
 /** The page of one record by the id in its address: its parts once it is loaded, or that there is none. */
 export const RecordPage = <Schema extends v.GenericSchema<object>>(props: {
-  /** What it is: `rollout`. */
+  /** The noun of the record: `rollout`. */
   noun: string;
   /** The page of all of them. */
   allPath: string;

@@ -5,7 +5,7 @@ import { type DownloadedFile, downloadFile } from "../api/download.ts";
 import { claimTab } from "../browser/stored-text.ts";
 import { readTheme, showTheme, storeTheme, type Theme, themes } from "../browser/theme.ts";
 import { Ask } from "../chat/ask.tsx";
-import { Icon } from "../design/parts.tsx";
+import { Icon } from "../design/icon.tsx";
 import { formatBytes, zoneName } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { OldData, SessionEnd, SessionGate } from "../session/session-gate.tsx";

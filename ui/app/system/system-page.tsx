@@ -1,7 +1,7 @@
 import { For, Show } from "solid-js";
 import { filterToParams } from "../../../proto/fleet-health/filter.ts";
 import { type PartState, type SystemPart, SystemReport } from "../../../proto/system/report.ts";
-import { Icon } from "../design/parts.tsx";
+import { Icon } from "../design/icon.tsx";
 import { type RecordColumn, RecordTable } from "../design/records.tsx";
 import { Loaded } from "../design/report-parts.tsx";
 import { formatBytes, formatCount, formatCountOf, plainText } from "../format/format.ts";

@@ -13,7 +13,7 @@ import { authorizePath, devicePath } from "../sign-in/fresh-sign-in.ts";
 import { type AskPerson, type ConsentQuestion, callCore } from "./ask-person.ts";
 import type { SealedCodes } from "./token.ts";
 
-/** Who consents, as core reports them now. */
+/** The person who consents, as core reports them now. */
 export interface Consenting {
   displayName: string;
   email: string;

@@ -30,7 +30,7 @@ interface WatchFields {
   receivers: readonly string[];
 }
 
-/** What a page of a watch shows beside its fields. */
+/** The parts of a watch's page beside its fields. */
 interface WatchPageParts {
   fields: WatchFields;
   /** The receivers of core's configuration. */

@@ -144,7 +144,7 @@ const Part = <Item,>(props: {
   href: string;
   noun: string;
   nouns?: string;
-  /** What one of them does, and several; they expire unless given. */
+  /** The verb of one of them, and of several; "expires" and "expire" by default. */
   does?: readonly [one: string, several: string];
   more?: string;
   none: string;

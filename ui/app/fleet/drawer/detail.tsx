@@ -4,7 +4,8 @@ import type {
   FleetHistoryEvent,
 } from "../../../../proto/fleet-health/report.ts";
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
-import { CopyButton, StateMark } from "../../design/parts.tsx";
+import { CopyButton } from "../../design/buttons.tsx";
+import { StateMark } from "../../design/icon.tsx";
 import { LabelLinks } from "../../design/records.tsx";
 import { evidenceParts, formatCount, formatCountOf, plainText } from "../../format/format.ts";
 import { usePageContext } from "../../session/page-context.tsx";

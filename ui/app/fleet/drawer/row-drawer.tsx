@@ -2,7 +2,7 @@ import * as Dialog from "@kobalte/core/dialog";
 import { createMemo, Match, Show, Switch } from "solid-js";
 import { FleetHealthDetail } from "../../../../proto/fleet-health/report.ts";
 import { createReport, type LiveReport, useUpdates } from "../../api/live-report.tsx";
-import { Icon, StateMark } from "../../design/parts.tsx";
+import { Icon, StateMark } from "../../design/icon.tsx";
 import { LoadFailure, OldNotice } from "../../design/report-parts.tsx";
 import { formatTimestamp, plainName } from "../../format/format.ts";
 import { usePageContext } from "../../session/page-context.tsx";

@@ -16,7 +16,7 @@ import {
   serialiseFilter,
 } from "../../../../proto/fleet-health/query-language/serialise.ts";
 import { keepText, readKeptText } from "../../browser/kept-text.ts";
-import { Icon } from "../../design/parts.tsx";
+import { Icon } from "../../design/icon.tsx";
 import { formatCount } from "../../format/format.ts";
 import { type PageContext, usePageContext } from "../../session/page-context.tsx";
 import { secondOf, splitTime, writeAt } from "./query-time.ts";

@@ -1,6 +1,6 @@
 import { For, Show } from "solid-js";
 import type { ExportLagView, FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
-import { Icon } from "../../design/parts.tsx";
+import { Icon } from "../../design/icon.tsx";
 import { formatCountOf, formatDuration } from "../../format/format.ts";
 import { Outages } from "./outages.tsx";
 

@@ -1,7 +1,7 @@
 import { type JSX, Show } from "solid-js";
 import type { OutageView } from "../../../../proto/fleet-health/outage.ts";
 import { useUpdates } from "../../api/live-report.tsx";
-import { Icon } from "../../design/parts.tsx";
+import { Icon } from "../../design/icon.tsx";
 import {
   formatCountOf,
   formatDuration,

@@ -9,7 +9,7 @@ import {
   type FleetState,
   fleetStates,
 } from "../../../../proto/fleet-health/vocabulary.ts";
-import { Icon, StateMark } from "../../design/parts.tsx";
+import { Icon, StateMark } from "../../design/icon.tsx";
 import { lazyPart } from "../../design/report-parts.tsx";
 import { formatCount } from "../../format/format.ts";
 import { type FleetView, viewPath, withFilter } from "../view/view-state.ts";

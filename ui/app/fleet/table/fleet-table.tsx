@@ -2,7 +2,7 @@ import { useNavigate } from "@solidjs/router";
 import { createSelector, createSignal, For, onCleanup, Show } from "solid-js";
 import type { FleetSort } from "../../../../proto/fleet-health/vocabulary.ts";
 import { createMedia } from "../../browser/create-media.ts";
-import { Icon, StateMark } from "../../design/parts.tsx";
+import { Icon, StateMark } from "../../design/icon.tsx";
 import type { TimeZone } from "../../format/format.ts";
 import type { Order } from "../view/view-state.ts";
 import { drawAhead, type LiveRow } from "./create-rows.ts";

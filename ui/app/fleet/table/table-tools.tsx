@@ -3,7 +3,7 @@ import type { FleetFacets } from "../../../../proto/fleet-health/facets.ts";
 import { exportFilters } from "../../../../proto/fleet-health/filter.ts";
 import { narrowFilter } from "../../../../proto/fleet-health/narrow-filter.ts";
 import { type ExportKind, exportKinds } from "../../../../proto/fleet-health/vocabulary.ts";
-import { Icon } from "../../design/parts.tsx";
+import { Icon } from "../../design/icon.tsx";
 import { lazyPart } from "../../design/report-parts.tsx";
 import { formatCount, formatCountOf } from "../../format/format.ts";
 import type { PageTrail } from "../view/page-trail.ts";

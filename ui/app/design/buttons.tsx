@@ -1,0 +1,68 @@
+import { createSignal, type JSX, onCleanup, Show } from "solid-js";
+import { Icon } from "./icon.tsx";
+
+/** How long the button shows its outcome. */
+const outcomeMs = 2000;
+
+const blocked = "blocked by the browser: select the text to copy it";
+
+/** Copies a text. Reports a browser that does not allow it (no secure context). */
+export const CopyButton = (props: { text: string; what: string }) => {
+  const [outcome, setOutcome] = createSignal("");
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  onCleanup(() => clearTimeout(timer));
+  const copy = async () => {
+    const copied = await navigator.clipboard?.writeText(props.text).then(
+      () => true,
+      () => false,
+    );
+    setOutcome(copied ? "copied" : blocked);
+    clearTimeout(timer);
+    timer = setTimeout(() => setOutcome(""), outcomeMs);
+  };
+  return (
+    <span class="copy">
+      <button
+        class="button button-plain button-icon"
+        type="button"
+        title={`Copy ${props.what}`}
+        onClick={() => void copy()}
+      >
+        <Icon name={outcome() === "copied" ? "check" : "copy"} />
+        <span class="visually-hidden">Copy {props.what}</span>
+      </button>
+      <span role="status" classList={{ "visually-hidden": outcome() !== blocked }}>
+        {outcome()}
+      </span>
+    </span>
+  );
+};
+
+/** A button with a popover, whose content exists while it is open. */
+export const PopoverMenu = (props: {
+  id: string;
+  button: string;
+  /** The accessible name of the popover; by default the text of the button. */
+  label?: string;
+  class: string;
+  children: JSX.Element;
+}) => {
+  const [isOpen, setIsOpen] = createSignal(false);
+  return (
+    <>
+      <button class="button" type="button" popovertarget={props.id}>
+        {props.button}
+      </button>
+      <section
+        id={props.id}
+        class={`popover ${props.class}`}
+        popover="auto"
+        aria-label={props.label ?? props.button}
+        tabindex="0"
+        onToggle={(event) => setIsOpen(event.newState === "open")}
+      >
+        <Show when={isOpen()}>{props.children}</Show>
+      </section>
+    </>
+  );
+};
