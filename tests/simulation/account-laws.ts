@@ -4,7 +4,8 @@
  * 2. Of an account's range core counts as stored what it has stored. It may count less, and name a record twice, where it had rejected or missed
  *    one in a place that its stream has lost since.
  * 3. What of a range is not stored is named: as lost by the database, as rejected by core, or as missing since the queue gave it up.
- * 4. No loss is named that did not happen: neither by core nor by the host, of what its sources could not store.
+ * 4. No loss is named that did not happen: neither by core nor by the host, of what its sources could not store. A record that core stored under
+ *    two ids of a queue, since the host had not learned of the first, is lost with the second.
  * 5. Core refuses no account.
  * 6. Core has every account.
  * 7. An account commits behind its range: an export that has passed it has delivered what it speaks of.
@@ -271,8 +272,16 @@ const judgeLosses = ({ host, accounts, stored, tables, isBack }: HostHistory): B
     const lost = codes.filter((code) => code === undefined).length;
     const { counts } = account;
     const named = counts.rejected + counts.lost + counts.missing;
-    // A range that a database has lost includes what core had rejected of it.
-    const doubtful = doubtfulOf(account, { tables, hosts: [host] });
+    // A range that a database has lost includes what core had rejected of it, and what an earlier id of the queue still has.
+    const again = records.filter(
+      (record) =>
+        contains(account, record.sequence) &&
+        !isBefore(account, record.sequence) &&
+        isReported(record.sequence) &&
+        isStored(record) &&
+        !placesOf(stored, account).has(record.sequence),
+    );
+    const doubtful = doubtfulOf(account, { tables, hosts: [host] }) + again.length;
     const isNamed = named >= gone.length && named <= gone.length + doubtful;
     // Of one that is not checked, what core has rejected since may stand for that.
     const since = account.isChecked ? 0 : counts.rejected;
