@@ -1,6 +1,6 @@
 import { Argument, Command, CommanderError, Option } from "commander";
-import { FleetError, type Problem } from "../client/problem.ts";
-import packageJson from "../package.json" with { type: "json" };
+import { FleetError, type Problem } from "#client/problem.ts";
+import packageJson from "#package.json" with { type: "json" };
 import type { Completed, CompletionShell } from "./commands/completion.ts";
 import { adminCommands, groupSummaries } from "./commands/index.ts";
 import { describeProblem, isUnanswered } from "./terminal/describe-problem.ts";

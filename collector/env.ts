@@ -1,7 +1,7 @@
 import { arch, hostname, platform } from "node:os";
-import { type Clock, systemClock } from "../kit/clock.ts";
-import { type Entropy, systemEntropy } from "../kit/entropy.ts";
-import type { Environment } from "../kit/env.ts";
+import { type Clock, systemClock } from "#kit/clock.ts";
+import { type Entropy, systemEntropy } from "#kit/entropy.ts";
+import type { Environment } from "#kit/env.ts";
 
 /** A stream that a command writes to. */
 export interface Output {

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { getAsset, isSea } from "node:sea";
-import packageJson from "../package.json" with { type: "json" };
+import packageJson from "#package.json" with { type: "json" };
 
 /** The version of this collector, as SemVer. */
 export const version: string = packageJson.version;

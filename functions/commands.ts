@@ -1,8 +1,8 @@
 import { parseArgs } from "node:util";
-import { systemClock } from "../kit/clock.ts";
-import { systemEntropy } from "../kit/entropy.ts";
-import type { Log } from "../kit/log.ts";
-import { timeAt } from "../proto/telemetry/time-at.ts";
+import { systemClock } from "#kit/clock.ts";
+import { systemEntropy } from "#kit/entropy.ts";
+import type { Log } from "#kit/log.ts";
+import { timeAt } from "#proto/telemetry/time-at.ts";
 import type { CoreConfig } from "./config/core-config.ts";
 import { verifyAudit } from "./domain/audit/chain.ts";
 import { createRestoreCheck, holdAccess, type RestoreCore } from "./domain/directory/restored.ts";

@@ -1,8 +1,8 @@
-import type { Clock } from "../kit/clock.ts";
-import type { Entropy } from "../kit/entropy.ts";
-import type { Log } from "../kit/log.ts";
-import type { SharedFor } from "../kit/share-next-run.ts";
-import type { Tracer } from "../kit/tracing/tracer.ts";
+import type { Clock } from "#kit/clock.ts";
+import type { Entropy } from "#kit/entropy.ts";
+import type { Log } from "#kit/log.ts";
+import type { SharedFor } from "#kit/share-next-run.ts";
+import type { Tracer } from "#kit/tracing/tracer.ts";
 import type { CoreConfig } from "./config/core-config.ts";
 import type { WatchConfig } from "./config/watch-config.ts";
 import type { Chat } from "./domain/chat/chat.ts";

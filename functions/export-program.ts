@@ -1,7 +1,7 @@
-import { systemClock } from "../kit/clock.ts";
-import { systemEntropy, uuidv7 } from "../kit/entropy.ts";
-import { ConfigError } from "../kit/env.ts";
-import { type Log, oneLine } from "../kit/log.ts";
+import { systemClock } from "#kit/clock.ts";
+import { systemEntropy, uuidv7 } from "#kit/entropy.ts";
+import { ConfigError } from "#kit/env.ts";
+import { type Log, oneLine } from "#kit/log.ts";
 import { type ExportConfig, parseExportConfig } from "./config/export-config.ts";
 import { createExportClient } from "./export/create-client.ts";
 import { limitsOf } from "./export/create-delivery.ts";

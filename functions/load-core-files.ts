@@ -1,5 +1,5 @@
-import { systemClock } from "../kit/clock.ts";
-import type { Log } from "../kit/log.ts";
+import { systemClock } from "#kit/clock.ts";
+import type { Log } from "#kit/log.ts";
 import type { CoreConfig } from "./config/core-config.ts";
 import type { ReceiptSigner } from "./domain/chat/chat.ts";
 import { createLogSigner, type LogSigner } from "./domain/completeness/log-signer.ts";

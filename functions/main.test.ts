@@ -5,10 +5,10 @@ import { type AddressInfo, connect, createServer } from "node:net";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { afterAll, describe, expect, it } from "vitest";
-import { createTestCa } from "../scripts/lab/ca/test-pki.ts";
-import { createTestDatabase } from "../tests/support/database.ts";
-import { newFolder } from "../tests/support/new-folder.ts";
-import { programFile } from "../tests/support/program.ts";
+import { createTestCa } from "#scripts/lab/ca/test-pki.ts";
+import { createTestDatabase } from "#tests/support/database.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
+import { programFile } from "#tests/support/program.ts";
 
 const program = programFile("functions/main.ts");
 const directory = newFolder();

@@ -1,4 +1,4 @@
-import { CodedProblem, type ProblemAction, type ProblemOptions } from "../kit/problem.ts";
+import { CodedProblem, type ProblemAction, type ProblemOptions } from "#kit/problem.ts";
 
 /** The kind of a problem, from which `transportStatus` derives the status of HTTP and of Connect. */
 export type ProblemKind =

@@ -1,5 +1,5 @@
-import { ConfigError } from "../kit/env.ts";
-import { runEvery } from "../kit/run-every.ts";
+import { ConfigError } from "#kit/env.ts";
+import { runEvery } from "#kit/run-every.ts";
 import type { CreatedChatSql } from "./chat-sql/create-chat-sql.ts";
 import type { ChatConfig } from "./config/chat-config.ts";
 import type { Core } from "./core.ts";

@@ -1,8 +1,8 @@
-import { systemClock } from "../kit/clock.ts";
-import { uuidv7 } from "../kit/entropy.ts";
-import { parseBody } from "../kit/request-bodies.ts";
-import { runJobs } from "../kit/run-every.ts";
-import { budgetCheckSeconds } from "../proto/budget.ts";
+import { systemClock } from "#kit/clock.ts";
+import { uuidv7 } from "#kit/entropy.ts";
+import { parseBody } from "#kit/request-bodies.ts";
+import { runJobs } from "#kit/run-every.ts";
+import { budgetCheckSeconds } from "#proto/budget.ts";
 import { createApp } from "./app.ts";
 import type { IngestConfig } from "./config/core-config.ts";
 import type { Core } from "./core.ts";

@@ -2,18 +2,18 @@ import { hash } from "node:crypto";
 import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { DerError, readCertificate } from "../proto/certificate-der.ts";
-import { accountPayload } from "../proto/completeness/account.ts";
-import { formatNoteKey, type NoteKey, parseNoteKey } from "../proto/completeness/signed-note.ts";
+import { DerError, readCertificate } from "#proto/certificate-der.ts";
+import { accountPayload } from "#proto/completeness/account.ts";
+import { formatNoteKey, type NoteKey, parseNoteKey } from "#proto/completeness/signed-note.ts";
 import {
   type FileBlock,
   parseStatementFile,
   type StatementFile,
   StatementFileMalformed,
-} from "../proto/completeness/statement-file.ts";
-import { hourText } from "../proto/completeness/statement-line.ts";
-import { type StatementChecks, verifyStatement } from "../proto/completeness/verify-statement.ts";
-import { identityOfExtensions } from "../proto/identity.ts";
+} from "#proto/completeness/statement-file.ts";
+import { hourText } from "#proto/completeness/statement-line.ts";
+import { type StatementChecks, verifyStatement } from "#proto/completeness/verify-statement.ts";
+import { identityOfExtensions } from "#proto/identity.ts";
 import { blockFileName } from "./domain/completeness/block-file.ts";
 import { zstdCodec } from "./node/ingest/zstd-codec.ts";
 import { createNodeCryptography } from "./node/node-cryptography.ts";

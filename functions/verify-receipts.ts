@@ -2,8 +2,8 @@ import { readFileSync } from "node:fs";
 import { text } from "node:stream/consumers";
 import { parseArgs } from "node:util";
 import * as v from "valibot";
-import { ReceiptFile, ReceiptKeys } from "../proto/chat/receipt.ts";
-import { verifyReceipts } from "../proto/chat/verify-receipts.ts";
+import { ReceiptFile, ReceiptKeys } from "#proto/chat/receipt.ts";
+import { verifyReceipts } from "#proto/chat/verify-receipts.ts";
 
 /** EX_DATAERR of sysexits(3). */
 const exitData = 65;

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { cpuMillisecondsOf } from "../tests/support/cpu-time.ts";
+import { cpuMillisecondsOf } from "#tests/support/cpu-time.ts";
 import { formBytesMax, parseForm } from "./form.ts";
 
 describe("a form", () => {

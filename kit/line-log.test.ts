@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { createTestClock } from "../tests/fakes/clock.ts";
+import { createTestClock } from "#tests/fakes/clock.ts";
 import { systemClock } from "./clock.ts";
 import { createLineLog } from "./line-log.ts";
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { createTestClock } from "../tests/fakes/clock.ts";
+import { createTestClock } from "#tests/fakes/clock.ts";
 import { createRequestBodies } from "./request-bodies.ts";
 
 const limits = { bytesMax: 1_000, addressBytesMax: 400, timeoutMs: 30_000 };

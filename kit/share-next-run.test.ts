@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { createTestClock } from "../tests/fakes/clock.ts";
+import { createTestClock } from "#tests/fakes/clock.ts";
 import { shareNextRun } from "./share-next-run.ts";
 
 /** Runs that end when the test ends them, each with its number. */

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { beforeAll, describe, expect, it } from "vitest";
-import { readPublicKey } from "../functions/signer/cryptography.ts";
-import { readCsr } from "../functions/signer/csr.ts";
+import { readPublicKey } from "#functions/signer/cryptography.ts";
+import { readCsr } from "#functions/signer/csr.ts";
 import {
   createTestCa,
   createTestCsr,
@@ -11,8 +11,8 @@ import {
   type TestKey,
   testNames,
   x509,
-} from "../scripts/lab/ca/test-pki.ts";
-import { runsOf } from "../tests/support/is-slow.ts";
+} from "#scripts/lab/ca/test-pki.ts";
+import { runsOf } from "#tests/support/is-slow.ts";
 import {
   DerError,
   type Extensions,

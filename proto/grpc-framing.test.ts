@@ -1,6 +1,6 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { unpooled } from "../kit/buffer-pool.ts";
+import { unpooled } from "#kit/buffer-pool.ts";
 import { createGrpcMessageReader, frameGrpcMessages } from "./grpc-framing.ts";
 
 const tooLarge = () => new Error("too large");

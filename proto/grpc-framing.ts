@@ -2,7 +2,7 @@
  * The framing of gRPC over HTTP/2, which Connect's streams share: before each message five bytes, its flags and its length as 32 bits,
  * big-endian (grpc/doc/PROTOCOL-HTTP2.md, "Length-Prefixed-Message").
  */
-import type { BufferPool } from "../kit/buffer-pool.ts";
+import type { BufferPool } from "#kit/buffer-pool.ts";
 
 /** A message as it was sent. */
 export interface GrpcMessage {

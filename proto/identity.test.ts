@@ -8,7 +8,7 @@ import {
   type TestKey,
   type TestName,
   x509,
-} from "../scripts/lab/ca/test-pki.ts";
+} from "#scripts/lab/ca/test-pki.ts";
 import { tag, writeDer } from "./certificate-der.ts";
 import { composeIdentity, identityOfCertificate } from "./identity.ts";
 

@@ -1,5 +1,5 @@
-import { acquireFileLock, type FileLock } from "../collector/files/lock.ts";
-import { systemClock } from "../kit/clock.ts";
+import { acquireFileLock, type FileLock } from "#collector/files/lock.ts";
+import { systemClock } from "#kit/clock.ts";
 
 /** Runs `work` while no other call, in this process or another, runs its own under `lockFile`. The lock is released when its process exits. */
 export const oneAtATime = async <Result>(

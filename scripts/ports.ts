@@ -1,5 +1,5 @@
 import { connect, createServer } from "node:net";
-import { type Entropy, fraction, systemEntropy } from "../kit/entropy.ts";
+import { type Entropy, fraction, systemEntropy } from "#kit/entropy.ts";
 
 // Below the range from which systems choose ports for outgoing connections: a program that was killed finds its port still free.
 const first = 18_000;

@@ -1,12 +1,12 @@
 import { existsSync, statfsSync } from "node:fs";
 import { freemem } from "node:os";
 import type { TestProject } from "vitest/node";
-import { openDatabaseSocket } from "../functions/node/database/database-servers.ts";
-import { readMigrations } from "../functions/node/read-migrations.ts";
-import { connectDatabase } from "../functions/store/database/database.ts";
-import { migrate } from "../functions/store/database/migrate.ts";
-import { bundlePrograms, programEntries, programPaths } from "../scripts/bundle/bundle-programs.ts";
-import { startEmbeddedPostgres } from "../scripts/postgres/embedded-postgres.ts";
+import { openDatabaseSocket } from "#functions/node/database/database-servers.ts";
+import { readMigrations } from "#functions/node/read-migrations.ts";
+import { connectDatabase } from "#functions/store/database/database.ts";
+import { migrate } from "#functions/store/database/migrate.ts";
+import { bundlePrograms, programEntries, programPaths } from "#scripts/bundle/bundle-programs.ts";
+import { startEmbeddedPostgres } from "#scripts/postgres/embedded-postgres.ts";
 
 const bundled = ["svc-server", "svc-web", "svc-collector", "svc-admin"] as const;
 

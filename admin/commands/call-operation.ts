@@ -1,5 +1,5 @@
-import type { FleetClient } from "../../client/connect.ts";
-import type { pages } from "../../client/pages.ts";
+import type { FleetClient } from "#client/connect.ts";
+import type { pages } from "#client/pages.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
 import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";

@@ -1,5 +1,5 @@
 import { Option } from "commander";
-import type * as api from "../../client/index.ts";
+import type * as api from "#client/index.ts";
 import type { AdminExitCode } from "../terminal/exit-codes.ts";
 import { type Column, type OutputOptions, usualFormats } from "../terminal/output.ts";
 import { parserOf, severalOf } from "../terminal/parse-option.ts";

@@ -4,9 +4,9 @@ import {
   type ReportCompletenessResponse,
   readStatement,
   reportCompleteness,
-} from "../../client/index.ts";
-import { withoutUndefined } from "../../kit/without-undefined.ts";
-import type { HourState } from "../../proto/completeness/hour-state.ts";
+} from "#client/index.ts";
+import { withoutUndefined } from "#kit/without-undefined.ts";
+import type { HourState } from "#proto/completeness/hour-state.ts";
 import { connect } from "../terminal/connect.ts";
 import { printList } from "../terminal/list-rows.ts";
 import { type Column, printRows } from "../terminal/output.ts";

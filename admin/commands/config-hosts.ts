@@ -1,4 +1,4 @@
-import type { FleetClient } from "../../client/connect.ts";
+import type { FleetClient } from "#client/connect.ts";
 import {
   assignCollectorConfig,
   getCollectorConfig,
@@ -6,8 +6,8 @@ import {
   type RollBackCollectorConfigsData,
   reportFleetHealth,
   rollBackCollectorConfigs,
-} from "../../client/index.ts";
-import { withoutUndefined } from "../../kit/without-undefined.ts";
+} from "#client/index.ts";
+import { withoutUndefined } from "#kit/without-undefined.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
 import { ActionFailure, type AdminExitCode, exitCodes } from "../terminal/exit-codes.ts";

@@ -1,4 +1,4 @@
-import { getCollectorConfig } from "../../client/index.ts";
+import { getCollectorConfig } from "#client/index.ts";
 import { connect } from "../terminal/connect.ts";
 import { exitCodes } from "../terminal/exit-codes.ts";
 import { type OutputOptions, printRecord, printText } from "../terminal/output.ts";

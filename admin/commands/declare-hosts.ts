@@ -1,4 +1,4 @@
-import { aheadHours } from "../../proto/fleet-health/vocabulary.ts";
+import { aheadHours } from "#proto/fleet-health/vocabulary.ts";
 import { diagFormats } from "../terminal/output.ts";
 import { instant, interval, limit, reasonCode } from "../terminal/parse-option.ts";
 import { commandsFrom } from "./command.ts";

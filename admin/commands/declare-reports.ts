@@ -1,5 +1,5 @@
-import { hourStates } from "../../proto/completeness/hour-state.ts";
-import { writeSize } from "../../proto/fleet-health/query-language/quantities.ts";
+import { hourStates } from "#proto/completeness/hour-state.ts";
+import { writeSize } from "#proto/fleet-health/query-language/quantities.ts";
 import type { Column } from "../terminal/output.ts";
 import {
   everyHost,

@@ -1,5 +1,5 @@
 import { InvalidArgumentError } from "commander";
-import { rolloutConditions } from "../../proto/rollout/vocabulary.ts";
+import { rolloutConditions } from "#proto/rollout/vocabulary.ts";
 import {
   durationOption,
   everyHost,

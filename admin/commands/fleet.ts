@@ -1,4 +1,4 @@
-import type { FleetClient } from "../../client/connect.ts";
+import type { FleetClient } from "#client/connect.ts";
 import {
   type CompareHostsData,
   type CompareHostsResponse,
@@ -8,16 +8,16 @@ import {
   listFleetChanges,
   type ReportFleetHealthResponse,
   reportFleetHealth,
-} from "../../client/index.ts";
-import { describeChange, describeRefused } from "../../proto/fleet-health/changes.ts";
+} from "#client/index.ts";
+import { describeChange, describeRefused } from "#proto/fleet-health/changes.ts";
 import {
   describeComparison,
   describeMeasure,
   describeVolume,
-} from "../../proto/fleet-health/comparison.ts";
-import { type FleetFilter, selectsEveryHost } from "../../proto/fleet-health/filter.ts";
-import { parseQuery } from "../../proto/fleet-health/query-language/parse.ts";
-import { isUnusual, unusualVolume } from "../../proto/volume.ts";
+} from "#proto/fleet-health/comparison.ts";
+import { type FleetFilter, selectsEveryHost } from "#proto/fleet-health/filter.ts";
+import { parseQuery } from "#proto/fleet-health/query-language/parse.ts";
+import { isUnusual, unusualVolume } from "#proto/volume.ts";
 import { connect } from "../terminal/connect.ts";
 import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
 import { type FleetQuery, filterToQuery } from "../terminal/fleet-query.ts";

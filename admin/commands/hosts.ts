@@ -1,4 +1,4 @@
-import { getHostDiag, readHostDiag, requestHostDiag } from "../../client/index.ts";
+import { getHostDiag, readHostDiag, requestHostDiag } from "#client/index.ts";
 import { connect } from "../terminal/connect.ts";
 import { type diagFormats, printAnswer } from "../terminal/output.ts";
 import type { Action } from "./command.ts";

@@ -7,9 +7,9 @@ import {
   getSetup,
   simulateEnrollment,
   whoami,
-} from "../../client/index.ts";
-import { jsonLimits, readForeignJson } from "../../kit/foreign-json.ts";
-import { enrollCommandLine } from "../../proto/enroll-command.ts";
+} from "#client/index.ts";
+import { jsonLimits, readForeignJson } from "#kit/foreign-json.ts";
+import { enrollCommandLine } from "#proto/enroll-command.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect, fleetUrl } from "../terminal/connect.ts";
 import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";

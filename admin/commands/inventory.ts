@@ -1,9 +1,5 @@
-import {
-  type PutInventoryData,
-  type PutInventoryResponse,
-  putInventory,
-} from "../../client/index.ts";
-import { withoutUndefined } from "../../kit/without-undefined.ts";
+import { type PutInventoryData, type PutInventoryResponse, putInventory } from "#client/index.ts";
+import { withoutUndefined } from "#kit/without-undefined.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
 import { exitCodes } from "../terminal/exit-codes.ts";

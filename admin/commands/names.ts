@@ -1,4 +1,4 @@
-import type { FleetClient } from "../../client/connect.ts";
+import type { FleetClient } from "#client/connect.ts";
 import {
   items,
   listAllBootstrapTokens,
@@ -7,7 +7,7 @@ import {
   listRollouts,
   listWatches,
   reportFleetHealth,
-} from "../../client/index.ts";
+} from "#client/index.ts";
 import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
 
 const idPattern = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;

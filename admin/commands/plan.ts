@@ -1,4 +1,4 @@
-import { type FleetClient, whoami } from "../../client/index.ts";
+import { type FleetClient, whoami } from "#client/index.ts";
 import { applyPlan, checkAtCore, recordOnly } from "../plan/apply-plan.ts";
 import { comparePlan, type FleetPlan } from "../plan/compare.ts";
 import { queriesOf } from "../plan/compare-assignments.ts";

@@ -1,5 +1,5 @@
-import type { FleetClient } from "../../client/connect.ts";
-import { type PreviewRolloutResponse, previewRollout } from "../../client/index.ts";
+import type { FleetClient } from "#client/connect.ts";
+import { type PreviewRolloutResponse, previewRollout } from "#client/index.ts";
 import { connect } from "../terminal/connect.ts";
 import { type AdminExitCode, exitCodes } from "../terminal/exit-codes.ts";
 import { plainLines, printRecord, withoutControls } from "../terminal/output.ts";

@@ -3,8 +3,8 @@ import {
   type ListAuditEventsData,
   type ListAuditEventsResponse,
   listAuditEvents,
-} from "../../client/index.ts";
-import { withoutUndefined } from "../../kit/without-undefined.ts";
+} from "#client/index.ts";
+import { withoutUndefined } from "#kit/without-undefined.ts";
 import { connect } from "../terminal/connect.ts";
 import { exitCodes } from "../terminal/exit-codes.ts";
 import { columnsOf, printList } from "../terminal/list-rows.ts";

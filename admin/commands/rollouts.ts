@@ -3,10 +3,10 @@ import {
   createRollout,
   type GetRolloutResponse,
   getRollout,
-} from "../../client/index.ts";
-import { describeComparison } from "../../proto/fleet-health/comparison.ts";
-import { writeDuration } from "../../proto/fleet-health/query-language/duration.ts";
-import { endedStates, rolloutConditions } from "../../proto/rollout/vocabulary.ts";
+} from "#client/index.ts";
+import { describeComparison } from "#proto/fleet-health/comparison.ts";
+import { writeDuration } from "#proto/fleet-health/query-language/duration.ts";
+import { endedStates, rolloutConditions } from "#proto/rollout/vocabulary.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
 import { type AdminExitCode, exitCodes } from "../terminal/exit-codes.ts";

@@ -1,4 +1,4 @@
-import { revokeOperatorSession, whoami } from "../../client/index.ts";
+import { revokeOperatorSession, whoami } from "#client/index.ts";
 import { signInByBrowser } from "../sign-in/browser.ts";
 import { signInByDevice } from "../sign-in/device.ts";
 import { signInWorkload } from "../sign-in/workload.ts";
@@ -34,7 +34,7 @@ export const logoutAction: Action<object> = async (terminal) => {
     return;
   }
   deleteSession(path);
-  const { connectFleet } = await import("../../client/connect.ts");
+  const { connectFleet } = await import("#client/connect.ts");
   const client = connectFleet({
     baseUrl: session.url,
     bearer: session.access_token,

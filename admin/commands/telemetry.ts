@@ -1,9 +1,9 @@
 import * as v from "valibot";
-import type { FleetClient } from "../../client/connect.ts";
-import { type ReadHostEnvelopesData, readHostEnvelopes } from "../../client/index.ts";
-import { FleetError, problemOf } from "../../client/problem.ts";
-import { withoutUndefined } from "../../kit/without-undefined.ts";
-import { DamagedBlockLine, EnvelopeLine } from "../../proto/telemetry/line.ts";
+import type { FleetClient } from "#client/connect.ts";
+import { type ReadHostEnvelopesData, readHostEnvelopes } from "#client/index.ts";
+import { FleetError, problemOf } from "#client/problem.ts";
+import { withoutUndefined } from "#kit/without-undefined.ts";
+import { DamagedBlockLine, EnvelopeLine } from "#proto/telemetry/line.ts";
 import { connect } from "../terminal/connect.ts";
 import { describeProblem } from "../terminal/describe-problem.ts";
 import { exitCodes } from "../terminal/exit-codes.ts";

@@ -1,4 +1,4 @@
-import { changeWatch, getWatch } from "../../client/index.ts";
+import { changeWatch, getWatch } from "#client/index.ts";
 import { connect } from "../terminal/connect.ts";
 import { columnsOf } from "../terminal/list-rows.ts";
 import { type OutputOptions, printAnswer, printRecord, printRows } from "../terminal/output.ts";

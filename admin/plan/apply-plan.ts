@@ -11,10 +11,10 @@ import {
   publishCollectorConfig,
   putAppliedSet,
   putInventory,
-} from "../../client/index.ts";
-import { FleetError, type Problem } from "../../client/problem.ts";
-import type { Clock } from "../../kit/clock.ts";
-import { applyLeaseMs } from "../../proto/applied-set/applied-set.ts";
+} from "#client/index.ts";
+import { FleetError, type Problem } from "#client/problem.ts";
+import type { Clock } from "#kit/clock.ts";
+import { applyLeaseMs } from "#proto/applied-set/applied-set.ts";
 import { isUnanswered } from "../terminal/describe-problem.ts";
 import type { FleetPlan } from "./compare.ts";
 import { type Definitions, type FileFault, refuseFaults } from "./definitions.ts";

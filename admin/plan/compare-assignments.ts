@@ -1,5 +1,5 @@
-import { type FleetFilter, selectsEveryHost } from "../../proto/fleet-health/filter.ts";
-import { parseQuery } from "../../proto/fleet-health/query-language/parse.ts";
+import { type FleetFilter, selectsEveryHost } from "#proto/fleet-health/filter.ts";
+import { parseQuery } from "#proto/fleet-health/query-language/parse.ts";
 import { type FleetQuery, filterToQuery } from "../terminal/fleet-query.ts";
 import type { Compared, PlanComparison } from "./compare.ts";
 import { type Defined, type Definitions, type FileFault, refuseFaults } from "./definitions.ts";

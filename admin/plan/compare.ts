@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
-import { inventoryDigest } from "../../proto/inventory/inventory.ts";
-import { certificateTtlSecondsMax, faultOfWorkload } from "../../proto/operator/policy-draft.ts";
-import { watchesMax } from "../../proto/watch/watch.ts";
+import { inventoryDigest } from "#proto/inventory/inventory.ts";
+import { certificateTtlSecondsMax, faultOfWorkload } from "#proto/operator/policy-draft.ts";
+import { watchesMax } from "#proto/watch/watch.ts";
 import { compareAssignments } from "./compare-assignments.ts";
 import { type Definitions, type FileFault, refuseFaults } from "./definitions.ts";
 import { configKey, type FleetObjects, inventoryEtagOf } from "./fleet-objects.ts";

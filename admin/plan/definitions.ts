@@ -1,9 +1,9 @@
 import { readdirSync } from "node:fs";
 import { join, normalize, sep } from "node:path";
 import * as v from "valibot";
-import { AppliedSetName } from "../../proto/applied-set/applied-set.ts";
-import { hashTree } from "../../proto/collector-config/hash.ts";
-import { textErrorOf, validateCollectorConfig } from "../../proto/collector-config/parse.ts";
+import { AppliedSetName } from "#proto/applied-set/applied-set.ts";
+import { hashTree } from "#proto/collector-config/hash.ts";
+import { textErrorOf, validateCollectorConfig } from "#proto/collector-config/parse.ts";
 import {
   anyTokens,
   configBytesMax,
@@ -11,11 +11,11 @@ import {
   parseTree,
   type Tree,
   type TreePath,
-} from "../../proto/collector-config/tree.ts";
-import { InventoryHost } from "../../proto/inventory/inventory.ts";
-import { Identifier } from "../../proto/management/text.ts";
-import { PolicyDraftBody } from "../../proto/operator/policy-draft.ts";
-import { WatchBody } from "../../proto/watch/watch.ts";
+} from "#proto/collector-config/tree.ts";
+import { InventoryHost } from "#proto/inventory/inventory.ts";
+import { Identifier } from "#proto/management/text.ts";
+import { PolicyDraftBody } from "#proto/operator/policy-draft.ts";
+import { WatchBody } from "#proto/watch/watch.ts";
 import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
 import { readUtf8 } from "../terminal/token-file.ts";
 

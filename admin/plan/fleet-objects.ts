@@ -14,10 +14,10 @@ import {
   listWatches,
   pages,
   reportFleetHealth,
-} from "../../client/index.ts";
-import { FleetError } from "../../client/problem.ts";
-import { type InventoryHost, inventoryDigest } from "../../proto/inventory/inventory.ts";
-import { endedStates, rolloutStates } from "../../proto/rollout/vocabulary.ts";
+} from "#client/index.ts";
+import { FleetError } from "#client/problem.ts";
+import { type InventoryHost, inventoryDigest } from "#proto/inventory/inventory.ts";
+import { endedStates, rolloutStates } from "#proto/rollout/vocabulary.ts";
 import type { FleetQuery } from "../terminal/fleet-query.ts";
 import type { Definitions } from "./definitions.ts";
 

@@ -1,8 +1,8 @@
 import type * as v from "valibot";
-import type { AppliedContent } from "../../proto/applied-set/applied-set.ts";
-import type { InventoryHost } from "../../proto/inventory/inventory.ts";
-import type { PolicyDraftBody } from "../../proto/operator/policy-draft.ts";
-import type { WatchBody } from "../../proto/watch/watch.ts";
+import type { AppliedContent } from "#proto/applied-set/applied-set.ts";
+import type { InventoryHost } from "#proto/inventory/inventory.ts";
+import type { PolicyDraftBody } from "#proto/operator/policy-draft.ts";
+import type { WatchBody } from "#proto/watch/watch.ts";
 
 /** A member of an object that apply changes; `drift`: somebody changed it since the last apply. */
 export interface FieldChange {

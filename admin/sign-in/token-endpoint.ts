@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { jsonLimits, readForeignJson } from "../../kit/foreign-json.ts";
+import { jsonLimits, readForeignJson } from "#kit/foreign-json.ts";
 import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 

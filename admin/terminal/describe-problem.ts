@@ -1,4 +1,4 @@
-import type { Problem } from "../../client/problem.ts";
+import type { Problem } from "#client/problem.ts";
 
 /** Returns a refusal in words, with what helps and the id that finds it in core's log. */
 export const describeProblem = ({

@@ -1,5 +1,5 @@
-import type { ReportFleetHealthData } from "../../client/index.ts";
-import { type FleetFilter, filterToParams } from "../../proto/fleet-health/filter.ts";
+import type { ReportFleetHealthData } from "#client/index.ts";
+import { type FleetFilter, filterToParams } from "#proto/fleet-health/filter.ts";
 
 /** The filter of the health report as query parameters. */
 export type FleetQuery = NonNullable<ReportFleetHealthData["query"]>;

@@ -1,4 +1,4 @@
-import { pages } from "../../client/index.ts";
+import { pages } from "#client/index.ts";
 import { type Column, createListPrinter, type OutputOptions } from "./output.ts";
 import type { Terminal } from "./terminal.ts";
 

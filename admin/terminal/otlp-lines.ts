@@ -1,9 +1,9 @@
 /** Envelopes as OTLP/JSON (opentelemetry.io/docs/specs/otlp, "JSON Protobuf Encoding"): a request a line, which any receiver of it takes. */
 import { type DescMessage, fromBinary, type JsonValue, toJson } from "@bufbuild/protobuf";
-import { ExportLogsServiceRequestSchema } from "../../proto/gen/opentelemetry/proto/collector/logs/v1/logs_service_pb.js";
-import { ExportMetricsServiceRequestSchema } from "../../proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
-import { ExportTraceServiceRequestSchema } from "../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
-import type { EnvelopeLine } from "../../proto/telemetry/line.ts";
+import { ExportLogsServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/logs/v1/logs_service_pb.js";
+import { ExportMetricsServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
+import { ExportTraceServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
+import type { EnvelopeLine } from "#proto/telemetry/line.ts";
 import { jsonLine } from "./output.ts";
 
 const requests = new Map<string, DescMessage>(

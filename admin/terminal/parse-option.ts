@@ -1,6 +1,6 @@
 import { InvalidArgumentError } from "commander";
-import { parseDuration as secondsOf } from "../../proto/fleet-health/query-language/duration.ts";
-import { parseSize } from "../../proto/fleet-health/query-language/quantities.ts";
+import { parseDuration as secondsOf } from "#proto/fleet-health/query-language/duration.ts";
+import { parseSize } from "#proto/fleet-health/query-language/quantities.ts";
 
 /** A time as an option: so many seconds before core's clock, or in UTC. */
 export type Instant = { secondsAgo: number } | { at: string };

@@ -1,4 +1,4 @@
-import { FleetError } from "../../client/problem.ts";
+import { FleetError } from "#client/problem.ts";
 import { describeProblem } from "./describe-problem.ts";
 import type { Terminal } from "./terminal.ts";
 

@@ -1,7 +1,7 @@
 import { hostname } from "node:os";
-import { type Clock, systemClock } from "../../kit/clock.ts";
-import { type Entropy, systemEntropy } from "../../kit/entropy.ts";
-import { jsonLimits, limitJson } from "../../kit/foreign-json.ts";
+import { type Clock, systemClock } from "#kit/clock.ts";
+import { type Entropy, systemEntropy } from "#kit/entropy.ts";
+import { jsonLimits, limitJson } from "#kit/foreign-json.ts";
 
 /** Everything outside of the process that a command uses. Data goes to `out`, everything else to `err`. */
 export interface Terminal {

@@ -1,5 +1,5 @@
 import { readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
-import { sha256 } from "../../kit/bytes.ts";
+import { sha256 } from "#kit/bytes.ts";
 import { ActionFailure, exitCodes } from "./exit-codes.ts";
 
 /**

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { createTestCollectorEnv } from "../../tests/fakes/collector-env.ts";
+import { createTestCollectorEnv } from "#tests/fakes/collector-env.ts";
 import { commands, runCommandLine } from "./command-line.ts";
 
 const call = async (...argv: string[]) => {

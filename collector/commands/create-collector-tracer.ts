@@ -1,9 +1,9 @@
 /* Import it dynamically: only a collector that is traced should load the SDK of OpenTelemetry. */
 import { readFileSync } from "node:fs";
-import { parseVariables } from "../../kit/env.ts";
-import { tracesConfigOf, tracesFaults, tracesVariables } from "../../kit/tracing/config.ts";
-import { createTracer } from "../../kit/tracing/create-tracer.ts";
-import type { Tracer } from "../../kit/tracing/tracer.ts";
+import { parseVariables } from "#kit/env.ts";
+import { tracesConfigOf, tracesFaults, tracesVariables } from "#kit/tracing/config.ts";
+import { createTracer } from "#kit/tracing/create-tracer.ts";
+import type { Tracer } from "#kit/tracing/tracer.ts";
 import type { CollectorEnv } from "../env.ts";
 import { version } from "../version.ts";
 import { CommandFailure, exitCode } from "./command.ts";

@@ -5,9 +5,9 @@ import { DatabaseSync } from "node:sqlite";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { createTestCollectorEnv } from "../../tests/fakes/collector-env.ts";
-import { createEnrolledHost, type EnrolledHost } from "../../tests/support/enrolled-host.ts";
-import { openTestQueue, testRecord } from "../../tests/support/queue.ts";
+import { createTestCollectorEnv } from "#tests/fakes/collector-env.ts";
+import { createEnrolledHost, type EnrolledHost } from "#tests/support/enrolled-host.ts";
+import { openTestQueue, testRecord } from "#tests/support/queue.ts";
 import type { Queue } from "../queue/queue.ts";
 import { runCommandLine } from "./command-line.ts";
 

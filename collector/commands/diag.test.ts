@@ -1,9 +1,9 @@
 import { rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { configHash } from "../../proto/collector-config/hash.ts";
-import { createTestCollectorEnv } from "../../tests/fakes/collector-env.ts";
-import { createEnrolledHost, type EnrolledHost } from "../../tests/support/enrolled-host.ts";
+import { configHash } from "#proto/collector-config/hash.ts";
+import { createTestCollectorEnv } from "#tests/fakes/collector-env.ts";
+import { createEnrolledHost, type EnrolledHost } from "#tests/support/enrolled-host.ts";
 import { openQueue } from "../queue/queue.ts";
 import { runCommandLine } from "./command-line.ts";
 

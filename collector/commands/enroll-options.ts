@@ -1,14 +1,14 @@
 import { readFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { isLoopbackHost } from "../../kit/confidential-url.ts";
-import { errorCode, fileFault } from "../../kit/describe-error.ts";
-import { Secret } from "../../kit/secret.ts";
+import { isLoopbackHost } from "#kit/confidential-url.ts";
+import { errorCode, fileFault } from "#kit/describe-error.ts";
+import { Secret } from "#kit/secret.ts";
 import {
   hostPortForm,
   rootAcknowledgement,
   splitHostPort,
-} from "../../proto/collector-config/schema.ts";
-import { composeIdentity } from "../../proto/identity.ts";
+} from "#proto/collector-config/schema.ts";
+import { composeIdentity } from "#proto/identity.ts";
 import type { CollectorEnv } from "../env.ts";
 import { readTrustedText, UnsafeFileError } from "../files/private-files.ts";
 import { readableCertificates } from "../identity/credentials.ts";

@@ -1,14 +1,14 @@
 import { readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { createTestCa } from "../../scripts/lab/ca/test-pki.ts";
-import { createTestCollectorEnv } from "../../tests/fakes/collector-env.ts";
+import { createTestCa } from "#scripts/lab/ca/test-pki.ts";
+import { createTestCollectorEnv } from "#tests/fakes/collector-env.ts";
 import {
   issueFor,
   type ManagementServer,
   startManagementServer,
-} from "../../tests/fakes/management-server.ts";
-import { newFolder } from "../../tests/support/new-folder.ts";
+} from "#tests/fakes/management-server.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
 import { runCommandLine } from "./command-line.ts";
 
 const jwt =

@@ -16,15 +16,15 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { createTestCa, createTestKey, type TestCa, x509 } from "../../scripts/lab/ca/test-pki.ts";
-import { createTestCollectorEnv } from "../../tests/fakes/collector-env.ts";
+import { createTestCa, createTestKey, type TestCa, x509 } from "#scripts/lab/ca/test-pki.ts";
+import { createTestCollectorEnv } from "#tests/fakes/collector-env.ts";
 import {
   issueFor,
   type ManagementServer,
   refusal,
   startManagementServer,
-} from "../../tests/fakes/management-server.ts";
-import { newFolder } from "../../tests/support/new-folder.ts";
+} from "#tests/fakes/management-server.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
 import { loadConfig } from "../config/load-config.ts";
 import { runCommandLine } from "./command-line.ts";
 

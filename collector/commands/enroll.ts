@@ -1,14 +1,14 @@
 import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { stringify } from "yaml";
-import { errorCode } from "../../kit/describe-error.ts";
-import type { Secret } from "../../kit/secret.ts";
+import { errorCode } from "#kit/describe-error.ts";
+import type { Secret } from "#kit/secret.ts";
 import {
   otlpGrpcListen,
   otlpHttpListen,
   rootAcknowledgement,
-} from "../../proto/collector-config/schema.ts";
-import type { CertificateIssued } from "../../proto/management/enroll.ts";
+} from "#proto/collector-config/schema.ts";
+import type { CertificateIssued } from "#proto/management/enroll.ts";
 import { defaultConfigPath, loadConfig } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
 import { makeOwnDirectory, writeDurably } from "../files/private-files.ts";

@@ -1,9 +1,9 @@
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { createTestCollectorEnv } from "../../tests/fakes/collector-env.ts";
-import { createEnrolledHost, type EnrolledHost } from "../../tests/support/enrolled-host.ts";
-import { openTestQueue, readAll, testRecord } from "../../tests/support/queue.ts";
+import { createTestCollectorEnv } from "#tests/fakes/collector-env.ts";
+import { createEnrolledHost, type EnrolledHost } from "#tests/support/enrolled-host.ts";
+import { openTestQueue, readAll, testRecord } from "#tests/support/queue.ts";
 import { runCommandLine } from "./command-line.ts";
 
 const megabyte = 1_048_576;

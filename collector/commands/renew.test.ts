@@ -1,16 +1,16 @@
 import { readdir, readFile, readlink, rename, symlink, unlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { decodePem } from "../../proto/pem.ts";
-import { createTestCa, createTestKey, x509 } from "../../scripts/lab/ca/test-pki.ts";
-import { createTestCollectorEnv } from "../../tests/fakes/collector-env.ts";
+import { decodePem } from "#proto/pem.ts";
+import { createTestCa, createTestKey, x509 } from "#scripts/lab/ca/test-pki.ts";
+import { createTestCollectorEnv } from "#tests/fakes/collector-env.ts";
 import {
   issueFor,
   type ManagementServer,
   refusal,
   startManagementServer,
-} from "../../tests/fakes/management-server.ts";
-import { createEnrolledHost, type EnrolledHost } from "../../tests/support/enrolled-host.ts";
+} from "#tests/fakes/management-server.ts";
+import { createEnrolledHost, type EnrolledHost } from "#tests/support/enrolled-host.ts";
 import { loadConfig } from "../config/load-config.ts";
 import { openIdentityDirectory } from "../identity/identity-directory.ts";
 import { runCommandLine } from "./command-line.ts";

@@ -1,4 +1,4 @@
-import type { CollectorConfig } from "../../proto/collector-config/parse.ts";
+import type { CollectorConfig } from "#proto/collector-config/parse.ts";
 import { defaultConfigPath, type UsableConfig } from "../config/load-config.ts";
 import { identityDirectoryOf, openIdentityDirectory } from "../identity/identity-directory.ts";
 import { retryCall } from "../management/retry-call.ts";

@@ -1,4 +1,4 @@
-import { untraced } from "../../kit/tracing/tracer.ts";
+import { untraced } from "#kit/tracing/tracer.ts";
 import { defaultConfigPath } from "../config/load-config.ts";
 import { QueueLockedError } from "../queue/errors.ts";
 import { openQueue } from "../queue/queue.ts";

@@ -1,8 +1,8 @@
 import { flushCompileCache } from "node:module";
 import { setFlagsFromString } from "node:v8";
-import { drainOnEscape } from "../../kit/contain-failures.ts";
-import { createLineLog } from "../../kit/line-log.ts";
-import { type Tracer, untraced } from "../../kit/tracing/tracer.ts";
+import { drainOnEscape } from "#kit/contain-failures.ts";
+import { createLineLog } from "#kit/line-log.ts";
+import { type Tracer, untraced } from "#kit/tracing/tracer.ts";
 import { resumePendingConfig } from "../config/desired-state.ts";
 import { defaultConfigPath } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";

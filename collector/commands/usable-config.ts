@@ -1,4 +1,4 @@
-import type { ConfigTextError } from "../../proto/collector-config/tree.ts";
+import type { ConfigTextError } from "#proto/collector-config/tree.ts";
 import {
   describeConfigError,
   isUsable,

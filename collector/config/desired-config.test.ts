@@ -2,15 +2,15 @@ import { createHash } from "node:crypto";
 import { mkdir, readdir, readFile, rename, rmdir, writeFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { configHash } from "../../proto/collector-config/hash.ts";
-import { createTestClock } from "../../tests/fakes/clock.ts";
-import { createTestCollectorEnv } from "../../tests/fakes/collector-env.ts";
-import { refusal } from "../../tests/fakes/management-server.ts";
+import { configHash } from "#proto/collector-config/hash.ts";
+import { createTestClock } from "#tests/fakes/clock.ts";
+import { createTestCollectorEnv } from "#tests/fakes/collector-env.ts";
+import { refusal } from "#tests/fakes/management-server.ts";
 import {
   createRunningCollector,
   heartbeatAnswer,
   type RunningCollector,
-} from "../../tests/support/running-collector.ts";
+} from "#tests/support/running-collector.ts";
 import type { Source } from "../sources/source.ts";
 import { openDesiredConfigs } from "./desired-config.ts";
 import { resumePendingConfig } from "./desired-state.ts";

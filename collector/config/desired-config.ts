@@ -12,17 +12,17 @@
 import { readFile, realpath, rename, stat } from "node:fs/promises";
 import { dirname } from "node:path";
 import { parseDocument } from "yaml";
-import { errorCode } from "../../kit/describe-error.ts";
-import type { Log } from "../../kit/log.ts";
-import { configHash } from "../../proto/collector-config/hash.ts";
-import { parseCollectorConfig } from "../../proto/collector-config/parse.ts";
-import type { Labels } from "../../proto/labels.ts";
-import type { ConfigDesiredResponse } from "../../proto/management/config-desired.ts";
+import { errorCode } from "#kit/describe-error.ts";
+import type { Log } from "#kit/log.ts";
+import { configHash } from "#proto/collector-config/hash.ts";
+import { parseCollectorConfig } from "#proto/collector-config/parse.ts";
+import type { Labels } from "#proto/labels.ts";
+import type { ConfigDesiredResponse } from "#proto/management/config-desired.ts";
 import {
   desiredErrorPrefix,
   type HeartbeatResponse,
   rolledBackPrefix,
-} from "../../proto/management/heartbeat.ts";
+} from "#proto/management/heartbeat.ts";
 import type { CollectorEnv } from "../env.ts";
 import { fsyncDirectory, writeDurably } from "../files/private-files.ts";
 import { ManagementError } from "../management/management-error.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { type CollectorConfig, parseCollectorConfig } from "../../proto/collector-config/parse.ts";
+import { type CollectorConfig, parseCollectorConfig } from "#proto/collector-config/parse.ts";
 import { rejectedChanges } from "./desired-rules.ts";
 
 const text = `forwarder:

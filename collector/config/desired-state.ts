@@ -5,7 +5,7 @@
  */
 import { readFile, realpath, stat } from "node:fs/promises";
 import * as v from "valibot";
-import type { Entropy } from "../../kit/entropy.ts";
+import type { Entropy } from "#kit/entropy.ts";
 import type { CollectorEnv } from "../env.ts";
 import { writeDurably } from "../files/private-files.ts";
 import { describeConfigError, loadConfig } from "./load-config.ts";

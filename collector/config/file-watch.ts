@@ -1,7 +1,7 @@
 import { type FSWatcher, watch } from "node:fs";
 import { stat } from "node:fs/promises";
 import { dirname } from "node:path";
-import type { Clock } from "../../kit/clock.ts";
+import type { Clock } from "#kit/clock.ts";
 
 /** A watch on a few files. */
 export interface FileWatch {

@@ -1,8 +1,8 @@
 import { chmod, mkdir, rm, symlink, unlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterEach, describe, expect, it } from "vitest";
-import { createTestKey, type TestName } from "../../scripts/lab/ca/test-pki.ts";
-import { createEnrolledHost, type EnrolledHost } from "../../tests/support/enrolled-host.ts";
+import { createTestKey, type TestName } from "#scripts/lab/ca/test-pki.ts";
+import { createEnrolledHost, type EnrolledHost } from "#tests/support/enrolled-host.ts";
 import { isUsable, loadConfig } from "./load-config.ts";
 
 const hosts: EnrolledHost[] = [];

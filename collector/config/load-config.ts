@@ -1,20 +1,17 @@
 import { constants } from "node:fs";
 import { open, stat } from "node:fs/promises";
 import { dirname, isAbsolute, resolve } from "node:path";
-import { errorCode } from "../../kit/describe-error.ts";
-import { hashTree } from "../../proto/collector-config/hash.ts";
-import {
-  type CollectorConfig,
-  validateCollectorConfig,
-} from "../../proto/collector-config/parse.ts";
-import { rootAcknowledgement } from "../../proto/collector-config/schema.ts";
+import { errorCode } from "#kit/describe-error.ts";
+import { hashTree } from "#proto/collector-config/hash.ts";
+import { type CollectorConfig, validateCollectorConfig } from "#proto/collector-config/parse.ts";
+import { rootAcknowledgement } from "#proto/collector-config/schema.ts";
 import {
   anyTokens,
   type ConfigTextError,
   configBytesMax,
   type ParsedTree,
   parseTree,
-} from "../../proto/collector-config/tree.ts";
+} from "#proto/collector-config/tree.ts";
 import { readPrivateText, readTrustedText, UnsafeFileError } from "../files/private-files.ts";
 import {
   type Credentials,

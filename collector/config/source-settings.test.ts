@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { parseCollectorConfig } from "../../proto/collector-config/parse.ts";
+import { parseCollectorConfig } from "#proto/collector-config/parse.ts";
 import { sourceSettings } from "./source-settings.ts";
 
 const settings = (management: string, include: string[]) => {

@@ -1,7 +1,7 @@
 import { mkdirSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeEach, expect, it } from "vitest";
-import { newFolder } from "../../tests/support/new-folder.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
 import { acquireFileLock } from "./lock.ts";
 
 let dir: string;

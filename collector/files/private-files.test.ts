@@ -10,9 +10,9 @@ import {
 } from "node:fs/promises";
 import { join } from "node:path";
 import { beforeEach, describe, expect, it } from "vitest";
-import { systemEntropy } from "../../kit/entropy.ts";
-import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
-import { newFolder } from "../../tests/support/new-folder.ts";
+import { systemEntropy } from "#kit/entropy.ts";
+import { createSeededEntropy } from "#tests/fakes/entropy.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
 import {
   makeOwnDirectory,
   makePrivateDirectory,

@@ -8,8 +8,8 @@
 import { closeSync, constants, fsyncSync, openSync } from "node:fs";
 import * as nodeFiles from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
-import { errorCode } from "../../kit/describe-error.ts";
-import type { Entropy } from "../../kit/entropy.ts";
+import { errorCode } from "#kit/describe-error.ts";
+import type { Entropy } from "#kit/entropy.ts";
 
 /** The file system operations that these functions use. */
 export type FileSystem = Pick<

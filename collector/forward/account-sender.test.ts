@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { createTestClock } from "../../tests/fakes/clock.ts";
+import { createTestClock } from "#tests/fakes/clock.ts";
 import type { QueueAccounts, SealedAccount } from "../queue/queue-accounts.ts";
 import { createAccountSender } from "./account-sender.ts";
 

@@ -4,8 +4,8 @@
  *   before core has the account: what core has counted by then is exactly what the account speaks of.
  * - One account at most is unanswered, for `timeoutMs` at most: core answers in order, so no stream that waits for it gets on.
  */
-import type { Clock } from "../../kit/clock.ts";
-import { GrpcError } from "../../proto/grpc-status.ts";
+import type { Clock } from "#kit/clock.ts";
+import { GrpcError } from "#proto/grpc-status.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { SealedAccount } from "../queue/queue-accounts.ts";
 import type { BatchGate } from "./batch.ts";

@@ -1,4 +1,4 @@
-import type { Clock } from "../../kit/clock.ts";
+import type { Clock } from "#kit/clock.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { QueuedRecords } from "../queue/record.ts";
 

@@ -1,6 +1,6 @@
 import { gunzipSync, zstdDecompressSync } from "node:zlib";
 import { expect, it } from "vitest";
-import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
+import { createSeededEntropy } from "#tests/fakes/entropy.ts";
 import { createCompressor } from "./compressor.ts";
 
 it.each([

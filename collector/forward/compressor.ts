@@ -6,7 +6,7 @@ import {
   type ZlibReset,
   type ZstdCompress,
 } from "node:zlib";
-import { freeBytes } from "../../kit/free-bytes.ts";
+import { freeBytes } from "#kit/free-bytes.ts";
 
 /** Compresses one message after the other, each into parts. Each call must wait for the one before, and frees its message. */
 export type Compressor = (message: Uint8Array) => Promise<Uint8Array<ArrayBuffer>[]>;

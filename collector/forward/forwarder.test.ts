@@ -1,25 +1,21 @@
 import { create, fromBinary, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { systemClock } from "../../kit/clock.ts";
+import { systemClock } from "#kit/clock.ts";
 import {
   type ForwardRequest,
   ForwardRequestSchema,
   ForwardResponseSchema,
-} from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { encodePem } from "../../proto/pem.ts";
-import {
-  createTestCa,
-  createTestKey,
-  issueTestCertificate,
-} from "../../scripts/lab/ca/test-pki.ts";
-import { createTestClock } from "../../tests/fakes/clock.ts";
-import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
-import { type IngestPeer, peerError, startIngestPeer } from "../../tests/fakes/ingest-peer.ts";
-import { createTestLog } from "../../tests/fakes/log.ts";
-import { eventually } from "../../tests/support/eventually.ts";
-import { newFolder } from "../../tests/support/new-folder.ts";
-import { openTestQueue } from "../../tests/support/queue.ts";
+} from "#proto/gen/svc/ingest/v1/ingest_pb.js";
+import { encodePem } from "#proto/pem.ts";
+import { createTestCa, createTestKey, issueTestCertificate } from "#scripts/lab/ca/test-pki.ts";
+import { createTestClock } from "#tests/fakes/clock.ts";
+import { createSeededEntropy } from "#tests/fakes/entropy.ts";
+import { type IngestPeer, peerError, startIngestPeer } from "#tests/fakes/ingest-peer.ts";
+import { createTestLog } from "#tests/fakes/log.ts";
+import { eventually } from "#tests/support/eventually.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
+import { openTestQueue } from "#tests/support/queue.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { QueueAccounts } from "../queue/queue-accounts.ts";
 import type { NewRecord } from "../queue/record.ts";

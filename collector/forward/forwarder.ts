@@ -1,12 +1,12 @@
 import type { ClientHttp2Session } from "node:http2";
 import { isIP } from "node:net";
 import { type ConnectionOptions, connect, type TLSSocket } from "node:tls";
-import { fullJitterMs } from "../../kit/backoff.ts";
-import type { Clock } from "../../kit/clock.ts";
-import { type Entropy, fraction } from "../../kit/entropy.ts";
-import type { Log } from "../../kit/log.ts";
-import type { Tracer } from "../../kit/tracing/tracer.ts";
-import { GrpcError } from "../../proto/grpc-status.ts";
+import { fullJitterMs } from "#kit/backoff.ts";
+import type { Clock } from "#kit/clock.ts";
+import { type Entropy, fraction } from "#kit/entropy.ts";
+import type { Log } from "#kit/log.ts";
+import type { Tracer } from "#kit/tracing/tracer.ts";
+import { GrpcError } from "#proto/grpc-status.ts";
 import { withReenrollAdvice } from "../identity/reenroll-advice.ts";
 import { createResumeTls } from "../identity/resume-tls.ts";
 import type { Queue } from "../queue/queue.ts";

@@ -11,15 +11,15 @@ import {
   type IncomingHttpStatusHeader,
 } from "node:http2";
 import type { TLSSocket } from "node:tls";
-import { unpooled } from "../../kit/buffer-pool.ts";
-import { type Clock, callAfter } from "../../kit/clock.ts";
-import { createGrpcMessageReader, grpcMessagePrefix } from "../../proto/grpc-framing.ts";
+import { unpooled } from "#kit/buffer-pool.ts";
+import { type Clock, callAfter } from "#kit/clock.ts";
+import { createGrpcMessageReader, grpcMessagePrefix } from "#proto/grpc-framing.ts";
 import {
   type GrpcCode,
   GrpcError,
   grpcCodeOfHttpStatus,
   readGrpcStatus,
-} from "../../proto/grpc-status.ts";
+} from "#proto/grpc-status.ts";
 import type { Compressor } from "./compressor.ts";
 
 /** A message; in parts, one that is sent as it is, because it is compressed already. */

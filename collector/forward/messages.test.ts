@@ -8,8 +8,8 @@ import {
   FrameSchema,
   IngestService,
   StatusSchema,
-} from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { ProtobufError } from "../../proto/wire.ts";
+} from "#proto/gen/svc/ingest/v1/ingest_pb.js";
+import { ProtobufError } from "#proto/wire.ts";
 import {
   decodeResponse,
   encodeAccount,

@@ -3,8 +3,8 @@
  * collector's start.
  */
 import { type BinaryReader, BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
-import { type ProcessFigures, reportedNumbers } from "../../proto/management/reported-numbers.ts";
-import { decodeText, eachField, readWire, wireTag } from "../../proto/wire.ts";
+import { type ProcessFigures, reportedNumbers } from "#proto/management/reported-numbers.ts";
+import { decodeText, eachField, readWire, wireTag } from "#proto/wire.ts";
 import type { QueueStats } from "../queue/stats.ts";
 
 /** The first message of a stream. */

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { createTestClock } from "../../tests/fakes/clock.ts";
-import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
+import { createTestClock } from "#tests/fakes/clock.ts";
+import { createSeededEntropy } from "#tests/fakes/entropy.ts";
 import { createRateLimiter } from "./forwarder.ts";
 
 it("spreads the reconnects of 1,000 collectors after an outage of a minute or more", () => {

@@ -1,7 +1,7 @@
-import type { Clock } from "../../kit/clock.ts";
-import { freeBytes } from "../../kit/free-bytes.ts";
-import type { Span, Tracer } from "../../kit/tracing/tracer.ts";
-import { GrpcError } from "../../proto/grpc-status.ts";
+import type { Clock } from "#kit/clock.ts";
+import { freeBytes } from "#kit/free-bytes.ts";
+import type { Span, Tracer } from "#kit/tracing/tracer.ts";
+import { GrpcError } from "#proto/grpc-status.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { QueuedRecords } from "../queue/record.ts";
 import { AccountTimeoutError, createAccountSender } from "./account-sender.ts";

@@ -1,6 +1,6 @@
 import { createPrivateKey, type KeyObject, X509Certificate } from "node:crypto";
-import { identityOfCertificate } from "../../proto/identity.ts";
-import { decodePemBundle } from "../../proto/pem.ts";
+import { identityOfCertificate } from "#proto/identity.ts";
+import { decodePemBundle } from "#proto/pem.ts";
 
 /** A certificate with its private key, checked to belong together. */
 export interface Credentials {

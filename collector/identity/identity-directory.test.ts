@@ -1,16 +1,16 @@
 import { readdir, readFile, readlink } from "node:fs/promises";
 import { join } from "node:path";
 import { afterEach, describe, expect, it } from "vitest";
-import { systemEntropy } from "../../kit/entropy.ts";
-import { encodePem } from "../../proto/pem.ts";
+import { systemEntropy } from "#kit/entropy.ts";
+import { encodePem } from "#proto/pem.ts";
 import {
   createTestCa,
   issueTestCertificate,
   type TestKey,
   x509,
-} from "../../scripts/lab/ca/test-pki.ts";
-import { createFaultyFiles } from "../../tests/fakes/faulty-files.ts";
-import { createEnrolledHost, type EnrolledHost } from "../../tests/support/enrolled-host.ts";
+} from "#scripts/lab/ca/test-pki.ts";
+import { createFaultyFiles } from "#tests/fakes/faulty-files.ts";
+import { createEnrolledHost, type EnrolledHost } from "#tests/support/enrolled-host.ts";
 import { loadConfig } from "../config/load-config.ts";
 import type { FileSystem } from "../files/private-files.ts";
 import { type IdentityDirectory, openIdentityDirectory } from "./identity-directory.ts";

@@ -13,8 +13,8 @@
  * All changes are made under the directory's lock.
  */
 import { basename, dirname, join } from "node:path";
-import type { CollectorConfig } from "../../proto/collector-config/parse.ts";
-import { parseTimestamp } from "../../proto/management/text.ts";
+import type { CollectorConfig } from "#proto/collector-config/parse.ts";
+import { parseTimestamp } from "#proto/management/text.ts";
 import { acquireFileLock } from "../files/lock.ts";
 import {
   type FileAccess,

@@ -5,8 +5,8 @@
 import "reflect-metadata";
 import { Crypto } from "@peculiar/webcrypto";
 import * as x509 from "@peculiar/x509";
-import type { CertificateIssued } from "../../proto/management/enroll.ts";
-import { decodePem, decodePemBundle, encodePem } from "../../proto/pem.ts";
+import type { CertificateIssued } from "#proto/management/enroll.ts";
+import { decodePem, decodePemBundle, encodePem } from "#proto/pem.ts";
 import { CredentialsError, readPemCertificate } from "./credentials.ts";
 
 /** Faster than Node's own for x509's small operations; passed to each call, as x509's default is one for the whole process. */

@@ -1,9 +1,9 @@
 import * as v from "valibot";
-import type { Secret } from "../../kit/secret.ts";
-import { ConfigDesiredResponse } from "../../proto/management/config-desired.ts";
-import { type DiagRefusal, DiagResponse } from "../../proto/management/diag.ts";
-import { CertificateIssued, type EnrollRequest } from "../../proto/management/enroll.ts";
-import { type HeartbeatReport, HeartbeatResponse } from "../../proto/management/heartbeat.ts";
+import type { Secret } from "#kit/secret.ts";
+import { ConfigDesiredResponse } from "#proto/management/config-desired.ts";
+import { type DiagRefusal, DiagResponse } from "#proto/management/diag.ts";
+import { CertificateIssued, type EnrollRequest } from "#proto/management/enroll.ts";
+import { type HeartbeatReport, HeartbeatResponse } from "#proto/management/heartbeat.ts";
 import {
   failureOfResponse,
   ManagementError,

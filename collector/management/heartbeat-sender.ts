@@ -1,8 +1,8 @@
-import type { Clock } from "../../kit/clock.ts";
-import { type Entropy, fraction } from "../../kit/entropy.ts";
-import type { Log } from "../../kit/log.ts";
-import { createTokenBuckets, type TokenBuckets } from "../../kit/token-buckets.ts";
-import type { HeartbeatResponse } from "../../proto/management/heartbeat.ts";
+import type { Clock } from "#kit/clock.ts";
+import { type Entropy, fraction } from "#kit/entropy.ts";
+import type { Log } from "#kit/log.ts";
+import { createTokenBuckets, type TokenBuckets } from "#kit/token-buckets.ts";
+import type { HeartbeatResponse } from "#proto/management/heartbeat.ts";
 import { withReenrollAdvice } from "../identity/reenroll-advice.ts";
 import { ManagementError } from "./management-error.ts";
 

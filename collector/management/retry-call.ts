@@ -1,4 +1,4 @@
-import type { Clock } from "../../kit/clock.ts";
+import type { Clock } from "#kit/clock.ts";
 import { ManagementError } from "./management-error.ts";
 
 const attemptsMax = 3;

@@ -2,11 +2,11 @@ import { createHash, createPrivateKey, createPublicKey, verify } from "node:cryp
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { beforeEach, describe, expect, it } from "vitest";
-import { systemEntropy } from "../../kit/entropy.ts";
-import { canonicalBody, proofPayload } from "../../proto/management/proof.ts";
-import { createTestKey } from "../../scripts/lab/ca/test-pki.ts";
-import { createTestClock } from "../../tests/fakes/clock.ts";
-import { newFolder } from "../../tests/support/new-folder.ts";
+import { systemEntropy } from "#kit/entropy.ts";
+import { canonicalBody, proofPayload } from "#proto/management/proof.ts";
+import { createTestKey } from "#scripts/lab/ca/test-pki.ts";
+import { createTestClock } from "#tests/fakes/clock.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
 import { createSentAt, signBody } from "./signed-request.ts";
 
 let dir: string;

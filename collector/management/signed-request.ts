@@ -4,15 +4,15 @@
  */
 import { createHash, type KeyObject, sign } from "node:crypto";
 import { readFile } from "node:fs/promises";
-import { type Clock, rfc3339 } from "../../kit/clock.ts";
-import type { Entropy } from "../../kit/entropy.ts";
+import { type Clock, rfc3339 } from "#kit/clock.ts";
+import type { Entropy } from "#kit/entropy.ts";
 import {
   canonicalBody,
   clockSkewMsMax,
   type ProofPurpose,
   proofPayload,
-} from "../../proto/management/proof.ts";
-import { parseTimestamp } from "../../proto/management/text.ts";
+} from "#proto/management/proof.ts";
+import { parseTimestamp } from "#proto/management/text.ts";
 import { writeDurably } from "../files/private-files.ts";
 import type { Credentials } from "../identity/credentials.ts";
 import { failureOfResponse, type ManagementResponse } from "./management-error.ts";

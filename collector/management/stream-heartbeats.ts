@@ -3,10 +3,10 @@
  * HTTP, whose answer alone says why core refuses one.
  */
 import { createHash } from "node:crypto";
-import type { Clock } from "../../kit/clock.ts";
-import { withTimeout } from "../../kit/with-timeout.ts";
-import type { HeartbeatReport } from "../../proto/management/heartbeat.ts";
-import { type ReportedNumber, reportedNumbers } from "../../proto/management/reported-numbers.ts";
+import type { Clock } from "#kit/clock.ts";
+import { withTimeout } from "#kit/with-timeout.ts";
+import type { HeartbeatReport } from "#proto/management/heartbeat.ts";
+import { type ReportedNumber, reportedNumbers } from "#proto/management/reported-numbers.ts";
 import type { Forwarder } from "../forward/forwarder.ts";
 import type { Status, StatusAnswer } from "../forward/messages.ts";
 import type { HeartbeatReply } from "./heartbeat-sender.ts";

@@ -8,9 +8,9 @@ import {
 import { connect as connectTcp, isIP, type Socket } from "node:net";
 import type { Readable } from "node:stream";
 import { checkServerIdentity, connect as connectTls, type PeerCertificate } from "node:tls";
-import { errorCode } from "../../kit/describe-error.ts";
-import { jsonLimits } from "../../kit/foreign-json.ts";
-import { type Tracer, untraced } from "../../kit/tracing/tracer.ts";
+import { errorCode } from "#kit/describe-error.ts";
+import { jsonLimits } from "#kit/foreign-json.ts";
+import { type Tracer, untraced } from "#kit/tracing/tracer.ts";
 import type { Credentials } from "../identity/credentials.ts";
 import type { ResumeTls } from "../identity/resume-tls.ts";
 import {

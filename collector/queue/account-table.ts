@@ -8,7 +8,7 @@
  */
 import { DatabaseSync, type SQLOutputValue } from "node:sqlite";
 import { crc32 } from "node:zlib";
-import { equalBytes } from "../../kit/bytes.ts";
+import { equalBytes } from "#kit/bytes.ts";
 import { bytesOf, numberOf, queueFiles } from "./format.ts";
 import { type Period, stoppedAccount } from "./period.ts";
 import type { AccountContent, SealedAccount } from "./queue-accounts.ts";

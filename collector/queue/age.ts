@@ -1,4 +1,4 @@
-import type { Clock } from "../../kit/clock.ts";
+import type { Clock } from "#kit/clock.ts";
 
 /** The longest stop that counts. A longer one is taken for a wall clock that was or is wrong, and adds nothing. */
 const unobservedMsMax = 86_400_000;

@@ -2,7 +2,7 @@
  * The queue stores a record as it is sent: encoded once, as a field `envelopes` of a `Frame` (docs/protocol.md). The concatenation of
  * stored records is therefore a `Frame` with nothing but envelopes. Decoding is rare.
  */
-import { decodeText, eachField, readWire } from "../../proto/wire.ts";
+import { decodeText, eachField, readWire } from "#proto/wire.ts";
 import {
   attributeLength,
   type EnvelopeWriter,

@@ -1,4 +1,4 @@
-import { errorCode } from "../../kit/describe-error.ts";
+import { errorCode } from "#kit/describe-error.ts";
 import { sqliteCodeOf } from "../files/lock.ts";
 
 /** Another process uses the queue's directory (case Q8). */

@@ -8,7 +8,7 @@
 import { accessSync, constants, mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync, type SQLOutputValue } from "node:sqlite";
-import type { Entropy } from "../../kit/entropy.ts";
+import type { Entropy } from "#kit/entropy.ts";
 import { sqliteCodeOf } from "../files/lock.ts";
 import { fsyncDirectorySync } from "../files/private-files.ts";
 import { QueueCorruptError, QueueVersionError } from "./errors.ts";

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { decodeRecords, encodeBlock } from "../../tests/support/queue.ts";
+import { decodeRecords, encodeBlock } from "#tests/support/queue.ts";
 import { batchRecords } from "./envelope.ts";
 import { batchLines, measureLineOverhead } from "./line-batch.ts";
 import type { NewRecord } from "./record.ts";

@@ -3,7 +3,7 @@
  * - Periods follow each other without a gap by the host's clock, also across stops: what no collector ran in is an account of its own.
  * - A period lies within one UTC hour. It ends with the hour, with the collector, and when the clock or the machine stood still.
  */
-import { hourMs } from "../../kit/clock.ts";
+import { hourMs } from "#kit/clock.ts";
 import type { AccountContent, RefusedCount, RefusedRecords } from "./queue-accounts.ts";
 import type { RecordCount } from "./record.ts";
 

@@ -2,18 +2,18 @@ import { cp, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { beforeEach, describe, expect, it } from "vitest";
-import { hourMs } from "../../kit/clock.ts";
-import type { AccountBody } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { createTestClock, type TestClock } from "../../tests/fakes/clock.ts";
-import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
-import { testRecord } from "../../tests/support/queue.ts";
+import { hourMs } from "#kit/clock.ts";
+import type { AccountBody } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
+import { createTestClock, type TestClock } from "#tests/fakes/clock.ts";
+import { createSeededEntropy } from "#tests/fakes/entropy.ts";
+import { testRecord } from "#tests/support/queue.ts";
 import {
   closeAccounts,
   refusalsOf,
   testSigner as signer,
   takeAccounts,
-} from "../../tests/support/queue-accounts.ts";
-import { setUpQueues } from "../../tests/support/queue-folder.ts";
+} from "#tests/support/queue-accounts.ts";
+import { setUpQueues } from "#tests/support/queue-folder.ts";
 import { addFileGap, fileGapSource } from "./file-gaps.ts";
 import type { Queue } from "./queue.ts";
 

@@ -8,13 +8,9 @@
  */
 import { createHash } from "node:crypto";
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
-import type { Clock } from "../../kit/clock.ts";
-import {
-  accountPayload,
-  type SourceRefusal,
-  sourceRefusals,
-} from "../../proto/completeness/account.ts";
-import { wireTag } from "../../proto/wire.ts";
+import type { Clock } from "#kit/clock.ts";
+import { accountPayload, type SourceRefusal, sourceRefusals } from "#proto/completeness/account.ts";
+import { wireTag } from "#proto/wire.ts";
 import { type AccountRow, type AccountTable, missingAccount } from "./account-table.ts";
 import {
   type AccountEvent,

@@ -1,10 +1,10 @@
 import { spawn } from "node:child_process";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
-import { countCpuMilliseconds } from "../../tests/support/cpu-time.ts";
-import { newFolder } from "../../tests/support/new-folder.ts";
-import { openTestQueue, readAll } from "../../tests/support/queue.ts";
+import { createSeededEntropy } from "#tests/fakes/entropy.ts";
+import { countCpuMilliseconds } from "#tests/support/cpu-time.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
+import { openTestQueue, readAll } from "#tests/support/queue.ts";
 
 const writer = join(import.meta.dirname, "../../tests/slow/queue-crash/writer.ts");
 

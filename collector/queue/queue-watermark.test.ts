@@ -10,11 +10,11 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { afterEach, describe, expect, it } from "vitest";
-import { systemClock } from "../../kit/clock.ts";
-import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
-import { failReads, hasStrace } from "../../tests/support/failing-reads.ts";
-import { readAll, testRecord as record } from "../../tests/support/queue.ts";
-import { setUpQueues } from "../../tests/support/queue-folder.ts";
+import { systemClock } from "#kit/clock.ts";
+import { createSeededEntropy } from "#tests/fakes/entropy.ts";
+import { failReads, hasStrace } from "#tests/support/failing-reads.ts";
+import { readAll, testRecord as record } from "#tests/support/queue.ts";
+import { setUpQueues } from "#tests/support/queue-folder.ts";
 import { QueueUnreadableError } from "./errors.ts";
 import { readQueueStats } from "./stats.ts";
 

@@ -17,8 +17,8 @@
  * 4. `ack`: core has it; the next transaction deletes it. A crash before that sends it again, and core knows its sequence.
  */
 
-import type { SourceRefusal } from "../../proto/completeness/account.ts";
-import type { ReportedCondition } from "../../proto/management/heartbeat.ts";
+import type { SourceRefusal } from "#proto/completeness/account.ts";
+import type { ReportedCondition } from "#proto/management/heartbeat.ts";
 import { acquireFileLock } from "../files/lock.ts";
 import { type AgeReading, createAgeClock } from "./age.ts";
 import { batchRecords } from "./envelope.ts";

@@ -19,9 +19,9 @@ import {
   rmSync,
 } from "node:fs";
 import { join } from "node:path";
-import type { Clock } from "../../kit/clock.ts";
-import { errorCode } from "../../kit/describe-error.ts";
-import type { Entropy } from "../../kit/entropy.ts";
+import type { Clock } from "#kit/clock.ts";
+import { errorCode } from "#kit/describe-error.ts";
+import type { Entropy } from "#kit/entropy.ts";
 import { sqliteCodeOf } from "../files/lock.ts";
 import { fsyncDirectorySync } from "../files/private-files.ts";
 import { copyAccounts, readRemainingAccounts } from "./account-table.ts";

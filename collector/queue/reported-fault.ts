@@ -1,5 +1,5 @@
-import { type Clock, rfc3339 } from "../../kit/clock.ts";
-import type { ReportedCondition } from "../../proto/management/heartbeat.ts";
+import { type Clock, rfc3339 } from "#kit/clock.ts";
+import type { ReportedCondition } from "#proto/management/heartbeat.ts";
 
 /**
  * A full disk still takes what is small: only a success that is later than this after the last failure ends a condition. Longer than

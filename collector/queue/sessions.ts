@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
-import type { Clock } from "../../kit/clock.ts";
-import type { Entropy } from "../../kit/entropy.ts";
+import type { Clock } from "#kit/clock.ts";
+import type { Entropy } from "#kit/entropy.ts";
 import { isDiskUnwritable } from "./errors.ts";
 import { type QueueState, unsent } from "./format.ts";
 import {

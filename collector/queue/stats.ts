@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
-import type { Clock } from "../../kit/clock.ts";
-import type { HeartbeatRequest, ReportedCondition } from "../../proto/management/heartbeat.ts";
+import type { Clock } from "#kit/clock.ts";
+import type { HeartbeatRequest, ReportedCondition } from "#proto/management/heartbeat.ts";
 import { ageAt, leastReading } from "./age.ts";
 import { type FileGaps, fileGapSource, sumFileGaps } from "./file-gaps.ts";
 import {

@@ -1,4 +1,4 @@
-import { type Tracer, untraced } from "../../kit/tracing/tracer.ts";
+import { type Tracer, untraced } from "#kit/tracing/tracer.ts";
 import type { Queue } from "./queue.ts";
 
 /** Makes each append to the queue, with its wait for room and its fsync, a span of the operation that is being recorded. */

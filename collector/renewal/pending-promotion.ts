@@ -4,8 +4,8 @@
  * - The promotion ends once: by `promote`, which deletes the previous credentials, or by `rollBack`, which restores them.
  * - It acts only while the credentials of this session are the current ones on disk.
  */
-import type { Clock } from "../../kit/clock.ts";
-import type { Log } from "../../kit/log.ts";
+import type { Clock } from "#kit/clock.ts";
+import type { Log } from "#kit/log.ts";
 import type { Credentials } from "../identity/credentials.ts";
 import type { IdentityDirectory } from "../identity/identity-directory.ts";
 import { IdentityLockedError } from "../identity/identity-directory.ts";

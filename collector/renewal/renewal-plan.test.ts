@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
+import { createSeededEntropy } from "#tests/fakes/entropy.ts";
 import type { Credentials } from "../identity/credentials.ts";
 import { planRenewal, retryDelayMs } from "./renewal-plan.ts";
 

@@ -1,5 +1,5 @@
-import { fullJitterMs } from "../../kit/backoff.ts";
-import type { Entropy } from "../../kit/entropy.ts";
+import { fullJitterMs } from "#kit/backoff.ts";
+import type { Entropy } from "#kit/entropy.ts";
 import type { Credentials } from "../identity/credentials.ts";
 
 /** When a certificate is renewed; all times in milliseconds since the epoch. */

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { createTestClock } from "../../tests/fakes/clock.ts";
-import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
-import { createTestLog } from "../../tests/fakes/log.ts";
+import { createTestClock } from "#tests/fakes/clock.ts";
+import { createSeededEntropy } from "#tests/fakes/entropy.ts";
+import { createTestLog } from "#tests/fakes/log.ts";
 import { IdentityLockedError } from "../identity/identity-directory.ts";
 import { ManagementError } from "../management/management-error.ts";
 import { createRenewals } from "./renewals.ts";

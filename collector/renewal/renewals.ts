@@ -10,11 +10,11 @@
  *   pending promotion (pending-promotion.ts).
  * - Pauses follow the monotonic clock: a wall clock that is set back must not turn minutes into days.
  */
-import type { Clock } from "../../kit/clock.ts";
-import { errorCode } from "../../kit/describe-error.ts";
-import type { Entropy } from "../../kit/entropy.ts";
-import type { Log } from "../../kit/log.ts";
-import type { HeartbeatReport } from "../../proto/management/heartbeat.ts";
+import type { Clock } from "#kit/clock.ts";
+import { errorCode } from "#kit/describe-error.ts";
+import type { Entropy } from "#kit/entropy.ts";
+import type { Log } from "#kit/log.ts";
+import type { HeartbeatReport } from "#proto/management/heartbeat.ts";
 import { IdentityLockedError } from "../identity/identity-directory.ts";
 import { ManagementError } from "../management/management-error.ts";
 import { type RenewalPlan, retryDelayMs } from "./renewal-plan.ts";

@@ -1,5 +1,5 @@
-import { rfc3339 } from "../../kit/clock.ts";
-import type { ReportedCondition } from "../../proto/management/heartbeat.ts";
+import { rfc3339 } from "#kit/clock.ts";
+import type { ReportedCondition } from "#proto/management/heartbeat.ts";
 import type { UsableConfig } from "../config/load-config.ts";
 import { type QueueStats, queueReport } from "../queue/stats.ts";
 import { renewalNotConfigured } from "../renewal/renewals.ts";

@@ -6,13 +6,13 @@
  * - After `close` resolves, the session sends nothing and no longer changes the identity directory.
  */
 import { join } from "node:path";
-import type { Clock } from "../../kit/clock.ts";
-import { type Entropy, fraction } from "../../kit/entropy.ts";
-import type { Log } from "../../kit/log.ts";
-import { createTokenBuckets, type TokenBuckets } from "../../kit/token-buckets.ts";
-import type { Tracer } from "../../kit/tracing/tracer.ts";
-import type { ConfigDesiredResponse } from "../../proto/management/config-desired.ts";
-import type { ReportedCondition } from "../../proto/management/heartbeat.ts";
+import type { Clock } from "#kit/clock.ts";
+import { type Entropy, fraction } from "#kit/entropy.ts";
+import type { Log } from "#kit/log.ts";
+import { createTokenBuckets, type TokenBuckets } from "#kit/token-buckets.ts";
+import type { Tracer } from "#kit/tracing/tracer.ts";
+import type { ConfigDesiredResponse } from "#proto/management/config-desired.ts";
+import type { ReportedCondition } from "#proto/management/heartbeat.ts";
 import type { UsableConfig } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
 import {

@@ -1,11 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { createTestCollectorEnv } from "../../tests/fakes/collector-env.ts";
-import {
-  createRunningCollector,
-  type RunningCollector,
-} from "../../tests/support/running-collector.ts";
+import { createTestCollectorEnv } from "#tests/fakes/collector-env.ts";
+import { createRunningCollector, type RunningCollector } from "#tests/support/running-collector.ts";
 import { runCommandLine } from "../commands/command-line.ts";
 
 let running: RunningCollector;

@@ -1,5 +1,5 @@
-import { type Clock, hourMs } from "../../kit/clock.ts";
-import type { Log } from "../../kit/log.ts";
+import { type Clock, hourMs } from "#kit/clock.ts";
+import type { Log } from "#kit/log.ts";
 import type { ForwarderStatus } from "../forward/forwarder.ts";
 import type { Credentials } from "../identity/credentials.ts";
 import { signBytes } from "../management/signed-request.ts";

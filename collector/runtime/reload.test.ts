@@ -3,18 +3,18 @@ import { readdir, readFile, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Code } from "@connectrpc/connect";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { systemClock } from "../../kit/clock.ts";
-import type { SourceConfig } from "../../proto/collector-config/parse.ts";
-import { encodePem } from "../../proto/pem.ts";
-import { createTestCollectorEnv } from "../../tests/fakes/collector-env.ts";
-import { peerError } from "../../tests/fakes/ingest-peer.ts";
-import { issueFor, type ManagementCall, refusal } from "../../tests/fakes/management-server.ts";
-import { eventually } from "../../tests/support/eventually.ts";
+import { systemClock } from "#kit/clock.ts";
+import type { SourceConfig } from "#proto/collector-config/parse.ts";
+import { encodePem } from "#proto/pem.ts";
+import { createTestCollectorEnv } from "#tests/fakes/collector-env.ts";
+import { peerError } from "#tests/fakes/ingest-peer.ts";
+import { issueFor, type ManagementCall, refusal } from "#tests/fakes/management-server.ts";
+import { eventually } from "#tests/support/eventually.ts";
 import {
   createRunningCollector,
   heartbeatAnswer,
   type RunningCollector,
-} from "../../tests/support/running-collector.ts";
+} from "#tests/support/running-collector.ts";
 import { runCommandLine } from "../commands/command-line.ts";
 import { openIdentityDirectory } from "../identity/identity-directory.ts";
 import type { Source, SourceDependencies } from "../sources/source.ts";

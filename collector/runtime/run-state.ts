@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
-import type { Log } from "../../kit/log.ts";
-import type { TokenBuckets } from "../../kit/token-buckets.ts";
+import type { Log } from "#kit/log.ts";
+import type { TokenBuckets } from "#kit/token-buckets.ts";
 import { type DesiredConfigs, openDesiredConfigs } from "../config/desired-config.ts";
 import {
   describeConfigError,

@@ -1,10 +1,10 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import type { HeartbeatReport } from "../../proto/management/heartbeat.ts";
+import type { HeartbeatReport } from "#proto/management/heartbeat.ts";
 import {
   createRunningCollector,
   heartbeatAnswer,
   type RunningCollector,
-} from "../../tests/support/running-collector.ts";
+} from "#tests/support/running-collector.ts";
 
 let running: RunningCollector;
 beforeEach(async () => {

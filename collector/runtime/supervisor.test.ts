@@ -2,20 +2,17 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import * as v from "valibot";
 import { afterEach, describe, expect, it } from "vitest";
-import { type Clock, systemClock } from "../../kit/clock.ts";
-import { systemEntropy } from "../../kit/entropy.ts";
-import { untraced } from "../../kit/tracing/tracer.ts";
-import { HeartbeatRequest } from "../../proto/management/heartbeat.ts";
-import { createTestCa } from "../../scripts/lab/ca/test-pki.ts";
-import { createTestCollectorEnv } from "../../tests/fakes/collector-env.ts";
-import { type IngestPeer, startIngestPeer } from "../../tests/fakes/ingest-peer.ts";
-import { createTestLog } from "../../tests/fakes/log.ts";
-import {
-  type ManagementServer,
-  startManagementServer,
-} from "../../tests/fakes/management-server.ts";
-import { createEnrolledHost } from "../../tests/support/enrolled-host.ts";
-import { failReads, hasStrace } from "../../tests/support/failing-reads.ts";
+import { type Clock, systemClock } from "#kit/clock.ts";
+import { systemEntropy } from "#kit/entropy.ts";
+import { untraced } from "#kit/tracing/tracer.ts";
+import { HeartbeatRequest } from "#proto/management/heartbeat.ts";
+import { createTestCa } from "#scripts/lab/ca/test-pki.ts";
+import { createTestCollectorEnv } from "#tests/fakes/collector-env.ts";
+import { type IngestPeer, startIngestPeer } from "#tests/fakes/ingest-peer.ts";
+import { createTestLog } from "#tests/fakes/log.ts";
+import { type ManagementServer, startManagementServer } from "#tests/fakes/management-server.ts";
+import { createEnrolledHost } from "#tests/support/enrolled-host.ts";
+import { failReads, hasStrace } from "#tests/support/failing-reads.ts";
 import { runCommandLine } from "../commands/command-line.ts";
 import { isUsable, loadConfig } from "../config/load-config.ts";
 import { openQueue } from "../queue/queue.ts";

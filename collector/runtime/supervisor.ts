@@ -8,11 +8,11 @@
  *   Only the parts that a change concerns are stopped; the queue closes for a change of `buffer` alone.
  */
 import { isDeepStrictEqual } from "node:util";
-import type { LineLog } from "../../kit/line-log.ts";
-import type { Log } from "../../kit/log.ts";
-import type { Tracer } from "../../kit/tracing/tracer.ts";
-import { type DiagRefusal, diagBytesMax } from "../../proto/management/diag.ts";
-import type { ReportedCondition } from "../../proto/management/heartbeat.ts";
+import type { LineLog } from "#kit/line-log.ts";
+import type { Log } from "#kit/log.ts";
+import type { Tracer } from "#kit/tracing/tracer.ts";
+import { type DiagRefusal, diagBytesMax } from "#proto/management/diag.ts";
+import type { ReportedCondition } from "#proto/management/heartbeat.ts";
 import { watchFiles } from "../config/file-watch.ts";
 import { isUsable, loadConfig, type UsableConfig } from "../config/load-config.ts";
 import { sourceSettings } from "../config/source-settings.ts";

@@ -2,9 +2,9 @@ import { execFileSync } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
-import type { HeartbeatRequest } from "../../proto/management/heartbeat.ts";
-import { canMount } from "../../tests/support/failing-reads.ts";
-import { createRunningCollector } from "../../tests/support/running-collector.ts";
+import type { HeartbeatRequest } from "#proto/management/heartbeat.ts";
+import { canMount } from "#tests/support/failing-reads.ts";
+import { createRunningCollector } from "#tests/support/running-collector.ts";
 import { createOtlpSource } from "../sources/otlp/otlp-source.ts";
 
 /** A collector whose queue is on a file system of its own, which can be full or read-only. */

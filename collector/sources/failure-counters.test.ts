@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
-import { reportedNumbers } from "../../proto/management/reported-numbers.ts";
-import { createTestClock } from "../../tests/fakes/clock.ts";
-import { createTestLog } from "../../tests/fakes/log.ts";
+import { reportedNumbers } from "#proto/management/reported-numbers.ts";
+import { createTestClock } from "#tests/fakes/clock.ts";
+import { createTestLog } from "#tests/fakes/log.ts";
 import { createFileSource } from "./file/file-source.ts";
 import { createHostMetricsSource } from "./host-metrics/host-metrics-source.ts";
 import { createOtlpSource } from "./otlp/otlp-source.ts";

@@ -1,8 +1,8 @@
-import type { Clock } from "../../kit/clock.ts";
-import type { Log } from "../../kit/log.ts";
-import type { Tracer } from "../../kit/tracing/tracer.ts";
-import type { SourceConfig } from "../../proto/collector-config/parse.ts";
-import type { ReportedCondition } from "../../proto/management/heartbeat.ts";
+import type { Clock } from "#kit/clock.ts";
+import type { Log } from "#kit/log.ts";
+import type { Tracer } from "#kit/tracing/tracer.ts";
+import type { SourceConfig } from "#proto/collector-config/parse.ts";
+import type { ReportedCondition } from "#proto/management/heartbeat.ts";
 import type { Queue } from "../queue/queue.ts";
 
 /** Which files a `file` source may read. */

@@ -1,4 +1,4 @@
-import { describeCondition } from "../../proto/management/heartbeat.ts";
+import { describeCondition } from "#proto/management/heartbeat.ts";
 import type { CollectorStatus } from "./status-socket.ts";
 
 /** Formats the status for people, as aligned lines. Every line ends with a newline. */

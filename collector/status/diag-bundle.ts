@@ -1,5 +1,5 @@
-import { rfc3339 } from "../../kit/clock.ts";
-import type { CollectorConfig } from "../../proto/collector-config/parse.ts";
+import { rfc3339 } from "#kit/clock.ts";
+import type { CollectorConfig } from "#proto/collector-config/parse.ts";
 import type { LoadedConfig } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
 import { readCommit, version } from "../version.ts";

@@ -2,10 +2,10 @@ import { chmod, rm } from "node:fs/promises";
 import { connect, createServer } from "node:net";
 import { join } from "node:path";
 import * as v from "valibot";
-import { containFailures } from "../../kit/contain-failures.ts";
-import { errorCode } from "../../kit/describe-error.ts";
-import type { Log } from "../../kit/log.ts";
-import { HeartbeatRequest } from "../../proto/management/heartbeat.ts";
+import { containFailures } from "#kit/contain-failures.ts";
+import { errorCode } from "#kit/describe-error.ts";
+import type { Log } from "#kit/log.ts";
+import { HeartbeatRequest } from "#proto/management/heartbeat.ts";
 
 /** Returns the path of a running collector's socket. */
 const socketIn = (dataDir: string): string => join(dataDir, "status.sock");

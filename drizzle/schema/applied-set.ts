@@ -1,5 +1,5 @@
 import { integer, text } from "drizzle-orm/pg-core";
-import type { AppliedContent } from "../../proto/applied-set/applied-set.ts";
+import type { AppliedContent } from "#proto/applied-set/applied-set.ts";
 import { byteText, jsonText, table, timestamp } from "./columns.ts";
 
 /** What `svc-admin apply` last made of a repository's files: by it a plan tells changes by hand, and what may be deleted. */

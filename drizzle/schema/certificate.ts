@@ -11,8 +11,8 @@ import {
   uniqueIndex,
   uuid,
 } from "drizzle-orm/pg-core";
-import type { Labels } from "../../proto/labels.ts";
-import type { ProofPurpose } from "../../proto/management/proof.ts";
+import type { Labels } from "#proto/labels.ts";
+import type { ProofPurpose } from "#proto/management/proof.ts";
 import { bytea, table, timestamp } from "./columns.ts";
 import { type Attestation, bootstrapToken, enrollmentPolicy } from "./enrollment.ts";
 

@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import { boolean, index, integer, primaryKey, text, uniqueIndex, uuid } from "drizzle-orm/pg-core";
-import type { Receipt } from "../../proto/chat/receipt.ts";
-import type { MessagePart, MessageStatus } from "../../proto/chat/session.ts";
+import type { Receipt } from "#proto/chat/receipt.ts";
+import type { MessagePart, MessageStatus } from "#proto/chat/session.ts";
 import { jsonText, table, timestamp } from "./columns.ts";
 import { person } from "./operator.ts";
 

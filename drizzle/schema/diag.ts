@@ -1,6 +1,6 @@
 import { sql } from "drizzle-orm";
 import { index, text, uuid } from "drizzle-orm/pg-core";
-import type { DiagRefusal } from "../../proto/management/diag.ts";
+import type { DiagRefusal } from "#proto/management/diag.ts";
 import { collectorIdentity } from "./certificate.ts";
 import { table, timestamp } from "./columns.ts";
 

@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import { boolean, index, integer, jsonb, primaryKey, text, uuid } from "drizzle-orm/pg-core";
-import type { Labels } from "../../proto/labels.ts";
-import type { WorkloadTerms } from "../../proto/operator/workload.ts";
+import type { Labels } from "#proto/labels.ts";
+import type { WorkloadTerms } from "#proto/operator/workload.ts";
 import { bytea, counter, table, timestamp } from "./columns.ts";
 
 /** Whether an identity with an unexpired active certificate may enroll again. */

@@ -1,8 +1,8 @@
 import { sql } from "drizzle-orm";
 import { boolean, index, integer, jsonb, primaryKey, text, uuid } from "drizzle-orm/pg-core";
-import type { ChangeKind } from "../../proto/fleet-health/changes.ts";
-import type { HostComparison } from "../../proto/fleet-health/comparison.ts";
-import type { Drift } from "../../proto/fleet-health/vocabulary.ts";
+import type { ChangeKind } from "#proto/fleet-health/changes.ts";
+import type { HostComparison } from "#proto/fleet-health/comparison.ts";
+import type { Drift } from "#proto/fleet-health/vocabulary.ts";
 import { bytea, byteText, counter, jsonText, table, timestamp } from "./columns.ts";
 
 /**

@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import { bigint, boolean, index, integer, uniqueIndex, uuid } from "drizzle-orm/pg-core";
-import type { Drift } from "../../proto/fleet-health/vocabulary.ts";
-import { reportedNumbers } from "../../proto/management/reported-numbers.ts";
+import type { Drift } from "#proto/fleet-health/vocabulary.ts";
+import { reportedNumbers } from "#proto/management/reported-numbers.ts";
 import { bytea, byteText, counter, table, timestamp } from "./columns.ts";
 
 /**

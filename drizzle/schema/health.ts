@@ -3,7 +3,7 @@ import {
   everyNumber,
   type NumberColumn,
   type ReportedNumber,
-} from "../../proto/management/reported-numbers.ts";
+} from "#proto/management/reported-numbers.ts";
 import { certificate, collectorIdentity } from "./certificate.ts";
 import { counter, table, timestamp } from "./columns.ts";
 

@@ -1,6 +1,6 @@
 import { sql } from "drizzle-orm";
 import { boolean, check, index, integer, jsonb, text } from "drizzle-orm/pg-core";
-import type { Labels } from "../../proto/labels.ts";
+import type { Labels } from "#proto/labels.ts";
 import { bytea, byteText, table, timestamp } from "./columns.ts";
 
 /** One row: the inventory of expected hosts as it was put last. Without it nothing is expected. */

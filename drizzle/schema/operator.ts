@@ -10,7 +10,7 @@ import {
   uniqueIndex,
   uuid,
 } from "drizzle-orm/pg-core";
-import type { Scope } from "../../proto/operator/scopes.ts";
+import type { Scope } from "#proto/operator/scopes.ts";
 import { bytea, table, timestamp } from "./columns.ts";
 
 /**

@@ -9,13 +9,13 @@ import {
   uniqueIndex,
   uuid,
 } from "drizzle-orm/pg-core";
-import type { HostComparison } from "../../proto/fleet-health/comparison.ts";
+import type { HostComparison } from "#proto/fleet-health/comparison.ts";
 import type {
   RolloutCondition,
   RolloutState,
   TargetReason,
   TargetStatus,
-} from "../../proto/rollout/vocabulary.ts";
+} from "#proto/rollout/vocabulary.ts";
 import { byteText, counter, jsonText, table, timestamp } from "./columns.ts";
 import { collectorConfig } from "./config.ts";
 

@@ -1,5 +1,5 @@
 import { boolean, index, jsonb, primaryKey, text, uuid } from "drizzle-orm/pg-core";
-import type { ScimEmail, ScimName } from "../../proto/scim/resources.ts";
+import type { ScimEmail, ScimName } from "#proto/scim/resources.ts";
 import { table, timestamp } from "./columns.ts";
 
 /** A user that an identity provider pushed (RFC 7643, 4.1). Its person is derived from it. */

@@ -1,5 +1,5 @@
 import { bigserial, boolean, index, integer, text, uuid } from "drizzle-orm/pg-core";
-import type { CommonFactor, WatchEventKind, WatchMessageBody } from "../../proto/watch/watch.ts";
+import type { CommonFactor, WatchEventKind, WatchMessageBody } from "#proto/watch/watch.ts";
 import { counter, jsonText, table, timestamp } from "./columns.ts";
 
 /** A filter of the fleet, how many hosts may match it, and for how long more may; and how it stands. */

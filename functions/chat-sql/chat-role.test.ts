@@ -1,5 +1,5 @@
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
-import { startRoleServer } from "../../tests/support/role-server.ts";
+import { startRoleServer } from "#tests/support/role-server.ts";
 
 const { server, admin, create, tools, stop } = await startRoleServer();
 afterAll(stop);

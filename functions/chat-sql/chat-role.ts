@@ -3,7 +3,7 @@
  * superuser, never runs the model's SQL.
  */
 import { sql } from "drizzle-orm";
-import { errorCode } from "../../kit/describe-error.ts";
+import { errorCode } from "#kit/describe-error.ts";
 import type { Database, Executor } from "../store/database/database.ts";
 import { workMem } from "./check-plan.ts";
 import { findPublicGrants, revokePublicGrants } from "./public-grants.ts";

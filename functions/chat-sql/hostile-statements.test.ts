@@ -2,13 +2,13 @@ import fc from "fast-check";
 import { loadModule, parseSync } from "libpg-query";
 import { Client } from "pg";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { startEmbeddedPostgres } from "../../scripts/postgres/embedded-postgres.ts";
+import { startEmbeddedPostgres } from "#scripts/postgres/embedded-postgres.ts";
 import {
   endlessStatement,
   hostileStatements,
   refusedByParserOnly,
-} from "../../tests/support/hostile-statements.ts";
-import { runsOf } from "../../tests/support/is-slow.ts";
+} from "#tests/support/hostile-statements.ts";
+import { runsOf } from "#tests/support/is-slow.ts";
 import { readMigrations } from "../node/read-migrations.ts";
 import { connectDatabase } from "../store/database/database.ts";
 import { migrate } from "../store/database/migrate.ts";

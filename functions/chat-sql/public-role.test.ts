@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
-import { type RoleConnection, startRoleServer } from "../../tests/support/role-server.ts";
+import { type RoleConnection, startRoleServer } from "#tests/support/role-server.ts";
 
 const { admin, connect, create, tools, stop } = await startRoleServer();
 afterAll(stop);

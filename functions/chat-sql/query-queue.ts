@@ -1,4 +1,4 @@
-import type { ToolResult } from "../../proto/chat/tools.ts";
+import type { ToolResult } from "#proto/chat/tools.ts";
 
 /** Queries of one core at a time: core's other work has the rest of the database. */
 const runningMax = 2;

@@ -1,15 +1,15 @@
-import type { ColumnDescription } from "../../proto/chat/tools.ts";
-import { incompleteStates } from "../../proto/completeness/hour-note.ts";
-import { hourStates, shortageKinds } from "../../proto/completeness/hour-state.ts";
+import type { ColumnDescription } from "#proto/chat/tools.ts";
+import { incompleteStates } from "#proto/completeness/hour-note.ts";
+import { hourStates, shortageKinds } from "#proto/completeness/hour-state.ts";
 import {
   certificateStatuses,
   driftKinds,
   fleetConditions,
   fleetStates,
-} from "../../proto/fleet-health/vocabulary.ts";
-import { type ReportedNumber, reportedNumbers } from "../../proto/management/reported-numbers.ts";
-import { watchStates } from "../../proto/watch/vocabulary.ts";
-import { watchEventKinds } from "../../proto/watch/watch.ts";
+} from "#proto/fleet-health/vocabulary.ts";
+import { type ReportedNumber, reportedNumbers } from "#proto/management/reported-numbers.ts";
+import { watchStates } from "#proto/watch/vocabulary.ts";
+import { watchEventKinds } from "#proto/watch/watch.ts";
 
 const column = (
   name: string,

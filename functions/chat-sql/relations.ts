@@ -1,6 +1,6 @@
 import { type SQL, sql } from "drizzle-orm";
-import type { ColumnDescription, RelationSummary } from "../../proto/chat/tools.ts";
-import { fleetConditions, fleetStates } from "../../proto/fleet-health/vocabulary.ts";
+import type { ColumnDescription, RelationSummary } from "#proto/chat/tools.ts";
+import { fleetConditions, fleetStates } from "#proto/fleet-health/vocabulary.ts";
 import {
   conditionPredicate,
   type FleetRules,

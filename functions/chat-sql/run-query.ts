@@ -5,8 +5,8 @@
  * ended from this side is cancelled, and its connection stays open until the server closes it: then its backend has ended.
  */
 import { Client, type Connection, type FieldDef, Query } from "pg";
-import { errorCode } from "../../kit/describe-error.ts";
-import { resultBytesMax, rowsMax, type ToolResult } from "../../proto/chat/tools.ts";
+import { errorCode } from "#kit/describe-error.ts";
+import { resultBytesMax, rowsMax, type ToolResult } from "#proto/chat/tools.ts";
 import { setForTransaction } from "../store/database/connection-settings.ts";
 import { destroyClient } from "../store/ingest/copy-transaction.ts";
 import { checkPlan, planSettings } from "./check-plan.ts";

@@ -1,13 +1,13 @@
 import * as v from "valibot";
-import { isConfidentialUrl } from "../../kit/confidential-url.ts";
-import { type ConfigFault, type Environment, namesOf } from "../../kit/env.ts";
-import type { Secret } from "../../kit/secret.ts";
+import { isConfidentialUrl } from "#kit/confidential-url.ts";
+import { type ConfigFault, type Environment, namesOf } from "#kit/env.ts";
+import type { Secret } from "#kit/secret.ts";
 import {
   BooleanVariable,
   DatabaseUrlVariable,
   SecretVariable,
   TextVariable,
-} from "../../kit/variables.ts";
+} from "#kit/variables.ts";
 
 /** The language model of the chat agent (docs/chat.md). `baseUrl` null: the provider's own. */
 export type InferenceConfig =

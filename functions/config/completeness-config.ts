@@ -1,7 +1,7 @@
 import * as v from "valibot";
-import type { ConfigFault, Environment } from "../../kit/env.ts";
-import { TextVariable } from "../../kit/variables.ts";
-import { isNoteKeyName } from "../../proto/completeness/signed-note.ts";
+import type { ConfigFault, Environment } from "#kit/env.ts";
+import { TextVariable } from "#kit/variables.ts";
+import { isNoteKeyName } from "#proto/completeness/signed-note.ts";
 
 /** The key that signs the log of statements (docs/completeness-proof.md), and the log's name. */
 export interface CompletenessConfig {

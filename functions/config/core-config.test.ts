@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { ConfigError } from "../../kit/env.ts";
+import { ConfigError } from "#kit/env.ts";
 import { parseCoreConfig } from "./core-config.ts";
 
 const complete = {

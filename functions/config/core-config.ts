@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { isConfidentialUrl } from "../../kit/confidential-url.ts";
+import { isConfidentialUrl } from "#kit/confidential-url.ts";
 import {
   ConfigError,
   type ConfigFault,
@@ -10,14 +10,14 @@ import {
   requireWith,
   warnOfShadowed,
   warnOfUnknown,
-} from "../../kit/env.ts";
-import type { Secret } from "../../kit/secret.ts";
+} from "#kit/env.ts";
+import type { Secret } from "#kit/secret.ts";
 import {
   type TracesConfig,
   tracesConfigOf,
   tracesFaults,
   tracesVariables,
-} from "../../kit/tracing/config.ts";
+} from "#kit/tracing/config.ts";
 import {
   AddressVariable,
   BooleanVariable,
@@ -30,7 +30,7 @@ import {
   SecretVariable,
   TextVariable,
   UuidVariable,
-} from "../../kit/variables.ts";
+} from "#kit/variables.ts";
 import {
   type ChatConfig,
   chatConfigOf,

@@ -1,8 +1,8 @@
 import * as v from "valibot";
-import { isConfidentialUrl } from "../../kit/confidential-url.ts";
-import type { ConfigFault, Environment } from "../../kit/env.ts";
-import { Secret } from "../../kit/secret.ts";
-import { BooleanVariable, DurationVariable, fileForm, TextVariable } from "../../kit/variables.ts";
+import { isConfidentialUrl } from "#kit/confidential-url.ts";
+import type { ConfigFault, Environment } from "#kit/env.ts";
+import { Secret } from "#kit/secret.ts";
+import { BooleanVariable, DurationVariable, fileForm, TextVariable } from "#kit/variables.ts";
 
 /** The SCIM attribute that is the identity provider's `sub`. */
 export type ScimSubject = "externalId" | "userName" | "id";

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { isConfidentialUrl } from "../../kit/confidential-url.ts";
+import { isConfidentialUrl } from "#kit/confidential-url.ts";
 import {
   ConfigError,
   composeVariables,
@@ -9,8 +9,8 @@ import {
   requireWith,
   warnOfShadowed,
   warnOfUnknown,
-} from "../../kit/env.ts";
-import type { Secret } from "../../kit/secret.ts";
+} from "#kit/env.ts";
+import type { Secret } from "#kit/secret.ts";
 import {
   BooleanVariable,
   DatabaseUrlVariable,
@@ -19,7 +19,7 @@ import {
   IntegerVariable,
   LogLevelVariable,
   TextVariable,
-} from "../../kit/variables.ts";
+} from "#kit/variables.ts";
 import { coreVariables } from "./core-config.ts";
 import {
   natsFaults,

@@ -1,7 +1,7 @@
 import * as v from "valibot";
-import { isLoopbackHost } from "../../kit/confidential-url.ts";
-import type { ConfigFault, Environment } from "../../kit/env.ts";
-import { DurationVariable, IntegerVariable, TextVariable } from "../../kit/variables.ts";
+import { isLoopbackHost } from "#kit/confidential-url.ts";
+import type { ConfigFault, Environment } from "#kit/env.ts";
+import { DurationVariable, IntegerVariable, TextVariable } from "#kit/variables.ts";
 
 /**
  * How durable an acknowledgement of the stream is: `synced`, the servers' disks, as they sync each write; `replicated`, several

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { anyTokens, parseTree } from "../../proto/collector-config/tree.ts";
+import { anyTokens, parseTree } from "#proto/collector-config/tree.ts";
 
 /** Parses the YAML of a setting by a schema. The fault of text that does not match names its place, and quotes nothing. */
 export const parseYaml = <Schema extends v.GenericSchema>(

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { ConfigError } from "../../kit/env.ts";
-import { coreEnvironment } from "../../scripts/lab/core-environment.ts";
+import { ConfigError } from "#kit/env.ts";
+import { coreEnvironment } from "#scripts/lab/core-environment.ts";
 import { parseCoreConfig } from "./core-config.ts";
 
 const secret = `whsec_${btoa("a secret of 24 bytes at least")}`;

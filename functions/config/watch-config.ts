@@ -1,8 +1,8 @@
 import * as v from "valibot";
-import { isConfidentialUrl } from "../../kit/confidential-url.ts";
-import { ConfigError, type Environment, parseVariables } from "../../kit/env.ts";
-import { Secret } from "../../kit/secret.ts";
-import { fileForm } from "../../kit/variables.ts";
+import { isConfidentialUrl } from "#kit/confidential-url.ts";
+import { ConfigError, type Environment, parseVariables } from "#kit/env.ts";
+import { Secret } from "#kit/secret.ts";
+import { fileForm } from "#kit/variables.ts";
 import { parseYaml } from "./parse-yaml.ts";
 
 /** Where the messages of watches go (docs/watches.md). */

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { ConfigFault } from "../../kit/env.ts";
+import type { ConfigFault } from "#kit/env.ts";
 import { workloadIssuersOf } from "./workload-config.ts";
 
 const read = (contents: string) => {

@@ -1,9 +1,9 @@
 import * as v from "valibot";
-import { isConfidentialUrl } from "../../kit/confidential-url.ts";
-import { type ConfigFault, type Environment, GuardedFileError } from "../../kit/env.ts";
-import { TextVariable } from "../../kit/variables.ts";
-import { type Scope, scopes } from "../../proto/operator/scopes.ts";
-import { ClaimText, SubjectPattern } from "../../proto/operator/workload.ts";
+import { isConfidentialUrl } from "#kit/confidential-url.ts";
+import { type ConfigFault, type Environment, GuardedFileError } from "#kit/env.ts";
+import { TextVariable } from "#kit/variables.ts";
+import { type Scope, scopes } from "#proto/operator/scopes.ts";
+import { ClaimText, SubjectPattern } from "#proto/operator/workload.ts";
 import { parseYaml } from "./parse-yaml.ts";
 
 /** An OpenID Connect issuer whose tokens workloads exchange (docs/workloads.md), and hosts enroll with (docs/enroll-kubernetes.md). */

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { anyTokens, parseTree, type TreePath } from "../../proto/collector-config/tree.ts";
+import { anyTokens, parseTree, type TreePath } from "#proto/collector-config/tree.ts";
 import { DirectoryFault, type DirectorySnapshot } from "./snapshot.ts";
 
 const text = (charactersMax: number) =>

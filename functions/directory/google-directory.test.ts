@@ -5,10 +5,10 @@ import {
   auditorGroup,
   directoryDomain,
   usualDirectory,
-} from "../../scripts/lab/directory-people.ts";
-import { people } from "../../scripts/lab/people.ts";
-import { type PlannedFault, startFaultyDirectory } from "../../tests/fakes/faulty-directory.ts";
-import { newFolder } from "../../tests/support/new-folder.ts";
+} from "#scripts/lab/directory-people.ts";
+import { people } from "#scripts/lab/people.ts";
+import { type PlannedFault, startFaultyDirectory } from "#tests/fakes/faulty-directory.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
 import { type GoogleDirectoryOptions, readGoogleDirectory } from "./google-directory.ts";
 import { parseServiceAccount } from "./service-account.ts";
 

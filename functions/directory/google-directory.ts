@@ -1,7 +1,7 @@
 import { admin, type admin_directory_v1 } from "@googleapis/admin";
 import { JWT } from "google-auth-library";
 import * as v from "valibot";
-import { jsonLimits, limitJson } from "../../kit/foreign-json.ts";
+import { jsonLimits, limitJson } from "#kit/foreign-json.ts";
 import { faultOf, isNotFound } from "./google-fault.ts";
 import type { ServiceAccount } from "./service-account.ts";
 import { DirectoryFault, type DirectorySnapshot, type DirectoryUser } from "./snapshot.ts";

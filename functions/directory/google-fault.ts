@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { JsonLimitError } from "../../kit/foreign-json.ts";
+import { JsonLimitError } from "#kit/foreign-json.ts";
 import { DirectoryFault, type DirectoryFaultCode } from "./snapshot.ts";
 
 /** The call that failed. */

@@ -1,12 +1,5 @@
 import type { BinaryReader } from "@bufbuild/protobuf/wire";
-import {
-  decodeText,
-  eachField,
-  eachValue,
-  ProtobufError,
-  readWire,
-  wireTag,
-} from "../../proto/wire.ts";
+import { decodeText, eachField, eachValue, ProtobufError, readWire, wireTag } from "#proto/wire.ts";
 
 /** The resource attribute with the identity of the certificate that sent the telemetry. */
 export const hostIdentityKey = "svc.host.identity";

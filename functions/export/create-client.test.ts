@@ -2,12 +2,12 @@ import { readFileSync } from "node:fs";
 import { rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterEach, expect, it } from "vitest";
-import { systemClock } from "../../kit/clock.ts";
-import { issueBenchCredentials } from "../../scripts/bench/support/collector-files.ts";
-import { createTestCa } from "../../scripts/lab/ca/test-pki.ts";
-import { createTestLog } from "../../tests/fakes/log.ts";
-import { newFolder } from "../../tests/support/new-folder.ts";
-import { type OtlpBackend, startOtlpBackend } from "../../tests/support/otlp-backend.ts";
+import { systemClock } from "#kit/clock.ts";
+import { issueBenchCredentials } from "#scripts/bench/support/collector-files.ts";
+import { createTestCa } from "#scripts/lab/ca/test-pki.ts";
+import { createTestLog } from "#tests/fakes/log.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
+import { type OtlpBackend, startOtlpBackend } from "#tests/support/otlp-backend.ts";
 import { parseExportConfig } from "../config/export-config.ts";
 import { createExportClient, type FollowedClient } from "./create-client.ts";
 

@@ -1,5 +1,5 @@
 import { createSecureContext } from "node:tls";
-import type { Clock } from "../../kit/clock.ts";
+import type { Clock } from "#kit/clock.ts";
 import type { ExportConfig } from "../config/export-config.ts";
 import { readKeyFile, readTrustedFile } from "../node/read-key-file.ts";
 import { loadFiles, type ReloadOptions } from "../node/reload-files.ts";

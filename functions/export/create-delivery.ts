@@ -1,8 +1,8 @@
-import { fullJitterMs } from "../../kit/backoff.ts";
-import type { Clock } from "../../kit/clock.ts";
-import type { Entropy } from "../../kit/entropy.ts";
-import type { Log } from "../../kit/log.ts";
-import { ProtobufError } from "../../proto/wire.ts";
+import { fullJitterMs } from "#kit/backoff.ts";
+import type { Clock } from "#kit/clock.ts";
+import type { Entropy } from "#kit/entropy.ts";
+import type { Log } from "#kit/log.ts";
+import { ProtobufError } from "#proto/wire.ts";
 import type { ExportConfig } from "../config/export-config.ts";
 import type { Database } from "../store/database/database.ts";
 import {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
+import { createSeededEntropy } from "#tests/fakes/entropy.ts";
 import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 import { type DeliveryOptions, deliver, type PartialRejection } from "./create-delivery.ts";
 import type { ExportRequest } from "./export-requests.ts";

@@ -1,12 +1,12 @@
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { ExportTraceServiceRequestSchema } from "../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
-import { KeyValueSchema } from "../../proto/gen/opentelemetry/proto/common/v1/common_pb.js";
-import { ResourceSchema } from "../../proto/gen/opentelemetry/proto/resource/v1/resource_pb.js";
-import { runsOf } from "../../tests/support/is-slow.ts";
-import { spansOf, traceRequest } from "../../tests/support/otlp.ts";
-import { logRecordsOf } from "../../tests/support/otlp-backend.ts";
+import { ExportTraceServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
+import { KeyValueSchema } from "#proto/gen/opentelemetry/proto/common/v1/common_pb.js";
+import { ResourceSchema } from "#proto/gen/opentelemetry/proto/resource/v1/resource_pb.js";
+import { runsOf } from "#tests/support/is-slow.ts";
+import { spansOf, traceRequest } from "#tests/support/otlp.ts";
+import { logRecordsOf } from "#tests/support/otlp-backend.ts";
 import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 import { attestResources, hostIdentityKey } from "./attest-resources.ts";
 import { createSuspects } from "./create-delivery.ts";

@@ -1,5 +1,5 @@
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
-import { eachValue, readWire } from "../../proto/wire.ts";
+import { eachValue, readWire } from "#proto/wire.ts";
 import type { ExportSignal } from "../config/export-config.ts";
 import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 import { attestResources, hostIdentityKey } from "./attest-resources.ts";

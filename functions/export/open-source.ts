@@ -1,6 +1,6 @@
-import type { Clock } from "../../kit/clock.ts";
-import { ConfigError } from "../../kit/env.ts";
-import type { Log } from "../../kit/log.ts";
+import type { Clock } from "#kit/clock.ts";
+import { ConfigError } from "#kit/env.ts";
+import type { Log } from "#kit/log.ts";
 import type { ExportConfig } from "../config/export-config.ts";
 import type { NamedServers } from "../node/database/database-servers.ts";
 import { zstdCodec } from "../node/ingest/zstd-codec.ts";

@@ -1,5 +1,5 @@
-import type { Clock } from "../../kit/clock.ts";
-import { jsonLimits } from "../../kit/foreign-json.ts";
+import type { Clock } from "#kit/clock.ts";
+import { jsonLimits } from "#kit/foreign-json.ts";
 import type { ExportSignal } from "../config/export-config.ts";
 import type { OtlpOutcome } from "./otlp-outcome.ts";
 

@@ -1,6 +1,6 @@
 import { type ClientHttp2Session, connect, constants, type IncomingHttpHeaders } from "node:http2";
 import { gunzipSync } from "node:zlib";
-import { callAfter } from "../../kit/clock.ts";
+import { callAfter } from "#kit/clock.ts";
 import type { ExportSignal } from "../config/export-config.ts";
 import { gzipFast } from "./gzip.ts";
 import {

@@ -1,5 +1,5 @@
 import { Agent, request } from "undici";
-import { errorCode } from "../../kit/describe-error.ts";
+import { errorCode } from "#kit/describe-error.ts";
 import type { ExportSignal } from "../config/export-config.ts";
 import { gzipFast } from "./gzip.ts";
 import {

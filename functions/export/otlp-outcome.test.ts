@@ -1,9 +1,9 @@
 import { create, toBinary } from "@bufbuild/protobuf";
 import { anyPack } from "@bufbuild/protobuf/wkt";
 import { describe, expect, it } from "vitest";
-import { RetryInfoSchema } from "../../proto/gen/google/rpc/error_details_pb.js";
-import { StatusSchema } from "../../proto/gen/google/rpc/status_pb.js";
-import { ExportTraceServiceResponseSchema } from "../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
+import { RetryInfoSchema } from "#proto/gen/google/rpc/error_details_pb.js";
+import { StatusSchema } from "#proto/gen/google/rpc/status_pb.js";
+import { ExportTraceServiceResponseSchema } from "#proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
 import { readGrpcOutcome, readHttpOutcome } from "./otlp-outcome.ts";
 
 const empty = new Uint8Array();

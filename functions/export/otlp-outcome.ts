@@ -1,10 +1,10 @@
 import { fromBinary } from "@bufbuild/protobuf";
 import * as v from "valibot";
-import { jsonLimits, parseForeignJson } from "../../kit/foreign-json.ts";
-import { readRetryAfter } from "../../kit/retry-after.ts";
-import { RetryInfoSchema } from "../../proto/gen/google/rpc/error_details_pb.js";
-import { StatusSchema } from "../../proto/gen/google/rpc/status_pb.js";
-import { decodeText, eachField, eachValue, readWire } from "../../proto/wire.ts";
+import { jsonLimits, parseForeignJson } from "#kit/foreign-json.ts";
+import { readRetryAfter } from "#kit/retry-after.ts";
+import { RetryInfoSchema } from "#proto/gen/google/rpc/error_details_pb.js";
+import { StatusSchema } from "#proto/gen/google/rpc/status_pb.js";
+import { decodeText, eachField, eachValue, readWire } from "#proto/wire.ts";
 
 /** The outcome of a request at a backend, by the rules of OTLP (its specification, "Failures", "OTLP/HTTP Response"). */
 export type OtlpOutcome =

@@ -1,4 +1,4 @@
-import type { Clock } from "../../kit/clock.ts";
+import type { Clock } from "#kit/clock.ts";
 
 /** The size and the timeout of requests, as the backend needs them. */
 export interface Pace {

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it, onTestFinished } from "vitest";
-import { startDatabaseProxy } from "../../tests/fakes/tcp-proxy.ts";
-import { createTestDatabase, type TestDatabase } from "../../tests/support/database.ts";
-import { eventually } from "../../tests/support/eventually.ts";
-import { type EnvelopeStore, openEnvelopeStore } from "../../tests/support/stored-envelopes.ts";
+import { startDatabaseProxy } from "#tests/fakes/tcp-proxy.ts";
+import { createTestDatabase, type TestDatabase } from "#tests/support/database.ts";
+import { eventually } from "#tests/support/eventually.ts";
+import { type EnvelopeStore, openEnvelopeStore } from "#tests/support/stored-envelopes.ts";
 import { zstdCodec } from "../node/ingest/zstd-codec.ts";
 import type { ConnectedDatabase } from "../store/database/database.ts";
 import { findExportLags } from "../store/export/lag.ts";

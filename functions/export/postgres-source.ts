@@ -1,5 +1,5 @@
 import type { Client } from "pg";
-import type { Clock } from "../../kit/clock.ts";
+import type { Clock } from "#kit/clock.ts";
 import type { Database } from "../store/database/database.ts";
 import { serverCheck } from "../store/database/identity.ts";
 import { alignStoredCount } from "../store/export/lag.ts";

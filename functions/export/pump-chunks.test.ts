@@ -1,7 +1,7 @@
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { expect, it, onTestFinished } from "vitest";
-import { createTestClock } from "../../tests/fakes/clock.ts";
+import { createTestClock } from "#tests/fakes/clock.ts";
 import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 import { type PumpOptions, pumpChunks } from "./run-export.ts";
 import type { ChunkOutcome, ExportChunk } from "./source.ts";

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
-import { createTestDatabase, type TestDatabase } from "../../tests/support/database.ts";
+import { createSeededEntropy } from "#tests/fakes/entropy.ts";
+import { createTestDatabase, type TestDatabase } from "#tests/support/database.ts";
 import type { ConnectedDatabase } from "../store/database/database.ts";
 import {
   acquireExportLease,

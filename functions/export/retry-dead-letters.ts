@@ -1,5 +1,5 @@
-import type { Clock } from "../../kit/clock.ts";
-import type { Entropy } from "../../kit/entropy.ts";
+import type { Clock } from "#kit/clock.ts";
+import type { Entropy } from "#kit/entropy.ts";
 import type { Database } from "../store/database/database.ts";
 import {
   deleteDeadLetters,

@@ -1,6 +1,6 @@
-import type { Clock } from "../../kit/clock.ts";
-import type { Entropy } from "../../kit/entropy.ts";
-import type { Log } from "../../kit/log.ts";
+import type { Clock } from "#kit/clock.ts";
+import type { Entropy } from "#kit/entropy.ts";
+import type { Log } from "#kit/log.ts";
 import type { ExportConfig } from "../config/export-config.ts";
 import type { Database } from "../store/database/database.ts";
 import { countPendingOf } from "../store/export/lag.ts";

@@ -1,6 +1,6 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { containFailures } from "../../kit/contain-failures.ts";
+import { containFailures } from "#kit/contain-failures.ts";
 import type { ExportMetrics } from "./export-metrics.ts";
 
 /** Serves `/metrics`, and `/healthz` while the process runs; everything else is 404. Resolves once it listens. */

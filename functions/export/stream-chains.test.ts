@@ -1,11 +1,11 @@
 import type { JetStreamManager } from "@nats-io/jetstream";
 import { headers } from "@nats-io/transport-node";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
-import { canStartNats, type RunningNats, startNats } from "../../scripts/lab/nats-servers.ts";
-import { createTestLog } from "../../tests/fakes/log.ts";
-import { createTestDatabase } from "../../tests/support/database.ts";
-import { streamSettings } from "../../tests/support/nats-sink.ts";
-import { openStreamStore } from "../../tests/support/stored-envelopes.ts";
+import { canStartNats, type RunningNats, startNats } from "#scripts/lab/nats-servers.ts";
+import { createTestLog } from "#tests/fakes/log.ts";
+import { createTestDatabase } from "#tests/support/database.ts";
+import { streamSettings } from "#tests/support/nats-sink.ts";
+import { openStreamStore } from "#tests/support/stored-envelopes.ts";
 import { type StreamMessage, storedMessage } from "./stream-message.ts";
 import { createStreamChains } from "./stream-source.ts";
 

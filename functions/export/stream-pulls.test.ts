@@ -1,6 +1,6 @@
 import type { Msg, MsgHdrs, NatsConnection } from "@nats-io/transport-node";
 import { expect, it, vi } from "vitest";
-import { createTestClock } from "../../tests/fakes/clock.ts";
+import { createTestClock } from "#tests/fakes/clock.ts";
 import { pullMessages } from "./stream-pulls.ts";
 
 /** Begins to pull of a server that delivers what the test says; returns the delivery of a sequence. */

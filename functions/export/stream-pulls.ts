@@ -8,7 +8,7 @@
  *   first time is another message, of a stream that was restored: everything ends with an error.
  */
 import { createInbox, type Msg, type NatsConnection } from "@nats-io/transport-node";
-import type { Clock } from "../../kit/clock.ts";
+import type { Clock } from "#kit/clock.ts";
 import { type StreamMessage, toStreamMessage } from "./stream-message.ts";
 
 /** The dependencies of pulls. */

@@ -1,16 +1,16 @@
 import { create } from "@bufbuild/protobuf";
 import { MsgHdrsImpl } from "@nats-io/transport-node";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { OpenSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { canStartNats, type RunningNats, startNats } from "../../scripts/lab/nats-servers.ts";
-import { createTestLog } from "../../tests/fakes/log.ts";
-import { createTestDatabase, type TestDatabase } from "../../tests/support/database.ts";
-import { streamSettings } from "../../tests/support/nats-sink.ts";
+import { OpenSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
+import { canStartNats, type RunningNats, startNats } from "#scripts/lab/nats-servers.ts";
+import { createTestLog } from "#tests/fakes/log.ts";
+import { createTestDatabase, type TestDatabase } from "#tests/support/database.ts";
+import { streamSettings } from "#tests/support/nats-sink.ts";
 import {
   type EnvelopeStore,
   openStreamStore,
   storedQueue,
-} from "../../tests/support/stored-envelopes.ts";
+} from "#tests/support/stored-envelopes.ts";
 import { noteExportLags } from "../ingest/nats-sink/export-lags.ts";
 import { zstdCodec } from "../node/ingest/zstd-codec.ts";
 import type { ConnectedDatabase } from "../store/database/database.ts";

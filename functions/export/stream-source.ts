@@ -6,8 +6,8 @@ import {
 } from "@nats-io/jetstream";
 import type { NatsConnection } from "@nats-io/transport-node";
 import { LRUCache } from "lru-cache";
-import type { Clock } from "../../kit/clock.ts";
-import type { Log } from "../../kit/log.ts";
+import type { Clock } from "#kit/clock.ts";
+import type { Log } from "#kit/log.ts";
 import { isReplaced } from "../ingest/nats-sink/export-lags.ts";
 import { type StreamState, streamStateOf } from "../ingest/nats-sink/stream-state.ts";
 import type { Database } from "../store/database/database.ts";

@@ -1,5 +1,5 @@
-import type { Clock } from "../../kit/clock.ts";
-import { createSlots } from "../../kit/slots.ts";
+import type { Clock } from "#kit/clock.ts";
+import { createSlots } from "#kit/slots.ts";
 import { Problem } from "../problems.ts";
 import type { Reply } from "./route.ts";
 import { textStream } from "./text-stream.ts";

@@ -1,4 +1,4 @@
-import type { Clock } from "../../kit/clock.ts";
+import type { Clock } from "#kit/clock.ts";
 import type { Reply } from "./route.ts";
 import { textStream } from "./text-stream.ts";
 

@@ -1,4 +1,4 @@
-import type { Scope } from "../../proto/operator/scopes.ts";
+import type { Scope } from "#proto/operator/scopes.ts";
 import type { Core } from "../core.ts";
 import {
   authenticateWeb,

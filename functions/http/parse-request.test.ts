@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { describe, expect, it } from "vitest";
-import { useTestCore } from "../../tests/support/core.ts";
+import { useTestCore } from "#tests/support/core.ts";
 import { Problem } from "../problems.ts";
 import { anyone } from "./guards.ts";
 import { bodyBytesMax, parse } from "./parse-request.ts";

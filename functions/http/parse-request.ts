@@ -1,6 +1,6 @@
 import * as v from "valibot";
-import type { FieldError } from "../../kit/problem.ts";
-import type { ParseBody } from "../../kit/request-bodies.ts";
+import type { FieldError } from "#kit/problem.ts";
+import type { ParseBody } from "#kit/request-bodies.ts";
 import { Problem } from "../problems.ts";
 import type { HttpContext } from "./request.ts";
 

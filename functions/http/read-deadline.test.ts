@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { createTestClock } from "../../tests/fakes/clock.ts";
+import { createTestClock } from "#tests/fakes/clock.ts";
 import { withReadDeadline } from "./read-deadline.ts";
 import type { HttpContext } from "./request.ts";
 import type { Route } from "./route.ts";

@@ -1,5 +1,5 @@
-import type { Clock } from "../../kit/clock.ts";
-import { TimedOut, withTimeout } from "../../kit/with-timeout.ts";
+import type { Clock } from "#kit/clock.ts";
+import { TimedOut, withTimeout } from "#kit/with-timeout.ts";
 import { Problem } from "../problems.ts";
 import type { Route } from "./route.ts";
 

@@ -1,6 +1,6 @@
 import { HTTPException } from "hono/http-exception";
-import type { Log } from "../../kit/log.ts";
-import { problemDocument } from "../../kit/problem-document.ts";
+import type { Log } from "#kit/log.ts";
+import { problemDocument } from "#kit/problem-document.ts";
 import { Problem, problemCatalog, transportStatus } from "../problems.ts";
 import { databaseProblem } from "../store/database/problem.ts";
 import type { HttpContext } from "./request.ts";

@@ -1,5 +1,5 @@
 import type { Context } from "hono";
-import type { RequestBodies } from "../../kit/request-bodies.ts";
+import type { RequestBodies } from "#kit/request-bodies.ts";
 
 /** The client of a connection, as the listener sees it. */
 export interface Peer {

@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { expect, it } from "vitest";
-import { useTestCore } from "../../tests/support/core.ts";
+import { useTestCore } from "#tests/support/core.ts";
 import { reasonBody, resource } from "./resource.ts";
 
 const Thing = v.strictObject({ id: v.string() });

@@ -1,7 +1,7 @@
 import * as v from "valibot";
-import type { Secret } from "../../kit/secret.ts";
-import type { Scope } from "../../proto/operator/scopes.ts";
-import { Id, QueryInteger } from "../../proto/values.ts";
+import type { Secret } from "#kit/secret.ts";
+import type { Scope } from "#proto/operator/scopes.ts";
+import { Id, QueryInteger } from "#proto/values.ts";
 import type { CoreConfig } from "../config/core-config.ts";
 import type { Operator } from "../domain/operator/authenticate.ts";
 import { Problem } from "../problems.ts";

@@ -1,4 +1,4 @@
-import { scimBasePath, scimMediaType, scimUrn } from "../../proto/scim/resources.ts";
+import { scimBasePath, scimMediaType, scimUrn } from "#proto/scim/resources.ts";
 import type { ProblemCode } from "../problems.ts";
 
 const scimTypes: Partial<Record<ProblemCode, string>> = {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { createTestClock } from "../../tests/fakes/clock.ts";
+import { createTestClock } from "#tests/fakes/clock.ts";
 import { textStream } from "./text-stream.ts";
 
 const setUp = () => {

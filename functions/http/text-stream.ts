@@ -1,4 +1,4 @@
-import type { Clock } from "../../kit/clock.ts";
+import type { Clock } from "#kit/clock.ts";
 
 /**
  * Streams strings as UTF-8 with backpressure. Errors after `idleMs` without a read, or when the iterator throws. Ends the iterator, so

@@ -1,5 +1,5 @@
 import type * as v from "valibot";
-import type { CamelCase } from "../../proto/values.ts";
+import type { CamelCase } from "#proto/values.ts";
 
 /** The value that a member of a response is written from: for a text also a time, or bytes. */
 type Source<Value> = Value extends string

@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from "vitest";
-import type { ScriptedReply } from "../../tests/fakes/model-provider.ts";
-import { causeOf, failureOf, setUpProvider, textOf } from "../../tests/support/provider-model.ts";
+import type { ScriptedReply } from "#tests/fakes/model-provider.ts";
+import { causeOf, failureOf, setUpProvider, textOf } from "#tests/support/provider-model.ts";
 
 describe.each(["openai", "openai-compatible", "litellm", "anthropic"] as const)(
   "the provider %s",

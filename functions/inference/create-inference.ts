@@ -1,6 +1,6 @@
-import type { Clock } from "../../kit/clock.ts";
-import type { Entropy } from "../../kit/entropy.ts";
-import type { Log } from "../../kit/log.ts";
+import type { Clock } from "#kit/clock.ts";
+import type { Entropy } from "#kit/entropy.ts";
+import type { Log } from "#kit/log.ts";
 import type { InferenceConfig } from "../config/chat-config.ts";
 import { createMockInference } from "./create-mock-inference.ts";
 import type { Inference } from "./inference.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { type ToolResult, toolNames } from "../../proto/chat/tools.ts";
-import { fleetStates } from "../../proto/fleet-health/vocabulary.ts";
+import { type ToolResult, toolNames } from "#proto/chat/tools.ts";
+import { fleetStates } from "#proto/fleet-health/vocabulary.ts";
 import { createMockInference } from "./create-mock-inference.ts";
 import type { InferenceMessage, InferencePart } from "./inference.ts";
 

@@ -1,4 +1,4 @@
-import type { ToolName, ToolResult } from "../../proto/chat/tools.ts";
+import type { ToolName, ToolResult } from "#proto/chat/tools.ts";
 
 /** A piece of a model's output: text as it arrives, a tool call when it is whole. */
 export type InferencePart =

@@ -1,5 +1,5 @@
 import { create } from "@bufbuild/protobuf";
-import { type Ack, AckSchema, RejectionSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { type Ack, AckSchema, RejectionSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { Problem } from "../problems.ts";
 import type { FrameOutcome, FrameToCommit } from "../store/ingest/decide-frames.ts";
 import type { ByteBudget } from "./byte-budget.ts";

@@ -1,6 +1,6 @@
 import { create } from "@bufbuild/protobuf";
 import { describe, expect, it } from "vitest";
-import { AccountSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { AccountSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { type AccountRegister, type AccountStream, createAccountHandlers } from "./accounts.ts";
 import type { Caller } from "./admission.ts";
 

@@ -9,7 +9,7 @@ import {
   type AccountAck,
   AccountAckSchema,
   type Ack,
-} from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+} from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { Problem } from "../problems.ts";
 import { databaseProblem } from "../store/database/problem.ts";
 import type { Caller } from "./admission.ts";

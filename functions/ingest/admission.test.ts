@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { createTestClock } from "../../tests/fakes/clock.ts";
+import { createTestClock } from "#tests/fakes/clock.ts";
 import type { CertificateState, EndsRead } from "../store/certificate/certificates.ts";
 import { type CertificateRegister, createAdmission } from "./admission.ts";
 

@@ -1,5 +1,5 @@
 import type { Client } from "pg";
-import type { Clock } from "../../kit/clock.ts";
+import type { Clock } from "#kit/clock.ts";
 import { destroyClient } from "../store/ingest/copy-transaction.ts";
 
 /** The committer's connections. One is kept only after success, as a failure leaves it in an unknown state, and until the server closes it. */

@@ -1,9 +1,9 @@
 import type { Client } from "pg";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { systemClock } from "../../kit/clock.ts";
-import { createTestClock } from "../../tests/fakes/clock.ts";
-import { createTestDatabase, type TestDatabase } from "../../tests/support/database.ts";
-import { findStored, testRun } from "../../tests/support/stored-envelopes.ts";
+import { systemClock } from "#kit/clock.ts";
+import { createTestClock } from "#tests/fakes/clock.ts";
+import { createTestDatabase, type TestDatabase } from "#tests/support/database.ts";
+import { findStored, testRun } from "#tests/support/stored-envelopes.ts";
 import { zstdCodec } from "../node/ingest/zstd-codec.ts";
 import type { ConnectedDatabase } from "../store/database/database.ts";
 import { commitDeadlineMs, openCommitClient } from "../store/ingest/commit-frames.ts";

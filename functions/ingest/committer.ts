@@ -18,8 +18,8 @@
 
 import { LRUCache } from "lru-cache";
 import type { Client } from "pg";
-import { type Clock, callAfter } from "../../kit/clock.ts";
-import { errorCode } from "../../kit/describe-error.ts";
+import { type Clock, callAfter } from "#kit/clock.ts";
+import { errorCode } from "#kit/describe-error.ts";
 import { Problem } from "../problems.ts";
 import { commitConnectionsMax } from "../store/database/call-limits.ts";
 import { canRetryIndividually, databaseProblem, isLockTimeout } from "../store/database/problem.ts";

@@ -1,6 +1,6 @@
 import { setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
 import { expect, it } from "vitest";
-import { GrpcError, readGrpcStatus } from "../../proto/grpc-status.ts";
+import { GrpcError, readGrpcStatus } from "#proto/grpc-status.ts";
 import { Problem } from "../problems.ts";
 import { toConnectError } from "./connect-error.ts";
 

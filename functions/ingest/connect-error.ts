@@ -1,6 +1,6 @@
 import { durationFromMs } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError } from "@connectrpc/connect";
-import { ErrorInfoSchema, RetryInfoSchema } from "../../proto/gen/google/rpc/error_details_pb.js";
+import { ErrorInfoSchema, RetryInfoSchema } from "#proto/gen/google/rpc/error_details_pb.js";
 import { Problem, transportStatus } from "../problems.ts";
 import { databaseProblem } from "../store/database/problem.ts";
 

@@ -1,6 +1,6 @@
-import type { Clock } from "../../kit/clock.ts";
-import type { Entropy } from "../../kit/entropy.ts";
-import type { Log } from "../../kit/log.ts";
+import type { Clock } from "#kit/clock.ts";
+import type { Entropy } from "#kit/entropy.ts";
+import type { Log } from "#kit/log.ts";
 import type { IngestConfig } from "../config/core-config.ts";
 import { Problem } from "../problems.ts";
 import type { HostDirective } from "../store/certificate/identities.ts";

@@ -3,11 +3,11 @@ import { connect as connectHttp2 } from "node:http2";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { status } from "@grpc/grpc-js";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { systemClock } from "../../kit/clock.ts";
-import { SubmitRequestSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { createTestToken, type TestCollector } from "../../tests/support/collector.ts";
-import { createTestCore, type TestCore } from "../../tests/support/core.ts";
-import { connectInTest, openForward, submit } from "../../tests/support/grpc-client.ts";
+import { systemClock } from "#kit/clock.ts";
+import { SubmitRequestSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
+import { createTestToken, type TestCollector } from "#tests/support/collector.ts";
+import { createTestCore, type TestCore } from "#tests/support/core.ts";
+import { connectInTest, openForward, submit } from "#tests/support/grpc-client.ts";
 import {
   certificatesOf,
   clientOf,
@@ -15,7 +15,7 @@ import {
   startTestIngest,
   type TestClient,
   type TestIngest,
-} from "../../tests/support/ingest.ts";
+} from "#tests/support/ingest.ts";
 import { createDatabaseServers } from "../node/database/database-servers.ts";
 import { revocationChannel } from "../store/certificate/identities.ts";
 import { listen, type Subscription } from "../store/database/listen.ts";

@@ -1,7 +1,7 @@
 import { create, toBinary } from "@bufbuild/protobuf";
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { ExportTraceServiceRequestSchema } from "../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
+import { ExportTraceServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
 import { everySpanNamed } from "./examine-frame.ts";
 
 /** Encodes a request as an SDK does: resources of scopes of spans, given by name. */

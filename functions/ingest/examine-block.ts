@@ -1,13 +1,13 @@
 import { fromBinary } from "@bufbuild/protobuf";
-import { equalBytes } from "../../kit/bytes.ts";
+import { equalBytes } from "#kit/bytes.ts";
 import {
   type Block,
   BlockEncoding,
   type Envelope,
   EnvelopesSchema,
   type Frame,
-} from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { createWireCheck } from "../../proto/limits/wire-check.ts";
+} from "#proto/gen/svc/ingest/v1/ingest_pb.js";
+import { createWireCheck } from "#proto/limits/wire-check.ts";
 import { Problem } from "../problems.ts";
 import type { BlockCodec } from "../store/ingest/stored-envelope.ts";
 import {

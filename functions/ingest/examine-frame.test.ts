@@ -1,6 +1,6 @@
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { describe, expect, it } from "vitest";
-import { FrameSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { FrameSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { envelopesOf } from "../store/ingest/envelope-run.ts";
 import { checkClaims, examineFrame } from "./examine-frame.ts";
 

@@ -1,7 +1,7 @@
 import type { BinaryReader } from "@bufbuild/protobuf/wire";
-import type { Ack, Envelope, Frame } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { entriesMax } from "../../proto/limits/message-limits.ts";
-import { decodeText, eachValue, ProtobufError, readWire } from "../../proto/wire.ts";
+import type { Ack, Envelope, Frame } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
+import { entriesMax } from "#proto/limits/message-limits.ts";
+import { decodeText, eachValue, ProtobufError, readWire } from "#proto/wire.ts";
 import { Problem } from "../problems.ts";
 import type { FrameToCommit } from "../store/ingest/decide-frames.ts";
 import { type EnvelopeRun, runOf } from "../store/ingest/envelope-run.ts";

@@ -1,6 +1,6 @@
 import { create } from "@bufbuild/protobuf";
 import { describe, expect, it } from "vitest";
-import { OpenSchema, StatusSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { OpenSchema, StatusSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { Problem } from "../problems.ts";
 import { runOf } from "../store/ingest/envelope-run.ts";
 import {

@@ -3,12 +3,7 @@
  * from when it is decoded until it is committed or rejected; after the first rejected message nothing more is read. Behind an Open that is
  * rejected no frame is accepted: it would have no session, and so would be stored in that of another fork.
  */
-import type {
-  Account,
-  ForwardResponse,
-  Open,
-  Status,
-} from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import type { Account, ForwardResponse, Open, Status } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { Problem } from "../problems.ts";
 import type { ExaminedFrame } from "./examine-frame.ts";
 

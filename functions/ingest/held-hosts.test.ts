@@ -1,16 +1,16 @@
 import { status } from "@grpc/grpc-js";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { createTestClock, type TestClock } from "../../tests/fakes/clock.ts";
-import { frame, newQueue, open, openSession, testHost } from "../../tests/support/frames.ts";
+import { createTestClock, type TestClock } from "#tests/fakes/clock.ts";
+import { frame, newQueue, open, openSession, testHost } from "#tests/support/frames.ts";
 import {
   connectForeign,
   type ForeignClient,
   forwardAll,
   openForward,
   submit,
-} from "../../tests/support/grpc-client.ts";
-import { ingestPaths, startTestIngest, type TestIngest } from "../../tests/support/ingest.ts";
-import { findStored } from "../../tests/support/stored-envelopes.ts";
+} from "#tests/support/grpc-client.ts";
+import { ingestPaths, startTestIngest, type TestIngest } from "#tests/support/ingest.ts";
+import { findStored } from "#tests/support/stored-envelopes.ts";
 import { createHeldHosts, type HeldHosts, holdBack } from "./held-hosts.ts";
 import { createPostgresSink } from "./postgres-sink.ts";
 

@@ -1,4 +1,4 @@
-import type { Clock } from "../../kit/clock.ts";
+import type { Clock } from "#kit/clock.ts";
 import { Problem } from "../problems.ts";
 import type { Sink } from "./sink.ts";
 

@@ -1,4 +1,4 @@
-import { groupCalls } from "../../kit/group-calls.ts";
+import { groupCalls } from "#kit/group-calls.ts";
 import { Problem } from "../problems.ts";
 import { canRetryIndividually, isLockTimeout } from "../store/database/problem.ts";
 

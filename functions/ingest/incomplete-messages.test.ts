@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { createTestClock, type TestClock } from "../../tests/fakes/clock.ts";
+import { createTestClock, type TestClock } from "#tests/fakes/clock.ts";
 import { type ByteBudget, createByteBudget } from "./byte-budget.ts";
 import { createIncompleteMessages, type IncompleteMessages } from "./create-ingest.ts";
 

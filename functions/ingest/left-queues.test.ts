@@ -1,10 +1,10 @@
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { systemClock } from "../../kit/clock.ts";
-import { systemEntropy } from "../../kit/entropy.ts";
-import { OpenSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { createTestLog } from "../../tests/fakes/log.ts";
-import { createTestDatabase, type TestDatabase } from "../../tests/support/database.ts";
+import { systemClock } from "#kit/clock.ts";
+import { systemEntropy } from "#kit/entropy.ts";
+import { OpenSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
+import { createTestLog } from "#tests/fakes/log.ts";
+import { createTestDatabase, type TestDatabase } from "#tests/support/database.ts";
 import type { ConnectedDatabase } from "../store/database/database.ts";
 import { noteSink } from "../store/ingest/sinks.ts";
 import { createQueueOpener, type OpenedQueue, type QueueOpener } from "./open-queue.ts";

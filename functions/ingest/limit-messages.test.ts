@@ -6,9 +6,9 @@ import {
   ForwardRequestSchema,
   type FrameSchema,
   IngestService,
-} from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { entriesMax } from "../../proto/limits/message-limits.ts";
-import { createWireCheck } from "../../proto/limits/wire-check.ts";
+} from "#proto/gen/svc/ingest/v1/ingest_pb.js";
+import { entriesMax } from "#proto/limits/message-limits.ts";
+import { createWireCheck } from "#proto/limits/wire-check.ts";
 import { Problem } from "../problems.ts";
 import { checkLimits, limitMessages } from "./limit-messages.ts";
 

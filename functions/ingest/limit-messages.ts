@@ -4,13 +4,13 @@ import type {
   UniversalHandler,
   UniversalServerRequest,
 } from "@connectrpc/connect/protocol";
-import { unpooled } from "../../kit/buffer-pool.ts";
-import { readBytes } from "../../kit/bytes.ts";
-import { freeBytes } from "../../kit/free-bytes.ts";
-import { createGrpcMessageReader, frameGrpcMessages } from "../../proto/grpc-framing.ts";
-import { createJsonCheck } from "../../proto/limits/json-check.ts";
-import { createWireCheck } from "../../proto/limits/wire-check.ts";
-import { ProtobufError, WireLimitError } from "../../proto/wire.ts";
+import { unpooled } from "#kit/buffer-pool.ts";
+import { readBytes } from "#kit/bytes.ts";
+import { freeBytes } from "#kit/free-bytes.ts";
+import { createGrpcMessageReader, frameGrpcMessages } from "#proto/grpc-framing.ts";
+import { createJsonCheck } from "#proto/limits/json-check.ts";
+import { createWireCheck } from "#proto/limits/wire-check.ts";
+import { ProtobufError, WireLimitError } from "#proto/wire.ts";
 import { Problem } from "../problems.ts";
 import { toConnectError } from "./connect-error.ts";
 import type { Reception } from "./create-ingest.ts";

@@ -1,6 +1,6 @@
 import { status } from "@grpc/grpc-js";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { frame, newQueue, openSession, testHost } from "../../tests/support/frames.ts";
+import { frame, newQueue, openSession, testHost } from "#tests/support/frames.ts";
 import {
   connectInTest,
   cursorsOf,
@@ -9,9 +9,9 @@ import {
   openForward,
   submit,
   superseded,
-} from "../../tests/support/grpc-client.ts";
-import { ingestPaths, startTestIngest, type TestIngest } from "../../tests/support/ingest.ts";
-import { findStored } from "../../tests/support/stored-envelopes.ts";
+} from "#tests/support/grpc-client.ts";
+import { ingestPaths, startTestIngest, type TestIngest } from "#tests/support/ingest.ts";
+import { findStored } from "#tests/support/stored-envelopes.ts";
 import { noteSink } from "../store/ingest/sinks.ts";
 
 let test: TestIngest;

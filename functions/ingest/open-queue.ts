@@ -11,9 +11,9 @@
  *   meaningless: what no host can have sent, and what is beyond the bound of recorded events, is added to none. Nothing is lost of a queue
  *   that comes from another sink, which has the range.
  */
-import { equalBytes } from "../../kit/bytes.ts";
-import type { Clock } from "../../kit/clock.ts";
-import type { LeftQueue, Open } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { equalBytes } from "#kit/bytes.ts";
+import type { Clock } from "#kit/clock.ts";
+import type { LeftQueue, Open } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { Problem } from "../problems.ts";
 import type { LockedCursor, QueueName, SeenQueue, StoredQueue } from "../store/ingest/queues.ts";
 import { queueIdBytes, sequenceMax } from "./examine-frame.ts";

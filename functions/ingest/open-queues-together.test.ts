@@ -1,10 +1,10 @@
 import { create } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { systemClock } from "../../kit/clock.ts";
-import { systemEntropy } from "../../kit/entropy.ts";
-import { type Open, OpenSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { createTestLog } from "../../tests/fakes/log.ts";
-import { createTestDatabase, type TestDatabase } from "../../tests/support/database.ts";
+import { systemClock } from "#kit/clock.ts";
+import { systemEntropy } from "#kit/entropy.ts";
+import { type Open, OpenSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
+import { createTestLog } from "#tests/fakes/log.ts";
+import { createTestDatabase, type TestDatabase } from "#tests/support/database.ts";
 import type { ConnectedDatabase } from "../store/database/database.ts";
 import { createQueueOpener } from "./open-queue.ts";
 import { createPostgresRegister } from "./postgres-sink.ts";

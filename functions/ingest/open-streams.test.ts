@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { createTestClock } from "../../tests/fakes/clock.ts";
-import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
+import { createTestClock } from "#tests/fakes/clock.ts";
+import { createSeededEntropy } from "#tests/fakes/entropy.ts";
 import { Problem } from "../problems.ts";
 import type { Caller } from "./admission.ts";
 import { createOpenStreams, type OpenStream, type OpenStreams } from "./open-streams.ts";

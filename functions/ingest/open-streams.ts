@@ -1,5 +1,5 @@
-import type { Clock } from "../../kit/clock.ts";
-import { type Entropy, fraction } from "../../kit/entropy.ts";
+import type { Clock } from "#kit/clock.ts";
+import { type Entropy, fraction } from "#kit/entropy.ts";
 import { Problem, type ProblemCode } from "../problems.ts";
 import type { Admission, Caller } from "./admission.ts";
 

@@ -1,6 +1,6 @@
 import { LRUCache } from "lru-cache";
-import type { Clock } from "../../kit/clock.ts";
-import type { Entropy } from "../../kit/entropy.ts";
+import type { Clock } from "#kit/clock.ts";
+import type { Entropy } from "#kit/entropy.ts";
 import { type AuditEntry, recordAudits } from "../domain/audit/audit-log.ts";
 import { findIdentityByName } from "../store/certificate/identities.ts";
 import type { Executor } from "../store/database/database.ts";

@@ -4,7 +4,7 @@ import { FileDescriptorProtoSchema, FileDescriptorSetSchema } from "@bufbuild/pr
 import * as grpc from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
 import { afterAll, describe, expect, it } from "vitest";
-import { startTestIngest } from "../../tests/support/ingest.ts";
+import { startTestIngest } from "#tests/support/ingest.ts";
 
 const test = await startTestIngest({});
 afterAll(() => test.close());

@@ -6,11 +6,11 @@
 import { type DescFile, toBinary } from "@bufbuild/protobuf";
 import { FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError, type ConnectRouter } from "@connectrpc/connect";
-import type { Clock } from "../../kit/clock.ts";
-import { Health } from "../../proto/gen/grpc/health/v1/health_pb.js";
-import { ServerReflection } from "../../proto/gen/grpc/reflection/v1/reflection_pb.js";
-import { ServerReflection as EarlierReflection } from "../../proto/gen/grpc/reflection/v1alpha/reflection_pb.js";
-import { IngestService } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import type { Clock } from "#kit/clock.ts";
+import { Health } from "#proto/gen/grpc/health/v1/health_pb.js";
+import { ServerReflection } from "#proto/gen/grpc/reflection/v1/reflection_pb.js";
+import { ServerReflection as EarlierReflection } from "#proto/gen/grpc/reflection/v1alpha/reflection_pb.js";
+import { IngestService } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 
 const requestBytesMax = 4096;
 const requestsMax = 100;

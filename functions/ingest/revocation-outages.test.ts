@@ -2,13 +2,13 @@ import { once } from "node:events";
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import { status } from "@grpc/grpc-js";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { systemClock } from "../../kit/clock.ts";
-import { encodePem } from "../../proto/pem.ts";
-import { startDatabaseProxy, type TcpProxy } from "../../tests/fakes/tcp-proxy.ts";
-import { createTestToken, type TestCollector } from "../../tests/support/collector.ts";
-import { createTestCore, type TestCore } from "../../tests/support/core.ts";
-import { connectForeign, openForward } from "../../tests/support/grpc-client.ts";
-import { startTestIngest } from "../../tests/support/ingest.ts";
+import { systemClock } from "#kit/clock.ts";
+import { encodePem } from "#proto/pem.ts";
+import { startDatabaseProxy, type TcpProxy } from "#tests/fakes/tcp-proxy.ts";
+import { createTestToken, type TestCollector } from "#tests/support/collector.ts";
+import { createTestCore, type TestCore } from "#tests/support/core.ts";
+import { connectForeign, openForward } from "#tests/support/grpc-client.ts";
+import { startTestIngest } from "#tests/support/ingest.ts";
 import { createDatabaseServers } from "../node/database/database-servers.ts";
 import {
   areCertificatesActive,

@@ -3,8 +3,8 @@
  * envelopes: known fields, once, in the order of their numbers, as every protobuf library writes them, and nothing that core rejects.
  */
 import { WireType } from "@bufbuild/protobuf/wire";
-import { entriesMax } from "../../proto/limits/message-limits.ts";
-import { decodeText, ProtobufError, wireTag } from "../../proto/wire.ts";
+import { entriesMax } from "#proto/limits/message-limits.ts";
+import { decodeText, ProtobufError, wireTag } from "#proto/wire.ts";
 import type { FrameToCommit } from "../store/ingest/decide-frames.ts";
 import { type EnvelopeRun, type KindCount, widen } from "../store/ingest/envelope-run.ts";
 import {

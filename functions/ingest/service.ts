@@ -9,13 +9,13 @@ import {
   type ServiceImpl,
 } from "@connectrpc/connect";
 import type { Compression, UniversalHandler } from "@connectrpc/connect/protocol";
-import { equalBytes } from "../../kit/bytes.ts";
-import type { Clock } from "../../kit/clock.ts";
-import { ErrorInfoSchema } from "../../proto/gen/google/rpc/error_details_pb.js";
+import { equalBytes } from "#kit/bytes.ts";
+import type { Clock } from "#kit/clock.ts";
+import { ErrorInfoSchema } from "#proto/gen/google/rpc/error_details_pb.js";
 import {
   Health,
   HealthCheckResponse_ServingStatus as ServingStatus,
-} from "../../proto/gen/grpc/health/v1/health_pb.js";
+} from "#proto/gen/grpc/health/v1/health_pb.js";
 import {
   type Ack,
   type Block,
@@ -27,8 +27,8 @@ import {
   OpenedSchema,
   type SubmitRequest,
   SubmitRequestSchema,
-} from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { createWireCheck } from "../../proto/limits/wire-check.ts";
+} from "#proto/gen/svc/ingest/v1/ingest_pb.js";
+import { createWireCheck } from "#proto/limits/wire-check.ts";
 import { Problem } from "../problems.ts";
 import type { BlockCodec } from "../store/ingest/stored-envelope.ts";
 import { createFrameAcceptor, type IngestObserver } from "./accept-frame.ts";

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { systemClock } from "../../kit/clock.ts";
-import { createTestCsr, createTestKey } from "../../scripts/lab/ca/test-pki.ts";
-import { heartbeatBody } from "../../scripts/lab/heartbeat-body.ts";
+import { systemClock } from "#kit/clock.ts";
+import { createTestCsr, createTestKey } from "#scripts/lab/ca/test-pki.ts";
+import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import {
   collectorOf,
   createTestToken,
@@ -9,20 +9,16 @@ import {
   manage,
   type TestCollector,
   withProof,
-} from "../../tests/support/collector.ts";
-import { createTestCore, type TestCore } from "../../tests/support/core.ts";
-import {
-  connectInTest,
-  type ForeignMessage,
-  openForward,
-} from "../../tests/support/grpc-client.ts";
+} from "#tests/support/collector.ts";
+import { createTestCore, type TestCore } from "#tests/support/core.ts";
+import { connectInTest, type ForeignMessage, openForward } from "#tests/support/grpc-client.ts";
 import {
   certificatesOf,
   clientOf,
   ingestPaths,
   startTestIngest,
   type TestIngest,
-} from "../../tests/support/ingest.ts";
+} from "#tests/support/ingest.ts";
 import { createDatabaseServers } from "../node/database/database-servers.ts";
 import { createStatusRegister, ingestChannels } from "../start-ingest.ts";
 import { listen, type Subscription } from "../store/database/listen.ts";

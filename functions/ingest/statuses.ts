@@ -3,9 +3,9 @@
  * ends no stream, since telemetry does not depend on it; what a status means is decided by the code of the heartbeat by HTTP.
  */
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
-import type { Clock } from "../../kit/clock.ts";
-import { mapValues } from "../../kit/map-values.ts";
-import { createTokenBuckets } from "../../kit/token-buckets.ts";
+import type { Clock } from "#kit/clock.ts";
+import { mapValues } from "#kit/map-values.ts";
+import { createTokenBuckets } from "#kit/token-buckets.ts";
 import {
   type Directive,
   DirectiveSchema,
@@ -14,9 +14,9 @@ import {
   StatusAnswerSchema,
   type StatusFigures,
   StatusFiguresSchema,
-} from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { managementBytesMax } from "../../proto/management/proof.ts";
-import { reportedNumbers } from "../../proto/management/reported-numbers.ts";
+} from "#proto/gen/svc/ingest/v1/ingest_pb.js";
+import { managementBytesMax } from "#proto/management/proof.ts";
+import { reportedNumbers } from "#proto/management/reported-numbers.ts";
 import type { HeartbeatAnswer } from "../domain/fleet/heartbeat.ts";
 import type { BriefStatus } from "../domain/fleet/status.ts";
 import { Problem } from "../problems.ts";

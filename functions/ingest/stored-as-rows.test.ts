@@ -2,9 +2,9 @@ import { hash } from "node:crypto";
 import { create, toBinary } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { afterAll, expect, it } from "vitest";
-import { equalBytes } from "../../kit/bytes.ts";
-import { systemClock } from "../../kit/clock.ts";
-import { systemEntropy } from "../../kit/entropy.ts";
+import { equalBytes } from "#kit/bytes.ts";
+import { systemClock } from "#kit/clock.ts";
+import { systemEntropy } from "#kit/entropy.ts";
 import {
   BlockEncoding,
   BlockSchema,
@@ -13,10 +13,10 @@ import {
   ForwardRequestSchema,
   FrameSchema,
   OpenSchema,
-} from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { createTestLog } from "../../tests/fakes/log.ts";
-import { createTestDatabase } from "../../tests/support/database.ts";
-import { isSlow, runsOf } from "../../tests/support/is-slow.ts";
+} from "#proto/gen/svc/ingest/v1/ingest_pb.js";
+import { createTestLog } from "#tests/fakes/log.ts";
+import { createTestDatabase } from "#tests/support/database.ts";
+import { isSlow, runsOf } from "#tests/support/is-slow.ts";
 import {
   ingestSteps,
   makeEnvelope,
@@ -24,7 +24,7 @@ import {
   rowLimits,
   type Sending,
   type StoredRow,
-} from "../../tests/support/row-queues.ts";
+} from "#tests/support/row-queues.ts";
 import { zstdCodec } from "../node/ingest/zstd-codec.ts";
 import { readStoredBlock } from "../store/ingest/stored-envelope.ts";
 import { examineSent } from "./examine-block.ts";

@@ -1,5 +1,5 @@
 import { LRUCache } from "lru-cache";
-import type { Clock } from "../../kit/clock.ts";
+import type { Clock } from "#kit/clock.ts";
 import { type FrameOutcome, type FrameToCommit, queueKey } from "../store/ingest/decide-frames.ts";
 
 /** A frame that waits for its commit. */

@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { useTestCore } from "../../tests/support/core.ts";
-import { createRolloutLab, publishTestConfig } from "../../tests/support/rollout.ts";
+import { useTestCore } from "#tests/support/core.ts";
+import { createRolloutLab, publishTestConfig } from "#tests/support/rollout.ts";
 import { holdAccess } from "../domain/directory/restored.ts";
 import { confirmAccess } from "../domain/scim/confirm-access.ts";
 import type { Database } from "../store/database/database.ts";

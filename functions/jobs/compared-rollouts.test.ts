@@ -1,9 +1,9 @@
 import { sql } from "drizzle-orm";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { hourMs } from "../../kit/clock.ts";
-import type { Rollout } from "../../proto/rollout/rollout.ts";
-import { useTestCore } from "../../tests/support/core.ts";
-import { createRolloutLab } from "../../tests/support/rollout.ts";
+import { hourMs } from "#kit/clock.ts";
+import type { Rollout } from "#proto/rollout/rollout.ts";
+import { useTestCore } from "#tests/support/core.ts";
+import { createRolloutLab } from "#tests/support/rollout.ts";
 import { deleteOldFigures, sampleHosts } from "../store/fleet/host-hours.ts";
 import { advanceRollouts } from "./core-jobs.ts";
 

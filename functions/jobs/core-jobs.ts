@@ -1,7 +1,7 @@
-import { hourMs } from "../../kit/clock.ts";
-import { uuidv7 } from "../../kit/entropy.ts";
-import type { Job } from "../../kit/run-every.ts";
-import { formatNoteKey } from "../../proto/completeness/signed-note.ts";
+import { hourMs } from "#kit/clock.ts";
+import { uuidv7 } from "#kit/entropy.ts";
+import type { Job } from "#kit/run-every.ts";
+import { formatNoteKey } from "#proto/completeness/signed-note.ts";
 import type { ConfiguredCore, Core, TimedCore } from "../core.ts";
 import { chainAuditEvents } from "../domain/audit/chain-events.ts";
 import { flushRefusals } from "../domain/audit/flush-refusals.ts";

@@ -1,10 +1,10 @@
 import { sql } from "drizzle-orm";
 import { beforeEach, describe, expect, it } from "vitest";
-import type { FleetFacets } from "../../proto/fleet-health/facets.ts";
-import type { FleetHealthDetail, FleetHealthReport } from "../../proto/fleet-health/report.ts";
-import type { Rollout } from "../../proto/rollout/rollout.ts";
-import { useTestCore } from "../../tests/support/core.ts";
-import { createRolloutLab } from "../../tests/support/rollout.ts";
+import type { FleetFacets } from "#proto/fleet-health/facets.ts";
+import type { FleetHealthDetail, FleetHealthReport } from "#proto/fleet-health/report.ts";
+import type { Rollout } from "#proto/rollout/rollout.ts";
+import { useTestCore } from "#tests/support/core.ts";
+import { createRolloutLab } from "#tests/support/rollout.ts";
 import { relationsAt } from "../chat-sql/relations.ts";
 import { readFleetRules } from "../domain/fleet/rules.ts";
 import { sessionIntervalMs } from "../store/fleet/core-sessions.ts";

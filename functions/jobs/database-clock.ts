@@ -1,4 +1,4 @@
-import type { Clock } from "../../kit/clock.ts";
+import type { Clock } from "#kit/clock.ts";
 import type { Executor } from "../store/database/database.ts";
 import { readDatabaseTime } from "../store/database/server-settings.ts";
 

@@ -1,7 +1,7 @@
 import type { Connection } from "pg";
 import { expect, it } from "vitest";
-import { useTestDatabase } from "../../tests/support/database.ts";
-import { openEnvelopeStore } from "../../tests/support/stored-envelopes.ts";
+import { useTestDatabase } from "#tests/support/database.ts";
+import { openEnvelopeStore } from "#tests/support/stored-envelopes.ts";
 import { destroyClient, openCopyClient } from "../store/ingest/copy-transaction.ts";
 import { createCopyCleanup } from "./end-abandoned-copies.ts";
 

@@ -1,4 +1,4 @@
-import { uuidv7 } from "../../kit/entropy.ts";
+import { uuidv7 } from "#kit/entropy.ts";
 import type { WriteCore } from "../core.ts";
 import { extendSession, isUnbroken } from "../store/fleet/core-sessions.ts";
 

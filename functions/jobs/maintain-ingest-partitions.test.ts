@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { createTestClock, type TestClock } from "../../tests/fakes/clock.ts";
-import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
-import { createTestDatabase, type TestDatabase } from "../../tests/support/database.ts";
+import { createTestClock, type TestClock } from "#tests/fakes/clock.ts";
+import { createSeededEntropy } from "#tests/fakes/entropy.ts";
+import { createTestDatabase, type TestDatabase } from "#tests/support/database.ts";
 import type { ConnectedDatabase } from "../store/database/database.ts";
 import { confirmClock } from "../store/retention/retention-clock.ts";
 import { findRetentionPause } from "../store/retention/retention-pause.ts";

@@ -1,4 +1,4 @@
-import { dayMs } from "../../kit/clock.ts";
+import { dayMs } from "#kit/clock.ts";
 import type { WriteCore } from "../core.ts";
 import { type Actor, recordAudit } from "../domain/audit/audit-log.ts";
 import type { Executor } from "../store/database/database.ts";

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { createTestClock } from "../../tests/fakes/clock.ts";
+import { createTestClock } from "#tests/fakes/clock.ts";
 import { runChatRoleJob } from "./run-chat-role-job.ts";
 
 it("admits new roles at once and every ten seconds, and warns of the same left-out roles once", async () => {

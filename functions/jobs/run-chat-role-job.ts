@@ -1,4 +1,4 @@
-import { runEvery } from "../../kit/run-every.ts";
+import { runEvery } from "#kit/run-every.ts";
 import type { Core } from "../core.ts";
 
 const intervalMs = 10_000;

@@ -1,10 +1,10 @@
 import { chmod, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, expect, it } from "vitest";
-import { person } from "../../drizzle/schema/operator.ts";
-import { startDirectoryApi } from "../../scripts/lab/directory-api.ts";
-import { createTestCore, type TestCore } from "../../tests/support/core.ts";
-import { newFolder } from "../../tests/support/new-folder.ts";
+import { person } from "#drizzle/schema/operator.ts";
+import { startDirectoryApi } from "#scripts/lab/directory-api.ts";
+import { createTestCore, type TestCore } from "#tests/support/core.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
 import { readKeyFile, readTrustedFile } from "../node/read-key-file.ts";
 import { findDirectorySync } from "../store/directory/directory.ts";
 import { runDirectorySync } from "./run-directory-sync.ts";

@@ -1,6 +1,6 @@
-import { fullJitterMs } from "../../kit/backoff.ts";
-import { fileFault } from "../../kit/describe-error.ts";
-import { type JobOptions, runEvery } from "../../kit/run-every.ts";
+import { fullJitterMs } from "#kit/backoff.ts";
+import { fileFault } from "#kit/describe-error.ts";
+import { type JobOptions, runEvery } from "#kit/run-every.ts";
 import type { DirectoryProvider } from "../config/directory-config.ts";
 import type { Core, DirectoryObserver } from "../core.ts";
 import { parseServiceAccount } from "../directory/service-account.ts";

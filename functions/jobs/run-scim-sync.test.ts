@@ -1,8 +1,8 @@
 import { ne } from "drizzle-orm";
 import { expect, it } from "vitest";
-import { person } from "../../drizzle/schema/operator.ts";
-import type { Clock } from "../../kit/clock.ts";
-import { createScimCore } from "../../tests/support/scim.ts";
+import { person } from "#drizzle/schema/operator.ts";
+import type { Clock } from "#kit/clock.ts";
+import { createScimCore } from "#tests/support/scim.ts";
 import type { DirectoryConfig } from "../config/directory-config.ts";
 import { findDirectorySync } from "../store/directory/directory.ts";
 import { runDirectorySync } from "./run-directory-sync.ts";

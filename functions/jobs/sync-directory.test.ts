@@ -1,14 +1,14 @@
 import { eq } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
-import { authenticationIdentity } from "../../drizzle/schema/operator.ts";
+import { authenticationIdentity } from "#drizzle/schema/operator.ts";
 import {
   adminGroup,
   auditorGroup,
   directoryDomain,
   usualDirectory,
-} from "../../scripts/lab/directory-people.ts";
-import { people } from "../../scripts/lab/people.ts";
-import { crowd, setUpDirectorySync } from "../../tests/support/set-up-directory-sync.ts";
+} from "#scripts/lab/directory-people.ts";
+import { people } from "#scripts/lab/people.ts";
+import { crowd, setUpDirectorySync } from "#tests/support/set-up-directory-sync.ts";
 import { holdAccess } from "../domain/directory/restored.ts";
 import { correctTimes } from "./core-jobs.ts";
 

@@ -2,15 +2,15 @@ import { X509Certificate } from "node:crypto";
 import { chmodSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeEach, describe, expect, it } from "vitest";
-import { decodePem } from "../../proto/pem.ts";
+import { decodePem } from "#proto/pem.ts";
 import {
   createTestCa,
   createTestKey,
   issueTestCertificate,
   type TestCa,
-} from "../../scripts/lab/ca/test-pki.ts";
-import { createTestLog, type TestLog } from "../../tests/fakes/log.ts";
-import { newFolder } from "../../tests/support/new-folder.ts";
+} from "#scripts/lab/ca/test-pki.ts";
+import { createTestLog, type TestLog } from "#tests/fakes/log.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
 import type { CoreConfig, IngestConfig } from "../config/core-config.ts";
 import { watchesFileOf } from "../config/watch-config.ts";
 import { filesCheck } from "../ops/checks.ts";

@@ -1,11 +1,11 @@
 import { createSecureContext } from "node:tls";
-import { equalBytes } from "../../kit/bytes.ts";
-import type { Clock } from "../../kit/clock.ts";
-import { ConfigError } from "../../kit/env.ts";
-import type { Log } from "../../kit/log.ts";
-import { runEvery } from "../../kit/run-every.ts";
-import { readCertificate } from "../../proto/certificate-der.ts";
-import { decodePemBundle } from "../../proto/pem.ts";
+import { equalBytes } from "#kit/bytes.ts";
+import type { Clock } from "#kit/clock.ts";
+import { ConfigError } from "#kit/env.ts";
+import type { Log } from "#kit/log.ts";
+import { runEvery } from "#kit/run-every.ts";
+import { readCertificate } from "#proto/certificate-der.ts";
+import { decodePemBundle } from "#proto/pem.ts";
 import type { CoreConfig, IngestConfig, SignerConfig } from "../config/core-config.ts";
 import type { WatchConfig } from "../config/watch-config.ts";
 import type { OwnCertificate } from "../ops/figures.ts";

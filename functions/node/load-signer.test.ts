@@ -1,8 +1,8 @@
 import { chmodSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeAll, describe, expect, it } from "vitest";
-import { createTestCa, createTestKey, type TestCa } from "../../scripts/lab/ca/test-pki.ts";
-import { newFolder } from "../../tests/support/new-folder.ts";
+import { createTestCa, createTestKey, type TestCa } from "#scripts/lab/ca/test-pki.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
 import { loadLocalCa } from "./load-signer.ts";
 import { createNodeCryptography } from "./node-cryptography.ts";
 

@@ -1,5 +1,5 @@
-import type { Clock } from "../../kit/clock.ts";
-import type { Log } from "../../kit/log.ts";
+import type { Clock } from "#kit/clock.ts";
+import type { Log } from "#kit/log.ts";
 import type { SignerConfig } from "../config/core-config.ts";
 import { type Authority, readAuthorities } from "../signer/authority.ts";
 import type { Cryptography } from "../signer/cryptography.ts";

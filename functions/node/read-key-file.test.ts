@@ -1,8 +1,8 @@
 import { chmodSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeEach, describe, expect, it } from "vitest";
-import { repositoryFiles } from "../../scripts/repository-files.ts";
-import { newFolder } from "../../tests/support/new-folder.ts";
+import { repositoryFiles } from "#scripts/repository-files.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
 import { readKeyFile, readTrustedFile } from "./read-key-file.ts";
 
 let dir: string;

@@ -1,5 +1,5 @@
 import { closeSync, constants, fstatSync, openSync, readFileSync } from "node:fs";
-import { GuardedFileError } from "../../kit/env.ts";
+import { GuardedFileError } from "#kit/env.ts";
 
 /**
  * Returns the contents of a private key file. Throws an `Error` that quotes nothing if the file is not regular, or if group or world

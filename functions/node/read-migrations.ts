@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
-import packageJson from "../../package.json" with { type: "json" };
+import packageJson from "#package.json" with { type: "json" };
 import type { SchemaFiles, SqlFile } from "../store/database/migrate.ts";
 
 /** The texts that were ever on main (`drizzle/migrations/history.json`); each member only grows. */

@@ -4,8 +4,8 @@
  * every check, since the other half of a pair may follow; loads of one value never overlap.
  */
 import { statSync } from "node:fs";
-import { errorCode } from "../../kit/describe-error.ts";
-import { ConfigError } from "../../kit/env.ts";
+import { errorCode } from "#kit/describe-error.ts";
+import { ConfigError } from "#kit/env.ts";
 
 /** Files that are checked for changes from time to time. */
 export interface ReloadedFiles {

@@ -1,7 +1,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { expect, it, onTestFinished } from "vitest";
-import { ConfigError } from "../../kit/env.ts";
+import { ConfigError } from "#kit/env.ts";
 import { listenFor, StartFault } from "./run-configured.ts";
 
 it("W4: a program whose stdout nothing reads serves on, and SIGTERM ends it with 0", async () => {

@@ -1,9 +1,9 @@
-import { systemClock } from "../../kit/clock.ts";
-import { drainOnEscape } from "../../kit/contain-failures.ts";
-import { errorCode } from "../../kit/describe-error.ts";
-import { ConfigError, type Environment } from "../../kit/env.ts";
-import { createLineLog, type LineLog } from "../../kit/line-log.ts";
-import type { Log } from "../../kit/log.ts";
+import { systemClock } from "#kit/clock.ts";
+import { drainOnEscape } from "#kit/contain-failures.ts";
+import { errorCode } from "#kit/describe-error.ts";
+import { ConfigError, type Environment } from "#kit/env.ts";
+import { createLineLog, type LineLog } from "#kit/line-log.ts";
+import type { Log } from "#kit/log.ts";
 import { readTrustedFile } from "./read-key-file.ts";
 
 /** EX_CONFIG of sysexits(3): the units do not start such a program again. */

@@ -10,9 +10,9 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { createTestClock } from "../../tests/fakes/clock.ts";
-import { createTestLog } from "../../tests/fakes/log.ts";
-import { newFolder } from "../../tests/support/new-folder.ts";
+import { createTestClock } from "#tests/fakes/clock.ts";
+import { createTestLog } from "#tests/fakes/log.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
 import { createSignerCommand, type SignerCommandOptions } from "./run-signer-command.ts";
 
 const dir = newFolder();

@@ -6,8 +6,8 @@
 import { type ChildProcessByStdio, spawn } from "node:child_process";
 import { accessSync, constants, openSync, readdirSync, readFileSync, statSync } from "node:fs";
 import type { Readable, Writable } from "node:stream";
-import { type Clock, systemClock } from "../../kit/clock.ts";
-import { errorCode } from "../../kit/describe-error.ts";
+import { type Clock, systemClock } from "#kit/clock.ts";
+import { errorCode } from "#kit/describe-error.ts";
 import type { SignerCommand } from "../signer/external-command.ts";
 import { SignerFault } from "../signer/signer.ts";
 

@@ -2,8 +2,8 @@ import type { lookup } from "node:dns";
 import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterEach, describe, expect, it } from "vitest";
-import { systemClock } from "../../kit/clock.ts";
-import { createTestClock } from "../../tests/fakes/clock.ts";
+import { systemClock } from "#kit/clock.ts";
+import { createTestClock } from "#tests/fakes/clock.ts";
 import { createSendRequest } from "./send-request.ts";
 
 const closers: (() => void)[] = [];

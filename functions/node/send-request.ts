@@ -2,10 +2,10 @@ import { type LookupAddress, lookup } from "node:dns";
 import * as http from "node:http";
 import * as https from "node:https";
 import { isIP, type LookupFunction } from "node:net";
-import { isPublicAddress } from "../../kit/address.ts";
-import { type Clock, callAfter } from "../../kit/clock.ts";
-import { errorCode } from "../../kit/describe-error.ts";
-import { readRetryAfter } from "../../kit/retry-after.ts";
+import { isPublicAddress } from "#kit/address.ts";
+import { type Clock, callAfter } from "#kit/clock.ts";
+import { errorCode } from "#kit/describe-error.ts";
+import { readRetryAfter } from "#kit/retry-after.ts";
 import type { SendRequest } from "../domain/watch/deliver.ts";
 
 /** A receiver cannot put a message off for longer. */

@@ -1,5 +1,5 @@
-import { fileFault } from "../../kit/describe-error.ts";
-import { ConfigError, type ConfigFault } from "../../kit/env.ts";
+import { fileFault } from "#kit/describe-error.ts";
+import { ConfigError, type ConfigFault } from "#kit/env.ts";
 
 /** Runs `load`. Rethrows its failure as a `ConfigError` of `variable` that quotes neither the value nor file contents. */
 export const withConfigError = async <Result>(

@@ -1,5 +1,5 @@
-import type { Clock } from "../../kit/clock.ts";
-import { errorCode } from "../../kit/describe-error.ts";
+import type { Clock } from "#kit/clock.ts";
+import { errorCode } from "#kit/describe-error.ts";
 import type { CoreConfig } from "../config/core-config.ts";
 import type { ReadCore, TimedCore } from "../core.ts";
 import type { Chat } from "../domain/chat/chat.ts";

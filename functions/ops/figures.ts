@@ -1,9 +1,9 @@
-import { dayMs } from "../../kit/clock.ts";
-import { singleFlight } from "../../kit/single-flight.ts";
-import { type HourState, hourStates } from "../../proto/completeness/hour-state.ts";
-import { fleetStates, inventoryStatuses } from "../../proto/fleet-health/vocabulary.ts";
-import { endedStates, rolloutStates } from "../../proto/rollout/vocabulary.ts";
-import { watchStates } from "../../proto/watch/vocabulary.ts";
+import { dayMs } from "#kit/clock.ts";
+import { singleFlight } from "#kit/single-flight.ts";
+import { type HourState, hourStates } from "#proto/completeness/hour-state.ts";
+import { fleetStates, inventoryStatuses } from "#proto/fleet-health/vocabulary.ts";
+import { endedStates, rolloutStates } from "#proto/rollout/vocabulary.ts";
+import { watchStates } from "#proto/watch/vocabulary.ts";
 import type { Core } from "../core.ts";
 import { parseFilter } from "../domain/fleet/parse-filter.ts";
 import { readFleetRules } from "../domain/fleet/rules.ts";

@@ -1,9 +1,9 @@
 import { exportSPKI, generateKeyPair, SignJWT } from "jose";
 import { afterAll, describe, expect, it } from "vitest";
-import { Secret } from "../../kit/secret.ts";
-import { createTestClock } from "../../tests/fakes/clock.ts";
-import { createTestLog } from "../../tests/fakes/log.ts";
-import { createTestCore, type TestCore, type TestCoreOptions } from "../../tests/support/core.ts";
+import { Secret } from "#kit/secret.ts";
+import { createTestClock } from "#tests/fakes/clock.ts";
+import { createTestLog } from "#tests/fakes/log.ts";
+import { createTestCore, type TestCore, type TestCoreOptions } from "#tests/support/core.ts";
 import type { Core } from "../core.ts";
 import { checkLicense } from "../domain/licensing/license.ts";
 import { createDatabaseClock } from "../jobs/database-clock.ts";

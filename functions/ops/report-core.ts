@@ -1,5 +1,5 @@
-import { rfc3339 } from "../../kit/clock.ts";
-import { uuidv7 } from "../../kit/entropy.ts";
+import { rfc3339 } from "#kit/clock.ts";
+import { uuidv7 } from "#kit/entropy.ts";
 import type { Core } from "../core.ts";
 import { type CoreReport, upsertCoreReport } from "../store/system/core-reports.ts";
 import type { OwnCertificate } from "./figures.ts";

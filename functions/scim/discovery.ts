@@ -2,8 +2,8 @@ import {
   scimResourceTypes,
   scimSchemas,
   scimServiceProviderConfig,
-} from "../../proto/scim/discovery.ts";
-import { scimBasePath } from "../../proto/scim/resources.ts";
+} from "#proto/scim/discovery.ts";
+import { scimBasePath } from "#proto/scim/resources.ts";
 import { bodyBytesMax } from "../http/parse-request.ts";
 import { Problem } from "../problems.ts";
 import { countMax, listMessage, type ScimReply, type ScimRouteDefinition } from "./scim-route.ts";

@@ -4,7 +4,7 @@
  * sends without the flag `aadOptscim062020`.
  */
 import { expect, it } from "vitest";
-import { createScimCore } from "../../tests/support/scim.ts";
+import { createScimCore } from "#tests/support/scim.ts";
 
 const test = await createScimCore();
 const { patch, scim, whoami, personOf } = test;

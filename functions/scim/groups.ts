@@ -1,4 +1,4 @@
-import { scimBasePath } from "../../proto/scim/resources.ts";
+import { scimBasePath } from "#proto/scim/resources.ts";
 import { createGroup, deleteGroup, replaceGroup, updateGroup } from "../domain/scim/groups.ts";
 import { parseOperations } from "../domain/scim/parse-scim.ts";
 import type { ScimCore } from "../domain/scim/push.ts";

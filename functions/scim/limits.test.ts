@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { createScimCore, scimToken } from "../../tests/support/scim.ts";
+import { createScimCore, scimToken } from "#tests/support/scim.ts";
 import { flushRefusals } from "../domain/audit/flush-refusals.ts";
 
 const next = "the-next-scim-token-of-the-tests-0123";

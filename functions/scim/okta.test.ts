@@ -3,7 +3,7 @@
  * and that its published test of a SCIM API checks, in their order.
  */
 import { expect, it } from "vitest";
-import { createScimCore } from "../../tests/support/scim.ts";
+import { createScimCore } from "#tests/support/scim.ts";
 
 const test = await createScimCore();
 const { patch, scim, whoami } = test;

@@ -1,8 +1,8 @@
 import { eq } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
-import { person } from "../../drizzle/schema/operator.ts";
-import { mintBridgeToken } from "../../scripts/lab/people.ts";
-import { createScimCore } from "../../tests/support/scim.ts";
+import { person } from "#drizzle/schema/operator.ts";
+import { mintBridgeToken } from "#scripts/lab/people.ts";
+import { createScimCore } from "#tests/support/scim.ts";
 import { insertSession } from "../store/operator-session/operator-sessions.ts";
 
 const test = await createScimCore();

@@ -1,6 +1,6 @@
 import { sql } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
-import { createScimCore, scimToken } from "../../tests/support/scim.ts";
+import { createScimCore, scimToken } from "#tests/support/scim.ts";
 
 const test = await createScimCore();
 const { patch, scim, createPerson } = test;

@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, it } from "vitest";
-import { createScimCore } from "../../tests/support/scim.ts";
+import { createScimCore } from "#tests/support/scim.ts";
 import { applyDirectorySnapshot } from "../domain/directory/apply-snapshot.ts";
 import { createRestoreCheck, holdAccess } from "../domain/directory/restored.ts";
 import { confirmAccess, listHeldAccess } from "../domain/scim/confirm-access.ts";

@@ -3,8 +3,8 @@ import {
   parseScimFilter,
   type ScimFilter,
   ScimSyntaxError,
-} from "../../proto/scim/filter.ts";
-import { scimMediaType, scimUrn } from "../../proto/scim/resources.ts";
+} from "#proto/scim/filter.ts";
+import { scimMediaType, scimUrn } from "#proto/scim/resources.ts";
 import type { Origin } from "../domain/audit/audit-log.ts";
 import type { AuthenticateProvider } from "../domain/scim/authenticate-provider.ts";
 import { readJson } from "../http/parse-request.ts";

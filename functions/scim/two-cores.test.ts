@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { createScimCore } from "../../tests/support/scim.ts";
+import { createScimCore } from "#tests/support/scim.ts";
 
 const test = await createScimCore();
 const { scim, createPerson, whoami, personOf } = test;

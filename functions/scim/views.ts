@@ -1,5 +1,5 @@
-import { rfc3339 } from "../../kit/clock.ts";
-import { scimBasePath, scimUrn } from "../../proto/scim/resources.ts";
+import { rfc3339 } from "#kit/clock.ts";
+import { scimBasePath, scimUrn } from "#proto/scim/resources.ts";
 import type { ScimGroupRow, ScimMemberRow } from "../store/scim/groups.ts";
 import type { ScimUserRow } from "../store/scim/users.ts";
 

@@ -1,8 +1,8 @@
 import "reflect-metadata";
 import * as x509 from "@peculiar/x509";
-import { equalBytes } from "../../kit/bytes.ts";
-import { type CertificateParts, readCertificate } from "../../proto/certificate-der.ts";
-import { decodePemBundle, encodePem } from "../../proto/pem.ts";
+import { equalBytes } from "#kit/bytes.ts";
+import { type CertificateParts, readCertificate } from "#proto/certificate-der.ts";
+import { decodePemBundle, encodePem } from "#proto/pem.ts";
 import {
   algorithmFits,
   readPublicKey,

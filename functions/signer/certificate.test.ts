@@ -8,7 +8,7 @@ import {
   type TestKey,
   testNames,
   x509,
-} from "../../scripts/lab/ca/test-pki.ts";
+} from "#scripts/lab/ca/test-pki.ts";
 import { isWithinValidity } from "../domain/certificate/authenticate.ts";
 import { createNodeCryptography } from "../node/node-cryptography.ts";
 import { readAuthorities } from "./authority.ts";

@@ -9,8 +9,8 @@ import {
   readOid,
   readValue,
   tag,
-} from "../../proto/certificate-der.ts";
-import { type IdentityFault, identityOfExtensions } from "../../proto/identity.ts";
+} from "#proto/certificate-der.ts";
+import { type IdentityFault, identityOfExtensions } from "#proto/identity.ts";
 import { type Authority, hasIssued } from "./authority.ts";
 import {
   type Cryptography,

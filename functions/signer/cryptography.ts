@@ -1,4 +1,4 @@
-import { DerError, DerFields, readBitOctets, readValue, tag } from "../../proto/certificate-der.ts";
+import { DerError, DerFields, readBitOctets, readValue, tag } from "#proto/certificate-der.ts";
 
 /** The public key algorithms that core supports. Clients have one of the first three; only certification authorities may have RSA. */
 export type KeyAlgorithm = "ecdsa-p256" | "ecdsa-p384" | "ed25519" | "rsa";

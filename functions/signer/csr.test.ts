@@ -1,14 +1,14 @@
 import { KeyObject, sign } from "node:crypto";
 import { beforeAll, describe, expect, it } from "vitest";
-import { readElements, readValue, tag, writeDer } from "../../proto/certificate-der.ts";
-import { decodePem, encodePem } from "../../proto/pem.ts";
+import { readElements, readValue, tag, writeDer } from "#proto/certificate-der.ts";
+import { decodePem, encodePem } from "#proto/pem.ts";
 import {
   createTestCsr,
   createTestKey,
   type TestKey,
   testNames,
   x509,
-} from "../../scripts/lab/ca/test-pki.ts";
+} from "#scripts/lab/ca/test-pki.ts";
 import { createNodeCryptography } from "../node/node-cryptography.ts";
 import { checkCsr } from "./csr.ts";
 import { createWebCryptography } from "./web-cryptography.ts";

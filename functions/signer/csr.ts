@@ -8,9 +8,9 @@ import {
   readSigned,
   readValue,
   tag,
-} from "../../proto/certificate-der.ts";
-import { type IdentityFault, identityOfExtensions } from "../../proto/identity.ts";
-import { decodePem } from "../../proto/pem.ts";
+} from "#proto/certificate-der.ts";
+import { type IdentityFault, identityOfExtensions } from "#proto/identity.ts";
+import { decodePem } from "#proto/pem.ts";
 import {
   algorithmFits,
   type KeyAlgorithm,

@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, it } from "vitest";
-import { encodePem } from "../../proto/pem.ts";
+import { encodePem } from "#proto/pem.ts";
 import {
   clientExtensions,
   createTestCa,
@@ -10,7 +10,7 @@ import {
   type TestKey,
   testNames,
   x509,
-} from "../../scripts/lab/ca/test-pki.ts";
+} from "#scripts/lab/ca/test-pki.ts";
 import { createNodeCryptography } from "../node/node-cryptography.ts";
 import { readAuthorities } from "./authority.ts";
 import { createExternalCommand, readSignerAnswer } from "./external-command.ts";

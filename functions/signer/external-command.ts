@@ -1,8 +1,8 @@
-import { equalBytes } from "../../kit/bytes.ts";
-import { type Clock, rfc3339 } from "../../kit/clock.ts";
-import { type CertificateParts, DerError, readCertificate } from "../../proto/certificate-der.ts";
-import { identityOfExtensions } from "../../proto/identity.ts";
-import { decodePem, encodePem } from "../../proto/pem.ts";
+import { equalBytes } from "#kit/bytes.ts";
+import { type Clock, rfc3339 } from "#kit/clock.ts";
+import { type CertificateParts, DerError, readCertificate } from "#proto/certificate-der.ts";
+import { identityOfExtensions } from "#proto/identity.ts";
+import { decodePem, encodePem } from "#proto/pem.ts";
 import { type Authority, chainPemOf, hasIssued } from "./authority.ts";
 import { isClientCertificate, isForClientsAlone } from "./certificate.ts";
 import type { Cryptography } from "./cryptography.ts";

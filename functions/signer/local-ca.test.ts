@@ -1,7 +1,7 @@
 import "reflect-metadata";
 import { X509Certificate } from "node:crypto";
 import { describe, expect, it } from "vitest";
-import { decodePem } from "../../proto/pem.ts";
+import { decodePem } from "#proto/pem.ts";
 import {
   createTestCa,
   createTestCsr,
@@ -9,7 +9,7 @@ import {
   type TestCa,
   type TestKeyKind,
   x509,
-} from "../../scripts/lab/ca/test-pki.ts";
+} from "#scripts/lab/ca/test-pki.ts";
 import { createNodeCryptography, createNodeSigningKey } from "../node/node-cryptography.ts";
 import { readAuthorities } from "./authority.ts";
 import { createClientCertificateReader } from "./certificate.ts";

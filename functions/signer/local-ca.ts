@@ -5,15 +5,9 @@
  */
 import "reflect-metadata";
 import * as x509 from "@peculiar/x509";
-import { equalBytes } from "../../kit/bytes.ts";
-import {
-  extensionOid,
-  tag,
-  writeDer,
-  writeTime,
-  writeUnsigned,
-} from "../../proto/certificate-der.ts";
-import { encodePem } from "../../proto/pem.ts";
+import { equalBytes } from "#kit/bytes.ts";
+import { extensionOid, tag, writeDer, writeTime, writeUnsigned } from "#proto/certificate-der.ts";
+import { encodePem } from "#proto/pem.ts";
 import { type Authority, AuthorityFault, chainPemOf } from "./authority.ts";
 import {
   type Cryptography,

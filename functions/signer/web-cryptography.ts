@@ -7,8 +7,8 @@ import {
   tag,
   writeDer,
   writeUnsigned,
-} from "../../proto/certificate-der.ts";
-import { decodePem } from "../../proto/pem.ts";
+} from "#proto/certificate-der.ts";
+import { decodePem } from "#proto/pem.ts";
 import {
   algorithmFits,
   type Cryptography,

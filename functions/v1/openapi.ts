@@ -9,7 +9,7 @@ import { type Route, route } from "../http/route.ts";
 export const openApiRoute = ({ cryptography }: Pick<Core, "cryptography">): Route => {
   let made: Promise<{ content: Uint8Array<ArrayBuffer>; etag: string }> | undefined;
   const make = async () => {
-    const { default: document } = await import("../../proto/openapi.json", {
+    const { default: document } = await import("#proto/openapi.json", {
       with: { type: "json" },
     });
     const content = new TextEncoder().encode(JSON.stringify(document));

@@ -1,7 +1,7 @@
 import { expect, it, onTestFinished } from "vitest";
-import { mintBridgeToken, people } from "../../scripts/lab/people.ts";
-import { createTestToken } from "../../tests/support/collector.ts";
-import { createTestCore } from "../../tests/support/core.ts";
+import { mintBridgeToken, people } from "#scripts/lab/people.ts";
+import { createTestToken } from "#tests/support/collector.ts";
+import { createTestCore } from "#tests/support/core.ts";
 
 const old = "the old secret, of more than 32 bytes";
 const next = "the next secret, of more than 32 bytes";

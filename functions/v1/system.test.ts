@@ -1,10 +1,10 @@
 import { readFile } from "node:fs/promises";
 import { sql } from "drizzle-orm";
 import { beforeEach, describe, expect, it } from "vitest";
-import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
-import type { SystemReport } from "../../proto/system/report.ts";
-import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
-import { useTestCore } from "../../tests/support/core.ts";
+import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
+import type { SystemReport } from "#proto/system/report.ts";
+import { seedFleet } from "#scripts/lab/seed-fleet.ts";
+import { useTestCore } from "#tests/support/core.ts";
 import { systemThresholds } from "../domain/system/report-system.ts";
 import type { CheckResult } from "../ops/readiness.ts";
 import { createCoreReporter } from "../ops/report-core.ts";

@@ -1,4 +1,4 @@
-import { SystemReport } from "../../proto/system/report.ts";
+import { SystemReport } from "#proto/system/report.ts";
 import type { Core } from "../core.ts";
 import { reportSystem } from "../domain/system/report-system.ts";
 import { scope } from "../http/guards.ts";

@@ -1,9 +1,9 @@
 import { eq } from "drizzle-orm";
 import { SignJWT, UnsecuredJWT } from "jose";
 import { describe, expect, it } from "vitest";
-import { person } from "../../drizzle/schema/operator.ts";
-import { mintBridgeToken } from "../../scripts/lab/people.ts";
-import { useTestCore } from "../../tests/support/core.ts";
+import { person } from "#drizzle/schema/operator.ts";
+import { mintBridgeToken } from "#scripts/lab/people.ts";
+import { useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore();
 const { auditor, reader, admin, api, people, clock } = test;

@@ -1,4 +1,4 @@
-import { Whoami } from "../../proto/operator/whoami.ts";
+import { Whoami } from "#proto/operator/whoami.ts";
 import { type OperatorCore, scope } from "../http/guards.ts";
 import { route } from "../http/route.ts";
 

@@ -1,12 +1,12 @@
 import fc from "fast-check";
 import { beforeAll, describe, expect, it } from "vitest";
-import { runsOf } from "../../tests/support/is-slow.ts";
+import { runsOf } from "#tests/support/is-slow.ts";
 import {
   createTestReceiptKey,
   signChain,
   type TestEntry,
   type TestReceiptKey,
-} from "../../tests/support/receipts.ts";
+} from "#tests/support/receipts.ts";
 import type { ReceiptFile } from "./receipt.ts";
 import { verifyReceipts } from "./verify-receipts.ts";
 

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { cpuMillisecondsOf } from "../../tests/support/cpu-time.ts";
-import { runsOf } from "../../tests/support/is-slow.ts";
+import { cpuMillisecondsOf } from "#tests/support/cpu-time.ts";
+import { runsOf } from "#tests/support/is-slow.ts";
 import { parseCollectorConfig } from "./parse.ts";
 import { anyTokens, configBytesMax, parseTree } from "./tree.ts";
 

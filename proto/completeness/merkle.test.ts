@@ -1,7 +1,7 @@
 import { hash } from "node:crypto";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { equalBytes } from "../../kit/bytes.ts";
+import { equalBytes } from "#kit/bytes.ts";
 import {
   createProver,
   createTree,

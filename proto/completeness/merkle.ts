@@ -1,5 +1,5 @@
 /** Merkle trees as RFC 6962 hashes them, and their proofs (section 2.1); proofs are verified as RFC 9162 describes it. */
-import { equalBytes } from "../../kit/bytes.ts";
+import { equalBytes } from "#kit/bytes.ts";
 
 /** A SHA-256 that returns at once: a tree of 100,000 leaves has as many nodes. */
 export type Sha256 = (bytes: Uint8Array) => Uint8Array;

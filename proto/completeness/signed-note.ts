@@ -1,5 +1,5 @@
 /** Signed notes (c2sp.org/signed-note) with Ed25519, and the checkpoints of a log (c2sp.org/tlog-checkpoint) in them. */
-import { equalBytes, sha256 } from "../../kit/bytes.ts";
+import { equalBytes, sha256 } from "#kit/bytes.ts";
 import type { TreeHead } from "./merkle.ts";
 
 /** A public key that signs notes under a name. */

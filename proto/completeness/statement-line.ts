@@ -1,5 +1,5 @@
 /** The lines of an hour's statement and the entry of the log that states their tree (docs/completeness-proof.md). */
-import { hourMs as hourLengthMs } from "../../kit/clock.ts";
+import { hourMs as hourLengthMs } from "#kit/clock.ts";
 import {
   type BindingQueue,
   type HourAccounts,

@@ -1,6 +1,6 @@
 import { fromBinary } from "@bufbuild/protobuf";
-import { equalBytes } from "../../kit/bytes.ts";
-import { hourMs as hourLengthMs } from "../../kit/clock.ts";
+import { equalBytes } from "#kit/bytes.ts";
+import { hourMs as hourLengthMs } from "#kit/clock.ts";
 import { type AccountBody, AccountBodySchema } from "../gen/svc/ingest/v1/ingest_pb.js";
 import { accountPayload, statedLosses } from "./account.ts";
 import { type AccountFacts, type HourStatus, isCovered, sumHour } from "./hour-state.ts";

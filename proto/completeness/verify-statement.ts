@@ -1,6 +1,6 @@
 /** Verifies the file of a statement (docs/completeness-proof.md) without core: every fault is named by what it concerns. */
-import { equalBytes } from "../../kit/bytes.ts";
-import { hourMs as hourLengthMs } from "../../kit/clock.ts";
+import { equalBytes } from "#kit/bytes.ts";
+import { hourMs as hourLengthMs } from "#kit/clock.ts";
 import type { AccountBody } from "../gen/svc/ingest/v1/ingest_pb.js";
 import { hourStates } from "./hour-state.ts";
 import { isConsistent, leafHash, merkleRoot, rootOfInclusion, type Sha256 } from "./merkle.ts";

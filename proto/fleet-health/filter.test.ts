@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import * as v from "valibot";
 import { describe, expect, it } from "vitest";
-import { arbitraryFilter } from "../../tests/support/arbitrary-filter.ts";
+import { arbitraryFilter } from "#tests/support/arbitrary-filter.ts";
 import {
   type FleetFilter,
   filterFromQuery,

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { mapValues } from "../../kit/map-values.ts";
+import { mapValues } from "#kit/map-values.ts";
 import { reportedNumbers } from "../management/reported-numbers.ts";
 import { Id, IsoTimestamp, TextOrNull, TimestampOrNull } from "../values.ts";
 import { HoldView, HostVolumeView } from "../volume.ts";

@@ -1,6 +1,6 @@
 /** The inventory of expected hosts (docs/inventory.md). */
 import * as v from "valibot";
-import { sha256 } from "../../kit/bytes.ts";
+import { sha256 } from "#kit/bytes.ts";
 import { type InventoryStatus, inventoryStatuses } from "../fleet-health/vocabulary.ts";
 import { Labels } from "../labels.ts";
 import { Identifier } from "../management/text.ts";

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { mapValues } from "../../kit/map-values.ts";
+import { mapValues } from "#kit/map-values.ts";
 import { Labels } from "../labels.ts";
 import { Id } from "../values.ts";
 import { ProofFields } from "./proof.ts";

@@ -1,8 +1,8 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { createNodeCryptography } from "../../functions/node/node-cryptography.ts";
-import { proofAlgorithm, readPublicKey } from "../../functions/signer/cryptography.ts";
-import { createWebCryptography } from "../../functions/signer/web-cryptography.ts";
+import { createNodeCryptography } from "#functions/node/node-cryptography.ts";
+import { proofAlgorithm, readPublicKey } from "#functions/signer/cryptography.ts";
+import { createWebCryptography } from "#functions/signer/web-cryptography.ts";
 import { readCertificate, readValue, tag, writeDer } from "../certificate-der.ts";
 import { identityOfCertificate } from "../identity.ts";
 import { decodePem } from "../pem.ts";

@@ -1,7 +1,7 @@
 /** What an admin gives of an enrollment policy (docs/enroll.md). */
 import * as v from "valibot";
-import { readCidr } from "../../kit/address.ts";
-import type { FieldError } from "../../kit/problem.ts";
+import { readCidr } from "#kit/address.ts";
+import type { FieldError } from "#kit/problem.ts";
 import { Labels, labelsMax } from "../labels.ts";
 import { Identifier, Prose } from "../management/text.ts";
 import { Count } from "../values.ts";

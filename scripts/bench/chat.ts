@@ -1,7 +1,7 @@
-import { authenticationIdentity, person } from "../../drizzle/schema/operator.ts";
-import { systemClock } from "../../kit/clock.ts";
-import { systemEntropy, uuidv7 } from "../../kit/entropy.ts";
-import { mapValues } from "../../kit/map-values.ts";
+import { authenticationIdentity, person } from "#drizzle/schema/operator.ts";
+import { systemClock } from "#kit/clock.ts";
+import { systemEntropy, uuidv7 } from "#kit/entropy.ts";
+import { mapValues } from "#kit/map-values.ts";
 import { bundlePrograms, programPaths } from "../bundle/bundle-programs.ts";
 import {
   type ChatAnswer,

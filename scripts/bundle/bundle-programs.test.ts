@@ -2,7 +2,7 @@ import { mkdtemp, readdir, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
-import { createTestDatabase } from "../../tests/support/database.ts";
+import { createTestDatabase } from "#tests/support/database.ts";
 import { bundleProgram } from "./bundle-programs.ts";
 
 it("a bundled program finds the wasm of PostgreSQL's parser, and runs a query of the chat's SQL tools", async () => {
@@ -14,7 +14,7 @@ it("a bundled program finds the wasm of PostgreSQL's parser, and runs a query of
   });
   await bundleProgram("functions/chat-sql/create-chat-sql.ts", folder);
   expect(await readdir(folder)).toContain("libpg-query.wasm");
-  const bundle: typeof import("../../functions/chat-sql/create-chat-sql.ts") = await import(
+  const bundle: typeof import("#functions/chat-sql/create-chat-sql.ts") = await import(
     join(folder, "program.mjs")
   );
   const thresholds = {

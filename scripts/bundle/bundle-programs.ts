@@ -1,7 +1,7 @@
 import { copyFile, mkdir, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { build, type Metafile } from "esbuild";
-import packageJson from "../../package.json" with { type: "json" };
+import packageJson from "#package.json" with { type: "json" };
 import { root } from "../repository-files.ts";
 import { buildFolder, replaceFile } from "./build-folder.ts";
 import { builtinModules } from "./builtin-modules.ts";

@@ -1,6 +1,6 @@
 import { afterAll, expect, it } from "vitest";
-import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
-import { createTestCore } from "../../tests/support/core.ts";
+import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
+import { createTestCore } from "#tests/support/core.ts";
 import { seedFleet } from "../lab/seed-fleet.ts";
 import { backdate } from "./backdate.ts";
 

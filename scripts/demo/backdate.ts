@@ -1,4 +1,4 @@
-import type { SqlClient } from "../../functions/store/database/pool/sql-client.ts";
+import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
 
 /** The durations by which a host is backdated. */
 export interface Age {

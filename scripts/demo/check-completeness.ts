@@ -6,22 +6,15 @@
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fromBinary, toBinary } from "@bufbuild/protobuf";
-import { createLogSigner } from "../../functions/domain/completeness/log-signer.ts";
-import { createNodeSigningKey } from "../../functions/node/node-cryptography.ts";
-import { hourMs } from "../../kit/clock.ts";
-import { graceMs } from "../../proto/completeness/hour-state.ts";
-import { formatNoteKey } from "../../proto/completeness/signed-note.ts";
-import { parseStatementFile, type StatementFile } from "../../proto/completeness/statement-file.ts";
-import {
-  hourText,
-  parseLine,
-  type StatementLine,
-} from "../../proto/completeness/statement-line.ts";
-import type {
-  StatementFault,
-  StatementFaultKind,
-} from "../../proto/completeness/verify-statement.ts";
-import { type AccountBody, AccountBodySchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { createLogSigner } from "#functions/domain/completeness/log-signer.ts";
+import { createNodeSigningKey } from "#functions/node/node-cryptography.ts";
+import { hourMs } from "#kit/clock.ts";
+import { graceMs } from "#proto/completeness/hour-state.ts";
+import { formatNoteKey } from "#proto/completeness/signed-note.ts";
+import { parseStatementFile, type StatementFile } from "#proto/completeness/statement-file.ts";
+import { hourText, parseLine, type StatementLine } from "#proto/completeness/statement-line.ts";
+import type { StatementFault, StatementFaultKind } from "#proto/completeness/verify-statement.ts";
+import { type AccountBody, AccountBodySchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { programPaths } from "../bundle/bundle-programs.ts";
 import { createTestKey } from "../lab/ca/test-pki.ts";
 import { clockAheadFlags, moveDatabaseClock } from "../lab/clock-ahead.ts";

@@ -1,5 +1,5 @@
-import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
-import { fleetStates } from "../../proto/fleet-health/vocabulary.ts";
+import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
+import { fleetStates } from "#proto/fleet-health/vocabulary.ts";
 import type { LabContext } from "../lab/context.ts";
 import type { Deployment } from "../lab/deployment.ts";
 import { type PersonName, people } from "../lab/people.ts";

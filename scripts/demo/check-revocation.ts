@@ -1,11 +1,11 @@
 import { readFile } from "node:fs/promises";
 import type { MessageInitShape } from "@bufbuild/protobuf";
-import type { Credentials } from "../../collector/identity/credentials.ts";
-import { callHeartbeat } from "../../collector/management/calls.ts";
-import { ManagementError } from "../../collector/management/management-error.ts";
-import { rfc3339 } from "../../kit/clock.ts";
-import type { ForwardRequestSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import type { HeartbeatReport } from "../../proto/management/heartbeat.ts";
+import type { Credentials } from "#collector/identity/credentials.ts";
+import { callHeartbeat } from "#collector/management/calls.ts";
+import { ManagementError } from "#collector/management/management-error.ts";
+import { rfc3339 } from "#kit/clock.ts";
+import type { ForwardRequestSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
+import type { HeartbeatReport } from "#proto/management/heartbeat.ts";
 import { connectIngest, ingestReasonOf } from "../fleet-sim/drive/node-wire.ts";
 import type { LabContext } from "../lab/context.ts";
 import { errorMessages } from "../lab/context.ts";

@@ -1,8 +1,8 @@
 import { create, toBinary } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import type { SqlClient } from "../../functions/store/database/pool/sql-client.ts";
-import { ExportTraceServiceRequestSchema } from "../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
-import { createTestDatabase, type TestDatabase } from "../../tests/support/database.ts";
+import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
+import { ExportTraceServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
+import { createTestDatabase, type TestDatabase } from "#tests/support/database.ts";
 import { countContent } from "./count-content.ts";
 import { spanIdAttribute } from "./send-spans.ts";
 

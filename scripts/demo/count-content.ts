@@ -1,6 +1,6 @@
 import { fromBinary } from "@bufbuild/protobuf";
-import type { SqlClient } from "../../functions/store/database/pool/sql-client.ts";
-import { ExportTraceServiceRequestSchema } from "../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
+import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
+import { ExportTraceServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
 import { beaconSource } from "../fleet-sim/drive/wire.ts";
 import { idOfLine } from "../lab/line-writer.ts";
 import { tabulateStored } from "../lab/tabulate-stored.ts";

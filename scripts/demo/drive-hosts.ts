@@ -3,8 +3,8 @@
  * brings each host to the state of its role; ages that a real fleet reaches in weeks are then backdated in the demo's own database.
  */
 import { readFile } from "node:fs/promises";
-import type { Clock } from "../../kit/clock.ts";
-import packageJson from "../../package.json" with { type: "json" };
+import type { Clock } from "#kit/clock.ts";
+import packageJson from "#package.json" with { type: "json" };
 import { type DrivenFleet, driveFleet } from "../fleet-sim/drive/drive-fleet.ts";
 import { createNodeWire } from "../fleet-sim/drive/node-wire.ts";
 import type { Wire } from "../fleet-sim/drive/wire.ts";

@@ -4,7 +4,7 @@
  */
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { quickenImports } from "../../functions/node/quick-imports.ts";
+import { quickenImports } from "#functions/node/quick-imports.ts";
 import {
   errorMessages,
   Interrupted,

@@ -1,6 +1,6 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
+import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import type { LabContext } from "../lab/context.ts";
 import { type Deployment, startDeployment } from "../lab/deployment.ts";
 import { bridgeTokenOf } from "../lab/operator-api.ts";

@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
-import { CommandFailure, exitCode } from "../../collector/commands/command.ts";
-import { readToken } from "../../collector/commands/enroll-options.ts";
-import { systemClock } from "../../kit/clock.ts";
+import { CommandFailure, exitCode } from "#collector/commands/command.ts";
+import { readToken } from "#collector/commands/enroll-options.ts";
+import { systemClock } from "#kit/clock.ts";
 import { type DrivenFleet, driveFleet } from "./drive/drive-fleet.ts";
 import { createNodeWire } from "./drive/node-wire.ts";
 import { explained } from "./drive/refusals.ts";

@@ -1,8 +1,8 @@
 import { rm, stat, writeFile } from "node:fs/promises";
-import { CommandFailure, exitCode } from "../../collector/commands/command.ts";
-import { writeDurably } from "../../collector/files/private-files.ts";
-import { systemEntropy } from "../../kit/entropy.ts";
-import packageJson from "../../package.json" with { type: "json" };
+import { CommandFailure, exitCode } from "#collector/commands/command.ts";
+import { writeDurably } from "#collector/files/private-files.ts";
+import { systemEntropy } from "#kit/entropy.ts";
+import packageJson from "#package.json" with { type: "json" };
 import { readOptions, type SimOptions, usage } from "./options.ts";
 import { scenarios } from "./scenario/scenarios.ts";
 

@@ -1,4 +1,4 @@
-import { rfc3339 } from "../../kit/clock.ts";
+import { rfc3339 } from "#kit/clock.ts";
 import type { FleetHealth } from "./health/read-health.ts";
 import { stepsOf } from "./scenario/host-steps.ts";
 import { createHosts, type Host } from "./scenario/hosts.ts";

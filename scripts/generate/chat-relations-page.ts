@@ -1,5 +1,5 @@
-import { relations } from "../../functions/chat-sql/relations.ts";
-import { fleetThresholds } from "../../functions/domain/fleet/thresholds.ts";
+import { relations } from "#functions/chat-sql/relations.ts";
+import { fleetThresholds } from "#functions/domain/fleet/thresholds.ts";
 
 /** The thresholds of core's default configuration. */
 const thresholds = fleetThresholds({ heartbeatIntervalSeconds: 60, collectorVersionMin: null });

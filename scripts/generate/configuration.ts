@@ -1,11 +1,11 @@
 import { readFileSync } from "node:fs";
 import { type Node, parseSync, Visitor } from "oxc-parser";
 import type * as v from "valibot";
-import { coreVariables } from "../../functions/config/core-config.ts";
-import { exportVariables } from "../../functions/config/export-config.ts";
-import { fileFormsOf } from "../../kit/env.ts";
-import { tracesVariables } from "../../kit/tracing/config.ts";
-import { webVariables } from "../../ui/bff/config.ts";
+import { coreVariables } from "#functions/config/core-config.ts";
+import { exportVariables } from "#functions/config/export-config.ts";
+import { fileFormsOf } from "#kit/env.ts";
+import { tracesVariables } from "#kit/tracing/config.ts";
+import { webVariables } from "#ui/bff/config.ts";
 import { repositoryFiles } from "../repository-files.ts";
 import { markdownTable } from "./markdown.ts";
 

@@ -1,8 +1,8 @@
-import { parseCoreConfig } from "../../functions/config/core-config.ts";
-import type { Core } from "../../functions/core.ts";
-import type { Route } from "../../functions/http/route.ts";
-import { opsRoutesOf } from "../../functions/ops/index.ts";
-import { routesOf } from "../../functions/v1/index.ts";
+import { parseCoreConfig } from "#functions/config/core-config.ts";
+import type { Core } from "#functions/core.ts";
+import type { Route } from "#functions/http/route.ts";
+import { opsRoutesOf } from "#functions/ops/index.ts";
+import { routesOf } from "#functions/v1/index.ts";
 import { coreEnvironment, workloadEnvironment } from "../lab/core-environment.ts";
 
 /** Returns every route of a fully configured core. The routes are described and never called, so their dependencies may be empty. */

@@ -2,8 +2,8 @@ import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
-import { readMigrations, type SchemaHistory } from "../../functions/node/read-migrations.ts";
-import type { SchemaFiles, SqlFile } from "../../functions/store/database/migrate.ts";
+import { readMigrations, type SchemaHistory } from "#functions/node/read-migrations.ts";
+import type { SchemaFiles, SqlFile } from "#functions/store/database/migrate.ts";
 
 /** The committed record of all migrations and definitions: what clones without the history of main are compared with. */
 export const historyFile = "drizzle/migrations/history.json";

@@ -3,7 +3,7 @@ import {
   everyNumber,
   type ReportedNumber,
   reportedNumbers,
-} from "../../proto/management/reported-numbers.ts";
+} from "#proto/management/reported-numbers.ts";
 import type { Artifact } from "./artifacts.ts";
 
 const groups: Readonly<Record<string, readonly ReportedNumber[]>> = {

@@ -1,8 +1,8 @@
 import type * as v from "valibot";
-import { type PossibleProblem, problemsOf } from "../../functions/http/documented-problems.ts";
-import type { Route } from "../../functions/http/route.ts";
-import { problemCatalog, transportStatus } from "../../functions/problems.ts";
-import { unreadableRequests } from "../../kit/problem-document.ts";
+import { type PossibleProblem, problemsOf } from "#functions/http/documented-problems.ts";
+import type { Route } from "#functions/http/route.ts";
+import { problemCatalog, transportStatus } from "#functions/problems.ts";
+import { unreadableRequests } from "#kit/problem-document.ts";
 import { nameSchemas, pascal, shareParts } from "./components.ts";
 import { convertSchema, type JsonSchema } from "./json-schema.ts";
 

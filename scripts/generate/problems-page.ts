@@ -1,6 +1,6 @@
-import { problemCatalog, transportStatus } from "../../functions/problems.ts";
-import { unreadableRequests } from "../../kit/problem-document.ts";
-import { webProblemCatalog } from "../../ui/bff/problems.ts";
+import { problemCatalog, transportStatus } from "#functions/problems.ts";
+import { unreadableRequests } from "#kit/problem-document.ts";
+import { webProblemCatalog } from "#ui/bff/problems.ts";
 import { markdownTable } from "./markdown.ts";
 
 const meaning = {

@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import packageJson from "../../package.json" with { type: "json" };
+import packageJson from "#package.json" with { type: "json" };
 import { readCommitTime, readHeadCommit } from "../bundle/read-head-commit.ts";
 import { root } from "../repository-files.ts";
 import type { BaseImage } from "./base-image.ts";

@@ -8,7 +8,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
-import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
+import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import type { LabContext } from "../lab/context.ts";
 import { people } from "../lab/people.ts";
 import { createUserAgent } from "../lab/user-agent.ts";

@@ -3,10 +3,10 @@ import { readFile } from "node:fs/promises";
 import { DCLinter } from "dclint";
 import { describe, expect, it } from "vitest";
 import { parse } from "yaml";
-import { coreVariables, parseCoreConfig } from "../../functions/config/core-config.ts";
-import { exportVariables } from "../../functions/config/export-config.ts";
-import { composeVariables, type Environment, fileFormsOf } from "../../kit/env.ts";
-import { parseWebConfig, webVariables } from "../../ui/bff/config.ts";
+import { coreVariables, parseCoreConfig } from "#functions/config/core-config.ts";
+import { exportVariables } from "#functions/config/export-config.ts";
+import { composeVariables, type Environment, fileFormsOf } from "#kit/env.ts";
+import { parseWebConfig, webVariables } from "#ui/bff/config.ts";
 import { root } from "../repository-files.ts";
 
 interface Service {

@@ -10,7 +10,7 @@ import { chmod, mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
-import packageJson from "../../package.json" with { type: "json" };
+import packageJson from "#package.json" with { type: "json" };
 import { readCommitTime } from "../bundle/read-head-commit.ts";
 import { type LabContext, reportFromLab } from "../lab/context.ts";
 import { type BaseImage, prepareBase } from "./base-image.ts";

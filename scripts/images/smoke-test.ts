@@ -6,9 +6,9 @@
 import { lchown, mkdir, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import type { InferOutput } from "valibot";
-import { openDatabaseSocket } from "../../functions/node/database/database-servers.ts";
-import { connectDatabase } from "../../functions/store/database/database.ts";
-import type { ChatStatus } from "../../proto/chat/session.ts";
+import { openDatabaseSocket } from "#functions/node/database/database-servers.ts";
+import { connectDatabase } from "#functions/store/database/database.ts";
+import type { ChatStatus } from "#proto/chat/session.ts";
 import { createSpanSender } from "../demo/send-spans.ts";
 import { createLabPki } from "../lab/ca/pki.ts";
 import type { LabContext } from "../lab/context.ts";

@@ -1,4 +1,4 @@
-import type { SqlClient } from "../../functions/store/database/pool/sql-client.ts";
+import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
 import type { LabContext } from "./context.ts";
 import type { UserIds } from "./operator-api.ts";
 import { type PersonName, people } from "./people.ts";

@@ -1,5 +1,5 @@
 import { readFile } from "node:fs/promises";
-import type { WebUi } from "../../ui/bff/web.ts";
+import type { WebUi } from "#ui/bff/web.ts";
 import { bundleUi, uiPath } from "../bundle/bundle-ui.ts";
 
 /** Builds the operator UI if its sources changed, and returns it as web serves it. */

@@ -1,8 +1,8 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type Clock, systemClock } from "../../kit/clock.ts";
-import { type Entropy, systemEntropy } from "../../kit/entropy.ts";
+import { type Clock, systemClock } from "#kit/clock.ts";
+import { type Entropy, systemEntropy } from "#kit/entropy.ts";
 
 /** The dependencies that a command passes to every part that it starts. */
 export interface LabContext {

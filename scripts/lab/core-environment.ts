@@ -1,4 +1,4 @@
-import { systemEntropy } from "../../kit/entropy.ts";
+import { systemEntropy } from "#kit/entropy.ts";
 import type { LabPki } from "./ca/pki.ts";
 import { testTenantId } from "./people.ts";
 

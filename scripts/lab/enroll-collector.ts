@@ -1,11 +1,11 @@
 import { chown, mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { parseDocument } from "yaml";
-import type { Credentials } from "../../collector/identity/credentials.ts";
-import { openIdentityDirectory } from "../../collector/identity/identity-directory.ts";
-import { systemEntropy } from "../../kit/entropy.ts";
-import { rootAcknowledgement } from "../../proto/collector-config/schema.ts";
-import type { Labels } from "../../proto/labels.ts";
+import type { Credentials } from "#collector/identity/credentials.ts";
+import { openIdentityDirectory } from "#collector/identity/identity-directory.ts";
+import { systemEntropy } from "#kit/entropy.ts";
+import { rootAcknowledgement } from "#proto/collector-config/schema.ts";
+import type { Labels } from "#proto/labels.ts";
 import { programPaths } from "../bundle/bundle-programs.ts";
 import type { LabCore } from "./lab-core.ts";
 import type { ProgramCommand, Running } from "./processes.ts";

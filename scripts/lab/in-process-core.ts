@@ -1,12 +1,12 @@
-import { createApp } from "../../functions/app.ts";
-import { parseCoreConfig } from "../../functions/config/core-config.ts";
-import { type Core, unobserved } from "../../functions/core.ts";
-import type { HttpContext, Peer } from "../../functions/http/request.ts";
-import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
-import { createNodeCryptography } from "../../functions/node/node-cryptography.ts";
-import { createClientCertificateReader } from "../../functions/signer/certificate.ts";
-import { systemEntropy } from "../../kit/entropy.ts";
-import { untraced } from "../../kit/tracing/tracer.ts";
+import { createApp } from "#functions/app.ts";
+import { parseCoreConfig } from "#functions/config/core-config.ts";
+import { type Core, unobserved } from "#functions/core.ts";
+import type { HttpContext, Peer } from "#functions/http/request.ts";
+import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
+import { createNodeCryptography } from "#functions/node/node-cryptography.ts";
+import { createClientCertificateReader } from "#functions/signer/certificate.ts";
+import { systemEntropy } from "#kit/entropy.ts";
+import { untraced } from "#kit/tracing/tracer.ts";
 import { coreEnvironment } from "./core-environment.ts";
 
 /** The options of a core in this process; without a signer it enrolls no host. */

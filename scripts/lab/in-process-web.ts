@@ -1,9 +1,9 @@
-import type { Core } from "../../functions/core.ts";
-import { listenHttp } from "../../functions/node/http/http-listener.ts";
-import { createWebApp } from "../../ui/bff/app.ts";
-import { parseWebConfig } from "../../ui/bff/config.ts";
-import { createSessions } from "../../ui/bff/session.ts";
-import type { Web, WebUi } from "../../ui/bff/web.ts";
+import type { Core } from "#functions/core.ts";
+import { listenHttp } from "#functions/node/http/http-listener.ts";
+import { createWebApp } from "#ui/bff/app.ts";
+import { parseWebConfig } from "#ui/bff/config.ts";
+import { createSessions } from "#ui/bff/session.ts";
+import type { Web, WebUi } from "#ui/bff/web.ts";
 import { openApp } from "./in-process-core.ts";
 import { type PersonName, people } from "./people.ts";
 import type { BrowserCookie } from "./visit-page.ts";

@@ -1,7 +1,7 @@
 import { join } from "node:path";
-import { openDatabaseSocket } from "../../functions/node/database/database-servers.ts";
-import { connectDatabase } from "../../functions/store/database/database.ts";
-import type { SqlClient } from "../../functions/store/database/pool/sql-client.ts";
+import { openDatabaseSocket } from "#functions/node/database/database-servers.ts";
+import { connectDatabase } from "#functions/store/database/database.ts";
+import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
 import { bundlePrograms } from "../bundle/bundle-programs.ts";
 import { findPorts } from "../ports.ts";
 import { startEmbeddedPostgres } from "../postgres/embedded-postgres.ts";

@@ -1,4 +1,4 @@
-import { systemClock } from "../../kit/clock.ts";
+import { systemClock } from "#kit/clock.ts";
 import { mintBridgeToken, type PersonName, people } from "./people.ts";
 
 /** Calls core as a person, with a bridge token minted for the call. Throws unless the response is 2xx. */

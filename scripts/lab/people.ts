@@ -1,7 +1,7 @@
 import { SignJWT } from "jose";
-import { authenticationIdentity, person } from "../../drizzle/schema/operator.ts";
-import type { Database } from "../../functions/store/database/database.ts";
-import type { Scope } from "../../proto/operator/scopes.ts";
+import { authenticationIdentity, person } from "#drizzle/schema/operator.ts";
+import type { Database } from "#functions/store/database/database.ts";
+import type { Scope } from "#proto/operator/scopes.ts";
 
 /** The people of every test core, by what they may do. */
 export type PersonName = "admin" | "auditor" | "reader";

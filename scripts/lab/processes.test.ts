@@ -2,7 +2,7 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { eventually } from "../../tests/support/eventually.ts";
+import { eventually } from "#tests/support/eventually.ts";
 import { createProcesses, type Processes } from "./processes.ts";
 
 let dir: string;

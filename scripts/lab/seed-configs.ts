@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
-import { collectorConfig } from "../../drizzle/schema/config.ts";
-import type { Database } from "../../functions/store/database/database.ts";
-import { configHash } from "../../proto/collector-config/hash.ts";
+import { collectorConfig } from "#drizzle/schema/config.ts";
+import type { Database } from "#functions/store/database/database.ts";
+import { configHash } from "#proto/collector-config/hash.ts";
 import { people } from "./people.ts";
 
 const dayMs = 86_400_000;

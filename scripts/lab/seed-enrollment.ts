@@ -1,6 +1,6 @@
-import { bootstrapToken, enrollmentPolicy } from "../../drizzle/schema/enrollment.ts";
-import { insertAuditEvents } from "../../functions/store/audit/audit.ts";
-import type { Database } from "../../functions/store/database/database.ts";
+import { bootstrapToken, enrollmentPolicy } from "#drizzle/schema/enrollment.ts";
+import { insertAuditEvents } from "#functions/store/audit/audit.ts";
+import type { Database } from "#functions/store/database/database.ts";
 import { people } from "./people.ts";
 
 const idOf = (kind: string, n: number): string =>

@@ -1,5 +1,5 @@
 import { type SQL, sql } from "drizzle-orm";
-import type { Database, Executor } from "../../functions/store/database/database.ts";
+import type { Database, Executor } from "#functions/store/database/database.ts";
 
 /** Part of the name of every 97th seeded host: characters that patterns, CSV and SQL must escape. */
 const oddDeviceId = "@odd%_\\";

@@ -1,12 +1,12 @@
 import { sql } from "drizzle-orm";
-import { rollout, type StoredBreach } from "../../drizzle/schema/rollout.ts";
-import { type AuditEntry, recordAudits } from "../../functions/domain/audit/audit-log.ts";
-import type { Database, Executor } from "../../functions/store/database/database.ts";
-import { systemClock } from "../../kit/clock.ts";
-import type { Entropy } from "../../kit/entropy.ts";
-import type { AuditAction } from "../../proto/audit-actions.ts";
-import { evidenceMax } from "../../proto/rollout/rollout.ts";
-import type { RolloutCondition, RolloutState } from "../../proto/rollout/vocabulary.ts";
+import { rollout, type StoredBreach } from "#drizzle/schema/rollout.ts";
+import { type AuditEntry, recordAudits } from "#functions/domain/audit/audit-log.ts";
+import type { Database, Executor } from "#functions/store/database/database.ts";
+import { systemClock } from "#kit/clock.ts";
+import type { Entropy } from "#kit/entropy.ts";
+import type { AuditAction } from "#proto/audit-actions.ts";
+import { evidenceMax } from "#proto/rollout/rollout.ts";
+import type { RolloutCondition, RolloutState } from "#proto/rollout/vocabulary.ts";
 import { people } from "./people.ts";
 
 const minute = 60_000;

@@ -1,6 +1,6 @@
-import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
-import type { SqlClient } from "../../functions/store/database/pool/sql-client.ts";
-import { createTelemetryTable } from "../../functions/store/ingest/telemetry-table.ts";
+import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
+import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
+import { createTelemetryTable } from "#functions/store/ingest/telemetry-table.ts";
 
 /** Copies all telemetry that is stored into the table `stored_envelope`, anew, for SQL. */
 export const tabulateStored = async (sql: SqlClient): Promise<void> => {

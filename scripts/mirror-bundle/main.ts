@@ -8,7 +8,7 @@ import { createPrivateKey, generateKeyPairSync, type KeyObject } from "node:cryp
 import { writeFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
-import { readPrivateText } from "../../collector/files/private-files.ts";
+import { readPrivateText } from "#collector/files/private-files.ts";
 import { minisignPublicKey } from "../release-manifest/minisign.ts";
 import { signDebianRepository } from "./debian-repository.ts";
 import { publicKeyOf, writeBundle } from "./write-bundle.ts";

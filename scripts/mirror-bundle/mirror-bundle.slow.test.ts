@@ -15,12 +15,12 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { beforeEach, describe, expect, it, onTestFinished } from "vitest";
-import { writeImageArchive } from "../../tests/support/image-archive.ts";
+import { writeImageArchive } from "#tests/support/image-archive.ts";
 import {
   type SampleBundle,
   sampleReleaseKey,
   writeSampleBundle,
-} from "../../tests/support/mirror-bundle.ts";
+} from "#tests/support/mirror-bundle.ts";
 import { readDocument } from "../docs-check/read-document.ts";
 import { findProgram } from "../images/container-tools.ts";
 import { writeChecksums } from "../release/write-release.ts";

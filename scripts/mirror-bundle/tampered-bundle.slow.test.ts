@@ -15,12 +15,12 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { writeImageArchive } from "../../tests/support/image-archive.ts";
+import { writeImageArchive } from "#tests/support/image-archive.ts";
 import {
   type SampleBundle,
   sampleReleaseKey,
   writeSampleBundle,
-} from "../../tests/support/mirror-bundle.ts";
+} from "#tests/support/mirror-bundle.ts";
 import { writeChecksums } from "../release/write-release.ts";
 import { runManifestCommand } from "../release-manifest/command-line.ts";
 import { signMinisign } from "../release-manifest/minisign.ts";

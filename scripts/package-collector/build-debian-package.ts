@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process";
 import { chmod, copyFile, mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import packageJson from "../../package.json" with { type: "json" };
+import packageJson from "#package.json" with { type: "json" };
 import { type PackagePlatform, packagePlatforms } from "../platforms/package-platforms.ts";
 import { type PackageContents, packagedFiles, writeTree } from "./package-files.ts";
 

@@ -1,6 +1,6 @@
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { version } from "../../collector/version.ts";
+import { version } from "#collector/version.ts";
 import { packTarball } from "../bundle/pack-tarball.ts";
 import { printNotices } from "../licenses/licenses.ts";
 import { nodePackages } from "../licenses/program-packages.ts";

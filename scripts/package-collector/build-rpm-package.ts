@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process";
 import { copyFile, mkdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import packageJson from "../../package.json" with { type: "json" };
+import packageJson from "#package.json" with { type: "json" };
 import { packagePlatforms } from "../platforms/package-platforms.ts";
 import { type BuiltPackage, type PackageBuild, tildeVersion } from "./build-debian-package.ts";
 import { packagedFiles, writeTree } from "./package-files.ts";

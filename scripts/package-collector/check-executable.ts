@@ -1,8 +1,8 @@
 import { existsSync } from "node:fs";
 import { appendFile, mkdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { fetchStatus } from "../../collector/status/status-socket.ts";
-import { version } from "../../collector/version.ts";
+import { fetchStatus } from "#collector/status/status-socket.ts";
+import { version } from "#collector/version.ts";
 import { findProgram } from "../images/container-tools.ts";
 import { runToEnd } from "../images/run-to-end.ts";
 import type { LabContext } from "../lab/context.ts";

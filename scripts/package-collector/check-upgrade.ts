@@ -1,8 +1,8 @@
 import { appendFile, copyFile, mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { inc } from "semver";
-import type { CollectorStatus } from "../../collector/status/status-socket.ts";
-import { version } from "../../collector/version.ts";
+import type { CollectorStatus } from "#collector/status/status-socket.ts";
+import { version } from "#collector/version.ts";
 import type { LabContext } from "../lab/context.ts";
 import type { Deployment } from "../lab/deployment.ts";
 import { withSources } from "../lab/enroll-collector.ts";

@@ -1,4 +1,4 @@
-import { commands } from "../../collector/commands/command-line.ts";
+import { commands } from "#collector/commands/command-line.ts";
 
 /** One command with its flags. */
 interface Completed {

@@ -9,7 +9,7 @@ import { execFileSync } from "node:child_process";
 import { mkdir, rm, stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
-import { version } from "../../collector/version.ts";
+import { version } from "#collector/version.ts";
 import { readCommitTime, readHeadCommit } from "../bundle/read-head-commit.ts";
 import { findProgram } from "../images/container-tools.ts";
 import { type LabContext, reportFromLab } from "../lab/context.ts";

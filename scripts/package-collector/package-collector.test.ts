@@ -4,9 +4,9 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, it } from "vitest";
-import { commands } from "../../collector/commands/command-line.ts";
-import { enrollPaths } from "../../collector/commands/enroll-options.ts";
-import { defaultConfigPath } from "../../collector/config/load-config.ts";
+import { commands } from "#collector/commands/command-line.ts";
+import { enrollPaths } from "#collector/commands/enroll-options.ts";
+import { defaultConfigPath } from "#collector/config/load-config.ts";
 import { createCompletions } from "./completions.ts";
 
 const unit = fileURLToPath(

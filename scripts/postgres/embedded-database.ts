@@ -1,10 +1,7 @@
-import { openDatabaseSocket } from "../../functions/node/database/database-servers.ts";
-import { readMigrations } from "../../functions/node/read-migrations.ts";
-import {
-  type ConnectedDatabase,
-  connectDatabase,
-} from "../../functions/store/database/database.ts";
-import { migrate } from "../../functions/store/database/migrate.ts";
+import { openDatabaseSocket } from "#functions/node/database/database-servers.ts";
+import { readMigrations } from "#functions/node/read-migrations.ts";
+import { type ConnectedDatabase, connectDatabase } from "#functions/store/database/database.ts";
+import { migrate } from "#functions/store/database/migrate.ts";
 import {
   type EmbeddedPostgres,
   type EmbeddedPostgresOptions,

@@ -11,7 +11,7 @@ import { constants } from "node:fs";
 import * as nodeFiles from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { errorCode } from "../../kit/describe-error.ts";
+import { errorCode } from "#kit/describe-error.ts";
 import { ReleaseFailure } from "./release-failure.ts";
 
 /** The file system operations that measure a file. */

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { basename, join } from "node:path";
-import packageJson from "../../package.json" with { type: "json" };
+import packageJson from "#package.json" with { type: "json" };
 import type { PackedFile } from "../bundle/pack-tarball.ts";
 import { debianLicenseOf, printNotices, type SystemPackage } from "../licenses/licenses.ts";
 import { nodePackages } from "../licenses/program-packages.ts";

@@ -6,7 +6,7 @@
 import { mkdir, readFile, rename, rm, stat } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { parseArgs } from "node:util";
-import packageJson from "../../package.json" with { type: "json" };
+import packageJson from "#package.json" with { type: "json" };
 import { checksumsFile, parseChecksums } from "../release-manifest/checksums.ts";
 import type { ReleaseManifest } from "../release-manifest/release-manifest.ts";
 import { manifestFile } from "../release-manifest/verify-bundle.ts";

@@ -2,7 +2,7 @@ import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { beforeEach, expect, it, onTestFinished } from "vitest";
-import { sampleImageDigest, writeImageArchive } from "../../tests/support/image-archive.ts";
+import { sampleImageDigest, writeImageArchive } from "#tests/support/image-archive.ts";
 import { readImages } from "./read-images.ts";
 
 let dir: string;

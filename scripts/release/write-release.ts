@@ -1,6 +1,6 @@
 import { mkdir, readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { errorCode } from "../../kit/describe-error.ts";
+import { errorCode } from "#kit/describe-error.ts";
 import { filesBelow } from "../bundle/build-folder.ts";
 import { licenseFaults, printLicenses } from "../licenses/licenses.ts";
 import { checksumsFile, printChecksums } from "../release-manifest/checksums.ts";

@@ -7,14 +7,14 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Page } from "playwright-core";
-import { chainAuditEvents } from "../../functions/domain/audit/chain-events.ts";
-import { verifyChain } from "../../functions/domain/audit/verify-chain.ts";
-import type { Chat } from "../../functions/domain/chat/chat.ts";
-import { createReceiptSigner } from "../../functions/domain/chat/receipt-signer.ts";
-import { readFleetRules } from "../../functions/domain/fleet/rules.ts";
-import { fleetThresholds } from "../../functions/domain/fleet/thresholds.ts";
-import { createMockInference } from "../../functions/inference/create-mock-inference.ts";
-import { systemClock } from "../../kit/clock.ts";
+import { chainAuditEvents } from "#functions/domain/audit/chain-events.ts";
+import { verifyChain } from "#functions/domain/audit/verify-chain.ts";
+import type { Chat } from "#functions/domain/chat/chat.ts";
+import { createReceiptSigner } from "#functions/domain/chat/receipt-signer.ts";
+import { readFleetRules } from "#functions/domain/fleet/rules.ts";
+import { fleetThresholds } from "#functions/domain/fleet/thresholds.ts";
+import { createMockInference } from "#functions/inference/create-mock-inference.ts";
+import { systemClock } from "#kit/clock.ts";
 import { launchBrowser } from "../lab/browser.ts";
 import { buildUi } from "../lab/built-ui.ts";
 import { createInProcessCore } from "../lab/in-process-core.ts";
@@ -242,7 +242,7 @@ const openStage = async (database: EmbeddedDatabase, cleanup: AsyncDisposableSta
     clock: { ...systemClock, now: () => now },
     env: { SVC_COLLECTOR_MIN_VERSION: "1.4.0" },
   });
-  const { createChatSql } = await import("../../functions/chat-sql/create-chat-sql.ts");
+  const { createChatSql } = await import("#functions/chat-sql/create-chat-sql.ts");
   const { sql, offReason } = await createChatSql({
     db: database.db,
     locate: async () => database.url,

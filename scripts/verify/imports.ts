@@ -135,6 +135,8 @@ const findPacked = (program: Program): number[] => {
 const resolve = (from: string, specifier: string): Pick<ImportEdge, "to" | "kind"> => {
   if (specifier.startsWith("."))
     return { to: posix.join(posix.dirname(from), specifier), kind: "file" };
+  // One of the package's own folders, as package.json's `imports` name them.
+  if (specifier.startsWith("#")) return { to: specifier.slice(1), kind: "file" };
   if (specifier.startsWith("node:")) return { to: specifier, kind: "node" };
   const parts = specifier.split("/");
   return { to: parts.slice(0, specifier.startsWith("@") ? 2 : 1).join("/"), kind: "package" };

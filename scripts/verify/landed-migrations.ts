@@ -2,7 +2,7 @@ import { execFile } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import type { SchemaHistory } from "../../functions/node/read-migrations.ts";
+import type { SchemaHistory } from "#functions/node/read-migrations.ts";
 import { historyFile, readSchema, recordedFiles } from "../generate/migration-history.ts";
 
 const execute = promisify(execFile);

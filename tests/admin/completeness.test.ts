@@ -1,9 +1,9 @@
 import { beforeEach, expect, it } from "vitest";
-import { settleHours } from "../../functions/domain/completeness/settle-hours.ts";
-import { writeStatement } from "../../functions/domain/completeness/write-statement.ts";
-import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
-import { hourMs } from "../../kit/clock.ts";
-import { parseStatementFile } from "../../proto/completeness/statement-file.ts";
+import { settleHours } from "#functions/domain/completeness/settle-hours.ts";
+import { writeStatement } from "#functions/domain/completeness/write-statement.ts";
+import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
+import { hourMs } from "#kit/clock.ts";
+import { parseStatementFile } from "#proto/completeness/statement-file.ts";
 import { storeAccount } from "../support/accounts.ts";
 import { startTestAdmin } from "../support/admin.ts";
 import { createTestToken, enrollTestCollector } from "../support/collector.ts";

@@ -5,10 +5,10 @@ import { hostname } from "node:os";
 import { dirname, join } from "node:path";
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { bundlePrograms } from "../../scripts/bundle/bundle-programs.ts";
-import { bundleUi } from "../../scripts/bundle/bundle-ui.ts";
-import { readDocument } from "../../scripts/docs-check/read-document.ts";
-import { launchBrowser } from "../../scripts/lab/browser.ts";
+import { bundlePrograms } from "#scripts/bundle/bundle-programs.ts";
+import { bundleUi } from "#scripts/bundle/bundle-ui.ts";
+import { readDocument } from "#scripts/docs-check/read-document.ts";
+import { launchBrowser } from "#scripts/lab/browser.ts";
 import { runScript } from "../support/documented-block.ts";
 import { makeTestFolder } from "../support/test-folder.ts";
 

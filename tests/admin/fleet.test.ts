@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
-import { createHistoryKeeper } from "../../functions/domain/fleet/keep-history.ts";
-import type { FleetAhead } from "../../proto/fleet-health/ahead.ts";
+import { createHistoryKeeper } from "#functions/domain/fleet/keep-history.ts";
+import type { FleetAhead } from "#proto/fleet-health/ahead.ts";
 import { type CommandLine, startTestAdmin, wordsOf } from "../support/admin.ts";
 import { createTestToken, enrollTestCollector } from "../support/collector.ts";
 

@@ -1,5 +1,5 @@
 import { beforeEach, expect, it } from "vitest";
-import { heartbeatBody } from "../../scripts/lab/heartbeat-body.ts";
+import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import { startTestAdmin } from "../support/admin.ts";
 import { createTestToken, enrollTestCollector, manage } from "../support/collector.ts";
 

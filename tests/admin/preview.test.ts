@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { describePreview } from "../../admin/commands/preview.ts";
+import { describePreview } from "#admin/commands/preview.ts";
 
 const config = {
   id: "01920000-0000-7000-8000-0000000000c2",

@@ -4,7 +4,7 @@ import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { transformSync } from "esbuild";
 import { afterAll, describe, expect, it } from "vitest";
-import { programEntries } from "../../scripts/bundle/bundle-programs.ts";
+import { programEntries } from "#scripts/bundle/bundle-programs.ts";
 import { createAdminUser } from "../support/admin.ts";
 import { programFile } from "../support/program.ts";
 import { startTestWeb } from "../support/web.ts";

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { advanceRollouts } from "../../functions/jobs/core-jobs.ts";
-import type { Rollout } from "../../proto/rollout/rollout.ts";
+import { advanceRollouts } from "#functions/jobs/core-jobs.ts";
+import type { Rollout } from "#proto/rollout/rollout.ts";
 import { type CommandLine, startTestAdmin, wordsOf } from "../support/admin.ts";
 import { createRolloutLab, publishTestConfig } from "../support/rollout.ts";
 

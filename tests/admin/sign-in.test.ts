@@ -2,8 +2,8 @@ import { chmodSync, existsSync, readFileSync, statSync, writeFileSync } from "no
 import { join } from "node:path";
 import { eq } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
-import { person } from "../../drizzle/schema/operator.ts";
-import { people } from "../../scripts/lab/people.ts";
+import { person } from "#drizzle/schema/operator.ts";
+import { people } from "#scripts/lab/people.ts";
 import { createAdminUser } from "../support/admin.ts";
 import { startTestWeb } from "../support/web.ts";
 

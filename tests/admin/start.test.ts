@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Metafile } from "esbuild";
 import { expect, it, onTestFinished } from "vitest";
-import { bundleProgram } from "../../scripts/bundle/bundle-programs.ts";
+import { bundleProgram } from "#scripts/bundle/bundle-programs.ts";
 
 /** Returns the files of a bundle that are loaded with `name`, without those that a command loads when it runs. */
 const loadedWith = (

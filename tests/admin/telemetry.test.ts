@@ -1,7 +1,7 @@
 import { create, toBinary } from "@bufbuild/protobuf";
 import { sql } from "drizzle-orm";
 import { afterAll, beforeEach, expect, it } from "vitest";
-import { ExportTraceServiceRequestSchema } from "../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
+import { ExportTraceServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
 import { startTestAdmin } from "../support/admin.ts";
 import { createTestToken, enrollTestCollector } from "../support/collector.ts";
 import { openEnvelopeStore } from "../support/stored-envelopes.ts";

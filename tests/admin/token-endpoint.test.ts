@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { expect, it } from "vitest";
-import { postForm } from "../../admin/sign-in/token-endpoint.ts";
-import { fetchOfFleet } from "../../admin/terminal/terminal.ts";
+import { postForm } from "#admin/sign-in/token-endpoint.ts";
+import { fetchOfFleet } from "#admin/terminal/terminal.ts";
 
 const failWith = (code: string) => {
   const cause = Object.assign(new Error("of TLS or of TCP"), { code });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { Watch, WatchDetail } from "../../proto/watch/watch.ts";
+import type { Watch, WatchDetail } from "#proto/watch/watch.ts";
 import { type CommandLine, startTestAdmin, wordsOf } from "../support/admin.ts";
 
 const receivers = `web_url: https://fleet.test

@@ -1,7 +1,7 @@
 import { createHash, createPrivateKey, sign } from "node:crypto";
 import { expect, it } from "vitest";
-import { hourMs } from "../../kit/clock.ts";
-import { createTestKey } from "../../scripts/lab/ca/test-pki.ts";
+import { hourMs } from "#kit/clock.ts";
+import { createTestKey } from "#scripts/lab/ca/test-pki.ts";
 import {
   accountingHost,
   appendTexts as append,

@@ -1,11 +1,11 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { systemClock } from "../../kit/clock.ts";
-import { createLabPki, type LabPki } from "../../scripts/lab/ca/pki.ts";
-import { labCoreEnvironment } from "../../scripts/lab/core-environment.ts";
-import { type Edge, startEdge } from "../../scripts/lab/edge.ts";
-import { mintBridgeToken, people, seedPeople } from "../../scripts/lab/people.ts";
+import { systemClock } from "#kit/clock.ts";
+import { createLabPki, type LabPki } from "#scripts/lab/ca/pki.ts";
+import { labCoreEnvironment } from "#scripts/lab/core-environment.ts";
+import { type Edge, startEdge } from "#scripts/lab/edge.ts";
+import { mintBridgeToken, people, seedPeople } from "#scripts/lab/people.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { createHostProgram, type HostProgram } from "../support/host-program.ts";

@@ -3,10 +3,10 @@ import { appendFile, copyFile, readFile, rename, writeFile } from "node:fs/promi
 import { join } from "node:path";
 import { connect } from "node:tls";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import type { ConnectedDatabase } from "../../functions/store/database/database.ts";
-import { systemClock } from "../../kit/clock.ts";
-import { encodePem } from "../../proto/pem.ts";
-import { createLabPki, type LabPki } from "../../scripts/lab/ca/pki.ts";
+import type { ConnectedDatabase } from "#functions/store/database/database.ts";
+import { systemClock } from "#kit/clock.ts";
+import { encodePem } from "#proto/pem.ts";
+import { createLabPki, type LabPki } from "#scripts/lab/ca/pki.ts";
 import {
   createTestCa,
   createTestKey,
@@ -15,11 +15,11 @@ import {
   serverExtensions,
   type TestCa,
   testNames,
-} from "../../scripts/lab/ca/test-pki.ts";
-import { labCoreEnvironment } from "../../scripts/lab/core-environment.ts";
-import { type Edge, startEdge } from "../../scripts/lab/edge.ts";
-import { createOperatorApi, createPolicyWithToken } from "../../scripts/lab/operator-api.ts";
-import { seedPeople } from "../../scripts/lab/people.ts";
+} from "#scripts/lab/ca/test-pki.ts";
+import { labCoreEnvironment } from "#scripts/lab/core-environment.ts";
+import { type Edge, startEdge } from "#scripts/lab/edge.ts";
+import { createOperatorApi, createPolicyWithToken } from "#scripts/lab/operator-api.ts";
+import { seedPeople } from "#scripts/lab/people.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { createHostProgram, type HostProgram } from "../support/host-program.ts";

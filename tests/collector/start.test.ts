@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Metafile } from "esbuild";
 import { expect, it, onTestFinished } from "vitest";
-import { bundleProgram } from "../../scripts/bundle/bundle-programs.ts";
+import { bundleProgram } from "#scripts/bundle/bundle-programs.ts";
 
 /** The bytes of the bundle that `run` may load: a tenth more than it did when this was written. */
 const runBytesMax = 690_000;

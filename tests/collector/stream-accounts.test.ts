@@ -1,10 +1,10 @@
 import { cp, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from "vitest";
-import { findHostAccounts } from "../../functions/store/completeness/hour-facts.ts";
-import { endAbandonedQueues, listQueues } from "../../functions/store/ingest/queues.ts";
-import { hourMs } from "../../kit/clock.ts";
-import { canStartNats, type RunningNats, startNats } from "../../scripts/lab/nats-servers.ts";
+import { findHostAccounts } from "#functions/store/completeness/hour-facts.ts";
+import { endAbandonedQueues, listQueues } from "#functions/store/ingest/queues.ts";
+import { hourMs } from "#kit/clock.ts";
+import { canStartNats, type RunningNats, startNats } from "#scripts/lab/nats-servers.ts";
 import { createSeededEntropy } from "../fakes/entropy.ts";
 import {
   accountingHost,

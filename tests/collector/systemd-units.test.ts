@@ -4,8 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseEnv } from "node:util";
 import { expect, it } from "vitest";
-import { programNames } from "../../scripts/bundle/bundle-programs.ts";
-import { parseWebConfig } from "../../ui/bff/config.ts";
+import { programNames } from "#scripts/bundle/bundle-programs.ts";
+import { parseWebConfig } from "#ui/bff/config.ts";
 import { blockOf } from "../support/documented-block.ts";
 
 /* The units of docs/install.md. That of the collector is tested with its package. */

@@ -1,9 +1,9 @@
 import { Code } from "@connectrpc/connect";
 import { afterAll, beforeAll, expect, it, onTestFinished } from "vitest";
-import { runCommandLine } from "../../collector/commands/command-line.ts";
-import { createOtlpSource, type OtlpSource } from "../../collector/sources/otlp/otlp-source.ts";
-import { createTracer } from "../../kit/tracing/create-tracer.ts";
-import type { Tracer } from "../../kit/tracing/tracer.ts";
+import { runCommandLine } from "#collector/commands/command-line.ts";
+import { createOtlpSource, type OtlpSource } from "#collector/sources/otlp/otlp-source.ts";
+import { createTracer } from "#kit/tracing/create-tracer.ts";
+import type { Tracer } from "#kit/tracing/tracer.ts";
 import { createTestCollectorEnv } from "../fakes/collector-env.ts";
 import { peerError } from "../fakes/ingest-peer.ts";
 import { exportByGrpc, traceRequest } from "../support/otlp.ts";

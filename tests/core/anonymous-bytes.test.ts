@@ -1,9 +1,9 @@
 import { writeFileSync } from "node:fs";
 import fc from "fast-check";
 import { afterAll, describe, expect, it } from "vitest";
-import { formBytesMax } from "../../kit/form.ts";
-import { decodePem } from "../../proto/pem.ts";
-import { workloadEnvironment } from "../../scripts/lab/core-environment.ts";
+import { formBytesMax } from "#kit/form.ts";
+import { decodePem } from "#proto/pem.ts";
+import { workloadEnvironment } from "#scripts/lab/core-environment.ts";
 import { cpuMillisecondsOf } from "../support/cpu-time.ts";
 import { startTestWeb } from "../support/web.ts";
 

@@ -1,15 +1,15 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import fc from "fast-check";
 import { afterAll, describe, expect, it } from "vitest";
-import { hostDiag } from "../../drizzle/schema/diag.ts";
-import { writeStatement } from "../../functions/domain/completeness/write-statement.ts";
-import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
-import { noteQueues } from "../../functions/store/ingest/queues.ts";
-import { rfc3339 } from "../../kit/clock.ts";
-import type { ProofPurpose } from "../../proto/management/proof.ts";
-import { dereference } from "../../scripts/generate/dereference.ts";
-import { createTestCsr, createTestKey } from "../../scripts/lab/ca/test-pki.ts";
-import { heartbeatBody } from "../../scripts/lab/heartbeat-body.ts";
+import { hostDiag } from "#drizzle/schema/diag.ts";
+import { writeStatement } from "#functions/domain/completeness/write-statement.ts";
+import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
+import { noteQueues } from "#functions/store/ingest/queues.ts";
+import { rfc3339 } from "#kit/clock.ts";
+import type { ProofPurpose } from "#proto/management/proof.ts";
+import { dereference } from "#scripts/generate/dereference.ts";
+import { createTestCsr, createTestKey } from "#scripts/lab/ca/test-pki.ts";
+import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import {
   type JsonSchema,
   type KnownValues,

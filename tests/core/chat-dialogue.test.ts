@@ -12,12 +12,12 @@ import {
   readReceiptKeys,
   type SendChat,
   startConversation,
-} from "../../scripts/lab/chat-client.ts";
-import { prepareIngestCore } from "../../scripts/lab/ingest-core.ts";
-import { bridgeTokenOf } from "../../scripts/lab/operator-api.ts";
-import { seedPeople } from "../../scripts/lab/people.ts";
-import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
-import { openEmbeddedDatabase } from "../../scripts/postgres/embedded-database.ts";
+} from "#scripts/lab/chat-client.ts";
+import { prepareIngestCore } from "#scripts/lab/ingest-core.ts";
+import { bridgeTokenOf } from "#scripts/lab/operator-api.ts";
+import { seedPeople } from "#scripts/lab/people.ts";
+import { seedFleet } from "#scripts/lab/seed-fleet.ts";
+import { openEmbeddedDatabase } from "#scripts/postgres/embedded-database.ts";
 import { readStates } from "../support/fleet-truth.ts";
 import { programFile } from "../support/program.ts";
 

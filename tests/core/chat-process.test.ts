@@ -3,12 +3,12 @@ import { once } from "node:events";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it, onTestFinished } from "vitest";
-import { chatMessage, chatSession } from "../../drizzle/schema/chat.ts";
-import type { ReceiptFile } from "../../proto/chat/receipt.ts";
-import type { ChatConversation } from "../../proto/chat/session.ts";
-import { verifyReceipts } from "../../proto/chat/verify-receipts.ts";
-import { coreEnvironment } from "../../scripts/lab/core-environment.ts";
-import { mintBridgeToken, people, seedPeople } from "../../scripts/lab/people.ts";
+import { chatMessage, chatSession } from "#drizzle/schema/chat.ts";
+import type { ReceiptFile } from "#proto/chat/receipt.ts";
+import type { ChatConversation } from "#proto/chat/session.ts";
+import { verifyReceipts } from "#proto/chat/verify-receipts.ts";
+import { coreEnvironment } from "#scripts/lab/core-environment.ts";
+import { mintBridgeToken, people, seedPeople } from "#scripts/lab/people.ts";
 import {
   type ModelProvider,
   type ScriptedReply,

@@ -2,7 +2,7 @@ import { type IncomingMessage, get as requestOf } from "node:http";
 import { buffer } from "node:stream/consumers";
 import { brotliDecompressSync, gunzipSync, zstdDecompressSync } from "node:zlib";
 import { afterAll, expect, it } from "vitest";
-import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
+import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { startTestWeb } from "../support/web.ts";
 
 /* The bytes of 200 hosts on the wire to a browser. */

@@ -1,10 +1,10 @@
 import * as v from "valibot";
 import { describe, expect, it } from "vitest";
-import { coreVariables, parseCoreConfig } from "../../functions/config/core-config.ts";
-import { exportVariables, parseExportConfig } from "../../functions/config/export-config.ts";
-import { ConfigError } from "../../kit/env.ts";
-import { Secret } from "../../kit/secret.ts";
-import { parseWebConfig, webVariables } from "../../ui/bff/config.ts";
+import { coreVariables, parseCoreConfig } from "#functions/config/core-config.ts";
+import { exportVariables, parseExportConfig } from "#functions/config/export-config.ts";
+import { ConfigError } from "#kit/env.ts";
+import { Secret } from "#kit/secret.ts";
+import { parseWebConfig, webVariables } from "#ui/bff/config.ts";
 
 /** What a variable does: its value when unset, texts with their values, and texts that fail the start with their messages. */
 interface Behavior {

@@ -7,11 +7,11 @@ import { join } from "node:path";
 import { status } from "@grpc/grpc-js";
 import pg from "pg";
 import { afterEach, describe, expect, it } from "vitest";
-import { type IngestCore, prepareIngestCore } from "../../scripts/lab/ingest-core.ts";
+import { type IngestCore, prepareIngestCore } from "#scripts/lab/ingest-core.ts";
 import {
   type EmbeddedPostgres,
   startEmbeddedPostgres,
-} from "../../scripts/postgres/embedded-postgres.ts";
+} from "#scripts/postgres/embedded-postgres.ts";
 import { frame, newQueue, testHost } from "../support/frames.ts";
 import { connectForeign, type ForeignClient, submit } from "../support/grpc-client.ts";
 import { programFile } from "../support/program.ts";

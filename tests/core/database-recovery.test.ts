@@ -2,11 +2,11 @@ import { type ChildProcess, execFileSync } from "node:child_process";
 import { once } from "node:events";
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type IngestCore, prepareIngestCore } from "../../scripts/lab/ingest-core.ts";
+import { type IngestCore, prepareIngestCore } from "#scripts/lab/ingest-core.ts";
 import {
   type EmbeddedPostgres,
   startEmbeddedPostgres,
-} from "../../scripts/postgres/embedded-postgres.ts";
+} from "#scripts/postgres/embedded-postgres.ts";
 import { startTcpProxy, type TcpProxy } from "../fakes/tcp-proxy.ts";
 import { programFile } from "../support/program.ts";
 

@@ -1,14 +1,14 @@
 import { globSync } from "node:fs";
 import { expect, it, onTestFinished } from "vitest";
-import { destroyClient, openCopyClient } from "../../functions/store/ingest/copy-transaction.ts";
-import { systemClock } from "../../kit/clock.ts";
-import openApi from "../../proto/openapi.json" with { type: "json" };
-import { driveFleet } from "../../scripts/fleet-sim/drive/drive-fleet.ts";
-import { createNodeWire } from "../../scripts/fleet-sim/drive/node-wire.ts";
-import { prepareIngestCore } from "../../scripts/lab/ingest-core.ts";
-import { bridgeTokenOf } from "../../scripts/lab/operator-api.ts";
-import { seedPeople } from "../../scripts/lab/people.ts";
-import { openEmbeddedDatabase } from "../../scripts/postgres/embedded-database.ts";
+import { destroyClient, openCopyClient } from "#functions/store/ingest/copy-transaction.ts";
+import { systemClock } from "#kit/clock.ts";
+import openApi from "#proto/openapi.json" with { type: "json" };
+import { driveFleet } from "#scripts/fleet-sim/drive/drive-fleet.ts";
+import { createNodeWire } from "#scripts/fleet-sim/drive/node-wire.ts";
+import { prepareIngestCore } from "#scripts/lab/ingest-core.ts";
+import { bridgeTokenOf } from "#scripts/lab/operator-api.ts";
+import { seedPeople } from "#scripts/lab/people.ts";
+import { openEmbeddedDatabase } from "#scripts/postgres/embedded-database.ts";
 import { programFile } from "../support/program.ts";
 
 /*

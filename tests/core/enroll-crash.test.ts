@@ -3,14 +3,14 @@ import { once } from "node:events";
 import { chmodSync, existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, expect, it } from "vitest";
-import { systemEntropy } from "../../kit/entropy.ts";
-import { encodePem } from "../../proto/pem.ts";
-import { createTestCa, createTestCsr, createTestKey } from "../../scripts/lab/ca/test-pki.ts";
-import { clientCertificateHeader } from "../../scripts/lab/core-process.ts";
-import { heartbeatBody } from "../../scripts/lab/heartbeat-body.ts";
-import { type IngestCore, prepareIngestCore } from "../../scripts/lab/ingest-core.ts";
-import { createOperatorApi, createPolicyWithToken } from "../../scripts/lab/operator-api.ts";
-import { seedPeople } from "../../scripts/lab/people.ts";
+import { systemEntropy } from "#kit/entropy.ts";
+import { encodePem } from "#proto/pem.ts";
+import { createTestCa, createTestCsr, createTestKey } from "#scripts/lab/ca/test-pki.ts";
+import { clientCertificateHeader } from "#scripts/lab/core-process.ts";
+import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
+import { type IngestCore, prepareIngestCore } from "#scripts/lab/ingest-core.ts";
+import { createOperatorApi, createPolicyWithToken } from "#scripts/lab/operator-api.ts";
+import { seedPeople } from "#scripts/lab/people.ts";
 import {
   collectorOf,
   identityPrefix,

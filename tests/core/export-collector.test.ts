@@ -3,15 +3,15 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { ExportLogsServiceRequestSchema } from "../../proto/gen/opentelemetry/proto/collector/logs/v1/logs_service_pb.js";
-import { ExportMetricsServiceRequestSchema } from "../../proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
-import { ExportTraceServiceRequestSchema } from "../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
-import { findPeer } from "../../scripts/bench/peers/programs.ts";
+import { ExportLogsServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/logs/v1/logs_service_pb.js";
+import { ExportMetricsServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
+import { ExportTraceServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
+import { findPeer } from "#scripts/bench/peers/programs.ts";
 import {
   type RunningProgram,
   startProgram as startPeer,
-} from "../../scripts/bench/support/processes.ts";
-import { findPorts } from "../../scripts/ports.ts";
+} from "#scripts/bench/support/processes.ts";
+import { findPorts } from "#scripts/ports.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { type OtlpBackend, startOtlpBackend } from "../support/otlp-backend.ts";
 import { type Program, startProgram } from "../support/program.ts";

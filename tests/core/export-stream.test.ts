@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
-import { canStartNats, type RunningNats, startNats } from "../../scripts/lab/nats-servers.ts";
+import { canStartNats, type RunningNats, startNats } from "#scripts/lab/nats-servers.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { streamSettings } from "../support/nats-sink.ts";
 import { type OtlpBackend, startOtlpBackend } from "../support/otlp-backend.ts";

@@ -2,20 +2,20 @@ import { sql } from "drizzle-orm";
 import fc from "fast-check";
 import { compare, valid } from "semver";
 import { afterAll, describe, expect, it } from "vitest";
-import { readFleetRules } from "../../functions/domain/fleet/rules.ts";
-import { dayAt, saveDays } from "../../functions/store/completeness/days.ts";
-import { createFleetColumns } from "../../functions/store/fleet/columns/fleet-columns.ts";
-import { markHosts } from "../../functions/store/fleet/columns/select-hosts.ts";
-import { fleetPredicate } from "../../functions/store/fleet/predicate.ts";
-import { byteOfState, incompleteStates } from "../../proto/completeness/hour-note.ts";
+import { readFleetRules } from "#functions/domain/fleet/rules.ts";
+import { dayAt, saveDays } from "#functions/store/completeness/days.ts";
+import { createFleetColumns } from "#functions/store/fleet/columns/fleet-columns.ts";
+import { markHosts } from "#functions/store/fleet/columns/select-hosts.ts";
+import { fleetPredicate } from "#functions/store/fleet/predicate.ts";
+import { byteOfState, incompleteStates } from "#proto/completeness/hour-note.ts";
 import {
   changeFilter,
   distinctStates,
   type FleetFilter,
   filterPartNames,
-} from "../../proto/fleet-health/filter.ts";
-import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
-import type { FleetHealthRow } from "../../proto/fleet-health/row.ts";
+} from "#proto/fleet-health/filter.ts";
+import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
+import type { FleetHealthRow } from "#proto/fleet-health/row.ts";
 import {
   attentionStates,
   configProgress,
@@ -24,8 +24,8 @@ import {
   fleetConditions,
   fleetStates,
   forwardings,
-} from "../../proto/fleet-health/vocabulary.ts";
-import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
+} from "#proto/fleet-health/vocabulary.ts";
+import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { createTestToken } from "../support/collector.ts";
 import { createTestCore } from "../support/core.ts";
 

@@ -1,14 +1,14 @@
 import fc from "fast-check";
 import { afterAll, describe, expect, it } from "vitest";
-import { readFleetRules } from "../../functions/domain/fleet/rules.ts";
-import { dayAt, saveDays } from "../../functions/store/completeness/days.ts";
-import { findFleetPage } from "../../functions/store/fleet/report.ts";
-import { dayMs, hourMs } from "../../kit/clock.ts";
-import { byteOfState, incompleteStates } from "../../proto/completeness/hour-note.ts";
-import type { FleetFacets } from "../../proto/fleet-health/facets.ts";
-import { changeFilter, type FleetFilter, filterToParams } from "../../proto/fleet-health/filter.ts";
-import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
-import type { FleetHealthRow } from "../../proto/fleet-health/row.ts";
+import { readFleetRules } from "#functions/domain/fleet/rules.ts";
+import { dayAt, saveDays } from "#functions/store/completeness/days.ts";
+import { findFleetPage } from "#functions/store/fleet/report.ts";
+import { dayMs, hourMs } from "#kit/clock.ts";
+import { byteOfState, incompleteStates } from "#proto/completeness/hour-note.ts";
+import type { FleetFacets } from "#proto/fleet-health/facets.ts";
+import { changeFilter, type FleetFilter, filterToParams } from "#proto/fleet-health/filter.ts";
+import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
+import type { FleetHealthRow } from "#proto/fleet-health/row.ts";
 import {
   exportKinds,
   type Forwarding,
@@ -16,9 +16,9 @@ import {
   fleetSorts,
   fleetStates,
   severityOf,
-} from "../../proto/fleet-health/vocabulary.ts";
-import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
-import { layOutExpiry } from "../../ui/app/fleet/charts/layouts.ts";
+} from "#proto/fleet-health/vocabulary.ts";
+import { seedFleet } from "#scripts/lab/seed-fleet.ts";
+import { layOutExpiry } from "#ui/app/fleet/charts/layouts.ts";
 import { createTestCore } from "../support/core.ts";
 import { fleetDifferences } from "../support/fleet-differences.ts";
 import { figuresOf, seededFilter } from "../support/fleet-figures.ts";

@@ -1,13 +1,13 @@
 import { sql } from "drizzle-orm";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { createHistoryKeeper } from "../../functions/domain/fleet/keep-history.ts";
-import type { FleetFacets } from "../../proto/fleet-health/facets.ts";
-import type { FleetHealthDetail, FleetHealthReport } from "../../proto/fleet-health/report.ts";
-import type { FleetHealthRow } from "../../proto/fleet-health/row.ts";
-import type { FleetTimelineView } from "../../proto/fleet-health/timeline.ts";
-import { fleetStates } from "../../proto/fleet-health/vocabulary.ts";
-import { createTestCsr, createTestKey } from "../../scripts/lab/ca/test-pki.ts";
-import { heartbeatBody } from "../../scripts/lab/heartbeat-body.ts";
+import { createHistoryKeeper } from "#functions/domain/fleet/keep-history.ts";
+import type { FleetFacets } from "#proto/fleet-health/facets.ts";
+import type { FleetHealthDetail, FleetHealthReport } from "#proto/fleet-health/report.ts";
+import type { FleetHealthRow } from "#proto/fleet-health/row.ts";
+import type { FleetTimelineView } from "#proto/fleet-health/timeline.ts";
+import { fleetStates } from "#proto/fleet-health/vocabulary.ts";
+import { createTestCsr, createTestKey } from "#scripts/lab/ca/test-pki.ts";
+import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import { createSeededEntropy } from "../fakes/entropy.ts";
 import {
   collectorOf,

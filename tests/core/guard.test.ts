@@ -1,10 +1,10 @@
 import { afterAll, describe, expect, it } from "vitest";
-import { anyone } from "../../functions/http/guards.ts";
-import { type Route, route } from "../../functions/http/route.ts";
-import { insertSession } from "../../functions/store/operator-session/operator-sessions.ts";
-import { systemEntropy, uuidv7 } from "../../kit/entropy.ts";
-import { workloadEnvironment } from "../../scripts/lab/core-environment.ts";
-import type { PersonName } from "../../scripts/lab/people.ts";
+import { anyone } from "#functions/http/guards.ts";
+import { type Route, route } from "#functions/http/route.ts";
+import { insertSession } from "#functions/store/operator-session/operator-sessions.ts";
+import { systemEntropy, uuidv7 } from "#kit/entropy.ts";
+import { workloadEnvironment } from "#scripts/lab/core-environment.ts";
+import type { PersonName } from "#scripts/lab/people.ts";
 import { createTestCore, type TestCore } from "../support/core.ts";
 import { scimEnvironment } from "../support/scim.ts";
 

@@ -1,9 +1,9 @@
 import { afterAll, describe, expect, it } from "vitest";
-import { otlpLineOf } from "../../admin/terminal/otlp-lines.ts";
-import { labelColumns } from "../../functions/v1/collector/health/export-csv.ts";
-import type { FleetHealthRow } from "../../proto/fleet-health/row.ts";
-import type { EnvelopeLine } from "../../proto/telemetry/line.ts";
-import { recordTexts } from "../../proto/telemetry/record-texts.ts";
+import { otlpLineOf } from "#admin/terminal/otlp-lines.ts";
+import { labelColumns } from "#functions/v1/collector/health/export-csv.ts";
+import type { FleetHealthRow } from "#proto/fleet-health/row.ts";
+import type { EnvelopeLine } from "#proto/telemetry/line.ts";
+import { recordTexts } from "#proto/telemetry/record-texts.ts";
 import { createTestCore } from "../support/core.ts";
 import { publishTestConfig } from "../support/rollout.ts";
 

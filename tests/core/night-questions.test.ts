@@ -5,8 +5,8 @@
 import { sql } from "drizzle-orm";
 import type { Locator } from "playwright-core";
 import { beforeAll, expect, it } from "vitest";
-import { dayMs, hourMs } from "../../kit/clock.ts";
-import { formatBytes } from "../../ui/app/format/format.ts";
+import { dayMs, hourMs } from "#kit/clock.ts";
+import { formatBytes } from "#ui/app/format/format.ts";
 import { clicksFrom, type Operator } from "../support/operator.ts";
 import {
   morning,

@@ -1,36 +1,30 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { openDatabaseSocket } from "../../functions/node/database/database-servers.ts";
-import {
-  type ConnectedDatabase,
-  connectDatabase,
-} from "../../functions/store/database/database.ts";
-import { destroyClient, openCopyClient } from "../../functions/store/ingest/copy-transaction.ts";
-import { systemClock } from "../../kit/clock.ts";
-import { awaitPeople } from "../../scripts/lab/await-people.ts";
-import { createLabPki, type LabPki } from "../../scripts/lab/ca/pki.ts";
-import { startConversation } from "../../scripts/lab/chat-client.ts";
-import { labCoreEnvironment } from "../../scripts/lab/core-environment.ts";
-import { type DirectoryApi, startDirectoryApi } from "../../scripts/lab/directory-api.ts";
-import { type Edge, startEdge } from "../../scripts/lab/edge.ts";
-import {
-  type IdentityProvider,
-  startIdentityProvider,
-} from "../../scripts/lab/identity-provider.ts";
+import { openDatabaseSocket } from "#functions/node/database/database-servers.ts";
+import { type ConnectedDatabase, connectDatabase } from "#functions/store/database/database.ts";
+import { destroyClient, openCopyClient } from "#functions/store/ingest/copy-transaction.ts";
+import { systemClock } from "#kit/clock.ts";
+import { awaitPeople } from "#scripts/lab/await-people.ts";
+import { createLabPki, type LabPki } from "#scripts/lab/ca/pki.ts";
+import { startConversation } from "#scripts/lab/chat-client.ts";
+import { labCoreEnvironment } from "#scripts/lab/core-environment.ts";
+import { type DirectoryApi, startDirectoryApi } from "#scripts/lab/directory-api.ts";
+import { type Edge, startEdge } from "#scripts/lab/edge.ts";
+import { type IdentityProvider, startIdentityProvider } from "#scripts/lab/identity-provider.ts";
 import {
   createOperatorApi,
   createPolicyWithToken,
   type OperatorApi,
-} from "../../scripts/lab/operator-api.ts";
-import { people, testTenantId } from "../../scripts/lab/people.ts";
-import { createUserAgent, type UserAgent } from "../../scripts/lab/user-agent.ts";
-import { walkSignIn } from "../../scripts/lab/walk-sign-in.ts";
-import { findPorts } from "../../scripts/ports.ts";
+} from "#scripts/lab/operator-api.ts";
+import { people, testTenantId } from "#scripts/lab/people.ts";
+import { createUserAgent, type UserAgent } from "#scripts/lab/user-agent.ts";
+import { walkSignIn } from "#scripts/lab/walk-sign-in.ts";
+import { findPorts } from "#scripts/ports.ts";
 import {
   type EmbeddedPostgres,
   startEmbeddedPostgres,
-} from "../../scripts/postgres/embedded-postgres.ts";
+} from "#scripts/postgres/embedded-postgres.ts";
 import { createHostProgram } from "../support/host-program.ts";
 import { isSlow } from "../support/is-slow.ts";
 import { startOtlpBackend } from "../support/otlp-backend.ts";

@@ -5,18 +5,18 @@ import { type RequestOptions, request } from "node:https";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { ConnectedDatabase } from "../../functions/store/database/database.ts";
-import { systemClock } from "../../kit/clock.ts";
-import { systemEntropy } from "../../kit/entropy.ts";
-import { encodePem } from "../../proto/pem.ts";
-import { issueClient } from "../../scripts/lab/ca/issue-client.ts";
-import { createLabPki, type LabPki } from "../../scripts/lab/ca/pki.ts";
-import { createTestKey } from "../../scripts/lab/ca/test-pki.ts";
-import { labCoreEnvironment } from "../../scripts/lab/core-environment.ts";
-import { heartbeatBody } from "../../scripts/lab/heartbeat-body.ts";
-import { createOperatorApi, type OperatorApi } from "../../scripts/lab/operator-api.ts";
-import { seedPeople } from "../../scripts/lab/people.ts";
-import { findPorts } from "../../scripts/ports.ts";
+import type { ConnectedDatabase } from "#functions/store/database/database.ts";
+import { systemClock } from "#kit/clock.ts";
+import { systemEntropy } from "#kit/entropy.ts";
+import { encodePem } from "#proto/pem.ts";
+import { issueClient } from "#scripts/lab/ca/issue-client.ts";
+import { createLabPki, type LabPki } from "#scripts/lab/ca/pki.ts";
+import { createTestKey } from "#scripts/lab/ca/test-pki.ts";
+import { labCoreEnvironment } from "#scripts/lab/core-environment.ts";
+import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
+import { createOperatorApi, type OperatorApi } from "#scripts/lab/operator-api.ts";
+import { seedPeople } from "#scripts/lab/people.ts";
+import { findPorts } from "#scripts/ports.ts";
 import {
   enrollTestCollector,
   identityPrefix,

@@ -1,7 +1,7 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, expect, it } from "vitest";
-import { mintBridgeToken, testTenantId } from "../../scripts/lab/people.ts";
+import { mintBridgeToken, testTenantId } from "#scripts/lab/people.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { logged, startProgram, stopProgram } from "../support/program.ts";
 import { scimToken } from "../support/scim.ts";

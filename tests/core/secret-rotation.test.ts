@@ -1,26 +1,20 @@
 import { type IncomingMessage, request, type ServerResponse } from "node:http";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { readMigrations } from "../../functions/node/read-migrations.ts";
-import {
-  type ConnectedDatabase,
-  connectDatabase,
-} from "../../functions/store/database/database.ts";
-import { migrate } from "../../functions/store/database/migrate.ts";
-import { systemClock } from "../../kit/clock.ts";
-import { type ChatAnswer, startConversation } from "../../scripts/lab/chat-client.ts";
-import { coreEnvironment } from "../../scripts/lab/core-environment.ts";
-import {
-  type IdentityProvider,
-  startIdentityProvider,
-} from "../../scripts/lab/identity-provider.ts";
-import { startLoopbackServer } from "../../scripts/lab/loopback-server.ts";
-import { people, seedPeople, testTenantId } from "../../scripts/lab/people.ts";
-import { createUserAgent, type UserAgent } from "../../scripts/lab/user-agent.ts";
-import { walkSignIn } from "../../scripts/lab/walk-sign-in.ts";
+import { readMigrations } from "#functions/node/read-migrations.ts";
+import { type ConnectedDatabase, connectDatabase } from "#functions/store/database/database.ts";
+import { migrate } from "#functions/store/database/migrate.ts";
+import { systemClock } from "#kit/clock.ts";
+import { type ChatAnswer, startConversation } from "#scripts/lab/chat-client.ts";
+import { coreEnvironment } from "#scripts/lab/core-environment.ts";
+import { type IdentityProvider, startIdentityProvider } from "#scripts/lab/identity-provider.ts";
+import { startLoopbackServer } from "#scripts/lab/loopback-server.ts";
+import { people, seedPeople, testTenantId } from "#scripts/lab/people.ts";
+import { createUserAgent, type UserAgent } from "#scripts/lab/user-agent.ts";
+import { walkSignIn } from "#scripts/lab/walk-sign-in.ts";
 import {
   type EmbeddedPostgres,
   startEmbeddedPostgres,
-} from "../../scripts/postgres/embedded-postgres.ts";
+} from "#scripts/postgres/embedded-postgres.ts";
 import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
 
 /*

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { coreEnvironment } from "../../scripts/lab/core-environment.ts";
-import { seedPeople } from "../../scripts/lab/people.ts";
-import { isListening } from "../../scripts/ports.ts";
+import { coreEnvironment } from "#scripts/lab/core-environment.ts";
+import { seedPeople } from "#scripts/lab/people.ts";
+import { isListening } from "#scripts/ports.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { logged, startProgram } from "../support/program.ts";
 

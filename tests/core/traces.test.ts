@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { connectDatabase } from "../../functions/store/database/database.ts";
-import { systemClock } from "../../kit/clock.ts";
-import { createTracer } from "../../kit/tracing/create-tracer.ts";
-import type { Tracer } from "../../kit/tracing/tracer.ts";
+import { connectDatabase } from "#functions/store/database/database.ts";
+import { systemClock } from "#kit/clock.ts";
+import { createTracer } from "#kit/tracing/create-tracer.ts";
+import type { Tracer } from "#kit/tracing/tracer.ts";
 import { createTestCore } from "../support/core.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { type SpanReceiver, startSpanReceiver } from "../support/span-receiver.ts";

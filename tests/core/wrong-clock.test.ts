@@ -1,11 +1,11 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { beforeAll, expect, it } from "vitest";
-import { systemClock } from "../../kit/clock.ts";
-import { systemEntropy } from "../../kit/entropy.ts";
-import { issueClient } from "../../scripts/lab/ca/issue-client.ts";
-import { createLabPki, type LabPki } from "../../scripts/lab/ca/pki.ts";
-import { labCoreEnvironment } from "../../scripts/lab/core-environment.ts";
+import { systemClock } from "#kit/clock.ts";
+import { systemEntropy } from "#kit/entropy.ts";
+import { issueClient } from "#scripts/lab/ca/issue-client.ts";
+import { createLabPki, type LabPki } from "#scripts/lab/ca/pki.ts";
+import { labCoreEnvironment } from "#scripts/lab/core-environment.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { frame, newQueue, testHost } from "../support/frames.ts";
 import { connectForeign, submit } from "../support/grpc-client.ts";

@@ -1,10 +1,10 @@
 import { describe, expect, it } from "vitest";
-import { longFunctionFaults, violationsOf } from "../../scripts/verify/architecture.ts";
-import budgets from "../../scripts/verify/budgets.json" with { type: "json" };
-import { routeFaults } from "../../scripts/verify/budgets.ts";
-import { readSource, readSources } from "../../scripts/verify/imports.ts";
-import { ownerFaults } from "../../scripts/verify/owners.ts";
-import { parsingFiles, platformFaults } from "../../scripts/verify/platform-uses.ts";
+import { longFunctionFaults, violationsOf } from "#scripts/verify/architecture.ts";
+import budgets from "#scripts/verify/budgets.json" with { type: "json" };
+import { routeFaults } from "#scripts/verify/budgets.ts";
+import { readSource, readSources } from "#scripts/verify/imports.ts";
+import { ownerFaults } from "#scripts/verify/owners.ts";
+import { parsingFiles, platformFaults } from "#scripts/verify/platform-uses.ts";
 
 const repository = readSources();
 const sourcesOf = (files: Readonly<Record<string, string>>) =>
@@ -126,7 +126,7 @@ describe("architecture", () => {
     [
       "a collector that imports core",
       "collector/queue/a.ts",
-      'import "../../functions/http/route.ts";',
+      'import "#functions/http/route.ts";',
       /collector may not import http/,
     ],
     [
@@ -200,7 +200,7 @@ describe("architecture", () => {
           'import type { Core } from "../../core.ts"; import { b } from "../../store/b.ts";',
         "functions/core.ts": 'import type { A } from "./domain/fleet/a.ts";',
         "functions/store/b.ts":
-          'import { sql } from "drizzle-orm"; import { p } from "../../drizzle/schema/index.ts";',
+          'import { sql } from "drizzle-orm"; import { p } from "#drizzle/schema/index.ts";',
         "collector/main.ts":
           'import fs from "node:fs"; import { parse } from "../proto/collector-config/parse.ts";',
       }),

@@ -12,11 +12,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import pg from "pg";
 import { expect, it, onTestFinished } from "vitest";
-import { systemClock } from "../../kit/clock.ts";
-import { createLabPki } from "../../scripts/lab/ca/pki.ts";
-import { people, seedPeople, testTenantId } from "../../scripts/lab/people.ts";
-import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
-import { openEmbeddedDatabase } from "../../scripts/postgres/embedded-database.ts";
+import { systemClock } from "#kit/clock.ts";
+import { createLabPki } from "#scripts/lab/ca/pki.ts";
+import { people, seedPeople, testTenantId } from "#scripts/lab/people.ts";
+import { seedFleet } from "#scripts/lab/seed-fleet.ts";
+import { openEmbeddedDatabase } from "#scripts/postgres/embedded-database.ts";
 import { createBlockRunner } from "../support/documented-block.ts";
 import { startProgram } from "../support/program.ts";
 

@@ -3,9 +3,9 @@ import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { beforeEach, describe, expect, it } from "vitest";
 import { parse, parseAllDocuments } from "yaml";
-import { parseCoreConfig } from "../../functions/config/core-config.ts";
-import { parseCollectorConfig } from "../../proto/collector-config/parse.ts";
-import { parseWebConfig } from "../../ui/bff/config.ts";
+import { parseCoreConfig } from "#functions/config/core-config.ts";
+import { parseCollectorConfig } from "#proto/collector-config/parse.ts";
+import { parseWebConfig } from "#ui/bff/config.ts";
 import {
   containerOf,
   kubernetesVersions,

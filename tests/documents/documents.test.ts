@@ -1,15 +1,15 @@
 import { existsSync, readFileSync } from "node:fs";
 import { parseEnv } from "node:util";
 import { describe, expect, it } from "vitest";
-import { coreVariables, parseCoreConfig } from "../../functions/config/core-config.ts";
-import { exportVariables } from "../../functions/config/export-config.ts";
-import { namesOf } from "../../kit/env.ts";
-import { filterParts } from "../../proto/fleet-health/filter.ts";
-import { configProgress } from "../../proto/fleet-health/vocabulary.ts";
-import { checkDocuments } from "../../scripts/docs-check/check-documents.ts";
-import { readDocument } from "../../scripts/docs-check/read-document.ts";
-import { repositoryFiles } from "../../scripts/repository-files.ts";
-import { webVariables } from "../../ui/bff/config.ts";
+import { coreVariables, parseCoreConfig } from "#functions/config/core-config.ts";
+import { exportVariables } from "#functions/config/export-config.ts";
+import { namesOf } from "#kit/env.ts";
+import { filterParts } from "#proto/fleet-health/filter.ts";
+import { configProgress } from "#proto/fleet-health/vocabulary.ts";
+import { checkDocuments } from "#scripts/docs-check/check-documents.ts";
+import { readDocument } from "#scripts/docs-check/read-document.ts";
+import { repositoryFiles } from "#scripts/repository-files.ts";
+import { webVariables } from "#ui/bff/config.ts";
 
 describe("the documents", () => {
   it("write every command of the repository as it runs on a bare machine", () => {

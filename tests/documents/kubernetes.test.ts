@@ -4,11 +4,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseEnv } from "node:util";
 import { describe, expect, it } from "vitest";
-import { parseFlags } from "../../collector/commands/command.ts";
-import { enrollFlags } from "../../collector/commands/enroll-options.ts";
-import { parseCoreConfig } from "../../functions/config/core-config.ts";
-import { parseCollectorConfig } from "../../proto/collector-config/parse.ts";
-import { parseWebConfig } from "../../ui/bff/config.ts";
+import { parseFlags } from "#collector/commands/command.ts";
+import { enrollFlags } from "#collector/commands/enroll-options.ts";
+import { parseCoreConfig } from "#functions/config/core-config.ts";
+import { parseCollectorConfig } from "#proto/collector-config/parse.ts";
+import { parseWebConfig } from "#ui/bff/config.ts";
 import { createBlockRunner } from "../support/documented-block.ts";
 import {
   containerOf,

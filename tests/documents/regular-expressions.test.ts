@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import fc from "fast-check";
 import { parseSync, Visitor } from "oxc-parser";
 import { describe, expect, it } from "vitest";
-import { repositoryFiles } from "../../scripts/repository-files.ts";
+import { repositoryFiles } from "#scripts/repository-files.ts";
 import { countCpuMilliseconds } from "../support/cpu-time.ts";
 
 interface Found {

@@ -1,4 +1,4 @@
-import type { Clock } from "../../kit/clock.ts";
+import type { Clock } from "#kit/clock.ts";
 
 /** A clock that advances only when a test advances it. */
 export interface TestClock extends Clock {

@@ -1,6 +1,6 @@
-import type { CollectorEnv } from "../../collector/env.ts";
-import { systemClock } from "../../kit/clock.ts";
-import { systemEntropy } from "../../kit/entropy.ts";
+import type { CollectorEnv } from "#collector/env.ts";
+import { systemClock } from "#kit/clock.ts";
+import { systemEntropy } from "#kit/entropy.ts";
 import { createTestClock, type TestClock } from "./clock.ts";
 
 /** The environment of collector commands, with captured output. Never root, even if root runs the tests. */

@@ -1,4 +1,4 @@
-import type { Entropy } from "../../kit/entropy.ts";
+import type { Entropy } from "#kit/entropy.ts";
 
 /** Returns the same bytes for the same seed (SplitMix32), so that a failing test fails again. Not for keys. */
 export const createSeededEntropy = (seed = 1): Entropy => {

@@ -6,7 +6,7 @@ import {
   type DirectoryReply,
   sendReply,
   startDirectoryApi,
-} from "../../scripts/lab/directory-api.ts";
+} from "#scripts/lab/directory-api.ts";
 
 /** How a call fails: with an error of the API, or with a 200 whose body is wrong. */
 export type DirectoryFaultKind =

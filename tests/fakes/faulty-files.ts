@@ -1,4 +1,4 @@
-import { type FileSystem, systemFiles } from "../../collector/files/private-files.ts";
+import { type FileSystem, systemFiles } from "#collector/files/private-files.ts";
 
 /** A real file system that fails at a chosen operation. */
 export interface FaultyFiles {

@@ -1,8 +1,4 @@
-import type {
-  Inference,
-  InferencePart,
-  InferenceRequest,
-} from "../../functions/inference/inference.ts";
+import type { Inference, InferencePart, InferenceRequest } from "#functions/inference/inference.ts";
 
 /** One round of a model that a test plays. */
 export interface PlayedRound {

@@ -3,7 +3,7 @@ import type { AddressInfo } from "node:net";
 import { type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
-import { ErrorInfoSchema } from "../../proto/gen/google/rpc/error_details_pb.js";
+import { ErrorInfoSchema } from "#proto/gen/google/rpc/error_details_pb.js";
 import {
   type DirectiveSchema,
   type Envelope,
@@ -14,8 +14,8 @@ import {
   IngestService,
   type Status,
   type StatusAnswerSchema,
-} from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { encodePem } from "../../proto/pem.ts";
+} from "#proto/gen/svc/ingest/v1/ingest_pb.js";
+import { encodePem } from "#proto/pem.ts";
 import {
   clientExtensions,
   createTestCa,
@@ -24,7 +24,7 @@ import {
   type TestCa,
   testNames,
   x509,
-} from "../../scripts/lab/ca/test-pki.ts";
+} from "#scripts/lab/ca/test-pki.ts";
 
 /** Faults and refusals of the peer, which a test changes at any time. */
 export interface PeerBehaviour {

@@ -1,5 +1,5 @@
 import { inspect } from "node:util";
-import type { Log } from "../../kit/log.ts";
+import type { Log } from "#kit/log.ts";
 
 /** One call of a log. */
 export interface LogLine {

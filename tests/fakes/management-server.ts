@@ -3,7 +3,7 @@ import { createSecureServer } from "node:http2";
 import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import type { TLSSocket } from "node:tls";
-import { encodePem } from "../../proto/pem.ts";
+import { encodePem } from "#proto/pem.ts";
 import {
   createTestCa,
   createTestKey,
@@ -11,7 +11,7 @@ import {
   type TestCa,
   type TestKey,
   x509,
-} from "../../scripts/lab/ca/test-pki.ts";
+} from "#scripts/lab/ca/test-pki.ts";
 
 /** A request that the server received. */
 export interface ManagementCall {

@@ -1,4 +1,4 @@
-import { type Clock, systemClock } from "../../kit/clock.ts";
+import { type Clock, systemClock } from "#kit/clock.ts";
 
 /** A clock that runs, and that a test with real sockets and files can move ahead by minutes. */
 export interface SkippingClock extends Clock {

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { text } from "node:stream/consumers";
 import { type CryptoKey, exportJWK, generateKeyPair, SignJWT } from "jose";
-import { startLoopbackServer } from "../../scripts/lab/loopback-server.ts";
+import { startLoopbackServer } from "#scripts/lab/loopback-server.ts";
 
 /** The faults of the provider; each test sets its own. */
 export interface Tampering {

@@ -17,8 +17,8 @@
  *
  * Of a host whose disk went back, which was copied or revoked, nobody knows which of its accounts arrive; of it, laws 2 and 6 to 10 hold.
  */
-import type { ReadAccount } from "../../functions/domain/telemetry/read-account.ts";
-import { hourMs } from "../../kit/clock.ts";
+import type { ReadAccount } from "#functions/domain/telemetry/read-account.ts";
+import { hourMs } from "#kit/clock.ts";
 import { accountOf, type CoreAccount } from "./core-accounts.ts";
 import type { SimulatedHost } from "./host.ts";
 import { type Breach, isCopied } from "./oracle.ts";

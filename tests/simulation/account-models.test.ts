@@ -3,18 +3,18 @@ import { create } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import type { Client } from "pg";
 import { expect, it } from "vitest";
-import { encodeAccountBody } from "../../collector/queue/queue-accounts.ts";
+import { encodeAccountBody } from "#collector/queue/queue-accounts.ts";
 import {
   type AccountCore,
   createAccountAcceptor,
-} from "../../functions/domain/telemetry/accept-account.ts";
-import { createQueueOpener, type QueueOpener } from "../../functions/ingest/open-queue.ts";
-import { createPostgresRegister } from "../../functions/ingest/postgres-sink.ts";
-import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
-import { commitFrames, openCommitClient } from "../../functions/store/ingest/commit-frames.ts";
-import { hourMs } from "../../kit/clock.ts";
-import { accountPayload } from "../../proto/completeness/account.ts";
-import { OpenSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+} from "#functions/domain/telemetry/accept-account.ts";
+import { createQueueOpener, type QueueOpener } from "#functions/ingest/open-queue.ts";
+import { createPostgresRegister } from "#functions/ingest/postgres-sink.ts";
+import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
+import { commitFrames, openCommitClient } from "#functions/store/ingest/commit-frames.ts";
+import { hourMs } from "#kit/clock.ts";
+import { accountPayload } from "#proto/completeness/account.ts";
+import { OpenSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { createTestClock } from "../fakes/clock.ts";
 import { createSeededEntropy } from "../fakes/entropy.ts";
 import { createTestDatabase } from "../support/database.ts";

@@ -3,9 +3,9 @@ import {
   type ReadAccount,
   readAccount,
   readLosses,
-} from "../../functions/domain/telemetry/read-account.ts";
-import type { AccountFacts } from "../../proto/completeness/hour-state.ts";
-import { withLosses } from "../../proto/completeness/lost-ranges.ts";
+} from "#functions/domain/telemetry/read-account.ts";
+import type { AccountFacts } from "#proto/completeness/hour-state.ts";
+import { withLosses } from "#proto/completeness/lost-ranges.ts";
 import type { Values } from "./sql-expressions.ts";
 import type { Tables } from "./tables.ts";
 

@@ -4,20 +4,20 @@
  * and put back, here or in another host.
  */
 
-import type { AccountRow, AccountTable } from "../../collector/queue/account-table.ts";
+import type { AccountRow, AccountTable } from "#collector/queue/account-table.ts";
 import {
   type Block,
   type BlockRecord,
   createBlockMemory,
   joinBlock,
   recordsOf,
-} from "../../collector/queue/block.ts";
-import { createBlockReader } from "../../collector/queue/block-table.ts";
-import { newOrigin, type QueueState } from "../../collector/queue/format.ts";
-import type { AccountContent } from "../../collector/queue/queue-accounts.ts";
-import type { Checkpoint } from "../../collector/queue/record.ts";
-import type { QueueStore, QueueTransaction } from "../../collector/queue/store.ts";
-import type { Entropy } from "../../kit/entropy.ts";
+} from "#collector/queue/block.ts";
+import { createBlockReader } from "#collector/queue/block-table.ts";
+import { newOrigin, type QueueState } from "#collector/queue/format.ts";
+import type { AccountContent } from "#collector/queue/queue-accounts.ts";
+import type { Checkpoint } from "#collector/queue/record.ts";
+import type { QueueStore, QueueTransaction } from "#collector/queue/store.ts";
+import type { Entropy } from "#kit/entropy.ts";
 import {
   continuePast,
   createLedger,

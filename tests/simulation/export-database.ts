@@ -2,7 +2,7 @@
 import { drizzle } from "drizzle-orm/postgres-js";
 import type { Client, Connection, Submittable } from "pg";
 import type { Sql } from "postgres";
-import type { Database } from "../../functions/store/database/database.ts";
+import type { Database } from "#functions/store/database/database.ts";
 import {
   createDatabaseSession,
   type DatabaseSession,

@@ -9,8 +9,8 @@
  * 7. No exporter has more in memory than its limit and a chunk.
  */
 
-import type { ExportLag } from "../../functions/store/export/lag.ts";
-import { objectBytes } from "../../functions/store/ingest/stored-envelope.ts";
+import type { ExportLag } from "#functions/store/export/lag.ts";
+import { objectBytes } from "#functions/store/ingest/stored-envelope.ts";
 import type { Backend } from "./backend.ts";
 import { queueRow } from "./database.ts";
 import { chunkBytesOf, type ExportLimits, type SimulatedExporter } from "./exporter.ts";

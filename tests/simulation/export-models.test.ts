@@ -2,13 +2,13 @@
 import fc from "fast-check";
 import type { Client } from "pg";
 import { expect, it } from "vitest";
-import { encodeLogs } from "../../functions/export/export-requests.ts";
-import { createOtlpHttpClient } from "../../functions/export/otlp-http.ts";
-import { createPostgresSource } from "../../functions/export/postgres-source.ts";
-import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
-import type { Database } from "../../functions/store/database/database.ts";
-import { countDeadLetters, countSendingHosts } from "../../functions/store/export/dead-letters.ts";
-import { alignStoredCount, findExportLags } from "../../functions/store/export/lag.ts";
+import { encodeLogs } from "#functions/export/export-requests.ts";
+import { createOtlpHttpClient } from "#functions/export/otlp-http.ts";
+import { createPostgresSource } from "#functions/export/postgres-source.ts";
+import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
+import type { Database } from "#functions/store/database/database.ts";
+import { countDeadLetters, countSendingHosts } from "#functions/store/export/dead-letters.ts";
+import { alignStoredCount, findExportLags } from "#functions/store/export/lag.ts";
 import {
   acquireExportLease,
   createExportPosition,
@@ -17,13 +17,13 @@ import {
   readHorizon,
   releaseExportLease,
   renewExportLease,
-} from "../../functions/store/export/positions.ts";
-import { readerSetup } from "../../functions/store/export/read-envelopes.ts";
-import { commitFrames, openCommitClient } from "../../functions/store/ingest/commit-frames.ts";
-import { destroyClient, openCopyClient } from "../../functions/store/ingest/copy-transaction.ts";
-import type { StoredEnvelope } from "../../functions/store/ingest/stored-envelope.ts";
-import { describeDamage } from "../../functions/store/ingest/stored-envelope.ts";
-import { systemClock } from "../../kit/clock.ts";
+} from "#functions/store/export/positions.ts";
+import { readerSetup } from "#functions/store/export/read-envelopes.ts";
+import { commitFrames, openCommitClient } from "#functions/store/ingest/commit-frames.ts";
+import { destroyClient, openCopyClient } from "#functions/store/ingest/copy-transaction.ts";
+import type { StoredEnvelope } from "#functions/store/ingest/stored-envelope.ts";
+import { describeDamage } from "#functions/store/ingest/stored-envelope.ts";
+import { systemClock } from "#kit/clock.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { startOtlpBackend } from "../support/otlp-backend.ts";

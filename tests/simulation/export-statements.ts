@@ -2,7 +2,7 @@
  * The statements of an export (functions/store/export/), on the model of the server: it evaluates their own assignments and conditions on
  * the rows of the model, and fails on any other statement.
  */
-import { currentTimeline, serverStart } from "../../functions/store/database/identity.ts";
+import { currentTimeline, serverStart } from "#functions/store/database/identity.ts";
 import type { DatabaseServer, Transaction } from "./database.ts";
 import {
   type Expression,

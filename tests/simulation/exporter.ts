@@ -1,19 +1,19 @@
 /** A process that exports, as the product composes it, on the models of the servers and the backend. */
-import { type ExportConfig, parseExportConfig } from "../../functions/config/export-config.ts";
-import { createExportMetrics } from "../../functions/export/export-metrics.ts";
-import { createPostgresSource } from "../../functions/export/postgres-source.ts";
-import { runExport } from "../../functions/export/run-export.ts";
-import type { ClosableSource } from "../../functions/export/source.ts";
+import { type ExportConfig, parseExportConfig } from "#functions/config/export-config.ts";
+import { createExportMetrics } from "#functions/export/export-metrics.ts";
+import { createPostgresSource } from "#functions/export/postgres-source.ts";
+import { runExport } from "#functions/export/run-export.ts";
+import type { ClosableSource } from "#functions/export/source.ts";
 import {
   manageStream,
   openStreamSource,
   prepareStreamPosition,
-} from "../../functions/export/stream-source.ts";
-import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
-import { createExportPosition, type ExportLease } from "../../functions/store/export/positions.ts";
-import { destroyClient } from "../../functions/store/ingest/copy-transaction.ts";
-import { describeDamage } from "../../functions/store/ingest/stored-envelope.ts";
-import type { Clock } from "../../kit/clock.ts";
+} from "#functions/export/stream-source.ts";
+import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
+import { createExportPosition, type ExportLease } from "#functions/store/export/positions.ts";
+import { destroyClient } from "#functions/store/ingest/copy-transaction.ts";
+import { describeDamage } from "#functions/store/ingest/stored-envelope.ts";
+import type { Clock } from "#kit/clock.ts";
 import { type Backend, type BackendFault, createBackendClient } from "./backend.ts";
 import type { SessionNeeds } from "./database-session.ts";
 import { connectExportDatabase, connectReader } from "./export-database.ts";

@@ -1,6 +1,6 @@
 /** What happens to a lab, drawn from the seed. Every fault ends by itself, or with `heal`. */
-import type { Hold } from "../../functions/ingest/held-hosts.ts";
-import { hourMs } from "../../kit/clock.ts";
+import type { Hold } from "#functions/ingest/held-hosts.ts";
+import { hourMs } from "#kit/clock.ts";
 import type { DiskImage } from "./disk.ts";
 import { damageFolder } from "./file-disk.ts";
 import type { SimulatedHost } from "./host.ts";

@@ -14,12 +14,12 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { queueFiles } from "../../collector/queue/format.ts";
-import type { RecordBatch } from "../../collector/queue/record.ts";
-import { openRecoveringStore } from "../../collector/queue/recovering-store.ts";
-import type { QueueStore } from "../../collector/queue/store.ts";
-import type { Clock } from "../../kit/clock.ts";
-import type { Entropy } from "../../kit/entropy.ts";
+import { queueFiles } from "#collector/queue/format.ts";
+import type { RecordBatch } from "#collector/queue/record.ts";
+import { openRecoveringStore } from "#collector/queue/recovering-store.ts";
+import type { QueueStore } from "#collector/queue/store.ts";
+import type { Clock } from "#kit/clock.ts";
+import type { Entropy } from "#kit/entropy.ts";
 import { type DeadLetter, type Disk, failureOf, type QueueFolder } from "./disk.ts";
 import { continuePast, emptyPast, type PastRecord, pastRecordOf } from "./queue-past.ts";
 import type { Chance } from "./world.ts";

@@ -10,8 +10,8 @@ import {
   sign,
   verify,
 } from "node:crypto";
-import { type Cryptography, writeSignatureAlgorithm } from "../../functions/signer/cryptography.ts";
-import { tag, writeDer, writeTime, writeUnsigned } from "../../proto/certificate-der.ts";
+import { type Cryptography, writeSignatureAlgorithm } from "#functions/signer/cryptography.ts";
+import { tag, writeDer, writeTime, writeUnsigned } from "#proto/certificate-der.ts";
 
 /** The key of a host, and its certificate. */
 export interface HostKey {

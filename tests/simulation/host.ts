@@ -1,14 +1,14 @@
 /** A host: sources that append numbered records, the collector's queue on a disk of the model, and its forwarder. */
 
-import { createForwarder, type Forwarder } from "../../collector/forward/forwarder.ts";
-import { isDiskUnwritable } from "../../collector/queue/errors.ts";
-import { addFileGap, fileGapSource } from "../../collector/queue/file-gaps.ts";
-import { createQueue, type Queue } from "../../collector/queue/queue.ts";
-import type { NewRecord } from "../../collector/queue/record.ts";
-import { drainAccounts, endAccounts, keepAccounts } from "../../collector/runtime/keep-accounts.ts";
-import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
-import type { Clock } from "../../kit/clock.ts";
-import type { Entropy } from "../../kit/entropy.ts";
+import { createForwarder, type Forwarder } from "#collector/forward/forwarder.ts";
+import { isDiskUnwritable } from "#collector/queue/errors.ts";
+import { addFileGap, fileGapSource } from "#collector/queue/file-gaps.ts";
+import { createQueue, type Queue } from "#collector/queue/queue.ts";
+import type { NewRecord } from "#collector/queue/record.ts";
+import { drainAccounts, endAccounts, keepAccounts } from "#collector/runtime/keep-accounts.ts";
+import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
+import type { Clock } from "#kit/clock.ts";
+import type { Entropy } from "#kit/entropy.ts";
 import { cutPower, type Disk, openDiskStore, type StoreFault } from "./disk.ts";
 import { crashFolder, emptyFolder, openFolderStore } from "./file-disk.ts";
 import { keyOfHost } from "./host-keys.ts";

@@ -1,5 +1,5 @@
 /** What happens to hosts that the hours of their statements have to show, drawn from the seed. */
-import { dayMs } from "../../kit/clock.ts";
+import { dayMs } from "#kit/clock.ts";
 import { anyHost, type Fault, restartLater, restoreLater, seconds } from "./faults.ts";
 import type { SimulatedHost } from "./host.ts";
 import { wholeLink } from "./network.ts";

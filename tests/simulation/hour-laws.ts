@@ -11,9 +11,9 @@
  * Nobody can know of what a queue had that core never opened, nor that a disk went back of which core has received nothing newer, nor the
  * hours of a clock that jumped before the queue was lost, nor those behind the close of a queue that says nothing more.
  */
-import type { ReadAccount } from "../../functions/domain/telemetry/read-account.ts";
-import { hourMs } from "../../kit/clock.ts";
-import { incompleteStates } from "../../proto/completeness/hour-note.ts";
+import type { ReadAccount } from "#functions/domain/telemetry/read-account.ts";
+import { hourMs } from "#kit/clock.ts";
+import { incompleteStates } from "#proto/completeness/hour-note.ts";
 import {
   anyQueue,
   clockSkewMs,
@@ -21,7 +21,7 @@ import {
   type QueueFacts,
   stateOfHour,
   sumHour,
-} from "../../proto/completeness/hour-state.ts";
+} from "#proto/completeness/hour-state.ts";
 import { accountOf, type CoreAccount } from "./core-accounts.ts";
 import type { SimulatedHost } from "./host.ts";
 import type { Breach } from "./oracle.ts";

@@ -1,8 +1,8 @@
 /** Falsifies a history that breaks no law, one law at a time: the oracle names it. */
 import { readFileSync } from "node:fs";
 import { expect, it } from "vitest";
-import { joinBlock } from "../../collector/queue/block.ts";
-import type { QueueStats } from "../../collector/queue/stats.ts";
+import { joinBlock } from "#collector/queue/block.ts";
+import type { QueueStats } from "#collector/queue/stats.ts";
 import { accountLaws } from "./account-laws.ts";
 import { hourLaws } from "./hour-laws.ts";
 import { laws } from "./oracle.ts";

@@ -5,16 +5,16 @@ import { join } from "node:path";
 import fc from "fast-check";
 import type { Client } from "pg";
 import { expect, it } from "vitest";
-import { batchRecords } from "../../collector/queue/envelope.ts";
-import { unsent } from "../../collector/queue/format.ts";
-import { openStore, type QueueStore } from "../../collector/queue/store.ts";
-import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
+import { batchRecords } from "#collector/queue/envelope.ts";
+import { unsent } from "#collector/queue/format.ts";
+import { openStore, type QueueStore } from "#collector/queue/store.ts";
+import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import {
   commitFrames,
   commitFramesAhead,
   openCommitClient,
-} from "../../functions/store/ingest/commit-frames.ts";
-import { type FrameToCommit, queueKey } from "../../functions/store/ingest/decide-frames.ts";
+} from "#functions/store/ingest/commit-frames.ts";
+import { type FrameToCommit, queueKey } from "#functions/store/ingest/decide-frames.ts";
 import { createSeededEntropy } from "../fakes/entropy.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { testRecord } from "../support/queue.ts";

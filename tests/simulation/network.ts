@@ -3,10 +3,10 @@
  * a cut loses what is on its way, at any byte; a silent peer is noticed by the ping alone. While a path loses a direction, its bytes are sent
  * again until it does not, as TCP does: also those of a connection that one side has given up.
  */
-import type { GrpcCall, GrpcConnection } from "../../collector/forward/grpc-stream.ts";
-import { unpooled } from "../../kit/buffer-pool.ts";
-import { createGrpcMessageReader, frameGrpcMessages } from "../../proto/grpc-framing.ts";
-import { GrpcError } from "../../proto/grpc-status.ts";
+import type { GrpcCall, GrpcConnection } from "#collector/forward/grpc-stream.ts";
+import { unpooled } from "#kit/buffer-pool.ts";
+import { createGrpcMessageReader, frameGrpcMessages } from "#proto/grpc-framing.ts";
+import { GrpcError } from "#proto/grpc-status.ts";
 import type { Process, World } from "./world.ts";
 
 /** A call that has arrived at a core. */

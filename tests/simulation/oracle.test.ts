@@ -1,6 +1,6 @@
 /** What the oracle excuses, since nobody can know it, and what it does not. */
 import { expect, it } from "vitest";
-import type { Sink } from "../../functions/ingest/sink.ts";
+import type { Sink } from "#functions/ingest/sink.ts";
 import { createDisk } from "./disk.ts";
 import type { SimulatedHost } from "./host.ts";
 import { createOracle, laws } from "./oracle.ts";

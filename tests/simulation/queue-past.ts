@@ -1,5 +1,5 @@
 /** What the oracle knows of a queue beside its disk: what it ever stored. It goes back with the disk. */
-import { decodeEnvelope } from "../../collector/queue/envelope.ts";
+import { decodeEnvelope } from "#collector/queue/envelope.ts";
 
 /** A record that was stored. */
 export interface PastRecord {

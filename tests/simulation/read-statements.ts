@@ -1,8 +1,8 @@
 /** Reads what the committer sends: its statements (functions/store/database/sql-literals.ts) and rows in PostgreSQL's binary COPY format. */
 
-import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
-import { blockColumns } from "../../functions/store/ingest/block-rows.ts";
-import { readStoredBlock } from "../../functions/store/ingest/stored-envelope.ts";
+import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
+import { blockColumns } from "#functions/store/ingest/block-rows.ts";
+import { readStoredBlock } from "#functions/store/ingest/stored-envelope.ts";
 
 /** Splits statements at the semicolons that stand in no literal. */
 export const splitStatements = (text: string): string[] => partsOf(text, /(?:[^';]|'[^']*')+/g);

@@ -1,5 +1,5 @@
 /** The register of queues (functions/ingest/open-queue.ts) on the model of the server: each call is a round trip. */
-import type { QueueRegister } from "../../functions/ingest/open-queue.ts";
+import type { QueueRegister } from "#functions/ingest/open-queue.ts";
 import { queueRow } from "./database.ts";
 import { createDatabaseSession, type SessionNeeds, type Step } from "./database-session.ts";
 import {

@@ -1,6 +1,6 @@
 /** One simulation: a seed decides the lab, what happens to it and when; the oracle judges what is left. */
 
-import { type ExportLag, findExportLags } from "../../functions/store/export/lag.ts";
+import { type ExportLag, findExportLags } from "#functions/store/export/lag.ts";
 import { judgeAccounts } from "./account-laws.ts";
 import { type Backend, createBackend, usualBackend } from "./backend.ts";
 import type { DatabaseDelays } from "./commit-client.ts";

@@ -1,6 +1,6 @@
 /** The statements with which the sink of JetStream records queues, forks and gaps, on the model of the server. */
 
-import type { QueueEnding } from "../../proto/completeness/hour-state.ts";
+import type { QueueEnding } from "#proto/completeness/hour-state.ts";
 import { type DatabaseServer, queueRow } from "./database.ts";
 import { createExportStatements, type ExecuteStatement } from "./export-statements.ts";
 import type { Values } from "./sql-expressions.ts";

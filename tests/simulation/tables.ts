@@ -1,6 +1,6 @@
 /** The tables that ingest and exports write, as far as they decide. */
-import type { QueueEnding } from "../../proto/completeness/hour-state.ts";
-import type { LostRange } from "../../proto/completeness/lost-ranges.ts";
+import type { QueueEnding } from "#proto/completeness/hour-state.ts";
+import type { LostRange } from "#proto/completeness/lost-ranges.ts";
 import type { Heard } from "./queue-past.ts";
 import type { Values } from "./sql-expressions.ts";
 

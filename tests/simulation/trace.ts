@@ -1,9 +1,9 @@
 /** Notes what the parts of a lab do, at the interfaces between them. */
-import type { Queue } from "../../collector/queue/queue.ts";
-import { readAccount } from "../../functions/domain/telemetry/read-account.ts";
-import type { AccountRegister } from "../../functions/ingest/accounts.ts";
-import type { QueueRegister } from "../../functions/ingest/open-queue.ts";
-import type { Sink } from "../../functions/ingest/sink.ts";
+import type { Queue } from "#collector/queue/queue.ts";
+import { readAccount } from "#functions/domain/telemetry/read-account.ts";
+import type { AccountRegister } from "#functions/ingest/accounts.ts";
+import type { QueueRegister } from "#functions/ingest/open-queue.ts";
+import type { Sink } from "#functions/ingest/sink.ts";
 import type { Heard } from "./queue-past.ts";
 import type { Tables } from "./tables.ts";
 import { withMembers } from "./with-members.ts";

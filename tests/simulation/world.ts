@@ -9,8 +9,8 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { hash } from "node:crypto";
 import TinyQueue from "tinyqueue";
-import type { Clock } from "../../kit/clock.ts";
-import type { Entropy } from "../../kit/entropy.ts";
+import type { Clock } from "#kit/clock.ts";
+import type { Entropy } from "#kit/entropy.ts";
 
 /** A process of a machine. */
 export interface Process {

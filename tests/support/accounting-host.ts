@@ -4,21 +4,18 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Row } from "postgres";
 import { expect, onTestFinished } from "vitest";
-import { createConnector, createForwarder } from "../../collector/forward/forwarder.ts";
-import { signBytes } from "../../collector/management/signed-request.ts";
-import type { Queue } from "../../collector/queue/queue.ts";
-import type { AccountSigner } from "../../collector/queue/queue-accounts.ts";
-import {
-  createPostgresSink,
-  type PostgresSinkNeeds,
-} from "../../functions/ingest/postgres-sink.ts";
-import type { Sink } from "../../functions/ingest/sink.ts";
-import { createNodeCryptography } from "../../functions/node/node-cryptography.ts";
-import { createAccountRegister } from "../../functions/start-ingest.ts";
-import type { QueueName } from "../../functions/store/ingest/queues.ts";
-import { type Clock, hourMs, systemClock } from "../../kit/clock.ts";
-import { systemEntropy } from "../../kit/entropy.ts";
-import { createTestCa, type TestCa } from "../../scripts/lab/ca/test-pki.ts";
+import { createConnector, createForwarder } from "#collector/forward/forwarder.ts";
+import { signBytes } from "#collector/management/signed-request.ts";
+import type { Queue } from "#collector/queue/queue.ts";
+import type { AccountSigner } from "#collector/queue/queue-accounts.ts";
+import { createPostgresSink, type PostgresSinkNeeds } from "#functions/ingest/postgres-sink.ts";
+import type { Sink } from "#functions/ingest/sink.ts";
+import { createNodeCryptography } from "#functions/node/node-cryptography.ts";
+import { createAccountRegister } from "#functions/start-ingest.ts";
+import type { QueueName } from "#functions/store/ingest/queues.ts";
+import { type Clock, hourMs, systemClock } from "#kit/clock.ts";
+import { systemEntropy } from "#kit/entropy.ts";
+import { createTestCa, type TestCa } from "#scripts/lab/ca/test-pki.ts";
 import { createTestClock, type TestClock } from "../fakes/clock.ts";
 import { createTestLog, type TestLog } from "../fakes/log.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";

@@ -2,11 +2,11 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { afterAll } from "vitest";
-import type { runAdmin } from "../../admin/run-admin.ts";
-import type { Terminal } from "../../admin/terminal/terminal.ts";
-import { systemClock } from "../../kit/clock.ts";
-import { systemEntropy } from "../../kit/entropy.ts";
-import type { PersonName } from "../../scripts/lab/people.ts";
+import type { runAdmin } from "#admin/run-admin.ts";
+import type { Terminal } from "#admin/terminal/terminal.ts";
+import { systemClock } from "#kit/clock.ts";
+import { systemEntropy } from "#kit/entropy.ts";
+import type { PersonName } from "#scripts/lab/people.ts";
 import { programFile } from "./program.ts";
 import { startTestWeb, type TestWebOptions } from "./web.ts";
 

@@ -7,13 +7,9 @@ import {
   filterParts,
   negatedPart,
   type PositivePart,
-} from "../../proto/fleet-health/filter.ts";
-import {
-  filterCountMax,
-  filterSecondsMax,
-  fleetStates,
-} from "../../proto/fleet-health/vocabulary.ts";
-import { labelPair } from "../../proto/labels.ts";
+} from "#proto/fleet-health/filter.ts";
+import { filterCountMax, filterSecondsMax, fleetStates } from "#proto/fleet-health/vocabulary.ts";
+import { labelPair } from "#proto/labels.ts";
 
 /** Generates texts that stress the query language: quotes, backslashes, operators, spaces of every kind, no control characters. */
 export const arbitraryText = (lengthMax: number): fc.Arbitrary<string> =>

@@ -1,8 +1,8 @@
 import { chmod, chown, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import pg from "pg";
-import type { EmbeddedPostgres } from "../../scripts/postgres/embedded-postgres.ts";
-import { run } from "../../scripts/postgres/embedded-postgres-files.ts";
+import type { EmbeddedPostgres } from "#scripts/postgres/embedded-postgres.ts";
+import { run } from "#scripts/postgres/embedded-postgres-files.ts";
 
 /** Files of a data directory that belong to the running server alone. */
 const ownFiles = ["postmaster.pid", "postmaster.opts", "server.log"];

@@ -1,13 +1,13 @@
 import { hash, KeyObject, sign } from "node:crypto";
-import { composeIdentity } from "../../proto/identity.ts";
-import { canonicalBody, type ProofPurpose, proofPayload } from "../../proto/management/proof.ts";
-import { decodePem } from "../../proto/pem.ts";
+import { composeIdentity } from "#proto/identity.ts";
+import { canonicalBody, type ProofPurpose, proofPayload } from "#proto/management/proof.ts";
+import { decodePem } from "#proto/pem.ts";
 import {
   createTestCsr,
   createTestKey,
   type TestKey,
   type TestKeyKind,
-} from "../../scripts/lab/ca/test-pki.ts";
+} from "#scripts/lab/ca/test-pki.ts";
 import type { Answer, Call, TestCore } from "./core.ts";
 
 /** An enrolled host of a test: its key and its certificate. */

@@ -1,41 +1,38 @@
 import { afterAll, inject } from "vitest";
-import { createApp } from "../../functions/app.ts";
-import { type CoreConfig, parseCoreConfig } from "../../functions/config/core-config.ts";
-import type { Core } from "../../functions/core.ts";
-import type { Chat } from "../../functions/domain/chat/chat.ts";
-import { createReceiptSigner } from "../../functions/domain/chat/receipt-signer.ts";
-import type { HttpContext, Peer } from "../../functions/http/request.ts";
-import type { Route } from "../../functions/http/route.ts";
-import { createMockInference } from "../../functions/inference/create-mock-inference.ts";
-import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
-import {
-  createNodeCryptography,
-  createNodeSigningKey,
-} from "../../functions/node/node-cryptography.ts";
+import { createApp } from "#functions/app.ts";
+import { type CoreConfig, parseCoreConfig } from "#functions/config/core-config.ts";
+import type { Core } from "#functions/core.ts";
+import type { Chat } from "#functions/domain/chat/chat.ts";
+import { createReceiptSigner } from "#functions/domain/chat/receipt-signer.ts";
+import type { HttpContext, Peer } from "#functions/http/request.ts";
+import type { Route } from "#functions/http/route.ts";
+import { createMockInference } from "#functions/inference/create-mock-inference.ts";
+import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
+import { createNodeCryptography, createNodeSigningKey } from "#functions/node/node-cryptography.ts";
 import {
   databaseCheck,
   directoryCheck,
   disabledCheck,
   licenseCheck,
   signerCheck,
-} from "../../functions/ops/checks.ts";
-import { opsRoutesOf } from "../../functions/ops/index.ts";
-import { readAuthorities } from "../../functions/signer/authority.ts";
-import { createClientCertificateReader } from "../../functions/signer/certificate.ts";
-import { createLocalCa } from "../../functions/signer/local-ca.ts";
-import type { Signer } from "../../functions/signer/signer.ts";
-import type { Database } from "../../functions/store/database/database.ts";
-import { routesOf } from "../../functions/v1/index.ts";
-import type { Environment } from "../../kit/env.ts";
-import { untraced } from "../../kit/tracing/tracer.ts";
-import { createTestCa, type TestCa } from "../../scripts/lab/ca/test-pki.ts";
+} from "#functions/ops/checks.ts";
+import { opsRoutesOf } from "#functions/ops/index.ts";
+import { readAuthorities } from "#functions/signer/authority.ts";
+import { createClientCertificateReader } from "#functions/signer/certificate.ts";
+import { createLocalCa } from "#functions/signer/local-ca.ts";
+import type { Signer } from "#functions/signer/signer.ts";
+import type { Database } from "#functions/store/database/database.ts";
+import { routesOf } from "#functions/v1/index.ts";
+import type { Environment } from "#kit/env.ts";
+import { untraced } from "#kit/tracing/tracer.ts";
+import { createTestCa, type TestCa } from "#scripts/lab/ca/test-pki.ts";
 import {
   mintBridgeToken,
   type PersonName,
   people,
   seedPeople,
   testTenantId,
-} from "../../scripts/lab/people.ts";
+} from "#scripts/lab/people.ts";
 import { createTestClock, type TestClock } from "../fakes/clock.ts";
 import { createSeededEntropy } from "../fakes/entropy.ts";
 import { createTestLog, type TestLog } from "../fakes/log.ts";

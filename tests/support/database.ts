@@ -1,10 +1,10 @@
 import { afterAll, inject } from "vitest";
-import { openDatabaseSocket } from "../../functions/node/database/database-servers.ts";
+import { openDatabaseSocket } from "#functions/node/database/database-servers.ts";
 import {
   type ConnectedDatabase,
   connectDatabase,
   type DatabaseOptions,
-} from "../../functions/store/database/database.ts";
+} from "#functions/store/database/database.ts";
 
 declare module "vitest" {
   interface ProvidedContext {

@@ -1,7 +1,7 @@
 import { spawnSync } from "node:child_process";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { readDocument } from "../../scripts/docs-check/read-document.ts";
+import { readDocument } from "#scripts/docs-check/read-document.ts";
 
 const root = new URL("../..", import.meta.url).pathname;
 

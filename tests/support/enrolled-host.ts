@@ -1,7 +1,7 @@
 import { chmod, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { encodePem } from "../../proto/pem.ts";
+import { encodePem } from "#proto/pem.ts";
 import {
   createTestCa,
   createTestKey,
@@ -9,7 +9,7 @@ import {
   type TestCa,
   type TestKey,
   type TestName,
-} from "../../scripts/lab/ca/test-pki.ts";
+} from "#scripts/lab/ca/test-pki.ts";
 
 /** The directories of a host as `enroll` writes them, with credentials from a temporary authority. */
 export interface EnrolledHost {

@@ -2,13 +2,10 @@ import { appendFileSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect } from "vitest";
-import type { Queue, QueueOptions } from "../../collector/queue/queue.ts";
-import {
-  createFileSource,
-  type FileSourceConfig,
-} from "../../collector/sources/file/file-source.ts";
-import type { Source } from "../../collector/sources/source.ts";
-import { systemClock } from "../../kit/clock.ts";
+import type { Queue, QueueOptions } from "#collector/queue/queue.ts";
+import { createFileSource, type FileSourceConfig } from "#collector/sources/file/file-source.ts";
+import type { Source } from "#collector/sources/source.ts";
+import { systemClock } from "#kit/clock.ts";
 import { createTestLog } from "../fakes/log.ts";
 import { eventually } from "./eventually.ts";
 import { openTestQueue, readAll } from "./queue.ts";

@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import type { Executor } from "../../functions/store/database/database.ts";
+import type { Executor } from "#functions/store/database/database.ts";
 
 /** Returns how `fleet_host` and `fleet_status` differ from the view that they follow, apart from later statuses and envelopes. */
 export const fleetDifferences = async (db: Executor): Promise<unknown[]> => {

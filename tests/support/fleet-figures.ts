@@ -1,8 +1,8 @@
 import fc from "fast-check";
-import type { FleetFacets } from "../../proto/fleet-health/facets.ts";
-import { changeFilter, exportFilters, type FleetFilter } from "../../proto/fleet-health/filter.ts";
-import { narrowFilter } from "../../proto/fleet-health/narrow-filter.ts";
-import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
+import type { FleetFacets } from "#proto/fleet-health/facets.ts";
+import { changeFilter, exportFilters, type FleetFilter } from "#proto/fleet-health/filter.ts";
+import { narrowFilter } from "#proto/fleet-health/narrow-filter.ts";
+import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import {
   driftKinds,
   exportKinds,
@@ -10,13 +10,9 @@ import {
   fleetStates,
   forwarderKinds,
   forwardings,
-} from "../../proto/fleet-health/vocabulary.ts";
-import {
-  layOutExpiry,
-  layOutHeartbeats,
-  layOutVersions,
-} from "../../ui/app/fleet/charts/layouts.ts";
-import { filterOfFigure, summaryFigures } from "../../ui/app/fleet/summary/summary-view.ts";
+} from "#proto/fleet-health/vocabulary.ts";
+import { layOutExpiry, layOutHeartbeats, layOutVersions } from "#ui/app/fleet/charts/layouts.ts";
+import { filterOfFigure, summaryFigures } from "#ui/app/fleet/summary/summary-view.ts";
 
 /** A number of the fleet page, and the filter of its link; without a link where no host can match. */
 export interface Figure {

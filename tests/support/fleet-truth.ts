@@ -1,4 +1,4 @@
-import type { SqlClient } from "../../functions/store/database/pool/sql-client.ts";
+import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
 
 /**
  * Reads how many hosts are in each state, by the tables of collectors alone. The statement reads neither `fleet_host` nor a view: it is

@@ -2,37 +2,30 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Hono } from "hono";
-import { markUsed, recordAuthFailure } from "../../functions/domain/certificate/authenticate.ts";
-import type { HttpContext, HttpEnv } from "../../functions/http/request.ts";
-import {
-  createIngest,
-  type Ingest,
-  type IngestNeeds,
-} from "../../functions/ingest/create-ingest.ts";
-import { createFastPath } from "../../functions/ingest/fast-path/create-fast-path.ts";
-import {
-  createPostgresSink,
-  type PostgresSinkNeeds,
-} from "../../functions/ingest/postgres-sink.ts";
-import type { Sink } from "../../functions/ingest/sink.ts";
-import { readTlsFiles, type TlsMaterial } from "../../functions/node/follow-files.ts";
+import { markUsed, recordAuthFailure } from "#functions/domain/certificate/authenticate.ts";
+import type { HttpContext, HttpEnv } from "#functions/http/request.ts";
+import { createIngest, type Ingest, type IngestNeeds } from "#functions/ingest/create-ingest.ts";
+import { createFastPath } from "#functions/ingest/fast-path/create-fast-path.ts";
+import { createPostgresSink, type PostgresSinkNeeds } from "#functions/ingest/postgres-sink.ts";
+import type { Sink } from "#functions/ingest/sink.ts";
+import { readTlsFiles, type TlsMaterial } from "#functions/node/follow-files.ts";
 import {
   type IngestListener,
   type IngestListenerOptions,
   ingestPeerOf,
   startIngestListener,
-} from "../../functions/node/ingest/ingest-listener.ts";
-import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
-import { loadFiles, type Reloaded } from "../../functions/node/reload-files.ts";
+} from "#functions/node/ingest/ingest-listener.ts";
+import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
+import { loadFiles, type Reloaded } from "#functions/node/reload-files.ts";
 import {
   areCertificatesActive,
   findCertificateStates,
   findEndedCertificates,
-} from "../../functions/store/certificate/certificates.ts";
-import type { ConnectedDatabase } from "../../functions/store/database/database.ts";
-import { systemClock } from "../../kit/clock.ts";
-import { systemEntropy } from "../../kit/entropy.ts";
-import { encodePem } from "../../proto/pem.ts";
+} from "#functions/store/certificate/certificates.ts";
+import type { ConnectedDatabase } from "#functions/store/database/database.ts";
+import { systemClock } from "#kit/clock.ts";
+import { systemEntropy } from "#kit/entropy.ts";
+import { encodePem } from "#proto/pem.ts";
 import {
   createTestCa,
   createTestKey,
@@ -41,7 +34,7 @@ import {
   type TestName,
   testNames,
   x509,
-} from "../../scripts/lab/ca/test-pki.ts";
+} from "#scripts/lab/ca/test-pki.ts";
 import { createTestLog, type TestLog } from "../fakes/log.ts";
 import type { TestCollector } from "./collector.ts";
 import type { TestCore } from "./core.ts";

@@ -4,15 +4,15 @@
  */
 import { hash, KeyObject, sign } from "node:crypto";
 import { writeFileSync } from "node:fs";
-import { canonicalBody, type ProofPurpose, proofPayload } from "../../proto/management/proof.ts";
-import { encodePem } from "../../proto/pem.ts";
+import { canonicalBody, type ProofPurpose, proofPayload } from "#proto/management/proof.ts";
+import { encodePem } from "#proto/pem.ts";
 import {
   createTestCa,
   createTestKey,
   issueTestCertificate,
   type TestCa,
   type TestKey,
-} from "../../scripts/lab/ca/test-pki.ts";
+} from "#scripts/lab/ca/test-pki.ts";
 
 const identity = "https://fleet.example/device/web%20%C3%A9";
 const sha256 = (data: Uint8Array | string) => hash("sha256", data, "hex");

@@ -1,11 +1,11 @@
 import { generateKeyPairSync } from "node:crypto";
 import { mkdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { publicKeyOf, writeBundle } from "../../scripts/mirror-bundle/write-bundle.ts";
-import { writeChecksums } from "../../scripts/release/write-release.ts";
-import { runManifestCommand } from "../../scripts/release-manifest/command-line.ts";
-import { printProvenance } from "../../scripts/release-manifest/provenance.ts";
-import { createManifest, printManifest } from "../../scripts/release-manifest/release-manifest.ts";
+import { publicKeyOf, writeBundle } from "#scripts/mirror-bundle/write-bundle.ts";
+import { writeChecksums } from "#scripts/release/write-release.ts";
+import { runManifestCommand } from "#scripts/release-manifest/command-line.ts";
+import { printProvenance } from "#scripts/release-manifest/provenance.ts";
+import { createManifest, printManifest } from "#scripts/release-manifest/release-manifest.ts";
 import { sampleImageDigest, writeImageArchive } from "./image-archive.ts";
 
 /** The key that signs sample bundles. */

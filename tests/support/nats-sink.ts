@@ -1,18 +1,15 @@
 import { AckPolicy, jetstream } from "@nats-io/jetstream";
 import { connect, type NatsConnection } from "@nats-io/transport-node";
-import { readStreamBlock } from "../../functions/export/stream-source.ts";
-import {
-  createNatsSink,
-  type NatsSink,
-} from "../../functions/ingest/nats-sink/create-nats-sink.ts";
-import type { StreamSettings } from "../../functions/ingest/nats-sink/prepare-streams.ts";
-import type { PostgresSinkNeeds } from "../../functions/ingest/postgres-sink.ts";
-import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
-import { openCommitClient } from "../../functions/store/ingest/commit-frames.ts";
-import type { StoredEnvelope } from "../../functions/store/ingest/stored-envelope.ts";
-import { systemClock } from "../../kit/clock.ts";
-import type { RunningNats } from "../../scripts/lab/nats-servers.ts";
-import { waitUntil } from "../../scripts/lab/wait-until.ts";
+import { readStreamBlock } from "#functions/export/stream-source.ts";
+import { createNatsSink, type NatsSink } from "#functions/ingest/nats-sink/create-nats-sink.ts";
+import type { StreamSettings } from "#functions/ingest/nats-sink/prepare-streams.ts";
+import type { PostgresSinkNeeds } from "#functions/ingest/postgres-sink.ts";
+import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
+import { openCommitClient } from "#functions/store/ingest/commit-frames.ts";
+import type { StoredEnvelope } from "#functions/store/ingest/stored-envelope.ts";
+import { systemClock } from "#kit/clock.ts";
+import type { RunningNats } from "#scripts/lab/nats-servers.ts";
+import { waitUntil } from "#scripts/lab/wait-until.ts";
 
 /** The settings of a test's streams. No disk fails, so what a server holds in memory is as good as synced. */
 export const streamSettings: StreamSettings = {

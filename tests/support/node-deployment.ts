@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { createTestCsr, createTestKey, type TestKey } from "../../scripts/lab/ca/test-pki.ts";
+import { createTestCsr, createTestKey, type TestKey } from "#scripts/lab/ca/test-pki.ts";
 import { type Answer, createTestCore, type TestCore } from "./core.ts";
 import {
   coreAudience,

@@ -1,7 +1,7 @@
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
-import { systemClock } from "../../kit/clock.ts";
-import { IngestService } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { systemClock } from "#kit/clock.ts";
+import { IngestService } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 
 /** A queue whose envelope N has the payload `<host> N`: it can resend any of them after any failure. */
 export interface NumberedQueue {

@@ -1,6 +1,6 @@
 import type { Browser, Locator, Page } from "playwright-core";
 import { expect } from "vitest";
-import { visitPage } from "../../scripts/lab/visit-page.ts";
+import { visitPage } from "#scripts/lab/visit-page.ts";
 import type { TestWeb } from "./web.ts";
 
 /** An operator at an open page, whose clicks are counted. */

@@ -8,7 +8,7 @@ import { createServer as createHttpsServer } from "node:https";
 import type { AddressInfo, Server } from "node:net";
 import { gunzipSync, gzipSync } from "node:zlib";
 import { fromBinary } from "@bufbuild/protobuf";
-import { ExportLogsServiceRequestSchema } from "../../proto/gen/opentelemetry/proto/collector/logs/v1/logs_service_pb.js";
+import { ExportLogsServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/logs/v1/logs_service_pb.js";
 import { spansOf } from "./otlp.ts";
 
 /** A request that a backend received. */

@@ -3,10 +3,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { type ChannelOptions, credentials, Metadata, makeClientConstructor } from "@grpc/grpc-js";
-import type { Queue, QueueOptions } from "../../collector/queue/queue.ts";
-import { createOtlpSource, type OtlpSource } from "../../collector/sources/otlp/otlp-source.ts";
-import { systemClock } from "../../kit/clock.ts";
-import { ExportTraceServiceRequestSchema } from "../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
+import type { Queue, QueueOptions } from "#collector/queue/queue.ts";
+import { createOtlpSource, type OtlpSource } from "#collector/sources/otlp/otlp-source.ts";
+import { systemClock } from "#kit/clock.ts";
+import { ExportTraceServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
 import { createTestLog } from "../fakes/log.ts";
 import { openTestQueue, readAll, type StoredRecord } from "./queue.ts";
 

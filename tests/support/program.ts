@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import { systemClock } from "../../kit/clock.ts";
+import { systemClock } from "#kit/clock.ts";
 
 /** A program of this repository as a process, with its log. */
 export interface Program {

@@ -1,9 +1,9 @@
 import { afterEach, expect } from "vitest";
-import type { InferenceConfig } from "../../functions/config/chat-config.ts";
-import { createInference } from "../../functions/inference/create-inference.ts";
-import type { InferencePart, InferenceRequest } from "../../functions/inference/inference.ts";
-import { Problem } from "../../functions/problems.ts";
-import { Secret } from "../../kit/secret.ts";
+import type { InferenceConfig } from "#functions/config/chat-config.ts";
+import { createInference } from "#functions/inference/create-inference.ts";
+import type { InferencePart, InferenceRequest } from "#functions/inference/inference.ts";
+import { Problem } from "#functions/problems.ts";
+import { Secret } from "#kit/secret.ts";
 import { createTestClock } from "../fakes/clock.ts";
 import { createSeededEntropy } from "../fakes/entropy.ts";
 import { createTestLog } from "../fakes/log.ts";

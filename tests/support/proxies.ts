@@ -2,11 +2,11 @@ import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { systemClock } from "../../kit/clock.ts";
-import { systemEntropy } from "../../kit/entropy.ts";
-import type { LabPki } from "../../scripts/lab/ca/pki.ts";
-import { waitUntil } from "../../scripts/lab/wait-until.ts";
-import { findPorts, isListening } from "../../scripts/ports.ts";
+import { systemClock } from "#kit/clock.ts";
+import { systemEntropy } from "#kit/entropy.ts";
+import type { LabPki } from "#scripts/lab/ca/pki.ts";
+import { waitUntil } from "#scripts/lab/wait-until.ts";
+import { findPorts, isListening } from "#scripts/ports.ts";
 
 /** Proxies whose documented configuration is tested. */
 export type ProxyName = keyof typeof documented;

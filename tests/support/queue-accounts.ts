@@ -1,10 +1,10 @@
 import { createHash } from "node:crypto";
 import { fromBinary } from "@bufbuild/protobuf";
 import { expect } from "vitest";
-import type { Queue } from "../../collector/queue/queue.ts";
-import type { AccountSigner } from "../../collector/queue/queue-accounts.ts";
-import { accountPayload } from "../../proto/completeness/account.ts";
-import { type AccountBody, AccountBodySchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import type { Queue } from "#collector/queue/queue.ts";
+import type { AccountSigner } from "#collector/queue/queue-accounts.ts";
+import { accountPayload } from "#proto/completeness/account.ts";
+import { type AccountBody, AccountBodySchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 
 /** A signer of accounts that needs no key. */
 export const testSigner: AccountSigner = {

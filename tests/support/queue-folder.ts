@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach } from "vitest";
-import type { Queue, QueueOptions } from "../../collector/queue/queue.ts";
+import type { Queue, QueueOptions } from "#collector/queue/queue.ts";
 import { openTestQueue } from "./queue.ts";
 
 /**

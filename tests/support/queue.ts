@@ -1,11 +1,11 @@
 import { fromBinary } from "@bufbuild/protobuf";
 import { timestampMs } from "@bufbuild/protobuf/wkt";
-import { type Block, createBlockMemory } from "../../collector/queue/block.ts";
-import { measureRecord } from "../../collector/queue/envelope.ts";
-import { openQueue, type Queue, type QueueOptions } from "../../collector/queue/queue.ts";
-import type { NewRecord, RecordBatch } from "../../collector/queue/record.ts";
-import { systemClock } from "../../kit/clock.ts";
-import { FrameSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { type Block, createBlockMemory } from "#collector/queue/block.ts";
+import { measureRecord } from "#collector/queue/envelope.ts";
+import { openQueue, type Queue, type QueueOptions } from "#collector/queue/queue.ts";
+import type { NewRecord, RecordBatch } from "#collector/queue/record.ts";
+import { systemClock } from "#kit/clock.ts";
+import { FrameSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { createSeededEntropy } from "../fakes/entropy.ts";
 
 /** Opens a queue in `dir` with the collector's default limits, on the system clock unless `options` has another. */

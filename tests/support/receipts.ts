@@ -1,11 +1,11 @@
-import type { Receipt, ReceiptFile, ReceiptHead, ReceiptKey } from "../../proto/chat/receipt.ts";
+import type { Receipt, ReceiptFile, ReceiptHead, ReceiptKey } from "#proto/chat/receipt.ts";
 import {
   canonicalSha256,
   noReceiptSha256,
   signedBytes,
   thumbprintOf,
   toBase64url,
-} from "../../proto/chat/receipt-chain.ts";
+} from "#proto/chat/receipt-chain.ts";
 
 /** A key that signs receipts in tests. */
 export interface TestReceiptKey {

@@ -1,9 +1,9 @@
 import { and, eq } from "drizzle-orm";
 import { afterAll } from "vitest";
-import { auditEvent } from "../../drizzle/schema/audit.ts";
-import type { ProblemCode } from "../../functions/problems.ts";
-import type { Signer } from "../../functions/signer/signer.ts";
-import type { Environment } from "../../kit/env.ts";
+import { auditEvent } from "#drizzle/schema/audit.ts";
+import type { ProblemCode } from "#functions/problems.ts";
+import type { Signer } from "#functions/signer/signer.ts";
+import type { Environment } from "#kit/env.ts";
 import { type Answer, createTestCore } from "./core.ts";
 
 /** The answer to a request that may be refused. */

@@ -1,13 +1,13 @@
 import { appendFile, rm } from "node:fs/promises";
 import { join } from "node:path";
 import pg from "pg";
-import { systemClock } from "../../kit/clock.ts";
-import { waitUntil } from "../../scripts/lab/wait-until.ts";
+import { systemClock } from "#kit/clock.ts";
+import { waitUntil } from "#scripts/lab/wait-until.ts";
 import {
   type EmbeddedPostgres,
   type EmbeddedPostgresOptions,
   startEmbeddedPostgres,
-} from "../../scripts/postgres/embedded-postgres.ts";
+} from "#scripts/postgres/embedded-postgres.ts";
 import { takeBaseBackup } from "./base-backup.ts";
 
 /** A primary that can fail over. Everything of it is the current primary's. */

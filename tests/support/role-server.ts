@@ -2,15 +2,12 @@ import {
   type ChatSqlNeeds,
   type CreatedChatSql,
   createChatSql,
-} from "../../functions/chat-sql/create-chat-sql.ts";
-import { fleetThresholds } from "../../functions/domain/fleet/thresholds.ts";
-import { readMigrations } from "../../functions/node/read-migrations.ts";
-import {
-  type ConnectedDatabase,
-  connectDatabase,
-} from "../../functions/store/database/database.ts";
-import { migrate } from "../../functions/store/database/migrate.ts";
-import { startEmbeddedPostgres } from "../../scripts/postgres/embedded-postgres.ts";
+} from "#functions/chat-sql/create-chat-sql.ts";
+import { fleetThresholds } from "#functions/domain/fleet/thresholds.ts";
+import { readMigrations } from "#functions/node/read-migrations.ts";
+import { type ConnectedDatabase, connectDatabase } from "#functions/store/database/database.ts";
+import { migrate } from "#functions/store/database/migrate.ts";
+import { startEmbeddedPostgres } from "#scripts/postgres/embedded-postgres.ts";
 
 /** A connection to a database of the server, with its URL. */
 export type RoleConnection = ConnectedDatabase & { url: string };

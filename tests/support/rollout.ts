@@ -4,8 +4,8 @@ import type {
   RolloutList,
   RolloutTarget,
   RolloutTargetPage,
-} from "../../proto/rollout/rollout.ts";
-import { heartbeatBody } from "../../scripts/lab/heartbeat-body.ts";
+} from "#proto/rollout/rollout.ts";
+import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import { createTestToken, enrollTestCollector, manage, type TestCollector } from "./collector.ts";
 import type { Answer, TestCore } from "./core.ts";
 

@@ -1,8 +1,8 @@
 /** A model of ingest: what a store of one row for each envelope would have, and anything that senders do to it. */
 import { create } from "@bufbuild/protobuf";
 import fc from "fast-check";
-import { hourMs } from "../../kit/clock.ts";
-import { type Envelope, EnvelopeSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { hourMs } from "#kit/clock.ts";
+import { type Envelope, EnvelopeSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 
 /** Limits that some of the envelopes exceed. */
 export const rowLimits = {

@@ -1,12 +1,12 @@
 import { rename, writeFile } from "node:fs/promises";
-import { isUsable, loadConfig } from "../../collector/config/load-config.ts";
-import { superviseCollector } from "../../collector/runtime/supervisor.ts";
-import type { Source, SourceDependencies } from "../../collector/sources/source.ts";
-import { systemEntropy } from "../../kit/entropy.ts";
-import type { Log } from "../../kit/log.ts";
-import { type Tracer, untraced } from "../../kit/tracing/tracer.ts";
-import type { SourceConfig } from "../../proto/collector-config/parse.ts";
-import { createTestCa } from "../../scripts/lab/ca/test-pki.ts";
+import { isUsable, loadConfig } from "#collector/config/load-config.ts";
+import { superviseCollector } from "#collector/runtime/supervisor.ts";
+import type { Source, SourceDependencies } from "#collector/sources/source.ts";
+import { systemEntropy } from "#kit/entropy.ts";
+import type { Log } from "#kit/log.ts";
+import { type Tracer, untraced } from "#kit/tracing/tracer.ts";
+import type { SourceConfig } from "#proto/collector-config/parse.ts";
+import { createTestCa } from "#scripts/lab/ca/test-pki.ts";
 import { type IngestPeer, startIngestPeer } from "../fakes/ingest-peer.ts";
 import { createTestLog, type TestLog } from "../fakes/log.ts";
 import {

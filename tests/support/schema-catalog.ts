@@ -1,4 +1,4 @@
-import type { SqlClient } from "../../functions/store/database/pool/sql-client.ts";
+import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
 
 /**
  * Returns what PostgreSQL knows of core's schemas, without the records of the migrator and the partitions of a day. Columns are in the

@@ -1,8 +1,8 @@
 import { and, eq } from "drizzle-orm";
-import { authenticationIdentity, person } from "../../drizzle/schema/operator.ts";
-import { createApp } from "../../functions/app.ts";
-import type { Environment } from "../../kit/env.ts";
-import { mintBridgeToken, testTenantId } from "../../scripts/lab/people.ts";
+import { authenticationIdentity, person } from "#drizzle/schema/operator.ts";
+import { createApp } from "#functions/app.ts";
+import type { Environment } from "#kit/env.ts";
+import { mintBridgeToken, testTenantId } from "#scripts/lab/people.ts";
 import { type TestCoreOptions, useTestCore } from "./core.ts";
 
 /** The bearer token of the identity provider in tests. */

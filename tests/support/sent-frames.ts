@@ -1,12 +1,8 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import fc from "fast-check";
-import type { ExaminedFrame } from "../../functions/ingest/examine-frame.ts";
-import {
-  type EnvelopeRun,
-  envelopesOf,
-  runAbove,
-} from "../../functions/store/ingest/envelope-run.ts";
-import type { FrameSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import type { ExaminedFrame } from "#functions/ingest/examine-frame.ts";
+import { type EnvelopeRun, envelopesOf, runAbove } from "#functions/store/ingest/envelope-run.ts";
+import type { FrameSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 
 /** The identity that most of the frames claim, their queue, and limits that some of them exceed. */
 export const sentIdentity = "spiffe://fleet.test/hôst-1";

@@ -3,18 +3,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { asc } from "drizzle-orm";
 import { afterAll, afterEach, beforeEach } from "vitest";
-import { person } from "../../drizzle/schema/operator.ts";
-import { readGoogleDirectory } from "../../functions/directory/google-directory.ts";
-import { parseServiceAccount } from "../../functions/directory/service-account.ts";
-import { type DirectorySyncNeeds, syncDirectory } from "../../functions/jobs/run-directory-sync.ts";
-import { openDatabaseSocket } from "../../functions/node/database/database-servers.ts";
-import { createDirectoryLock } from "../../functions/store/directory/lock.ts";
-import { systemClock } from "../../kit/clock.ts";
-import {
-  directoryDomain,
-  type LabUser,
-  usualDirectory,
-} from "../../scripts/lab/directory-people.ts";
+import { person } from "#drizzle/schema/operator.ts";
+import { readGoogleDirectory } from "#functions/directory/google-directory.ts";
+import { parseServiceAccount } from "#functions/directory/service-account.ts";
+import { type DirectorySyncNeeds, syncDirectory } from "#functions/jobs/run-directory-sync.ts";
+import { openDatabaseSocket } from "#functions/node/database/database-servers.ts";
+import { createDirectoryLock } from "#functions/store/directory/lock.ts";
+import { systemClock } from "#kit/clock.ts";
+import { directoryDomain, type LabUser, usualDirectory } from "#scripts/lab/directory-people.ts";
 import { startFaultyDirectory } from "../fakes/faulty-directory.ts";
 import { createTestCore, type TestCore } from "./core.ts";
 

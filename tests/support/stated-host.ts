@@ -1,11 +1,11 @@
 /** A host whose accounts and records core has, for tests of statements. */
 import { hash, sign } from "node:crypto";
-import { encodeAccountBody } from "../../collector/queue/queue-accounts.ts";
-import { createAccountAcceptor } from "../../functions/domain/telemetry/accept-account.ts";
-import { hourMs } from "../../kit/clock.ts";
-import { accountPayload } from "../../proto/completeness/account.ts";
-import { encodePem } from "../../proto/pem.ts";
-import { createTestKey, issueTestCertificate, type TestCa } from "../../scripts/lab/ca/test-pki.ts";
+import { encodeAccountBody } from "#collector/queue/queue-accounts.ts";
+import { createAccountAcceptor } from "#functions/domain/telemetry/accept-account.ts";
+import { hourMs } from "#kit/clock.ts";
+import { accountPayload } from "#proto/completeness/account.ts";
+import { encodePem } from "#proto/pem.ts";
+import { createTestKey, issueTestCertificate, type TestCa } from "#scripts/lab/ca/test-pki.ts";
 import type { TestCore } from "./core.ts";
 import { openEnvelopeStore, storedQueue } from "./stored-envelopes.ts";
 

@@ -1,21 +1,21 @@
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import type { Client } from "pg";
-import type { NatsSink } from "../../functions/ingest/nats-sink/create-nats-sink.ts";
-import type { StreamSettings } from "../../functions/ingest/nats-sink/prepare-streams.ts";
-import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
-import type { SqlClient } from "../../functions/store/database/pool/sql-client.ts";
-import { commitFrames, openCommitClient } from "../../functions/store/ingest/commit-frames.ts";
-import type { FrameToCommit } from "../../functions/store/ingest/decide-frames.ts";
-import { type EnvelopeRun, runOf } from "../../functions/store/ingest/envelope-run.ts";
+import type { NatsSink } from "#functions/ingest/nats-sink/create-nats-sink.ts";
+import type { StreamSettings } from "#functions/ingest/nats-sink/prepare-streams.ts";
+import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
+import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
+import { commitFrames, openCommitClient } from "#functions/store/ingest/commit-frames.ts";
+import type { FrameToCommit } from "#functions/store/ingest/decide-frames.ts";
+import { type EnvelopeRun, runOf } from "#functions/store/ingest/envelope-run.ts";
 import {
   readStoredBlock,
   type StoredBlock,
   type StoredEnvelope,
-} from "../../functions/store/ingest/stored-envelope.ts";
-import { systemClock } from "../../kit/clock.ts";
-import { systemEntropy } from "../../kit/entropy.ts";
-import { EnvelopeSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import type { RunningNats } from "../../scripts/lab/nats-servers.ts";
+} from "#functions/store/ingest/stored-envelope.ts";
+import { systemClock } from "#kit/clock.ts";
+import { systemEntropy } from "#kit/entropy.ts";
+import { EnvelopeSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
+import type { RunningNats } from "#scripts/lab/nats-servers.ts";
 import { createTestLog } from "../fakes/log.ts";
 import type { TestDatabase } from "./database.ts";
 import { natsSinkOn } from "./nats-sink.ts";

@@ -1,14 +1,14 @@
 import { type ChildProcess, execFileSync } from "node:child_process";
-import { connectDatabase } from "../../functions/store/database/database.ts";
-import { systemClock } from "../../kit/clock.ts";
-import { systemEntropy } from "../../kit/entropy.ts";
-import { prepareIngestCore } from "../../scripts/lab/ingest-core.ts";
-import { people, seedPeople, testTenantId } from "../../scripts/lab/people.ts";
-import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
-import type { VisitedWeb } from "../../scripts/lab/visit-page.ts";
-import { startEmbeddedPostgres } from "../../scripts/postgres/embedded-postgres.ts";
-import { parseWebConfig } from "../../ui/bff/config.ts";
-import { createSessions } from "../../ui/bff/session.ts";
+import { connectDatabase } from "#functions/store/database/database.ts";
+import { systemClock } from "#kit/clock.ts";
+import { systemEntropy } from "#kit/entropy.ts";
+import { prepareIngestCore } from "#scripts/lab/ingest-core.ts";
+import { people, seedPeople, testTenantId } from "#scripts/lab/people.ts";
+import { seedFleet } from "#scripts/lab/seed-fleet.ts";
+import type { VisitedWeb } from "#scripts/lab/visit-page.ts";
+import { startEmbeddedPostgres } from "#scripts/postgres/embedded-postgres.ts";
+import { parseWebConfig } from "#ui/bff/config.ts";
+import { createSessions } from "#ui/bff/session.ts";
 import { startTcpProxy, type TcpProxy } from "../fakes/tcp-proxy.ts";
 import { logged, programFile, startProgram, stopProgram } from "./program.ts";
 

@@ -1,10 +1,10 @@
 import type { Browser } from "playwright-core";
 import { afterAll, afterEach } from "vitest";
-import { launchBrowser } from "../../scripts/lab/browser.ts";
-import { buildUi } from "../../scripts/lab/built-ui.ts";
-import type { PersonName } from "../../scripts/lab/people.ts";
-import { flawsOf, viewports } from "../../scripts/lab/ui-states.ts";
-import { type PageVisit, type VisitOptions, visitPage } from "../../scripts/lab/visit-page.ts";
+import { launchBrowser } from "#scripts/lab/browser.ts";
+import { buildUi } from "#scripts/lab/built-ui.ts";
+import type { PersonName } from "#scripts/lab/people.ts";
+import { flawsOf, viewports } from "#scripts/lab/ui-states.ts";
+import { type PageVisit, type VisitOptions, visitPage } from "#scripts/lab/visit-page.ts";
 import { isSlow } from "./is-slow.ts";
 import { startTestWeb, type TestWeb, type TestWebOptions } from "./web.ts";
 

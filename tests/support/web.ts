@@ -2,22 +2,19 @@ import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import type { IncomingMessage } from "node:http";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { listenHttp } from "../../functions/node/http/http-listener.ts";
-import type { Clock } from "../../kit/clock.ts";
-import type { Environment } from "../../kit/env.ts";
-import { type Tracer, untraced } from "../../kit/tracing/tracer.ts";
-import {
-  type IdentityProvider,
-  startIdentityProvider,
-} from "../../scripts/lab/identity-provider.ts";
-import { type PersonName, people } from "../../scripts/lab/people.ts";
-import { createUserAgent, type UserAgent } from "../../scripts/lab/user-agent.ts";
-import type { BrowserCookie } from "../../scripts/lab/visit-page.ts";
-import { walkSignIn } from "../../scripts/lab/walk-sign-in.ts";
-import { createWebApp } from "../../ui/bff/app.ts";
-import { parseWebConfig } from "../../ui/bff/config.ts";
-import { createSessions } from "../../ui/bff/session.ts";
-import type { Fetch, Web, WebUi } from "../../ui/bff/web.ts";
+import { listenHttp } from "#functions/node/http/http-listener.ts";
+import type { Clock } from "#kit/clock.ts";
+import type { Environment } from "#kit/env.ts";
+import { type Tracer, untraced } from "#kit/tracing/tracer.ts";
+import { type IdentityProvider, startIdentityProvider } from "#scripts/lab/identity-provider.ts";
+import { type PersonName, people } from "#scripts/lab/people.ts";
+import { createUserAgent, type UserAgent } from "#scripts/lab/user-agent.ts";
+import type { BrowserCookie } from "#scripts/lab/visit-page.ts";
+import { walkSignIn } from "#scripts/lab/walk-sign-in.ts";
+import { createWebApp } from "#ui/bff/app.ts";
+import { parseWebConfig } from "#ui/bff/config.ts";
+import { createSessions } from "#ui/bff/session.ts";
+import type { Fetch, Web, WebUi } from "#ui/bff/web.ts";
 import type { TestClock } from "../fakes/clock.ts";
 import { createTestLog, type TestLog } from "../fakes/log.ts";
 import { createTestCore, type TestCore, type TestCoreOptions } from "./core.ts";

@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import { beforeAll, describe, expect, it } from "vitest";
-import { settleHours } from "../../functions/domain/completeness/settle-hours.ts";
-import { hourMs, systemClock } from "../../kit/clock.ts";
+import { settleHours } from "#functions/domain/completeness/settle-hours.ts";
+import { hourMs, systemClock } from "#kit/clock.ts";
 import { storeAccount } from "../support/accounts.ts";
 import { createTestToken, enrollTestCollector, type TestCollector } from "../support/collector.ts";
 import { startWebInBrowser } from "../support/web-in-browser.ts";

@@ -1,10 +1,10 @@
 import type { Page } from "playwright-core";
 import { describe, expect, it } from "vitest";
-import { systemClock } from "../../kit/clock.ts";
-import { terms } from "../../proto/fleet-health/query-language/terms.ts";
-import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
-import { axeViolationsOf } from "../../scripts/lab/ui-states.ts";
-import { questions } from "../../ui/app/fleet/query-language/suggest.ts";
+import { systemClock } from "#kit/clock.ts";
+import { terms } from "#proto/fleet-health/query-language/terms.ts";
+import { seedFleet } from "#scripts/lab/seed-fleet.ts";
+import { axeViolationsOf } from "#scripts/lab/ui-states.ts";
+import { questions } from "#ui/app/fleet/query-language/suggest.ts";
 import { startWebInBrowser } from "../support/web-in-browser.ts";
 
 const { web, visit } = await startWebInBrowser({ clock: systemClock });

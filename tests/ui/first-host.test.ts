@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { systemClock } from "../../kit/clock.ts";
-import { flawsOf } from "../../scripts/lab/ui-states.ts";
+import { systemClock } from "#kit/clock.ts";
+import { flawsOf } from "#scripts/lab/ui-states.ts";
 import { createTestToken, enrollTestCollector, identityPrefix } from "../support/collector.ts";
 import { startWebInBrowser } from "../support/web-in-browser.ts";
 

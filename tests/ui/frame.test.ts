@@ -1,10 +1,10 @@
 import { eq } from "drizzle-orm";
 import { beforeAll, describe, expect, it } from "vitest";
-import { type PersonStatus, person } from "../../drizzle/schema/operator.ts";
-import { systemClock } from "../../kit/clock.ts";
-import type { Scope } from "../../proto/operator/scopes.ts";
-import { people } from "../../scripts/lab/people.ts";
-import { axeViolationsOf, uiStates, viewports } from "../../scripts/lab/ui-states.ts";
+import { type PersonStatus, person } from "#drizzle/schema/operator.ts";
+import { systemClock } from "#kit/clock.ts";
+import type { Scope } from "#proto/operator/scopes.ts";
+import { people } from "#scripts/lab/people.ts";
+import { axeViolationsOf, uiStates, viewports } from "#scripts/lab/ui-states.ts";
 import { createTestToken, enrollTestCollector } from "../support/collector.ts";
 import { startWebInBrowser } from "../support/web-in-browser.ts";
 

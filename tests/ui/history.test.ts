@@ -1,16 +1,16 @@
 import { sql } from "drizzle-orm";
 import { beforeAll, describe, expect, it } from "vitest";
-import { fleetThresholds } from "../../functions/domain/fleet/thresholds.ts";
-import { recordThresholds } from "../../functions/store/fleet/history.ts";
-import { addSample, sampleMs } from "../../functions/store/fleet/samples.ts";
-import { dayMs, hourMs } from "../../kit/clock.ts";
-import type { FleetAhead } from "../../proto/fleet-health/ahead.ts";
-import type { HostComparison } from "../../proto/fleet-health/comparison.ts";
-import type { FleetFactors } from "../../proto/fleet-health/factors.ts";
-import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
-import type { FleetState } from "../../proto/fleet-health/vocabulary.ts";
-import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
-import { axeViolationsOf, flawsOf } from "../../scripts/lab/ui-states.ts";
+import { fleetThresholds } from "#functions/domain/fleet/thresholds.ts";
+import { recordThresholds } from "#functions/store/fleet/history.ts";
+import { addSample, sampleMs } from "#functions/store/fleet/samples.ts";
+import { dayMs, hourMs } from "#kit/clock.ts";
+import type { FleetAhead } from "#proto/fleet-health/ahead.ts";
+import type { HostComparison } from "#proto/fleet-health/comparison.ts";
+import type { FleetFactors } from "#proto/fleet-health/factors.ts";
+import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
+import type { FleetState } from "#proto/fleet-health/vocabulary.ts";
+import { seedFleet } from "#scripts/lab/seed-fleet.ts";
+import { axeViolationsOf, flawsOf } from "#scripts/lab/ui-states.ts";
 import { startWebInBrowser } from "../support/web-in-browser.ts";
 
 const { web, visit, flawsAt } = await startWebInBrowser();

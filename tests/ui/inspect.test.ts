@@ -1,9 +1,9 @@
 import { sql } from "drizzle-orm";
 import type { Page } from "playwright-core";
 import { beforeAll, describe, expect, it } from "vitest";
-import { systemClock } from "../../kit/clock.ts";
-import { heartbeatBody } from "../../scripts/lab/heartbeat-body.ts";
-import type { PageVisit, VisitOptions } from "../../scripts/lab/visit-page.ts";
+import { systemClock } from "#kit/clock.ts";
+import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
+import type { PageVisit, VisitOptions } from "#scripts/lab/visit-page.ts";
 import { createTestToken, enrollTestCollector, manage } from "../support/collector.ts";
 import { startWebInBrowser } from "../support/web-in-browser.ts";
 

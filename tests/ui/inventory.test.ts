@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, it } from "vitest";
-import { systemClock } from "../../kit/clock.ts";
+import { systemClock } from "#kit/clock.ts";
 import { createTestToken, enrollTestCollector } from "../support/collector.ts";
 import { startWebInBrowser } from "../support/web-in-browser.ts";
 

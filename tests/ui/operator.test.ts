@@ -2,10 +2,10 @@ import { readFile } from "node:fs/promises";
 import { eq } from "drizzle-orm";
 import type { BrowserContextOptions, Page } from "playwright-core";
 import { beforeAll, describe, expect, it } from "vitest";
-import { person } from "../../drizzle/schema/operator.ts";
-import type { ExportKind } from "../../proto/fleet-health/vocabulary.ts";
-import { type PersonName, people } from "../../scripts/lab/people.ts";
-import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
+import { person } from "#drizzle/schema/operator.ts";
+import type { ExportKind } from "#proto/fleet-health/vocabulary.ts";
+import { type PersonName, people } from "#scripts/lab/people.ts";
+import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { readCsv } from "../support/csv.ts";
 import { startWebInBrowser } from "../support/web-in-browser.ts";
 

@@ -2,11 +2,11 @@ import { readFile } from "node:fs/promises";
 import { isNull, sql } from "drizzle-orm";
 import type { Page } from "playwright-core";
 import { beforeAll, describe, expect, it } from "vitest";
-import { hostDiag } from "../../drizzle/schema/diag.ts";
-import { chainAuditEvents } from "../../functions/domain/audit/chain-events.ts";
-import { verifyChain } from "../../functions/domain/audit/verify-chain.ts";
-import { systemClock } from "../../kit/clock.ts";
-import { flawsOf } from "../../scripts/lab/ui-states.ts";
+import { hostDiag } from "#drizzle/schema/diag.ts";
+import { chainAuditEvents } from "#functions/domain/audit/chain-events.ts";
+import { verifyChain } from "#functions/domain/audit/verify-chain.ts";
+import { systemClock } from "#kit/clock.ts";
+import { flawsOf } from "#scripts/lab/ui-states.ts";
 import {
   createTestToken,
   enrollTestCollector,

@@ -1,10 +1,10 @@
 import type { Page } from "playwright-core";
 import { beforeAll, describe, expect, it } from "vitest";
-import type { ConfigDetail } from "../../proto/fleet-health/config-report.ts";
-import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
-import { seedConfigs, seededConfigId } from "../../scripts/lab/seed-configs.ts";
-import { seedEnrollment, seededPolicyId } from "../../scripts/lab/seed-enrollment.ts";
-import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
+import type { ConfigDetail } from "#proto/fleet-health/config-report.ts";
+import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
+import { seedConfigs, seededConfigId } from "#scripts/lab/seed-configs.ts";
+import { seedEnrollment, seededPolicyId } from "#scripts/lab/seed-enrollment.ts";
+import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { startWebInBrowser } from "../support/web-in-browser.ts";
 
 const { web, visit: open, flawsAt } = await startWebInBrowser();

@@ -1,8 +1,8 @@
 import type { BrowserContext, Page } from "playwright-core";
 import { describe, expect, it } from "vitest";
-import { people } from "../../scripts/lab/people.ts";
-import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
-import { axeViolationsOf } from "../../scripts/lab/ui-states.ts";
+import { people } from "#scripts/lab/people.ts";
+import { seedFleet } from "#scripts/lab/seed-fleet.ts";
+import { axeViolationsOf } from "#scripts/lab/ui-states.ts";
 import { startWebInBrowser } from "../support/web-in-browser.ts";
 
 /** The default of `SESSION_TTL`. */

@@ -1,8 +1,8 @@
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { systemClock } from "../../kit/clock.ts";
-import { people } from "../../scripts/lab/people.ts";
-import { axeViolationsOf } from "../../scripts/lab/ui-states.ts";
+import { systemClock } from "#kit/clock.ts";
+import { people } from "#scripts/lab/people.ts";
+import { axeViolationsOf } from "#scripts/lab/ui-states.ts";
 import { type AdminUser, createAdminUser } from "../support/admin.ts";
 import { createTestToken, enrollTestCollector } from "../support/collector.ts";
 import { startTestWeb, type TestWeb } from "../support/web.ts";

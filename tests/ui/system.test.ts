@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { createCoreReporter } from "../../functions/ops/report-core.ts";
-import { systemClock } from "../../kit/clock.ts";
-import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
+import { createCoreReporter } from "#functions/ops/report-core.ts";
+import { systemClock } from "#kit/clock.ts";
+import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { startWebInBrowser } from "../support/web-in-browser.ts";
 
 const { web, visit, flawsAt } = await startWebInBrowser({ clock: systemClock });

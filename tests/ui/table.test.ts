@@ -1,12 +1,12 @@
 import type { Page } from "playwright-core";
 import { describe, expect, it } from "vitest";
-import type { FleetFacets } from "../../proto/fleet-health/facets.ts";
-import { type FleetFilter, filterToParams } from "../../proto/fleet-health/filter.ts";
-import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
-import { fleetSeverities, severityOf } from "../../proto/fleet-health/vocabulary.ts";
-import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
-import { axeViolationsOf } from "../../scripts/lab/ui-states.ts";
-import type { VisitOptions } from "../../scripts/lab/visit-page.ts";
+import type { FleetFacets } from "#proto/fleet-health/facets.ts";
+import { type FleetFilter, filterToParams } from "#proto/fleet-health/filter.ts";
+import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
+import { fleetSeverities, severityOf } from "#proto/fleet-health/vocabulary.ts";
+import { seedFleet } from "#scripts/lab/seed-fleet.ts";
+import { axeViolationsOf } from "#scripts/lab/ui-states.ts";
+import type { VisitOptions } from "#scripts/lab/visit-page.ts";
 import { figuresOf } from "../support/fleet-figures.ts";
 import { startWebInBrowser } from "../support/web-in-browser.ts";
 

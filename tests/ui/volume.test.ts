@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import { beforeAll, describe, expect, it } from "vitest";
-import { createVolumeKeeper } from "../../functions/domain/volume/keep-volume.ts";
-import { dayMs, hourMs, systemClock } from "../../kit/clock.ts";
+import { createVolumeKeeper } from "#functions/domain/volume/keep-volume.ts";
+import { dayMs, hourMs, systemClock } from "#kit/clock.ts";
 import { createTestToken, enrollTestCollector } from "../support/collector.ts";
 import { startWebInBrowser } from "../support/web-in-browser.ts";
 

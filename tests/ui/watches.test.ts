@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import { beforeAll, describe, expect, it } from "vitest";
-import { systemClock } from "../../kit/clock.ts";
-import type { Watch } from "../../proto/watch/watch.ts";
+import { systemClock } from "#kit/clock.ts";
+import type { Watch } from "#proto/watch/watch.ts";
 import { createTestToken, enrollTestCollector } from "../support/collector.ts";
 import { startWebInBrowser } from "../support/web-in-browser.ts";
 

@@ -1,11 +1,11 @@
 import type { Page } from "playwright-core";
 import { beforeAll, describe, expect, it } from "vitest";
-import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
-import type { Rollout, RolloutPreview, RolloutTargetPage } from "../../proto/rollout/rollout.ts";
-import { seedConfigs, seededConfigId } from "../../scripts/lab/seed-configs.ts";
-import { seedEnrollment } from "../../scripts/lab/seed-enrollment.ts";
-import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
-import { seededRolloutId, seededRollouts, seedRollouts } from "../../scripts/lab/seed-rollouts.ts";
+import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
+import type { Rollout, RolloutPreview, RolloutTargetPage } from "#proto/rollout/rollout.ts";
+import { seedConfigs, seededConfigId } from "#scripts/lab/seed-configs.ts";
+import { seedEnrollment } from "#scripts/lab/seed-enrollment.ts";
+import { seedFleet } from "#scripts/lab/seed-fleet.ts";
+import { seededRolloutId, seededRollouts, seedRollouts } from "#scripts/lab/seed-rollouts.ts";
 import { createSeededEntropy } from "../fakes/entropy.ts";
 import { isSlow } from "../support/is-slow.ts";
 import { startWebInBrowser } from "../support/web-in-browser.ts";

@@ -1,8 +1,8 @@
-import type { Observer } from "../../functions/core.ts";
-import type { Peer } from "../../functions/http/request.ts";
-import type { Clock } from "../../kit/clock.ts";
-import type { Environment } from "../../kit/env.ts";
-import type { TestCa } from "../../scripts/lab/ca/test-pki.ts";
+import type { Observer } from "#functions/core.ts";
+import type { Peer } from "#functions/http/request.ts";
+import type { Clock } from "#kit/clock.ts";
+import type { Environment } from "#kit/env.ts";
+import type { TestCa } from "#scripts/lab/ca/test-pki.ts";
 import type { TestLog } from "../fakes/log.ts";
 import { decodeAnswer, encodeSettings, settingsHeader } from "./settings.ts";
 

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import type { TestProject } from "vitest/node";
 import { unstable_startWorker } from "wrangler";
-import openApi from "../../proto/openapi.json" with { type: "json" };
+import openApi from "#proto/openapi.json" with { type: "json" };
 import { provideDatabase } from "../global-setup.ts";
 
 declare module "vitest" {

@@ -1,7 +1,7 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { text } from "node:stream/consumers";
-import { type Signer, SignerFault } from "../../functions/signer/signer.ts";
+import { type Signer, SignerFault } from "#functions/signer/signer.ts";
 import { decodeSigningRequest, type SigningAnswer } from "./settings.ts";
 
 /** Serves a test's signer to the worker, so that a test can fail or delay the signing of a certificate there too. */

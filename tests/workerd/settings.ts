@@ -1,6 +1,6 @@
-import type { Peer } from "../../functions/http/request.ts";
-import type { IssuedCertificate, SigningRequest } from "../../functions/signer/signer.ts";
-import type { Environment } from "../../kit/env.ts";
+import type { Peer } from "#functions/http/request.ts";
+import type { IssuedCertificate, SigningRequest } from "#functions/signer/signer.ts";
+import type { Environment } from "#kit/env.ts";
 import type { LogLine } from "../fakes/log.ts";
 import type { Observation } from "../fakes/observer.ts";
 

@@ -1,9 +1,9 @@
 import { inspect } from "node:util";
-import { type Signer, SignerFault } from "../../functions/signer/signer.ts";
-import { createWorker, type Worker, type WorkerContext } from "../../functions/worker.ts";
-import { systemClock } from "../../kit/clock.ts";
-import { type Entropy, systemEntropy } from "../../kit/entropy.ts";
-import type { Environment } from "../../kit/env.ts";
+import { type Signer, SignerFault } from "#functions/signer/signer.ts";
+import { createWorker, type Worker, type WorkerContext } from "#functions/worker.ts";
+import { systemClock } from "#kit/clock.ts";
+import { type Entropy, systemEntropy } from "#kit/entropy.ts";
+import type { Environment } from "#kit/env.ts";
 import { createTestLog } from "../fakes/log.ts";
 import { createTestObserver } from "../fakes/observer.ts";
 import {

@@ -1,8 +1,8 @@
 import { readFileSync } from "node:fs";
 import { afterAll, describe, expect, it } from "vitest";
-import { people } from "../../scripts/lab/people.ts";
-import { cpuMillisecondsOf } from "../../tests/support/cpu-time.ts";
-import { startTestWeb } from "../../tests/support/web.ts";
+import { people } from "#scripts/lab/people.ts";
+import { cpuMillisecondsOf } from "#tests/support/cpu-time.ts";
+import { startTestWeb } from "#tests/support/web.ts";
 import { createWebApp } from "./app.ts";
 import { proxiedRoutes } from "./proxy.ts";
 

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { addressAllowed } from "../../kit/address.ts";
+import { addressAllowed } from "#kit/address.ts";
 
 const Address = v.pipe(v.string(), v.ip());
 /** Azure's gateway and Caddy's `{remote}` write the port too: `203.0.113.7:51234`, `[2001:db8::1]:443`. */

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { coreVariables } from "../../functions/config/core-config.ts";
-import { ConfigError, namesOf } from "../../kit/env.ts";
+import { coreVariables } from "#functions/config/core-config.ts";
+import { ConfigError, namesOf } from "#kit/env.ts";
 import { parseWebConfig, webVariables } from "./config.ts";
 
 const complete = {

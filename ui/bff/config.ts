@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { isConfidentialUrl } from "../../kit/confidential-url.ts";
+import { isConfidentialUrl } from "#kit/confidential-url.ts";
 import {
   ConfigError,
   composeVariables,
@@ -8,8 +8,8 @@ import {
   parseVariables,
   warnOfShadowed,
   warnOfUnknown,
-} from "../../kit/env.ts";
-import { tracesConfigOf, tracesFaults, tracesVariables } from "../../kit/tracing/config.ts";
+} from "#kit/env.ts";
+import { tracesConfigOf, tracesFaults, tracesVariables } from "#kit/tracing/config.ts";
 import {
   DatabaseUrlVariable,
   DurationVariable,
@@ -21,7 +21,7 @@ import {
   SecretVariable,
   TextVariable,
   UuidVariable,
-} from "../../kit/variables.ts";
+} from "#kit/variables.ts";
 
 const webUrl = v.pipe(
   TextVariable,

@@ -1,7 +1,7 @@
 import { TimeSpan } from "oslo";
 import { CookieController, parseCookies } from "oslo/cookie";
 import { base64url } from "oslo/encoding";
-import type { Entropy } from "../../kit/entropy.ts";
+import type { Entropy } from "#kit/entropy.ts";
 
 /** One cookie of web: HttpOnly, SameSite=Lax, and `Secure` on https. The only file that imports oslo. */
 export interface WebCookie {

@@ -1,8 +1,8 @@
 import { SignJWT } from "jose";
 import * as v from "valibot";
-import { bridgeAudience, webSubject } from "../../proto/operator/bridge-token.ts";
-import type { Scope } from "../../proto/operator/scopes.ts";
-import { Whoami } from "../../proto/operator/whoami.ts";
+import { bridgeAudience, webSubject } from "#proto/operator/bridge-token.ts";
+import type { Scope } from "#proto/operator/scopes.ts";
+import { Whoami } from "#proto/operator/whoami.ts";
 import { WebProblem } from "./problems.ts";
 import type { WebSession } from "./session.ts";
 import type { Web } from "./web.ts";

@@ -1,5 +1,5 @@
 import { afterAll, describe, expect, it } from "vitest";
-import { startTestWeb } from "../../tests/support/web.ts";
+import { startTestWeb } from "#tests/support/web.ts";
 import { createWebApp } from "./app.ts";
 import { deviceLimit, tokenLimit } from "./limit-address.ts";
 

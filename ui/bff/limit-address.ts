@@ -1,6 +1,6 @@
-import { addressKey } from "../../kit/address.ts";
-import type { Clock } from "../../kit/clock.ts";
-import { createTokenBuckets, type TokenBuckets } from "../../kit/token-buckets.ts";
+import { addressKey } from "#kit/address.ts";
+import type { Clock } from "#kit/clock.ts";
+import { createTokenBuckets, type TokenBuckets } from "#kit/token-buckets.ts";
 import type { Handler, WebContext } from "./request.ts";
 
 /** The requests of an address: `burst` at once, then `perSecond`. */

@@ -1,5 +1,5 @@
 import { Agent, type Dispatcher, setGlobalDispatcher } from "undici";
-import { jsonLimits, limitJson } from "../../kit/foreign-json.ts";
+import { jsonLimits, limitJson } from "#kit/foreign-json.ts";
 
 /** Longer than web awaits any response: ends requests that web no longer awaits and cannot abort. */
 const silenceMsDefault = 35_000;

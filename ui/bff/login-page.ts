@@ -1,5 +1,5 @@
 import { html } from "hono/html";
-import { isRequestId } from "../../kit/request-id.ts";
+import { isRequestId } from "#kit/request-id.ts";
 import { cardPage, type PageLinks, product } from "./page-frame.ts";
 import {
   type NeededPart,

@@ -2,9 +2,9 @@ import { spawnSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
-import { createTestDatabase } from "../../tests/support/database.ts";
-import { logged, programFile, startProgram, stopProgram } from "../../tests/support/program.ts";
-import { makeTestFolder } from "../../tests/support/test-folder.ts";
+import { createTestDatabase } from "#tests/support/database.ts";
+import { logged, programFile, startProgram, stopProgram } from "#tests/support/program.ts";
+import { makeTestFolder } from "#tests/support/test-folder.ts";
 
 const directory = makeTestFolder();
 const database = await createTestDatabase();

@@ -1,5 +1,5 @@
 import { fileURLToPath } from "node:url";
-import { quickenImports } from "../../functions/node/quick-imports.ts";
+import { quickenImports } from "#functions/node/quick-imports.ts";
 
 quickenImports(fileURLToPath(new URL("../../.cache/compile", import.meta.url)));
 

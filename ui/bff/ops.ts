@@ -1,5 +1,5 @@
-import { singleFlight } from "../../kit/single-flight.ts";
-import { withTimeout } from "../../kit/with-timeout.ts";
+import { singleFlight } from "#kit/single-flight.ts";
+import { withTimeout } from "#kit/with-timeout.ts";
 import type { CoreClient } from "./core-client.ts";
 import type { Handler } from "./request.ts";
 import { findPersonBySubject } from "./sign-in/people.ts";

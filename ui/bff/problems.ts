@@ -1,6 +1,6 @@
-import type { Log } from "../../kit/log.ts";
-import { CodedProblem, type ProblemAction, type ProblemOptions } from "../../kit/problem.ts";
-import { problemDocument } from "../../kit/problem-document.ts";
+import type { Log } from "#kit/log.ts";
+import { CodedProblem, type ProblemAction, type ProblemOptions } from "#kit/problem.ts";
+import { problemDocument } from "#kit/problem-document.ts";
 import type { WebContext } from "./request.ts";
 
 interface Entry {

@@ -1,8 +1,8 @@
 import { decodeJwt } from "jose";
 import { afterAll, describe, expect, it } from "vitest";
-import { listenHttp } from "../../functions/node/http/http-listener.ts";
-import { people } from "../../scripts/lab/people.ts";
-import { startTestWeb } from "../../tests/support/web.ts";
+import { listenHttp } from "#functions/node/http/http-listener.ts";
+import { people } from "#scripts/lab/people.ts";
+import { startTestWeb } from "#tests/support/web.ts";
 import { createWebApp } from "./app.ts";
 import { proxiedRoutes } from "./proxy.ts";
 import type { Fetch } from "./web.ts";

@@ -1,5 +1,5 @@
 import type { Context } from "hono";
-import { formBytesMax, formMediaType, parseForm } from "../../kit/form.ts";
+import { formBytesMax, formMediaType, parseForm } from "#kit/form.ts";
 import { WebProblem } from "./problems.ts";
 import type { WebContext } from "./request.ts";
 

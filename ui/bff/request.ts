@@ -1,5 +1,5 @@
 import type { Context } from "hono";
-import type { RequestBodies } from "../../kit/request-bodies.ts";
+import type { RequestBodies } from "#kit/request-bodies.ts";
 
 /** Bindings and variables of web's Hono app. */
 export interface WebEnv {

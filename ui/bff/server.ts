@@ -4,15 +4,15 @@ import { fileURLToPath } from "node:url";
 import {
   createDatabaseServers,
   type DatabaseServers,
-} from "../../functions/node/database/database-servers.ts";
-import { listenHttp } from "../../functions/node/http/http-listener.ts";
-import { listenFor, runConfigured, stopSignal } from "../../functions/node/run-configured.ts";
-import { connectDatabase } from "../../functions/store/database/database.ts";
-import { systemClock } from "../../kit/clock.ts";
-import { systemEntropy } from "../../kit/entropy.ts";
-import type { Log } from "../../kit/log.ts";
-import { createTracer } from "../../kit/tracing/create-tracer.ts";
-import packageJson from "../../package.json" with { type: "json" };
+} from "#functions/node/database/database-servers.ts";
+import { listenHttp } from "#functions/node/http/http-listener.ts";
+import { listenFor, runConfigured, stopSignal } from "#functions/node/run-configured.ts";
+import { connectDatabase } from "#functions/store/database/database.ts";
+import { systemClock } from "#kit/clock.ts";
+import { systemEntropy } from "#kit/entropy.ts";
+import type { Log } from "#kit/log.ts";
+import { createTracer } from "#kit/tracing/create-tracer.ts";
+import packageJson from "#package.json" with { type: "json" };
 import { createWebApp } from "./app.ts";
 import { parseWebConfig, type WebConfig } from "./config.ts";
 import { limitOutgoingRequests } from "./limit-outgoing-requests.ts";

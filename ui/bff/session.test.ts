@@ -1,9 +1,9 @@
 import { SignJWT, UnsecuredJWT } from "jose";
 import { describe, expect, it } from "vitest";
-import { Secret } from "../../kit/secret.ts";
-import { people } from "../../scripts/lab/people.ts";
-import { createTestClock } from "../../tests/fakes/clock.ts";
-import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
+import { Secret } from "#kit/secret.ts";
+import { people } from "#scripts/lab/people.ts";
+import { createTestClock } from "#tests/fakes/clock.ts";
+import { createSeededEntropy } from "#tests/fakes/entropy.ts";
 import type { WebConfig } from "./config.ts";
 import { createBridge } from "./core-client.ts";
 import { createSessions } from "./session.ts";

@@ -13,7 +13,7 @@
 import { errors, SignJWT } from "jose";
 import { LRUCache } from "lru-cache";
 import * as v from "valibot";
-import { verifyJwt } from "../../kit/verify-jwt.ts";
+import { verifyJwt } from "#kit/verify-jwt.ts";
 import { createCookie, randomToken } from "./cookies.ts";
 import type { Web } from "./web.ts";
 

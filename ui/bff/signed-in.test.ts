@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, it } from "vitest";
-import { type AppOptions, createApp } from "../../functions/app.ts";
-import { startTestWeb } from "../../tests/support/web.ts";
+import { type AppOptions, createApp } from "#functions/app.ts";
+import { startTestWeb } from "#tests/support/web.ts";
 import { createWebApp } from "./app.ts";
 import type { Fetch } from "./web.ts";
 

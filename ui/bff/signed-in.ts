@@ -1,8 +1,8 @@
 import * as v from "valibot";
-import { singleFlight } from "../../kit/single-flight.ts";
-import { createTokenBuckets } from "../../kit/token-buckets.ts";
-import { withTimeout } from "../../kit/with-timeout.ts";
-import type { Session } from "../../proto/operator/session.ts";
+import { singleFlight } from "#kit/single-flight.ts";
+import { createTokenBuckets } from "#kit/token-buckets.ts";
+import { withTimeout } from "#kit/with-timeout.ts";
+import type { Session } from "#proto/operator/session.ts";
 import type { CoreClient } from "./core-client.ts";
 import { WebProblem } from "./problems.ts";
 import type { Handler, WebContext } from "./request.ts";

@@ -1,9 +1,9 @@
 import type { PgDatabase } from "drizzle-orm/pg-core";
 import type { PostgresJsQueryResultHKT } from "drizzle-orm/postgres-js";
-import type { Clock } from "../../kit/clock.ts";
-import type { Entropy } from "../../kit/entropy.ts";
-import type { Log } from "../../kit/log.ts";
-import type { Tracer } from "../../kit/tracing/tracer.ts";
+import type { Clock } from "#kit/clock.ts";
+import type { Entropy } from "#kit/entropy.ts";
+import type { Log } from "#kit/log.ts";
+import type { Tracer } from "#kit/tracing/tracer.ts";
 import type { WebConfig } from "./config.ts";
 
 /** Web's database, of which it selects only `authentication_identity` and `person`. */

@@ -5,9 +5,9 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
 import { expect, it } from "vitest";
-import { lines } from "../../../tests/support/file-source.ts";
-import { newFolder } from "../../../tests/support/new-folder.ts";
-import { openTestQueue, readAll } from "../../../tests/support/queue.ts";
+import { lines } from "#tests/support/file-source.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
+import { openTestQueue, readAll } from "#tests/support/queue.ts";
 
 const tailer = join(import.meta.dirname, "../../../tests/slow/queue-crash/tailer.ts");
 

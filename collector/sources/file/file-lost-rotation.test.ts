@@ -16,9 +16,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { afterEach, beforeEach, describe, expect, it, onTestFinished } from "vitest";
-import { eventually } from "../../../tests/support/eventually.ts";
-import { canMount } from "../../../tests/support/failing-reads.ts";
-import { createTestFiles, lines, settle } from "../../../tests/support/file-source.ts";
+import { eventually } from "#tests/support/eventually.ts";
+import { canMount } from "#tests/support/failing-reads.ts";
+import { createTestFiles, lines, settle } from "#tests/support/file-source.ts";
 
 let files: ReturnType<typeof createTestFiles>;
 

@@ -1,7 +1,7 @@
 import { chownSync, lchownSync, linkSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeEach, describe, expect, it } from "vitest";
-import { newFolder } from "../../../tests/support/new-folder.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
 import type { FileRules } from "../source.ts";
 import { ForbiddenFileError, isTrustedLink, openAllowedFile } from "./discovery.ts";
 

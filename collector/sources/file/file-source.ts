@@ -1,8 +1,8 @@
 import { dirname } from "node:path";
-import { untraced } from "../../../kit/tracing/tracer.ts";
-import { isDiskUnwritable, QueueClosedError } from "../../queue/errors.ts";
-import type { Queue } from "../../queue/queue.ts";
-import { createReportedFault } from "../../queue/reported-fault.ts";
+import { isDiskUnwritable, QueueClosedError } from "#collector/queue/errors.ts";
+import type { Queue } from "#collector/queue/queue.ts";
+import { createReportedFault } from "#collector/queue/reported-fault.ts";
+import { untraced } from "#kit/tracing/tracer.ts";
 import type { FileRules, Source, SourceDependencies } from "../source.ts";
 import {
   type Aged,

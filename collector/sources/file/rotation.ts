@@ -5,9 +5,9 @@
  *   starts as nothing any more: the position of the truncated file has the time of the newest one.
  * - What cannot be found is counted as a gap, of the bytes that are known, in one transaction with the position behind it.
  */
-import { addFileGap, fileGapSource } from "../../queue/file-gaps.ts";
-import type { Queue } from "../../queue/queue.ts";
-import type { Checkpoint } from "../../queue/record.ts";
+import { addFileGap, fileGapSource } from "#collector/queue/file-gaps.ts";
+import type { Queue } from "#collector/queue/queue.ts";
+import type { Checkpoint } from "#collector/queue/record.ts";
 import type { FileRules, SourceDependencies } from "../source.ts";
 import {
   type Aged,

@@ -2,10 +2,10 @@ import { appendFileSync, writeFileSync } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import { systemClock } from "../../../kit/clock.ts";
-import { createTestLog } from "../../../tests/fakes/log.ts";
-import { newFolder } from "../../../tests/support/new-folder.ts";
-import { decodeRecords, encodeBlock } from "../../../tests/support/queue.ts";
+import { systemClock } from "#kit/clock.ts";
+import { createTestLog } from "#tests/fakes/log.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
+import { decodeRecords, encodeBlock } from "#tests/support/queue.ts";
 import { positionAt } from "./position.ts";
 import { createTail } from "./tail.ts";
 

@@ -1,7 +1,7 @@
 import type { Stats } from "node:fs";
 import type { FileHandle } from "node:fs/promises";
-import { batchLines, measureLineOverhead } from "../../queue/line-batch.ts";
-import type { Checkpoint } from "../../queue/record.ts";
+import { batchLines, measureLineOverhead } from "#collector/queue/line-batch.ts";
+import type { Checkpoint } from "#collector/queue/record.ts";
 import type { SourceDependencies } from "../source.ts";
 import { readLines } from "./lines.ts";
 import {

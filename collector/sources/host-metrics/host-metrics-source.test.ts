@@ -2,14 +2,14 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fromBinary } from "@bufbuild/protobuf";
 import { beforeEach, describe, expect, it, vi } from "vitest";
-import { systemClock } from "../../../kit/clock.ts";
-import { ExportMetricsServiceRequestSchema } from "../../../proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
-import { createTestClock } from "../../../tests/fakes/clock.ts";
-import { createTestLog } from "../../../tests/fakes/log.ts";
-import { newFolder } from "../../../tests/support/new-folder.ts";
-import { openTestQueue, readAll, testRecord } from "../../../tests/support/queue.ts";
-import { closeAccounts, refusalsOf } from "../../../tests/support/queue-accounts.ts";
-import { measureRecord } from "../../queue/envelope.ts";
+import { measureRecord } from "#collector/queue/envelope.ts";
+import { systemClock } from "#kit/clock.ts";
+import { ExportMetricsServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
+import { createTestClock } from "#tests/fakes/clock.ts";
+import { createTestLog } from "#tests/fakes/log.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
+import { openTestQueue, readAll, testRecord } from "#tests/support/queue.ts";
+import { closeAccounts, refusalsOf } from "#tests/support/queue-accounts.ts";
 import {
   createHostMetricsSource,
   createReadHost,

@@ -2,12 +2,12 @@ import type { StatsFs } from "node:fs";
 import { readdir, readFile, statfs } from "node:fs/promises";
 import { hostname } from "node:os";
 import { join } from "node:path";
-import type { Clock } from "../../../kit/clock.ts";
-import type { Log } from "../../../kit/log.ts";
-import { TimedOut, withTimeout } from "../../../kit/with-timeout.ts";
-import { QueueClosedError, QueueFullError } from "../../queue/errors.ts";
-import { createReportedFault } from "../../queue/reported-fault.ts";
-import { version } from "../../version.ts";
+import { QueueClosedError, QueueFullError } from "#collector/queue/errors.ts";
+import { createReportedFault } from "#collector/queue/reported-fault.ts";
+import { version } from "#collector/version.ts";
+import type { Clock } from "#kit/clock.ts";
+import type { Log } from "#kit/log.ts";
+import { TimedOut, withTimeout } from "#kit/with-timeout.ts";
 import type { Source, SourceDependencies } from "../source.ts";
 
 /** The config of a `host_metrics` source (docs/collector-config.md). */

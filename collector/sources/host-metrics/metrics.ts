@@ -1,10 +1,10 @@
 import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
-import { ExportMetricsServiceRequestSchema } from "../../../proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
+import { ExportMetricsServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
 import {
   AggregationTemporality,
   type MetricSchema,
   type NumberDataPointSchema,
-} from "../../../proto/gen/opentelemetry/proto/metrics/v1/metrics_pb.js";
+} from "#proto/gen/opentelemetry/proto/metrics/v1/metrics_pb.js";
 import type {
   CpuTimes,
   DiskCounters,

@@ -1,15 +1,9 @@
 import { type BinaryReader, BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
-import type { Clock } from "../../../kit/clock.ts";
-import type { SourceRefusal } from "../../../proto/completeness/account.ts";
-import type { WireCheck } from "../../../proto/limits/wire-check.ts";
-import {
-  eachField,
-  ProtobufError,
-  readWire,
-  WireLimitError,
-  wireTag,
-} from "../../../proto/wire.ts";
-import { QueueClosedError, QueueFullError } from "../../queue/errors.ts";
+import { QueueClosedError, QueueFullError } from "#collector/queue/errors.ts";
+import type { Clock } from "#kit/clock.ts";
+import type { SourceRefusal } from "#proto/completeness/account.ts";
+import type { WireCheck } from "#proto/limits/wire-check.ts";
+import { eachField, ProtobufError, readWire, WireLimitError, wireTag } from "#proto/wire.ts";
 import type { SourceDependencies } from "../source.ts";
 import { countItems, type Signal } from "./signals.ts";
 

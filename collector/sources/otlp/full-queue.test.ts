@@ -4,9 +4,9 @@
  */
 import { connect, constants } from "node:http2";
 import { describe, expect, it, type TestContext } from "vitest";
-import { eventually } from "../../../tests/support/eventually.ts";
-import { startTestOtlp, type TestOtlp, traceRequest } from "../../../tests/support/otlp.ts";
-import { patientSenders, sendBySdkOverGrpc } from "../../../tests/support/otlp-senders.ts";
+import { eventually } from "#tests/support/eventually.ts";
+import { startTestOtlp, type TestOtlp, traceRequest } from "#tests/support/otlp.ts";
+import { patientSenders, sendBySdkOverGrpc } from "#tests/support/otlp-senders.ts";
 
 /** Starts a source whose queue has no room until `makeRoom`; it ends with the test. */
 const startFull = async ({ onTestFinished }: TestContext, roomTimeoutMs: number) => {

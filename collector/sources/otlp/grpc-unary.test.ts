@@ -10,7 +10,7 @@ import type { AddressInfo } from "node:net";
 import { gzipSync } from "node:zlib";
 import { Code } from "@connectrpc/connect";
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
-import { GrpcError } from "../../../proto/grpc-status.ts";
+import { GrpcError } from "#proto/grpc-status.ts";
 import { createUnaryGrpcHandler } from "./grpc.ts";
 import { createGunzip } from "./gunzip.ts";
 import { createInFlightRequests } from "./otlp-source.ts";

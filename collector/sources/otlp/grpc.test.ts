@@ -3,12 +3,12 @@ import { BinaryWriter } from "@bufbuild/protobuf/wire";
 import type { ServiceError } from "@grpc/grpc-js";
 import fc from "fast-check";
 import { afterEach, expect, it } from "vitest";
-import { RetryInfoSchema } from "../../../proto/gen/google/rpc/error_details_pb.js";
-import { StatusSchema } from "../../../proto/gen/google/rpc/status_pb.js";
-import { ExportLogsServiceRequestSchema } from "../../../proto/gen/opentelemetry/proto/collector/logs/v1/logs_service_pb.js";
-import { ExportMetricsServiceRequestSchema } from "../../../proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
-import { startTestOtlp, type TestOtlp, traceRequest } from "../../../tests/support/otlp.ts";
-import { readAll } from "../../../tests/support/queue.ts";
+import { RetryInfoSchema } from "#proto/gen/google/rpc/error_details_pb.js";
+import { StatusSchema } from "#proto/gen/google/rpc/status_pb.js";
+import { ExportLogsServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/logs/v1/logs_service_pb.js";
+import { ExportMetricsServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
+import { startTestOtlp, type TestOtlp, traceRequest } from "#tests/support/otlp.ts";
+import { readAll } from "#tests/support/queue.ts";
 
 const varintOf = (value: number): number[] => [...new BinaryWriter().uint32(value).finish()];
 

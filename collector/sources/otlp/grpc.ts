@@ -1,17 +1,12 @@
 import type { IncomingHttpHeaders, OutgoingHttpHeaders, ServerHttp2Stream } from "node:http2";
-import { freeBytes } from "../../../kit/free-bytes.ts";
-import type { SourceRefusal } from "../../../proto/completeness/account.ts";
+import { freeBytes } from "#kit/free-bytes.ts";
+import type { SourceRefusal } from "#proto/completeness/account.ts";
 import {
   createGrpcMessageReader,
   frameGrpcMessages,
   type GrpcMessage,
-} from "../../../proto/grpc-framing.ts";
-import {
-  type GrpcCode,
-  GrpcError,
-  grpcStatusHeaders,
-  retryInfo,
-} from "../../../proto/grpc-status.ts";
+} from "#proto/grpc-framing.ts";
+import { type GrpcCode, GrpcError, grpcStatusHeaders, retryInfo } from "#proto/grpc-status.ts";
 import type { Consume } from "./consumer.ts";
 import { type Gunzip, GunzipError } from "./gunzip.ts";
 import type { CallerCheck, InFlightRequest, InFlightRequests } from "./otlp-source.ts";

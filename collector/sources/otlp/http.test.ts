@@ -1,15 +1,10 @@
 import { gzipSync } from "node:zlib";
 import { fromBinary } from "@bufbuild/protobuf";
 import { afterEach, expect, it } from "vitest";
-import { StatusSchema } from "../../../proto/gen/google/rpc/status_pb.js";
-import { ExportTraceServiceResponseSchema } from "../../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
-import { cpuMillisecondsOf } from "../../../tests/support/cpu-time.ts";
-import {
-  spansOf,
-  startTestOtlp,
-  type TestOtlp,
-  traceRequest,
-} from "../../../tests/support/otlp.ts";
+import { StatusSchema } from "#proto/gen/google/rpc/status_pb.js";
+import { ExportTraceServiceResponseSchema } from "#proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
+import { cpuMillisecondsOf } from "#tests/support/cpu-time.ts";
+import { spansOf, startTestOtlp, type TestOtlp, traceRequest } from "#tests/support/otlp.ts";
 
 let otlp: TestOtlp;
 

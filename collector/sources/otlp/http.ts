@@ -1,13 +1,8 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { JsonValue } from "@bufbuild/protobuf";
-import {
-  JsonDepthError,
-  JsonLimitError,
-  jsonLimits,
-  parseForeignJson,
-} from "../../../kit/foreign-json.ts";
-import type { SourceRefusal } from "../../../proto/completeness/account.ts";
-import { encodeGrpcStatus, type GrpcCode, grpcCodes } from "../../../proto/grpc-status.ts";
+import { JsonDepthError, JsonLimitError, jsonLimits, parseForeignJson } from "#kit/foreign-json.ts";
+import type { SourceRefusal } from "#proto/completeness/account.ts";
+import { encodeGrpcStatus, type GrpcCode, grpcCodes } from "#proto/grpc-status.ts";
 import type { Consume } from "./consumer.ts";
 import { type Gunzip, GunzipError } from "./gunzip.ts";
 import type { CallerCheck, InFlightRequests } from "./otlp-source.ts";

@@ -3,9 +3,9 @@ import { request } from "node:http";
 import { connect } from "node:http2";
 import { Code } from "@connectrpc/connect";
 import { afterAll, expect, it } from "vitest";
-import { grpcMessagePrefix } from "../../../proto/grpc-framing.ts";
-import { startTestOtlp, traceRequest } from "../../../tests/support/otlp.ts";
-import { closeAccounts, refusalsOf } from "../../../tests/support/queue-accounts.ts";
+import { grpcMessagePrefix } from "#proto/grpc-framing.ts";
+import { startTestOtlp, traceRequest } from "#tests/support/otlp.ts";
+import { closeAccounts, refusalsOf } from "#tests/support/queue-accounts.ts";
 import { createInFlightRequests } from "./otlp-source.ts";
 
 const otlp = await startTestOtlp({ limits: { inFlightBytesMax: 250_000 } });

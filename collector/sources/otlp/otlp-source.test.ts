@@ -8,19 +8,14 @@ import { OTLPTraceExporter as HttpExporter } from "@opentelemetry/exporter-trace
 import { resourceFromAttributes } from "@opentelemetry/resources";
 import { BatchSpanProcessor, type SpanExporter, TracerProvider } from "@opentelemetry/sdk-trace";
 import { afterEach, describe, expect, it } from "vitest";
-import { systemClock } from "../../../kit/clock.ts";
+import { systemClock } from "#kit/clock.ts";
 import {
   ExportTraceServiceRequestSchema,
   ExportTraceServiceResponseSchema,
-} from "../../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
-import { createTestLog } from "../../../tests/fakes/log.ts";
-import { eventually } from "../../../tests/support/eventually.ts";
-import {
-  spansOf,
-  startTestOtlp,
-  type TestOtlp,
-  traceRequest,
-} from "../../../tests/support/otlp.ts";
+} from "#proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
+import { createTestLog } from "#tests/fakes/log.ts";
+import { eventually } from "#tests/support/eventually.ts";
+import { spansOf, startTestOtlp, type TestOtlp, traceRequest } from "#tests/support/otlp.ts";
 import { createOtlpSource } from "./otlp-source.ts";
 
 let otlp: TestOtlp;

@@ -6,10 +6,10 @@ import {
   type ServerHttp2Session,
 } from "node:http2";
 import type { AddressInfo, Server as NetServer } from "node:net";
-import { isLoopbackHost } from "../../../kit/confidential-url.ts";
-import { containFailures } from "../../../kit/contain-failures.ts";
-import { hostPortForm, splitHostPort } from "../../../proto/collector-config/schema.ts";
-import type { SourceRefusal } from "../../../proto/completeness/account.ts";
+import { isLoopbackHost } from "#kit/confidential-url.ts";
+import { containFailures } from "#kit/contain-failures.ts";
+import { hostPortForm, splitHostPort } from "#proto/collector-config/schema.ts";
+import type { SourceRefusal } from "#proto/completeness/account.ts";
 import type { Source, SourceDependencies } from "../source.ts";
 import { type Consume, type ConsumerLimits, createConsumer } from "./consumer.ts";
 import { createUnaryGrpcHandler, otlpMethods } from "./grpc.ts";

@@ -7,17 +7,17 @@ import { gzipSync } from "node:zlib";
 import { fromBinary } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { describe, expect, it, type TestContext } from "vitest";
-import { hourMs, systemClock } from "../../../kit/clock.ts";
-import { type SourceRefusal, sourceRefusals } from "../../../proto/completeness/account.ts";
-import { ExportTraceServiceResponseSchema } from "../../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
-import { createTestClock } from "../../../tests/fakes/clock.ts";
-import { createSeededEntropy } from "../../../tests/fakes/entropy.ts";
-import { createTestLog } from "../../../tests/fakes/log.ts";
-import { runsOf } from "../../../tests/support/is-slow.ts";
-import { startTestOtlp, traceRequest } from "../../../tests/support/otlp.ts";
-import { openTestQueue, testRecord } from "../../../tests/support/queue.ts";
-import { closeAccounts, refusalsOf } from "../../../tests/support/queue-accounts.ts";
-import type { QueueOptions } from "../../queue/queue.ts";
+import type { QueueOptions } from "#collector/queue/queue.ts";
+import { hourMs, systemClock } from "#kit/clock.ts";
+import { type SourceRefusal, sourceRefusals } from "#proto/completeness/account.ts";
+import { ExportTraceServiceResponseSchema } from "#proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
+import { createTestClock } from "#tests/fakes/clock.ts";
+import { createSeededEntropy } from "#tests/fakes/entropy.ts";
+import { createTestLog } from "#tests/fakes/log.ts";
+import { runsOf } from "#tests/support/is-slow.ts";
+import { startTestOtlp, traceRequest } from "#tests/support/otlp.ts";
+import { openTestQueue, testRecord } from "#tests/support/queue.ts";
+import { closeAccounts, refusalsOf } from "#tests/support/queue-accounts.ts";
 import { createOtlpSource } from "./otlp-source.ts";
 
 const limits = {

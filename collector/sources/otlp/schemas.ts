@@ -5,11 +5,11 @@
 import { isUtf8 } from "node:buffer";
 import { type DescMessage, fromJson, type JsonValue, toBinary } from "@bufbuild/protobuf";
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
-import { ExportLogsServiceRequestSchema } from "../../../proto/gen/opentelemetry/proto/collector/logs/v1/logs_service_pb.js";
-import { ExportMetricsServiceRequestSchema } from "../../../proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
-import { ExportTraceServiceRequestSchema } from "../../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
-import { createWireCheck, type WireCheck } from "../../../proto/limits/wire-check.ts";
-import { wireTag } from "../../../proto/wire.ts";
+import { ExportLogsServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/logs/v1/logs_service_pb.js";
+import { ExportMetricsServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
+import { ExportTraceServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
+import { createWireCheck, type WireCheck } from "#proto/limits/wire-check.ts";
+import { wireTag } from "#proto/wire.ts";
 import type { Signal } from "./signals.ts";
 
 const requests: Record<Signal["kind"], DescMessage> = {

@@ -1,5 +1,5 @@
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
-import { eachField, readWire, wireTag } from "../../../proto/wire.ts";
+import { eachField, readWire, wireTag } from "#proto/wire.ts";
 
 /** One of the three OTLP signals. */
 export interface Signal {

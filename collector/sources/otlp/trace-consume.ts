@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from "node:http";
-import { isRecordedBySender, type Tracer } from "../../../kit/tracing/tracer.ts";
+import { isRecordedBySender, type Tracer } from "#kit/tracing/tracer.ts";
 import type { Consume } from "./consumer.ts";
 
 /**

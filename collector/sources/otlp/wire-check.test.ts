@@ -3,11 +3,11 @@ import { create, fromBinary, type MessageInitShape, toBinary } from "@bufbuild/p
 import { BinaryWriter } from "@bufbuild/protobuf/wire";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { ExportMetricsServiceRequestSchema as Schema } from "../../../proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
-import { createWireCheck } from "../../../proto/limits/wire-check.ts";
-import { ProtobufError, WireLimitError } from "../../../proto/wire.ts";
-import { cpuMillisecondsOf } from "../../../tests/support/cpu-time.ts";
-import { runsOf } from "../../../tests/support/is-slow.ts";
+import { ExportMetricsServiceRequestSchema as Schema } from "#proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
+import { createWireCheck } from "#proto/limits/wire-check.ts";
+import { ProtobufError, WireLimitError } from "#proto/wire.ts";
+import { cpuMillisecondsOf } from "#tests/support/cpu-time.ts";
+import { runsOf } from "#tests/support/is-slow.ts";
 import { splitExportRequest } from "./consumer.ts";
 import { countItems, signals } from "./signals.ts";
 

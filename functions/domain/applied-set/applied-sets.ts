@@ -1,11 +1,11 @@
-import { type AppliedContent, applyLeaseMs } from "../../../proto/applied-set/applied-set.ts";
-import type { TimedCore, WriteCore } from "../../core.ts";
-import { Problem } from "../../problems.ts";
+import type { TimedCore, WriteCore } from "#functions/core.ts";
+import { Problem } from "#functions/problems.ts";
 import {
   type AppliedSetRow,
   findAppliedSet,
   replaceAppliedSet,
-} from "../../store/applied-set/applied-sets.ts";
+} from "#functions/store/applied-set/applied-sets.ts";
+import { type AppliedContent, applyLeaseMs } from "#proto/applied-set/applied-set.ts";
 import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 

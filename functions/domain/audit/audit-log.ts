@@ -1,9 +1,9 @@
-import type { ActorType } from "../../../drizzle/schema/audit.ts";
-import type { Clock } from "../../../kit/clock.ts";
-import { type Entropy, orderedUuidv7 } from "../../../kit/entropy.ts";
-import type { AuditAction } from "../../../proto/audit-actions.ts";
-import { insertAuditEvents } from "../../store/audit/audit.ts";
-import type { Executor } from "../../store/database/database.ts";
+import type { ActorType } from "#drizzle/schema/audit.ts";
+import { insertAuditEvents } from "#functions/store/audit/audit.ts";
+import type { Executor } from "#functions/store/database/database.ts";
+import type { Clock } from "#kit/clock.ts";
+import { type Entropy, orderedUuidv7 } from "#kit/entropy.ts";
+import type { AuditAction } from "#proto/audit-actions.ts";
 import type { Operator } from "../operator/authenticate.ts";
 
 /** The actor of an event, and the name that the log shows. */

@@ -1,6 +1,6 @@
 import { sql } from "drizzle-orm";
 import { expect, it } from "vitest";
-import { useTestCore } from "../../../tests/support/core.ts";
+import { useTestCore } from "#tests/support/core.ts";
 import { auditedExport, type ExportBatch, exportBegun } from "./audited-export.ts";
 
 const test = await useTestCore();

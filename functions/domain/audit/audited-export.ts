@@ -1,5 +1,5 @@
-import type { AuditAction } from "../../../proto/audit-actions.ts";
-import type { WriteCore } from "../../core.ts";
+import type { WriteCore } from "#functions/core.ts";
+import type { AuditAction } from "#proto/audit-actions.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import { type Origin, operatorActor, recordAudit } from "./audit-log.ts";
 

@@ -1,12 +1,12 @@
-import type { Core, WriteCore } from "../../core.ts";
-import type { AuditFilter, ListedAuditEvent } from "../../store/audit/list.ts";
-import { listAuditEvents } from "../../store/audit/list.ts";
+import type { Core, WriteCore } from "#functions/core.ts";
+import type { AuditFilter, ListedAuditEvent } from "#functions/store/audit/list.ts";
+import { listAuditEvents } from "#functions/store/audit/list.ts";
 import {
   findAuditSubject,
   findRecordNames,
   type RecordName,
-} from "../../store/audit/record-names.ts";
-import type { Paged, PageRequest } from "../../store/database/query-parts.ts";
+} from "#functions/store/audit/record-names.ts";
+import type { Paged, PageRequest } from "#functions/store/database/query-parts.ts";
 import { auditedExport, exportBatchRows, type RequestedExport } from "./audited-export.ts";
 
 /** The filters of the audit log as an operator requests them. */

@@ -1,11 +1,11 @@
-import type { Core } from "../../core.ts";
+import type { Core } from "#functions/core.ts";
 import {
   type AuditLink,
   findHead,
   findPendingEvents,
   insertLinks,
-} from "../../store/audit/audit.ts";
-import { tryLock } from "../../store/database/try-lock.ts";
+} from "#functions/store/audit/audit.ts";
+import { tryLock } from "#functions/store/database/try-lock.ts";
 import { chainHash, genesisHash } from "./chain.ts";
 
 const batchMax = 500;

@@ -1,14 +1,14 @@
 import canonicalize from "canonicalize";
-import type { AuditChainFaultKind } from "../../../drizzle/schema/audit.ts";
-import { equalBytes } from "../../../kit/bytes.ts";
-import type { Cryptography } from "../../signer/cryptography.ts";
+import type { AuditChainFaultKind } from "#drizzle/schema/audit.ts";
+import type { Cryptography } from "#functions/signer/cryptography.ts";
 import {
   type AuditEventRow,
   countUnchainedEvents,
   findLinksAfter,
   type LinkedEvent,
-} from "../../store/audit/audit.ts";
-import type { Database } from "../../store/database/database.ts";
+} from "#functions/store/audit/audit.ts";
+import type { Database } from "#functions/store/database/database.ts";
+import { equalBytes } from "#kit/bytes.ts";
 
 /** An event as the database stores it. */
 export type StoredAuditEvent = Required<AuditEventRow>;

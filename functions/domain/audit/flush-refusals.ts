@@ -1,7 +1,10 @@
-import type { AuditAction } from "../../../proto/audit-actions.ts";
-import type { WriteCore } from "../../core.ts";
-import { deleteRefusalCounts, type RefusalCountRow } from "../../store/audit/refusal-counts.ts";
-import type { Executor } from "../../store/database/database.ts";
+import type { WriteCore } from "#functions/core.ts";
+import {
+  deleteRefusalCounts,
+  type RefusalCountRow,
+} from "#functions/store/audit/refusal-counts.ts";
+import type { Executor } from "#functions/store/database/database.ts";
+import type { AuditAction } from "#proto/audit-actions.ts";
 import { type AuditEntry, recordAudits } from "./audit-log.ts";
 
 /** Requests of a minute may still be in flight for so long when it has ended. */

@@ -1,11 +1,11 @@
-import type { ConfiguredCore } from "../../core.ts";
-import { Problem } from "../../problems.ts";
+import type { ConfiguredCore } from "#functions/core.ts";
+import { Problem } from "#functions/problems.ts";
 import {
   insertUsedLogoutToken,
   listWebSessionsOf,
   lockPersonSessions,
   lockProviderSession,
-} from "../../store/operator-session/operator-sessions.ts";
+} from "#functions/store/operator-session/operator-sessions.ts";
 import type { Origin } from "./audit-log.ts";
 import { recordRefusals } from "./record-refusals.ts";
 import { endWebSession, sessionEnders } from "./record-sign-out.ts";

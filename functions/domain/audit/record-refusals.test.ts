@@ -1,9 +1,9 @@
 import { expect, it } from "vitest";
-import { sha256 } from "../../../kit/bytes.ts";
-import { useTestCore } from "../../../tests/support/core.ts";
-import { scimEnvironment } from "../../../tests/support/scim.ts";
-import type { ScimProvider } from "../../config/directory-config.ts";
-import { insertCode } from "../../store/operator-session/operator-sessions.ts";
+import type { ScimProvider } from "#functions/config/directory-config.ts";
+import { insertCode } from "#functions/store/operator-session/operator-sessions.ts";
+import { sha256 } from "#kit/bytes.ts";
+import { useTestCore } from "#tests/support/core.ts";
+import { scimEnvironment } from "#tests/support/scim.ts";
 import { redeemCode } from "../operator-session/authorization-codes.ts";
 import { createAuthenticateProvider } from "../scim/authenticate-provider.ts";
 import { createTokenExchange } from "../workload/exchange-token.ts";

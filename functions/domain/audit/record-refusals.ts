@@ -4,16 +4,16 @@
  * has at most `countsPerMinuteMax` of them in a minute, and beyond it one for each reason, whatever the addresses.
  */
 
-import { addressKey } from "../../../kit/address.ts";
-import type { Core } from "../../core.ts";
+import type { Core } from "#functions/core.ts";
 import {
   addRefusalCounts,
   findRefusalKeys,
   type RefusalCountRow,
   refusalKeyText,
-} from "../../store/audit/refusal-counts.ts";
-import type { Executor } from "../../store/database/database.ts";
-import { groupTransactions } from "../../store/database/group-transactions.ts";
+} from "#functions/store/audit/refusal-counts.ts";
+import type { Executor } from "#functions/store/database/database.ts";
+import { groupTransactions } from "#functions/store/database/group-transactions.ts";
+import { addressKey } from "#kit/address.ts";
 import { type AuditEntry, type Origin, recordAudits } from "./audit-log.ts";
 
 const minuteMs = 60_000;

@@ -1,12 +1,12 @@
-import type { Core, WriteCore } from "../../core.ts";
-import { Problem } from "../../problems.ts";
-import type { Executor } from "../../store/database/database.ts";
+import type { Core, WriteCore } from "#functions/core.ts";
+import { Problem } from "#functions/problems.ts";
+import type { Executor } from "#functions/store/database/database.ts";
 import {
   insertWebSession,
   isProviderSessionEnded,
   lockPersonSessions,
   lockProviderSession,
-} from "../../store/operator-session/operator-sessions.ts";
+} from "#functions/store/operator-session/operator-sessions.ts";
 import type { WebCaller } from "../operator/authenticate.ts";
 import { type Origin, operatorActor, recordAudit } from "./audit-log.ts";
 import { recordRefusals } from "./record-refusals.ts";

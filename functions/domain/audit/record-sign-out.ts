@@ -1,9 +1,9 @@
-import type { Core, WriteCore } from "../../core.ts";
-import type { Executor } from "../../store/database/database.ts";
+import type { Core, WriteCore } from "#functions/core.ts";
+import type { Executor } from "#functions/store/database/database.ts";
 import {
   countSessionsOfWebSession,
   insertEndedWebSession,
-} from "../../store/operator-session/operator-sessions.ts";
+} from "#functions/store/operator-session/operator-sessions.ts";
 import { type Actor, type Origin, recordAudit } from "./audit-log.ts";
 
 /** The session at web that ends. */

@@ -1,5 +1,4 @@
-import { equalBytes } from "../../../kit/bytes.ts";
-import type { Core } from "../../core.ts";
+import type { Core } from "#functions/core.ts";
 import {
   type AuditLink,
   type AuditVerificationRow,
@@ -10,8 +9,9 @@ import {
   findVerification,
   tryLockVerification,
   updateVerification,
-} from "../../store/audit/audit.ts";
-import type { Executor } from "../../store/database/database.ts";
+} from "#functions/store/audit/audit.ts";
+import type { Executor } from "#functions/store/database/database.ts";
+import { equalBytes } from "#kit/bytes.ts";
 import {
   type ChainFault,
   type ChainPosition,

@@ -1,30 +1,30 @@
-import { possibleTimes } from "../../../kit/clock.ts";
-import {
-  canonicalBody,
-  clockSkewMsMax,
-  decodeProof,
-  type ProofPurpose,
-  proofPayload,
-} from "../../../proto/management/proof.ts";
-import { parseTimestamp } from "../../../proto/management/text.ts";
-import type { Core, TimedCore, WriteCore } from "../../core.ts";
-import { Problem } from "../../problems.ts";
-import type { ClientCertificate } from "../../signer/certificate.ts";
-import { hasAuditEventSince } from "../../store/audit/audit.ts";
-import { updateFirstUsed, updateReplaced } from "../../store/certificate/certificates.ts";
+import type { Core, TimedCore, WriteCore } from "#functions/core.ts";
+import { Problem } from "#functions/problems.ts";
+import type { ClientCertificate } from "#functions/signer/certificate.ts";
+import { hasAuditEventSince } from "#functions/store/audit/audit.ts";
+import { updateFirstUsed, updateReplaced } from "#functions/store/certificate/certificates.ts";
 import {
   lockIdentities,
   lockIdentityByName,
   updateAuthFailure,
-} from "../../store/certificate/identities.ts";
+} from "#functions/store/certificate/identities.ts";
 import {
   inheritProofUses,
   type ProofAdmission,
   type ProofUse,
   spacingSecondsOf,
   useProof,
-} from "../../store/certificate/proof-uses.ts";
-import { limitLockWaits, planByIndex } from "../../store/database/execute-prepared.ts";
+} from "#functions/store/certificate/proof-uses.ts";
+import { limitLockWaits, planByIndex } from "#functions/store/database/execute-prepared.ts";
+import { possibleTimes } from "#kit/clock.ts";
+import {
+  canonicalBody,
+  clockSkewMsMax,
+  decodeProof,
+  type ProofPurpose,
+  proofPayload,
+} from "#proto/management/proof.ts";
+import { parseTimestamp } from "#proto/management/text.ts";
 import { type AuditEntry, type Origin, recordAudit } from "../audit/audit-log.ts";
 
 /** The parts of core that verify a proof. */

@@ -1,5 +1,5 @@
-import type { Core, WriteCore } from "../../core.ts";
-import { Problem, requireFound } from "../../problems.ts";
+import type { Core, WriteCore } from "#functions/core.ts";
+import { Problem, requireFound } from "#functions/problems.ts";
 import {
   type CertificateRow,
   findActiveCertificates,
@@ -8,7 +8,7 @@ import {
   lockCertificate,
   updateCertificateRevoked,
   updateIdentityCertificatesRevoked,
-} from "../../store/certificate/certificates.ts";
+} from "#functions/store/certificate/certificates.ts";
 import {
   findIdentity,
   type IdentityFilter,
@@ -17,8 +17,8 @@ import {
   lockIdentity,
   notifyRevocation,
   updateIdentity,
-} from "../../store/certificate/identities.ts";
-import type { Paged, PageRequest } from "../../store/database/query-parts.ts";
+} from "#functions/store/certificate/identities.ts";
+import type { Paged, PageRequest } from "#functions/store/database/query-parts.ts";
 import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 

@@ -1,6 +1,6 @@
-import type { IssuedCertificate } from "../../signer/signer.ts";
-import type { CertificateRow } from "../../store/certificate/certificates.ts";
-import type { EnrolledIdentity } from "../../store/certificate/identities.ts";
+import type { IssuedCertificate } from "#functions/signer/signer.ts";
+import type { CertificateRow } from "#functions/store/certificate/certificates.ts";
+import type { EnrolledIdentity } from "#functions/store/certificate/identities.ts";
 
 /** A recorded certificate and its identity. */
 export interface Issued {

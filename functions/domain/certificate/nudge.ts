@@ -1,7 +1,7 @@
-import type { WriteCore } from "../../core.ts";
-import { Problem, requireFound } from "../../problems.ts";
-import { updateRenewalDue } from "../../store/certificate/certificates.ts";
-import { lockIdentity, notifyHosts } from "../../store/certificate/identities.ts";
+import type { WriteCore } from "#functions/core.ts";
+import { Problem, requireFound } from "#functions/problems.ts";
+import { updateRenewalDue } from "#functions/store/certificate/certificates.ts";
+import { lockIdentity, notifyHosts } from "#functions/store/certificate/identities.ts";
 import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 

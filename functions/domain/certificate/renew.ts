@@ -1,16 +1,12 @@
-import { sha256 } from "../../../kit/bytes.ts";
-import { hourMs } from "../../../kit/clock.ts";
-import { uuidv7 } from "../../../kit/entropy.ts";
-import type { RenewRequest } from "../../../proto/management/renew.ts";
-import type { Core } from "../../core.ts";
-import { Problem } from "../../problems.ts";
-import { checkCsr, csrFaultDetail } from "../../signer/csr.ts";
+import type { Core } from "#functions/core.ts";
+import { Problem } from "#functions/problems.ts";
+import { checkCsr, csrFaultDetail } from "#functions/signer/csr.ts";
 import {
   type IssuedCertificate,
   type Signer,
   SignerFault,
   type SigningRequest,
-} from "../../signer/signer.ts";
+} from "#functions/signer/signer.ts";
 import {
   type CertificateRow,
   findCertificate,
@@ -19,15 +15,19 @@ import {
   listRenewalTimes,
   lockCertificate,
   updateReplaced,
-} from "../../store/certificate/certificates.ts";
+} from "#functions/store/certificate/certificates.ts";
 import {
   findIdentity,
   type IdentityRow,
   lockIdentity,
   updateIdentity,
-} from "../../store/certificate/identities.ts";
-import type { Executor } from "../../store/database/database.ts";
-import { findPolicy } from "../../store/enrollment/policies.ts";
+} from "#functions/store/certificate/identities.ts";
+import type { Executor } from "#functions/store/database/database.ts";
+import { findPolicy } from "#functions/store/enrollment/policies.ts";
+import { sha256 } from "#kit/bytes.ts";
+import { hourMs } from "#kit/clock.ts";
+import { uuidv7 } from "#kit/entropy.ts";
+import type { RenewRequest } from "#proto/management/renew.ts";
 import { type Origin, recordAudit } from "../audit/audit-log.ts";
 import {
   type AdmittedCollector,

@@ -6,15 +6,15 @@
  * - The slots of the person and of core are released when the turn has ended, even while its reader still reads.
  */
 
-import { createSlots } from "../../../kit/slots.ts";
-import type { ChatEvent } from "../../../proto/chat/events.ts";
-import type { Receipt } from "../../../proto/chat/receipt.ts";
-import { messageBytesMax } from "../../../proto/chat/session.ts";
-import type { Core } from "../../core.ts";
-import { Problem } from "../../problems.ts";
-import { updateChatMessage } from "../../store/chat/messages.ts";
-import { renewTurn } from "../../store/chat/sessions.ts";
-import { findPerson } from "../../store/operator/operators.ts";
+import type { Core } from "#functions/core.ts";
+import { Problem } from "#functions/problems.ts";
+import { updateChatMessage } from "#functions/store/chat/messages.ts";
+import { renewTurn } from "#functions/store/chat/sessions.ts";
+import { findPerson } from "#functions/store/operator/operators.ts";
+import { createSlots } from "#kit/slots.ts";
+import type { ChatEvent } from "#proto/chat/events.ts";
+import type { Receipt } from "#proto/chat/receipt.ts";
+import { messageBytesMax } from "#proto/chat/session.ts";
 import type { Origin } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import { type BegunTurn, beginTurn } from "./begin-turn.ts";

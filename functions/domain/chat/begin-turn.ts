@@ -1,16 +1,16 @@
-import { uuidv7 } from "../../../kit/entropy.ts";
-import type { Receipt } from "../../../proto/chat/receipt.ts";
-import { titleLengthMax } from "../../../proto/chat/session.ts";
-import { cutText } from "../../../proto/management/text.ts";
-import type { WriteCore } from "../../core.ts";
-import type { InferenceMessage } from "../../inference/inference.ts";
-import { Problem } from "../../problems.ts";
+import type { WriteCore } from "#functions/core.ts";
+import type { InferenceMessage } from "#functions/inference/inference.ts";
+import { Problem } from "#functions/problems.ts";
 import {
   insertChatMessages,
   listNewestChatMessages,
   sizeOfChatMessages,
-} from "../../store/chat/messages.ts";
-import { leaseTurn, lockChatSession, updateChatSession } from "../../store/chat/sessions.ts";
+} from "#functions/store/chat/messages.ts";
+import { leaseTurn, lockChatSession, updateChatSession } from "#functions/store/chat/sessions.ts";
+import { uuidv7 } from "#kit/entropy.ts";
+import type { Receipt } from "#proto/chat/receipt.ts";
+import { titleLengthMax } from "#proto/chat/session.ts";
+import { cutText } from "#proto/management/text.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import type { Chat } from "./chat.ts";
 import { closeTurn } from "./close-turn.ts";

@@ -1,6 +1,6 @@
-import type { ReceiptKey } from "../../../proto/chat/receipt.ts";
-import type { ChatSql } from "../../chat-sql/chat-sql.ts";
-import type { Inference } from "../../inference/inference.ts";
+import type { ChatSql } from "#functions/chat-sql/chat-sql.ts";
+import type { Inference } from "#functions/inference/inference.ts";
+import type { ReceiptKey } from "#proto/chat/receipt.ts";
 
 /** The key that signs receipts. */
 export interface ReceiptSigner {

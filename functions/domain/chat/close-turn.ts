@@ -1,15 +1,15 @@
-import type { Receipt } from "../../../proto/chat/receipt.ts";
-import { type MessagePart, type MessageStatus, messageText } from "../../../proto/chat/session.ts";
-import type { TimedCore } from "../../core.ts";
-import { Problem } from "../../problems.ts";
-import { findChatMessage, updateChatMessage } from "../../store/chat/messages.ts";
+import type { TimedCore } from "#functions/core.ts";
+import { Problem } from "#functions/problems.ts";
+import { findChatMessage, updateChatMessage } from "#functions/store/chat/messages.ts";
 import {
   findExpiredTurns,
   type LockedChatSession,
   lockChatSession,
   releaseTurn,
-} from "../../store/chat/sessions.ts";
-import type { Executor } from "../../store/database/database.ts";
+} from "#functions/store/chat/sessions.ts";
+import type { Executor } from "#functions/store/database/database.ts";
+import type { Receipt } from "#proto/chat/receipt.ts";
+import { type MessagePart, type MessageStatus, messageText } from "#proto/chat/session.ts";
 import type { Chat } from "./chat.ts";
 import {
   appendReceipts,

@@ -1,7 +1,6 @@
-import { uuidv7 } from "../../../kit/entropy.ts";
-import type { WriteCore } from "../../core.ts";
-import { Problem, requireFound } from "../../problems.ts";
-import { type ChatMessageRow, listChatMessages } from "../../store/chat/messages.ts";
+import type { WriteCore } from "#functions/core.ts";
+import { Problem, requireFound } from "#functions/problems.ts";
+import { type ChatMessageRow, listChatMessages } from "#functions/store/chat/messages.ts";
 import {
   type ChatSessionRow,
   countChatSessions,
@@ -10,8 +9,9 @@ import {
   insertChatSession,
   listChatSessions,
   updateChatSession,
-} from "../../store/chat/sessions.ts";
-import type { Paged, PageRequest } from "../../store/database/query-parts.ts";
+} from "#functions/store/chat/sessions.ts";
+import type { Paged, PageRequest } from "#functions/store/database/query-parts.ts";
+import { uuidv7 } from "#kit/entropy.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import type { Chat } from "./chat.ts";
 import { closeExpiredTurn } from "./close-turn.ts";

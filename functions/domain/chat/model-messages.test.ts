@@ -1,9 +1,9 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import type { MessagePart } from "../../../proto/chat/session.ts";
-import type { ToolResult } from "../../../proto/chat/tools.ts";
-import type { InferenceMessage } from "../../inference/inference.ts";
-import type { ChatMessageRow } from "../../store/chat/messages.ts";
+import type { InferenceMessage } from "#functions/inference/inference.ts";
+import type { ChatMessageRow } from "#functions/store/chat/messages.ts";
+import type { MessagePart } from "#proto/chat/session.ts";
+import type { ToolResult } from "#proto/chat/tools.ts";
 import { currentMessages, historyOf } from "./model-messages.ts";
 
 const message = (

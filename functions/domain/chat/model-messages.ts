@@ -1,7 +1,7 @@
-import type { MessagePart } from "../../../proto/chat/session.ts";
-import type { ToolResult } from "../../../proto/chat/tools.ts";
-import type { InferenceMessage } from "../../inference/inference.ts";
-import type { ChatMessageRow } from "../../store/chat/messages.ts";
+import type { InferenceMessage } from "#functions/inference/inference.ts";
+import type { ChatMessageRow } from "#functions/store/chat/messages.ts";
+import type { MessagePart } from "#proto/chat/session.ts";
+import type { ToolResult } from "#proto/chat/tools.ts";
 
 /** The most that earlier turns take of a request to the model, in bytes of JSON: the oldest whole turns are dropped. */
 const historyBytesMax = 192 * 1024;

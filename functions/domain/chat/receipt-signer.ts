@@ -1,5 +1,5 @@
-import { thumbprintOf } from "../../../proto/chat/receipt-chain.ts";
-import { decodePem } from "../../../proto/pem.ts";
+import { thumbprintOf } from "#proto/chat/receipt-chain.ts";
+import { decodePem } from "#proto/pem.ts";
 import type { ReceiptSigner } from "./chat.ts";
 
 /**

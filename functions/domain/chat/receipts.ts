@@ -1,31 +1,26 @@
-import type { Clock } from "../../../kit/clock.ts";
-import type {
-  Receipt,
-  ReceiptFile,
-  ReceiptKey,
-  ReceiptPayloads,
-} from "../../../proto/chat/receipt.ts";
-import {
-  canonicalSha256,
-  noReceiptSha256,
-  signedBytes,
-  toBase64url,
-} from "../../../proto/chat/receipt-chain.ts";
-import type { TimedCore } from "../../core.ts";
-import { Problem, requireFound } from "../../problems.ts";
+import type { TimedCore } from "#functions/core.ts";
+import { Problem, requireFound } from "#functions/problems.ts";
 import {
   type ChatReceiptKeyRow,
   insertChatReceipts,
   keepChatReceiptKey,
   listChatReceiptKeys,
   listChatReceipts,
-} from "../../store/chat/receipts.ts";
+} from "#functions/store/chat/receipts.ts";
 import {
   findChatSession,
   type LockedChatSession,
   updateChatSession,
-} from "../../store/chat/sessions.ts";
-import type { Executor } from "../../store/database/database.ts";
+} from "#functions/store/chat/sessions.ts";
+import type { Executor } from "#functions/store/database/database.ts";
+import type { Clock } from "#kit/clock.ts";
+import type { Receipt, ReceiptFile, ReceiptKey, ReceiptPayloads } from "#proto/chat/receipt.ts";
+import {
+  canonicalSha256,
+  noReceiptSha256,
+  signedBytes,
+  toBase64url,
+} from "#proto/chat/receipt-chain.ts";
 import type { ReceiptSigner } from "./chat.ts";
 
 /** A receipt to append. The `length` of a closing is its place in the chain. */

@@ -1,20 +1,20 @@
 import * as v from "valibot";
-import { uuidv7 } from "../../../kit/entropy.ts";
-import type { Receipt } from "../../../proto/chat/receipt.ts";
-import type { MessagePart } from "../../../proto/chat/session.ts";
+import type { ChatSql } from "#functions/chat-sql/chat-sql.ts";
+import type { Core } from "#functions/core.ts";
+import type { InferencePart, InferenceTool } from "#functions/inference/inference.ts";
+import { Problem } from "#functions/problems.ts";
+import { updateChatMessage } from "#functions/store/chat/messages.ts";
+import { type LockedChatSession, lockChatSession } from "#functions/store/chat/sessions.ts";
+import type { Executor } from "#functions/store/database/database.ts";
+import { uuidv7 } from "#kit/entropy.ts";
+import type { Receipt } from "#proto/chat/receipt.ts";
+import type { MessagePart } from "#proto/chat/session.ts";
 import {
   type RelationSummary,
   type ToolName,
   type ToolResult,
   toolInputs,
-} from "../../../proto/chat/tools.ts";
-import type { ChatSql } from "../../chat-sql/chat-sql.ts";
-import type { Core } from "../../core.ts";
-import type { InferencePart, InferenceTool } from "../../inference/inference.ts";
-import { Problem } from "../../problems.ts";
-import { updateChatMessage } from "../../store/chat/messages.ts";
-import { type LockedChatSession, lockChatSession } from "../../store/chat/sessions.ts";
-import type { Executor } from "../../store/database/database.ts";
+} from "#proto/chat/tools.ts";
 import { type AuditEntry, type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import type { TurnEvent } from "./answer.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { filterParts } from "../../../proto/fleet-health/filter.ts";
+import { filterParts } from "#proto/fleet-health/filter.ts";
 import { systemPrompt } from "./run-turn.ts";
 
 describe("systemPrompt", () => {

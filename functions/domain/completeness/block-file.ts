@@ -1,4 +1,4 @@
-import type { RangeBlock } from "../../store/completeness/range-blocks.ts";
+import type { RangeBlock } from "#functions/store/completeness/range-blocks.ts";
 
 /** Names the file of a stored block: as its sender encoded it, with zstd or plain. */
 export const blockFileName = (

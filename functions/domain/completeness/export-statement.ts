@@ -1,6 +1,22 @@
 import { fromBinary } from "@bufbuild/protobuf";
-import { createProver, leafHash, type TreeProver } from "../../../proto/completeness/merkle.ts";
-import { formatCheckpoint } from "../../../proto/completeness/signed-note.ts";
+import type { Core } from "#functions/core.ts";
+import { Problem } from "#functions/problems.ts";
+import {
+  findHourAccounts,
+  type HourAccount,
+  hourKey,
+} from "#functions/store/completeness/hour-facts.ts";
+import {
+  findLogHead,
+  findStatement,
+  listChunks,
+  listLogEntries,
+  listLogHashes,
+} from "#functions/store/completeness/log.ts";
+import { findRangeBlock, type RangeBlock } from "#functions/store/completeness/range-blocks.ts";
+import { findHostCertificate } from "#functions/store/ingest/accounts.ts";
+import { createProver, leafHash, type TreeProver } from "#proto/completeness/merkle.ts";
+import { formatCheckpoint } from "#proto/completeness/signed-note.ts";
 import {
   type FileAccount,
   type FileBlock,
@@ -8,7 +24,7 @@ import {
   formatFileEnd,
   formatFileLine,
   formatFileOnly,
-} from "../../../proto/completeness/statement-file.ts";
+} from "#proto/completeness/statement-file.ts";
 import {
   compareLines,
   hourText,
@@ -16,25 +32,9 @@ import {
   parseEntry,
   parseLine,
   type StatementLine,
-} from "../../../proto/completeness/statement-line.ts";
-import { AccountBodySchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { decodePemBundle } from "../../../proto/pem.ts";
-import type { Core } from "../../core.ts";
-import { Problem } from "../../problems.ts";
-import {
-  findHourAccounts,
-  type HourAccount,
-  hourKey,
-} from "../../store/completeness/hour-facts.ts";
-import {
-  findLogHead,
-  findStatement,
-  listChunks,
-  listLogEntries,
-  listLogHashes,
-} from "../../store/completeness/log.ts";
-import { findRangeBlock, type RangeBlock } from "../../store/completeness/range-blocks.ts";
-import { findHostCertificate } from "../../store/ingest/accounts.ts";
+} from "#proto/completeness/statement-line.ts";
+import { AccountBodySchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
+import { decodePemBundle } from "#proto/pem.ts";
 
 /** What a file of a statement has. */
 export interface StatementOrder {

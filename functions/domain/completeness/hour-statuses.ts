@@ -1,12 +1,4 @@
-import { noLosses } from "../../../proto/completeness/account.ts";
-import {
-  type AccountFacts,
-  type HourAccounts,
-  type HourStatus,
-  stateOfHour,
-  sumHour,
-} from "../../../proto/completeness/hour-state.ts";
-import type { Core, ReadCore } from "../../core.ts";
+import type { Core, ReadCore } from "#functions/core.ts";
 import {
   findHostFacts,
   findHourAccounts,
@@ -15,8 +7,16 @@ import {
   hourKey,
   listExports,
   type NamedExport,
-} from "../../store/completeness/hour-facts.ts";
-import { countedBefore } from "../../store/fleet/counted-time.ts";
+} from "#functions/store/completeness/hour-facts.ts";
+import { countedBefore } from "#functions/store/fleet/counted-time.ts";
+import { noLosses } from "#proto/completeness/account.ts";
+import {
+  type AccountFacts,
+  type HourAccounts,
+  type HourStatus,
+  stateOfHour,
+  sumHour,
+} from "#proto/completeness/hour-state.ts";
 import { readCountingRules } from "../fleet/rules.ts";
 import { readLosses } from "../telemetry/read-account.ts";
 

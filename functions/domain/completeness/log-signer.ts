@@ -1,5 +1,5 @@
-import { isNoteKeyName, type NoteKey, noteKeyOf } from "../../../proto/completeness/signed-note.ts";
-import { readPublicKey, type SigningKey } from "../../signer/cryptography.ts";
+import { readPublicKey, type SigningKey } from "#functions/signer/cryptography.ts";
+import { isNoteKeyName, type NoteKey, noteKeyOf } from "#proto/completeness/signed-note.ts";
 
 /** Signs the heads of the log of statements. */
 export interface LogSigner {

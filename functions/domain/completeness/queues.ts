@@ -1,8 +1,8 @@
-import type { Core, WriteCore } from "../../core.ts";
-import { Problem, requireFound } from "../../problems.ts";
-import { findIdentityOf } from "../../store/completeness/report.ts";
-import type { Executor } from "../../store/database/database.ts";
-import { endQueue, listQueues, type QueueRow } from "../../store/ingest/queues.ts";
+import type { Core, WriteCore } from "#functions/core.ts";
+import { Problem, requireFound } from "#functions/problems.ts";
+import { findIdentityOf } from "#functions/store/completeness/report.ts";
+import type { Executor } from "#functions/store/database/database.ts";
+import { endQueue, listQueues, type QueueRow } from "#functions/store/ingest/queues.ts";
 import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 

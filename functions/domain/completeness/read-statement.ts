@@ -1,6 +1,6 @@
-import { hourText } from "../../../proto/completeness/statement-line.ts";
-import type { Core } from "../../core.ts";
-import { findHostNamed } from "../../store/completeness/report.ts";
+import type { Core } from "#functions/core.ts";
+import { findHostNamed } from "#functions/store/completeness/report.ts";
+import { hourText } from "#proto/completeness/statement-line.ts";
 import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import { exportStatement, type StatementOrder } from "./export-statement.ts";

@@ -1,19 +1,12 @@
-import { dayMs, hourMs as hourLengthMs } from "../../../kit/clock.ts";
-import { type HourNote, stateOfByte, unpackNotes } from "../../../proto/completeness/hour-note.ts";
-import {
-  type HourAccounts,
-  type HourState,
-  sumHour,
-} from "../../../proto/completeness/hour-state.ts";
-import type { Core } from "../../core.ts";
-import { Problem } from "../../problems.ts";
-import { type DayRow, dayAt, findDays } from "../../store/completeness/days.ts";
+import type { Core } from "#functions/core.ts";
+import { Problem } from "#functions/problems.ts";
+import { type DayRow, dayAt, findDays } from "#functions/store/completeness/days.ts";
 import {
   findHostAccounts,
   type HourAccount,
   listExports,
   type NamedExport,
-} from "../../store/completeness/hour-facts.ts";
+} from "#functions/store/completeness/hour-facts.ts";
 import {
   type EnrolledHost,
   type FleetHourCounts,
@@ -23,7 +16,10 @@ import {
   type HourFilter,
   type HourRange,
   type MatchingHost,
-} from "../../store/completeness/report.ts";
+} from "#functions/store/completeness/report.ts";
+import { dayMs, hourMs as hourLengthMs } from "#kit/clock.ts";
+import { type HourNote, stateOfByte, unpackNotes } from "#proto/completeness/hour-note.ts";
+import { type HourAccounts, type HourState, sumHour } from "#proto/completeness/hour-state.ts";
 import { auditedExport, exportBatchRows, type RequestedExport } from "../audit/audited-export.ts";
 import { factsOf } from "./hour-statuses.ts";
 

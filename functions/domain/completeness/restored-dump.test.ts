@@ -1,17 +1,17 @@
 /* What is stated of hosts' hours after a dump was restored into another server, whose transaction ids mean something else, or a stream went back. */
 import { sql } from "drizzle-orm";
 import { expect, it } from "vitest";
-import { dayMs, hourMs } from "../../../kit/clock.ts";
-import { stateOfByte } from "../../../proto/completeness/hour-note.ts";
-import { hourText } from "../../../proto/completeness/statement-line.ts";
-import { storeAccount } from "../../../tests/support/accounts.ts";
-import { createTestToken } from "../../../tests/support/collector.ts";
-import { useTestCore } from "../../../tests/support/core.ts";
-import { zstdCodec } from "../../node/ingest/zstd-codec.ts";
-import { dayAt, findDays } from "../../store/completeness/days.ts";
-import { findLastStatement, listChunks } from "../../store/completeness/log.ts";
-import { adoptExports } from "../../store/export/renumber-envelopes.ts";
-import { addLostRange } from "../../store/ingest/gaps.ts";
+import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
+import { dayAt, findDays } from "#functions/store/completeness/days.ts";
+import { findLastStatement, listChunks } from "#functions/store/completeness/log.ts";
+import { adoptExports } from "#functions/store/export/renumber-envelopes.ts";
+import { addLostRange } from "#functions/store/ingest/gaps.ts";
+import { dayMs, hourMs } from "#kit/clock.ts";
+import { stateOfByte } from "#proto/completeness/hour-note.ts";
+import { hourText } from "#proto/completeness/statement-line.ts";
+import { storeAccount } from "#tests/support/accounts.ts";
+import { createTestToken } from "#tests/support/collector.ts";
+import { useTestCore } from "#tests/support/core.ts";
 import { settleHours } from "./settle-hours.ts";
 import { writeStatement } from "./write-statement.ts";
 

@@ -1,16 +1,16 @@
 import { createHash } from "node:crypto";
 import { sql } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
-import { dayMs, hourMs } from "../../../kit/clock.ts";
-import { packNotes, stateOfByte, unpackNotes } from "../../../proto/completeness/hour-note.ts";
-import { hourStates } from "../../../proto/completeness/hour-state.ts";
-import { storeAccount } from "../../../tests/support/accounts.ts";
-import { createTestToken } from "../../../tests/support/collector.ts";
-import { useTestCore } from "../../../tests/support/core.ts";
-import { dayAt, findDays } from "../../store/completeness/days.ts";
-import { findHostFacts } from "../../store/completeness/hour-facts.ts";
-import { addLostRange } from "../../store/ingest/gaps.ts";
-import { endQueue, noteQueues } from "../../store/ingest/queues.ts";
+import { dayAt, findDays } from "#functions/store/completeness/days.ts";
+import { findHostFacts } from "#functions/store/completeness/hour-facts.ts";
+import { addLostRange } from "#functions/store/ingest/gaps.ts";
+import { endQueue, noteQueues } from "#functions/store/ingest/queues.ts";
+import { dayMs, hourMs } from "#kit/clock.ts";
+import { packNotes, stateOfByte, unpackNotes } from "#proto/completeness/hour-note.ts";
+import { hourStates } from "#proto/completeness/hour-state.ts";
+import { storeAccount } from "#tests/support/accounts.ts";
+import { createTestToken } from "#tests/support/collector.ts";
+import { useTestCore } from "#tests/support/core.ts";
 import { settleHours } from "./settle-hours.ts";
 
 const test = await useTestCore();

@@ -6,17 +6,8 @@
  * - An hour is not decided again once accounts of it may have been deleted.
  * - The counts of `completeness_hour` are the sums of the rows: both change in one transaction.
  */
-import { dayMs, hourMs as hourLengthMs } from "../../../kit/clock.ts";
-import {
-  byteOfState,
-  type HourNote,
-  incompleteStates,
-  packNotes,
-  stateOfByte,
-  unpackNotes,
-} from "../../../proto/completeness/hour-note.ts";
-import { graceMs, hourStates } from "../../../proto/completeness/hour-state.ts";
-import type { Core, ReadCore } from "../../core.ts";
+
+import type { Core, ReadCore } from "#functions/core.ts";
 import {
   addHourCounts,
   claimSettling,
@@ -29,7 +20,7 @@ import {
   releaseSettling,
   type SettlingProgress,
   saveDays,
-} from "../../store/completeness/days.ts";
+} from "#functions/store/completeness/days.ts";
 import {
   deleteOldAccounts,
   findLateHours,
@@ -37,14 +28,24 @@ import {
   hourKey,
   listHosts,
   listUnenrolledHosts,
-} from "../../store/completeness/hour-facts.ts";
+} from "#functions/store/completeness/hour-facts.ts";
 import {
   findChangedAccounts,
   findDeliveredInStream,
-} from "../../store/completeness/settled-hours.ts";
-import type { Executor } from "../../store/database/database.ts";
-import { deleteOldQueues, endAbandonedQueues } from "../../store/ingest/queues.ts";
-import { findRetentionPause } from "../../store/retention/retention-pause.ts";
+} from "#functions/store/completeness/settled-hours.ts";
+import type { Executor } from "#functions/store/database/database.ts";
+import { deleteOldQueues, endAbandonedQueues } from "#functions/store/ingest/queues.ts";
+import { findRetentionPause } from "#functions/store/retention/retention-pause.ts";
+import { dayMs, hourMs as hourLengthMs } from "#kit/clock.ts";
+import {
+  byteOfState,
+  type HourNote,
+  incompleteStates,
+  packNotes,
+  stateOfByte,
+  unpackNotes,
+} from "#proto/completeness/hour-note.ts";
+import { graceMs, hourStates } from "#proto/completeness/hour-state.ts";
 import {
   type DecidedHour,
   type HourRules,

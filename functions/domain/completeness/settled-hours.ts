@@ -1,16 +1,15 @@
-import { hourMs as hourLengthMs } from "../../../kit/clock.ts";
-import { compareHosts } from "../../../proto/completeness/statement-line.ts";
-
-import { type HostHour, hourKey } from "../../store/completeness/hour-facts.ts";
-import { findFirstHour, type StatementRow } from "../../store/completeness/log.ts";
+import { type HostHour, hourKey } from "#functions/store/completeness/hour-facts.ts";
+import { findFirstHour, type StatementRow } from "#functions/store/completeness/log.ts";
 import {
   findChangedAccounts,
   findDeliveredAccounts,
   findDeliveredInStream,
   findLateAccounts,
   type SettlingAccount,
-} from "../../store/completeness/settled-hours.ts";
-import type { Database } from "../../store/database/database.ts";
+} from "#functions/store/completeness/settled-hours.ts";
+import type { Database } from "#functions/store/database/database.ts";
+import { hourMs as hourLengthMs } from "#kit/clock.ts";
+import { compareHosts } from "#proto/completeness/statement-line.ts";
 import type { HourRules } from "./hour-statuses.ts";
 import { deliveryColumns, slowestExport, streamDelivery } from "./stream-delivery.ts";
 

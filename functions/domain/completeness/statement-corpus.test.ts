@@ -1,28 +1,21 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import {
-  Malformed,
-  verifyStatement as verifyIndependently,
-} from "../../../docs/verify-statement.mjs";
-import { hourMs } from "../../../kit/clock.ts";
-import { createProver, leafHash, merkleRoot } from "../../../proto/completeness/merkle.ts";
-import {
-  formatCheckpoint,
-  formatNoteKey,
-  signNote,
-} from "../../../proto/completeness/signed-note.ts";
+import { Malformed, verifyStatement as verifyIndependently } from "#docs/verify-statement.mjs";
+import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
+import { createNodeSigningKey } from "#functions/node/node-cryptography.ts";
+import { verifyFile } from "#functions/verify-completeness.ts";
+import { hourMs } from "#kit/clock.ts";
+import { createProver, leafHash, merkleRoot } from "#proto/completeness/merkle.ts";
+import { formatCheckpoint, formatNoteKey, signNote } from "#proto/completeness/signed-note.ts";
 import {
   formatFileEnd,
   formatFileLine,
   formatFileOnly,
   StatementFileMalformed,
-} from "../../../proto/completeness/statement-file.ts";
-import { createTestCa, createTestKey } from "../../../scripts/lab/ca/test-pki.ts";
-import { seedFleet } from "../../../scripts/lab/seed-fleet.ts";
-import { createTestCore, type TestCore } from "../../../tests/support/core.ts";
-import { createStatedHost, type StatedHost } from "../../../tests/support/stated-host.ts";
-import { zstdCodec } from "../../node/ingest/zstd-codec.ts";
-import { createNodeSigningKey } from "../../node/node-cryptography.ts";
-import { verifyFile } from "../../verify-completeness.ts";
+} from "#proto/completeness/statement-file.ts";
+import { createTestCa, createTestKey } from "#scripts/lab/ca/test-pki.ts";
+import { seedFleet } from "#scripts/lab/seed-fleet.ts";
+import { createTestCore, type TestCore } from "#tests/support/core.ts";
+import { createStatedHost, type StatedHost } from "#tests/support/stated-host.ts";
 import { exportStatement, type StatementOrder } from "./export-statement.ts";
 import { createLogSigner, type LogSigner } from "./log-signer.ts";
 import { writeStatement } from "./write-statement.ts";

@@ -1,5 +1,5 @@
-import type { ExportPlace } from "../../../proto/completeness/hour-state.ts";
-import type { SettlingAccount } from "../../store/completeness/settled-hours.ts";
+import type { SettlingAccount } from "#functions/store/completeness/settled-hours.ts";
+import type { ExportPlace } from "#proto/completeness/hour-state.ts";
 
 /** Returns the position of the slowest export from PostgreSQL; null without one. */
 export const slowestExport = (exports: readonly ExportPlace[]): bigint | null =>

@@ -5,32 +5,28 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { sql } from "drizzle-orm";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { hourMs } from "../../../kit/clock.ts";
-import { accountPayload } from "../../../proto/completeness/account.ts";
-import { leafHash, merkleRoot } from "../../../proto/completeness/merkle.ts";
-import {
-  formatCheckpoint,
-  formatNoteKey,
-  signNote,
-} from "../../../proto/completeness/signed-note.ts";
+import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
+import { createNodeSigningKey } from "#functions/node/node-cryptography.ts";
+import { findDeliveredAccounts } from "#functions/store/completeness/settled-hours.ts";
+import { hourMs } from "#kit/clock.ts";
+import { accountPayload } from "#proto/completeness/account.ts";
+import { leafHash, merkleRoot } from "#proto/completeness/merkle.ts";
+import { formatCheckpoint, formatNoteKey, signNote } from "#proto/completeness/signed-note.ts";
 import {
   type FileAccount,
   formatFileCertificate,
   formatFileEnd,
   formatFileLine,
   parseStatementFile,
-} from "../../../proto/completeness/statement-file.ts";
-import { accountsPayload, formatEntry } from "../../../proto/completeness/statement-line.ts";
-import { createTestCa, createTestKey, type TestCa } from "../../../scripts/lab/ca/test-pki.ts";
-import { seedFleet } from "../../../scripts/lab/seed-fleet.ts";
-import { storeAccount } from "../../../tests/support/accounts.ts";
-import { createTestCore, type TestCore } from "../../../tests/support/core.ts";
-import { programFile } from "../../../tests/support/program.ts";
-import { createStatedHost, type StatedHost } from "../../../tests/support/stated-host.ts";
-import { storedQueue } from "../../../tests/support/stored-envelopes.ts";
-import { zstdCodec } from "../../node/ingest/zstd-codec.ts";
-import { createNodeSigningKey } from "../../node/node-cryptography.ts";
-import { findDeliveredAccounts } from "../../store/completeness/settled-hours.ts";
+} from "#proto/completeness/statement-file.ts";
+import { accountsPayload, formatEntry } from "#proto/completeness/statement-line.ts";
+import { createTestCa, createTestKey, type TestCa } from "#scripts/lab/ca/test-pki.ts";
+import { seedFleet } from "#scripts/lab/seed-fleet.ts";
+import { storeAccount } from "#tests/support/accounts.ts";
+import { createTestCore, type TestCore } from "#tests/support/core.ts";
+import { programFile } from "#tests/support/program.ts";
+import { createStatedHost, type StatedHost } from "#tests/support/stated-host.ts";
+import { storedQueue } from "#tests/support/stored-envelopes.ts";
 import { blockFileName } from "./block-file.ts";
 import { exportStatement, type StatementOrder } from "./export-statement.ts";
 import { createLogSigner, type LogSigner } from "./log-signer.ts";

@@ -6,25 +6,13 @@
  *   belong to no statement, and the next writer deletes them.
  * - An account that arrived, was delivered, or was lost by its stream, after the statement of its hour is in a later one as a correction.
  */
-import { dayMs, hourMs } from "../../../kit/clock.ts";
-import { uuidv7 } from "../../../kit/entropy.ts";
-import { graceMs, hasDelivered } from "../../../proto/completeness/hour-state.ts";
-import { createTree, leafHash, merkleRoot } from "../../../proto/completeness/merkle.ts";
-import { formatCheckpoint, signNote } from "../../../proto/completeness/signed-note.ts";
-import {
-  accountsPayload,
-  compareHosts,
-  formatEntry,
-  formatLine,
-  lineOf,
-  type StatementLine,
-} from "../../../proto/completeness/statement-line.ts";
-import type { ConfiguredCore, Core } from "../../core.ts";
+
+import type { ConfiguredCore, Core } from "#functions/core.ts";
 import {
   type HostHour,
   listHosts,
   listUnenrolledHosts,
-} from "../../store/completeness/hour-facts.ts";
+} from "#functions/store/completeness/hour-facts.ts";
 import {
   claimWriter,
   deleteOldLines,
@@ -39,10 +27,23 @@ import {
   releaseWriter,
   type StatementRow,
   signLogHead,
-} from "../../store/completeness/log.ts";
-import { findOldestXid } from "../../store/completeness/settled-hours.ts";
-import type { Executor } from "../../store/database/database.ts";
-import { findRetentionPause } from "../../store/retention/retention-pause.ts";
+} from "#functions/store/completeness/log.ts";
+import { findOldestXid } from "#functions/store/completeness/settled-hours.ts";
+import type { Executor } from "#functions/store/database/database.ts";
+import { findRetentionPause } from "#functions/store/retention/retention-pause.ts";
+import { dayMs, hourMs } from "#kit/clock.ts";
+import { uuidv7 } from "#kit/entropy.ts";
+import { graceMs, hasDelivered } from "#proto/completeness/hour-state.ts";
+import { createTree, leafHash, merkleRoot } from "#proto/completeness/merkle.ts";
+import { formatCheckpoint, signNote } from "#proto/completeness/signed-note.ts";
+import {
+  accountsPayload,
+  compareHosts,
+  formatEntry,
+  formatLine,
+  lineOf,
+  type StatementLine,
+} from "#proto/completeness/statement-line.ts";
 import { recordAudit } from "../audit/audit-log.ts";
 import { type HourRules, readHourRules, readHourStatuses } from "./hour-statuses.ts";
 import type { LogSigner } from "./log-signer.ts";

@@ -1,7 +1,6 @@
-import { batchesMax, unstoredMax } from "../../../proto/fleet-health/config-report.ts";
-import type { Core, ReadCore } from "../../core.ts";
-import { Problem } from "../../problems.ts";
-import { findConfig } from "../../store/config/configs.ts";
+import type { Core, ReadCore } from "#functions/core.ts";
+import { Problem } from "#functions/problems.ts";
+import { findConfig } from "#functions/store/config/configs.ts";
 import {
   type AssignmentBatchRow,
   type AssignmentFilter,
@@ -15,8 +14,9 @@ import {
   listConfigs,
   type ProgressCounts,
   type UnstoredHash,
-} from "../../store/config/hosts.ts";
-import type { Paged, PageRequest } from "../../store/database/query-parts.ts";
+} from "#functions/store/config/hosts.ts";
+import type { Paged, PageRequest } from "#functions/store/database/query-parts.ts";
+import { batchesMax, unstoredMax } from "#proto/fleet-health/config-report.ts";
 import { auditedExport, exportBatchRows, type RequestedExport } from "../audit/audited-export.ts";
 import { readCountingRules } from "../fleet/rules.ts";
 

@@ -1,12 +1,11 @@
-import { uuidv7 } from "../../../kit/entropy.ts";
-import type { WriteCore } from "../../core.ts";
-import { Problem, requireFound } from "../../problems.ts";
+import type { WriteCore } from "#functions/core.ts";
+import { Problem, requireFound } from "#functions/problems.ts";
 import {
   type IdentityRow,
   lockIdentity,
   notifyHosts,
   spreadOf,
-} from "../../store/certificate/identities.ts";
+} from "#functions/store/certificate/identities.ts";
 import {
   type AssignmentRow,
   type ConfigRow,
@@ -18,8 +17,9 @@ import {
   findNewestConfigByHash,
   findOpenAssignment,
   insertAssignment,
-} from "../../store/config/configs.ts";
-import type { Executor } from "../../store/database/database.ts";
+} from "#functions/store/config/configs.ts";
+import type { Executor } from "#functions/store/database/database.ts";
+import { uuidv7 } from "#kit/entropy.ts";
 import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import type { ProvenCollector } from "../certificate/authenticate.ts";
 import { admitProof } from "../certificate/authenticate.ts";

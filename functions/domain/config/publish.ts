@@ -1,17 +1,17 @@
-import { uuidv7 } from "../../../kit/entropy.ts";
-import type { FieldError } from "../../../kit/problem.ts";
-import { hasPlainDirectories } from "../../../proto/collector-config/file-patterns.ts";
-import { hashTree } from "../../../proto/collector-config/hash.ts";
-import { validateCollectorConfig } from "../../../proto/collector-config/parse.ts";
+import type { WriteCore } from "#functions/core.ts";
+import { Problem } from "#functions/problems.ts";
+import { type ConfigRow, insertConfig } from "#functions/store/config/configs.ts";
+import { uuidv7 } from "#kit/entropy.ts";
+import type { FieldError } from "#kit/problem.ts";
+import { hasPlainDirectories } from "#proto/collector-config/file-patterns.ts";
+import { hashTree } from "#proto/collector-config/hash.ts";
+import { validateCollectorConfig } from "#proto/collector-config/parse.ts";
 import {
   configBytesMax,
   configErrorsMax,
   parseTree,
   type Tree,
-} from "../../../proto/collector-config/tree.ts";
-import type { WriteCore } from "../../core.ts";
-import { Problem } from "../../problems.ts";
-import { type ConfigRow, insertConfig } from "../../store/config/configs.ts";
+} from "#proto/collector-config/tree.ts";
 import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 

@@ -1,5 +1,5 @@
-import type { WriteCore } from "../../core.ts";
-import { type IdentityRow, lockIdentity } from "../../store/certificate/identities.ts";
+import type { WriteCore } from "#functions/core.ts";
+import { type IdentityRow, lockIdentity } from "#functions/store/certificate/identities.ts";
 import {
   type AssignmentRow,
   type ConfigRow,
@@ -8,8 +8,8 @@ import {
   findNewestConfigByHash,
   findOpenAssignment,
   findPreviousConfigId,
-} from "../../store/config/configs.ts";
-import type { Executor } from "../../store/database/database.ts";
+} from "#functions/store/config/configs.ts";
+import type { Executor } from "#functions/store/database/database.ts";
 import type { Origin } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import { type Assigned, assignLocked, notifyAssigned } from "./desired-config.ts";

@@ -1,8 +1,7 @@
-import { uuidv7 } from "../../../kit/entropy.ts";
-import type { DirectoryConfig } from "../../config/directory-config.ts";
-import type { ConfiguredCore } from "../../core.ts";
-import type { DirectoryFaultCode, DirectorySnapshot } from "../../directory/snapshot.ts";
-import type { Executor } from "../../store/database/database.ts";
+import type { DirectoryConfig } from "#functions/config/directory-config.ts";
+import type { ConfiguredCore } from "#functions/core.ts";
+import type { DirectoryFaultCode, DirectorySnapshot } from "#functions/directory/snapshot.ts";
+import type { Executor } from "#functions/store/database/database.ts";
 import {
   confirmPeople,
   type DirectorySync,
@@ -12,7 +11,8 @@ import {
   saveDirectorySync,
   writeAuthenticationIdentities,
   writePeople,
-} from "../../store/directory/directory.ts";
+} from "#functions/store/directory/directory.ts";
+import { uuidv7 } from "#kit/entropy.ts";
 import { recordAudits } from "../audit/audit-log.ts";
 import { refusalEntry, syncEntry } from "./audit-entries.ts";
 import {

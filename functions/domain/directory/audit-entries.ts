@@ -1,4 +1,4 @@
-import type { DirectorySnapshot } from "../../directory/snapshot.ts";
+import type { DirectorySnapshot } from "#functions/directory/snapshot.ts";
 import type { Actor, AuditEntry, Origin } from "../audit/audit-log.ts";
 import type { DirectoryChanges, HeldFor, PersonState } from "./rules.ts";
 

@@ -4,18 +4,18 @@
  * snapshot of the directory since, or by `svc-server confirm-access`, and by nothing else.
  */
 
-import type { Core } from "../../core.ts";
-import type { Executor } from "../../store/database/database.ts";
-import { type DatabaseIdentity, readDatabaseIdentity } from "../../store/database/identity.ts";
+import type { Core } from "#functions/core.ts";
+import type { Executor } from "#functions/store/database/database.ts";
+import { type DatabaseIdentity, readDatabaseIdentity } from "#functions/store/database/identity.ts";
 import {
   type FoundLineage,
   findLineage,
   type LineageState,
   saveLineage,
-} from "../../store/database/lineage.ts";
-import { lockDirectorySync } from "../../store/directory/directory.ts";
-import { pauseRestoredRollouts } from "../../store/rollout/rollouts.ts";
-import { holdAllAccess } from "../../store/scim/held-access.ts";
+} from "#functions/store/database/lineage.ts";
+import { lockDirectorySync } from "#functions/store/directory/directory.ts";
+import { pauseRestoredRollouts } from "#functions/store/rollout/rollouts.ts";
+import { holdAllAccess } from "#functions/store/scim/held-access.ts";
 import { type AuditEntry, recordAudits } from "../audit/audit-log.ts";
 import { peopleOf } from "./audit-entries.ts";
 

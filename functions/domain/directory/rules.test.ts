@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import type { PersonStatus } from "../../../drizzle/schema/operator.ts";
-import type { DirectorySnapshot, DirectoryUser } from "../../directory/snapshot.ts";
+import type { PersonStatus } from "#drizzle/schema/operator.ts";
+import type { DirectorySnapshot, DirectoryUser } from "#functions/directory/snapshot.ts";
 import { type DirectoryPolicy, decideDirectoryChanges, type KnownPerson } from "./rules.ts";
 
 const policy: DirectoryPolicy = { domain: "example.test", allowMassRemoval: false };

@@ -4,10 +4,10 @@
  * who gain no scope.
  */
 
-import type { PersonStatus } from "../../../drizzle/schema/operator.ts";
-import { lowerAscii } from "../../../kit/lower-ascii.ts";
-import type { Scope } from "../../../proto/operator/scopes.ts";
-import type { DirectorySnapshot, DirectoryUser } from "../../directory/snapshot.ts";
+import type { PersonStatus } from "#drizzle/schema/operator.ts";
+import type { DirectorySnapshot, DirectoryUser } from "#functions/directory/snapshot.ts";
+import { lowerAscii } from "#kit/lower-ascii.ts";
+import type { Scope } from "#proto/operator/scopes.ts";
 
 /** A person in the database. `subject` is the directory's id; null for a person that no sync has written. */
 export interface KnownPerson extends PersonState {

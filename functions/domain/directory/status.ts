@@ -1,10 +1,10 @@
-import type { Core } from "../../core.ts";
+import type { Core } from "#functions/core.ts";
 import {
   countPeople,
   type DirectorySync,
   findDirectorySync,
   type PeopleCounts,
-} from "../../store/directory/directory.ts";
+} from "#functions/store/directory/directory.ts";
 import type { HeldFor, SuspectSetting } from "./rules.ts";
 
 /** The state of the directory sync: the newest sync, and the counts of people. */

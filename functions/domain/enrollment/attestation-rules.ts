@@ -1,14 +1,10 @@
 /** Which service account tokens a policy admits. Enrollment throws the first refusal; a simulation reports every rule. */
 
 import * as v from "valibot";
-import type { Attestation } from "../../../drizzle/schema/enrollment.ts";
-import { leewaySeconds } from "../../../kit/verify-issuer-token.ts";
-import {
-  type BoundClaim,
-  deviceIdOf,
-  type WorkloadTerms,
-} from "../../../proto/operator/workload.ts";
-import type { WorkloadIssuer } from "../../config/workload-config.ts";
+import type { Attestation } from "#drizzle/schema/enrollment.ts";
+import type { WorkloadIssuer } from "#functions/config/workload-config.ts";
+import { leewaySeconds } from "#kit/verify-issuer-token.ts";
+import { type BoundClaim, deviceIdOf, type WorkloadTerms } from "#proto/operator/workload.ts";
 import { findRule, ruleClaims } from "../operator/workload-scopes.ts";
 import type { RejectedToken } from "../workload/verify-subject-token.ts";
 import { type Claimant, EnrollmentRefusal } from "./refuse.ts";

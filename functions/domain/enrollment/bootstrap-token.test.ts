@@ -1,6 +1,6 @@
 import { crc32 } from "node:zlib";
 import { describe, expect, it } from "vitest";
-import { createSeededEntropy } from "../../../tests/fakes/entropy.ts";
+import { createSeededEntropy } from "#tests/fakes/entropy.ts";
 import { generateToken, isWellFormedToken } from "./bootstrap-token.ts";
 
 const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";

@@ -1,4 +1,4 @@
-import type { Entropy } from "../../../kit/entropy.ts";
+import type { Entropy } from "#kit/entropy.ts";
 
 /** The cap of a token's lifetime: 7 days. */
 export const tokenTtlSecondsMax = 604_800;

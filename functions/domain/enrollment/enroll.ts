@@ -1,19 +1,16 @@
-import type { Attestation } from "../../../drizzle/schema/enrollment.ts";
-import { pooledEntropy, uuidv7 } from "../../../kit/entropy.ts";
-import { leewaySeconds } from "../../../kit/verify-issuer-token.ts";
-import type { EnrollRequest } from "../../../proto/management/enroll.ts";
-import type { Core } from "../../core.ts";
-import { checkCsr, csrFaultDetail } from "../../signer/csr.ts";
-import type { IssuedCertificate, Signer } from "../../signer/signer.ts";
-import { findIdentitiesInUse } from "../../store/certificate/certificates.ts";
-import { lockIdentitiesByName } from "../../store/certificate/identities.ts";
-import type { Database, Executor } from "../../store/database/database.ts";
-import { groupTransactions } from "../../store/database/group-transactions.ts";
+import type { Attestation } from "#drizzle/schema/enrollment.ts";
+import type { Core } from "#functions/core.ts";
+import { checkCsr, csrFaultDetail } from "#functions/signer/csr.ts";
+import type { IssuedCertificate, Signer } from "#functions/signer/signer.ts";
+import { findIdentitiesInUse } from "#functions/store/certificate/certificates.ts";
+import { lockIdentitiesByName } from "#functions/store/certificate/identities.ts";
+import type { Database, Executor } from "#functions/store/database/database.ts";
+import { groupTransactions } from "#functions/store/database/group-transactions.ts";
 import {
   deleteExpiredReservations,
   deleteReservations,
   lockReservations,
-} from "../../store/enrollment/enrollments.ts";
+} from "#functions/store/enrollment/enrollments.ts";
 import {
   createTokenFinder,
   findPresentedToken,
@@ -21,7 +18,10 @@ import {
   insertAttestedToken,
   lockPolicies,
   type PresentedToken,
-} from "../../store/enrollment/policies.ts";
+} from "#functions/store/enrollment/policies.ts";
+import { pooledEntropy, uuidv7 } from "#kit/entropy.ts";
+import { leewaySeconds } from "#kit/verify-issuer-token.ts";
+import type { EnrollRequest } from "#proto/management/enroll.ts";
 import type { Origin } from "../audit/audit-log.ts";
 import type { Issued } from "../certificate/issued.ts";
 import {

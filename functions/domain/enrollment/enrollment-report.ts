@@ -1,6 +1,5 @@
-import { dayMs } from "../../../kit/clock.ts";
-import type { Core, TimedCore } from "../../core.ts";
-import type { Paged, PageRequest } from "../../store/database/query-parts.ts";
+import type { Core, TimedCore } from "#functions/core.ts";
+import type { Paged, PageRequest } from "#functions/store/database/query-parts.ts";
 import {
   countEnrollment,
   groupRefusals,
@@ -10,7 +9,8 @@ import {
   listPolicies,
   type PolicyFilter,
   type TokenFilter,
-} from "../../store/enrollment/report.ts";
+} from "#functions/store/enrollment/report.ts";
+import { dayMs } from "#kit/clock.ts";
 import { auditedExport, exportBatchRows, type RequestedExport } from "../audit/audited-export.ts";
 
 /** The parts of core that read enrollment. */

@@ -2,8 +2,8 @@ import {
   deleteFailures,
   deleteRefusals,
   type RefusalRow,
-} from "../../store/enrollment/enrollments.ts";
-import { deleteUnusedAttested } from "../../store/enrollment/policies.ts";
+} from "#functions/store/enrollment/enrollments.ts";
+import { deleteUnusedAttested } from "#functions/store/enrollment/policies.ts";
 import type { AuditEntry } from "../audit/audit-log.ts";
 import { type FlushCore, flushCounts } from "../audit/flush-refusals.ts";
 import { failureWindowMs } from "./refuse.ts";

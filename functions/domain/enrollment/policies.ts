@@ -1,12 +1,8 @@
-import type { Reenrollment } from "../../../drizzle/schema/enrollment.ts";
-import { uuidv7 } from "../../../kit/entropy.ts";
-import type { Labels } from "../../../proto/labels.ts";
-import { certificateTtlSecondsMax, faultOfWorkload } from "../../../proto/operator/policy-draft.ts";
-import type { WorkloadTerms } from "../../../proto/operator/workload.ts";
-import type { ConfiguredCore, Core, WriteCore } from "../../core.ts";
-import { Problem, requireFound } from "../../problems.ts";
-import type { Paged, PageRequest } from "../../store/database/query-parts.ts";
-import * as store from "../../store/enrollment/policies.ts";
+import type { Reenrollment } from "#drizzle/schema/enrollment.ts";
+import type { ConfiguredCore, Core, WriteCore } from "#functions/core.ts";
+import { Problem, requireFound } from "#functions/problems.ts";
+import type { Paged, PageRequest } from "#functions/store/database/query-parts.ts";
+import * as store from "#functions/store/enrollment/policies.ts";
 import {
   insertPolicy,
   listTokens,
@@ -14,7 +10,11 @@ import {
   type PolicyRow,
   type TokenRow,
   updatePolicy,
-} from "../../store/enrollment/policies.ts";
+} from "#functions/store/enrollment/policies.ts";
+import { uuidv7 } from "#kit/entropy.ts";
+import type { Labels } from "#proto/labels.ts";
+import { certificateTtlSecondsMax, faultOfWorkload } from "#proto/operator/policy-draft.ts";
+import type { WorkloadTerms } from "#proto/operator/workload.ts";
 import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 

@@ -4,23 +4,30 @@
  * reservation and does not affect the others of its transaction.
  */
 
-import { type Entropy, uuidv7 } from "../../../kit/entropy.ts";
-import type { Core } from "../../core.ts";
-import { type IssuedCertificate, SignerFault } from "../../signer/signer.ts";
+import type { Core } from "#functions/core.ts";
+import { type IssuedCertificate, SignerFault } from "#functions/signer/signer.ts";
 import {
   type CertificateRow,
   findFingerprints,
   insertCertificates,
   updateActiveReplaced,
-} from "../../store/certificate/certificates.ts";
+} from "#functions/store/certificate/certificates.ts";
 import {
   type EnrolledIdentity,
   insertIdentities,
   updateIdentityReenrolled,
-} from "../../store/certificate/identities.ts";
-import type { Executor } from "../../store/database/database.ts";
-import { deleteReservations, type ReservationRow } from "../../store/enrollment/enrollments.ts";
-import { addEnrollments, addTokenUses, findTokenTerms } from "../../store/enrollment/policies.ts";
+} from "#functions/store/certificate/identities.ts";
+import type { Executor } from "#functions/store/database/database.ts";
+import {
+  deleteReservations,
+  type ReservationRow,
+} from "#functions/store/enrollment/enrollments.ts";
+import {
+  addEnrollments,
+  addTokenUses,
+  findTokenTerms,
+} from "#functions/store/enrollment/policies.ts";
+import { type Entropy, uuidv7 } from "#kit/entropy.ts";
 import { type AuditEntry, type Origin, recordAudits } from "../audit/audit-log.ts";
 import { type Issued, issuedBefore, issuedRow } from "../certificate/issued.ts";
 import { catchRefusal, EnrollmentRefusal, type Refused, workloadDetail } from "./refuse.ts";

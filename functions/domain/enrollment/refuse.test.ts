@@ -1,12 +1,12 @@
 import { describe, expect, it } from "vitest";
-import { auditEvent } from "../../../drizzle/schema/audit.ts";
-import { enrollmentFailure, enrollmentRefusal } from "../../../drizzle/schema/enrollment.ts";
-import { createTestClock } from "../../../tests/fakes/clock.ts";
-import { createSeededEntropy } from "../../../tests/fakes/entropy.ts";
-import { useTestDatabase } from "../../../tests/support/database.ts";
-import { unobserved } from "../../core.ts";
-import { Problem } from "../../problems.ts";
-import type { Database } from "../../store/database/database.ts";
+import { auditEvent } from "#drizzle/schema/audit.ts";
+import { enrollmentFailure, enrollmentRefusal } from "#drizzle/schema/enrollment.ts";
+import { unobserved } from "#functions/core.ts";
+import { Problem } from "#functions/problems.ts";
+import type { Database } from "#functions/store/database/database.ts";
+import { createTestClock } from "#tests/fakes/clock.ts";
+import { createSeededEntropy } from "#tests/fakes/entropy.ts";
+import { useTestDatabase } from "#tests/support/database.ts";
 import { createRunOrRefuse, EnrollmentRefusal } from "./refuse.ts";
 
 const database = await useTestDatabase();

@@ -1,19 +1,19 @@
 import { LRUCache } from "lru-cache";
-import type { Attestation } from "../../../drizzle/schema/enrollment.ts";
-import { addressKey } from "../../../kit/address.ts";
-import { uuidv7 } from "../../../kit/entropy.ts";
-import type { Core } from "../../core.ts";
-import { Problem, type ProblemCode, transportStatus } from "../../problems.ts";
-import { SignerFault } from "../../signer/signer.ts";
-import type { Executor } from "../../store/database/database.ts";
-import { groupTransactions } from "../../store/database/group-transactions.ts";
+import type { Attestation } from "#drizzle/schema/enrollment.ts";
+import type { Core } from "#functions/core.ts";
+import { Problem, type ProblemCode, transportStatus } from "#functions/problems.ts";
+import { SignerFault } from "#functions/signer/signer.ts";
+import type { Executor } from "#functions/store/database/database.ts";
+import { groupTransactions } from "#functions/store/database/group-transactions.ts";
 import {
   addRefusals,
   countFailures,
   findRefusalCounts,
   insertFailures,
   type RefusalRow,
-} from "../../store/enrollment/enrollments.ts";
+} from "#functions/store/enrollment/enrollments.ts";
+import { addressKey } from "#kit/address.ts";
+import { uuidv7 } from "#kit/entropy.ts";
 import { type AuditEntry, type Origin, recordAudits } from "../audit/audit-log.ts";
 
 /** Failed uses of an address count for this long. */

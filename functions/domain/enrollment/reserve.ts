@@ -3,25 +3,28 @@
  * under its lock, each counting the earlier reservations; the refusal of one request does not affect the others of its transaction.
  */
 
-import { type Entropy, uuidv7 } from "../../../kit/entropy.ts";
-import type { Core } from "../../core.ts";
+import type { Core } from "#functions/core.ts";
 import {
   type CertificateRow,
   findEnrolledCertificates,
-} from "../../store/certificate/certificates.ts";
-import { countTowardsHourlyLimits, type IdentityRow } from "../../store/certificate/identities.ts";
-import type { Executor } from "../../store/database/database.ts";
+} from "#functions/store/certificate/certificates.ts";
+import {
+  countTowardsHourlyLimits,
+  type IdentityRow,
+} from "#functions/store/certificate/identities.ts";
+import type { Executor } from "#functions/store/database/database.ts";
 import {
   countReservations,
   findReserved,
   insertReservations,
   type ReservationRow,
-} from "../../store/enrollment/enrollments.ts";
+} from "#functions/store/enrollment/enrollments.ts";
 import {
   findTokenTerms,
   type PolicyRow,
   type TokenTerms,
-} from "../../store/enrollment/policies.ts";
+} from "#functions/store/enrollment/policies.ts";
+import { type Entropy, uuidv7 } from "#kit/entropy.ts";
 import type { Issued } from "../certificate/issued.ts";
 import { catchRefusal, EnrollmentRefusal, type Refused } from "./refuse.ts";
 import {

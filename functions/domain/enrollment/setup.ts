@@ -1,9 +1,9 @@
-import type { Setup, SetupStep } from "../../../proto/operator/setup.ts";
-import type { Core } from "../../core.ts";
-import { countCollectors } from "../../store/certificate/identities.ts";
-import { countPeople, findDirectorySync } from "../../store/directory/directory.ts";
-import { findOldestActivePolicy } from "../../store/enrollment/policies.ts";
-import { countEnrollment } from "../../store/enrollment/report.ts";
+import type { Core } from "#functions/core.ts";
+import { countCollectors } from "#functions/store/certificate/identities.ts";
+import { countPeople, findDirectorySync } from "#functions/store/directory/directory.ts";
+import { findOldestActivePolicy } from "#functions/store/enrollment/policies.ts";
+import { countEnrollment } from "#functions/store/enrollment/report.ts";
+import type { Setup, SetupStep } from "#proto/operator/setup.ts";
 
 /** Returns which steps of a new deployment are done, and what fills in the command of its first host. */
 export const readSetup = async ({

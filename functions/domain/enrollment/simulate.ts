@@ -1,13 +1,17 @@
-import { hourMs } from "../../../kit/clock.ts";
-import { composeIdentity } from "../../../proto/identity.ts";
-import type { Labels } from "../../../proto/labels.ts";
-import type { ReadCore } from "../../core.ts";
-import { type ProblemCode, requireFound } from "../../problems.ts";
-import { findIdentitiesInUse } from "../../store/certificate/certificates.ts";
-import { countEnrolledSince, findIdentityByName } from "../../store/certificate/identities.ts";
-import { planByIndex } from "../../store/database/execute-prepared.ts";
-import { countReservations, findReserved } from "../../store/enrollment/enrollments.ts";
-import { findPolicy, findTokenOfPolicy, type TokenTerms } from "../../store/enrollment/policies.ts";
+import type { ReadCore } from "#functions/core.ts";
+import { type ProblemCode, requireFound } from "#functions/problems.ts";
+import { findIdentitiesInUse } from "#functions/store/certificate/certificates.ts";
+import { countEnrolledSince, findIdentityByName } from "#functions/store/certificate/identities.ts";
+import { planByIndex } from "#functions/store/database/execute-prepared.ts";
+import { countReservations, findReserved } from "#functions/store/enrollment/enrollments.ts";
+import {
+  findPolicy,
+  findTokenOfPolicy,
+  type TokenTerms,
+} from "#functions/store/enrollment/policies.ts";
+import { hourMs } from "#kit/clock.ts";
+import { composeIdentity } from "#proto/identity.ts";
+import type { Labels } from "#proto/labels.ts";
 import {
   type AttestationFacts,
   type Attested,

@@ -4,11 +4,11 @@ import {
   bootstrapToken,
   enrollmentPolicy,
   enrollmentReservation,
-} from "../../../drizzle/schema/enrollment.ts";
-import { createTestKey } from "../../../scripts/lab/ca/test-pki.ts";
-import { createTestToken, identityPrefix } from "../../../tests/support/collector.ts";
-import { useTestCore } from "../../../tests/support/core.ts";
-import type { Database } from "../../store/database/database.ts";
+} from "#drizzle/schema/enrollment.ts";
+import type { Database } from "#functions/store/database/database.ts";
+import { createTestKey } from "#scripts/lab/ca/test-pki.ts";
+import { createTestToken, identityPrefix } from "#tests/support/collector.ts";
+import { useTestCore } from "#tests/support/core.ts";
 import { createSteps } from "./enroll.ts";
 import { EnrollmentRefusal } from "./refuse.ts";
 

@@ -1,15 +1,15 @@
-import { sha256 } from "../../../kit/bytes.ts";
-import { uuidv7 } from "../../../kit/entropy.ts";
-import { Secret } from "../../../kit/secret.ts";
-import type { WriteCore } from "../../core.ts";
-import { Problem, requireFound } from "../../problems.ts";
+import type { WriteCore } from "#functions/core.ts";
+import { Problem, requireFound } from "#functions/problems.ts";
 import {
   insertToken,
   lockPolicy,
   lockToken,
   type TokenRow,
   updateToken,
-} from "../../store/enrollment/policies.ts";
+} from "#functions/store/enrollment/policies.ts";
+import { sha256 } from "#kit/bytes.ts";
+import { uuidv7 } from "#kit/entropy.ts";
+import { Secret } from "#kit/secret.ts";
 import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import { generateToken, tokenPrefixCharacters } from "./bootstrap-token.ts";

@@ -3,11 +3,11 @@
  * no other place that admits a host.
  */
 
-import type { Attestation } from "../../../drizzle/schema/enrollment.ts";
-import { addressAllowed } from "../../../kit/address.ts";
-import { composeIdentity } from "../../../proto/identity.ts";
-import type { IdentityRow } from "../../store/certificate/identities.ts";
-import type { PolicyRow, TokenTerms } from "../../store/enrollment/policies.ts";
+import type { Attestation } from "#drizzle/schema/enrollment.ts";
+import type { IdentityRow } from "#functions/store/certificate/identities.ts";
+import type { PolicyRow, TokenTerms } from "#functions/store/enrollment/policies.ts";
+import { addressAllowed } from "#kit/address.ts";
+import { composeIdentity } from "#proto/identity.ts";
 import { tokenState } from "./bootstrap-token.ts";
 import { EnrollmentRefusal } from "./refuse.ts";
 

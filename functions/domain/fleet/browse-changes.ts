@@ -1,7 +1,7 @@
-import { hourMs } from "../../../kit/clock.ts";
-import type { Core, TimedCore } from "../../core.ts";
-import type { Paged, PageRequest } from "../../store/database/query-parts.ts";
-import { type ChangeRow, countRefused, listChanges } from "../../store/fleet/changes.ts";
+import type { Core, TimedCore } from "#functions/core.ts";
+import type { Paged, PageRequest } from "#functions/store/database/query-parts.ts";
+import { type ChangeRow, countRefused, listChanges } from "#functions/store/fleet/changes.ts";
+import { hourMs } from "#kit/clock.ts";
 
 /** A change soaks for so long. */
 export const soakSeconds = 7200;

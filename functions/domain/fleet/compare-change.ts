@@ -1,10 +1,10 @@
-import { hourMs } from "../../../kit/clock.ts";
-import { shareNextRun } from "../../../kit/share-next-run.ts";
-import type { HostComparison } from "../../../proto/fleet-health/comparison.ts";
-import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
-import { Problem } from "../../problems.ts";
-import { findFollowedHosts, hostsOfFilter } from "../../store/fleet/followed-hosts.ts";
-import { keptHours } from "../../store/fleet/host-hours.ts";
+import { Problem } from "#functions/problems.ts";
+import { findFollowedHosts, hostsOfFilter } from "#functions/store/fleet/followed-hosts.ts";
+import { keptHours } from "#functions/store/fleet/host-hours.ts";
+import { hourMs } from "#kit/clock.ts";
+import { shareNextRun } from "#kit/share-next-run.ts";
+import type { HostComparison } from "#proto/fleet-health/comparison.ts";
+import type { FleetFilter } from "#proto/fleet-health/filter.ts";
 import { compareFollowed } from "./compare-followed.ts";
 import { readFleetRules, type ViewCore } from "./rules.ts";
 

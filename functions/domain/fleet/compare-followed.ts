@@ -1,9 +1,6 @@
-import { hourMs } from "../../../kit/clock.ts";
-import {
-  differenceOfMeans,
-  differenceOfShares,
-  type EstimatedDifference,
-} from "../../../kit/intervals.ts";
+import type { FollowedHost, HostFigures } from "#functions/store/fleet/host-hours.ts";
+import { hourMs } from "#kit/clock.ts";
+import { differenceOfMeans, differenceOfShares, type EstimatedDifference } from "#kit/intervals.ts";
 import {
   type ComparedMeasure,
   type ComparedSignal,
@@ -14,8 +11,7 @@ import {
   type HostComparison,
   type MatchKey,
   type SentVolume,
-} from "../../../proto/fleet-health/comparison.ts";
-import type { FollowedHost, HostFigures } from "../../store/fleet/host-hours.ts";
+} from "#proto/fleet-health/comparison.ts";
 
 /** How hosts are matched that had the same version before: by labels too, unless these tell single hosts apart. */
 export const unchangedMatches: readonly (readonly MatchKey[])[] = [

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { fraction, pooledEntropy } from "../../../kit/entropy.ts";
-import { comparedHostsMin } from "../../../proto/fleet-health/comparison.ts";
-import { createSeededEntropy } from "../../../tests/fakes/entropy.ts";
+import { fraction, pooledEntropy } from "#kit/entropy.ts";
+import { comparedHostsMin } from "#proto/fleet-health/comparison.ts";
+import { createSeededEntropy } from "#tests/fakes/entropy.ts";
 import { type ComparedHost, compareGroups } from "./compare-followed.ts";
 
 const entropy = pooledEntropy(createSeededEntropy(), 65_536);

@@ -1,8 +1,12 @@
-import { rfc3339, timestampOf } from "../../../kit/clock.ts";
-import { type FleetCondition, fleetConditions } from "../../../proto/fleet-health/vocabulary.ts";
-import { countedAfter, type Outage, uncountedSeconds } from "../../store/fleet/counted-time.ts";
-import type { FleetRow } from "../../store/fleet/report.ts";
-import type { CountingRules, FleetThresholds } from "../../store/fleet/rows.ts";
+import {
+  countedAfter,
+  type Outage,
+  uncountedSeconds,
+} from "#functions/store/fleet/counted-time.ts";
+import type { FleetRow } from "#functions/store/fleet/report.ts";
+import type { CountingRules, FleetThresholds } from "#functions/store/fleet/rows.ts";
+import { rfc3339, timestampOf } from "#kit/clock.ts";
+import { type FleetCondition, fleetConditions } from "#proto/fleet-health/vocabulary.ts";
 
 /** A condition that applies to a host: since when as far as core knows, and the evidence in words. */
 export interface Condition {

@@ -1,6 +1,6 @@
-import { shareNextRun } from "../../../kit/share-next-run.ts";
-import { countFleet, type FleetCounts } from "../../store/fleet/facets.ts";
-import type { FleetRules } from "../../store/fleet/rows.ts";
+import { countFleet, type FleetCounts } from "#functions/store/fleet/facets.ts";
+import type { FleetRules } from "#functions/store/fleet/rows.ts";
+import { shareNextRun } from "#kit/share-next-run.ts";
 import type { ViewQuery } from "./report.ts";
 import { requireHistory } from "./require-history.ts";
 import type { ViewCore } from "./rules.ts";

@@ -1,10 +1,10 @@
-import { uuidv7 } from "../../../kit/entropy.ts";
-import { singleFlight } from "../../../kit/single-flight.ts";
-import type { DiagRequest } from "../../../proto/management/diag.ts";
-import type { HostDiagView } from "../../../proto/operator/host-diag.ts";
-import type { Core, TimedCore, WriteCore } from "../../core.ts";
-import { Problem, requireFound } from "../../problems.ts";
-import { type IdentityRow, lockIdentity, notifyHosts } from "../../store/certificate/identities.ts";
+import type { Core, TimedCore, WriteCore } from "#functions/core.ts";
+import { Problem, requireFound } from "#functions/problems.ts";
+import {
+  type IdentityRow,
+  lockIdentity,
+  notifyHosts,
+} from "#functions/store/certificate/identities.ts";
 import {
   type DiagRow,
   deleteDiagsBefore,
@@ -12,7 +12,11 @@ import {
   findOpenDiags,
   insertDiag,
   updateDiagAnswered,
-} from "../../store/fleet/diags.ts";
+} from "#functions/store/fleet/diags.ts";
+import { uuidv7 } from "#kit/entropy.ts";
+import { singleFlight } from "#kit/single-flight.ts";
+import type { DiagRequest } from "#proto/management/diag.ts";
+import type { HostDiagView } from "#proto/operator/host-diag.ts";
 import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import { admitProof, type ProvenCollector } from "../certificate/authenticate.ts";
 import type { Operator } from "../operator/authenticate.ts";

@@ -1,8 +1,8 @@
 import { sql } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
-import { seedFleet } from "../../../scripts/lab/seed-fleet.ts";
-import { useTestCore } from "../../../tests/support/core.ts";
-import { textStream } from "../../http/text-stream.ts";
+import { textStream } from "#functions/http/text-stream.ts";
+import { seedFleet } from "#scripts/lab/seed-fleet.ts";
+import { useTestCore } from "#tests/support/core.ts";
 import { exportFleet } from "./export-fleet.ts";
 
 const test = await useTestCore();

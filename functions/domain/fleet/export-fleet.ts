@@ -1,8 +1,8 @@
-import type { ExportKind } from "../../../proto/fleet-health/vocabulary.ts";
-import type { ConfiguredCore } from "../../core.ts";
-import { findLabelKeys, type LabelKeys } from "../../store/fleet/labels.ts";
-import { type FleetPosition, type FleetRow, findFleetPage } from "../../store/fleet/report.ts";
-import type { FleetRules } from "../../store/fleet/rows.ts";
+import type { ConfiguredCore } from "#functions/core.ts";
+import { findLabelKeys, type LabelKeys } from "#functions/store/fleet/labels.ts";
+import { type FleetPosition, type FleetRow, findFleetPage } from "#functions/store/fleet/report.ts";
+import type { FleetRules } from "#functions/store/fleet/rows.ts";
+import type { ExportKind } from "#proto/fleet-health/vocabulary.ts";
 import { auditedExport, exportBatchRows, type RequestedExport } from "../audit/audited-export.ts";
 import type { ViewQuery } from "./report.ts";
 import { requireHistory } from "./require-history.ts";

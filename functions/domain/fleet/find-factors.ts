@@ -1,7 +1,7 @@
-import { shareNextRun } from "../../../kit/share-next-run.ts";
-import { type CountedFactor, countFactors } from "../../store/fleet/factors.ts";
-import { createHostSources } from "../../store/fleet/host-sources.ts";
-import type { FleetRules } from "../../store/fleet/rows.ts";
+import { type CountedFactor, countFactors } from "#functions/store/fleet/factors.ts";
+import { createHostSources } from "#functions/store/fleet/host-sources.ts";
+import type { FleetRules } from "#functions/store/fleet/rows.ts";
+import { shareNextRun } from "#kit/share-next-run.ts";
 import type { ViewQuery } from "./report.ts";
 import { requireHistory } from "./require-history.ts";
 import type { ViewCore } from "./rules.ts";

@@ -1,16 +1,16 @@
 import { type SQL, sql } from "drizzle-orm";
 import { beforeAll, expect, it } from "vitest";
-import { hourMs } from "../../../kit/clock.ts";
+import { deleteOldHistory } from "#functions/store/fleet/history.ts";
+import { sampleHosts } from "#functions/store/fleet/host-hours.ts";
+import { hourMs } from "#kit/clock.ts";
 import {
   describeChange,
   type FleetChange,
   type FleetChangeList,
-} from "../../../proto/fleet-health/changes.ts";
-import { describeComparison } from "../../../proto/fleet-health/comparison.ts";
-import { seedFleet } from "../../../scripts/lab/seed-fleet.ts";
-import { useTestCore } from "../../../tests/support/core.ts";
-import { deleteOldHistory } from "../../store/fleet/history.ts";
-import { sampleHosts } from "../../store/fleet/host-hours.ts";
+} from "#proto/fleet-health/changes.ts";
+import { describeComparison } from "#proto/fleet-health/comparison.ts";
+import { seedFleet } from "#scripts/lab/seed-fleet.ts";
+import { useTestCore } from "#tests/support/core.ts";
 import { judgeChanges } from "./judge-changes.ts";
 
 const test = await useTestCore({ now: Date.UTC(2026, 10, 26, 5, 5) });

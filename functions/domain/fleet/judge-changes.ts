@@ -1,8 +1,4 @@
-import { dayMs, hourMs } from "../../../kit/clock.ts";
-import { type Entropy, orderedUuidv7 } from "../../../kit/entropy.ts";
-import { changesPerDay } from "../../../proto/fleet-health/changes.ts";
-import { comparedHostsMin } from "../../../proto/fleet-health/comparison.ts";
-import type { Executor } from "../../store/database/database.ts";
+import type { Executor } from "#functions/store/database/database.ts";
 import {
   beginHour,
   type ChangeRow,
@@ -16,11 +12,15 @@ import {
   insertChanges,
   refuseChanges,
   storeComparison,
-} from "../../store/fleet/changes.ts";
-import { countedAfter } from "../../store/fleet/counted-time.ts";
-import { findFollowedHosts } from "../../store/fleet/followed-hosts.ts";
-import { keptHours } from "../../store/fleet/host-hours.ts";
-import { settledMs } from "../../store/fleet/past/checkpoints.ts";
+} from "#functions/store/fleet/changes.ts";
+import { countedAfter } from "#functions/store/fleet/counted-time.ts";
+import { findFollowedHosts } from "#functions/store/fleet/followed-hosts.ts";
+import { keptHours } from "#functions/store/fleet/host-hours.ts";
+import { settledMs } from "#functions/store/fleet/past/checkpoints.ts";
+import { dayMs, hourMs } from "#kit/clock.ts";
+import { type Entropy, orderedUuidv7 } from "#kit/entropy.ts";
+import { changesPerDay } from "#proto/fleet-health/changes.ts";
+import { comparedHostsMin } from "#proto/fleet-health/comparison.ts";
 import { soakFrom, soakSeconds } from "./browse-changes.ts";
 import { compareFollowed, unchangedMatches } from "./compare-followed.ts";
 import { type FleetCore, readCountingRules } from "./rules.ts";

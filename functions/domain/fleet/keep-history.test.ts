@@ -1,11 +1,11 @@
 import { sql } from "drizzle-orm";
 import { expect, it } from "vitest";
-import { fleetCheckpoint } from "../../../drizzle/schema/fleet-history.ts";
-import { dayMs } from "../../../kit/clock.ts";
-import { seedFleet } from "../../../scripts/lab/seed-fleet.ts";
-import { useTestCore } from "../../../tests/support/core.ts";
-import { tryLock } from "../../store/database/try-lock.ts";
-import { changesPerCheckpoint } from "../../store/fleet/past/checkpoints.ts";
+import { fleetCheckpoint } from "#drizzle/schema/fleet-history.ts";
+import { tryLock } from "#functions/store/database/try-lock.ts";
+import { changesPerCheckpoint } from "#functions/store/fleet/past/checkpoints.ts";
+import { dayMs } from "#kit/clock.ts";
+import { seedFleet } from "#scripts/lab/seed-fleet.ts";
+import { useTestCore } from "#tests/support/core.ts";
 import { createHistoryKeeper } from "./keep-history.ts";
 
 const test = await useTestCore({ env: { SVC_STATE_RETENTION_DAYS: "2" } });

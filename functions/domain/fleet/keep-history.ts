@@ -1,19 +1,23 @@
-import { dayMs } from "../../../kit/clock.ts";
-import { tryLock } from "../../store/database/try-lock.ts";
-import { loadHosts } from "../../store/fleet/columns/resident-hosts.ts";
-import { countChanges, deleteOldHistory, recordThresholds } from "../../store/fleet/history.ts";
-import { deleteOldFigures, sampleHosts } from "../../store/fleet/host-hours.ts";
+import { tryLock } from "#functions/store/database/try-lock.ts";
+import { loadHosts } from "#functions/store/fleet/columns/resident-hosts.ts";
+import {
+  countChanges,
+  deleteOldHistory,
+  recordThresholds,
+} from "#functions/store/fleet/history.ts";
+import { deleteOldFigures, sampleHosts } from "#functions/store/fleet/host-hours.ts";
 import {
   type CheckpointStore,
   changesPerCheckpoint,
   createCheckpoints,
   findLastCheckpoint,
   settledMs,
-} from "../../store/fleet/past/checkpoints.ts";
-import { rewindHosts } from "../../store/fleet/past/rewind-hosts.ts";
-import { addSample, isSampleDue } from "../../store/fleet/samples.ts";
-import { summarizeFleet } from "../../store/fleet/summary.ts";
-import { findRetentionPause } from "../../store/retention/retention-pause.ts";
+} from "#functions/store/fleet/past/checkpoints.ts";
+import { rewindHosts } from "#functions/store/fleet/past/rewind-hosts.ts";
+import { addSample, isSampleDue } from "#functions/store/fleet/samples.ts";
+import { summarizeFleet } from "#functions/store/fleet/summary.ts";
+import { findRetentionPause } from "#functions/store/retention/retention-pause.ts";
+import { dayMs } from "#kit/clock.ts";
 import { type FleetCore, readFleetRules } from "./rules.ts";
 import { fleetThresholds } from "./thresholds.ts";
 

@@ -1,14 +1,17 @@
-import { dayMs, hourMs, rfc3339 } from "../../../kit/clock.ts";
-import { shareNextRun } from "../../../kit/share-next-run.ts";
-import { aheadNamesMax, type FleetAhead } from "../../../proto/fleet-health/ahead.ts";
-import { type FleetFilter, filterToParams, toSecond } from "../../../proto/fleet-health/filter.ts";
-import type { FleetSort } from "../../../proto/fleet-health/vocabulary.ts";
-import type { Core } from "../../core.ts";
-import { type ListedTokenRow, listAllTokens } from "../../store/enrollment/report.ts";
-import { type FleetRow, findFleetPage } from "../../store/fleet/report.ts";
-import { summarizeFleet } from "../../store/fleet/summary.ts";
-import { type CoreReport, findCoreReports } from "../../store/system/core-reports.ts";
-import { type DatabaseFigures, readDatabaseFigures } from "../../store/system/database-figures.ts";
+import type { Core } from "#functions/core.ts";
+import { type ListedTokenRow, listAllTokens } from "#functions/store/enrollment/report.ts";
+import { type FleetRow, findFleetPage } from "#functions/store/fleet/report.ts";
+import { summarizeFleet } from "#functions/store/fleet/summary.ts";
+import { type CoreReport, findCoreReports } from "#functions/store/system/core-reports.ts";
+import {
+  type DatabaseFigures,
+  readDatabaseFigures,
+} from "#functions/store/system/database-figures.ts";
+import { dayMs, hourMs, rfc3339 } from "#kit/clock.ts";
+import { shareNextRun } from "#kit/share-next-run.ts";
+import { aheadNamesMax, type FleetAhead } from "#proto/fleet-health/ahead.ts";
+import { type FleetFilter, filterToParams, toSecond } from "#proto/fleet-health/filter.ts";
+import type { FleetSort } from "#proto/fleet-health/vocabulary.ts";
 import type { ViewCore } from "./rules.ts";
 import { readViewRules } from "./view-rules.ts";
 

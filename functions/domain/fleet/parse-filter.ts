@@ -1,6 +1,6 @@
-import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
-import { parseQuery } from "../../../proto/fleet-health/query-language/parse.ts";
-import { Problem } from "../../problems.ts";
+import { Problem } from "#functions/problems.ts";
+import type { FleetFilter } from "#proto/fleet-health/filter.ts";
+import { parseQuery } from "#proto/fleet-health/query-language/parse.ts";
 
 /** Parses the filter of a request. Throws 422 `validation_failed` with the faults of the query. */
 export const parseFilter = (query: string, now: number): FleetFilter => {

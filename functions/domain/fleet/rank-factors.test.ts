@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import type { CountedFactor } from "../../store/fleet/factors.ts";
+import type { CountedFactor } from "#functions/store/fleet/factors.ts";
 import { rankFactors } from "./find-factors.ts";
 
 const label = (value: string, selected: number, all: number): CountedFactor => ({

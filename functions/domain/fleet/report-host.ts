@@ -1,14 +1,14 @@
-import { historyMax } from "../../../proto/fleet-health/report.ts";
-import { Problem } from "../../problems.ts";
-import { type CollectorEvent, findCollectorEvents } from "../../store/audit/list.ts";
-import { findHostLosses, type HostLoss } from "../../store/export/dead-letters.ts";
+import { Problem } from "#functions/problems.ts";
+import { type CollectorEvent, findCollectorEvents } from "#functions/store/audit/list.ts";
+import { findHostLosses, type HostLoss } from "#functions/store/export/dead-letters.ts";
 import {
   type FleetRow,
   findFleetRow,
   findHostBackground,
   type HostBackground,
-} from "../../store/fleet/report.ts";
-import type { FleetRules } from "../../store/fleet/rows.ts";
+} from "#functions/store/fleet/report.ts";
+import type { FleetRules } from "#functions/store/fleet/rows.ts";
+import { historyMax } from "#proto/fleet-health/report.ts";
 import { type FleetCore, readFleetRules } from "./rules.ts";
 import { readViewRules } from "./view-rules.ts";
 

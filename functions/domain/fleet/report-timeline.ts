@@ -1,13 +1,13 @@
-import { dayMs, hourMs } from "../../../kit/clock.ts";
-import { type TimelineSpan, timelineSteps } from "../../../proto/fleet-health/timeline.ts";
-import type { Outage } from "../../store/fleet/counted-time.ts";
-import { findHistoryStart } from "../../store/fleet/history.ts";
+import type { Outage } from "#functions/store/fleet/counted-time.ts";
+import { findHistoryStart } from "#functions/store/fleet/history.ts";
 import {
   type FleetSample,
   findOutagesBetween,
   findSamples,
   sampleMs,
-} from "../../store/fleet/samples.ts";
+} from "#functions/store/fleet/samples.ts";
+import { dayMs, hourMs } from "#kit/clock.ts";
+import { type TimelineSpan, timelineSteps } from "#proto/fleet-health/timeline.ts";
 import type { FleetCore } from "./rules.ts";
 
 /** The counts of the whole fleet over a time, and when no core could receive. */

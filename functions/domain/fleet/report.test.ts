@@ -1,10 +1,10 @@
 import { sql } from "drizzle-orm";
 import { expect, it } from "vitest";
-import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
-import { createTestToken, enrollTestCollector } from "../../../tests/support/collector.ts";
-import { useTestCore } from "../../../tests/support/core.ts";
-import { countAuditEvents } from "../../store/audit/audit.ts";
-import { createFleetColumns } from "../../store/fleet/columns/fleet-columns.ts";
+import { countAuditEvents } from "#functions/store/audit/audit.ts";
+import { createFleetColumns } from "#functions/store/fleet/columns/fleet-columns.ts";
+import type { FleetFilter } from "#proto/fleet-health/filter.ts";
+import { createTestToken, enrollTestCollector } from "#tests/support/collector.ts";
+import { useTestCore } from "#tests/support/core.ts";
 import { createFacetCounts } from "./count-facets.ts";
 import { createHealthReports } from "./report.ts";
 

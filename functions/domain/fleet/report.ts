@@ -1,15 +1,18 @@
-import { shareNextRun } from "../../../kit/share-next-run.ts";
-import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
-import { type ExportLag, findExportLags } from "../../store/export/lag.ts";
+import { type ExportLag, findExportLags } from "#functions/store/export/lag.ts";
 import {
   type FleetPageRequest,
   type FleetPosition,
   type FleetRow,
   findFleetPage,
-} from "../../store/fleet/report.ts";
-import type { FleetRules } from "../../store/fleet/rows.ts";
-import { type FleetSummary, summarizeFleet } from "../../store/fleet/summary.ts";
-import { findRetentionPause, type RetentionPause } from "../../store/retention/retention-pause.ts";
+} from "#functions/store/fleet/report.ts";
+import type { FleetRules } from "#functions/store/fleet/rows.ts";
+import { type FleetSummary, summarizeFleet } from "#functions/store/fleet/summary.ts";
+import {
+  findRetentionPause,
+  type RetentionPause,
+} from "#functions/store/retention/retention-pause.ts";
+import { shareNextRun } from "#kit/share-next-run.ts";
+import type { FleetFilter } from "#proto/fleet-health/filter.ts";
 import { requireHistory } from "./require-history.ts";
 import type { ViewCore } from "./rules.ts";
 import { readViewRules } from "./view-rules.ts";

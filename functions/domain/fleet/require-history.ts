@@ -1,8 +1,8 @@
-import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
-import { withoutHistory } from "../../../proto/fleet-health/past.ts";
-import type { FleetSort } from "../../../proto/fleet-health/vocabulary.ts";
-import { Problem } from "../../problems.ts";
-import type { FleetRules } from "../../store/fleet/rows.ts";
+import { Problem } from "#functions/problems.ts";
+import type { FleetRules } from "#functions/store/fleet/rows.ts";
+import type { FleetFilter } from "#proto/fleet-health/filter.ts";
+import { withoutHistory } from "#proto/fleet-health/past.ts";
+import type { FleetSort } from "#proto/fleet-health/vocabulary.ts";
 
 /** Throws 422 `filter_without_history` for a view of the past that reads what is known as it is now only. */
 export const requireHistory = (

@@ -1,8 +1,8 @@
-import type { Core, ReadCore } from "../../core.ts";
-import { findOutages } from "../../store/fleet/core-sessions.ts";
-import type { Outage } from "../../store/fleet/counted-time.ts";
-import type { CountingRules, FleetRules, FleetThresholds } from "../../store/fleet/rows.ts";
-import { findFleetNames, isSupported } from "../../store/fleet/versions.ts";
+import type { Core, ReadCore } from "#functions/core.ts";
+import { findOutages } from "#functions/store/fleet/core-sessions.ts";
+import type { Outage } from "#functions/store/fleet/counted-time.ts";
+import type { CountingRules, FleetRules, FleetThresholds } from "#functions/store/fleet/rows.ts";
+import { findFleetNames, isSupported } from "#functions/store/fleet/versions.ts";
 import { fleetThresholds } from "./thresholds.ts";
 
 /** The parts of core that read the fleet. */

@@ -1,12 +1,12 @@
-import { subnetOf } from "../../../kit/address.ts";
-import { groupCalls } from "../../../kit/group-calls.ts";
 import {
   type AdmissionOutcome,
   type CertificateDecision,
   prepareCertificateDecisions,
-} from "../../store/certificate/proof-uses.ts";
-import { digestKey } from "../../store/fleet/reports.ts";
-import { createSeenRecorder, type StatusFigures } from "../../store/fleet/statuses.ts";
+} from "#functions/store/certificate/proof-uses.ts";
+import { digestKey } from "#functions/store/fleet/reports.ts";
+import { createSeenRecorder, type StatusFigures } from "#functions/store/fleet/statuses.ts";
+import { subnetOf } from "#kit/address.ts";
+import { groupCalls } from "#kit/group-calls.ts";
 import type { Origin } from "../audit/audit-log.ts";
 import { requireAdmitted } from "../certificate/authenticate.ts";
 import { createOpenDiags } from "./diags.ts";

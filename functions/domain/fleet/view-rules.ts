@@ -1,9 +1,9 @@
-import { dayMs } from "../../../kit/clock.ts";
-import { Problem } from "../../problems.ts";
-import type { FleetColumns } from "../../store/fleet/columns/fleet-columns.ts";
-import { findOutagesAt } from "../../store/fleet/core-sessions.ts";
-import { findPastNames, findThresholdsAt, hostsAt } from "../../store/fleet/history.ts";
-import type { FleetRules } from "../../store/fleet/rows.ts";
+import { Problem } from "#functions/problems.ts";
+import type { FleetColumns } from "#functions/store/fleet/columns/fleet-columns.ts";
+import { findOutagesAt } from "#functions/store/fleet/core-sessions.ts";
+import { findPastNames, findThresholdsAt, hostsAt } from "#functions/store/fleet/history.ts";
+import type { FleetRules } from "#functions/store/fleet/rows.ts";
+import { dayMs } from "#kit/clock.ts";
 import { countedOutages, readFleetRules, type ViewCore, withNames } from "./rules.ts";
 
 /** The rules of a view, and the hosts that they decide on in core's memory. */

@@ -1,8 +1,8 @@
-import { hourMs } from "../../../kit/clock.ts";
-import { volumeHours } from "../../../proto/fleet-health/volume.ts";
-import type { TimedCore } from "../../core.ts";
-import { requireFound } from "../../problems.ts";
-import { findHostHours, type HourCount } from "../../store/ingest/hours.ts";
+import type { TimedCore } from "#functions/core.ts";
+import { requireFound } from "#functions/problems.ts";
+import { findHostHours, type HourCount } from "#functions/store/ingest/hours.ts";
+import { hourMs } from "#kit/clock.ts";
+import { volumeHours } from "#proto/fleet-health/volume.ts";
 
 /** What core stored for a host in an hour, by kind. */
 export interface VolumeHour {

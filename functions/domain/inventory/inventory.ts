@@ -1,18 +1,18 @@
-import type { InventoryStatus } from "../../../proto/fleet-health/vocabulary.ts";
-import {
-  type InventoryHost,
-  type InventoryItem,
-  inventoryDigest,
-} from "../../../proto/inventory/inventory.ts";
-import type { WriteCore } from "../../core.ts";
-import { Problem } from "../../problems.ts";
-import type { Paged, PageRequest } from "../../store/database/query-parts.ts";
-import * as store from "../../store/inventory/inventory.ts";
+import type { WriteCore } from "#functions/core.ts";
+import { Problem } from "#functions/problems.ts";
+import type { Paged, PageRequest } from "#functions/store/database/query-parts.ts";
+import * as store from "#functions/store/inventory/inventory.ts";
 import {
   type InventoryChanges,
   type InventoryRow,
   lockInventory,
-} from "../../store/inventory/inventory.ts";
+} from "#functions/store/inventory/inventory.ts";
+import type { InventoryStatus } from "#proto/fleet-health/vocabulary.ts";
+import {
+  type InventoryHost,
+  type InventoryItem,
+  inventoryDigest,
+} from "#proto/inventory/inventory.ts";
 import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import { type FleetCore, readFleetRules } from "../fleet/rules.ts";
 import type { Operator } from "../operator/authenticate.ts";

@@ -1,7 +1,7 @@
 import { errors, importSPKI, jwtVerify } from "jose";
 import * as v from "valibot";
-import type { Clock } from "../../../kit/clock.ts";
-import type { Secret } from "../../../kit/secret.ts";
+import type { Clock } from "#kit/clock.ts";
+import type { Secret } from "#kit/secret.ts";
 
 /** The configured license: the JWT and the public key of its issuer. */
 export interface LicenseSource {

@@ -1,7 +1,5 @@
-import { equalBytes, sha256 } from "../../../kit/bytes.ts";
-import { dayMs } from "../../../kit/clock.ts";
-import { Problem } from "../../problems.ts";
-import type { Executor } from "../../store/database/database.ts";
+import { Problem } from "#functions/problems.ts";
+import type { Executor } from "#functions/store/database/database.ts";
 import {
   type CodeRow,
   deleteOldSignIns,
@@ -9,7 +7,9 @@ import {
   lockCode,
   updateCodeUsed,
   updateSessionRevoked,
-} from "../../store/operator-session/operator-sessions.ts";
+} from "#functions/store/operator-session/operator-sessions.ts";
+import { equalBytes, sha256 } from "#kit/bytes.ts";
+import { dayMs } from "#kit/clock.ts";
 import type { Origin } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import {

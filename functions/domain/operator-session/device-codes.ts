@@ -1,8 +1,4 @@
-import { addressKey } from "../../../kit/address.ts";
-import { sha256 } from "../../../kit/bytes.ts";
-import { hourMs } from "../../../kit/clock.ts";
-import type { Entropy } from "../../../kit/entropy.ts";
-import { Problem } from "../../problems.ts";
+import { Problem } from "#functions/problems.ts";
 import {
   countPendingDevices,
   type DeviceRow,
@@ -12,7 +8,11 @@ import {
   insertDevice,
   lockDevice,
   updateDevice,
-} from "../../store/operator-session/operator-sessions.ts";
+} from "#functions/store/operator-session/operator-sessions.ts";
+import { addressKey } from "#kit/address.ts";
+import { sha256 } from "#kit/bytes.ts";
+import { hourMs } from "#kit/clock.ts";
+import type { Entropy } from "#kit/entropy.ts";
 import type { Origin } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import {

@@ -1,11 +1,11 @@
-import { Problem } from "../../problems.ts";
-import type { Paged, PageRequest } from "../../store/database/query-parts.ts";
+import { Problem } from "#functions/problems.ts";
+import type { Paged, PageRequest } from "#functions/store/database/query-parts.ts";
 import {
   type ListedSession,
   listSessions,
   lockSession,
   updateSessionRevoked,
-} from "../../store/operator-session/operator-sessions.ts";
+} from "#functions/store/operator-session/operator-sessions.ts";
 import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import type { SessionCore } from "./begin-session.ts";

@@ -1,18 +1,18 @@
 import { errors, type JWTPayload } from "jose";
-import { type Clock, possibleTimes } from "../../../kit/clock.ts";
-import { verifyJwt } from "../../../kit/verify-jwt.ts";
-import { bridgeAudience, webSessionId, webSubject } from "../../../proto/operator/bridge-token.ts";
-import type { Scope } from "../../../proto/operator/scopes.ts";
-import type { CoreConfig } from "../../config/core-config.ts";
-import type { WorkloadIssuer } from "../../config/workload-config.ts";
-import { Problem } from "../../problems.ts";
-import type { Database } from "../../store/database/database.ts";
+import type { CoreConfig } from "#functions/config/core-config.ts";
+import type { WorkloadIssuer } from "#functions/config/workload-config.ts";
+import { Problem } from "#functions/problems.ts";
+import type { Database } from "#functions/store/database/database.ts";
 import {
   findPerson,
   findSessionPerson,
   findWebSessionPerson,
   findWorkload,
-} from "../../store/operator/operators.ts";
+} from "#functions/store/operator/operators.ts";
+import { type Clock, possibleTimes } from "#kit/clock.ts";
+import { verifyJwt } from "#kit/verify-jwt.ts";
+import { bridgeAudience, webSessionId, webSubject } from "#proto/operator/bridge-token.ts";
+import type { Scope } from "#proto/operator/scopes.ts";
 import { workloadScopes } from "./workload-scopes.ts";
 
 /** A person or a workload that calls core, with the scopes that it has at the time of the call. */

@@ -1,5 +1,5 @@
-import type { Scope } from "../../../proto/operator/scopes.ts";
-import type { WorkloadIssuer } from "../../config/workload-config.ts";
+import type { WorkloadIssuer } from "#functions/config/workload-config.ts";
+import type { Scope } from "#proto/operator/scopes.ts";
 
 /** A subject of an issuer, and the claims of its token that rules name. */
 export interface ClaimedSubject {

@@ -1,7 +1,7 @@
-import type { WriteCore } from "../../core.ts";
-import { readDatabaseTime } from "../../store/database/server-settings.ts";
-import { confirmClock } from "../../store/retention/retention-clock.ts";
-import type { RetentionPause } from "../../store/retention/retention-pause.ts";
+import type { WriteCore } from "#functions/core.ts";
+import { readDatabaseTime } from "#functions/store/database/server-settings.ts";
+import { confirmClock } from "#functions/store/retention/retention-clock.ts";
+import type { RetentionPause } from "#functions/store/retention/retention-pause.ts";
 import { recordAudit } from "../audit/audit-log.ts";
 
 /**

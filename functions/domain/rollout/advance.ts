@@ -1,17 +1,14 @@
-import type { StoredBreach } from "../../../drizzle/schema/rollout.ts";
-import { describeComparison, type HostComparison } from "../../../proto/fleet-health/comparison.ts";
-import { evidenceMax } from "../../../proto/rollout/rollout.ts";
-import { endedStates, type rolloutReasons } from "../../../proto/rollout/vocabulary.ts";
-import { type ConfigRow, findConfig } from "../../store/config/configs.ts";
-import type { Executor } from "../../store/database/database.ts";
-import { tryLock } from "../../store/database/try-lock.ts";
-import type { CountingRules } from "../../store/fleet/rows.ts";
+import type { StoredBreach } from "#drizzle/schema/rollout.ts";
+import { type ConfigRow, findConfig } from "#functions/store/config/configs.ts";
+import type { Executor } from "#functions/store/database/database.ts";
+import { tryLock } from "#functions/store/database/try-lock.ts";
+import type { CountingRules } from "#functions/store/fleet/rows.ts";
 import {
   chooseComparedHosts,
   deleteComparedHosts,
   findComparedHosts,
   markSoak,
-} from "../../store/rollout/compared-hosts.ts";
+} from "#functions/store/rollout/compared-hosts.ts";
 import {
   countFailedSince,
   countUnsettled,
@@ -20,7 +17,7 @@ import {
   markFailed,
   type Observed,
   skipChanged,
-} from "../../store/rollout/observation.ts";
+} from "#functions/store/rollout/observation.ts";
 import {
   findWaves,
   lockRollout,
@@ -28,8 +25,11 @@ import {
   updateRollout,
   updateWave,
   type WaveRow,
-} from "../../store/rollout/rollouts.ts";
-import { countTargets, noTargets } from "../../store/rollout/targets.ts";
+} from "#functions/store/rollout/rollouts.ts";
+import { countTargets, noTargets } from "#functions/store/rollout/targets.ts";
+import { describeComparison, type HostComparison } from "#proto/fleet-health/comparison.ts";
+import { evidenceMax } from "#proto/rollout/rollout.ts";
+import { endedStates, type rolloutReasons } from "#proto/rollout/vocabulary.ts";
 import { type AuditEntry, recordAudit } from "../audit/audit-log.ts";
 import { compareFollowed, unchangedMatches } from "../fleet/compare-followed.ts";
 import { readCountingRules } from "../fleet/rules.ts";

@@ -1,12 +1,11 @@
-import { uuidv7 } from "../../../kit/entropy.ts";
-import type { Core } from "../../core.ts";
-import { notifyHosts, spreadOf } from "../../store/certificate/identities.ts";
+import type { Core } from "#functions/core.ts";
+import { notifyHosts, spreadOf } from "#functions/store/certificate/identities.ts";
 import {
   type AssignmentRow,
   type ConfigRow,
   findConfigHashes,
-} from "../../store/config/configs.ts";
-import type { Executor } from "../../store/database/database.ts";
+} from "#functions/store/config/configs.ts";
+import type { Executor } from "#functions/store/database/database.ts";
 import {
   endAssignments,
   insertAssignments,
@@ -14,8 +13,9 @@ import {
   lockTargets,
   type TargetChange,
   updateTargets,
-} from "../../store/rollout/assignments.ts";
-import type { RolloutRow } from "../../store/rollout/rollouts.ts";
+} from "#functions/store/rollout/assignments.ts";
+import type { RolloutRow } from "#functions/store/rollout/rollouts.ts";
+import { uuidv7 } from "#kit/entropy.ts";
 import { type Actor, type AuditEntry, recordAudits } from "../audit/audit-log.ts";
 
 type Needs = Pick<Core, "clock" | "entropy">;

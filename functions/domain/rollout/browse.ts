@@ -1,11 +1,11 @@
-import type { Paged, PageRequest } from "../../store/database/query-parts.ts";
-import type { Outage } from "../../store/fleet/counted-time.ts";
-import type { CountingRules } from "../../store/fleet/rows.ts";
+import type { Paged, PageRequest } from "#functions/store/database/query-parts.ts";
+import type { Outage } from "#functions/store/fleet/counted-time.ts";
+import type { CountingRules } from "#functions/store/fleet/rows.ts";
 import {
   type DescribedRollout,
   listRollouts,
   type RolloutFilter,
-} from "../../store/rollout/rollouts.ts";
+} from "#functions/store/rollout/rollouts.ts";
 import { type FleetCore, readCountingRules } from "../fleet/rules.ts";
 import { requireRollout } from "./require-rollout.ts";
 import { soakEnd } from "./waves.ts";

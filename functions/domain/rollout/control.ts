@@ -1,6 +1,4 @@
-import type { AuditAction } from "../../../proto/audit-actions.ts";
-import type { RolloutState } from "../../../proto/rollout/vocabulary.ts";
-import { Problem, requireFound } from "../../problems.ts";
+import { Problem, requireFound } from "#functions/problems.ts";
 import {
   type DescribedRollout,
   findOpenRollouts,
@@ -9,8 +7,10 @@ import {
   lockRolloutCreation,
   type RolloutRow,
   updateRollout,
-} from "../../store/rollout/rollouts.ts";
-import { countSharedTargets } from "../../store/rollout/targets.ts";
+} from "#functions/store/rollout/rollouts.ts";
+import { countSharedTargets } from "#functions/store/rollout/targets.ts";
+import type { AuditAction } from "#proto/audit-actions.ts";
+import type { RolloutState } from "#proto/rollout/vocabulary.ts";
 import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import type { RolloutCore } from "./create.ts";

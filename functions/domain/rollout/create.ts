@@ -1,12 +1,9 @@
-import { uuidv7 } from "../../../kit/entropy.ts";
-import { type FleetFilter, selectsEveryHost } from "../../../proto/fleet-health/filter.ts";
-import type { RolloutBody } from "../../../proto/rollout/rollout.ts";
-import type { ConfiguredCore } from "../../core.ts";
-import { Problem, requireFound } from "../../problems.ts";
-import { type ConfigRow, findConfig } from "../../store/config/configs.ts";
-import type { Executor } from "../../store/database/database.ts";
-import type { FleetRules } from "../../store/fleet/rows.ts";
-import { findRefusingVersions } from "../../store/rollout/preview.ts";
+import type { ConfiguredCore } from "#functions/core.ts";
+import { Problem, requireFound } from "#functions/problems.ts";
+import { type ConfigRow, findConfig } from "#functions/store/config/configs.ts";
+import type { Executor } from "#functions/store/database/database.ts";
+import type { FleetRules } from "#functions/store/fleet/rows.ts";
+import { findRefusingVersions } from "#functions/store/rollout/preview.ts";
 import {
   type DescribedRollout,
   findOpenRollouts,
@@ -15,7 +12,7 @@ import {
   lockRolloutCreation,
   type RolloutRow,
   type WaveRow,
-} from "../../store/rollout/rollouts.ts";
+} from "#functions/store/rollout/rollouts.ts";
 import {
   countCandidates,
   countOverlaps,
@@ -23,7 +20,10 @@ import {
   insertTargets,
   isCandidate,
   noTargets,
-} from "../../store/rollout/targets.ts";
+} from "#functions/store/rollout/targets.ts";
+import { uuidv7 } from "#kit/entropy.ts";
+import { type FleetFilter, selectsEveryHost } from "#proto/fleet-health/filter.ts";
+import type { RolloutBody } from "#proto/rollout/rollout.ts";
 import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import { parseFilter } from "../fleet/parse-filter.ts";
 import { readFleetRules } from "../fleet/rules.ts";

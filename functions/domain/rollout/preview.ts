@@ -1,15 +1,15 @@
 import { createTwoFilesPatch } from "diff";
-import { previewMax, type RolloutPreview } from "../../../proto/rollout/rollout.ts";
-import type { ReadCore } from "../../core.ts";
-import { requireFound } from "../../problems.ts";
-import { findConfig } from "../../store/config/configs.ts";
+import type { ReadCore } from "#functions/core.ts";
+import { requireFound } from "#functions/problems.ts";
+import { findConfig } from "#functions/store/config/configs.ts";
 import {
   findPresentConfigs,
   findRefusedHosts,
   findRefusingVersions,
-} from "../../store/rollout/preview.ts";
-import { findOpenRollouts } from "../../store/rollout/rollouts.ts";
-import { countCandidates, countOverlaps } from "../../store/rollout/targets.ts";
+} from "#functions/store/rollout/preview.ts";
+import { findOpenRollouts } from "#functions/store/rollout/rollouts.ts";
+import { countCandidates, countOverlaps } from "#functions/store/rollout/targets.ts";
+import { previewMax, type RolloutPreview } from "#proto/rollout/rollout.ts";
 import { parseFilter } from "../fleet/parse-filter.ts";
 import { readFleetRules } from "../fleet/rules.ts";
 

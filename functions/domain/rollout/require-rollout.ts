@@ -1,6 +1,6 @@
-import type { Core } from "../../core.ts";
-import { Problem } from "../../problems.ts";
-import { type DescribedRollout, findRollout } from "../../store/rollout/rollouts.ts";
+import type { Core } from "#functions/core.ts";
+import { Problem } from "#functions/problems.ts";
+import { type DescribedRollout, findRollout } from "#functions/store/rollout/rollouts.ts";
 
 /** Returns a rollout. Throws 404 `not_found`. */
 export const requireRollout = async (

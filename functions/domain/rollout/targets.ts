@@ -1,6 +1,10 @@
-import type { Core, WriteCore } from "../../core.ts";
-import type { PageRequest } from "../../store/database/query-parts.ts";
-import { listTargets, type TargetFilter, type TargetListRow } from "../../store/rollout/targets.ts";
+import type { Core, WriteCore } from "#functions/core.ts";
+import type { PageRequest } from "#functions/store/database/query-parts.ts";
+import {
+  listTargets,
+  type TargetFilter,
+  type TargetListRow,
+} from "#functions/store/rollout/targets.ts";
 import { auditedExport, exportBatchRows, type RequestedExport } from "../audit/audited-export.ts";
 import { requireRollout } from "./require-rollout.ts";
 

@@ -1,7 +1,7 @@
-import type { WaveBody } from "../../../proto/rollout/rollout.ts";
-import { Problem } from "../../problems.ts";
-import { countedAfter, type Outage } from "../../store/fleet/counted-time.ts";
-import type { WaveRow } from "../../store/rollout/rollouts.ts";
+import { Problem } from "#functions/problems.ts";
+import { countedAfter, type Outage } from "#functions/store/fleet/counted-time.ts";
+import type { WaveRow } from "#functions/store/rollout/rollouts.ts";
+import type { WaveBody } from "#proto/rollout/rollout.ts";
 
 /** Returns how far a wave reaches: the number of `targets` that the rollout has reached with it. */
 const reachOf = (wave: WaveBody, targets: number): number =>

@@ -1,7 +1,7 @@
-import { addressKey } from "../../../kit/address.ts";
-import { equalBytes, sha256 } from "../../../kit/bytes.ts";
-import { createTokenBuckets } from "../../../kit/token-buckets.ts";
-import { Problem } from "../../problems.ts";
+import { Problem } from "#functions/problems.ts";
+import { addressKey } from "#kit/address.ts";
+import { equalBytes, sha256 } from "#kit/bytes.ts";
+import { createTokenBuckets } from "#kit/token-buckets.ts";
 import type { Origin } from "../audit/audit-log.ts";
 import { createRecordRefusal } from "../audit/record-refusals.ts";
 import { scimActor } from "../directory/audit-entries.ts";

@@ -1,8 +1,7 @@
-import { lowerAscii } from "../../../kit/lower-ascii.ts";
-import type { ConfiguredCore, Core } from "../../core.ts";
-import type { Executor } from "../../store/database/database.ts";
-import { findRestoredAt } from "../../store/database/lineage.ts";
-import { findKnownPeople, lockDirectorySync } from "../../store/directory/directory.ts";
+import type { ConfiguredCore, Core } from "#functions/core.ts";
+import type { Executor } from "#functions/store/database/database.ts";
+import { findRestoredAt } from "#functions/store/database/lineage.ts";
+import { findKnownPeople, lockDirectorySync } from "#functions/store/directory/directory.ts";
 import {
   type AccessRow,
   countHeldAccess,
@@ -11,8 +10,9 @@ import {
   releasePeople,
   releaseScim,
   supersedeSyncs,
-} from "../../store/scim/held-access.ts";
-import { findAllScimUsers } from "../../store/scim/users.ts";
+} from "#functions/store/scim/held-access.ts";
+import { findAllScimUsers } from "#functions/store/scim/users.ts";
+import { lowerAscii } from "#kit/lower-ascii.ts";
 import { recordAudit } from "../audit/audit-log.ts";
 import { writeDirectoryChanges } from "../directory/apply-snapshot.ts";
 import { peopleOf } from "../directory/audit-entries.ts";

@@ -1,8 +1,8 @@
-import type { ScimSubject } from "../../config/directory-config.ts";
-import type { DirectorySnapshot, DirectoryUser } from "../../directory/snapshot.ts";
-import type { Executor } from "../../store/database/database.ts";
-import { findRoleMembers } from "../../store/scim/groups.ts";
-import { findAllScimUsers, type ScimUserRow } from "../../store/scim/users.ts";
+import type { ScimSubject } from "#functions/config/directory-config.ts";
+import type { DirectorySnapshot, DirectoryUser } from "#functions/directory/snapshot.ts";
+import type { Executor } from "#functions/store/database/database.ts";
+import { findRoleMembers } from "#functions/store/scim/groups.ts";
+import { findAllScimUsers, type ScimUserRow } from "#functions/store/scim/users.ts";
 
 /** The groups that grant scopes, by their key. */
 export const roleGroups = { admins: "svc-admin", auditors: "svc-auditor" } as const;

@@ -1,9 +1,5 @@
-import { uuidv7 } from "../../../kit/entropy.ts";
-import { lowerAscii } from "../../../kit/lower-ascii.ts";
-import type { ScimFilter } from "../../../proto/scim/filter.ts";
-import { ScimGroupInput, ScimMembers, type ScimOperation } from "../../../proto/scim/resources.ts";
-import { Problem } from "../../problems.ts";
-import type { Executor } from "../../store/database/database.ts";
+import { Problem } from "#functions/problems.ts";
+import type { Executor } from "#functions/store/database/database.ts";
 import {
   deleteScimGroup,
   deleteScimMembers,
@@ -14,9 +10,13 @@ import {
   isGroupNameTaken,
   type ScimGroupRow,
   updateScimGroup,
-} from "../../store/scim/groups.ts";
-import { deleteHeldMembers, findHeldMembers } from "../../store/scim/held-access.ts";
-import { findScimUserIds } from "../../store/scim/users.ts";
+} from "#functions/store/scim/groups.ts";
+import { deleteHeldMembers, findHeldMembers } from "#functions/store/scim/held-access.ts";
+import { findScimUserIds } from "#functions/store/scim/users.ts";
+import { uuidv7 } from "#kit/entropy.ts";
+import { lowerAscii } from "#kit/lower-ascii.ts";
+import type { ScimFilter } from "#proto/scim/filter.ts";
+import { ScimGroupInput, ScimMembers, type ScimOperation } from "#proto/scim/resources.ts";
 import type { Origin } from "../audit/audit-log.ts";
 import { roleGroups } from "./directory-user.ts";
 import { canonicalName, parseScim, targetsOf } from "./parse-scim.ts";

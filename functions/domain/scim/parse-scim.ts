@@ -1,7 +1,7 @@
 import * as v from "valibot";
-import { parseScimPath, type ScimPath, ScimSyntaxError } from "../../../proto/scim/filter.ts";
-import { type ScimOperation, ScimPatch } from "../../../proto/scim/resources.ts";
-import { Problem } from "../../problems.ts";
+import { Problem } from "#functions/problems.ts";
+import { parseScimPath, type ScimPath, ScimSyntaxError } from "#proto/scim/filter.ts";
+import { type ScimOperation, ScimPatch } from "#proto/scim/resources.ts";
 
 /** Returns the parsed value of a request. Throws `scim_value_invalid` with the path of the first fault and never its value. */
 export const parseScim = <Schema extends v.GenericSchema>(

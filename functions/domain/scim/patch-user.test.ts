@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import type { ScimOperation } from "../../../proto/scim/resources.ts";
-import { Problem } from "../../problems.ts";
+import { Problem } from "#functions/problems.ts";
+import type { ScimOperation } from "#proto/scim/resources.ts";
 import { parseOperations } from "./parse-scim.ts";
 import { patchUser } from "./users.ts";
 

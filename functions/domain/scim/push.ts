@@ -1,13 +1,13 @@
-import type { ScimProvider } from "../../config/directory-config.ts";
-import type { ConfiguredCore } from "../../core.ts";
-import type { Executor } from "../../store/database/database.ts";
+import type { ScimProvider } from "#functions/config/directory-config.ts";
+import type { ConfiguredCore } from "#functions/core.ts";
+import type { Executor } from "#functions/store/database/database.ts";
 import {
   type DirectorySync,
   findPeopleOfSubjects,
   lockDirectorySync,
   saveDirectorySync,
-} from "../../store/directory/directory.ts";
-import { findScimUsers, type ScimUserRow } from "../../store/scim/users.ts";
+} from "#functions/store/directory/directory.ts";
+import { findScimUsers, type ScimUserRow } from "#functions/store/scim/users.ts";
 import { type Origin, recordAudits } from "../audit/audit-log.ts";
 import { missingGroupsOf, writeDirectoryChanges } from "../directory/apply-snapshot.ts";
 import { syncEntry } from "../directory/audit-entries.ts";

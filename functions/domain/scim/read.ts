@@ -1,17 +1,17 @@
-import { Problem } from "../../problems.ts";
-import { UnsupportedFilter } from "../../store/scim/filter.ts";
+import { Problem } from "#functions/problems.ts";
+import { UnsupportedFilter } from "#functions/store/scim/filter.ts";
 import {
   findScimMembers,
   listScimGroups,
   type ScimGroupRow,
   type ScimMemberRow,
-} from "../../store/scim/groups.ts";
+} from "#functions/store/scim/groups.ts";
 import {
   listScimUsers,
   type ScimList,
   type ScimPage,
   type ScimUserRow,
-} from "../../store/scim/users.ts";
+} from "#functions/store/scim/users.ts";
 import { findGroup } from "./groups.ts";
 import type { ScimCore } from "./push.ts";
 import { findUser } from "./users.ts";

@@ -1,14 +1,5 @@
-import { uuidv7 } from "../../../kit/entropy.ts";
-import { lowerAscii } from "../../../kit/lower-ascii.ts";
-import {
-  matchesScimFilter,
-  type ScimFilter,
-  type ScimPath,
-  ScimSyntaxError,
-} from "../../../proto/scim/filter.ts";
-import { emailsMax, type ScimOperation, ScimUserInput } from "../../../proto/scim/resources.ts";
-import { Problem } from "../../problems.ts";
-import type { Executor } from "../../store/database/database.ts";
+import { Problem } from "#functions/problems.ts";
+import type { Executor } from "#functions/store/database/database.ts";
 import {
   deleteScimUser,
   findScimUser,
@@ -16,7 +7,16 @@ import {
   insertScimUser,
   type ScimUserRow,
   updateScimUser,
-} from "../../store/scim/users.ts";
+} from "#functions/store/scim/users.ts";
+import { uuidv7 } from "#kit/entropy.ts";
+import { lowerAscii } from "#kit/lower-ascii.ts";
+import {
+  matchesScimFilter,
+  type ScimFilter,
+  type ScimPath,
+  ScimSyntaxError,
+} from "#proto/scim/filter.ts";
+import { emailsMax, type ScimOperation, ScimUserInput } from "#proto/scim/resources.ts";
 import type { Origin } from "../audit/audit-log.ts";
 import { subjectOf } from "./directory-user.ts";
 import { canonicalName, parseScim, targetsOf } from "./parse-scim.ts";

@@ -1,20 +1,23 @@
-import { dayMs, rfc3339 } from "../../../kit/clock.ts";
+import type { Core } from "#functions/core.ts";
+import { type ExportLag, findExportLags } from "#functions/store/export/lag.ts";
+import { findOutages } from "#functions/store/fleet/core-sessions.ts";
+import {
+  findRetentionPause,
+  type RetentionPause,
+} from "#functions/store/retention/retention-pause.ts";
+import {
+  type CoreReport,
+  countHostsByCore,
+  findCoreReports,
+} from "#functions/store/system/core-reports.ts";
+import { readDatabaseFigures } from "#functions/store/system/database-figures.ts";
+import { dayMs, rfc3339 } from "#kit/clock.ts";
 import {
   type PartState,
   partStates,
   type SystemPart,
   type SystemReport,
-} from "../../../proto/system/report.ts";
-import type { Core } from "../../core.ts";
-import { type ExportLag, findExportLags } from "../../store/export/lag.ts";
-import { findOutages } from "../../store/fleet/core-sessions.ts";
-import { findRetentionPause, type RetentionPause } from "../../store/retention/retention-pause.ts";
-import {
-  type CoreReport,
-  countHostsByCore,
-  findCoreReports,
-} from "../../store/system/core-reports.ts";
-import { readDatabaseFigures } from "../../store/system/database-figures.ts";
+} from "#proto/system/report.ts";
 import { fleetThresholds } from "../fleet/thresholds.ts";
 
 /** A core that has said nothing for so long is silent: three reports. */

@@ -1,20 +1,20 @@
 import { createHash, createPrivateKey } from "node:crypto";
 import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { signBytes } from "../../../collector/management/signed-request.ts";
-import { hourMs } from "../../../kit/clock.ts";
-import { accountPayload } from "../../../proto/completeness/account.ts";
+import { signBytes } from "#collector/management/signed-request.ts";
+import { noteQueues } from "#functions/store/ingest/queues.ts";
+import { hourMs } from "#kit/clock.ts";
+import { accountPayload } from "#proto/completeness/account.ts";
 import {
   type AccountFacts,
   anyQueue,
   type HourStatus,
   stateOfHour,
   sumHour,
-} from "../../../proto/completeness/hour-state.ts";
-import { AccountBodySchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { createTestToken, type TestCollector } from "../../../tests/support/collector.ts";
-import { createTestCore, type TestCore } from "../../../tests/support/core.ts";
-import { noteQueues } from "../../store/ingest/queues.ts";
+} from "#proto/completeness/hour-state.ts";
+import { AccountBodySchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
+import { createTestToken, type TestCollector } from "#tests/support/collector.ts";
+import { createTestCore, type TestCore } from "#tests/support/core.ts";
 import { readCountingRules } from "../fleet/rules.ts";
 import { createAccountAcceptor, type SentAccount, type StreamOfAccount } from "./accept-account.ts";
 import { createStreamRanges } from "./account-ranges.ts";

@@ -1,17 +1,9 @@
-import { equalBytes } from "../../../kit/bytes.ts";
-import { createTokenBuckets } from "../../../kit/token-buckets.ts";
-import { readCertificate } from "../../../proto/certificate-der.ts";
-import { accountPayload } from "../../../proto/completeness/account.ts";
-import { AccountBodySchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { createWireCheck } from "../../../proto/limits/wire-check.ts";
-import { decodePemBundle } from "../../../proto/pem.ts";
-import { ProtobufError } from "../../../proto/wire.ts";
-import type { Core } from "../../core.ts";
-import { Problem } from "../../problems.ts";
-import { proofAlgorithm, readPublicKey } from "../../signer/cryptography.ts";
-import { findIdentityByName } from "../../store/certificate/identities.ts";
-import type { Executor } from "../../store/database/database.ts";
-import { limitLockWaits } from "../../store/database/execute-prepared.ts";
+import type { Core } from "#functions/core.ts";
+import { Problem } from "#functions/problems.ts";
+import { proofAlgorithm, readPublicKey } from "#functions/signer/cryptography.ts";
+import { findIdentityByName } from "#functions/store/certificate/identities.ts";
+import type { Executor } from "#functions/store/database/database.ts";
+import { limitLockWaits } from "#functions/store/database/execute-prepared.ts";
 import {
   type AccountInsert,
   countStoredWithin,
@@ -19,9 +11,22 @@ import {
   findLostRanges,
   hasAccount,
   insertAccount,
-} from "../../store/ingest/accounts.ts";
-import { endQueue, findEnding, noteQueues, type QueueName } from "../../store/ingest/queues.ts";
-import { addSourceVolumes } from "../../store/volume/sources.ts";
+} from "#functions/store/ingest/accounts.ts";
+import {
+  endQueue,
+  findEnding,
+  noteQueues,
+  type QueueName,
+} from "#functions/store/ingest/queues.ts";
+import { addSourceVolumes } from "#functions/store/volume/sources.ts";
+import { equalBytes } from "#kit/bytes.ts";
+import { createTokenBuckets } from "#kit/token-buckets.ts";
+import { readCertificate } from "#proto/certificate-der.ts";
+import { accountPayload } from "#proto/completeness/account.ts";
+import { AccountBodySchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
+import { createWireCheck } from "#proto/limits/wire-check.ts";
+import { decodePemBundle } from "#proto/pem.ts";
+import { ProtobufError } from "#proto/wire.ts";
 import { recordAudit } from "../audit/audit-log.ts";
 import {
   type AccountRanges,

@@ -1,5 +1,4 @@
-import { type LostRange, lostWithin } from "../../../proto/completeness/lost-ranges.ts";
-import type { Executor } from "../../store/database/database.ts";
+import type { Executor } from "#functions/store/database/database.ts";
 import {
   type AccountInsert,
   type AccountState,
@@ -7,8 +6,9 @@ import {
   lockAccounts,
   readForAccount,
   takeFromRange,
-} from "../../store/ingest/accounts.ts";
-import type { QueueName } from "../../store/ingest/queues.ts";
+} from "#functions/store/ingest/accounts.ts";
+import type { QueueName } from "#functions/store/ingest/queues.ts";
+import { type LostRange, lostWithin } from "#proto/completeness/lost-ranges.ts";
 import { lostElsewhere, noCounts, type RangeCounts } from "./decide-account.ts";
 import type { ReadAccount } from "./read-account.ts";
 import {

@@ -1,8 +1,11 @@
-import type { Core } from "../../core.ts";
-import { findIdentity } from "../../store/certificate/identities.ts";
-import type { SqlClient } from "../../store/database/pool/sql-client.ts";
-import { readDatabaseTime } from "../../store/database/server-settings.ts";
-import { createTelemetryTable, type TelemetryTable } from "../../store/ingest/telemetry-table.ts";
+import type { Core } from "#functions/core.ts";
+import { findIdentity } from "#functions/store/certificate/identities.ts";
+import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
+import { readDatabaseTime } from "#functions/store/database/server-settings.ts";
+import {
+  createTelemetryTable,
+  type TelemetryTable,
+} from "#functions/store/ingest/telemetry-table.ts";
 import { recordAudit } from "../audit/audit-log.ts";
 import { exportBegun } from "../audit/audited-export.ts";
 

@@ -1,10 +1,7 @@
 import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import { describe, expect, test } from "vitest";
-import { noLosses } from "../../../proto/completeness/account.ts";
-import {
-  AccountBodySchema,
-  AccountCountSchema,
-} from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { noLosses } from "#proto/completeness/account.ts";
+import { AccountBodySchema, AccountCountSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import {
   decideAccount,
   type QueueRange,

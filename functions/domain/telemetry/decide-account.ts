@@ -1,5 +1,5 @@
-import { equalBytes } from "../../../kit/bytes.ts";
-import { type LostRange, lostWithin } from "../../../proto/completeness/lost-ranges.ts";
+import { equalBytes } from "#kit/bytes.ts";
+import { type LostRange, lostWithin } from "#proto/completeness/lost-ranges.ts";
 import type { AccountFault, ReadAccount } from "./read-account.ts";
 
 /** An account that core has. */

@@ -2,16 +2,17 @@
  * What became of the records of an account that its host had sent under earlier ids of the queue: no account of those ids names them, so what core
  * has counted there since the last one does.
  */
-import { equalBytes } from "../../../kit/bytes.ts";
-import { type LostRange, lostWithin } from "../../../proto/completeness/lost-ranges.ts";
-import type { Executor } from "../../store/database/database.ts";
+
+import type { Executor } from "#functions/store/database/database.ts";
 import {
   countStoredWithin,
   findLastAccount,
   findLostRanges,
   type LastAccount,
-} from "../../store/ingest/accounts.ts";
-import type { QueueName } from "../../store/ingest/queues.ts";
+} from "#functions/store/ingest/accounts.ts";
+import type { QueueName } from "#functions/store/ingest/queues.ts";
+import { equalBytes } from "#kit/bytes.ts";
+import { type LostRange, lostWithin } from "#proto/completeness/lost-ranges.ts";
 import type { AccountRanges } from "./account-ranges.ts";
 import {
   consumedOf,

@@ -1,8 +1,8 @@
 import { fromBinary } from "@bufbuild/protobuf";
-import { dayMs, hourMs } from "../../../kit/clock.ts";
-import { type StatedLosses, statedLosses } from "../../../proto/completeness/account.ts";
-import { type AccountBody, AccountBodySchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import type { SourceVolume } from "../../store/volume/sources.ts";
+import type { SourceVolume } from "#functions/store/volume/sources.ts";
+import { dayMs, hourMs } from "#kit/clock.ts";
+import { type StatedLosses, statedLosses } from "#proto/completeness/account.ts";
+import { type AccountBody, AccountBodySchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 
 /** Why core refuses an account, and keeps it as evidence. */
 export const accountFaults = [

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { createTestToken } from "../../../tests/support/collector.ts";
-import { createTestCore } from "../../../tests/support/core.ts";
-import { openEnvelopeStore } from "../../../tests/support/stored-envelopes.ts";
+import { createTestToken } from "#tests/support/collector.ts";
+import { createTestCore } from "#tests/support/core.ts";
+import { openEnvelopeStore } from "#tests/support/stored-envelopes.ts";
 import { readHostTelemetry, type TelemetryQuery } from "./read-host.ts";
 
 const test = await createTestCore();

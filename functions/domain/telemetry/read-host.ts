@@ -3,10 +3,10 @@
  * are found by counting backwards, keeping none of them. Between blocks an empty batch is yielded, so that a reader can end at any time; and
  * within a block others have turns of the event loop, however much text a host made of few bytes.
  */
-import { recordTexts } from "../../../proto/telemetry/record-texts.ts";
-import type { Core } from "../../core.ts";
-import { Problem } from "../../problems.ts";
-import { findIdentity } from "../../store/certificate/identities.ts";
+
+import type { Core } from "#functions/core.ts";
+import { Problem } from "#functions/problems.ts";
+import { findIdentity } from "#functions/store/certificate/identities.ts";
 import {
   type BlockPlace,
   type BlockSearch,
@@ -15,9 +15,10 @@ import {
   type HostRange,
   readBlockAt,
   readBlockHorizon,
-} from "../../store/ingest/host-blocks.ts";
-import { BlockCorrupt, type StoredEnvelope } from "../../store/ingest/stored-envelope.ts";
-import { readHostRows } from "../../store/rows/read-host-rows.ts";
+} from "#functions/store/ingest/host-blocks.ts";
+import { BlockCorrupt, type StoredEnvelope } from "#functions/store/ingest/stored-envelope.ts";
+import { readHostRows } from "#functions/store/rows/read-host-rows.ts";
+import { recordTexts } from "#proto/telemetry/record-texts.ts";
 import { recordOperatorAction } from "../audit/audit-log.ts";
 import type { RequestedExport } from "../audit/audited-export.ts";
 

@@ -5,7 +5,7 @@
  *   behind a `CountStart`.
  * - Ranges that cannot be told from totals are uncounted (`countedThrough` null), never guessed.
  */
-import type { StreamPlace } from "../../../proto/completeness/hour-state.ts";
+import type { StreamPlace } from "#proto/completeness/hour-state.ts";
 import { consumedOf, noCounts, type QueueRange, type RangeCounts } from "./decide-account.ts";
 
 /** From where the totals of a queue go on: behind sequences that are lost, or of which nobody knows what became of them. */

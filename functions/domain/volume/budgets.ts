@@ -1,12 +1,6 @@
-import { type BudgetBody, budgetsMax } from "../../../proto/budget.ts";
-import {
-  type FilterPart,
-  type FleetFilter,
-  filterParts,
-} from "../../../proto/fleet-health/filter.ts";
-import type { TimedCore, WriteCore } from "../../core.ts";
-import { Problem } from "../../problems.ts";
-import type { Executor } from "../../store/database/database.ts";
+import type { TimedCore, WriteCore } from "#functions/core.ts";
+import { Problem } from "#functions/problems.ts";
+import type { Executor } from "#functions/store/database/database.ts";
 import {
   type BudgetRow,
   countHeldHosts,
@@ -14,7 +8,9 @@ import {
   findBudgets,
   lockBudgets,
   putBudgetRow,
-} from "../../store/volume/budgets.ts";
+} from "#functions/store/volume/budgets.ts";
+import { type BudgetBody, budgetsMax } from "#proto/budget.ts";
+import { type FilterPart, type FleetFilter, filterParts } from "#proto/fleet-health/filter.ts";
 import { type AuditEntry, type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import { parseFilter } from "../fleet/parse-filter.ts";
 import type { Operator } from "../operator/authenticate.ts";

@@ -1,8 +1,6 @@
-import { hourMs } from "../../../kit/clock.ts";
-import { parseQuery } from "../../../proto/fleet-health/query-language/parse.ts";
-import type { ConfiguredCore } from "../../core.ts";
-import type { Executor } from "../../store/database/database.ts";
-import type { FleetRules } from "../../store/fleet/rows.ts";
+import type { ConfiguredCore } from "#functions/core.ts";
+import type { Executor } from "#functions/store/database/database.ts";
+import type { FleetRules } from "#functions/store/fleet/rows.ts";
 import {
   type BudgetRow,
   deleteHeldHosts,
@@ -12,7 +10,9 @@ import {
   type HeldHost,
   putHeldHosts,
   tryLockHolds,
-} from "../../store/volume/budgets.ts";
+} from "#functions/store/volume/budgets.ts";
+import { hourMs } from "#kit/clock.ts";
+import { parseQuery } from "#proto/fleet-health/query-language/parse.ts";
 import { type AuditEntry, recordAudits } from "../audit/audit-log.ts";
 import { readFleetRules } from "../fleet/rules.ts";
 

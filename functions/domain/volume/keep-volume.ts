@@ -1,6 +1,6 @@
-import { hourMs } from "../../../kit/clock.ts";
-import type { TimedCore } from "../../core.ts";
-import { foldHours, refreshHostVolumes } from "../../store/volume/fold.ts";
+import type { TimedCore } from "#functions/core.ts";
+import { foldHours, refreshHostVolumes } from "#functions/store/volume/fold.ts";
+import { hourMs } from "#kit/clock.ts";
 
 /**
  * Creates the tick that keeps what hosts sent, once an hour: hours become days, and what a host sends is compared with its usual day. Safe to

@@ -1,7 +1,5 @@
-import { dayMs, hourMs } from "../../../kit/clock.ts";
-import { volumeDaysMax, volumeHoursDays } from "../../../proto/volume.ts";
-import type { ReadCore } from "../../core.ts";
-import { Problem } from "../../problems.ts";
+import type { ReadCore } from "#functions/core.ts";
+import { Problem } from "#functions/problems.ts";
 import {
   findDiskOfDays,
   findHostsOfVolume,
@@ -11,7 +9,9 @@ import {
   type StoredVolume,
   type VolumeRange,
   type VolumeSplit,
-} from "../../store/volume/report.ts";
+} from "#functions/store/volume/report.ts";
+import { dayMs, hourMs } from "#kit/clock.ts";
+import { volumeDaysMax, volumeHoursDays } from "#proto/volume.ts";
 
 /** A part of a volume: its share on disk, and of hosts their names. */
 export interface VolumePart extends StoredVolume {

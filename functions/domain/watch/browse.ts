@@ -1,7 +1,7 @@
-import type { ReadCore } from "../../core.ts";
-import { requireFound } from "../../problems.ts";
-import type { Paged, PageRequest } from "../../store/database/query-parts.ts";
-import type { Outage } from "../../store/fleet/counted-time.ts";
+import type { ReadCore } from "#functions/core.ts";
+import { requireFound } from "#functions/problems.ts";
+import type { Paged, PageRequest } from "#functions/store/database/query-parts.ts";
+import type { Outage } from "#functions/store/fleet/counted-time.ts";
 import {
   type DescribedWatch,
   findWatch,
@@ -9,7 +9,7 @@ import {
   listWatches,
   type WatchEventRow,
   type WatchFilter,
-} from "../../store/watch/watches.ts";
+} from "#functions/store/watch/watches.ts";
 import { readCountingRules } from "../fleet/rules.ts";
 import { outageAt, withoutPastSilence } from "./evaluate.ts";
 

@@ -1,16 +1,16 @@
-import { fullJitterMs } from "../../../kit/backoff.ts";
-import { rfc3339 } from "../../../kit/clock.ts";
-import type { Secret } from "../../../kit/secret.ts";
-import type { WatchReceiver } from "../../config/watch-config.ts";
-import type { Core } from "../../core.ts";
+import type { WatchReceiver } from "#functions/config/watch-config.ts";
+import type { Core } from "#functions/core.ts";
 import {
   claimMessages,
   deleteMessage,
   deleteRepeated,
   type MessageRow,
   releaseMessage,
-} from "../../store/watch/messages.ts";
-import { addWatchEvent } from "../../store/watch/watches.ts";
+} from "#functions/store/watch/messages.ts";
+import { addWatchEvent } from "#functions/store/watch/watches.ts";
+import { fullJitterMs } from "#kit/backoff.ts";
+import { rfc3339 } from "#kit/clock.ts";
+import type { Secret } from "#kit/secret.ts";
 
 /** What became of a request. */
 export type SendOutcome =

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import type { Outage } from "../../store/fleet/counted-time.ts";
+import type { Outage } from "#functions/store/fleet/counted-time.ts";
 import { evaluateWatch, unevaluated, type WatchStatus } from "./evaluate.ts";
 
 const start = Date.UTC(2026, 5, 1, 12);

@@ -3,8 +3,8 @@
  * time that counts; a receiver is told that a watch fires at most once before it is told that it has ended; and is told that it has ended if it
  * was told that it fires.
  */
-import { type Outage, uncountedSeconds } from "../../store/fleet/counted-time.ts";
-import type { WatchRow } from "../../store/watch/watches.ts";
+import { type Outage, uncountedSeconds } from "#functions/store/fleet/counted-time.ts";
+import type { WatchRow } from "#functions/store/watch/watches.ts";
 
 /** Longer gaps between two evaluations count as this: nobody knows what the count was. */
 const gapMsMax = 60_000;

@@ -1,13 +1,9 @@
-import { dayMs } from "../../../kit/clock.ts";
-import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
-import { parseQuery } from "../../../proto/fleet-health/query-language/parse.ts";
-import type { CommonFactor } from "../../../proto/watch/watch.ts";
-import type { Core } from "../../core.ts";
-import { countHosts } from "../../store/fleet/count-hosts.ts";
-import { countFactors } from "../../store/fleet/factors.ts";
-import type { FleetRules } from "../../store/fleet/rows.ts";
-import { findRetentionPause } from "../../store/retention/retention-pause.ts";
-import { deleteOldMessages } from "../../store/watch/messages.ts";
+import type { Core } from "#functions/core.ts";
+import { countHosts } from "#functions/store/fleet/count-hosts.ts";
+import { countFactors } from "#functions/store/fleet/factors.ts";
+import type { FleetRules } from "#functions/store/fleet/rows.ts";
+import { findRetentionPause } from "#functions/store/retention/retention-pause.ts";
+import { deleteOldMessages } from "#functions/store/watch/messages.ts";
 import {
   addWatchEvent,
   deleteWatchEvents,
@@ -16,7 +12,11 @@ import {
   lockWatch,
   updateWatch,
   type WatchRow,
-} from "../../store/watch/watches.ts";
+} from "#functions/store/watch/watches.ts";
+import { dayMs } from "#kit/clock.ts";
+import type { FleetFilter } from "#proto/fleet-health/filter.ts";
+import { parseQuery } from "#proto/fleet-health/query-language/parse.ts";
+import type { CommonFactor } from "#proto/watch/watch.ts";
 import { rankFactors } from "../fleet/find-factors.ts";
 import { readFleetRules } from "../fleet/rules.ts";
 import { evaluateWatch, type WatchCount } from "./evaluate.ts";

@@ -1,18 +1,7 @@
-import { uuidv7 } from "../../../kit/entropy.ts";
-import { type FleetFilter, filterToParams } from "../../../proto/fleet-health/filter.ts";
-import { withoutHistory } from "../../../proto/fleet-health/past.ts";
-import { parseQuery } from "../../../proto/fleet-health/query-language/parse.ts";
-import {
-  type SilenceBody,
-  type WatchBody,
-  type WatchChangeBody,
-  type WatchMessageBody,
-  watchesMax,
-} from "../../../proto/watch/watch.ts";
-import type { Core } from "../../core.ts";
-import { Problem, requireFound } from "../../problems.ts";
-import type { Executor } from "../../store/database/database.ts";
-import { insertMessages } from "../../store/watch/messages.ts";
+import type { Core } from "#functions/core.ts";
+import { Problem, requireFound } from "#functions/problems.ts";
+import type { Executor } from "#functions/store/database/database.ts";
+import { insertMessages } from "#functions/store/watch/messages.ts";
 import {
   addWatchEvent,
   type DescribedWatch,
@@ -24,7 +13,18 @@ import {
   lockWatchCount,
   updateWatch,
   type WatchRow,
-} from "../../store/watch/watches.ts";
+} from "#functions/store/watch/watches.ts";
+import { uuidv7 } from "#kit/entropy.ts";
+import { type FleetFilter, filterToParams } from "#proto/fleet-health/filter.ts";
+import { withoutHistory } from "#proto/fleet-health/past.ts";
+import { parseQuery } from "#proto/fleet-health/query-language/parse.ts";
+import {
+  type SilenceBody,
+  type WatchBody,
+  type WatchChangeBody,
+  type WatchMessageBody,
+  watchesMax,
+} from "#proto/watch/watch.ts";
 import { type AuditEntry, type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import { parseFilter } from "../fleet/parse-filter.ts";
 import { fleetThresholds } from "../fleet/thresholds.ts";

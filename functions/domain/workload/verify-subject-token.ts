@@ -1,10 +1,10 @@
 import { decodeJwt, errors, type JWTPayload } from "jose";
 import * as v from "valibot";
-import type { Clock } from "../../../kit/clock.ts";
-import { isConfidentialUrl } from "../../../kit/confidential-url.ts";
-import { createIssuerRequest, type IssuerRequest } from "../../../kit/foreign-json.ts";
-import { createIssuerKeys, verifyIssuerToken } from "../../../kit/verify-issuer-token.ts";
-import type { WorkloadIssuer } from "../../config/workload-config.ts";
+import type { WorkloadIssuer } from "#functions/config/workload-config.ts";
+import type { Clock } from "#kit/clock.ts";
+import { isConfidentialUrl } from "#kit/confidential-url.ts";
+import { createIssuerRequest, type IssuerRequest } from "#kit/foreign-json.ts";
+import { createIssuerKeys, verifyIssuerToken } from "#kit/verify-issuer-token.ts";
 
 /** Why a token is not accepted; the reason code of the audit event. */
 export type RejectedToken =

@@ -3,18 +3,11 @@ import { type BinaryReader, WireType } from "@bufbuild/protobuf/wire";
 import { Code, ConnectError, createContextValues } from "@connectrpc/connect";
 import type { UniversalHandler, UniversalServerRequest } from "@connectrpc/connect/protocol";
 import { setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
-import { createBufferPool } from "../../../kit/buffer-pool.ts";
-import { ForwardResponseSchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { createGrpcMessageReader, frameGrpcMessages } from "../../../proto/grpc-framing.ts";
-import {
-  decodeText,
-  ProtobufError,
-  readLength,
-  readTag,
-  readWire,
-  wireTag,
-} from "../../../proto/wire.ts";
-import { Problem } from "../../problems.ts";
+import { Problem } from "#functions/problems.ts";
+import { createBufferPool } from "#kit/buffer-pool.ts";
+import { ForwardResponseSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
+import { createGrpcMessageReader, frameGrpcMessages } from "#proto/grpc-framing.ts";
+import { decodeText, ProtobufError, readLength, readTag, readWire, wireTag } from "#proto/wire.ts";
 import { type Caller, callerCertificateKey } from "../admission.ts";
 import { toConnectError } from "../connect-error.ts";
 import { directBodiesKey } from "../direct-bodies.ts";

@@ -2,17 +2,14 @@ import { create, fromBinary, type MessageInitShape, toBinary } from "@bufbuild/p
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import {
-  ForwardRequestSchema,
-  type FrameSchema,
-} from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { ForwardRequestSchema, type FrameSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import {
   describeFrame,
   sentIdentity as identity,
   sentLimits as limits,
   sentQueue as queueId,
   sentFrames,
-} from "../../../tests/support/sent-frames.ts";
+} from "#tests/support/sent-frames.ts";
 import { type ExaminedFrame, examineFrame } from "../examine-frame.ts";
 import { readFrame } from "./create-fast-path.ts";
 

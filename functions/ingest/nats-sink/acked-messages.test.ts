@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { canStartNats, type RunningNats, startNats } from "../../../scripts/lab/nats-servers.ts";
-import { frame, newQueue, openSession } from "../../../tests/support/frames.ts";
-import { connectForeign, forwardAll } from "../../../tests/support/grpc-client.ts";
-import { startTestIngest, type TestIngest } from "../../../tests/support/ingest.ts";
-import { natsSinkOn, streamSettings } from "../../../tests/support/nats-sink.ts";
+import { canStartNats, type RunningNats, startNats } from "#scripts/lab/nats-servers.ts";
+import { frame, newQueue, openSession } from "#tests/support/frames.ts";
+import { connectForeign, forwardAll } from "#tests/support/grpc-client.ts";
+import { startTestIngest, type TestIngest } from "#tests/support/ingest.ts";
+import { natsSinkOn, streamSettings } from "#tests/support/nats-sink.ts";
 import { rangesOf } from "./acked-messages.ts";
 
 const canStart = await canStartNats();

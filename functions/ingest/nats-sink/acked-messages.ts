@@ -5,7 +5,7 @@
  * - What retention has deleted, and the numbers of a stream that was created again, are no loss.
  */
 import type { JetStreamManager, StoredMsg, StreamInfo } from "@nats-io/jetstream";
-import type { QueueName } from "../../store/ingest/queues.ts";
+import type { QueueName } from "#functions/store/ingest/queues.ts";
 
 /** A message that the stream has acknowledged; `first` is empty for a fence, which has no envelopes. */
 export interface AckedMessage {

@@ -1,9 +1,9 @@
 import { errors, type Msg, type NatsConnection } from "@nats-io/transport-node";
 import { describe, expect, it } from "vitest";
-import { ConfigError } from "../../../kit/env.ts";
-import { canStartNats, startNats } from "../../../scripts/lab/nats-servers.ts";
-import { createTestLog } from "../../../tests/fakes/log.ts";
-import { natsSinkOn } from "../../../tests/support/nats-sink.ts";
+import { ConfigError } from "#kit/env.ts";
+import { canStartNats, startNats } from "#scripts/lab/nats-servers.ts";
+import { createTestLog } from "#tests/fakes/log.ts";
+import { natsSinkOn } from "#tests/support/nats-sink.ts";
 import { checkServers, createServerInspection, type DurabilitySettings } from "./check-servers.ts";
 
 interface Monitored {

@@ -1,6 +1,6 @@
 import { errors, type NatsConnection } from "@nats-io/transport-node";
-import { ConfigError, type ConfigFault } from "../../../kit/env.ts";
-import type { Durability } from "../../config/nats-config.ts";
+import type { Durability } from "#functions/config/nats-config.ts";
+import { ConfigError, type ConfigFault } from "#kit/env.ts";
 
 /** What decides how durable an acknowledgement must be. */
 export interface DurabilitySettings {

@@ -8,13 +8,10 @@
 import { type JetStreamManager, jetstreamManager } from "@nats-io/jetstream";
 import type { NatsConnection } from "@nats-io/transport-node";
 import type { Client } from "pg";
-import { ConfigError } from "../../../kit/env.ts";
-import { withTimeout } from "../../../kit/with-timeout.ts";
-import type { Open } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { addTotals, type CountedQueue } from "../../domain/telemetry/stream-range.ts";
-import { Problem } from "../../problems.ts";
-import type { Database } from "../../store/database/database.ts";
-import type { FrameOutcome, FrameToCommit } from "../../store/ingest/decide-frames.ts";
+import { addTotals, type CountedQueue } from "#functions/domain/telemetry/stream-range.ts";
+import { Problem } from "#functions/problems.ts";
+import type { Database } from "#functions/store/database/database.ts";
+import type { FrameOutcome, FrameToCommit } from "#functions/store/ingest/decide-frames.ts";
 import {
   cursorsOfHostMax,
   endQueues,
@@ -22,8 +19,11 @@ import {
   noteFork,
   noteQueues,
   type QueueName,
-} from "../../store/ingest/queues.ts";
-import type { BlockCodec } from "../../store/ingest/stored-envelope.ts";
+} from "#functions/store/ingest/queues.ts";
+import type { BlockCodec } from "#functions/store/ingest/stored-envelope.ts";
+import { ConfigError } from "#kit/env.ts";
+import { withTimeout } from "#kit/with-timeout.ts";
+import type { Open } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import type { CommitObserver } from "../committer.ts";
 import { inGroups } from "../in-groups.ts";
 import {

@@ -1,7 +1,11 @@
 import type { JetStreamManager } from "@nats-io/jetstream";
-import type { Clock } from "../../../kit/clock.ts";
-import type { Database } from "../../store/database/database.ts";
-import { findStreamExports, noteStreamLag, type StreamExport } from "../../store/export/lag.ts";
+import type { Database } from "#functions/store/database/database.ts";
+import {
+  findStreamExports,
+  noteStreamLag,
+  type StreamExport,
+} from "#functions/store/export/lag.ts";
+import type { Clock } from "#kit/clock.ts";
 import { streamStateOf } from "./stream-state.ts";
 
 const intervalMs = 2_000;

@@ -1,7 +1,7 @@
 import type { JetStreamManager } from "@nats-io/jetstream";
-import type { Clock } from "../../../kit/clock.ts";
-import { ConfigError } from "../../../kit/env.ts";
-import { Problem } from "../../problems.ts";
+import { Problem } from "#functions/problems.ts";
+import type { Clock } from "#kit/clock.ts";
+import { ConfigError } from "#kit/env.ts";
 import type { Committer } from "../committer.ts";
 import type { StreamNames } from "./prepare-streams.ts";
 import type { Publisher } from "./publisher.ts";

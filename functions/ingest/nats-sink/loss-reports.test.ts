@@ -1,11 +1,11 @@
 import type { StreamInfo } from "@nats-io/jetstream";
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
-import { systemEntropy } from "../../../kit/entropy.ts";
-import { createTestClock } from "../../../tests/fakes/clock.ts";
-import { createTestLog } from "../../../tests/fakes/log.ts";
-import { storeAccount } from "../../../tests/support/accounts.ts";
-import { createTestDatabase, type TestDatabase } from "../../../tests/support/database.ts";
-import type { ConnectedDatabase } from "../../store/database/database.ts";
+import type { ConnectedDatabase } from "#functions/store/database/database.ts";
+import { systemEntropy } from "#kit/entropy.ts";
+import { createTestClock } from "#tests/fakes/clock.ts";
+import { createTestLog } from "#tests/fakes/log.ts";
+import { storeAccount } from "#tests/support/accounts.ts";
+import { createTestDatabase, type TestDatabase } from "#tests/support/database.ts";
 import type { AckedMessages, StreamDifference } from "./acked-messages.ts";
 import { createLossReports } from "./loss-reports.ts";
 

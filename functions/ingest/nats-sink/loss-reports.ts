@@ -1,7 +1,7 @@
 import type { StreamInfo } from "@nats-io/jetstream";
-import type { Database } from "../../store/database/database.ts";
-import { addGap, addLostRange, findRangesBehind } from "../../store/ingest/gaps.ts";
-import type { QueueName } from "../../store/ingest/queues.ts";
+import type { Database } from "#functions/store/database/database.ts";
+import { addGap, addLostRange, findRangesBehind } from "#functions/store/ingest/gaps.ts";
+import type { QueueName } from "#functions/store/ingest/queues.ts";
 import {
   createQueueEventRecorder,
   createRecordedLosses,

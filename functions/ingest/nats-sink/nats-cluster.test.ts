@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
-import { systemClock } from "../../../kit/clock.ts";
-import { canStartNats, type RunningNats, startNats } from "../../../scripts/lab/nats-servers.ts";
-import { startNumberedLoad } from "../../../tests/slow/chaos/load.ts";
-import { frame, newQueue, openSession, testHost } from "../../../tests/support/frames.ts";
-import { connectForeign, forwardAll, submit } from "../../../tests/support/grpc-client.ts";
-import { startTestIngest, type TestIngest } from "../../../tests/support/ingest.ts";
-import { natsSinkOn, type Publish, readStream } from "../../../tests/support/nats-sink.ts";
-import { testRun } from "../../../tests/support/stored-envelopes.ts";
+import { systemClock } from "#kit/clock.ts";
+import { canStartNats, type RunningNats, startNats } from "#scripts/lab/nats-servers.ts";
+import { startNumberedLoad } from "#tests/slow/chaos/load.ts";
+import { frame, newQueue, openSession, testHost } from "#tests/support/frames.ts";
+import { connectForeign, forwardAll, submit } from "#tests/support/grpc-client.ts";
+import { startTestIngest, type TestIngest } from "#tests/support/ingest.ts";
+import { natsSinkOn, type Publish, readStream } from "#tests/support/nats-sink.ts";
+import { testRun } from "#tests/support/stored-envelopes.ts";
 import { encodeToken } from "./subjects.ts";
 
 const canStart = await canStartNats();

@@ -4,11 +4,11 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { fileURLToPath } from "node:url";
 import { expect, it } from "vitest";
-import { canStartNats, startNats } from "../../../scripts/lab/nats-servers.ts";
-import { frame, newQueue, openSession } from "../../../tests/support/frames.ts";
-import { connectForeign, forwardAll } from "../../../tests/support/grpc-client.ts";
-import { startTestIngest } from "../../../tests/support/ingest.ts";
-import { natsSinkOn } from "../../../tests/support/nats-sink.ts";
+import { canStartNats, startNats } from "#scripts/lab/nats-servers.ts";
+import { frame, newQueue, openSession } from "#tests/support/frames.ts";
+import { connectForeign, forwardAll } from "#tests/support/grpc-client.ts";
+import { startTestIngest } from "#tests/support/ingest.ts";
+import { natsSinkOn } from "#tests/support/nats-sink.ts";
 
 const canStart = await canStartNats();
 

@@ -2,8 +2,8 @@ import { hash } from "node:crypto";
 import { constants, zstdCompressSync } from "node:zlib";
 import { status } from "@grpc/grpc-js";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { canStartNats, type RunningNats, startNats } from "../../../scripts/lab/nats-servers.ts";
-import { frame, newQueue, open, openSession, testHost } from "../../../tests/support/frames.ts";
+import { canStartNats, type RunningNats, startNats } from "#scripts/lab/nats-servers.ts";
+import { frame, newQueue, open, openSession, testHost } from "#tests/support/frames.ts";
 import {
   connectForeign,
   connectInTest,
@@ -13,16 +13,16 @@ import {
   openForward,
   submit,
   superseded,
-} from "../../../tests/support/grpc-client.ts";
-import { startTestIngest, type TestIngest } from "../../../tests/support/ingest.ts";
+} from "#tests/support/grpc-client.ts";
+import { startTestIngest, type TestIngest } from "#tests/support/ingest.ts";
 import {
   natsSinkOn,
   type Publish,
   readStream,
   type StoredMessage,
   streamSettings,
-} from "../../../tests/support/nats-sink.ts";
-import { testRun } from "../../../tests/support/stored-envelopes.ts";
+} from "#tests/support/nats-sink.ts";
+import { testRun } from "#tests/support/stored-envelopes.ts";
 
 const canStart = await canStartNats();
 

@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { testRun } from "../../../tests/support/stored-envelopes.ts";
-import { zstdCodec } from "../../node/ingest/zstd-codec.ts";
-import { readStoredBlock } from "../../store/ingest/stored-envelope.ts";
+import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
+import { readStoredBlock } from "#functions/store/ingest/stored-envelope.ts";
+import { testRun } from "#tests/support/stored-envelopes.ts";
 import { planBlocks } from "./plan-blocks.ts";
 import { nameChains } from "./queue-view.ts";
 

@@ -1,8 +1,8 @@
 /** Which messages store a frame: each is a block of envelopes of one kind. */
 
-import type { FrameToCommit } from "../../store/ingest/decide-frames.ts";
-import { type EnvelopeRun, partitionRun } from "../../store/ingest/envelope-run.ts";
-import { type BlockCodec, encodeRun } from "../../store/ingest/stored-envelope.ts";
+import type { FrameToCommit } from "#functions/store/ingest/decide-frames.ts";
+import { type EnvelopeRun, partitionRun } from "#functions/store/ingest/envelope-run.ts";
+import { type BlockCodec, encodeRun } from "#functions/store/ingest/stored-envelope.ts";
 
 /** A block that one message stores. */
 export interface PlannedBlock extends ReturnType<typeof encodeRun> {

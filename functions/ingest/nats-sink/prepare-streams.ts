@@ -9,7 +9,7 @@ import {
   type StreamConfig,
   type StreamInfo,
 } from "@nats-io/jetstream";
-import { ConfigError, type ConfigFault } from "../../../kit/env.ts";
+import { ConfigError, type ConfigFault } from "#kit/env.ts";
 import type { DurabilitySettings } from "./check-servers.ts";
 import { envelopeSubjects, queueSubjects } from "./subjects.ts";
 

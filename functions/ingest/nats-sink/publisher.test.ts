@@ -1,7 +1,7 @@
 import { connect } from "@nats-io/transport-node";
 import { expect, it, onTestFinished } from "vitest";
-import { systemClock } from "../../../kit/clock.ts";
-import { canStartNats, startNats } from "../../../scripts/lab/nats-servers.ts";
+import { systemClock } from "#kit/clock.ts";
+import { canStartNats, startNats } from "#scripts/lab/nats-servers.ts";
 import { createPublisher } from "./publisher.ts";
 
 const canStart = await canStartNats();

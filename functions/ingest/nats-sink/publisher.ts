@@ -6,8 +6,8 @@
  * - At most `windowMax` messages wait for their acknowledgement; further ones wait in the order of their calls.
  */
 import { createInbox, MsgHdrsImpl, type NatsConnection } from "@nats-io/transport-node";
-import type { Clock } from "../../../kit/clock.ts";
-import { Problem } from "../../problems.ts";
+import { Problem } from "#functions/problems.ts";
+import type { Clock } from "#kit/clock.ts";
 
 /** Receives facts about publishes. Labels never hold a host. */
 export interface PublishObserver {

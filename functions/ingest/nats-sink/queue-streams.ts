@@ -20,15 +20,15 @@
  *   (`Svc-Chains-End`): where none has a message, it tells what the stream has lost from what retention deleted.
  */
 import type { JetStreamManager } from "@nats-io/jetstream";
-import type { RangeCounts } from "../../domain/telemetry/decide-account.ts";
+import type { RangeCounts } from "#functions/domain/telemetry/decide-account.ts";
 import {
   addTotals,
   type CountStart,
   formatTotals,
   parseTotals,
-} from "../../domain/telemetry/stream-range.ts";
-import { cursorsOfHostMax, type QueueName } from "../../store/ingest/queues.ts";
-import type { BlockCodec } from "../../store/ingest/stored-envelope.ts";
+} from "#functions/domain/telemetry/stream-range.ts";
+import { cursorsOfHostMax, type QueueName } from "#functions/store/ingest/queues.ts";
+import type { BlockCodec } from "#functions/store/ingest/stored-envelope.ts";
 import type { AckedMessage } from "./acked-messages.ts";
 import type { PlannedBlock } from "./plan-blocks.ts";
 import { type Publisher, StaleSequence, unavailable } from "./publisher.ts";

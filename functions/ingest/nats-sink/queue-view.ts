@@ -1,13 +1,13 @@
 /** A queue as a core last read or wrote it in JetStream; `queue-streams.ts` reads and writes it. */
 import type { StoredMsg } from "@nats-io/jetstream";
-import { noCounts, type RangeCounts } from "../../domain/telemetry/decide-account.ts";
+import { noCounts, type RangeCounts } from "#functions/domain/telemetry/decide-account.ts";
 import {
   type CountStart,
   highestTotals,
   parseTotals,
-} from "../../domain/telemetry/stream-range.ts";
-import { type FrameToCommit, queueKey } from "../../store/ingest/decide-frames.ts";
-import type { QueueName } from "../../store/ingest/queues.ts";
+} from "#functions/domain/telemetry/stream-range.ts";
+import { type FrameToCommit, queueKey } from "#functions/store/ingest/decide-frames.ts";
+import type { QueueName } from "#functions/store/ingest/queues.ts";
 import { type Loss, sequencesOf } from "../queue-events.ts";
 import type { StreamSettings } from "./prepare-streams.ts";
 import type { QueueSubjects } from "./subjects.ts";

@@ -1,10 +1,10 @@
 import { status } from "@grpc/grpc-js";
 import { expect, it, onTestFinished } from "vitest";
-import { canStartNats, startNats } from "../../../scripts/lab/nats-servers.ts";
-import { frame, newQueue, openSession } from "../../../tests/support/frames.ts";
-import { connectForeign, openForward } from "../../../tests/support/grpc-client.ts";
-import { startTestIngest } from "../../../tests/support/ingest.ts";
-import { natsSinkOn, streamSettings } from "../../../tests/support/nats-sink.ts";
+import { canStartNats, startNats } from "#scripts/lab/nats-servers.ts";
+import { frame, newQueue, openSession } from "#tests/support/frames.ts";
+import { connectForeign, openForward } from "#tests/support/grpc-client.ts";
+import { startTestIngest } from "#tests/support/ingest.ts";
+import { natsSinkOn, streamSettings } from "#tests/support/nats-sink.ts";
 import type { NatsSink } from "./create-nats-sink.ts";
 
 const canStart = await canStartNats();

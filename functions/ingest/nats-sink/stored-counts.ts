@@ -1,8 +1,8 @@
 import type { Client } from "pg";
-import type { Clock } from "../../../kit/clock.ts";
-import { addStoredCounts } from "../../store/ingest/commit-frames.ts";
-import type { EnvelopeRun } from "../../store/ingest/envelope-run.ts";
-import { HourCounts } from "../../store/ingest/hours.ts";
+import { addStoredCounts } from "#functions/store/ingest/commit-frames.ts";
+import type { EnvelopeRun } from "#functions/store/ingest/envelope-run.ts";
+import { HourCounts } from "#functions/store/ingest/hours.ts";
+import type { Clock } from "#kit/clock.ts";
 import { createCommitConnections } from "../commit-connections.ts";
 
 /** Counts for PostgreSQL what the stream stored: `last_envelope_at` and the volume of each host. */

@@ -1,4 +1,4 @@
-import type { QueueName } from "../../store/ingest/queues.ts";
+import type { QueueName } from "#functions/store/ingest/queues.ts";
 
 /** The subjects that the stream of envelopes stores. */
 export const envelopeSubjects = "svc.ingest.>";

@@ -1,6 +1,6 @@
 import { LRUCache } from "lru-cache";
-import { Problem } from "../../problems.ts";
-import type { QueueName } from "../../store/ingest/queues.ts";
+import { Problem } from "#functions/problems.ts";
+import type { QueueName } from "#functions/store/ingest/queues.ts";
 import { StaleSequence } from "./publisher.ts";
 import type { QueueStreams } from "./queue-streams.ts";
 import { type QueueView, storedOf, viewKey } from "./queue-view.ts";

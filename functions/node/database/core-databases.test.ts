@@ -1,9 +1,9 @@
 import { expect, it } from "vitest";
-import { Secret } from "../../../kit/secret.ts";
-import { untraced } from "../../../kit/tracing/tracer.ts";
-import { createTestDatabase } from "../../../tests/support/database.ts";
-import { findEndedCertificates } from "../../store/certificate/certificates.ts";
-import { connectionsMaxDefault } from "../../store/database/call-limits.ts";
+import { findEndedCertificates } from "#functions/store/certificate/certificates.ts";
+import { connectionsMaxDefault } from "#functions/store/database/call-limits.ts";
+import { Secret } from "#kit/secret.ts";
+import { untraced } from "#kit/tracing/tracer.ts";
+import { createTestDatabase } from "#tests/support/database.ts";
 import { openCoreDatabases } from "./core-databases.ts";
 import { createCoreServers } from "./database-servers.ts";
 

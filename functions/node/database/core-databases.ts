@@ -1,7 +1,7 @@
-import type { Tracer } from "../../../kit/tracing/tracer.ts";
-import { callDeadlineMs, poolConnections } from "../../store/database/call-limits.ts";
-import { type ConnectedDatabase, connectDatabase } from "../../store/database/database.ts";
-import { type Channels, listen, type Subscription } from "../../store/database/listen.ts";
+import { callDeadlineMs, poolConnections } from "#functions/store/database/call-limits.ts";
+import { type ConnectedDatabase, connectDatabase } from "#functions/store/database/database.ts";
+import { type Channels, listen, type Subscription } from "#functions/store/database/listen.ts";
+import type { Tracer } from "#kit/tracing/tracer.ts";
 import type { CoreServers } from "./database-servers.ts";
 
 /** Core's pools. */

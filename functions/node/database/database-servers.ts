@@ -1,14 +1,14 @@
 import { connect, type Socket } from "node:net";
 import type { ConnectionOptions } from "node:tls";
 import { Client } from "pg";
-import { splitDatabaseUrl } from "../../../kit/database-url.ts";
-import { fileFault } from "../../../kit/describe-error.ts";
-import { ConfigError } from "../../../kit/env.ts";
-import { singleFlight } from "../../../kit/single-flight.ts";
-import type { CoreConfig } from "../../config/core-config.ts";
-import type { SharedServers } from "../../store/database/database.ts";
-import type { OpenSocket } from "../../store/database/pool/single-socket.ts";
-import { destroyClient } from "../../store/ingest/copy-transaction.ts";
+import type { CoreConfig } from "#functions/config/core-config.ts";
+import type { SharedServers } from "#functions/store/database/database.ts";
+import type { OpenSocket } from "#functions/store/database/pool/single-socket.ts";
+import { destroyClient } from "#functions/store/ingest/copy-transaction.ts";
+import { splitDatabaseUrl } from "#kit/database-url.ts";
+import { fileFault } from "#kit/describe-error.ts";
+import { ConfigError } from "#kit/env.ts";
+import { singleFlight } from "#kit/single-flight.ts";
 import { readKeyFile, readTrustedFile } from "../read-key-file.ts";
 
 /** The servers of one URL, shared by the pools of a process. */

@@ -2,15 +2,15 @@ import { chown, copyFile, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { systemClock } from "../../../kit/clock.ts";
-import { errorCode } from "../../../kit/describe-error.ts";
-import { createLabPki, type LabPki } from "../../../scripts/lab/ca/pki.ts";
+import { connectDatabase } from "#functions/store/database/database.ts";
+import { destroyClient, openCopyClient } from "#functions/store/ingest/copy-transaction.ts";
+import { systemClock } from "#kit/clock.ts";
+import { errorCode } from "#kit/describe-error.ts";
+import { createLabPki, type LabPki } from "#scripts/lab/ca/pki.ts";
 import {
   type EmbeddedPostgres,
   startEmbeddedPostgres,
-} from "../../../scripts/postgres/embedded-postgres.ts";
-import { connectDatabase } from "../../store/database/database.ts";
-import { destroyClient, openCopyClient } from "../../store/ingest/copy-transaction.ts";
+} from "#scripts/postgres/embedded-postgres.ts";
 import { createDatabaseServers } from "./database-servers.ts";
 
 let dir: string;

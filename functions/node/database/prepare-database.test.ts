@@ -1,13 +1,16 @@
 import { describe, expect, it } from "vitest";
-import { systemClock } from "../../../kit/clock.ts";
-import { ConfigError } from "../../../kit/env.ts";
-import { Secret } from "../../../kit/secret.ts";
-import { testTenantId } from "../../../scripts/lab/people.ts";
-import { createTestLog } from "../../../tests/fakes/log.ts";
-import { socketOf, startDatabaseProxy, startTcpProxy } from "../../../tests/fakes/tcp-proxy.ts";
-import { createTestDatabase, useTestDatabase } from "../../../tests/support/database.ts";
-import { connectDatabase } from "../../store/database/database.ts";
-import { describeBlockers, MigrationBlocked } from "../../store/database/migration-blockers.ts";
+import { connectDatabase } from "#functions/store/database/database.ts";
+import {
+  describeBlockers,
+  MigrationBlocked,
+} from "#functions/store/database/migration-blockers.ts";
+import { systemClock } from "#kit/clock.ts";
+import { ConfigError } from "#kit/env.ts";
+import { Secret } from "#kit/secret.ts";
+import { testTenantId } from "#scripts/lab/people.ts";
+import { createTestLog } from "#tests/fakes/log.ts";
+import { socketOf, startDatabaseProxy, startTcpProxy } from "#tests/fakes/tcp-proxy.ts";
+import { createTestDatabase, useTestDatabase } from "#tests/support/database.ts";
 import { createCoreServers, createDatabaseServers } from "./database-servers.ts";
 import { prepareDatabase } from "./prepare-database.ts";
 

@@ -1,16 +1,23 @@
 import type { Client } from "pg";
-import type { Clock } from "../../../kit/clock.ts";
-import { errorCode } from "../../../kit/describe-error.ts";
-import { ConfigError } from "../../../kit/env.ts";
-import type { Log } from "../../../kit/log.ts";
-import { callDeadlineMs } from "../../store/database/call-limits.ts";
-import { setForSession } from "../../store/database/connection-settings.ts";
-import { claimDeployment, connectDatabase } from "../../store/database/database.ts";
-import { migrate, SchemaMismatch } from "../../store/database/migrate.ts";
-import { describeBlockers, MigrationBlocked } from "../../store/database/migration-blockers.ts";
-import { databaseProblem } from "../../store/database/problem.ts";
-import { selectFaults } from "../../store/database/server-settings.ts";
-import { destroyClient, lastResult, openCopyClient } from "../../store/ingest/copy-transaction.ts";
+import { callDeadlineMs } from "#functions/store/database/call-limits.ts";
+import { setForSession } from "#functions/store/database/connection-settings.ts";
+import { claimDeployment, connectDatabase } from "#functions/store/database/database.ts";
+import { migrate, SchemaMismatch } from "#functions/store/database/migrate.ts";
+import {
+  describeBlockers,
+  MigrationBlocked,
+} from "#functions/store/database/migration-blockers.ts";
+import { databaseProblem } from "#functions/store/database/problem.ts";
+import { selectFaults } from "#functions/store/database/server-settings.ts";
+import {
+  destroyClient,
+  lastResult,
+  openCopyClient,
+} from "#functions/store/ingest/copy-transaction.ts";
+import type { Clock } from "#kit/clock.ts";
+import { errorCode } from "#kit/describe-error.ts";
+import { ConfigError } from "#kit/env.ts";
+import type { Log } from "#kit/log.ts";
 import { readMigrations } from "../read-migrations.ts";
 import { StartFault } from "../run-configured.ts";
 import type { CoreServers, DatabaseVariable, NamedServers } from "./database-servers.ts";

@@ -11,11 +11,11 @@ import type { AddressInfo, Socket } from "node:net";
 import { Duplex } from "node:stream";
 import { constants, createBrotliCompress, createGzip, createZstdCompress } from "node:zlib";
 import { getRequestListener, RequestError } from "@hono/node-server";
-import { type ContentCoding, compressAnswer } from "../../../kit/compress-answer.ts";
-import { containFailures } from "../../../kit/contain-failures.ts";
-import { errorCode } from "../../../kit/describe-error.ts";
-import { type UnreadableRequest, unreadableAnswer } from "../../../kit/problem-document.ts";
-import type { HttpContext, Peer } from "../../http/request.ts";
+import type { HttpContext, Peer } from "#functions/http/request.ts";
+import { type ContentCoding, compressAnswer } from "#kit/compress-answer.ts";
+import { containFailures } from "#kit/contain-failures.ts";
+import { errorCode } from "#kit/describe-error.ts";
+import { type UnreadableRequest, unreadableAnswer } from "#kit/problem-document.ts";
 
 /** A listener that accepts connections. */
 export interface Listener {

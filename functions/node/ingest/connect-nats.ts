@@ -6,9 +6,9 @@ import {
   type NodeConnectionOptions,
   nkeyAuthenticator,
 } from "@nats-io/transport-node";
-import type { Clock } from "../../../kit/clock.ts";
-import type { Log } from "../../../kit/log.ts";
-import type { NatsConfig } from "../../config/nats-config.ts";
+import type { NatsConfig } from "#functions/config/nats-config.ts";
+import type { Clock } from "#kit/clock.ts";
+import type { Log } from "#kit/log.ts";
 import { readKeyFile, readTrustedFile } from "../read-key-file.ts";
 import { StartFault } from "../run-configured.ts";
 import { withConfigError } from "../with-config-error.ts";

@@ -1,9 +1,9 @@
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { afterEach, describe, expect, it } from "vitest";
-import { frame, newQueue } from "../../../tests/support/frames.ts";
-import { connectForeign, submit } from "../../../tests/support/grpc-client.ts";
-import { startTestIngest, type TestIngest } from "../../../tests/support/ingest.ts";
+import { frame, newQueue } from "#tests/support/frames.ts";
+import { connectForeign, submit } from "#tests/support/grpc-client.ts";
+import { startTestIngest, type TestIngest } from "#tests/support/ingest.ts";
 
 const open: Socket[] = [];
 afterEach(() => {

@@ -5,10 +5,10 @@
  */
 import type { Server, Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
-import { addressKey } from "../../../kit/address.ts";
-import type { Clock } from "../../../kit/clock.ts";
-import { createSlots } from "../../../kit/slots.ts";
-import { createTokenBuckets } from "../../../kit/token-buckets.ts";
+import { addressKey } from "#kit/address.ts";
+import type { Clock } from "#kit/clock.ts";
+import { createSlots } from "#kit/slots.ts";
+import { createTokenBuckets } from "#kit/token-buckets.ts";
 
 /** Limits of handshakes. */
 export interface HandshakeLimits {

@@ -7,14 +7,18 @@
 import { createHash, type X509Certificate } from "node:crypto";
 import { constants, type ServerHttp2Session } from "node:http2";
 import type { TLSSocket } from "node:tls";
-import { addressKey } from "../../../kit/address.ts";
-import type { Clock } from "../../../kit/clock.ts";
-import { createSlots } from "../../../kit/slots.ts";
-import { createTokenBuckets } from "../../../kit/token-buckets.ts";
-import { identityOfCertificate } from "../../../proto/identity.ts";
-import type { Peer } from "../../http/request.ts";
-import type { Admission, CallerCertificate, CallerConnection } from "../../ingest/admission.ts";
-import { Problem, type ProblemCode } from "../../problems.ts";
+import type { Peer } from "#functions/http/request.ts";
+import type {
+  Admission,
+  CallerCertificate,
+  CallerConnection,
+} from "#functions/ingest/admission.ts";
+import { Problem, type ProblemCode } from "#functions/problems.ts";
+import { addressKey } from "#kit/address.ts";
+import type { Clock } from "#kit/clock.ts";
+import { createSlots } from "#kit/slots.ts";
+import { createTokenBuckets } from "#kit/token-buckets.ts";
+import { identityOfCertificate } from "#proto/identity.ts";
 import { createSilenceCheck, createTurns, pingOrDestroy } from "./ingest-streams.ts";
 
 /** Limits of one caller. */

@@ -7,16 +7,18 @@ import { text } from "node:stream/consumers";
 import { connect as connectTls } from "node:tls";
 import { gzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
-import { createTestClock } from "../../../tests/fakes/clock.ts";
-import { countCpuMilliseconds } from "../../../tests/support/cpu-time.ts";
-import { frame, newQueue, testHost } from "../../../tests/support/frames.ts";
-import { connectInTest, submit } from "../../../tests/support/grpc-client.ts";
+import { createPostgresSink, type PostgresSinkNeeds } from "#functions/ingest/postgres-sink.ts";
+import type { Sink } from "#functions/ingest/sink.ts";
+import { createTestClock } from "#tests/fakes/clock.ts";
+import { countCpuMilliseconds } from "#tests/support/cpu-time.ts";
+import { frame, newQueue, testHost } from "#tests/support/frames.ts";
+import { connectInTest, submit } from "#tests/support/grpc-client.ts";
 import {
   ingestPaths,
   startTestIngest,
   type TestClient,
   type TestIngest,
-} from "../../../tests/support/ingest.ts";
+} from "#tests/support/ingest.ts";
 import {
   connectRaw,
   dataFrames,
@@ -24,10 +26,8 @@ import {
   http2Frame,
   postHeaders,
   resetStream,
-} from "../../../tests/support/raw-http2.ts";
-import { rejectedFrames } from "../../../tests/support/rejected-frames.ts";
-import { createPostgresSink, type PostgresSinkNeeds } from "../../ingest/postgres-sink.ts";
-import type { Sink } from "../../ingest/sink.ts";
+} from "#tests/support/raw-http2.ts";
+import { rejectedFrames } from "#tests/support/rejected-frames.ts";
 import { callerLimits } from "./ingest-connections.ts";
 
 let test: TestIngest;

@@ -5,23 +5,23 @@ import { connect as connectTls, type TLSSocket } from "node:tls";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { status } from "@grpc/grpc-js";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { createResumeTls } from "../../../collector/identity/resume-tls.ts";
-import { EnvelopesSchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { frame, newQueue, open, testHost } from "../../../tests/support/frames.ts";
+import { createResumeTls } from "#collector/identity/resume-tls.ts";
+import { createPostgresSink } from "#functions/ingest/postgres-sink.ts";
+import { EnvelopesSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
+import { frame, newQueue, open, testHost } from "#tests/support/frames.ts";
 import {
   connectForeign,
   type ForeignClient,
   forwardAll,
   openForward,
   submit,
-} from "../../../tests/support/grpc-client.ts";
+} from "#tests/support/grpc-client.ts";
 import {
   ingestPaths,
   startTestIngest,
   type TestClient,
   type TestIngest,
-} from "../../../tests/support/ingest.ts";
-import { createPostgresSink } from "../../ingest/postgres-sink.ts";
+} from "#tests/support/ingest.ts";
 import { zstdCodec } from "./zstd-codec.ts";
 
 const connect = (certificate: TestClient, to: TestIngest): ForeignClient => {

@@ -1,14 +1,14 @@
 import { status } from "@grpc/grpc-js";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { frame, newQueue, open, testHost } from "../../../tests/support/frames.ts";
-import { connectInTest, forwardAll, submit } from "../../../tests/support/grpc-client.ts";
+import { frame, newQueue, open, testHost } from "#tests/support/frames.ts";
+import { connectInTest, forwardAll, submit } from "#tests/support/grpc-client.ts";
 import {
   everyIngestPath,
   startTestIngest,
   type TestClient,
   type TestIngest,
-} from "../../../tests/support/ingest.ts";
-import { type FoundEnvelope, findStored } from "../../../tests/support/stored-envelopes.ts";
+} from "#tests/support/ingest.ts";
+import { type FoundEnvelope, findStored } from "#tests/support/stored-envelopes.ts";
 
 let test: TestIngest;
 

@@ -2,7 +2,7 @@
 import { constants, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
 import type { Readable } from "node:stream";
-import type { DirectBodies } from "../../ingest/direct-bodies.ts";
+import type { DirectBodies } from "#functions/ingest/direct-bodies.ts";
 
 /** Checks of a session in which nothing has arrived, before it is pinged. */
 const silentChecksMax = 2;

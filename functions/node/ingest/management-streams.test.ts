@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { connect } from "node:http2";
 import { json } from "node:stream/consumers";
 import { afterEach, describe, expect, it } from "vitest";
-import { startTestIngest, type TestIngest } from "../../../tests/support/ingest.ts";
+import { startTestIngest, type TestIngest } from "#tests/support/ingest.ts";
 
 const path = "/v1/collector/heartbeat";
 let test: TestIngest;

@@ -1,9 +1,9 @@
-import type { Log } from "../../../kit/log.ts";
-import type { IngestConfig } from "../../config/core-config.ts";
-import { createPostgresSink, type PostgresSinkNeeds } from "../../ingest/postgres-sink.ts";
-import type { Sink } from "../../ingest/sink.ts";
-import { openCommitClient } from "../../store/ingest/commit-frames.ts";
-import { noteSink } from "../../store/ingest/sinks.ts";
+import type { IngestConfig } from "#functions/config/core-config.ts";
+import { createPostgresSink, type PostgresSinkNeeds } from "#functions/ingest/postgres-sink.ts";
+import type { Sink } from "#functions/ingest/sink.ts";
+import { openCommitClient } from "#functions/store/ingest/commit-frames.ts";
+import { noteSink } from "#functions/store/ingest/sinks.ts";
+import type { Log } from "#kit/log.ts";
 import type { Metrics } from "../metrics.ts";
 import { zstdCodec } from "./zstd-codec.ts";
 
@@ -37,7 +37,7 @@ export const openSink = async (
   await noteSink(needs.db, settings.kind, new Date(needs.clock.now()));
   if (settings.kind === "postgres") return { sink: createPostgresSink(shared), payloadBytesMax };
   const { connectNats } = await import("./connect-nats.ts");
-  const { createNatsSink } = await import("../../ingest/nats-sink/create-nats-sink.ts");
+  const { createNatsSink } = await import("#functions/ingest/nats-sink/create-nats-sink.ts");
   const observe = { ...metrics.observeIngest, ...metrics.observePublishes() };
   const connectCommitter = async () => openCommitClient(await needs.databaseUrl());
   return connectNats(settings, { clock: needs.clock, log }, async (connection) => {

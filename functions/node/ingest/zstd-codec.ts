@@ -1,7 +1,7 @@
 import { hash } from "node:crypto";
 import { constants, zstdCompressSync, zstdDecompressSync } from "node:zlib";
-import { freeBytes } from "../../../kit/free-bytes.ts";
-import type { BlockCodec } from "../../store/ingest/stored-envelope.ts";
+import type { BlockCodec } from "#functions/store/ingest/stored-envelope.ts";
+import { freeBytes } from "#kit/free-bytes.ts";
 
 /** The result with `info`, which @types/node leaves out. */
 interface Inflated {

@@ -1,5 +1,5 @@
 import { and, eq } from "drizzle-orm";
-import { appliedSet } from "../../../drizzle/schema/applied-set.ts";
+import { appliedSet } from "#drizzle/schema/applied-set.ts";
 import type { Executor } from "../database/database.ts";
 import { finderOf } from "../database/query-parts.ts";
 

@@ -1,10 +1,5 @@
 import { and, asc, count, desc, eq, gt, sql } from "drizzle-orm";
-import {
-  auditChain,
-  auditEvent,
-  auditPending,
-  auditVerification,
-} from "../../../drizzle/schema/audit.ts";
+import { auditChain, auditEvent, auditPending, auditVerification } from "#drizzle/schema/audit.ts";
 import type { Executor } from "../database/database.ts";
 import { insertRows } from "../database/execute-prepared.ts";
 import { anyOf, firstRow } from "../database/query-parts.ts";

@@ -11,8 +11,8 @@ import {
   type SQL,
   sql,
 } from "drizzle-orm";
-import { auditChain, auditEvent } from "../../../drizzle/schema/audit.ts";
-import { certificate } from "../../../drizzle/schema/certificate.ts";
+import { auditChain, auditEvent } from "#drizzle/schema/audit.ts";
+import { certificate } from "#drizzle/schema/certificate.ts";
 import type { Executor } from "../database/database.ts";
 import { arrayLiteral, type Paged, type PageRequest, substring } from "../database/query-parts.ts";
 

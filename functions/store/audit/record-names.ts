@@ -1,5 +1,5 @@
 import { type SQL, sql } from "drizzle-orm";
-import type { NamedRecordType } from "../../../proto/audit-event.ts";
+import type { NamedRecordType } from "#proto/audit-event.ts";
 import type { Executor } from "../database/database.ts";
 import { arrayLiteral, substring } from "../database/query-parts.ts";
 import type { AuditSubject } from "./list.ts";

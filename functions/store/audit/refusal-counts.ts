@@ -1,5 +1,5 @@
 import { and, count, eq, inArray, lt, sql } from "drizzle-orm";
-import { refusalCount } from "../../../drizzle/schema/audit.ts";
+import { refusalCount } from "#drizzle/schema/audit.ts";
 import type { Executor } from "../database/database.ts";
 import { insertRows } from "../database/execute-prepared.ts";
 import { anyOf } from "../database/query-parts.ts";

@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 import { sql } from "drizzle-orm";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { createTestToken, enrollTestCollector } from "../../../tests/support/collector.ts";
-import { createTestCore, type TestCore } from "../../../tests/support/core.ts";
+import { createTestToken, enrollTestCollector } from "#tests/support/collector.ts";
+import { createTestCore, type TestCore } from "#tests/support/core.ts";
 import type { Executor } from "../database/database.ts";
 import { findEndedCertificates, updateIdentityCertificatesRevoked } from "./certificates.ts";
 

@@ -3,7 +3,7 @@ import {
   certificate,
   collectorIdentity,
   type StoredCertificateStatus,
-} from "../../../drizzle/schema/certificate.ts";
+} from "#drizzle/schema/certificate.ts";
 import type { Executor } from "../database/database.ts";
 import { defineStatement, insertRows } from "../database/execute-prepared.ts";
 import {

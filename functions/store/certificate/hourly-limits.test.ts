@@ -4,9 +4,9 @@ import {
   bootstrapToken,
   enrollmentPolicy,
   enrollmentReservation,
-} from "../../../drizzle/schema/enrollment.ts";
-import { createTestToken } from "../../../tests/support/collector.ts";
-import { useTestCore } from "../../../tests/support/core.ts";
+} from "#drizzle/schema/enrollment.ts";
+import { createTestToken } from "#tests/support/collector.ts";
+import { useTestCore } from "#tests/support/core.ts";
 import { countEnrolledSince, countTowardsHourlyLimits } from "./identities.ts";
 
 const test = await useTestCore();

@@ -1,6 +1,6 @@
 import { and, count, eq, gt, ilike, isNotNull, isNull, lte, or, sql } from "drizzle-orm";
-import { collectorIdentity } from "../../../drizzle/schema/certificate.ts";
-import type { Labels } from "../../../proto/labels.ts";
+import { collectorIdentity } from "#drizzle/schema/certificate.ts";
+import type { Labels } from "#proto/labels.ts";
 import type { Executor } from "../database/database.ts";
 import { defineStatement, executePrepared, insertRows } from "../database/execute-prepared.ts";
 import {

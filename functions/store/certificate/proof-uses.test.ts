@@ -1,8 +1,8 @@
 import { eq } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
-import { certificate } from "../../../drizzle/schema/certificate.ts";
-import { createTestToken } from "../../../tests/support/collector.ts";
-import { useTestCore } from "../../../tests/support/core.ts";
+import { certificate } from "#drizzle/schema/certificate.ts";
+import { createTestToken } from "#tests/support/collector.ts";
+import { useTestCore } from "#tests/support/core.ts";
 import { useProof } from "./proof-uses.ts";
 
 const test = await useTestCore();

@@ -1,5 +1,5 @@
 import { desc, eq, sql } from "drizzle-orm";
-import { chatMessage } from "../../../drizzle/schema/chat.ts";
+import { chatMessage } from "#drizzle/schema/chat.ts";
 import type { Executor } from "../database/database.ts";
 
 /** A message's row. */

@@ -1,5 +1,5 @@
 import { eq } from "drizzle-orm";
-import { chatReceipt, chatReceiptKey } from "../../../drizzle/schema/chat.ts";
+import { chatReceipt, chatReceiptKey } from "#drizzle/schema/chat.ts";
 import type { Executor } from "../database/database.ts";
 
 /** A receipt's row. */

@@ -1,7 +1,7 @@
 /** The states of hosts' hours, a row for each host and day, and how many hosts have which state in each hour. */
 import { sql } from "drizzle-orm";
-import { dayMs } from "../../../kit/clock.ts";
-import { byteOfState, pendingStates } from "../../../proto/completeness/hour-note.ts";
+import { dayMs } from "#kit/clock.ts";
+import { byteOfState, pendingStates } from "#proto/completeness/hour-note.ts";
 import type { Executor } from "../database/database.ts";
 import { arrayLiteral } from "../database/query-parts.ts";
 import { timestampAt } from "../fleet/rows.ts";

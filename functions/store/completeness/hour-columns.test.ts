@@ -1,8 +1,8 @@
 import { describe, expect, it, vi } from "vitest";
-import { dayMs, hourMs } from "../../../kit/clock.ts";
-import { type HourState, hourStates, sumHour } from "../../../proto/completeness/hour-state.ts";
-import { useTestCore } from "../../../tests/support/core.ts";
-import { storeHours } from "../../domain/completeness/settle-hours.ts";
+import { storeHours } from "#functions/domain/completeness/settle-hours.ts";
+import { dayMs, hourMs } from "#kit/clock.ts";
+import { type HourState, hourStates, sumHour } from "#proto/completeness/hour-state.ts";
+import { useTestCore } from "#tests/support/core.ts";
 import { createHourColumns, type HourColumns } from "./hour-columns.ts";
 import { findMatchingHosts, type HourFilter, type MatchingHost } from "./report.ts";
 

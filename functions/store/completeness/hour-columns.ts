@@ -4,9 +4,9 @@
  * whose `xmin` is then another one; a host keeps its place.
  */
 import { sql } from "drizzle-orm";
-import { type Clock, dayMs, hourMs as hourLengthMs } from "../../../kit/clock.ts";
-import { shareNextRun } from "../../../kit/share-next-run.ts";
-import { byteOfState } from "../../../proto/completeness/hour-note.ts";
+import { type Clock, dayMs, hourMs as hourLengthMs } from "#kit/clock.ts";
+import { shareNextRun } from "#kit/share-next-run.ts";
+import { byteOfState } from "#proto/completeness/hour-note.ts";
 import type { Database } from "../database/database.ts";
 import { HostIndex } from "../fleet/columns/host-index.ts";
 import { timestampAt } from "../fleet/rows.ts";

@@ -8,8 +8,8 @@ import {
   type ExportRejection,
   type QueueEnding,
   type QueueFacts,
-} from "../../../proto/completeness/hour-state.ts";
-import { withLosses } from "../../../proto/completeness/lost-ranges.ts";
+} from "#proto/completeness/hour-state.ts";
+import { withLosses } from "#proto/completeness/lost-ranges.ts";
 import type { Executor } from "../database/database.ts";
 import { readDatabaseIdentity } from "../database/identity.ts";
 import { arrayLiteral } from "../database/query-parts.ts";

@@ -4,7 +4,7 @@ import {
   completenessHead,
   completenessLog,
   completenessStatement,
-} from "../../../drizzle/schema/completeness.ts";
+} from "#drizzle/schema/completeness.ts";
 import type { Executor } from "../database/database.ts";
 import { firstRow } from "../database/query-parts.ts";
 

@@ -1,6 +1,6 @@
 import { and, desc, eq, isNotNull, isNull, ne } from "drizzle-orm";
-import { collectorConfig, configAssignment } from "../../../drizzle/schema/config.ts";
-import { collectorHealth } from "../../../drizzle/schema/health.ts";
+import { collectorConfig, configAssignment } from "#drizzle/schema/config.ts";
+import { collectorHealth } from "#drizzle/schema/health.ts";
 import type { Executor } from "../database/database.ts";
 import { anyOf, finderOf, firstRow, inserterOf } from "../database/query-parts.ts";
 

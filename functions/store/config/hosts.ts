@@ -1,6 +1,6 @@
 import { type SQL, sql } from "drizzle-orm";
-import { collectorConfig } from "../../../drizzle/schema/config.ts";
-import type { ConfigProgress } from "../../../proto/fleet-health/vocabulary.ts";
+import { collectorConfig } from "#drizzle/schema/config.ts";
+import type { ConfigProgress } from "#proto/fleet-health/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
 import {
   arrayLiteral,

@@ -1,8 +1,4 @@
-import {
-  type DatabaseTls,
-  splitDatabaseUrl,
-  withoutTlsParameters,
-} from "../../../kit/database-url.ts";
+import { type DatabaseTls, splitDatabaseUrl, withoutTlsParameters } from "#kit/database-url.ts";
 import type { DatabaseOptions } from "./database.ts";
 import type { ConnectionOptions } from "./pool/connection-pool.ts";
 

@@ -1,11 +1,14 @@
 import { eq, sql as text } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
-import { enrollmentPolicy } from "../../../drizzle/schema/index.ts";
-import { systemClock } from "../../../kit/clock.ts";
-import { socketOf, startDatabaseProxy } from "../../../tests/fakes/tcp-proxy.ts";
-import { createTestDatabase, useTestDatabase } from "../../../tests/support/database.ts";
-import { createDatabaseServers, openDatabaseSocket } from "../../node/database/database-servers.ts";
-import { databaseCheck } from "../../ops/checks.ts";
+import { enrollmentPolicy } from "#drizzle/schema/index.ts";
+import {
+  createDatabaseServers,
+  openDatabaseSocket,
+} from "#functions/node/database/database-servers.ts";
+import { databaseCheck } from "#functions/ops/checks.ts";
+import { systemClock } from "#kit/clock.ts";
+import { socketOf, startDatabaseProxy } from "#tests/fakes/tcp-proxy.ts";
+import { createTestDatabase, useTestDatabase } from "#tests/support/database.ts";
 import { callDeadlineMs } from "./call-limits.ts";
 import { connectDatabase, type DatabaseOptions } from "./database.ts";
 import { executePrepared } from "./execute-prepared.ts";

@@ -6,9 +6,9 @@ import {
 } from "drizzle-orm/postgres-js";
 import type { Sql } from "postgres";
 import postgres from "postgres";
-import { deployment } from "../../../drizzle/schema/deployment.ts";
-import { errorCode } from "../../../kit/describe-error.ts";
-import type { Tracer } from "../../../kit/tracing/tracer.ts";
+import { deployment } from "#drizzle/schema/deployment.ts";
+import { errorCode } from "#kit/describe-error.ts";
+import type { Tracer } from "#kit/tracing/tracer.ts";
 import { callDeadlineMs, connectionsMaxDefault, waitingMax } from "./call-limits.ts";
 import {
   connectionSettings,

@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
-import { enrollmentPolicy } from "../../../drizzle/schema/enrollment.ts";
-import { createTestDatabase } from "../../../tests/support/database.ts";
+import { enrollmentPolicy } from "#drizzle/schema/enrollment.ts";
+import { createTestDatabase } from "#tests/support/database.ts";
 import { lockPolicies } from "../enrollment/policies.ts";
 import { connectDatabase } from "./database.ts";
 import { executePrepared } from "./execute-prepared.ts";

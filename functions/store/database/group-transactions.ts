@@ -1,4 +1,4 @@
-import { groupCalls } from "../../../kit/group-calls.ts";
+import { groupCalls } from "#kit/group-calls.ts";
 import type { Database, Executor } from "./database.ts";
 import { planByIndex } from "./execute-prepared.ts";
 import { canRetryIndividually } from "./problem.ts";

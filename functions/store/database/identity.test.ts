@@ -1,9 +1,9 @@
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
-import { startEmbeddedPostgres } from "../../../scripts/postgres/embedded-postgres.ts";
-import { restoreBaseBackup, takeBaseBackup } from "../../../tests/support/base-backup.ts";
-import { openDatabaseSocket } from "../../node/database/database-servers.ts";
+import { openDatabaseSocket } from "#functions/node/database/database-servers.ts";
+import { startEmbeddedPostgres } from "#scripts/postgres/embedded-postgres.ts";
+import { restoreBaseBackup, takeBaseBackup } from "#tests/support/base-backup.ts";
 import { connectDatabase } from "./database.ts";
 import { readDatabaseIdentity, type ServerIdentity } from "./identity.ts";
 

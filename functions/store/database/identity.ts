@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { errorCode } from "../../../kit/describe-error.ts";
+import { errorCode } from "#kit/describe-error.ts";
 import type { Executor } from "./database.ts";
 
 /** Where a database is: a copy elsewhere has another identity, and so has a server that was recovered to an earlier time. */

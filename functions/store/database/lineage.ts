@@ -1,6 +1,6 @@
 import { eq, sql } from "drizzle-orm";
-import { databaseLineage } from "../../../drizzle/schema/deployment.ts";
-import { directorySync } from "../../../drizzle/schema/operator.ts";
+import { databaseLineage } from "#drizzle/schema/deployment.ts";
+import { directorySync } from "#drizzle/schema/operator.ts";
 import type { Executor } from "./database.ts";
 
 /** What a database says about itself. */

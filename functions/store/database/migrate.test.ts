@@ -1,8 +1,8 @@
 import { afterEach, describe, expect, inject, it } from "vitest";
-import { createTestDatabase, type TestDatabase } from "../../../tests/support/database.ts";
-import { readCatalog } from "../../../tests/support/schema-catalog.ts";
-import { openDatabaseSocket } from "../../node/database/database-servers.ts";
-import { readMigrations } from "../../node/read-migrations.ts";
+import { openDatabaseSocket } from "#functions/node/database/database-servers.ts";
+import { readMigrations } from "#functions/node/read-migrations.ts";
+import { createTestDatabase, type TestDatabase } from "#tests/support/database.ts";
+import { readCatalog } from "#tests/support/schema-catalog.ts";
 import { connectDatabase } from "./database.ts";
 import {
   migrate,

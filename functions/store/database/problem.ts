@@ -1,4 +1,4 @@
-import { Problem } from "../../problems.ts";
+import { Problem } from "#functions/problems.ts";
 
 /** Codes of `connectionError`, of postgres.js, of pg and of the operating system for a connection that failed or was lost. */
 const connectionCodes = new Set([

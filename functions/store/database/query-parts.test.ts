@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
-import { auditEvent } from "../../../drizzle/schema/audit.ts";
-import { bootstrapToken, enrollmentReservation } from "../../../drizzle/schema/enrollment.ts";
-import { createTestToken } from "../../../tests/support/collector.ts";
-import { createTestCore } from "../../../tests/support/core.ts";
-import { useTestDatabase } from "../../../tests/support/database.ts";
+import { auditEvent } from "#drizzle/schema/audit.ts";
+import { bootstrapToken, enrollmentReservation } from "#drizzle/schema/enrollment.ts";
+import { createTestToken } from "#tests/support/collector.ts";
+import { createTestCore } from "#tests/support/core.ts";
+import { useTestDatabase } from "#tests/support/database.ts";
 import { insertRows } from "./execute-prepared.ts";
 import { anyOf } from "./query-parts.ts";
 

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { systemClock } from "../../../kit/clock.ts";
-import { startDatabaseProxy, type TcpProxy } from "../../../tests/fakes/tcp-proxy.ts";
-import { createTestDatabase, type TestDatabase } from "../../../tests/support/database.ts";
-import { createDatabaseServers } from "../../node/database/database-servers.ts";
+import { createDatabaseServers } from "#functions/node/database/database-servers.ts";
+import { systemClock } from "#kit/clock.ts";
+import { startDatabaseProxy, type TcpProxy } from "#tests/fakes/tcp-proxy.ts";
+import { createTestDatabase, type TestDatabase } from "#tests/support/database.ts";
 import { createDirectoryLock } from "../directory/lock.ts";
 import { connectDatabase } from "./database.ts";
 import { tryLock } from "./try-lock.ts";

@@ -4,7 +4,7 @@ import {
   directorySync,
   type PersonStatus,
   person,
-} from "../../../drizzle/schema/operator.ts";
+} from "#drizzle/schema/operator.ts";
 import type { Database, Executor } from "../database/database.ts";
 import { insertRows } from "../database/execute-prepared.ts";
 import { anyOf, firstRow } from "../database/query-parts.ts";

@@ -1,4 +1,4 @@
-import type { Clock } from "../../../kit/clock.ts";
+import type { Clock } from "#kit/clock.ts";
 import { connectDatabase, type DatabaseOptions } from "../database/database.ts";
 
 /** Runs `work` under the lock. Returns undefined, without running it, while another core of this database has the lock. */

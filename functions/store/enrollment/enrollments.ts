@@ -3,7 +3,7 @@ import {
   enrollmentFailure,
   enrollmentRefusal,
   enrollmentReservation,
-} from "../../../drizzle/schema/enrollment.ts";
+} from "#drizzle/schema/enrollment.ts";
 import type { Executor } from "../database/database.ts";
 import { insertRows } from "../database/execute-prepared.ts";
 import { anyOf } from "../database/query-parts.ts";

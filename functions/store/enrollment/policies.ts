@@ -1,7 +1,7 @@
 import { and, eq, inArray, isNotNull, isNull, lt, not, sql } from "drizzle-orm";
-import { bootstrapToken, enrollmentPolicy } from "../../../drizzle/schema/enrollment.ts";
-import { groupCalls } from "../../../kit/group-calls.ts";
-import { singleFlight } from "../../../kit/single-flight.ts";
+import { bootstrapToken, enrollmentPolicy } from "#drizzle/schema/enrollment.ts";
+import { groupCalls } from "#kit/group-calls.ts";
+import { singleFlight } from "#kit/single-flight.ts";
 import type { Executor } from "../database/database.ts";
 import { executePrepared } from "../database/execute-prepared.ts";
 import { tooManyWaiting } from "../database/group-transactions.ts";

@@ -1,12 +1,12 @@
 import { and, eq, getTableColumns, isNull, type SQL, sql } from "drizzle-orm";
-import { bootstrapToken, enrollmentPolicy } from "../../../drizzle/schema/enrollment.ts";
-import { person } from "../../../drizzle/schema/operator.ts";
+import { bootstrapToken, enrollmentPolicy } from "#drizzle/schema/enrollment.ts";
+import { person } from "#drizzle/schema/operator.ts";
 import {
   type PolicyState,
   policyStates,
   type TokenState,
   tokenStates,
-} from "../../../proto/operator/enrollment.ts";
+} from "#proto/operator/enrollment.ts";
 import type { Executor } from "../database/database.ts";
 import {
   anyOf,

@@ -1,6 +1,6 @@
 /** What exports lose because retention deletes it before they had it. */
 import { sql } from "drizzle-orm";
-import { dayMs } from "../../../kit/clock.ts";
+import { dayMs } from "#kit/clock.ts";
 import type { Database, Executor } from "../database/database.ts";
 import { timestampLiteral } from "../database/sql-literals.ts";
 import { findTables } from "../ingest/partitions.ts";

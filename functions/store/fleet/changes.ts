@@ -1,7 +1,7 @@
 /** Upgrades and changes of labels outside of rollouts, found in the history of hosts' facts. */
 import { and, eq, gt, isNull, lt, type SQL, sql } from "drizzle-orm";
-import { fleetChange, fleetChangeHour } from "../../../drizzle/schema/fleet-history.ts";
-import { hourMs } from "../../../kit/clock.ts";
+import { fleetChange, fleetChangeHour } from "#drizzle/schema/fleet-history.ts";
+import { hourMs } from "#kit/clock.ts";
 import type { Database, Executor } from "../database/database.ts";
 import { listPage, type Paged, type PageRequest } from "../database/query-parts.ts";
 import { timestampAt } from "./rows.ts";

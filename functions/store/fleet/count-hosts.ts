@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { type FleetFilter, selectsEveryHost } from "../../../proto/fleet-health/filter.ts";
+import { type FleetFilter, selectsEveryHost } from "#proto/fleet-health/filter.ts";
 import type { Executor } from "../database/database.ts";
 import type { FleetColumns } from "./columns/fleet-columns.ts";
 import { markHosts } from "./columns/select-hosts.ts";

@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { useTestDatabase } from "../../../tests/support/database.ts";
+import { useTestDatabase } from "#tests/support/database.ts";
 import {
   countedAfter,
   countedAfterColumn,

@@ -1,5 +1,5 @@
 import { and, desc, eq, gt, isNull, lt } from "drizzle-orm";
-import { hostDiag } from "../../../drizzle/schema/diag.ts";
+import { hostDiag } from "#drizzle/schema/diag.ts";
 import type { Executor } from "../database/database.ts";
 import { firstRow, inserterOf } from "../database/query-parts.ts";
 

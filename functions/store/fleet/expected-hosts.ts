@@ -1,5 +1,5 @@
 import { type SQL, sql } from "drizzle-orm";
-import type { EnrolledStatus } from "../../../proto/fleet-health/vocabulary.ts";
+import type { EnrolledStatus } from "#proto/fleet-health/vocabulary.ts";
 import { type FleetRules, forwardingIs, isActive, timestampAt } from "./rows.ts";
 
 /** Entries of the inventory with the host of each: an entry names a device id or a whole identity. */

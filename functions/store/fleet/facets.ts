@@ -1,12 +1,12 @@
 import { type SQL, sql } from "drizzle-orm";
-import { expiryDays, heartbeatAgeBounds } from "../../../proto/fleet-health/facets.ts";
-import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
+import { expiryDays, heartbeatAgeBounds } from "#proto/fleet-health/facets.ts";
+import type { FleetFilter } from "#proto/fleet-health/filter.ts";
 import {
   type Drift,
   driftKinds,
   type ExportKind,
   exportKinds,
-} from "../../../proto/fleet-health/vocabulary.ts";
+} from "#proto/fleet-health/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
 import { countMarks } from "./columns/column-loops.ts";
 import type { FleetColumns } from "./columns/fleet-columns.ts";

@@ -1,8 +1,8 @@
 /** How many hosts have which value, in a selection and in all: of what hosts may have in common. */
 import { type SQL, sql } from "drizzle-orm";
-import type { FactorKind } from "../../../proto/fleet-health/factors.ts";
-import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
-import type { Labels } from "../../../proto/labels.ts";
+import type { FactorKind } from "#proto/fleet-health/factors.ts";
+import type { FleetFilter } from "#proto/fleet-health/filter.ts";
+import type { Labels } from "#proto/labels.ts";
 import type { Executor } from "../database/database.ts";
 import { arrayLiteral } from "../database/query-parts.ts";
 import type { HostColumn } from "./columns/evaluate-expression.ts";

@@ -1,6 +1,6 @@
 /** Hosts that something has changed and others like them, with their figures before and after. */
 import { type SQL, sql } from "drizzle-orm";
-import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
+import type { FleetFilter } from "#proto/fleet-health/filter.ts";
 import type { Executor } from "../database/database.ts";
 import {
   type ChangeSpan,

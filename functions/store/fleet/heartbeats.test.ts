@@ -1,8 +1,8 @@
 import { sql } from "drizzle-orm";
 import { beforeAll, expect, it } from "vitest";
-import { seedFleet } from "../../../scripts/lab/seed-fleet.ts";
-import { createTestClock } from "../../../tests/fakes/clock.ts";
-import { useTestDatabase } from "../../../tests/support/database.ts";
+import { seedFleet } from "#scripts/lab/seed-fleet.ts";
+import { createTestClock } from "#tests/fakes/clock.ts";
+import { useTestDatabase } from "#tests/support/database.ts";
 import { connectDatabase } from "../database/database.ts";
 import { createHeartbeatWriter } from "./heartbeats.ts";
 import type { HealthReport } from "./reports.ts";

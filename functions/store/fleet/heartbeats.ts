@@ -1,8 +1,8 @@
 import { sql } from "drizzle-orm";
-import type { Clock } from "../../../kit/clock.ts";
-import { groupCalls } from "../../../kit/group-calls.ts";
-import type { Labels } from "../../../proto/labels.ts";
-import { reportedNumbers } from "../../../proto/management/reported-numbers.ts";
+import type { Clock } from "#kit/clock.ts";
+import { groupCalls } from "#kit/group-calls.ts";
+import type { Labels } from "#proto/labels.ts";
+import { reportedNumbers } from "#proto/management/reported-numbers.ts";
 import {
   admissionOf,
   type DecisionRow,

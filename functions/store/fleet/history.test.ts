@@ -1,8 +1,8 @@
 import { sql } from "drizzle-orm";
 import { beforeAll, expect, it } from "vitest";
-import { seedFleet } from "../../../scripts/lab/seed-fleet.ts";
-import { createTestClock } from "../../../tests/fakes/clock.ts";
-import { useTestDatabase } from "../../../tests/support/database.ts";
+import { seedFleet } from "#scripts/lab/seed-fleet.ts";
+import { createTestClock } from "#tests/fakes/clock.ts";
+import { useTestDatabase } from "#tests/support/database.ts";
 import { updateReportedLabels } from "../certificate/identities.ts";
 import {
   deleteOldHistory,

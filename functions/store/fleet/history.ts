@@ -6,8 +6,8 @@
  * `fleet_status`.
  */
 import { type SQL, sql } from "drizzle-orm";
-import { hourMs } from "../../../kit/clock.ts";
-import { reportedNumbers } from "../../../proto/management/reported-numbers.ts";
+import { hourMs } from "#kit/clock.ts";
+import { reportedNumbers } from "#proto/management/reported-numbers.ts";
 import type { Executor } from "../database/database.ts";
 import { type FleetThresholds, never, timestampAt } from "./rows.ts";
 

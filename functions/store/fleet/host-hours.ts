@@ -1,7 +1,7 @@
 /** The figures of hosts, which comparisons read: now, and at the first minute of each hour. */
 import { type SQL, sql } from "drizzle-orm";
-import { hourMs } from "../../../kit/clock.ts";
-import type { SentVolume } from "../../../proto/fleet-health/comparison.ts";
+import { hourMs } from "#kit/clock.ts";
+import type { SentVolume } from "#proto/fleet-health/comparison.ts";
 import type { Executor } from "../database/database.ts";
 import { timestampAt } from "./rows.ts";
 

@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
-import { seedFleet } from "../../../scripts/lab/seed-fleet.ts";
-import { useTestDatabase } from "../../../tests/support/database.ts";
+import { seedFleet } from "#scripts/lab/seed-fleet.ts";
+import { useTestDatabase } from "#tests/support/database.ts";
 import { updateReportedLabels } from "../certificate/identities.ts";
 import { deleteUnusedLabelSets } from "./host-labels.ts";
 

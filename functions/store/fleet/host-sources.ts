@@ -1,6 +1,6 @@
 /** Counts of the sources of telemetry that hosts have: in the database, and in core's memory, which a scan would be too slow for. */
 import { type SQL, sql } from "drizzle-orm";
-import { type Clock, dayMs } from "../../../kit/clock.ts";
+import { type Clock, dayMs } from "#kit/clock.ts";
 import type { Executor } from "../database/database.ts";
 import { idAt, idBytes } from "./columns/packed-rows.ts";
 import type { ResidentHosts } from "./columns/resident-hosts.ts";

@@ -1,13 +1,13 @@
 import { sql } from "drizzle-orm";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { seedFleet } from "../../../scripts/lab/seed-fleet.ts";
-import { createTestClock } from "../../../tests/fakes/clock.ts";
-import { useTestDatabase } from "../../../tests/support/database.ts";
-import { fleetDifferences } from "../../../tests/support/fleet-differences.ts";
-import { runsOf } from "../../../tests/support/is-slow.ts";
-import { markUsed } from "../../domain/certificate/authenticate.ts";
-import { readMigrations } from "../../node/read-migrations.ts";
+import { markUsed } from "#functions/domain/certificate/authenticate.ts";
+import { readMigrations } from "#functions/node/read-migrations.ts";
+import { seedFleet } from "#scripts/lab/seed-fleet.ts";
+import { createTestClock } from "#tests/fakes/clock.ts";
+import { useTestDatabase } from "#tests/support/database.ts";
+import { fleetDifferences } from "#tests/support/fleet-differences.ts";
+import { runsOf } from "#tests/support/is-slow.ts";
 import {
   updateActiveReplaced,
   updateCertificateRevoked,

@@ -1,7 +1,7 @@
 import { type SQL, sql } from "drizzle-orm";
-import { dayMs, hourMs } from "../../../kit/clock.ts";
-import { byteOfState, incompleteStates } from "../../../proto/completeness/hour-note.ts";
-import { hourStates } from "../../../proto/completeness/hour-state.ts";
+import { dayMs, hourMs } from "#kit/clock.ts";
+import { byteOfState, incompleteStates } from "#proto/completeness/hour-note.ts";
+import { hourStates } from "#proto/completeness/hour-state.ts";
 
 /** What `translate` removes of states written by `escape`: those that are complete, and `\\000` for an hour that is not decided. */
 const others = `\\0${hourStates

@@ -1,7 +1,7 @@
 import { type SQL, sql } from "drizzle-orm";
-import { facetValuesMax } from "../../../proto/fleet-health/facets.ts";
-import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
-import type { ExportKind } from "../../../proto/fleet-health/vocabulary.ts";
+import { facetValuesMax } from "#proto/fleet-health/facets.ts";
+import type { FleetFilter } from "#proto/fleet-health/filter.ts";
+import type { ExportKind } from "#proto/fleet-health/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
 import { exportPredicate, fleetPredicate } from "./predicate.ts";
 import { type FleetRules, hostsOf } from "./rows.ts";

@@ -1,6 +1,6 @@
 /** The filter of proto/fleet-health/filter.ts as a predicate over `fleet`. No part is ever null, so that a negated one is exact. */
 import { type SQL, sql } from "drizzle-orm";
-import { dayMs } from "../../../kit/clock.ts";
+import { dayMs } from "#kit/clock.ts";
 import {
   conjunctiveParts,
   exportFilters,
@@ -9,10 +9,10 @@ import {
   filterPartNames,
   negatedPart,
   type PositivePart,
-} from "../../../proto/fleet-health/filter.ts";
-import type { ExportKind } from "../../../proto/fleet-health/vocabulary.ts";
-import { anyLabelValue, splitLabelPair } from "../../../proto/labels.ts";
-import { type FigureFilter, figureFilters } from "../../../proto/management/reported-numbers.ts";
+} from "#proto/fleet-health/filter.ts";
+import type { ExportKind } from "#proto/fleet-health/vocabulary.ts";
+import { anyLabelValue, splitLabelPair } from "#proto/labels.ts";
+import { type FigureFilter, figureFilters } from "#proto/management/reported-numbers.ts";
 import { arrayLiteral, substring } from "../database/query-parts.ts";
 import { inventoryPredicate } from "./expected-hosts.ts";
 import { hostsIncompleteSince } from "./incomplete-hosts.ts";

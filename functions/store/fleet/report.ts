@@ -1,8 +1,8 @@
 import { type SQL, sql } from "drizzle-orm";
-import type { Reenrollment } from "../../../drizzle/schema/enrollment.ts";
-import type { RenewalStatus } from "../../../drizzle/schema/health.ts";
-import { dayMs } from "../../../kit/clock.ts";
-import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
+import type { Reenrollment } from "#drizzle/schema/enrollment.ts";
+import type { RenewalStatus } from "#drizzle/schema/health.ts";
+import { dayMs } from "#kit/clock.ts";
+import type { FleetFilter } from "#proto/fleet-health/filter.ts";
 import {
   type Drift,
   type EnrolledStatus,
@@ -13,13 +13,13 @@ import {
   type Forwarding,
   fleetConditions,
   forwardings,
-} from "../../../proto/fleet-health/vocabulary.ts";
-import type { Labels } from "../../../proto/labels.ts";
+} from "#proto/fleet-health/vocabulary.ts";
+import type { Labels } from "#proto/labels.ts";
 import {
   everyNumber,
   type NumberColumn,
   sortedFigures,
-} from "../../../proto/management/reported-numbers.ts";
+} from "#proto/management/reported-numbers.ts";
 import type { Executor } from "../database/database.ts";
 import { arrayLiteral, firstRow } from "../database/query-parts.ts";
 import type { FleetColumns } from "./columns/fleet-columns.ts";

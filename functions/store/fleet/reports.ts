@@ -1,11 +1,11 @@
 /** Reports of hosts: what they hold, and what core stores and derives. */
 import { type SQL, sql } from "drizzle-orm";
-import { describeCondition, type HeartbeatRequest } from "../../../proto/management/heartbeat.ts";
+import { describeCondition, type HeartbeatRequest } from "#proto/management/heartbeat.ts";
 import {
   type NumberColumn,
   type ReportedNumber,
   reportedNumbers,
-} from "../../../proto/management/reported-numbers.ts";
+} from "#proto/management/reported-numbers.ts";
 import type { FleetThresholds } from "./rows.ts";
 
 /** A column of `collector_health` that a report fills. */

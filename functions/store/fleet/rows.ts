@@ -4,7 +4,7 @@
  * that an index or a plain scan answers it.
  */
 import { type SQL, sql } from "drizzle-orm";
-import { troubledFrom } from "../../../drizzle/schema/fleet.ts";
+import { troubledFrom } from "#drizzle/schema/fleet.ts";
 import {
   attentionStates,
   type ConfigProgress,
@@ -17,7 +17,7 @@ import {
   fleetSeverities,
   fleetStates,
   forwardings,
-} from "../../../proto/fleet-health/vocabulary.ts";
+} from "#proto/fleet-health/vocabulary.ts";
 import { arrayLiteral } from "../database/query-parts.ts";
 import { countedAfterColumn, countedBefore, type Outage } from "./counted-time.ts";
 

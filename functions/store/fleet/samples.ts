@@ -1,6 +1,6 @@
 /** How many hosts were in which state, every five minutes. */
 import { sql } from "drizzle-orm";
-import { type FleetState, fleetStates } from "../../../proto/fleet-health/vocabulary.ts";
+import { type FleetState, fleetStates } from "#proto/fleet-health/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
 import type { Outage } from "./counted-time.ts";
 import { timestampAt } from "./rows.ts";

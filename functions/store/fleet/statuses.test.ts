@@ -1,9 +1,9 @@
 import { sql } from "drizzle-orm";
 import { beforeAll, beforeEach, expect, it } from "vitest";
-import { seedFleet } from "../../../scripts/lab/seed-fleet.ts";
-import { createTestClock } from "../../../tests/fakes/clock.ts";
-import { useTestDatabase } from "../../../tests/support/database.ts";
-import { fleetDifferences } from "../../../tests/support/fleet-differences.ts";
+import { seedFleet } from "#scripts/lab/seed-fleet.ts";
+import { createTestClock } from "#tests/fakes/clock.ts";
+import { useTestDatabase } from "#tests/support/database.ts";
+import { fleetDifferences } from "#tests/support/fleet-differences.ts";
 import { digestKey } from "./reports.ts";
 import { createSeenRecorder, type SeenHost } from "./statuses.ts";
 

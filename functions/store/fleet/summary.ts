@@ -1,12 +1,12 @@
 import { type SQL, sql } from "drizzle-orm";
-import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
+import type { FleetFilter } from "#proto/fleet-health/filter.ts";
 import {
   attentionStates,
   type FleetState,
   type Forwarding,
   fleetStates,
   forwardings,
-} from "../../../proto/fleet-health/vocabulary.ts";
+} from "#proto/fleet-health/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
 import type { FleetColumns } from "./columns/fleet-columns.ts";
 import { type MarkedHosts, markHosts } from "./columns/select-hosts.ts";

@@ -1,6 +1,6 @@
 /** Times that were stored while a clock was wrong. */
 import { type SQL, sql } from "drizzle-orm";
-import { hourMs } from "../../../kit/clock.ts";
+import { hourMs } from "#kit/clock.ts";
 import type { Executor } from "../database/database.ts";
 import { arrayLiteral } from "../database/query-parts.ts";
 import { timestampAt } from "./rows.ts";

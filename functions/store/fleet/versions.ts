@@ -1,7 +1,7 @@
 /** The versions and platforms of a fleet, and decisions on them by the semver library: on the few distinct ones, not on each row. */
 import { type SQL, sql } from "drizzle-orm";
 import { compare, gte, valid } from "semver";
-import { versionRangePattern } from "../../../proto/fleet-health/filter.ts";
+import { versionRangePattern } from "#proto/fleet-health/filter.ts";
 import type { Executor } from "../database/database.ts";
 
 /** Finds every version and platform of the fleet, each with one step through its index. */

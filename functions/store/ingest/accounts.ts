@@ -1,7 +1,7 @@
 import { and, desc, eq, type SQLWrapper, sql } from "drizzle-orm";
-import { ingestAccount } from "../../../drizzle/schema/account.ts";
-import { certificate, collectorIdentity } from "../../../drizzle/schema/certificate.ts";
-import { ingestCursor } from "../../../drizzle/schema/ingest.ts";
+import { ingestAccount } from "#drizzle/schema/account.ts";
+import { certificate, collectorIdentity } from "#drizzle/schema/certificate.ts";
+import { ingestCursor } from "#drizzle/schema/ingest.ts";
 import type { Executor } from "../database/database.ts";
 import { arrayLiteral, firstRow } from "../database/query-parts.ts";
 import type { QueueName } from "./queues.ts";

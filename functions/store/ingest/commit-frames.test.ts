@@ -1,9 +1,9 @@
 import { hash } from "node:crypto";
 import type { Client } from "pg";
 import { expect, it, onTestFinished } from "vitest";
-import { useTestDatabase } from "../../../tests/support/database.ts";
-import { testRun } from "../../../tests/support/stored-envelopes.ts";
-import { zstdCodec } from "../../node/ingest/zstd-codec.ts";
+import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
+import { useTestDatabase } from "#tests/support/database.ts";
+import { testRun } from "#tests/support/stored-envelopes.ts";
 import { commitFrames, openCommitClient } from "./commit-frames.ts";
 import type { FrameToCommit } from "./decide-frames.ts";
 import { readCheckedBlock } from "./stored-envelope.ts";

@@ -14,7 +14,7 @@
 
 import { sql } from "drizzle-orm";
 import type { Client } from "pg";
-import { errorCode } from "../../../kit/describe-error.ts";
+import { errorCode } from "#kit/describe-error.ts";
 import { setForSession } from "../database/connection-settings.ts";
 import type { Executor } from "../database/database.ts";
 import { literal, numberArray, textArray, timestampLiteral } from "../database/sql-literals.ts";

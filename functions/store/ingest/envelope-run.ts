@@ -5,8 +5,8 @@
  */
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { type BinaryReader, WireType } from "@bufbuild/protobuf/wire";
-import { type Envelope, EnvelopesSchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { decodeText, eachField, eachValue, readWire, wireTag } from "../../../proto/wire.ts";
+import { type Envelope, EnvelopesSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
+import { decodeText, eachField, eachValue, readWire, wireTag } from "#proto/wire.ts";
 
 /** How many envelopes of a kind, and the bytes of their payloads. */
 export interface KindCount {

@@ -1,10 +1,10 @@
 import { gt, sql } from "drizzle-orm";
-import { ingestLostRange } from "../../../drizzle/schema/account.ts";
-import { collectorIdentity } from "../../../drizzle/schema/certificate.ts";
-import { collectorHealth } from "../../../drizzle/schema/health.ts";
-import { ingestGap } from "../../../drizzle/schema/ingest.ts";
-import type { StreamPlace } from "../../../proto/completeness/hour-state.ts";
-import type { LostRange } from "../../../proto/completeness/lost-ranges.ts";
+import { ingestLostRange } from "#drizzle/schema/account.ts";
+import { collectorIdentity } from "#drizzle/schema/certificate.ts";
+import { collectorHealth } from "#drizzle/schema/health.ts";
+import { ingestGap } from "#drizzle/schema/ingest.ts";
+import type { StreamPlace } from "#proto/completeness/hour-state.ts";
+import type { LostRange } from "#proto/completeness/lost-ranges.ts";
 import type { Database, Executor } from "../database/database.ts";
 import type { QueueName } from "./queues.ts";
 

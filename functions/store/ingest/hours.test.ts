@@ -1,9 +1,9 @@
 import fc from "fast-check";
 import { afterAll, expect, it } from "vitest";
-import { createTestDatabase } from "../../../tests/support/database.ts";
-import { runsOf } from "../../../tests/support/is-slow.ts";
-import { findStored, testRun } from "../../../tests/support/stored-envelopes.ts";
-import { zstdCodec } from "../../node/ingest/zstd-codec.ts";
+import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
+import { createTestDatabase } from "#tests/support/database.ts";
+import { runsOf } from "#tests/support/is-slow.ts";
+import { findStored, testRun } from "#tests/support/stored-envelopes.ts";
 import { commitFrames, commitFramesAhead, openCommitClient } from "./commit-frames.ts";
 import { type FrameToCommit, queueKey } from "./decide-frames.ts";
 

@@ -1,6 +1,6 @@
 import { sql } from "drizzle-orm";
-import { hourMs } from "../../../kit/clock.ts";
-import { type VolumeKind, volumeKinds } from "../../../proto/fleet-health/volume.ts";
+import { hourMs } from "#kit/clock.ts";
+import { type VolumeKind, volumeKinds } from "#proto/fleet-health/volume.ts";
 import type { Executor } from "../database/database.ts";
 import { numberArray, textArray, timestampLiteral } from "../database/sql-literals.ts";
 import type { KindCount } from "./envelope-run.ts";

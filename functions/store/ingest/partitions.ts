@@ -6,7 +6,7 @@
  */
 
 import { sql } from "drizzle-orm";
-import { dayMs } from "../../../kit/clock.ts";
+import { dayMs } from "#kit/clock.ts";
 import type { Database, Executor } from "../database/database.ts";
 
 const tables = ["ingest_block", "ingest_envelope"] as const;

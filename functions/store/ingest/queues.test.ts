@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
-import { hourMs } from "../../../kit/clock.ts";
-import { useTestCore } from "../../../tests/support/core.ts";
+import { hourMs } from "#kit/clock.ts";
+import { useTestCore } from "#tests/support/core.ts";
 import {
   deleteOldQueues,
   endAbandonedQueues,

@@ -5,8 +5,8 @@
  * - A host has a bounded number of open queues; the others are one queue without an id.
  */
 import { and, desc, eq, sql } from "drizzle-orm";
-import { ingestCursor, ingestQueue } from "../../../drizzle/schema/ingest.ts";
-import { type QueueEnding, queueEndings } from "../../../proto/completeness/hour-state.ts";
+import { ingestCursor, ingestQueue } from "#drizzle/schema/ingest.ts";
+import { type QueueEnding, queueEndings } from "#proto/completeness/hour-state.ts";
 import type { Executor } from "../database/database.ts";
 import { defineStatement, executePrepared } from "../database/execute-prepared.ts";
 import { arrayLiteral } from "../database/query-parts.ts";

@@ -1,4 +1,4 @@
-import type { Envelope } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import type { Envelope } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { type EnvelopeRun, envelopesOf } from "./envelope-run.ts";
 
 /** A stored envelope. */

@@ -2,7 +2,7 @@
  * Stored telemetry as a table of rows, for SQL: blocks are compressed, which PostgreSQL cannot read. One connection reads, in a transaction
  * that writes nothing; another one writes, in short ones: exports wait for every transaction that writes.
  */
-import { errorCode } from "../../../kit/describe-error.ts";
+import { errorCode } from "#kit/describe-error.ts";
 import type { SqlClient, SqlRunner } from "../database/pool/sql-client.ts";
 import {
   type BlockCodec,

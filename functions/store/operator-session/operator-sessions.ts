@@ -8,8 +8,8 @@ import {
   person,
   usedLogoutToken,
   webSession,
-} from "../../../drizzle/schema/operator.ts";
-import { dayMs } from "../../../kit/clock.ts";
+} from "#drizzle/schema/operator.ts";
+import { dayMs } from "#kit/clock.ts";
 import type { Executor } from "../database/database.ts";
 import {
   finderOf,

@@ -1,11 +1,6 @@
 /** Who calls core: people, by themselves or by a session, and workloads. */
 import { and, eq, exists, gt, isNull, not } from "drizzle-orm";
-import {
-  endedWebSession,
-  operatorSession,
-  person,
-  workload,
-} from "../../../drizzle/schema/operator.ts";
+import { endedWebSession, operatorSession, person, workload } from "#drizzle/schema/operator.ts";
 import type { Executor } from "../database/database.ts";
 
 /** Finds the person with this user id, of any status. */

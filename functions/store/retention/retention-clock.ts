@@ -5,8 +5,8 @@
  * - The data of one day at most is dropped on a day, unless an operator has confirmed more.
  */
 import { and, eq, isNull, lt, or } from "drizzle-orm";
-import { retentionClock } from "../../../drizzle/schema/retention.ts";
-import { dayMs } from "../../../kit/clock.ts";
+import { retentionClock } from "#drizzle/schema/retention.ts";
+import { dayMs } from "#kit/clock.ts";
 import type { Database, Executor } from "../database/database.ts";
 import { findRetentionPause, pauseBetween, type RetentionPause } from "./retention-pause.ts";
 

@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { dayMs } from "../../../kit/clock.ts";
+import { dayMs } from "#kit/clock.ts";
 import type { Executor } from "../database/database.ts";
 
 /** A jump of the database's clock that pauses retention. */

@@ -1,7 +1,7 @@
 /** The assignments that a rollout makes, in batches. The caller has locked the rollout's row. */
 import { sql } from "drizzle-orm";
-import { configAssignment } from "../../../drizzle/schema/config.ts";
-import type { TargetReason, TargetStatus } from "../../../proto/rollout/vocabulary.ts";
+import { configAssignment } from "#drizzle/schema/config.ts";
+import type { TargetReason, TargetStatus } from "#proto/rollout/vocabulary.ts";
 import type { AssignmentRow } from "../config/configs.ts";
 import type { Executor } from "../database/database.ts";
 import { insertRows } from "../database/execute-prepared.ts";

@@ -1,8 +1,8 @@
 /** What the hosts of a rollout have made of it, by their newest heartbeats. */
 import { type SQL, sql } from "drizzle-orm";
-import type { StoredBreach } from "../../../drizzle/schema/rollout.ts";
-import { desiredErrorPrefix, rolledBackPrefix } from "../../../proto/management/heartbeat.ts";
-import type { RolloutCondition } from "../../../proto/rollout/vocabulary.ts";
+import type { StoredBreach } from "#drizzle/schema/rollout.ts";
+import { desiredErrorPrefix, rolledBackPrefix } from "#proto/management/heartbeat.ts";
+import type { RolloutCondition } from "#proto/rollout/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
 import { arrayLiteral } from "../database/query-parts.ts";
 import { countedAfterColumn, isUncounted } from "../fleet/counted-time.ts";

@@ -1,8 +1,8 @@
 /** Queries of a preview: the state of the hosts that a rollout of a config would change. */
 import { type SQL, sql } from "drizzle-orm";
-import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
-import { desiredErrorPrefix, rolledBackPrefix } from "../../../proto/management/heartbeat.ts";
-import type { TargetReason } from "../../../proto/rollout/vocabulary.ts";
+import type { FleetFilter } from "#proto/fleet-health/filter.ts";
+import { desiredErrorPrefix, rolledBackPrefix } from "#proto/management/heartbeat.ts";
+import type { TargetReason } from "#proto/rollout/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
 import { type CountingRules, type FleetRules, heartbeatRecent, isCounted } from "../fleet/rows.ts";
 import { candidates } from "./targets.ts";

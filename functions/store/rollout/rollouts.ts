@@ -1,7 +1,7 @@
 import { and, count, desc, eq, inArray, isNull, lt, type SQL, sql } from "drizzle-orm";
-import { collectorConfig } from "../../../drizzle/schema/config.ts";
-import { rollout, rolloutTarget, rolloutWave } from "../../../drizzle/schema/rollout.ts";
-import type { RolloutState } from "../../../proto/rollout/vocabulary.ts";
+import { collectorConfig } from "#drizzle/schema/config.ts";
+import { rollout, rolloutTarget, rolloutWave } from "#drizzle/schema/rollout.ts";
+import type { RolloutState } from "#proto/rollout/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
 import {
   firstRow,

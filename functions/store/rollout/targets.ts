@@ -1,7 +1,7 @@
 import { type SQL, sql } from "drizzle-orm";
-import type { rolloutTarget } from "../../../drizzle/schema/rollout.ts";
-import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
-import { type TargetStatus, targetStatuses } from "../../../proto/rollout/vocabulary.ts";
+import type { rolloutTarget } from "#drizzle/schema/rollout.ts";
+import type { FleetFilter } from "#proto/fleet-health/filter.ts";
+import { type TargetStatus, targetStatuses } from "#proto/rollout/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
 import { arrayLiteral } from "../database/query-parts.ts";
 import { fleetPredicate } from "../fleet/predicate.ts";

@@ -1,6 +1,6 @@
 import { type SQL, sql } from "drizzle-orm";
-import { lowerAscii } from "../../../kit/lower-ascii.ts";
-import type { ScimAttribute, ScimFilter, ScimValue } from "../../../proto/scim/filter.ts";
+import { lowerAscii } from "#kit/lower-ascii.ts";
+import type { ScimAttribute, ScimFilter, ScimValue } from "#proto/scim/filter.ts";
 
 /** How a filter compares an attribute. `key`: text without case, in a column of its own. */
 export interface FilterColumn {

@@ -1,5 +1,5 @@
 import { and, asc, count, eq, ne, sql } from "drizzle-orm";
-import { scimGroup, scimMember, scimUser } from "../../../drizzle/schema/scim.ts";
+import { scimGroup, scimMember, scimUser } from "#drizzle/schema/scim.ts";
 import type { Executor } from "../database/database.ts";
 import { insertRows } from "../database/execute-prepared.ts";
 import { anyOf, finderOf, inserterOf } from "../database/query-parts.ts";

@@ -5,8 +5,8 @@ import {
   directorySync,
   operatorSession,
   person,
-} from "../../../drizzle/schema/operator.ts";
-import { scimGroup, scimHeldMember, scimMember, scimUser } from "../../../drizzle/schema/scim.ts";
+} from "#drizzle/schema/operator.ts";
+import { scimGroup, scimHeldMember, scimMember, scimUser } from "#drizzle/schema/scim.ts";
 import type { Executor } from "../database/database.ts";
 import { anyOf, arrayLiteral } from "../database/query-parts.ts";
 

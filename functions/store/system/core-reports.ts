@@ -1,7 +1,7 @@
 /** The reports of cores on themselves (docs/operate.md). */
 import { lt, sql } from "drizzle-orm";
-import { coreReport } from "../../../drizzle/schema/system.ts";
-import { dayMs } from "../../../kit/clock.ts";
+import { coreReport } from "#drizzle/schema/system.ts";
+import { dayMs } from "#kit/clock.ts";
 import type { Executor } from "../database/database.ts";
 
 /** What a core last said of itself. */

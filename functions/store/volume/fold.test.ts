@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
-import { dayMs, hourMs } from "../../../kit/clock.ts";
-import { useTestDatabase } from "../../../tests/support/database.ts";
+import { dayMs, hourMs } from "#kit/clock.ts";
+import { useTestDatabase } from "#tests/support/database.ts";
 import { createPartition } from "../ingest/partitions.ts";
 import { deleteOldVolume, foldHours, refreshHostVolumes } from "./fold.ts";
 import { findDiskOfDays, findLargest, findSeries } from "./report.ts";

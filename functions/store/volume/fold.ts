@@ -1,5 +1,5 @@
 import { type SQL, sql } from "drizzle-orm";
-import { dayMs, hourMs } from "../../../kit/clock.ts";
+import { dayMs, hourMs } from "#kit/clock.ts";
 import type { Database, Executor } from "../database/database.ts";
 import { tryLock } from "../database/try-lock.ts";
 import { timestampAt } from "../fleet/rows.ts";

@@ -1,6 +1,6 @@
 /** Messages of watches on their way. Those of a watch to a receiver are claimed one at a time, in their order. */
 import { and, eq, isNotNull, isNull, lt, sql } from "drizzle-orm";
-import { watchMessage } from "../../../drizzle/schema/watch.ts";
+import { watchMessage } from "#drizzle/schema/watch.ts";
 import type { Executor } from "../database/database.ts";
 import { arrayLiteral } from "../database/query-parts.ts";
 import { tryLock } from "../database/try-lock.ts";

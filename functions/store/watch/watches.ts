@@ -1,6 +1,6 @@
 import { asc, count, desc, eq, gt, inArray, isNull, lt, or, sql } from "drizzle-orm";
-import { watch, watchEvent, watchMessage } from "../../../drizzle/schema/watch.ts";
-import type { WatchState } from "../../../proto/watch/vocabulary.ts";
+import { watch, watchEvent, watchMessage } from "#drizzle/schema/watch.ts";
+import type { WatchState } from "#proto/watch/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
 import {
   lockerOf,

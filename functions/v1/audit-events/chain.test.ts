@@ -1,9 +1,9 @@
 import { sql } from "drizzle-orm";
 import { describe, expect, it, onTestFinished } from "vitest";
-import type { AuditChainView } from "../../../proto/audit-event.ts";
-import { createTestCore, type TestCore } from "../../../tests/support/core.ts";
-import { chainAuditEvents } from "../../domain/audit/chain-events.ts";
-import { verifyChain } from "../../domain/audit/verify-chain.ts";
+import { chainAuditEvents } from "#functions/domain/audit/chain-events.ts";
+import { verifyChain } from "#functions/domain/audit/verify-chain.ts";
+import type { AuditChainView } from "#proto/audit-event.ts";
+import { createTestCore, type TestCore } from "#tests/support/core.ts";
 
 /** A core with a chain of three events, made by policies. */
 const setUp = async () => {

@@ -1,8 +1,8 @@
-import { AuditChainView } from "../../../proto/audit-event.ts";
-import type { Core } from "../../core.ts";
-import { auditChainStatus } from "../../domain/audit/verify-chain.ts";
-import { scope } from "../../http/guards.ts";
-import { route } from "../../http/route.ts";
+import type { Core } from "#functions/core.ts";
+import { auditChainStatus } from "#functions/domain/audit/verify-chain.ts";
+import { scope } from "#functions/http/guards.ts";
+import { route } from "#functions/http/route.ts";
+import { AuditChainView } from "#proto/audit-event.ts";
 
 /** `GET /v1/audit-events/chain`: the head of the hash chain, and how much of it core has recomputed. */
 export const auditChainRoute = (core: Pick<Core, "config" | "db" | "clock">) =>

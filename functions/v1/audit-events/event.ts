@@ -1,6 +1,6 @@
-import { AuditEventView, type RecordNames } from "../../../proto/audit-event.ts";
-import type { NamedAuditEvent } from "../../domain/audit/browse.ts";
-import { viewOf } from "../../http/view-of.ts";
+import type { NamedAuditEvent } from "#functions/domain/audit/browse.ts";
+import { viewOf } from "#functions/http/view-of.ts";
+import { AuditEventView, type RecordNames } from "#proto/audit-event.ts";
 
 const view = viewOf(AuditEventView);
 

@@ -1,8 +1,8 @@
 import { beforeAll, describe, expect, it } from "vitest";
-import { createTestToken, type enrollTestCollector } from "../../../tests/support/collector.ts";
-import { useTestCore } from "../../../tests/support/core.ts";
-import { readCsv } from "../../../tests/support/csv.ts";
-import { chainAuditEvents } from "../../domain/audit/chain-events.ts";
+import { chainAuditEvents } from "#functions/domain/audit/chain-events.ts";
+import { createTestToken, type enrollTestCollector } from "#tests/support/collector.ts";
+import { useTestCore } from "#tests/support/core.ts";
+import { readCsv } from "#tests/support/csv.ts";
 
 const test = await useTestCore();
 let host: Awaited<ReturnType<typeof enrollTestCollector>>;

@@ -1,14 +1,14 @@
 import * as v from "valibot";
-import type { Core } from "../../core.ts";
+import type { Core } from "#functions/core.ts";
 import {
   type AuditExport,
   exportAuditEvents,
   type NamedAuditEvent,
-} from "../../domain/audit/browse.ts";
-import { type CsvColumn, csvReply, csvTexts, csvType } from "../../http/csv.ts";
-import { createDownloads, downloadName } from "../../http/download.ts";
-import { scope } from "../../http/guards.ts";
-import { type Route, route } from "../../http/route.ts";
+} from "#functions/domain/audit/browse.ts";
+import { type CsvColumn, csvReply, csvTexts, csvType } from "#functions/http/csv.ts";
+import { createDownloads, downloadName } from "#functions/http/download.ts";
+import { scope } from "#functions/http/guards.ts";
+import { type Route, route } from "#functions/http/route.ts";
 import { auditEventView, recordNamesView } from "./event.ts";
 import { auditFilterFields, auditQueryOf } from "./query.ts";
 

@@ -1,11 +1,11 @@
 import { sql } from "drizzle-orm";
 import { afterAll, describe, expect, it, onTestFinished } from "vitest";
-import type { RecordNames } from "../../../proto/audit-event.ts";
-import { createTestToken } from "../../../tests/support/collector.ts";
-import { createTestCore, type TestCore } from "../../../tests/support/core.ts";
-import { verifyAudit } from "../../domain/audit/chain.ts";
-import { chainAuditEvents } from "../../domain/audit/chain-events.ts";
-import { searchedEventsMax } from "../../store/audit/list.ts";
+import { verifyAudit } from "#functions/domain/audit/chain.ts";
+import { chainAuditEvents } from "#functions/domain/audit/chain-events.ts";
+import { searchedEventsMax } from "#functions/store/audit/list.ts";
+import type { RecordNames } from "#proto/audit-event.ts";
+import { createTestToken } from "#tests/support/collector.ts";
+import { createTestCore, type TestCore } from "#tests/support/core.ts";
 
 interface Listed {
   items: {

@@ -1,10 +1,10 @@
 import * as v from "valibot";
-import { AuditEventPage } from "../../../proto/audit-event.ts";
-import type { Core } from "../../core.ts";
-import { browseAuditEvents, type NamedAuditEvent } from "../../domain/audit/browse.ts";
-import { scope } from "../../http/guards.ts";
-import { createList, listFields } from "../../http/resource.ts";
-import { route } from "../../http/route.ts";
+import type { Core } from "#functions/core.ts";
+import { browseAuditEvents, type NamedAuditEvent } from "#functions/domain/audit/browse.ts";
+import { scope } from "#functions/http/guards.ts";
+import { createList, listFields } from "#functions/http/resource.ts";
+import { route } from "#functions/http/route.ts";
+import { AuditEventPage } from "#proto/audit-event.ts";
 import { auditEventView, recordNamesView } from "./event.ts";
 import { auditFilterFields, auditQueryOf } from "./query.ts";
 

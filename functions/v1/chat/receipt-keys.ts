@@ -1,9 +1,9 @@
-import { ReceiptKeys } from "../../../proto/chat/receipt.ts";
-import type { Core } from "../../core.ts";
-import type { Chat } from "../../domain/chat/chat.ts";
-import { browseReceiptKeys } from "../../domain/chat/receipts.ts";
-import { personScope } from "../../http/guards.ts";
-import { route } from "../../http/route.ts";
+import type { Core } from "#functions/core.ts";
+import type { Chat } from "#functions/domain/chat/chat.ts";
+import { browseReceiptKeys } from "#functions/domain/chat/receipts.ts";
+import { personScope } from "#functions/http/guards.ts";
+import { route } from "#functions/http/route.ts";
+import { ReceiptKeys } from "#proto/chat/receipt.ts";
 
 /** `GET /v1/chat/receipt-keys`: every public key that ever signed receipts. */
 export const receiptKeysRoute = (

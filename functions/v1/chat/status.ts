@@ -1,8 +1,8 @@
-import { ChatStatus } from "../../../proto/chat/session.ts";
-import type { Core } from "../../core.ts";
-import type { Chat } from "../../domain/chat/chat.ts";
-import { personScope } from "../../http/guards.ts";
-import { route } from "../../http/route.ts";
+import type { Core } from "#functions/core.ts";
+import type { Chat } from "#functions/domain/chat/chat.ts";
+import { personScope } from "#functions/http/guards.ts";
+import { route } from "#functions/http/route.ts";
+import { ChatStatus } from "#proto/chat/session.ts";
 
 /** `GET /v1/chat/status`: the model, whether it may read the fleet, and the key that signs receipts. */
 export const chatStatusRoute = (core: Pick<Core, "config" | "db" | "clock">, chat: Chat) =>

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { createTestToken } from "../../../tests/support/collector.ts";
-import { useTestCore } from "../../../tests/support/core.ts";
+import { createTestToken } from "#tests/support/collector.ts";
+import { useTestCore } from "#tests/support/core.ts";
 
 interface Listed {
   items: Record<string, unknown>[];

@@ -1,14 +1,14 @@
 import * as v from "valibot";
+import type { Core } from "#functions/core.ts";
+import { getAppliedSet, putAppliedSet } from "#functions/domain/applied-set/applied-sets.ts";
+import { resource } from "#functions/http/resource.ts";
+import { viewOf } from "#functions/http/view-of.ts";
 import {
   AppliedSet,
   AppliedSetBody,
   AppliedSetName,
   appliedSetBytesMax,
-} from "../../../proto/applied-set/applied-set.ts";
-import type { Core } from "../../core.ts";
-import { getAppliedSet, putAppliedSet } from "../../domain/applied-set/applied-sets.ts";
-import { resource } from "../../http/resource.ts";
-import { viewOf } from "../../http/view-of.ts";
+} from "#proto/applied-set/applied-set.ts";
 
 const params = v.object({ name: AppliedSetName });
 const view = viewOf(AppliedSet);

@@ -1,14 +1,14 @@
 import * as v from "valibot";
-import { Budget, BudgetBody, BudgetList, BudgetName } from "../../../proto/budget.ts";
-import type { Core } from "../../core.ts";
+import type { Core } from "#functions/core.ts";
 import {
   type BudgetCore,
   browseBudgets,
   putBudget,
   removeBudget,
-} from "../../domain/volume/budgets.ts";
-import { resource } from "../../http/resource.ts";
-import { viewOf } from "../../http/view-of.ts";
+} from "#functions/domain/volume/budgets.ts";
+import { resource } from "#functions/http/resource.ts";
+import { viewOf } from "#functions/http/view-of.ts";
+import { Budget, BudgetBody, BudgetList, BudgetName } from "#proto/budget.ts";
 
 const at = "/v1/collector/budgets";
 const callers = { read: "audit", write: "admin" } as const;

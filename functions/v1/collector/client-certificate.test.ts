@@ -1,13 +1,9 @@
 import { afterAll, describe, expect, it } from "vitest";
-import { encodePem } from "../../../proto/pem.ts";
-import { createTestKey } from "../../../scripts/lab/ca/test-pki.ts";
-import { heartbeatBody } from "../../../scripts/lab/heartbeat-body.ts";
-import {
-  createTestToken,
-  type TestCollector,
-  withProof,
-} from "../../../tests/support/collector.ts";
-import { type Call, createTestCore } from "../../../tests/support/core.ts";
+import { encodePem } from "#proto/pem.ts";
+import { createTestKey } from "#scripts/lab/ca/test-pki.ts";
+import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
+import { createTestToken, type TestCollector, withProof } from "#tests/support/collector.ts";
+import { type Call, createTestCore } from "#tests/support/core.ts";
 
 const name = "X-Client-Cert";
 const test = await createTestCore({ env: { SVC_ENROLLMENT_CLIENT_CERT_HEADER: name } });

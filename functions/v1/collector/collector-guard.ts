@@ -1,23 +1,23 @@
 import * as v from "valibot";
-import { readValue, tag } from "../../../proto/certificate-der.ts";
-import {
-  managementBytesMax,
-  ProofFields,
-  type ProofPurpose,
-  provableFault,
-} from "../../../proto/management/proof.ts";
-import { decodePem } from "../../../proto/pem.ts";
-import type { Core } from "../../core.ts";
+import type { Core } from "#functions/core.ts";
 import {
   type ProveCore,
   type ProvenCollector,
   proveCollector,
   verifyClientChain,
-} from "../../domain/certificate/authenticate.ts";
-import { parse } from "../../http/parse-request.ts";
-import type { HttpContext } from "../../http/request.ts";
-import type { Body, DocumentedProblem, Guard } from "../../http/route.ts";
-import { Problem, type ProblemCode } from "../../problems.ts";
+} from "#functions/domain/certificate/authenticate.ts";
+import { parse } from "#functions/http/parse-request.ts";
+import type { HttpContext } from "#functions/http/request.ts";
+import type { Body, DocumentedProblem, Guard } from "#functions/http/route.ts";
+import { Problem, type ProblemCode } from "#functions/problems.ts";
+import { readValue, tag } from "#proto/certificate-der.ts";
+import {
+  managementBytesMax,
+  ProofFields,
+  type ProofPurpose,
+  provableFault,
+} from "#proto/management/proof.ts";
+import { decodePem } from "#proto/pem.ts";
 
 const Proof = v.object(ProofFields);
 

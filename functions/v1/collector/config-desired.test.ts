@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
-import { collectorConfig, configAssignment } from "../../../drizzle/schema/config.ts";
-import { heartbeatBody } from "../../../scripts/lab/heartbeat-body.ts";
-import { createTestToken, manage } from "../../../tests/support/collector.ts";
-import { useTestCore } from "../../../tests/support/core.ts";
+import { collectorConfig, configAssignment } from "#drizzle/schema/config.ts";
+import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
+import { createTestToken, manage } from "#tests/support/collector.ts";
+import { useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore();
 const { clock, db, people } = test;

@@ -1,9 +1,6 @@
-import {
-  ConfigDesiredRequest,
-  ConfigDesiredResponse,
-} from "../../../proto/management/config-desired.ts";
-import { desiredConfig } from "../../domain/config/desired-config.ts";
-import { route } from "../../http/route.ts";
+import { desiredConfig } from "#functions/domain/config/desired-config.ts";
+import { route } from "#functions/http/route.ts";
+import { ConfigDesiredRequest, ConfigDesiredResponse } from "#proto/management/config-desired.ts";
 import { collector, type ManagementCore, managementProblems } from "./collector-guard.ts";
 
 /** `POST /v1/collector/config/desired`: the config that an admin assigned to the calling host. */

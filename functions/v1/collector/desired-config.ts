@@ -1,15 +1,15 @@
 import * as v from "valibot";
-import { Id, IsoTimestamp } from "../../../proto/values.ts";
-import type { Core } from "../../core.ts";
+import type { Core } from "#functions/core.ts";
 import {
   type Assigned,
   assignConfig,
   assignConfigToMany,
   clearConfig,
   rollBackConfig,
-} from "../../domain/config/desired-config.ts";
-import { reasonBody, resource } from "../../http/resource.ts";
-import { viewOf } from "../../http/view-of.ts";
+} from "#functions/domain/config/desired-config.ts";
+import { reasonBody, resource } from "#functions/http/resource.ts";
+import { viewOf } from "#functions/http/view-of.ts";
+import { Id, IsoTimestamp } from "#proto/values.ts";
 
 const AssignmentView = v.strictObject({
   identity_id: Id,

@@ -1,6 +1,6 @@
-import { DiagRequest, DiagResponse } from "../../../proto/management/diag.ts";
-import { answerDiag } from "../../domain/fleet/diags.ts";
-import { route } from "../../http/route.ts";
+import { answerDiag } from "#functions/domain/fleet/diags.ts";
+import { route } from "#functions/http/route.ts";
+import { DiagRequest, DiagResponse } from "#proto/management/diag.ts";
 import { collector, type ManagementCore, managementProblems } from "./collector-guard.ts";
 
 /** `POST /v1/collector/diag`: the calling host answers a request of core for its diagnostics. */

@@ -1,25 +1,20 @@
 import { eq, sql } from "drizzle-orm";
 import { beforeEach, describe, expect, it } from "vitest";
-import { auditEvent } from "../../../drizzle/schema/audit.ts";
-import { certificate } from "../../../drizzle/schema/certificate.ts";
+import { auditEvent } from "#drizzle/schema/audit.ts";
+import { certificate } from "#drizzle/schema/certificate.ts";
 import {
   enrollmentFailure,
   enrollmentRefusal,
   enrollmentReservation,
-} from "../../../drizzle/schema/enrollment.ts";
-import { createTestCsr, createTestKey, type TestKey } from "../../../scripts/lab/ca/test-pki.ts";
-import { heartbeatBody } from "../../../scripts/lab/heartbeat-body.ts";
-import {
-  collectorOf,
-  createTestToken,
-  identityPrefix,
-  manage,
-} from "../../../tests/support/collector.ts";
-import { useTestCore } from "../../../tests/support/core.ts";
-import { createAdmitToken, createEnroll } from "../../domain/enrollment/enroll.ts";
-import { flushEnrollmentRefusals } from "../../domain/enrollment/flush-refusals.ts";
-import { createRunOrRefuse } from "../../domain/enrollment/refuse.ts";
-import type { IssuedCertificate, Signer } from "../../signer/signer.ts";
+} from "#drizzle/schema/enrollment.ts";
+import { createAdmitToken, createEnroll } from "#functions/domain/enrollment/enroll.ts";
+import { flushEnrollmentRefusals } from "#functions/domain/enrollment/flush-refusals.ts";
+import { createRunOrRefuse } from "#functions/domain/enrollment/refuse.ts";
+import type { IssuedCertificate, Signer } from "#functions/signer/signer.ts";
+import { createTestCsr, createTestKey, type TestKey } from "#scripts/lab/ca/test-pki.ts";
+import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
+import { collectorOf, createTestToken, identityPrefix, manage } from "#tests/support/collector.ts";
+import { useTestCore } from "#tests/support/core.ts";
 
 /** Runs when a certificate has been signed and not yet recorded. */
 let whileSigning = async (_issued: IssuedCertificate): Promise<void> => undefined;

@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import { expect, it } from "vitest";
-import { createTestCsr, createTestKey } from "../../../scripts/lab/ca/test-pki.ts";
-import { useTestCore } from "../../../tests/support/core.ts";
+import { createTestCsr, createTestKey } from "#scripts/lab/ca/test-pki.ts";
+import { useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore();
 const { admin, api } = test;

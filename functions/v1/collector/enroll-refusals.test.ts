@@ -1,12 +1,12 @@
 import { describe, expect, it } from "vitest";
-import { createTestCsr, createTestKey } from "../../../scripts/lab/ca/test-pki.ts";
-import { createTestToken, identityPrefix } from "../../../tests/support/collector.ts";
+import { generateToken } from "#functions/domain/enrollment/bootstrap-token.ts";
+import { createTestCsr, createTestKey } from "#scripts/lab/ca/test-pki.ts";
+import { createTestToken, identityPrefix } from "#tests/support/collector.ts";
 import {
   createRefusingCore,
   type ExpectedRefusal,
   type RefusableAnswer,
-} from "../../../tests/support/refusals.ts";
-import { generateToken } from "../../domain/enrollment/bootstrap-token.ts";
+} from "#tests/support/refusals.ts";
 
 /** Every refusal of enrollment: its status, code, action and audit event. */
 const test = await createRefusingCore();

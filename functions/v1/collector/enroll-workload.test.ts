@@ -1,14 +1,10 @@
 import { sql } from "drizzle-orm";
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
-import { createTestKey } from "../../../scripts/lab/ca/test-pki.ts";
-import { createTestToken } from "../../../tests/support/collector.ts";
-import { coreAudience, startKubernetesIssuer } from "../../../tests/support/kubernetes-issuer.ts";
-import {
-  collectorRule,
-  createNodeDeployment,
-  nodePrefix,
-} from "../../../tests/support/node-deployment.ts";
-import { flushEnrollmentRefusals } from "../../domain/enrollment/flush-refusals.ts";
+import { flushEnrollmentRefusals } from "#functions/domain/enrollment/flush-refusals.ts";
+import { createTestKey } from "#scripts/lab/ca/test-pki.ts";
+import { createTestToken } from "#tests/support/collector.ts";
+import { coreAudience, startKubernetesIssuer } from "#tests/support/kubernetes-issuer.ts";
+import { collectorRule, createNodeDeployment, nodePrefix } from "#tests/support/node-deployment.ts";
 
 const [deployment, unlisted] = await Promise.all([createNodeDeployment(), startKubernetesIssuer()]);
 afterAll(async () => {

@@ -1,11 +1,11 @@
 import { X509Certificate } from "node:crypto";
 import { eq, sql } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
-import { certificate } from "../../../drizzle/schema/certificate.ts";
-import { decodePem, encodePem } from "../../../proto/pem.ts";
-import { createTestCsr, createTestKey, type TestKey } from "../../../scripts/lab/ca/test-pki.ts";
-import { createTestCore, useTestCore } from "../../../tests/support/core.ts";
-import { isWellFormedToken } from "../../domain/enrollment/bootstrap-token.ts";
+import { certificate } from "#drizzle/schema/certificate.ts";
+import { isWellFormedToken } from "#functions/domain/enrollment/bootstrap-token.ts";
+import { decodePem, encodePem } from "#proto/pem.ts";
+import { createTestCsr, createTestKey, type TestKey } from "#scripts/lab/ca/test-pki.ts";
+import { createTestCore, useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore();
 const { admin, api, clock } = test;

@@ -1,13 +1,13 @@
-import { CertificateIssued, EnrollRequest } from "../../../proto/management/enroll.ts";
 import {
   type AdmitToken,
   type AdmittedToken,
   createAdmitToken,
   createEnroll,
   type EnrollCore,
-} from "../../domain/enrollment/enroll.ts";
-import { createRunOrRefuse } from "../../domain/enrollment/refuse.ts";
-import { type Guard, route } from "../../http/route.ts";
+} from "#functions/domain/enrollment/enroll.ts";
+import { createRunOrRefuse } from "#functions/domain/enrollment/refuse.ts";
+import { type Guard, route } from "#functions/http/route.ts";
+import { CertificateIssued, EnrollRequest } from "#proto/management/enroll.ts";
 import { issuedView } from "./issued.ts";
 
 /** Admits a token that may be used from the caller's address. Counts and audits every refusal, also of a missing token. */

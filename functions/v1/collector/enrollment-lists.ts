@@ -1,5 +1,14 @@
 import * as v from "valibot";
-import { Identifier } from "../../../proto/management/text.ts";
+import type { Core } from "#functions/core.ts";
+import { browseAllTokens, browsePolicies } from "#functions/domain/enrollment/enrollment-report.ts";
+import { resource } from "#functions/http/resource.ts";
+import { viewOf } from "#functions/http/view-of.ts";
+import type {
+  ListedPolicyRow,
+  PolicyFilter,
+  TokenFilter,
+} from "#functions/store/enrollment/report.ts";
+import { Identifier } from "#proto/management/text.ts";
 import {
   ListedPolicy,
   ListedToken,
@@ -7,13 +16,8 @@ import {
   policyStates,
   TokenPage,
   tokenStates,
-} from "../../../proto/operator/enrollment.ts";
-import { Id, Repeatable } from "../../../proto/values.ts";
-import type { Core } from "../../core.ts";
-import { browseAllTokens, browsePolicies } from "../../domain/enrollment/enrollment-report.ts";
-import { resource } from "../../http/resource.ts";
-import { viewOf } from "../../http/view-of.ts";
-import type { ListedPolicyRow, PolicyFilter, TokenFilter } from "../../store/enrollment/report.ts";
+} from "#proto/operator/enrollment.ts";
+import { Id, Repeatable } from "#proto/values.ts";
 
 /** The query fields that select policies: `q` is part of a name. */
 export const policyFilterFields = {

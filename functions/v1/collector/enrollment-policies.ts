@@ -1,24 +1,24 @@
 import * as v from "valibot";
-import { Identifier, Prose } from "../../../proto/management/text.ts";
-import { ListedPolicy, ListedToken } from "../../../proto/operator/enrollment.ts";
-import { Cidrs, PolicyDraftBody } from "../../../proto/operator/policy-draft.ts";
-import { Count, inCamelCase } from "../../../proto/values.ts";
-import type { Core } from "../../core.ts";
+import type { Core } from "#functions/core.ts";
 import {
   tokenState,
   tokenTtlSecondsDefault,
   tokenTtlSecondsMax,
-} from "../../domain/enrollment/bootstrap-token.ts";
+} from "#functions/domain/enrollment/bootstrap-token.ts";
 import {
   browseTokens,
   createPolicy,
   freezePolicy,
   getPolicy,
-} from "../../domain/enrollment/policies.ts";
-import { createToken, revokeToken } from "../../domain/enrollment/tokens.ts";
-import { ListView, reasonBody, resource } from "../../http/resource.ts";
-import { viewOf } from "../../http/view-of.ts";
-import type { PolicyRow, TokenRow } from "../../store/enrollment/policies.ts";
+} from "#functions/domain/enrollment/policies.ts";
+import { createToken, revokeToken } from "#functions/domain/enrollment/tokens.ts";
+import { ListView, reasonBody, resource } from "#functions/http/resource.ts";
+import { viewOf } from "#functions/http/view-of.ts";
+import type { PolicyRow, TokenRow } from "#functions/store/enrollment/policies.ts";
+import { Identifier, Prose } from "#proto/management/text.ts";
+import { ListedPolicy, ListedToken } from "#proto/operator/enrollment.ts";
+import { Cidrs, PolicyDraftBody } from "#proto/operator/policy-draft.ts";
+import { Count, inCamelCase } from "#proto/values.ts";
 
 /** A policy in a response. */
 export const PolicyView = v.omit(ListedPolicy, ["created_by_email", "tokens"]);

@@ -1,15 +1,13 @@
 import { KeyObject, sign } from "node:crypto";
 import { eq, sql } from "drizzle-orm";
 import { beforeEach, describe, expect, it } from "vitest";
-import { auditEvent } from "../../../drizzle/schema/audit.ts";
-import { collectorIdentity } from "../../../drizzle/schema/certificate.ts";
-import { collectorHealth } from "../../../drizzle/schema/health.ts";
-import {
-  createTestCa,
-  createTestKey,
-  issueTestCertificate,
-} from "../../../scripts/lab/ca/test-pki.ts";
-import { heartbeatBody } from "../../../scripts/lab/heartbeat-body.ts";
+import { auditEvent } from "#drizzle/schema/audit.ts";
+import { collectorIdentity } from "#drizzle/schema/certificate.ts";
+import { collectorHealth } from "#drizzle/schema/health.ts";
+import { lockCertificate } from "#functions/store/certificate/certificates.ts";
+import { lockIdentity } from "#functions/store/certificate/identities.ts";
+import { createTestCa, createTestKey, issueTestCertificate } from "#scripts/lab/ca/test-pki.ts";
+import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import {
   createTestToken,
   enrollTestCollector,
@@ -17,10 +15,8 @@ import {
   payloadOf,
   type TestCollector,
   withProof,
-} from "../../../tests/support/collector.ts";
-import { createTestCore, useTestCore } from "../../../tests/support/core.ts";
-import { lockCertificate } from "../../store/certificate/certificates.ts";
-import { lockIdentity } from "../../store/certificate/identities.ts";
+} from "#tests/support/collector.ts";
+import { createTestCore, useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore();
 const { clock, db } = test;

@@ -1,15 +1,15 @@
-import type { ParseBody } from "../../../kit/request-bodies.ts";
-import { HeartbeatRequest, HeartbeatResponse } from "../../../proto/management/heartbeat.ts";
-import { managementBytesMax } from "../../../proto/management/proof.ts";
-import type { Origin } from "../../domain/audit/audit-log.ts";
+import type { Origin } from "#functions/domain/audit/audit-log.ts";
 import {
   createHeartbeats,
   type HeartbeatAnswer,
   type HeartbeatCore,
-} from "../../domain/fleet/heartbeat.ts";
-import { parse, parseJson } from "../../http/parse-request.ts";
-import { route } from "../../http/route.ts";
-import { Problem } from "../../problems.ts";
+} from "#functions/domain/fleet/heartbeat.ts";
+import { parse, parseJson } from "#functions/http/parse-request.ts";
+import { route } from "#functions/http/route.ts";
+import { Problem } from "#functions/problems.ts";
+import type { ParseBody } from "#kit/request-bodies.ts";
+import { HeartbeatRequest, HeartbeatResponse } from "#proto/management/heartbeat.ts";
+import { managementBytesMax } from "#proto/management/proof.ts";
 import {
   collector,
   type ManagementCore,

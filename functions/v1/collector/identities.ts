@@ -1,19 +1,19 @@
 import * as v from "valibot";
-import { certificateStatus } from "../../../proto/fleet-health/vocabulary.ts";
-import { Identifier } from "../../../proto/management/text.ts";
-import { CertificatePage, CertificateView } from "../../../proto/operator/certificate.ts";
-import { Id, IsoTimestamp } from "../../../proto/values.ts";
-import type { Core } from "../../core.ts";
+import type { Core } from "#functions/core.ts";
 import {
   browseCertificates,
   browseIdentities,
   getIdentity,
   revokeCertificate,
   revokeIdentity,
-} from "../../domain/certificate/identities.ts";
-import { ListView, reasonBody, resource } from "../../http/resource.ts";
-import { viewOf } from "../../http/view-of.ts";
-import type { IdentityRow } from "../../store/certificate/identities.ts";
+} from "#functions/domain/certificate/identities.ts";
+import { ListView, reasonBody, resource } from "#functions/http/resource.ts";
+import { viewOf } from "#functions/http/view-of.ts";
+import type { IdentityRow } from "#functions/store/certificate/identities.ts";
+import { certificateStatus } from "#proto/fleet-health/vocabulary.ts";
+import { Identifier } from "#proto/management/text.ts";
+import { CertificatePage, CertificateView } from "#proto/operator/certificate.ts";
+import { Id, IsoTimestamp } from "#proto/values.ts";
 
 const IdentityView = v.strictObject({
   id: Id,

@@ -1,6 +1,6 @@
-import { CertificateIssued } from "../../../proto/management/enroll.ts";
-import type { Issued } from "../../domain/certificate/issued.ts";
-import { viewOf } from "../../http/view-of.ts";
+import type { Issued } from "#functions/domain/certificate/issued.ts";
+import { viewOf } from "#functions/http/view-of.ts";
+import { CertificateIssued } from "#proto/management/enroll.ts";
 
 const view = viewOf(CertificateIssued);
 

@@ -1,12 +1,12 @@
 import { describe, expect, it } from "vitest";
-import { heartbeatBody } from "../../../scripts/lab/heartbeat-body.ts";
+import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import {
   createTestToken,
   enrollTestCollector,
   manage,
   type TestCollector,
-} from "../../../tests/support/collector.ts";
-import { useTestCore } from "../../../tests/support/core.ts";
+} from "#tests/support/collector.ts";
+import { useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore();
 const { auditor, clock } = test;

@@ -1,28 +1,28 @@
 import { eq } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
-import { collectorIdentity } from "../../../drizzle/schema/certificate.ts";
-import type { ProofPurpose } from "../../../proto/management/proof.ts";
+import { collectorIdentity } from "#drizzle/schema/certificate.ts";
+import type { ProofPurpose } from "#proto/management/proof.ts";
 import {
   createTestCa,
   createTestCsr,
   createTestKey,
   issueTestCertificate,
-} from "../../../scripts/lab/ca/test-pki.ts";
-import { heartbeatBody } from "../../../scripts/lab/heartbeat-body.ts";
+} from "#scripts/lab/ca/test-pki.ts";
+import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import {
   collectorOf,
   createTestToken,
   enrollTestCollector,
   manage,
   type TestCollector,
-} from "../../../tests/support/collector.ts";
-import type { Call } from "../../../tests/support/core.ts";
-import { isSlow } from "../../../tests/support/is-slow.ts";
+} from "#tests/support/collector.ts";
+import type { Call } from "#tests/support/core.ts";
+import { isSlow } from "#tests/support/is-slow.ts";
 import {
   createRefusingCore,
   type ExpectedRefusal,
   type RefusableAnswer,
-} from "../../../tests/support/refusals.ts";
+} from "#tests/support/refusals.ts";
 
 /** Every refusal of management requests: its status, code, action, audit event and last auth failure. */
 const test = await createRefusingCore({ SVC_ENROLLMENT_CLIENT_CERT_HEADER: "X-Client-Cert" });

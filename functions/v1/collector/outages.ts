@@ -1,6 +1,6 @@
-import { OutageView } from "../../../proto/fleet-health/outage.ts";
-import { viewOf } from "../../http/view-of.ts";
-import type { Outage } from "../../store/fleet/counted-time.ts";
+import { viewOf } from "#functions/http/view-of.ts";
+import type { Outage } from "#functions/store/fleet/counted-time.ts";
+import { OutageView } from "#proto/fleet-health/outage.ts";
 
 /** Returns the views of outages of core that had not ended at `since`, in milliseconds, as an optional property. */
 export const outagesView = (

@@ -1,20 +1,20 @@
 import { X509Certificate } from "node:crypto";
 import { and, eq } from "drizzle-orm";
 import { beforeEach, describe, expect, it } from "vitest";
-import { auditEvent } from "../../../drizzle/schema/audit.ts";
-import { certificate, proofUse } from "../../../drizzle/schema/certificate.ts";
-import { createTestCsr, createTestKey, type TestKey } from "../../../scripts/lab/ca/test-pki.ts";
-import { heartbeatBody } from "../../../scripts/lab/heartbeat-body.ts";
+import { auditEvent } from "#drizzle/schema/audit.ts";
+import { certificate, proofUse } from "#drizzle/schema/certificate.ts";
+import { markUsed } from "#functions/domain/certificate/authenticate.ts";
+import type { Signer } from "#functions/signer/signer.ts";
+import { createTestCsr, createTestKey, type TestKey } from "#scripts/lab/ca/test-pki.ts";
+import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import {
   collectorOf,
   createTestToken,
   enrollTestCollector,
   manage,
   type TestCollector,
-} from "../../../tests/support/collector.ts";
-import { useTestCore } from "../../../tests/support/core.ts";
-import { markUsed } from "../../domain/certificate/authenticate.ts";
-import type { Signer } from "../../signer/signer.ts";
+} from "#tests/support/collector.ts";
+import { useTestCore } from "#tests/support/core.ts";
 
 /** Runs when a certificate has been signed and not yet recorded. */
 let whileSigning = async (): Promise<void> => undefined;

@@ -1,7 +1,7 @@
-import { CertificateIssued } from "../../../proto/management/enroll.ts";
-import { RenewRequest } from "../../../proto/management/renew.ts";
-import { type RenewCore, renew } from "../../domain/certificate/renew.ts";
-import { route } from "../../http/route.ts";
+import { type RenewCore, renew } from "#functions/domain/certificate/renew.ts";
+import { route } from "#functions/http/route.ts";
+import { CertificateIssued } from "#proto/management/enroll.ts";
+import { RenewRequest } from "#proto/management/renew.ts";
 import { collector, type ManagementCore, managementProblems } from "./collector-guard.ts";
 import { issuedView } from "./issued.ts";
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { createTestToken, identityPrefix } from "../../../tests/support/collector.ts";
-import { useTestCore } from "../../../tests/support/core.ts";
+import { createTestToken, identityPrefix } from "#tests/support/collector.ts";
+import { useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore({ env: { SVC_ADVERTISED_CORE_URL: "https://core.example.com" } });
 

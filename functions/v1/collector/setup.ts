@@ -1,8 +1,8 @@
-import { Setup } from "../../../proto/operator/setup.ts";
-import type { Core } from "../../core.ts";
-import { readSetup } from "../../domain/enrollment/setup.ts";
-import { scope } from "../../http/guards.ts";
-import { route } from "../../http/route.ts";
+import type { Core } from "#functions/core.ts";
+import { readSetup } from "#functions/domain/enrollment/setup.ts";
+import { scope } from "#functions/http/guards.ts";
+import { route } from "#functions/http/route.ts";
+import { Setup } from "#proto/operator/setup.ts";
 
 /** `GET /v1/collector/setup`: which steps to the first host are done (docs/admin.md). */
 export const setupRoute = (core: Pick<Core, "config" | "db" | "clock" | "signer">) =>

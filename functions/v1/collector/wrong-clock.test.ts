@@ -1,23 +1,23 @@
 import { sql } from "drizzle-orm";
 import { expect, it } from "vitest";
-import type { Clock } from "../../../kit/clock.ts";
-import type { FleetHealthDetail, FleetHealthReport } from "../../../proto/fleet-health/report.ts";
-import { heartbeatBody } from "../../../scripts/lab/heartbeat-body.ts";
+import { verifyChain } from "#functions/domain/audit/verify-chain.ts";
+import { createHistoryKeeper } from "#functions/domain/fleet/keep-history.ts";
+import { correctTimes } from "#functions/jobs/core-jobs.ts";
+import { createDatabaseClock, followDatabase } from "#functions/jobs/database-clock.ts";
+import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
+import { loadHosts } from "#functions/store/fleet/columns/resident-hosts.ts";
+import { createCheckpoints } from "#functions/store/fleet/past/checkpoints.ts";
+import { findRetentionPause } from "#functions/store/retention/retention-pause.ts";
+import type { Clock } from "#kit/clock.ts";
+import type { FleetHealthDetail, FleetHealthReport } from "#proto/fleet-health/report.ts";
+import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import {
   createTestToken,
   enrollTestCollector,
   manage,
   type TestCollector,
-} from "../../../tests/support/collector.ts";
-import { type TestCore, useTestCore } from "../../../tests/support/core.ts";
-import { verifyChain } from "../../domain/audit/verify-chain.ts";
-import { createHistoryKeeper } from "../../domain/fleet/keep-history.ts";
-import { correctTimes } from "../../jobs/core-jobs.ts";
-import { createDatabaseClock, followDatabase } from "../../jobs/database-clock.ts";
-import { zstdCodec } from "../../node/ingest/zstd-codec.ts";
-import { loadHosts } from "../../store/fleet/columns/resident-hosts.ts";
-import { createCheckpoints } from "../../store/fleet/past/checkpoints.ts";
-import { findRetentionPause } from "../../store/retention/retention-pause.ts";
+} from "#tests/support/collector.ts";
+import { type TestCore, useTestCore } from "#tests/support/core.ts";
 
 const hour = 3_600_000;
 /** By how much the clock of core's machine is ahead; that of the database is the test's. */

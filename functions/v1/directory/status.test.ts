@@ -1,8 +1,8 @@
 import { eq, ne } from "drizzle-orm";
 import { beforeEach, describe, expect, it } from "vitest";
-import { directorySync, person } from "../../../drizzle/schema/operator.ts";
-import { useTestCore } from "../../../tests/support/core.ts";
-import { addGap } from "../../store/ingest/gaps.ts";
+import { directorySync, person } from "#drizzle/schema/operator.ts";
+import { addGap } from "#functions/store/ingest/gaps.ts";
+import { useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore({
   env: { SVC_DIRECTORY_SYNC_INTERVAL: "15m", SVC_OPS_BEARER_TOKEN: "let-me-see" },

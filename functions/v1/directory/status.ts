@@ -1,9 +1,9 @@
-import { rfc3339 } from "../../../kit/clock.ts";
-import { DirectoryStatus } from "../../../proto/operator/directory-status.ts";
-import { readDirectorySyncState } from "../../domain/directory/status.ts";
-import { readHeldCounts } from "../../domain/scim/confirm-access.ts";
-import { type OperatorCore, scope } from "../../http/guards.ts";
-import { route } from "../../http/route.ts";
+import { readDirectorySyncState } from "#functions/domain/directory/status.ts";
+import { readHeldCounts } from "#functions/domain/scim/confirm-access.ts";
+import { type OperatorCore, scope } from "#functions/http/guards.ts";
+import { route } from "#functions/http/route.ts";
+import { rfc3339 } from "#kit/clock.ts";
+import { DirectoryStatus } from "#proto/operator/directory-status.ts";
 
 /** `GET /v1/directory/status`: how the newest sync of the directory ended, and how many people core knows (docs/directory.md). */
 export const directoryStatusRoute = (core: OperatorCore) =>

@@ -3,10 +3,10 @@ import {
   codeSeconds,
   issueCode,
   refuseConsent,
-} from "../../domain/operator-session/authorization-codes.ts";
-import type { SessionCore } from "../../domain/operator-session/begin-session.ts";
-import { webPerson } from "../../http/guards.ts";
-import { route } from "../../http/route.ts";
+} from "#functions/domain/operator-session/authorization-codes.ts";
+import type { SessionCore } from "#functions/domain/operator-session/begin-session.ts";
+import { webPerson } from "#functions/http/guards.ts";
+import { route } from "#functions/http/route.ts";
 import { Name, RemoteAddress } from "../shapes.ts";
 
 /** RFC 8252, 7.3: an address of the loopback interface, and no other. */

@@ -1,13 +1,13 @@
 import { sql } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
-import { usedLogoutToken, webSession } from "../../../drizzle/schema/operator.ts";
-import { useTestCore } from "../../../tests/support/core.ts";
-import type { Executor } from "../../store/database/database.ts";
+import { usedLogoutToken, webSession } from "#drizzle/schema/operator.ts";
+import type { Executor } from "#functions/store/database/database.ts";
 import {
   insertUsedLogoutToken,
   insertWebSession,
   lockProviderSession,
-} from "../../store/operator-session/operator-sessions.ts";
+} from "#functions/store/operator-session/operator-sessions.ts";
+import { useTestCore } from "#tests/support/core.ts";
 
 /* What a logout token does is in ui/bff/sign-in/backchannel-logout.test.ts; here is what it needs of core alone. */
 

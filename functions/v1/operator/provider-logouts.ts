@@ -1,9 +1,9 @@
 import * as v from "valibot";
-import { Identifier, StoredTimestamp } from "../../../proto/management/text.ts";
-import type { Core } from "../../core.ts";
-import { recordProviderLogout } from "../../domain/audit/record-provider-logout.ts";
-import { webItself } from "../../http/guards.ts";
-import { route } from "../../http/route.ts";
+import type { Core } from "#functions/core.ts";
+import { recordProviderLogout } from "#functions/domain/audit/record-provider-logout.ts";
+import { webItself } from "#functions/http/guards.ts";
+import { route } from "#functions/http/route.ts";
+import { Identifier, StoredTimestamp } from "#proto/management/text.ts";
 import { RemoteAddress } from "../shapes.ts";
 
 const ProviderLogoutBody = v.strictObject({

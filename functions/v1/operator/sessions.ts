@@ -1,13 +1,13 @@
 import * as v from "valibot";
-import { Id, IsoTimestamp } from "../../../proto/values.ts";
-import type { SessionCore } from "../../domain/operator-session/begin-session.ts";
+import type { SessionCore } from "#functions/domain/operator-session/begin-session.ts";
 import {
   browseSessions,
   revokeSession,
   sessionState,
-} from "../../domain/operator-session/sessions.ts";
-import { ListView, resource } from "../../http/resource.ts";
-import { viewOf } from "../../http/view-of.ts";
+} from "#functions/domain/operator-session/sessions.ts";
+import { ListView, resource } from "#functions/http/resource.ts";
+import { viewOf } from "#functions/http/view-of.ts";
+import { Id, IsoTimestamp } from "#proto/values.ts";
 
 const SessionView = v.strictObject({
   id: Id,

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { useTestCore } from "../../../tests/support/core.ts";
+import { useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore();
 const { auditor, admin, api, people } = test;

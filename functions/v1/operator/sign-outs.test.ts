@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { endedWebSession } from "../../../drizzle/schema/operator.ts";
-import { useTestCore } from "../../../tests/support/core.ts";
+import { endedWebSession } from "#drizzle/schema/operator.ts";
+import { useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore();
 const { auditor, api, people } = test;

@@ -1,10 +1,10 @@
 import * as v from "valibot";
-import { StoredTimestamp } from "../../../proto/management/text.ts";
-import { Id } from "../../../proto/values.ts";
-import type { Core } from "../../core.ts";
-import { recordSignOut } from "../../domain/audit/record-sign-out.ts";
-import { webItself } from "../../http/guards.ts";
-import { route } from "../../http/route.ts";
+import type { Core } from "#functions/core.ts";
+import { recordSignOut } from "#functions/domain/audit/record-sign-out.ts";
+import { webItself } from "#functions/http/guards.ts";
+import { route } from "#functions/http/route.ts";
+import { StoredTimestamp } from "#proto/management/text.ts";
+import { Id } from "#proto/values.ts";
 import { RemoteAddress, WebSessionId } from "../shapes.ts";
 
 const SignOutBody = v.strictObject({

@@ -2,8 +2,8 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { exportJWK, generateKeyPair, SignJWT } from "jose";
 import { afterAll, describe, expect, it } from "vitest";
-import { createTestCore } from "../../../tests/support/core.ts";
-import { operatorOf } from "../../domain/operator/authenticate.ts";
+import { operatorOf } from "#functions/domain/operator/authenticate.ts";
+import { createTestCore } from "#tests/support/core.ts";
 
 /** An issuer with discovery and one key, as GitHub Actions, GitLab and Kubernetes are. */
 const { publicKey, privateKey } = await generateKeyPair("ES256");

@@ -1,9 +1,12 @@
 import * as v from "valibot";
-import { formBytesMax, formMediaType, parseForm } from "../../../kit/form.ts";
-import { createTokenExchange, type ExchangeCore } from "../../domain/workload/exchange-token.ts";
-import { anyone } from "../../http/guards.ts";
-import { route } from "../../http/route.ts";
-import { Problem } from "../../problems.ts";
+import {
+  createTokenExchange,
+  type ExchangeCore,
+} from "#functions/domain/workload/exchange-token.ts";
+import { anyone } from "#functions/http/guards.ts";
+import { route } from "#functions/http/route.ts";
+import { Problem } from "#functions/problems.ts";
+import { formBytesMax, formMediaType, parseForm } from "#kit/form.ts";
 
 /** RFC 8693, 2.1. Audience, resource and scope are not requested: the issuers' file decides. */
 const ExchangeBody = v.strictObject({

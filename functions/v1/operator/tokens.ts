@@ -1,11 +1,11 @@
 import * as v from "valibot";
-import { scopes } from "../../../proto/operator/scopes.ts";
-import { Id } from "../../../proto/values.ts";
-import { redeemCode } from "../../domain/operator-session/authorization-codes.ts";
-import type { SessionCore } from "../../domain/operator-session/begin-session.ts";
-import { redeemDeviceCode } from "../../domain/operator-session/device-codes.ts";
-import { webItself } from "../../http/guards.ts";
-import { route } from "../../http/route.ts";
+import { redeemCode } from "#functions/domain/operator-session/authorization-codes.ts";
+import type { SessionCore } from "#functions/domain/operator-session/begin-session.ts";
+import { redeemDeviceCode } from "#functions/domain/operator-session/device-codes.ts";
+import { webItself } from "#functions/http/guards.ts";
+import { route } from "#functions/http/route.ts";
+import { scopes } from "#proto/operator/scopes.ts";
+import { Id } from "#proto/values.ts";
 import { RemoteAddress } from "../shapes.ts";
 import { LoopbackUri } from "./authorizations.ts";
 

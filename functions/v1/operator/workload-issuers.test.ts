@@ -1,8 +1,8 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, expect, it } from "vitest";
-import { createTestCore } from "../../../tests/support/core.ts";
-import { publishWorkloadKeys } from "../../../tests/support/workload-issuer.ts";
+import { createTestCore } from "#tests/support/core.ts";
+import { publishWorkloadKeys } from "#tests/support/workload-issuer.ts";
 
 const platform = await publishWorkloadKeys();
 /** Sends whoever asks for keys to those of the platform. */

@@ -1,4 +1,4 @@
-import { isLabelKey, isLabelValue } from "../../labels.ts";
+import { isLabelKey, isLabelValue } from "#proto/labels.ts";
 import {
   changeFilter,
   distinctStates,

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { arbitraryFilter, arbitraryText } from "../../../tests/support/arbitrary-filter.ts";
+import { arbitraryFilter, arbitraryText } from "#tests/support/arbitrary-filter.ts";
 import { distinctStates, type FleetFilter, filterToParams } from "../filter.ts";
 import { fleetStates } from "../vocabulary.ts";
 import { parseFilterLink } from "./filter-link.ts";

@@ -3,8 +3,8 @@
  * term stands for one value of its part; `key:a,b` writes several of them, and a minus before the key negates the part.
  */
 import * as v from "valibot";
-import { anyLabelValue, isLabelKey, isLabelValue, splitLabelPair } from "../../labels.ts";
-import { figureFilters } from "../../management/reported-numbers.ts";
+import { anyLabelValue, isLabelKey, isLabelValue, splitLabelPair } from "#proto/labels.ts";
+import { figureFilters } from "#proto/management/reported-numbers.ts";
 import { filterParts, hashDigitsMin, type PositivePart, versionRangePattern } from "../filter.ts";
 import { filterSecondsMax } from "../vocabulary.ts";
 import { parseDuration, writeDuration } from "./duration.ts";

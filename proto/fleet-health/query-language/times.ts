@@ -2,7 +2,7 @@
  * Times as an operator writes them: `10:00`, `2026-11-28`, `weekend`. All are UTC, wherever they are written, so that a query names the same
  * hosts on every machine. The filter has them to the second.
  */
-import { dayMs } from "../../../kit/clock.ts";
+import { dayMs } from "#kit/clock.ts";
 import { toSecond } from "../filter.ts";
 import { parseDuration } from "./duration.ts";
 

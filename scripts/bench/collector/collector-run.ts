@@ -7,7 +7,7 @@ import { createInterface } from "node:readline";
 import { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { collectorNodeFlags, programPaths } from "../../bundle/bundle-programs.ts";
+import { collectorNodeFlags, programPaths } from "#scripts/bundle/bundle-programs.ts";
 import { type BenchCredentials, writeCollector } from "../support/collector-files.ts";
 import {
   type BenchProcess,

@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { bundlePrograms } from "../../bundle/bundle-programs.ts";
+import { bundlePrograms } from "#scripts/bundle/bundle-programs.ts";
 import { type Bench, readBenchOptions, rounded } from "../support/bench.ts";
 import { createCorpus, createSupply, describeCorpus } from "../support/corpus/corpus.ts";
 import { judgeGoals } from "../support/goals.ts";

@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { connect } from "node:http2";
-import { frameGrpcMessages } from "../../../proto/grpc-framing.ts";
+import { frameGrpcMessages } from "#proto/grpc-framing.ts";
 
 /**
  * Sends requests over gRPC, as bytes, `inFlight` at a time on each of `connections`, until `signal` aborts; returns how many were

@@ -1,9 +1,9 @@
 import { create } from "@bufbuild/protobuf";
-import type { Committer } from "../../../functions/ingest/committer.ts";
-import { runOf } from "../../../functions/store/ingest/envelope-run.ts";
-import { systemClock } from "../../../kit/clock.ts";
-import { EnvelopeSchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { quantile } from "../../lab/quantile.ts";
+import type { Committer } from "#functions/ingest/committer.ts";
+import { runOf } from "#functions/store/ingest/envelope-run.ts";
+import { systemClock } from "#kit/clock.ts";
+import { EnvelopeSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
+import { quantile } from "#scripts/lab/quantile.ts";
 import { type CorpusRecord, createSupply } from "../support/corpus/corpus.ts";
 
 /** Envelopes of a frame, and hosts that send them in turn. */

@@ -1,17 +1,17 @@
 import { jetstream } from "@nats-io/jetstream";
 import { connect } from "@nats-io/transport-node";
-import { readStreamBlock } from "../../../functions/export/stream-source.ts";
-import { type Committer, createCommitter } from "../../../functions/ingest/committer.ts";
-import { createNatsSink } from "../../../functions/ingest/nats-sink/create-nats-sink.ts";
-import { zstdCodec } from "../../../functions/node/ingest/zstd-codec.ts";
-import { readEnvelopes, readerSetup } from "../../../functions/store/export/read-envelopes.ts";
-import { openCommitClient } from "../../../functions/store/ingest/commit-frames.ts";
-import { openCopyClient } from "../../../functions/store/ingest/copy-transaction.ts";
-import type { StoredEnvelope } from "../../../functions/store/ingest/stored-envelope.ts";
-import { systemClock } from "../../../kit/clock.ts";
-import { systemEntropy } from "../../../kit/entropy.ts";
-import { startNats } from "../../lab/nats-servers.ts";
-import type { EmbeddedDatabase } from "../../postgres/embedded-database.ts";
+import { readStreamBlock } from "#functions/export/stream-source.ts";
+import { type Committer, createCommitter } from "#functions/ingest/committer.ts";
+import { createNatsSink } from "#functions/ingest/nats-sink/create-nats-sink.ts";
+import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
+import { readEnvelopes, readerSetup } from "#functions/store/export/read-envelopes.ts";
+import { openCommitClient } from "#functions/store/ingest/commit-frames.ts";
+import { openCopyClient } from "#functions/store/ingest/copy-transaction.ts";
+import type { StoredEnvelope } from "#functions/store/ingest/stored-envelope.ts";
+import { systemClock } from "#kit/clock.ts";
+import { systemEntropy } from "#kit/entropy.ts";
+import { startNats } from "#scripts/lab/nats-servers.ts";
+import type { EmbeddedDatabase } from "#scripts/postgres/embedded-database.ts";
 
 /** Where core stores envelopes, and an export finds them. */
 export interface ExportStore {

@@ -1,9 +1,12 @@
 import { fileURLToPath } from "node:url";
 import { Agent, request } from "undici";
-import { encodeRequest } from "../../../functions/export/export-requests.ts";
-import { gzipFast } from "../../../functions/export/gzip.ts";
-import { systemClock } from "../../../kit/clock.ts";
-import { type EmbeddedDatabase, openEmbeddedDatabase } from "../../postgres/embedded-database.ts";
+import { encodeRequest } from "#functions/export/export-requests.ts";
+import { gzipFast } from "#functions/export/gzip.ts";
+import { systemClock } from "#kit/clock.ts";
+import {
+  type EmbeddedDatabase,
+  openEmbeddedDatabase,
+} from "#scripts/postgres/embedded-database.ts";
 import { type Bench, median, readBenchOptions, rounded } from "../support/bench.ts";
 import { createCorpus, describeCorpus } from "../support/corpus/corpus.ts";
 import { judgeGoals } from "../support/goals.ts";

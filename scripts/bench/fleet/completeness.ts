@@ -1,7 +1,7 @@
-import { dayMs, hourMs, rfc3339, systemClock } from "../../../kit/clock.ts";
-import { byteOfState } from "../../../proto/completeness/hour-note.ts";
-import { hourStates } from "../../../proto/completeness/hour-state.ts";
-import type { EmbeddedDatabase } from "../../postgres/embedded-database.ts";
+import { dayMs, hourMs, rfc3339, systemClock } from "#kit/clock.ts";
+import { byteOfState } from "#proto/completeness/hour-note.ts";
+import { hourStates } from "#proto/completeness/hour-state.ts";
+import type { EmbeddedDatabase } from "#scripts/postgres/embedded-database.ts";
 import { type Bench, readBenchOptions, rounded } from "../support/bench.ts";
 import { judgeGoals } from "../support/goals.ts";
 import { openReportsLab } from "./reports-lab.ts";

@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { createResumeTls } from "../../../collector/identity/resume-tls.ts";
-import { revokeIdentity } from "../../../functions/domain/certificate/identities.ts";
-import { systemClock } from "../../../kit/clock.ts";
-import { fraction, systemEntropy } from "../../../kit/entropy.ts";
-import { mapValues } from "../../../kit/map-values.ts";
-import { people } from "../../lab/people.ts";
+import { createResumeTls } from "#collector/identity/resume-tls.ts";
+import { revokeIdentity } from "#functions/domain/certificate/identities.ts";
+import { systemClock } from "#kit/clock.ts";
+import { fraction, systemEntropy } from "#kit/entropy.ts";
+import { mapValues } from "#kit/map-values.ts";
+import { people } from "#scripts/lab/people.ts";
 import { connectHost } from "../host/connection.ts";
 import { type BenchHost, enrollBenchHosts, hostTarget, pemOf } from "../host/enrolled-hosts.ts";
 import { signHeartbeat, verifySignatures } from "../host/heartbeats.ts";

@@ -1,4 +1,4 @@
-import { quantile } from "../../lab/quantile.ts";
+import { quantile } from "#scripts/lab/quantile.ts";
 import { rounded } from "../support/bench.ts";
 
 /** Returns median, 99th percentile and largest of samples in milliseconds; zeros without samples. */

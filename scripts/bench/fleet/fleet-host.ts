@@ -1,11 +1,11 @@
 import { createHash } from "node:crypto";
 import { createSecureContext } from "node:tls";
-import type { StatusExchange } from "../../../collector/forward/stream.ts";
-import { createResumeTls } from "../../../collector/identity/resume-tls.ts";
-import { signBody } from "../../../collector/management/signed-request.ts";
-import { fullJitterMs } from "../../../kit/backoff.ts";
-import { rfc3339, systemClock } from "../../../kit/clock.ts";
-import { fraction, systemEntropy } from "../../../kit/entropy.ts";
+import type { StatusExchange } from "#collector/forward/stream.ts";
+import { createResumeTls } from "#collector/identity/resume-tls.ts";
+import { signBody } from "#collector/management/signed-request.ts";
+import { fullJitterMs } from "#kit/backoff.ts";
+import { rfc3339, systemClock } from "#kit/clock.ts";
+import { fraction, systemEntropy } from "#kit/entropy.ts";
 import { createBenchRequest } from "../host/bench-csr.ts";
 import { connectHost, type HostConnection, type HostTarget } from "../host/connection.ts";
 import type { BenchHost } from "../host/enrolled-hosts.ts";

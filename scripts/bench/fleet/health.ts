@@ -1,13 +1,13 @@
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
-import { readFleetRules } from "../../../functions/domain/fleet/rules.ts";
-import { countFleet } from "../../../functions/store/fleet/facets.ts";
-import { type FleetPageRequest, findFleetPage } from "../../../functions/store/fleet/report.ts";
-import { summarizeFleet } from "../../../functions/store/fleet/summary.ts";
-import { systemClock } from "../../../kit/clock.ts";
-import { type FleetFilter, filterToParams } from "../../../proto/fleet-health/filter.ts";
-import { fleetSorts } from "../../../proto/fleet-health/vocabulary.ts";
-import type { EmbeddedDatabase } from "../../postgres/embedded-database.ts";
+import { readFleetRules } from "#functions/domain/fleet/rules.ts";
+import { countFleet } from "#functions/store/fleet/facets.ts";
+import { type FleetPageRequest, findFleetPage } from "#functions/store/fleet/report.ts";
+import { summarizeFleet } from "#functions/store/fleet/summary.ts";
+import { systemClock } from "#kit/clock.ts";
+import { type FleetFilter, filterToParams } from "#proto/fleet-health/filter.ts";
+import { fleetSorts } from "#proto/fleet-health/vocabulary.ts";
+import type { EmbeddedDatabase } from "#scripts/postgres/embedded-database.ts";
 import {
   type StatusLoad,
   type StatusLoadFigures,

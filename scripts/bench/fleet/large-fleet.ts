@@ -1,10 +1,13 @@
 import { existsSync } from "node:fs";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { Clock } from "../../../kit/clock.ts";
-import { seedPeople } from "../../lab/people.ts";
-import { seedFleet } from "../../lab/seed-fleet.ts";
-import { type EmbeddedDatabase, openEmbeddedDatabase } from "../../postgres/embedded-database.ts";
+import type { Clock } from "#kit/clock.ts";
+import { seedPeople } from "#scripts/lab/people.ts";
+import { seedFleet } from "#scripts/lab/seed-fleet.ts";
+import {
+  type EmbeddedDatabase,
+  openEmbeddedDatabase,
+} from "#scripts/postgres/embedded-database.ts";
 
 /** Opens a database with the people of the lab, and with PostgreSQL's own settings. */
 export const openFleetDatabase = async (now: number): Promise<EmbeddedDatabase> => {

@@ -1,5 +1,5 @@
-import { dayMs } from "../../../kit/clock.ts";
-import type { EmbeddedDatabase } from "../../postgres/embedded-database.ts";
+import { dayMs } from "#kit/clock.ts";
+import type { EmbeddedDatabase } from "#scripts/postgres/embedded-database.ts";
 import { type Bench, readBenchOptions, rounded } from "../support/bench.ts";
 import { judgeGoals } from "../support/goals.ts";
 import { cpuSecondsOf, ownCpuSeconds, startMeter } from "../support/processes.ts";

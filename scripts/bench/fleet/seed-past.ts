@@ -1,12 +1,12 @@
-import { zstdCodec } from "../../../functions/node/ingest/zstd-codec.ts";
-import { loadHosts } from "../../../functions/store/fleet/columns/resident-hosts.ts";
+import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
+import { loadHosts } from "#functions/store/fleet/columns/resident-hosts.ts";
 import {
   changesPerCheckpoint,
   createCheckpoints,
-} from "../../../functions/store/fleet/past/checkpoints.ts";
-import { rewindHosts } from "../../../functions/store/fleet/past/rewind-hosts.ts";
-import { dayMs } from "../../../kit/clock.ts";
-import type { EmbeddedDatabase } from "../../postgres/embedded-database.ts";
+} from "#functions/store/fleet/past/checkpoints.ts";
+import { rewindHosts } from "#functions/store/fleet/past/rewind-hosts.ts";
+import { dayMs } from "#kit/clock.ts";
+import type { EmbeddedDatabase } from "#scripts/postgres/embedded-database.ts";
 import type { SeededMore } from "./large-fleet.ts";
 
 /** A past of `days` for a seeded fleet; undefined for none. */

@@ -1,6 +1,6 @@
 import { generateKeyPairSync, type KeyObject, sign } from "node:crypto";
-import { extensionOid, tag, writeDer, writeUnsigned } from "../../../proto/certificate-der.ts";
-import { encodePem } from "../../../proto/pem.ts";
+import { extensionOid, tag, writeDer, writeUnsigned } from "#proto/certificate-der.ts";
+import { encodePem } from "#proto/pem.ts";
 
 const extensionRequestOid = writeDer(tag.oid, Uint8Array.fromHex("2a864886f70d01090e"));
 const subjectAltNameOid = writeDer(tag.oid, Uint8Array.fromHex(extensionOid.subjectAltName));

@@ -1,9 +1,9 @@
 import type { NetConnectOpts } from "node:net";
 import { type ConnectionOptions, connect, type SecureContext } from "node:tls";
-import { forwardPath } from "../../../collector/forward/messages.ts";
-import type { ResumeTls } from "../../../collector/identity/resume-tls.ts";
-import { unpooled } from "../../../kit/buffer-pool.ts";
-import { createGrpcMessageReader, frameGrpcMessages } from "../../../proto/grpc-framing.ts";
+import { forwardPath } from "#collector/forward/messages.ts";
+import type { ResumeTls } from "#collector/identity/resume-tls.ts";
+import { unpooled } from "#kit/buffer-pool.ts";
+import { createGrpcMessageReader, frameGrpcMessages } from "#proto/grpc-framing.ts";
 import {
   clientPreface,
   createFrameReader,

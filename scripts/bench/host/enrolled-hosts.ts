@@ -1,25 +1,22 @@
 import { generateKeyPairSync, type KeyObject } from "node:crypto";
 import { createSecureContext } from "node:tls";
-import { certificate, collectorIdentity } from "../../../drizzle/schema/certificate.ts";
-import { bootstrapToken, enrollmentPolicy } from "../../../drizzle/schema/enrollment.ts";
-import type { Core } from "../../../functions/core.ts";
-import { issuedRow } from "../../../functions/domain/certificate/issued.ts";
-import { generateToken } from "../../../functions/domain/enrollment/bootstrap-token.ts";
-import { loadLocalCa } from "../../../functions/node/load-signer.ts";
-import {
-  createNodeCryptography,
-  createNodeSigningKey,
-} from "../../../functions/node/node-cryptography.ts";
-import { readAuthorities } from "../../../functions/signer/authority.ts";
-import { createClientCertificateReader } from "../../../functions/signer/certificate.ts";
-import { createLocalCa } from "../../../functions/signer/local-ca.ts";
-import type { Signer } from "../../../functions/signer/signer.ts";
-import type { Database } from "../../../functions/store/database/database.ts";
-import { sha256 } from "../../../kit/bytes.ts";
-import { systemClock } from "../../../kit/clock.ts";
-import { systemEntropy, uuidv7 } from "../../../kit/entropy.ts";
-import { createTestCa } from "../../lab/ca/test-pki.ts";
-import type { IngestCore } from "../../lab/ingest-core.ts";
+import { certificate, collectorIdentity } from "#drizzle/schema/certificate.ts";
+import { bootstrapToken, enrollmentPolicy } from "#drizzle/schema/enrollment.ts";
+import type { Core } from "#functions/core.ts";
+import { issuedRow } from "#functions/domain/certificate/issued.ts";
+import { generateToken } from "#functions/domain/enrollment/bootstrap-token.ts";
+import { loadLocalCa } from "#functions/node/load-signer.ts";
+import { createNodeCryptography, createNodeSigningKey } from "#functions/node/node-cryptography.ts";
+import { readAuthorities } from "#functions/signer/authority.ts";
+import { createClientCertificateReader } from "#functions/signer/certificate.ts";
+import { createLocalCa } from "#functions/signer/local-ca.ts";
+import type { Signer } from "#functions/signer/signer.ts";
+import type { Database } from "#functions/store/database/database.ts";
+import { sha256 } from "#kit/bytes.ts";
+import { systemClock } from "#kit/clock.ts";
+import { systemEntropy, uuidv7 } from "#kit/entropy.ts";
+import { createTestCa } from "#scripts/lab/ca/test-pki.ts";
+import type { IngestCore } from "#scripts/lab/ingest-core.ts";
 import { runAll } from "../support/bench.ts";
 import type { BenchCore } from "../support/bench-core.ts";
 import type { HostTarget } from "./connection.ts";

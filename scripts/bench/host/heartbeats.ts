@@ -1,8 +1,8 @@
 import { generateKeyPairSync, sign, verify } from "node:crypto";
-import type { Status } from "../../../collector/forward/messages.ts";
-import { signBody } from "../../../collector/management/signed-request.ts";
-import { systemClock } from "../../../kit/clock.ts";
-import { heartbeatBody } from "../../lab/heartbeat-body.ts";
+import type { Status } from "#collector/forward/messages.ts";
+import { signBody } from "#collector/management/signed-request.ts";
+import { systemClock } from "#kit/clock.ts";
+import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import { measureHere } from "../support/processes.ts";
 import type { HostConnection } from "./connection.ts";
 import type { BenchHost } from "./enrolled-hosts.ts";

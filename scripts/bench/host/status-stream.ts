@@ -1,7 +1,7 @@
-import { type Directive, decodeResponse, encodeOpen } from "../../../collector/forward/messages.ts";
-import { createStatusExchange, type StatusExchange } from "../../../collector/forward/stream.ts";
-import { createResumeTls } from "../../../collector/identity/resume-tls.ts";
-import { systemEntropy } from "../../../kit/entropy.ts";
+import { type Directive, decodeResponse, encodeOpen } from "#collector/forward/messages.ts";
+import { createStatusExchange, type StatusExchange } from "#collector/forward/stream.ts";
+import { createResumeTls } from "#collector/identity/resume-tls.ts";
+import { systemEntropy } from "#kit/entropy.ts";
 import { connectHost, type HostConnection, type HostTarget } from "./connection.ts";
 
 /** Returns the first message of a host's stream, of whose telemetry core knows nothing. */

@@ -5,15 +5,15 @@
 import { type ClientHttp2Session, type ClientHttp2Stream, connect } from "node:http2";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { BinaryReader } from "@bufbuild/protobuf/wire";
-import { encodeBlock } from "../../../collector/forward/messages.ts";
-import { zstdCodec } from "../../../functions/node/ingest/zstd-codec.ts";
-import { unpooled } from "../../../kit/buffer-pool.ts";
-import { ForwardRequestSchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { encodeBlock } from "#collector/forward/messages.ts";
+import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
+import { unpooled } from "#kit/buffer-pool.ts";
+import { ForwardRequestSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import {
   createGrpcMessageReader,
   frameGrpcMessages,
   grpcMessagePrefix,
-} from "../../../proto/grpc-framing.ts";
+} from "#proto/grpc-framing.ts";
 import type { BenchCore } from "../support/bench-core.ts";
 import { type CorpusRecord, refresh, toEnvelopes } from "../support/corpus/corpus.ts";
 

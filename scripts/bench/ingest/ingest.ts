@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { mapValues } from "../../../kit/map-values.ts";
-import { quantile } from "../../lab/quantile.ts";
+import { mapValues } from "#kit/map-values.ts";
+import { quantile } from "#scripts/lab/quantile.ts";
 import { type Bench, type BenchFigures, readBenchOptions, rounded } from "../support/bench.ts";
 import { type BenchCore, startBenchCore } from "../support/bench-core.ts";
 import {

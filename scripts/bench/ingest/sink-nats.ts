@@ -1,7 +1,7 @@
 import { AckPolicy, jetstream } from "@nats-io/jetstream";
 import { connect } from "@nats-io/transport-node";
-import { type RunningNats, startNats } from "../../lab/nats-servers.ts";
-import { quantile } from "../../lab/quantile.ts";
+import { type RunningNats, startNats } from "#scripts/lab/nats-servers.ts";
+import { quantile } from "#scripts/lab/quantile.ts";
 import { type Bench, readBenchOptions, rounded } from "../support/bench.ts";
 import { startBenchCore } from "../support/bench-core.ts";
 import {

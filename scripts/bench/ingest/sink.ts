@@ -9,7 +9,7 @@ import {
   type Envelope,
   EnvelopesSchema,
   IngestService,
-} from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
+} from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { type Received, serveSink } from "../support/serve-sink.ts";
 
 /** As core does, so that a collector compresses as in life. */

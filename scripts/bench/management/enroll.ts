@@ -1,11 +1,11 @@
-import { createNodeCryptography } from "../../../functions/node/node-cryptography.ts";
-import { checkCsr } from "../../../functions/signer/csr.ts";
-import type { Signer } from "../../../functions/signer/signer.ts";
-import type { SqlClient } from "../../../functions/store/database/pool/sql-client.ts";
-import { systemClock } from "../../../kit/clock.ts";
-import { systemEntropy } from "../../../kit/entropy.ts";
-import { mapValues } from "../../../kit/map-values.ts";
-import { quantile } from "../../lab/quantile.ts";
+import { createNodeCryptography } from "#functions/node/node-cryptography.ts";
+import { checkCsr } from "#functions/signer/csr.ts";
+import type { Signer } from "#functions/signer/signer.ts";
+import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
+import { systemClock } from "#kit/clock.ts";
+import { systemEntropy } from "#kit/entropy.ts";
+import { mapValues } from "#kit/map-values.ts";
+import { quantile } from "#scripts/lab/quantile.ts";
 import { createBenchCsr } from "../host/bench-csr.ts";
 import {
   benchPrefix,

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { createResumeTls, type ResumeTls } from "../../../collector/identity/resume-tls.ts";
-import { mapValues } from "../../../kit/map-values.ts";
-import { quantile } from "../../lab/quantile.ts";
+import { createResumeTls, type ResumeTls } from "#collector/identity/resume-tls.ts";
+import { mapValues } from "#kit/map-values.ts";
+import { quantile } from "#scripts/lab/quantile.ts";
 import { connectHost, type HostConnection, type HostTarget } from "../host/connection.ts";
 import { type BenchHost, connectHosts, enrollBenchHosts } from "../host/enrolled-hosts.ts";
 import { postHeartbeat, signHeartbeat, statusWith, verifySignatures } from "../host/heartbeats.ts";

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { createSeenRecorder, type SeenHost } from "../../../functions/store/fleet/statuses.ts";
-import type { Clock } from "../../../kit/clock.ts";
-import { quantile } from "../../lab/quantile.ts";
-import type { EmbeddedDatabase } from "../../postgres/embedded-database.ts";
+import { createSeenRecorder, type SeenHost } from "#functions/store/fleet/statuses.ts";
+import type { Clock } from "#kit/clock.ts";
+import { quantile } from "#scripts/lab/quantile.ts";
+import type { EmbeddedDatabase } from "#scripts/postgres/embedded-database.ts";
 import { rounded } from "../support/bench.ts";
 
 /** Stops the load, and returns what it wrote. */

@@ -2,9 +2,9 @@
 import { fork } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
-import { openDatabaseSocket } from "../../../functions/node/database/database-servers.ts";
-import { connectDatabase } from "../../../functions/store/database/database.ts";
-import { systemClock } from "../../../kit/clock.ts";
+import { openDatabaseSocket } from "#functions/node/database/database-servers.ts";
+import { connectDatabase } from "#functions/store/database/database.ts";
+import { systemClock } from "#kit/clock.ts";
 import { type StatusLoad, type StatusLoadFigures, startStatusLoad } from "./status-load.ts";
 
 /** The dependencies of the process: the database, the rate, and how far the clock of the fleet is behind. */

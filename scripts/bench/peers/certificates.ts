@@ -1,5 +1,5 @@
-import { systemClock } from "../../../kit/clock.ts";
-import { quantile } from "../../lab/quantile.ts";
+import { systemClock } from "#kit/clock.ts";
+import { quantile } from "#scripts/lab/quantile.ts";
 import { createBenchCsr } from "../host/bench-csr.ts";
 import {
   benchPrefix,

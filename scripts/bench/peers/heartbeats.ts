@@ -1,5 +1,5 @@
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
-import { quantile } from "../../lab/quantile.ts";
+import { quantile } from "#scripts/lab/quantile.ts";
 import { type BenchHost, connectHosts, enrollBenchHosts } from "../host/enrolled-hosts.ts";
 import { postHeartbeat, signHeartbeat, verifySignatures } from "../host/heartbeats.ts";
 import { runAll, runOnEach } from "../support/bench.ts";

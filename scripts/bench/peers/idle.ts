@@ -1,7 +1,7 @@
 import { readdir, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { bundlePrograms, programPaths } from "../../bundle/bundle-programs.ts";
-import { findPorts } from "../../ports.ts";
+import { bundlePrograms, programPaths } from "#scripts/bundle/bundle-programs.ts";
+import { findPorts } from "#scripts/ports.ts";
 import {
   idleSources,
   measureIdle,

@@ -1,7 +1,7 @@
 import { mkdir, readFile, rename } from "node:fs/promises";
 import { join } from "node:path";
 import { constants, gzipSync } from "node:zlib";
-import { bundlePrograms } from "../../bundle/bundle-programs.ts";
+import { bundlePrograms } from "#scripts/bundle/bundle-programs.ts";
 import {
   type BenchSink,
   openFloorStore,

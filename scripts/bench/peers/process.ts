@@ -1,9 +1,9 @@
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { systemClock } from "../../../kit/clock.ts";
-import { createLabPki } from "../../lab/ca/pki.ts";
-import { findPorts } from "../../ports.ts";
+import { systemClock } from "#kit/clock.ts";
+import { createLabPki } from "#scripts/lab/ca/pki.ts";
+import { findPorts } from "#scripts/ports.ts";
 import { connectHttps, type HttpsSender } from "../support/https-sender.ts";
 import type { PairContext } from "./pairs.ts";
 

@@ -3,7 +3,7 @@ import { access, mkdir, rename, writeFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import { delimiter, dirname, join } from "node:path";
 import { promisify } from "node:util";
-import { oneAtATime } from "../../one-at-a-time.ts";
+import { oneAtATime } from "#scripts/one-at-a-time.ts";
 import { opampServerSource } from "./opamp-server.ts";
 
 const execute = promisify(execFile);

@@ -1,9 +1,12 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { CredentialFiles } from "../../lab/ca/pki.ts";
-import { isListening } from "../../ports.ts";
-import { type EmbeddedDatabase, openEmbeddedDatabase } from "../../postgres/embedded-database.ts";
+import type { CredentialFiles } from "#scripts/lab/ca/pki.ts";
+import { isListening } from "#scripts/ports.ts";
+import {
+  type EmbeddedDatabase,
+  openEmbeddedDatabase,
+} from "#scripts/postgres/embedded-database.ts";
 import { measureCopyLoop } from "../ingest/ingest-floors.ts";
 import { connectSender } from "../ingest/ingest-sender.ts";
 import { libpqKeywords } from "../ingest/libpq-keywords.ts";

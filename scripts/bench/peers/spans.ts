@@ -1,6 +1,10 @@
 import { constants, gzipSync } from "node:zlib";
-import { bundlePrograms, collectorNodeFlags, programPaths } from "../../bundle/bundle-programs.ts";
-import { findPorts } from "../../ports.ts";
+import {
+  bundlePrograms,
+  collectorNodeFlags,
+  programPaths,
+} from "#scripts/bundle/bundle-programs.ts";
+import { findPorts } from "#scripts/ports.ts";
 import {
   type BenchSink,
   deliverSpans,

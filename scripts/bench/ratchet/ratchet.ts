@@ -1,6 +1,6 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { cpus } from "node:os";
-import { systemClock } from "../../../kit/clock.ts";
+import { systemClock } from "#kit/clock.ts";
 import { measurePair, type Side } from "../peers/pair.ts";
 import { type PairName, pairs, readPairNames } from "../peers/pairs.ts";
 import { type Bench, readBenchOptions, rounded } from "../support/bench.ts";

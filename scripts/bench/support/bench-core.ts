@@ -1,8 +1,11 @@
 import { once } from "node:events";
-import { bundlePrograms, programPaths } from "../../bundle/bundle-programs.ts";
-import { type IngestCore, prepareIngestCore } from "../../lab/ingest-core.ts";
-import { findPorts } from "../../ports.ts";
-import { type EmbeddedDatabase, openEmbeddedDatabase } from "../../postgres/embedded-database.ts";
+import { bundlePrograms, programPaths } from "#scripts/bundle/bundle-programs.ts";
+import { type IngestCore, prepareIngestCore } from "#scripts/lab/ingest-core.ts";
+import { findPorts } from "#scripts/ports.ts";
+import {
+  type EmbeddedDatabase,
+  openEmbeddedDatabase,
+} from "#scripts/postgres/embedded-database.ts";
 import { cpuSecondsOf, memoryOf, startProcess } from "./processes.ts";
 
 /** Core and its durable PostgreSQL, each a process of its own; everything ends with the scope of `await using`. */

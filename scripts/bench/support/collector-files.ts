@@ -1,6 +1,6 @@
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { encodePem } from "../../../proto/pem.ts";
+import { encodePem } from "#proto/pem.ts";
 import {
   clientExtensions,
   createTestKey,
@@ -9,7 +9,7 @@ import {
   type TestCa,
   type TestName,
   testNames,
-} from "../../lab/ca/test-pki.ts";
+} from "#scripts/lab/ca/test-pki.ts";
 
 /** A certificate with its key, in PEM. */
 export interface BenchCredentials {

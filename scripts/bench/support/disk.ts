@@ -1,4 +1,4 @@
-import type { SqlClient } from "../../../functions/store/database/pool/sql-client.ts";
+import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
 
 /** Returns the bytes that PostgreSQL has written to its log since it was created. */
 export const walBytes = async (sql: SqlClient): Promise<number> => {

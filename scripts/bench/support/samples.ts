@@ -1,4 +1,4 @@
-import { quantile } from "../../lab/quantile.ts";
+import { quantile } from "#scripts/lab/quantile.ts";
 import { rounded } from "./bench.ts";
 
 /** Milliseconds of calls, by name. `of` is a name, or else the start of several. */

@@ -1,7 +1,7 @@
 import { createSecureServer, type Http2SecureServer } from "node:http2";
 import type { AddressInfo } from "node:net";
 import { createInterface } from "node:readline";
-import { createTestCa } from "../../lab/ca/test-pki.ts";
+import { createTestCa } from "#scripts/lab/ca/test-pki.ts";
 import { issueBenchCredentials } from "./collector-files.ts";
 
 /** The counts of a sink. */

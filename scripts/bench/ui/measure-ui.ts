@@ -1,9 +1,9 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Page } from "playwright-core";
-import { uiPath } from "../../bundle/bundle-ui.ts";
-import { axeViolationsOf, type UiState, viewports } from "../../lab/ui-states.ts";
-import { visitPage } from "../../lab/visit-page.ts";
+import { uiPath } from "#scripts/bundle/bundle-ui.ts";
+import { axeViolationsOf, type UiState, viewports } from "#scripts/lab/ui-states.ts";
+import { visitPage } from "#scripts/lab/visit-page.ts";
 
 /** The browser, and web. */
 export type Stage = Parameters<typeof visitPage>[0];

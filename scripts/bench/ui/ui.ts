@@ -1,10 +1,10 @@
 import { parseArgs } from "node:util";
-import { systemClock } from "../../../kit/clock.ts";
-import { launchBrowser } from "../../lab/browser.ts";
-import { buildUi } from "../../lab/built-ui.ts";
-import { openWeb } from "../../lab/in-process-web.ts";
-import { uiStates, viewports } from "../../lab/ui-states.ts";
-import { visitPage } from "../../lab/visit-page.ts";
+import { systemClock } from "#kit/clock.ts";
+import { launchBrowser } from "#scripts/lab/browser.ts";
+import { buildUi } from "#scripts/lab/built-ui.ts";
+import { openWeb } from "#scripts/lab/in-process-web.ts";
+import { uiStates, viewports } from "#scripts/lab/ui-states.ts";
+import { visitPage } from "#scripts/lab/visit-page.ts";
 import { openFleetDatabase, seedLargeFleet } from "../fleet/large-fleet.ts";
 import { openReportingCore } from "../fleet/reports-lab.ts";
 import { pastOf } from "../fleet/seed-past.ts";

@@ -1,5 +1,5 @@
-import type { Clock } from "../../../kit/clock.ts";
-import type { Secret } from "../../../kit/secret.ts";
+import type { Clock } from "#kit/clock.ts";
+import type { Secret } from "#kit/secret.ts";
 import { type Comparison, compareHealth } from "../health/compare-health.ts";
 import { type FleetHealth, readHealth } from "../health/read-health.ts";
 import { type ModelDatabase, predictHealth } from "../model/predict-health.ts";

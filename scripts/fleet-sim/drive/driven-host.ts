@@ -1,8 +1,8 @@
 import { createHash, createPrivateKey, generateKeyPairSync } from "node:crypto";
-import { createCsr } from "../../../collector/identity/request-certificate.ts";
-import { signBody } from "../../../collector/management/signed-request.ts";
-import { rfc3339 } from "../../../kit/clock.ts";
-import { decodePem, encodePem } from "../../../proto/pem.ts";
+import { createCsr } from "#collector/identity/request-certificate.ts";
+import { signBody } from "#collector/management/signed-request.ts";
+import { rfc3339 } from "#kit/clock.ts";
+import { decodePem, encodePem } from "#proto/pem.ts";
 import type { Host } from "../scenario/hosts.ts";
 import { composeReport, type Step } from "../scenario/steps.ts";
 import type { FleetOperator } from "./operator.ts";

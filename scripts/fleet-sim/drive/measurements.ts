@@ -1,5 +1,5 @@
-import type { Clock } from "../../../kit/clock.ts";
-import { quantile } from "../../lab/quantile.ts";
+import type { Clock } from "#kit/clock.ts";
+import { quantile } from "#scripts/lab/quantile.ts";
 
 /** Latencies in milliseconds. */
 export interface Quantiles {

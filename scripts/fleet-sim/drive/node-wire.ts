@@ -5,10 +5,10 @@ import { create } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { ConnectError, createClient } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
-import { errorCode } from "../../../kit/describe-error.ts";
-import { ErrorInfoSchema } from "../../../proto/gen/google/rpc/error_details_pb.js";
-import { FrameSchema, IngestService } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { encodePem } from "../../../proto/pem.ts";
+import { errorCode } from "#kit/describe-error.ts";
+import { ErrorInfoSchema } from "#proto/gen/google/rpc/error_details_pb.js";
+import { FrameSchema, IngestService } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
+import { encodePem } from "#proto/pem.ts";
 import {
   beaconSource,
   type HostCredentials,

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { createTestClock } from "../../../tests/fakes/clock.ts";
+import { createTestClock } from "#tests/fakes/clock.ts";
 import type { Step } from "../scenario/steps.ts";
 import type { DrivenHost } from "./driven-host.ts";
 import { createMeasurements } from "./measurements.ts";

@@ -5,7 +5,7 @@
  * temporarily, because the rest of its timeline depends on it.
  */
 import TinyQueue from "tinyqueue";
-import type { Clock } from "../../../kit/clock.ts";
+import type { Clock } from "#kit/clock.ts";
 import type { Step } from "../scenario/steps.ts";
 import type { DrivenHost } from "./driven-host.ts";
 import type { Measurements } from "./measurements.ts";

@@ -1,5 +1,5 @@
-import type { FleetHealthRow } from "../../../proto/fleet-health/row.ts";
-import { type FleetState, fleetStates } from "../../../proto/fleet-health/vocabulary.ts";
+import type { FleetHealthRow } from "#proto/fleet-health/row.ts";
+import { type FleetState, fleetStates } from "#proto/fleet-health/vocabulary.ts";
 import type { FleetHealth } from "./read-health.ts";
 
 /** A field of a row that is not as predicted; the field `row` if only one report has the row. */

@@ -1,18 +1,15 @@
 import { sql } from "drizzle-orm";
 import * as v from "valibot";
-import type { ProvenCollector } from "../../../functions/domain/certificate/authenticate.ts";
-import { markUsed, recordAuthFailure } from "../../../functions/domain/certificate/authenticate.ts";
-import {
-  revokeCertificate,
-  revokeIdentity,
-} from "../../../functions/domain/certificate/identities.ts";
-import { assignConfig } from "../../../functions/domain/config/desired-config.ts";
-import { Problem } from "../../../functions/problems.ts";
-import { insertCertificate } from "../../../functions/store/certificate/certificates.ts";
-import { updateIdentity } from "../../../functions/store/certificate/identities.ts";
-import type { Executor } from "../../../functions/store/database/database.ts";
-import { HeartbeatRequest } from "../../../proto/management/heartbeat.ts";
-import { people } from "../../lab/people.ts";
+import type { ProvenCollector } from "#functions/domain/certificate/authenticate.ts";
+import { markUsed, recordAuthFailure } from "#functions/domain/certificate/authenticate.ts";
+import { revokeCertificate, revokeIdentity } from "#functions/domain/certificate/identities.ts";
+import { assignConfig } from "#functions/domain/config/desired-config.ts";
+import { Problem } from "#functions/problems.ts";
+import { insertCertificate } from "#functions/store/certificate/certificates.ts";
+import { updateIdentity } from "#functions/store/certificate/identities.ts";
+import type { Executor } from "#functions/store/database/database.ts";
+import { HeartbeatRequest } from "#proto/management/heartbeat.ts";
+import { people } from "#scripts/lab/people.ts";
 import type { Plan } from "../scenario/plan.ts";
 import { composeReport, type Step } from "../scenario/steps.ts";
 import { certificateOf, issueCertificate, type ModelHost } from "./model-host.ts";

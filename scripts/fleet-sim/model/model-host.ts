@@ -1,18 +1,15 @@
 import { createHash } from "node:crypto";
-import type { Core } from "../../../functions/core.ts";
-import {
-  type AcceptHeartbeat,
-  createHeartbeats,
-} from "../../../functions/domain/fleet/heartbeat.ts";
+import type { Core } from "#functions/core.ts";
+import { type AcceptHeartbeat, createHeartbeats } from "#functions/domain/fleet/heartbeat.ts";
 import {
   type CertificateRow,
   insertCertificates,
-} from "../../../functions/store/certificate/certificates.ts";
-import { insertIdentities } from "../../../functions/store/certificate/identities.ts";
-import type { Database } from "../../../functions/store/database/database.ts";
-import { systemClock } from "../../../kit/clock.ts";
-import { uuidv7 } from "../../../kit/entropy.ts";
-import { createInProcessCore } from "../../lab/in-process-core.ts";
+} from "#functions/store/certificate/certificates.ts";
+import { insertIdentities } from "#functions/store/certificate/identities.ts";
+import type { Database } from "#functions/store/database/database.ts";
+import { systemClock } from "#kit/clock.ts";
+import { uuidv7 } from "#kit/entropy.ts";
+import { createInProcessCore } from "#scripts/lab/in-process-core.ts";
 import type { Plan } from "../scenario/plan.ts";
 import { createRandom, type Random } from "../scenario/random.ts";
 import type { HostHistory } from "../scenario/steps.ts";

@@ -3,15 +3,18 @@
  * everything else. Invariant: only core has the rules of health; its own report is read at the end. The model owns its database.
  */
 import { createHash } from "node:crypto";
-import { checkConfig, publishConfig } from "../../../functions/domain/config/publish.ts";
-import { createPolicy } from "../../../functions/domain/enrollment/policies.ts";
-import { createToken } from "../../../functions/domain/enrollment/tokens.ts";
-import { zstdCodec } from "../../../functions/node/ingest/zstd-codec.ts";
-import { commitFrames, openCommitClient } from "../../../functions/store/ingest/commit-frames.ts";
-import { runOf } from "../../../functions/store/ingest/envelope-run.ts";
-import { openApp } from "../../lab/in-process-core.ts";
-import { mintBridgeToken, people, seedPeople } from "../../lab/people.ts";
-import { type EmbeddedDatabase, openEmbeddedDatabase } from "../../postgres/embedded-database.ts";
+import { checkConfig, publishConfig } from "#functions/domain/config/publish.ts";
+import { createPolicy } from "#functions/domain/enrollment/policies.ts";
+import { createToken } from "#functions/domain/enrollment/tokens.ts";
+import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
+import { commitFrames, openCommitClient } from "#functions/store/ingest/commit-frames.ts";
+import { runOf } from "#functions/store/ingest/envelope-run.ts";
+import { openApp } from "#scripts/lab/in-process-core.ts";
+import { mintBridgeToken, people, seedPeople } from "#scripts/lab/people.ts";
+import {
+  type EmbeddedDatabase,
+  openEmbeddedDatabase,
+} from "#scripts/postgres/embedded-database.ts";
 import { type FleetHealth, readHealth } from "../health/read-health.ts";
 import type { Plan, PlannedConfig } from "../scenario/plan.ts";
 import type { HostHistory } from "../scenario/steps.ts";

@@ -1,5 +1,5 @@
-import { composeIdentity } from "../../../proto/identity.ts";
-import type { Labels } from "../../../proto/labels.ts";
+import { composeIdentity } from "#proto/identity.ts";
+import type { Labels } from "#proto/labels.ts";
 import type { Plan } from "./plan.ts";
 import { createRandom } from "./random.ts";
 import { assignRoles, type Role } from "./scenarios.ts";

@@ -1,4 +1,4 @@
-import { configHash } from "../../../proto/collector-config/hash.ts";
+import { configHash } from "#proto/collector-config/hash.ts";
 import type { ScenarioName } from "./scenarios.ts";
 
 /** The timestamps and durations of a history, in milliseconds, and what its hosts have. */

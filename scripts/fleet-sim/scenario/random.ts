@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { Entropy } from "../../../kit/entropy.ts";
+import type { Entropy } from "#kit/entropy.ts";
 
 /** Draws that depend on the name of their stream alone. Never fit for keys. */
 export interface Random extends Entropy {

@@ -1,4 +1,4 @@
-import type { HeartbeatReport } from "../../../proto/management/heartbeat.ts";
+import type { HeartbeatReport } from "#proto/management/heartbeat.ts";
 import type { Host } from "./hosts.ts";
 import type { Plan } from "./plan.ts";
 

@@ -1,9 +1,9 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import { loadLocalCa } from "../../../functions/node/load-signer.ts";
-import { createNodeCryptography } from "../../../functions/node/node-cryptography.ts";
-import type { Clock } from "../../../kit/clock.ts";
-import type { Entropy } from "../../../kit/entropy.ts";
+import { loadLocalCa } from "#functions/node/load-signer.ts";
+import { createNodeCryptography } from "#functions/node/node-cryptography.ts";
+import type { Clock } from "#kit/clock.ts";
+import type { Entropy } from "#kit/entropy.ts";
 import { labPkiIn, writeCredentialFiles } from "./pki.ts";
 import { createTestKey } from "./test-pki.ts";
 

@@ -4,10 +4,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createSecureContext } from "node:tls";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { readKeyFile } from "../../../functions/node/read-key-file.ts";
-import { identityOfCertificate } from "../../../proto/identity.ts";
-import { createTestClock } from "../../../tests/fakes/clock.ts";
-import { createSeededEntropy } from "../../../tests/fakes/entropy.ts";
+import { readKeyFile } from "#functions/node/read-key-file.ts";
+import { identityOfCertificate } from "#proto/identity.ts";
+import { createTestClock } from "#tests/fakes/clock.ts";
+import { createSeededEntropy } from "#tests/fakes/entropy.ts";
 import { issueClient } from "./issue-client.ts";
 import { createLabPki, labPkiIn } from "./pki.ts";
 

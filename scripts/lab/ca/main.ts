@@ -4,8 +4,8 @@
  */
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
-import { rfc3339, systemClock } from "../../../kit/clock.ts";
-import { systemEntropy } from "../../../kit/entropy.ts";
+import { rfc3339, systemClock } from "#kit/clock.ts";
+import { systemEntropy } from "#kit/entropy.ts";
 import { issueClient } from "./issue-client.ts";
 import { createLabPki, labServerNames } from "./pki.ts";
 

@@ -8,8 +8,8 @@
 import { mkdir, mkdtemp, rename, rm, stat, writeFile } from "node:fs/promises";
 import { isIP } from "node:net";
 import { dirname, join } from "node:path";
-import type { Clock } from "../../../kit/clock.ts";
-import { encodePem } from "../../../proto/pem.ts";
+import type { Clock } from "#kit/clock.ts";
+import { encodePem } from "#proto/pem.ts";
 import {
   createTestCa,
   createTestKey,

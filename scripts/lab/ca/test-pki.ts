@@ -1,6 +1,6 @@
 import "reflect-metadata";
 import * as x509 from "@peculiar/x509";
-import { encodePem } from "../../../proto/pem.ts";
+import { encodePem } from "#proto/pem.ts";
 
 x509.cryptoProvider.set(crypto);
 

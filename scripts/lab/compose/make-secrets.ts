@@ -1,7 +1,7 @@
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { systemClock } from "../../../kit/clock.ts";
-import { systemEntropy } from "../../../kit/entropy.ts";
+import { systemClock } from "#kit/clock.ts";
+import { systemEntropy } from "#kit/entropy.ts";
 import { createLabPki, labServerNames } from "../ca/pki.ts";
 import { providerClient } from "../identity-provider.ts";
 import { secretsFolder, serviceNames } from "./lab-files.ts";

@@ -1,4 +1,4 @@
-import { hourMs } from "../../../kit/clock.ts";
+import { hourMs } from "#kit/clock.ts";
 import type { Plant } from "../plant.ts";
 
 export default {

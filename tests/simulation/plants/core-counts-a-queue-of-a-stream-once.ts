@@ -1,4 +1,4 @@
-import type { CountedQueue } from "../../../functions/domain/telemetry/stream-range.ts";
+import type { CountedQueue } from "#functions/domain/telemetry/stream-range.ts";
 import { counting, type Plant } from "../plant.ts";
 
 export default {

@@ -1,4 +1,4 @@
-import { anyQueue } from "../../../proto/completeness/hour-state.ts";
+import { anyQueue } from "#proto/completeness/hour-state.ts";
 import type { Plant } from "../plant.ts";
 
 export default {

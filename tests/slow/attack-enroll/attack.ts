@@ -1,4 +1,4 @@
-import type { LabCore } from "../../../scripts/lab/lab-core.ts";
+import type { LabCore } from "#scripts/lab/lab-core.ts";
 
 /** The effect of an attack, and whether the guarantees held. */
 export interface AttackReport {

@@ -1,18 +1,18 @@
 import { once } from "node:events";
 import { Agent, type IncomingMessage, request } from "node:http";
 import { text } from "node:stream/consumers";
-import { encodePem } from "../../../proto/pem.ts";
-import { createTestCsr, createTestKey, type TestKey } from "../../../scripts/lab/ca/test-pki.ts";
-import { clientCertificateHeader } from "../../../scripts/lab/core-process.ts";
-import { heartbeatBody } from "../../../scripts/lab/heartbeat-body.ts";
-import type { LabCore } from "../../../scripts/lab/lab-core.ts";
-import { createPolicyWithToken } from "../../../scripts/lab/operator-api.ts";
+import { encodePem } from "#proto/pem.ts";
+import { createTestCsr, createTestKey, type TestKey } from "#scripts/lab/ca/test-pki.ts";
+import { clientCertificateHeader } from "#scripts/lab/core-process.ts";
+import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
+import type { LabCore } from "#scripts/lab/lab-core.ts";
+import { createPolicyWithToken } from "#scripts/lab/operator-api.ts";
 import {
   collectorOf,
   identityPrefix,
   type TestCollector,
   withProof,
-} from "../../support/collector.ts";
+} from "#tests/support/collector.ts";
 
 /** A response of core. */
 export interface Answer {

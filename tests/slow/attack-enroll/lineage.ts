@@ -1,6 +1,6 @@
-import { systemClock } from "../../../kit/clock.ts";
-import { createTestKey } from "../../../scripts/lab/ca/test-pki.ts";
-import { collectorOf } from "../../support/collector.ts";
+import { systemClock } from "#kit/clock.ts";
+import { createTestKey } from "#scripts/lab/ca/test-pki.ts";
+import { collectorOf } from "#tests/support/collector.ts";
 import { type Attack, upTo } from "./attack.ts";
 import { createCaller, createHost, createPolicy, nameOf, tally } from "./caller.ts";
 

@@ -2,8 +2,8 @@
  * `bun run attack-enroll`: bounded attacks on enrollment, on loopback, against a real core and a durable PostgreSQL of its own.
  * Progress goes to stderr; stdout ends with one JSON object of exact counts. Exit code 1 when a limit was exceeded.
  */
-import { reportFromLab } from "../../../scripts/lab/context.ts";
-import { startLabCore } from "../../../scripts/lab/lab-core.ts";
+import { reportFromLab } from "#scripts/lab/context.ts";
+import { startLabCore } from "#scripts/lab/lab-core.ts";
 import type { Attack, AttackReport } from "./attack.ts";
 import { attackChain } from "./chain.ts";
 import { attackFreeze } from "./freeze.ts";

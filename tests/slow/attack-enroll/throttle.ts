@@ -1,6 +1,6 @@
-import { generateToken } from "../../../functions/domain/enrollment/bootstrap-token.ts";
-import { systemClock } from "../../../kit/clock.ts";
-import { systemEntropy } from "../../../kit/entropy.ts";
+import { generateToken } from "#functions/domain/enrollment/bootstrap-token.ts";
+import { systemClock } from "#kit/clock.ts";
+import { systemEntropy } from "#kit/entropy.ts";
 import { type Attack, inParallel, upTo } from "./attack.ts";
 import { type Answer, createCaller, createCandidate, createPolicy, tally } from "./caller.ts";
 

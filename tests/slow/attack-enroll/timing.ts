@@ -1,8 +1,8 @@
-import { generateToken } from "../../../functions/domain/enrollment/bootstrap-token.ts";
-import { systemClock } from "../../../kit/clock.ts";
-import { fraction, systemEntropy } from "../../../kit/entropy.ts";
-import { createPolicyWithToken } from "../../../scripts/lab/operator-api.ts";
-import { identityPrefix } from "../../support/collector.ts";
+import { generateToken } from "#functions/domain/enrollment/bootstrap-token.ts";
+import { systemClock } from "#kit/clock.ts";
+import { fraction, systemEntropy } from "#kit/entropy.ts";
+import { createPolicyWithToken } from "#scripts/lab/operator-api.ts";
+import { identityPrefix } from "#tests/support/collector.ts";
 import { type Attack, upTo } from "./attack.ts";
 import { type Answer, createCaller, createCandidate, nameOf, tally } from "./caller.ts";
 

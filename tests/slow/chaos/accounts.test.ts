@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import { encodeAccountBody } from "../../../collector/queue/queue-accounts.ts";
-import type { SqlClient } from "../../../functions/store/database/pool/sql-client.ts";
+import { encodeAccountBody } from "#collector/queue/queue-accounts.ts";
+import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
 import { type AccountContext, judgeAccounts } from "./accounts.ts";
 
 /* A run that keeps every law of accounts, and what each change of it is found as. */

@@ -1,5 +1,5 @@
-import { type ReadAccount, readAccount } from "../../../functions/domain/telemetry/read-account.ts";
-import type { SqlClient } from "../../../functions/store/database/pool/sql-client.ts";
+import { type ReadAccount, readAccount } from "#functions/domain/telemetry/read-account.ts";
+import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
 import type { StoredQueues } from "./stored-queues.ts";
 
 /** What core has of the accounts of hosts, and what is wrong with it. */

@@ -1,11 +1,11 @@
-import { systemClock } from "../../../kit/clock.ts";
-import { spansOf } from "../../support/otlp.ts";
+import { systemClock } from "#kit/clock.ts";
+import { spansOf } from "#tests/support/otlp.ts";
 import {
   logRecordsOf,
   type OtlpAnswer,
   type OtlpCall,
   startOtlpBackend,
-} from "../../support/otlp-backend.ts";
+} from "#tests/support/otlp-backend.ts";
 
 /** An item of a request: a log record by its `log.record.uid`, or a span by its name. */
 export interface ExportedItem {

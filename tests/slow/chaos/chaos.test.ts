@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import { createSeededEntropy } from "../../fakes/entropy.ts";
-import { isSlow } from "../../support/is-slow.ts";
+import { createSeededEntropy } from "#tests/fakes/entropy.ts";
+import { isSlow } from "#tests/support/is-slow.ts";
 import { runChaos } from "./chaos.ts";
 import { areApart } from "./fault.ts";
 import { faultNamesOf } from "./faults.ts";

@@ -1,10 +1,10 @@
-import { fetchStatus } from "../../../collector/status/status-socket.ts";
-import { systemClock } from "../../../kit/clock.ts";
-import { median } from "../../../scripts/bench/support/bench.ts";
-import { memoryOf } from "../../../scripts/bench/support/processes.ts";
-import { bundlePrograms } from "../../../scripts/bundle/bundle-programs.ts";
-import { tabulateStored } from "../../../scripts/lab/tabulate-stored.ts";
-import { createSeededEntropy } from "../../fakes/entropy.ts";
+import { fetchStatus } from "#collector/status/status-socket.ts";
+import { systemClock } from "#kit/clock.ts";
+import { median } from "#scripts/bench/support/bench.ts";
+import { memoryOf } from "#scripts/bench/support/processes.ts";
+import { bundlePrograms } from "#scripts/bundle/bundle-programs.ts";
+import { tabulateStored } from "#scripts/lab/tabulate-stored.ts";
+import { createSeededEntropy } from "#tests/fakes/entropy.ts";
 import { type AccountJudgement, judgeAccounts } from "./accounts.ts";
 import { copyStream } from "./copy-stream.ts";
 import { type ExportJudgement, judgeExported } from "./exported.ts";

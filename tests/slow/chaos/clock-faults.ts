@@ -1,4 +1,4 @@
-import { systemClock } from "../../../kit/clock.ts";
+import { systemClock } from "#kit/clock.ts";
 import { hasFaketime, type WrongClocks } from "./clocks.ts";
 import { type Fault, type Scene, seconds } from "./fault.ts";
 

@@ -11,9 +11,9 @@ import {
 import { type ClientHttp2Session, connect } from "node:http2";
 import { gzipSync } from "node:zlib";
 import { create, toBinary } from "@bufbuild/protobuf";
-import { ExportTraceServiceRequestSchema } from "../../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
-import { createLines } from "../../../scripts/bench/support/corpus/lines.ts";
-import { createRandom } from "../../../scripts/fleet-sim/scenario/random.ts";
+import { ExportTraceServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
+import { createLines } from "#scripts/bench/support/corpus/lines.ts";
+import { createRandom } from "#scripts/fleet-sim/scenario/random.ts";
 
 const tickMs = 50;
 

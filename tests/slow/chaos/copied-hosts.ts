@@ -1,11 +1,11 @@
 import { cp, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { createConnector, createForwarder } from "../../../collector/forward/forwarder.ts";
-import type { Queue } from "../../../collector/queue/queue.ts";
-import { systemClock } from "../../../kit/clock.ts";
-import { systemEntropy } from "../../../kit/entropy.ts";
-import { createTestLog } from "../../fakes/log.ts";
-import { openTestQueue, readAll } from "../../support/queue.ts";
+import { createConnector, createForwarder } from "#collector/forward/forwarder.ts";
+import type { Queue } from "#collector/queue/queue.ts";
+import { systemClock } from "#kit/clock.ts";
+import { systemEntropy } from "#kit/entropy.ts";
+import { createTestLog } from "#tests/fakes/log.ts";
+import { openTestQueue, readAll } from "#tests/support/queue.ts";
 
 const appendMs = 50;
 const recordsPerAppend = 5;

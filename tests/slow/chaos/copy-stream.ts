@@ -1,6 +1,6 @@
-import type { SqlClient } from "../../../functions/store/database/pool/sql-client.ts";
-import type { RunningNats } from "../../../scripts/lab/nats-servers.ts";
-import { readStream } from "../../support/nats-sink.ts";
+import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
+import type { RunningNats } from "#scripts/lab/nats-servers.ts";
+import { readStream } from "#tests/support/nats-sink.ts";
 
 /**
  * Copies the stream into `ingest_envelope`, in its order, so that one oracle judges both sinks: `xid` rises with the stream's

@@ -1,4 +1,4 @@
-import { systemClock } from "../../../kit/clock.ts";
+import { systemClock } from "#kit/clock.ts";
 import type { BackendAnswer, ExportedItem } from "./chaos-backend.ts";
 import { exportTimeoutMs, exportTimesMax } from "./exported.ts";
 import { type Fault, seconds } from "./fault.ts";

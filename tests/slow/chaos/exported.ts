@@ -1,6 +1,6 @@
-import type { SqlClient } from "../../../functions/store/database/pool/sql-client.ts";
-import { systemClock } from "../../../kit/clock.ts";
-import { tabulateStored } from "../../../scripts/lab/tabulate-stored.ts";
+import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
+import { systemClock } from "#kit/clock.ts";
+import { tabulateStored } from "#scripts/lab/tabulate-stored.ts";
 import type { ChaosBackend } from "./chaos-backend.ts";
 
 /** A short one, so that faults that take longer are short. */

@@ -1,6 +1,6 @@
-import type { ConnectedDatabase } from "../../../functions/store/database/database.ts";
-import type { EmbeddedPostgres } from "../../../scripts/postgres/embedded-postgres.ts";
-import type { TcpProxy } from "../../fakes/tcp-proxy.ts";
+import type { ConnectedDatabase } from "#functions/store/database/database.ts";
+import type { EmbeddedPostgres } from "#scripts/postgres/embedded-postgres.ts";
+import type { TcpProxy } from "#tests/fakes/tcp-proxy.ts";
 import type { ChaosBackend } from "./chaos-backend.ts";
 import type { WrongClocks } from "./clocks.ts";
 import type { Rotation } from "./collector-load.ts";

@@ -4,7 +4,7 @@ import { connect as connectHttp2, constants } from "node:http2";
 import { connect as connectTcp } from "node:net";
 import type { Duplex } from "node:stream";
 import { Worker } from "node:worker_threads";
-import { systemClock } from "../../../kit/clock.ts";
+import { systemClock } from "#kit/clock.ts";
 import { clockFaults } from "./clock-faults.ts";
 import { exportFaults } from "./export-faults.ts";
 import { type Fault, type Scene, type SinkName, seconds } from "./fault.ts";

@@ -1,6 +1,6 @@
 import { writeFileSync } from "node:fs";
-import { systemClock } from "../../../kit/clock.ts";
-import { memoryOf } from "../../../scripts/bench/support/processes.ts";
+import { systemClock } from "#kit/clock.ts";
+import { memoryOf } from "#scripts/bench/support/processes.ts";
 import type { Scene } from "./fault.ts";
 import { type FaultReport, faultOf } from "./goals.ts";
 import { longestPauseMs, type NumberedLoad, untilAllAcked } from "./load.ts";

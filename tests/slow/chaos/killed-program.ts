@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
-import { programPaths } from "../../../scripts/bundle/bundle-programs.ts";
+import { programPaths } from "#scripts/bundle/bundle-programs.ts";
 
 /** A program that is killed repeatedly and restarted at once. */
 export interface KilledProgram {

@@ -1,8 +1,8 @@
-import { systemClock } from "../../../kit/clock.ts";
-import { tabulateStored } from "../../../scripts/lab/tabulate-stored.ts";
-import { waitUntil } from "../../../scripts/lab/wait-until.ts";
-import type { EmbeddedDatabase } from "../../../scripts/postgres/embedded-database.ts";
-import { createNumberedQueue, type NumberedQueue } from "../../support/numbered-queue.ts";
+import { systemClock } from "#kit/clock.ts";
+import { tabulateStored } from "#scripts/lab/tabulate-stored.ts";
+import { waitUntil } from "#scripts/lab/wait-until.ts";
+import type { EmbeddedDatabase } from "#scripts/postgres/embedded-database.ts";
+import { createNumberedQueue, type NumberedQueue } from "#tests/support/numbered-queue.ts";
 import { type NamedDifferences, noDifferences } from "./named-differences.ts";
 
 const envelopesPerSecond = 100;

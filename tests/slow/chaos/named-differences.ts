@@ -1,4 +1,4 @@
-import type { SqlClient } from "../../../functions/store/database/pool/sql-client.ts";
+import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
 
 /** What core reports of a stream whose replicas differ: envelopes by `<queue id>-<sequence>`, by host. */
 export interface NamedDifferences {

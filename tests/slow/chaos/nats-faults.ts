@@ -1,5 +1,5 @@
-import { systemClock } from "../../../kit/clock.ts";
-import type { NatsNode } from "../../../scripts/lab/nats-servers.ts";
+import { systemClock } from "#kit/clock.ts";
+import type { NatsNode } from "#scripts/lab/nats-servers.ts";
 import { type Fault, type Scene, seconds } from "./fault.ts";
 import type { ProxiedNats } from "./proxied-nats.ts";
 

@@ -1,5 +1,5 @@
-import type { Entropy } from "../../../kit/entropy.ts";
-import { fraction } from "../../../kit/entropy.ts";
+import type { Entropy } from "#kit/entropy.ts";
+import { fraction } from "#kit/entropy.ts";
 import { areApart } from "./fault.ts";
 import { faultOf } from "./goals.ts";
 

@@ -1,5 +1,5 @@
-import { type RunningNats, startNats } from "../../../scripts/lab/nats-servers.ts";
-import { startTcpProxy, type TcpProxy } from "../../fakes/tcp-proxy.ts";
+import { type RunningNats, startNats } from "#scripts/lab/nats-servers.ts";
+import { startTcpProxy, type TcpProxy } from "#tests/fakes/tcp-proxy.ts";
 import { mountSmallDisk, type SmallDisk } from "./small-disk.ts";
 
 /** A cluster of three NATS nodes, each behind a proxy and on a disk of its own. */

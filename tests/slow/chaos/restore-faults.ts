@@ -1,6 +1,6 @@
 import { execFileSync } from "node:child_process";
 import { rename, rm } from "node:fs/promises";
-import { systemClock } from "../../../kit/clock.ts";
+import { systemClock } from "#kit/clock.ts";
 import type { CopiedHost } from "./copied-hosts.ts";
 import { type Fault, type Scene, seconds } from "./fault.ts";
 

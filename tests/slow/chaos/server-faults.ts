@@ -1,6 +1,6 @@
 import pg from "pg";
-import { systemClock } from "../../../kit/clock.ts";
-import type { EmbeddedPostgres } from "../../../scripts/postgres/embedded-postgres.ts";
+import { systemClock } from "#kit/clock.ts";
+import type { EmbeddedPostgres } from "#scripts/postgres/embedded-postgres.ts";
 import { type Fault, seconds } from "./fault.ts";
 
 const fillEveryMs = 20;

@@ -1,5 +1,5 @@
-import { tabulateStored } from "../../../scripts/lab/tabulate-stored.ts";
-import type { EmbeddedDatabase } from "../../../scripts/postgres/embedded-database.ts";
+import { tabulateStored } from "#scripts/lab/tabulate-stored.ts";
+import type { EmbeddedDatabase } from "#scripts/postgres/embedded-database.ts";
 import { lineBytes } from "./collector-load.ts";
 import type { LostDisk } from "./copied-hosts.ts";
 import { type NamedDifferences, noDifferences } from "./named-differences.ts";

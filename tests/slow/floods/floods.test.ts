@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { isSlow } from "../../support/is-slow.ts";
+import { isSlow } from "#tests/support/is-slow.ts";
 import { runFloods } from "./floods.ts";
 import { runHttpFloods } from "./http-floods.ts";
 

@@ -2,12 +2,12 @@
 import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
-import { cpuSecondsOf, memoryOf } from "../../../scripts/bench/support/processes.ts";
-import { prepareIngestCore } from "../../../scripts/lab/ingest-core.ts";
-import { openEmbeddedDatabase } from "../../../scripts/postgres/embedded-database.ts";
-import { frame, newQueue } from "../../support/frames.ts";
-import { connectForeign, submit } from "../../support/grpc-client.ts";
-import { programFile } from "../../support/program.ts";
+import { cpuSecondsOf, memoryOf } from "#scripts/bench/support/processes.ts";
+import { prepareIngestCore } from "#scripts/lab/ingest-core.ts";
+import { openEmbeddedDatabase } from "#scripts/postgres/embedded-database.ts";
+import { frame, newQueue } from "#tests/support/frames.ts";
+import { connectForeign, submit } from "#tests/support/grpc-client.ts";
+import { programFile } from "#tests/support/program.ts";
 import { attackerHost, attacks } from "./attacks.ts";
 import { messageAttacks } from "./message-attacks.ts";
 

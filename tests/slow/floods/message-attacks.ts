@@ -1,13 +1,13 @@
 import { gzipSync } from "node:zlib";
 import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
-import { zstdCodec } from "../../../functions/node/ingest/zstd-codec.ts";
+import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import {
   BlockEncoding,
   EnvelopesSchema,
   ForwardRequestSchema,
-} from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { frameGrpcMessages } from "../../../proto/grpc-framing.ts";
-import { newQueue } from "../../support/frames.ts";
+} from "#proto/gen/svc/ingest/v1/ingest_pb.js";
+import { frameGrpcMessages } from "#proto/grpc-framing.ts";
+import { newQueue } from "#tests/support/frames.ts";
 
 /** A request whose message is small on the wire and large in core's memory. */
 export interface MessageAttack {

@@ -4,7 +4,7 @@
  * tests/collector/hour-states.test.ts plays the same with a clock of its own.
  */
 import { parseArgs } from "node:util";
-import { reportFromLab } from "../../../scripts/lab/context.ts";
+import { reportFromLab } from "#scripts/lab/context.ts";
 import { playStories } from "./play-stories.ts";
 
 const { values } = parseArgs({ options: { keep: { type: "boolean" } } });

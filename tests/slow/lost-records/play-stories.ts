@@ -1,20 +1,20 @@
 import { cp, mkdir, readFile, rm, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { parseDocument } from "yaml";
-import { hourMs } from "../../../kit/clock.ts";
-import { graceMs } from "../../../proto/completeness/hour-state.ts";
-import { programPaths } from "../../../scripts/bundle/bundle-programs.ts";
-import { createStatementLog } from "../../../scripts/demo/check-completeness.ts";
-import { clockAheadFlags, moveDatabaseClock } from "../../../scripts/lab/clock-ahead.ts";
-import type { LabContext } from "../../../scripts/lab/context.ts";
-import { clientCertificateHeader } from "../../../scripts/lab/core-process.ts";
-import { startEdge } from "../../../scripts/lab/edge.ts";
-import { type EnrolledCollector, enrollCollector } from "../../../scripts/lab/enroll-collector.ts";
-import { type LabCore, startLabCore } from "../../../scripts/lab/lab-core.ts";
-import { createLineWriter, type LineWriter } from "../../../scripts/lab/line-writer.ts";
-import { createOperatorApi, createPolicyWithToken } from "../../../scripts/lab/operator-api.ts";
-import { waitUntil } from "../../../scripts/lab/wait-until.ts";
-import { findPorts } from "../../../scripts/ports.ts";
+import { hourMs } from "#kit/clock.ts";
+import { graceMs } from "#proto/completeness/hour-state.ts";
+import { programPaths } from "#scripts/bundle/bundle-programs.ts";
+import { createStatementLog } from "#scripts/demo/check-completeness.ts";
+import { clockAheadFlags, moveDatabaseClock } from "#scripts/lab/clock-ahead.ts";
+import type { LabContext } from "#scripts/lab/context.ts";
+import { clientCertificateHeader } from "#scripts/lab/core-process.ts";
+import { startEdge } from "#scripts/lab/edge.ts";
+import { type EnrolledCollector, enrollCollector } from "#scripts/lab/enroll-collector.ts";
+import { type LabCore, startLabCore } from "#scripts/lab/lab-core.ts";
+import { createLineWriter, type LineWriter } from "#scripts/lab/line-writer.ts";
+import { createOperatorApi, createPolicyWithToken } from "#scripts/lab/operator-api.ts";
+import { waitUntil } from "#scripts/lab/wait-until.ts";
+import { findPorts } from "#scripts/ports.ts";
 import { readHour, tryChangedFiles } from "./read-hour.ts";
 
 /** A host of a story. */

@@ -1,12 +1,12 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { hourMs } from "../../../kit/clock.ts";
-import type { FleetCompleteness, HostCompleteness } from "../../../proto/completeness/report.ts";
-import { hourText } from "../../../proto/completeness/statement-line.ts";
-import { programPaths } from "../../../scripts/bundle/bundle-programs.ts";
-import { bridgeTokenOf } from "../../../scripts/lab/operator-api.ts";
-import { waitUntil } from "../../../scripts/lab/wait-until.ts";
-import { incompleteText } from "../../../ui/app/completeness/incomplete-text.ts";
+import { hourMs } from "#kit/clock.ts";
+import type { FleetCompleteness, HostCompleteness } from "#proto/completeness/report.ts";
+import { hourText } from "#proto/completeness/statement-line.ts";
+import { programPaths } from "#scripts/bundle/bundle-programs.ts";
+import { bridgeTokenOf } from "#scripts/lab/operator-api.ts";
+import { waitUntil } from "#scripts/lab/wait-until.ts";
+import { incompleteText } from "#ui/app/completeness/incomplete-text.ts";
 import type { StoryHost, StoryLab } from "./play-stories.ts";
 
 /** Reads what each part says of a host's hour; `claims` are the states that they name, or `none`. */

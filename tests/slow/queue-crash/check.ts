@@ -1,10 +1,10 @@
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
-import type { Queue } from "../../../collector/queue/queue.ts";
-import { createSeededEntropy } from "../../fakes/entropy.ts";
-import { countCpuMilliseconds } from "../../support/cpu-time.ts";
-import { openTestQueue, readAll } from "../../support/queue.ts";
+import type { Queue } from "#collector/queue/queue.ts";
+import { createSeededEntropy } from "#tests/fakes/entropy.ts";
+import { countCpuMilliseconds } from "#tests/support/cpu-time.ts";
+import { openTestQueue, readAll } from "#tests/support/queue.ts";
 import { createDisk } from "./disk.ts";
 import { numberedRecord } from "./numbered-record.ts";
 import type { Step } from "./recording.ts";

@@ -1,7 +1,7 @@
 import { mkdirSync, writeSync } from "node:fs";
 import { join } from "node:path";
-import { createSeededEntropy } from "../../fakes/entropy.ts";
-import { openTestQueue } from "../../support/queue.ts";
+import { createSeededEntropy } from "#tests/fakes/entropy.ts";
+import { openTestQueue } from "#tests/support/queue.ts";
 import { numberedRecord } from "./numbered-record.ts";
 
 // The program that the power-cut model records: for each seed, in a directory of its own, a queue that is filled, acknowledged, closed

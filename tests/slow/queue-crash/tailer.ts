@@ -1,8 +1,8 @@
 import { join } from "node:path";
-import { createFileSource } from "../../../collector/sources/file/file-source.ts";
-import { systemClock } from "../../../kit/clock.ts";
-import { createTestLog } from "../../fakes/log.ts";
-import { openTestQueue } from "../../support/queue.ts";
+import { createFileSource } from "#collector/sources/file/file-source.ts";
+import { systemClock } from "#kit/clock.ts";
+import { createTestLog } from "#tests/fakes/log.ts";
+import { openTestQueue } from "#tests/support/queue.ts";
 
 // The program of the tailing test: follows `<dir>/*.log` into `<dir>/queue` and reports its last sequence, until it is killed.
 const [dir = ""] = process.argv.slice(2);

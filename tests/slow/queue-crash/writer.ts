@@ -1,5 +1,5 @@
-import { createSeededEntropy } from "../../fakes/entropy.ts";
-import { openTestQueue } from "../../support/queue.ts";
+import { createSeededEntropy } from "#tests/fakes/entropy.ts";
+import { openTestQueue } from "#tests/support/queue.ts";
 
 // The program of the crash test: appends, acknowledges and reports on stdout what the queue guaranteed, until it is killed.
 const [dir = "", seed = "0"] = process.argv.slice(2);

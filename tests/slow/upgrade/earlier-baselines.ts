@@ -1,13 +1,13 @@
 import { createHash } from "node:crypto";
 import { isDeepStrictEqual } from "node:util";
-import history from "../../../drizzle/migrations/history.json" with { type: "json" };
-import { openDatabaseSocket } from "../../../functions/node/database/database-servers.ts";
-import { readMigrations, type SchemaHistory } from "../../../functions/node/read-migrations.ts";
-import { connectDatabase } from "../../../functions/store/database/database.ts";
-import { migrate } from "../../../functions/store/database/migrate.ts";
-import type { SqlClient } from "../../../functions/store/database/pool/sql-client.ts";
-import { startEmbeddedPostgres } from "../../../scripts/postgres/embedded-postgres.ts";
-import { readCatalog } from "../../support/schema-catalog.ts";
+import history from "#drizzle/migrations/history.json" with { type: "json" };
+import { openDatabaseSocket } from "#functions/node/database/database-servers.ts";
+import { readMigrations, type SchemaHistory } from "#functions/node/read-migrations.ts";
+import { connectDatabase } from "#functions/store/database/database.ts";
+import { migrate } from "#functions/store/database/migrate.ts";
+import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
+import { startEmbeddedPostgres } from "#scripts/postgres/embedded-postgres.ts";
+import { readCatalog } from "#tests/support/schema-catalog.ts";
 import { git } from "./previous.ts";
 
 /**

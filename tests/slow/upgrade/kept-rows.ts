@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import type { SqlClient } from "../../../functions/store/database/pool/sql-client.ts";
+import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
 
 const keptTables = [
   "person",

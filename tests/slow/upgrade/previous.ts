@@ -4,7 +4,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import packageJson from "../../../package.json" with { type: "json" };
+import packageJson from "#package.json" with { type: "json" };
 
 const execute = promisify(execFile);
 

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
-import { systemClock } from "../../../kit/clock.ts";
-import { startTcpProxy } from "../../fakes/tcp-proxy.ts";
-import { stopProgram } from "../../support/program.ts";
+import { systemClock } from "#kit/clock.ts";
+import { startTcpProxy } from "#tests/fakes/tcp-proxy.ts";
+import { stopProgram } from "#tests/support/program.ts";
 import { longestPauseMs } from "../chaos/load.ts";
 import { changedRecords, readSchemaRecords, recordFaults } from "./schema-records.ts";
 import { present } from "./upgrade.ts";

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
 import { isDeepStrictEqual } from "node:util";
-import type { SqlClient } from "../../../functions/store/database/pool/sql-client.ts";
+import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
 
 /** What a database records of its schema: digest and time of each migration and definition, by name. */
 export interface SchemaRecords {

@@ -1,25 +1,25 @@
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { openDatabaseSocket } from "../../../functions/node/database/database-servers.ts";
-import { connectDatabase } from "../../../functions/store/database/database.ts";
-import { systemClock } from "../../../kit/clock.ts";
-import { systemEntropy } from "../../../kit/entropy.ts";
-import { awaitPeople } from "../../../scripts/lab/await-people.ts";
-import { issueClient } from "../../../scripts/lab/ca/issue-client.ts";
-import { createLabPki } from "../../../scripts/lab/ca/pki.ts";
-import { labCoreEnvironment } from "../../../scripts/lab/core-environment.ts";
-import { startEdge } from "../../../scripts/lab/edge.ts";
-import { startDirectory } from "../../../scripts/lab/lab-core.ts";
+import { openDatabaseSocket } from "#functions/node/database/database-servers.ts";
+import { connectDatabase } from "#functions/store/database/database.ts";
+import { systemClock } from "#kit/clock.ts";
+import { systemEntropy } from "#kit/entropy.ts";
+import { awaitPeople } from "#scripts/lab/await-people.ts";
+import { issueClient } from "#scripts/lab/ca/issue-client.ts";
+import { createLabPki } from "#scripts/lab/ca/pki.ts";
+import { labCoreEnvironment } from "#scripts/lab/core-environment.ts";
+import { startEdge } from "#scripts/lab/edge.ts";
+import { startDirectory } from "#scripts/lab/lab-core.ts";
 import {
   bridgeTokenOf,
   createOperatorApi,
   createPolicyWithToken,
   type UserIds,
-} from "../../../scripts/lab/operator-api.ts";
-import { waitUntil } from "../../../scripts/lab/wait-until.ts";
-import { startEmbeddedPostgres } from "../../../scripts/postgres/embedded-postgres.ts";
-import { logged, type Program, startProgram } from "../../support/program.ts";
+} from "#scripts/lab/operator-api.ts";
+import { waitUntil } from "#scripts/lab/wait-until.ts";
+import { startEmbeddedPostgres } from "#scripts/postgres/embedded-postgres.ts";
+import { logged, type Program, startProgram } from "#tests/support/program.ts";
 import { checkStored, type NumberedLoad, startNumberedLoad } from "../chaos/load.ts";
 import { judge, readStoredQueues } from "../chaos/stored-queues.ts";
 import { end, enrollHost, identityPrefix, type Revision } from "./upgraded-host.ts";

@@ -1,8 +1,8 @@
 import { isDeepStrictEqual } from "node:util";
-import type { SqlClient } from "../../../functions/store/database/pool/sql-client.ts";
-import { systemClock } from "../../../kit/clock.ts";
-import { startTcpProxy } from "../../fakes/tcp-proxy.ts";
-import { stopProgram } from "../../support/program.ts";
+import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
+import { systemClock } from "#kit/clock.ts";
+import { startTcpProxy } from "#tests/fakes/tcp-proxy.ts";
+import { stopProgram } from "#tests/support/program.ts";
 import { changedRows, keptRows } from "./kept-rows.ts";
 import { changedRecords, readSchemaRecords, recordFaults } from "./schema-records.ts";
 import { startUpgradeLab } from "./upgrade-lab.ts";

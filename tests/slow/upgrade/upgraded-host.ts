@@ -1,11 +1,11 @@
 import { appendFile, mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { parseDocument } from "yaml";
-import { rootAcknowledgement } from "../../../proto/collector-config/schema.ts";
-import type { LabPki } from "../../../scripts/lab/ca/pki.ts";
-import type { OperatorApi } from "../../../scripts/lab/operator-api.ts";
-import { findPorts } from "../../../scripts/ports.ts";
-import { logged, type Program, startProgram, stopProgram } from "../../support/program.ts";
+import { rootAcknowledgement } from "#proto/collector-config/schema.ts";
+import type { LabPki } from "#scripts/lab/ca/pki.ts";
+import type { OperatorApi } from "#scripts/lab/operator-api.ts";
+import { findPorts } from "#scripts/ports.ts";
+import { logged, type Program, startProgram, stopProgram } from "#tests/support/program.ts";
 import { type Load, startLoad } from "../chaos/collector-load.ts";
 import type { CheckedOut } from "./previous.ts";
 

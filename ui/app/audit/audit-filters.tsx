@@ -1,6 +1,6 @@
 import { createSignal, For, Show } from "solid-js";
-import { auditActions, changeActions } from "../../../proto/audit-actions.ts";
-import { auditOutcomes } from "../../../proto/audit-event.ts";
+import { auditActions, changeActions } from "#proto/audit-actions.ts";
+import { auditOutcomes } from "#proto/audit-event.ts";
 import type { QueryParams } from "../browser/with-query.ts";
 import { Icon } from "../design/icon.tsx";
 import { Chips } from "../design/records.tsx";

@@ -5,7 +5,7 @@ import {
   AuditEventPage,
   type AuditEventView,
   type RecordNames,
-} from "../../../proto/audit-event.ts";
+} from "#proto/audit-event.ts";
 import { createReport, useUpdates } from "../api/live-report.tsx";
 import { Icon } from "../design/icon.tsx";
 import { type RecordColumn, RecordList } from "../design/records.tsx";

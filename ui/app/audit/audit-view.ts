@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { auditOutcomes } from "../../../proto/audit-event.ts";
+import { auditOutcomes } from "#proto/audit-event.ts";
 import { type QueryParams, withQuery } from "../browser/with-query.ts";
 import { formatTimestamp, type TimeZone } from "../format/format.ts";
 

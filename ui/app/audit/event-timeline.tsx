@@ -1,5 +1,5 @@
 import { For, Show } from "solid-js";
-import type { AuditEventView, RecordNames } from "../../../proto/audit-event.ts";
+import type { AuditEventView, RecordNames } from "#proto/audit-event.ts";
 import { OutageEntry, type TimelineEntry } from "../fleet/summary/outages.tsx";
 import { Time } from "../shell/page.tsx";
 import { actorPiece, type EventPiece, eventFacts, sentencePieces } from "./event-view.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { auditActions, auditSentences, changeActions } from "../../../proto/audit-actions.ts";
-import type { AuditEventView, RecordNames } from "../../../proto/audit-event.ts";
+import { auditActions, auditSentences, changeActions } from "#proto/audit-actions.ts";
+import type { AuditEventView, RecordNames } from "#proto/audit-event.ts";
 import { actorPiece, eventFacts, sentencePieces } from "./event-view.ts";
 
 const hostId = "01920000-0000-7000-8000-000000000001";

@@ -1,5 +1,5 @@
-import { auditSentences } from "../../../proto/audit-actions.ts";
-import type { AuditEventView, NamedRecord, RecordNames } from "../../../proto/audit-event.ts";
+import { auditSentences } from "#proto/audit-actions.ts";
+import type { AuditEventView, NamedRecord, RecordNames } from "#proto/audit-event.ts";
 import { plainText, shortened } from "../format/format.ts";
 
 /** A piece of a sentence; `href` where it names a record with a page of its own, `full` where its text is shortened. */

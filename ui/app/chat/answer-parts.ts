@@ -1,6 +1,6 @@
-import type { ChatEvent } from "../../../proto/chat/events.ts";
-import type { MessagePart } from "../../../proto/chat/session.ts";
-import type { ToolName, ToolResult } from "../../../proto/chat/tools.ts";
+import type { ChatEvent } from "#proto/chat/events.ts";
+import type { MessagePart } from "#proto/chat/session.ts";
+import type { ToolName, ToolResult } from "#proto/chat/tools.ts";
 
 /** Returns the parts of an answer after an event; the same array when the event adds nothing to them. */
 export const withEvent = (

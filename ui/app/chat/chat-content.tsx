@@ -10,7 +10,7 @@ import {
   Show,
   Switch,
 } from "solid-js";
-import { ChatStatus, messageBytesMax } from "../../../proto/chat/session.ts";
+import { ChatStatus, messageBytesMax } from "#proto/chat/session.ts";
 import type { ApiClient } from "../api/api-client.ts";
 import { Icon } from "../design/icon.tsx";
 import { LoadFailure } from "../design/report-parts.tsx";

@@ -1,13 +1,8 @@
 import canonicalize from "canonicalize";
 import { createEffect, createSignal, on } from "solid-js";
-import {
-  type Receipt,
-  ReceiptFile,
-  type ReceiptKey,
-  ReceiptKeys,
-} from "../../../proto/chat/receipt.ts";
-import { messageText } from "../../../proto/chat/session.ts";
-import { type ReceiptFaultKind, verifyReceipts } from "../../../proto/chat/verify-receipts.ts";
+import { type Receipt, ReceiptFile, type ReceiptKey, ReceiptKeys } from "#proto/chat/receipt.ts";
+import { messageText } from "#proto/chat/session.ts";
+import { type ReceiptFaultKind, verifyReceipts } from "#proto/chat/verify-receipts.ts";
 import { type ApiClient, ApiProblem } from "../api/api-client.ts";
 import { type Conversation, type ShownMessage, sessionsPath } from "./conversation.ts";
 

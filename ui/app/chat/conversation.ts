@@ -1,12 +1,12 @@
 import { type Accessor, batch, createSignal, type Setter } from "solid-js";
-import type { ChatEvent } from "../../../proto/chat/events.ts";
-import type { Receipt } from "../../../proto/chat/receipt.ts";
+import type { ChatEvent } from "#proto/chat/events.ts";
+import type { Receipt } from "#proto/chat/receipt.ts";
 import {
   ChatConversation,
   type ChatMessage,
   ChatSession,
   type MessagePart,
-} from "../../../proto/chat/session.ts";
+} from "#proto/chat/session.ts";
 import { type ApiClient, ApiProblem, parseAnswer } from "../api/api-client.ts";
 import { keepText, readKeptText } from "../browser/kept-text.ts";
 import { withEvent } from "./answer-parts.ts";

@@ -1,6 +1,6 @@
 import { createSignal, For, Match, onMount, Show, Switch } from "solid-js";
 import * as v from "valibot";
-import { ChatSession, titleLengthMax } from "../../../proto/chat/session.ts";
+import { ChatSession, titleLengthMax } from "#proto/chat/session.ts";
 import { type ApiClient, ApiProblem } from "../api/api-client.ts";
 import { createMoment } from "../browser/moment.ts";
 import { withQuery } from "../browser/with-query.ts";

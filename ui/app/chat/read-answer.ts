@@ -1,6 +1,6 @@
 import { createParser } from "eventsource-parser";
-import { type ChatEvent, type ChatEventName, chatEvents } from "../../../proto/chat/events.ts";
-import { resultBytesMax } from "../../../proto/chat/tools.ts";
+import { type ChatEvent, type ChatEventName, chatEvents } from "#proto/chat/events.ts";
+import { resultBytesMax } from "#proto/chat/tools.ts";
 import { ApiProblem, parseAnswer } from "../api/api-client.ts";
 
 /** Room for the largest result with its escapes. */

@@ -1,5 +1,5 @@
 import { For, Show } from "solid-js";
-import { FleetCompleteness, type HostStrip } from "../../../proto/completeness/report.ts";
+import { FleetCompleteness, type HostStrip } from "#proto/completeness/report.ts";
 import { Chips, type RecordColumn, RecordList } from "../design/records.tsx";
 import { Loaded, Notice } from "../design/report-parts.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";

@@ -1,6 +1,6 @@
 import { createMemo, For, Index } from "solid-js";
-import type { HourState } from "../../../proto/completeness/hour-state.ts";
-import type { FleetCompleteness, HostStrip } from "../../../proto/completeness/report.ts";
+import type { HourState } from "#proto/completeness/hour-state.ts";
+import type { FleetCompleteness, HostStrip } from "#proto/completeness/report.ts";
 import { createRoving } from "../fleet/charts/roving.ts";
 import { formatCount } from "../format/format.ts";
 import { dayHourText, hourStateWords, type ShownState, shownStates } from "./hour-view.ts";

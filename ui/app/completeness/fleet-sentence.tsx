@@ -1,6 +1,6 @@
 import { Show } from "solid-js";
 import * as v from "valibot";
-import { shortRecords } from "../../../proto/completeness/short-records.ts";
+import { shortRecords } from "#proto/completeness/short-records.ts";
 import { createReport, useUpdates } from "../api/live-report.tsx";
 import { formatCountOf, plainText } from "../format/format.ts";
 import { incompleteText } from "./incomplete-text.ts";

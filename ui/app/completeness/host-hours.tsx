@@ -1,6 +1,6 @@
 import { useLocation, useNavigate } from "@solidjs/router";
 import { createMemo, createSignal, For, Index, Show } from "solid-js";
-import { HostCompleteness, type HostHourView } from "../../../proto/completeness/report.ts";
+import { HostCompleteness, type HostHourView } from "#proto/completeness/report.ts";
 import { createReport } from "../api/live-report.tsx";
 import { withQuery } from "../browser/with-query.ts";
 import { Loaded } from "../design/report-parts.tsx";

@@ -1,7 +1,7 @@
 /** The states of hours and what they are short of, in the operator's words. */
-import type { HourState } from "../../../proto/completeness/hour-state.ts";
-import type { HostHourView, ShortageView } from "../../../proto/completeness/report.ts";
-import { shortRecords } from "../../../proto/completeness/short-records.ts";
+import type { HourState } from "#proto/completeness/hour-state.ts";
+import type { HostHourView, ShortageView } from "#proto/completeness/report.ts";
+import { shortRecords } from "#proto/completeness/short-records.ts";
 import { formatBytes, formatCount, formatCountOf } from "../format/format.ts";
 
 /** An hour's state, or that it is not decided. */

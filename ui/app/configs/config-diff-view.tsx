@@ -1,5 +1,5 @@
 import { createMemo, For, Show } from "solid-js";
-import { ConfigDetail } from "../../../proto/fleet-health/config-report.ts";
+import { ConfigDetail } from "#proto/fleet-health/config-report.ts";
 import { createReport } from "../api/live-report.tsx";
 import { Loaded } from "../design/report-parts.tsx";
 import { formatCountOf, plainText } from "../format/format.ts";

@@ -5,8 +5,8 @@ import {
   AssignmentPage,
   type ConfigAssignment,
   ConfigDetail,
-} from "../../../proto/fleet-health/config-report.ts";
-import type { ConfigProgress } from "../../../proto/fleet-health/vocabulary.ts";
+} from "#proto/fleet-health/config-report.ts";
+import type { ConfigProgress } from "#proto/fleet-health/vocabulary.ts";
 import { createReport, useUpdates } from "../api/live-report.tsx";
 import { withQuery } from "../browser/with-query.ts";
 import { BarKey } from "../design/bars.tsx";

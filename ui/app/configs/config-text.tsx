@@ -1,6 +1,6 @@
 import { useNavigate } from "@solidjs/router";
 import { createSignal, For, Show } from "solid-js";
-import { ConfigList } from "../../../proto/fleet-health/config-report.ts";
+import { ConfigList } from "#proto/fleet-health/config-report.ts";
 import { createReport } from "../api/live-report.tsx";
 import { withQuery } from "../browser/with-query.ts";
 import { CopyButton } from "../design/buttons.tsx";

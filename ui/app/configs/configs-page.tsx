@@ -4,7 +4,7 @@ import {
   ConfigList as ConfigRows,
   type ListedConfig,
   UnstoredConfigs,
-} from "../../../proto/fleet-health/config-report.ts";
+} from "#proto/fleet-health/config-report.ts";
 import { createReport, useUpdates } from "../api/live-report.tsx";
 import { withQuery } from "../browser/with-query.ts";
 import { Icon } from "../design/icon.tsx";

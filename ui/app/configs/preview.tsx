@@ -1,7 +1,7 @@
 import { useLocation, useNavigate } from "@solidjs/router";
 import { createMemo, For, type JSX, Show } from "solid-js";
-import { parseQuery } from "../../../proto/fleet-health/query-language/parse.ts";
-import { RolloutPreview } from "../../../proto/rollout/rollout.ts";
+import { parseQuery } from "#proto/fleet-health/query-language/parse.ts";
+import { RolloutPreview } from "#proto/rollout/rollout.ts";
 import { createReport } from "../api/live-report.tsx";
 import { deviceOf } from "../audit/event-view.ts";
 import { withQuery } from "../browser/with-query.ts";

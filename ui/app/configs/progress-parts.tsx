@@ -1,5 +1,5 @@
 import { Show } from "solid-js";
-import type { ProgressHosts } from "../../../proto/fleet-health/config-report.ts";
+import type { ProgressHosts } from "#proto/fleet-health/config-report.ts";
 import { StackedBar } from "../design/bars.tsx";
 import { CountLink } from "../design/records.tsx";
 import { formatCount } from "../format/format.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { ProgressHosts } from "../../../proto/fleet-health/config-report.ts";
+import type { ProgressHosts } from "#proto/fleet-health/config-report.ts";
 import { configName, figurePath, hostsLeft, progressSentence } from "./progress-view.ts";
 
 const none: ProgressHosts = {

@@ -1,6 +1,6 @@
-import type { ProgressHosts } from "../../../proto/fleet-health/config-report.ts";
-import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
-import { fleetStates } from "../../../proto/fleet-health/vocabulary.ts";
+import type { ProgressHosts } from "#proto/fleet-health/config-report.ts";
+import type { FleetFilter } from "#proto/fleet-health/filter.ts";
+import { fleetStates } from "#proto/fleet-health/vocabulary.ts";
 import { defaultView, viewPath } from "../fleet/view/view-state.ts";
 import { formatCount, formatCountOf, formatTimestamp, type TimeZone } from "../format/format.ts";
 

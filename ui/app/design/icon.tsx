@@ -1,4 +1,4 @@
-import type { FleetState } from "../../../proto/fleet-health/vocabulary.ts";
+import type { FleetState } from "#proto/fleet-health/vocabulary.ts";
 
 /**
  * Shapes as paths on a grid of 16 by 16, filled by even-odd. Every state has a silhouette of its own, so that it is recognised

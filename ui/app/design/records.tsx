@@ -1,5 +1,5 @@
 import { For, Index, type JSX, Show } from "solid-js";
-import { filterToParams } from "../../../proto/fleet-health/filter.ts";
+import { filterToParams } from "#proto/fleet-health/filter.ts";
 import type { LiveReport } from "../api/live-report.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { Icon } from "./icon.tsx";

@@ -1,6 +1,6 @@
 import { useLocation } from "@solidjs/router";
 import { For, Show } from "solid-js";
-import { EnrollmentReport } from "../../../proto/operator/enrollment.ts";
+import { EnrollmentReport } from "#proto/operator/enrollment.ts";
 import { Icon } from "../design/icon.tsx";
 import { type RecordColumn, RecordTable } from "../design/records.tsx";
 import { LoadFailure, Notice, Section } from "../design/report-parts.tsx";

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { RefusalGroup } from "../../../proto/operator/enrollment.ts";
+import type { RefusalGroup } from "#proto/operator/enrollment.ts";
 import {
   enrolledPath,
   refusalEventsPath,

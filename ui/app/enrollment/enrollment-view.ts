@@ -3,7 +3,7 @@ import type {
   PolicyState,
   RefusalGroup,
   TokenState,
-} from "../../../proto/operator/enrollment.ts";
+} from "#proto/operator/enrollment.ts";
 import { auditPath } from "../audit/audit-view.ts";
 import { withQuery } from "../browser/with-query.ts";
 import { formatCount, formatDuration } from "../format/format.ts";

@@ -5,7 +5,7 @@ import {
   type ListedToken,
   PolicyPage,
   TokenPage,
-} from "../../../proto/operator/enrollment.ts";
+} from "#proto/operator/enrollment.ts";
 import { createReport, useUpdates } from "../api/live-report.tsx";
 import { auditPath } from "../audit/audit-view.ts";
 import { Chips, LabelLinks, type RecordColumn, RecordList, TwoLines } from "../design/records.tsx";

@@ -1,6 +1,6 @@
 import { For, Match, Show, Switch } from "solid-js";
-import { enrollCommandLine } from "../../../proto/enroll-command.ts";
-import { Setup, type SetupStep } from "../../../proto/operator/setup.ts";
+import { enrollCommandLine } from "#proto/enroll-command.ts";
+import { Setup, type SetupStep } from "#proto/operator/setup.ts";
 import { createReport } from "../api/live-report.tsx";
 import { CopyButton } from "../design/buttons.tsx";
 import { Icon } from "../design/icon.tsx";

@@ -1,8 +1,8 @@
 import { useLocation, useNavigate } from "@solidjs/router";
 import { createMemo, createSignal, Match, Show, Switch } from "solid-js";
-import { FleetFacets } from "../../../proto/fleet-health/facets.ts";
-import { narrowFilter } from "../../../proto/fleet-health/narrow-filter.ts";
-import { FleetHealthReport } from "../../../proto/fleet-health/report.ts";
+import { FleetFacets } from "#proto/fleet-health/facets.ts";
+import { narrowFilter } from "#proto/fleet-health/narrow-filter.ts";
+import { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import { createReport, UpdatesProvider } from "../api/live-report.tsx";
 import { createShortcuts } from "../browser/shortcuts.ts";
 import { FleetSentence } from "../completeness/fleet-sentence.tsx";

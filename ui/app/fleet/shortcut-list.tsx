@@ -1,6 +1,6 @@
 import { For } from "solid-js";
-import { exampleOf } from "../../../proto/fleet-health/query-language/parse.ts";
-import { terms } from "../../../proto/fleet-health/query-language/terms.ts";
+import { exampleOf } from "#proto/fleet-health/query-language/parse.ts";
+import { terms } from "#proto/fleet-health/query-language/terms.ts";
 import type { Shortcut } from "../browser/shortcuts.ts";
 
 /** How terms and words combine: a query, and what it finds. */

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { FleetCondition } from "../../../proto/fleet-health/vocabulary.ts";
+import type { FleetCondition } from "#proto/fleet-health/vocabulary.ts";
 import { evidenceParts } from "./format.ts";
 
 const read = (state: FleetCondition, evidence: string) =>

@@ -1,5 +1,5 @@
-import type { FleetHealthRow } from "../../../proto/fleet-health/row.ts";
-import { plainText, spellOut } from "../../../proto/plain-text.ts";
+import type { FleetHealthRow } from "#proto/fleet-health/row.ts";
+import { plainText, spellOut } from "#proto/plain-text.ts";
 
 /**
  * Amounts, times and names as text, the same in every locale. Absolute times are in UTC unless the operator chose local time, so that

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { DirectoryStatus } from "../../../proto/operator/directory-status.ts";
+import type { DirectoryStatus } from "#proto/operator/directory-status.ts";
 import { directoryFaults } from "./directory-faults.ts";
 
 const synced: DirectoryStatus = {

@@ -1,4 +1,4 @@
-import type { DirectoryStatus } from "../../../proto/operator/directory-status.ts";
+import type { DirectoryStatus } from "#proto/operator/directory-status.ts";
 import { formatCountOf } from "../format/format.ts";
 
 /** Returns the faults of the directory sync as sentences, each with its consequence; none when all is well. */

@@ -1,7 +1,7 @@
 import { For, Show } from "solid-js";
-import { FleetHealthReport } from "../../../proto/fleet-health/report.ts";
-import { DirectoryStatus } from "../../../proto/operator/directory-status.ts";
-import { type Scope, scopes } from "../../../proto/operator/scopes.ts";
+import { FleetHealthReport } from "#proto/fleet-health/report.ts";
+import { DirectoryStatus } from "#proto/operator/directory-status.ts";
+import { type Scope, scopes } from "#proto/operator/scopes.ts";
 import { createReport } from "../api/live-report.tsx";
 import { createMoment } from "../browser/moment.ts";
 import { Icon } from "../design/icon.tsx";

@@ -1,8 +1,8 @@
 import { useLocation, useNavigate, useParams } from "@solidjs/router";
 import { createMemo, createResource, createSignal, For, Match, Show, Switch } from "solid-js";
-import { FleetHealthDetail, FleetHealthReport } from "../../../proto/fleet-health/report.ts";
-import { CertificatePage, type CertificateView } from "../../../proto/operator/certificate.ts";
-import { HostDiagView } from "../../../proto/operator/host-diag.ts";
+import { FleetHealthDetail, FleetHealthReport } from "#proto/fleet-health/report.ts";
+import { CertificatePage, type CertificateView } from "#proto/operator/certificate.ts";
+import { HostDiagView } from "#proto/operator/host-diag.ts";
 import { type ApiClient, ApiProblem, parseAnswer } from "../api/api-client.ts";
 import { createReport, UpdatesProvider } from "../api/live-report.tsx";
 import { HostHours } from "../completeness/host-hours.tsx";

@@ -1,6 +1,6 @@
 import { Show } from "solid-js";
-import type { InventoryStatus } from "../../../proto/fleet-health/vocabulary.ts";
-import { type InventoryItem, InventoryReport } from "../../../proto/inventory/inventory.ts";
+import type { InventoryStatus } from "#proto/fleet-health/vocabulary.ts";
+import { type InventoryItem, InventoryReport } from "#proto/inventory/inventory.ts";
 import { Chips, type RecordColumn, RecordList } from "../design/records.tsx";
 import { Notice } from "../design/report-parts.tsx";
 import { formatKnown, plainText } from "../format/format.ts";

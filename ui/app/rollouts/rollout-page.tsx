@@ -1,13 +1,13 @@
 import { useLocation } from "@solidjs/router";
 import { createMemo, For, Show } from "solid-js";
-import { AuditEventPage } from "../../../proto/audit-event.ts";
+import { AuditEventPage } from "#proto/audit-event.ts";
 import {
   Rollout,
   type RolloutBreach,
   type RolloutEvidence,
   type RolloutWave,
-} from "../../../proto/rollout/rollout.ts";
-import { targetStatuses } from "../../../proto/rollout/vocabulary.ts";
+} from "#proto/rollout/rollout.ts";
+import { targetStatuses } from "#proto/rollout/vocabulary.ts";
 import { createReport, useUpdates } from "../api/live-report.tsx";
 import { auditExportPath, auditPath, eventsPath } from "../audit/audit-view.ts";
 import { EventTimeline } from "../audit/event-timeline.tsx";

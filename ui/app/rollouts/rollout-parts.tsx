@@ -1,6 +1,6 @@
 import { Show } from "solid-js";
-import type { Rollout } from "../../../proto/rollout/rollout.ts";
-import type { RolloutState, TargetStatus } from "../../../proto/rollout/vocabulary.ts";
+import type { Rollout } from "#proto/rollout/rollout.ts";
+import type { RolloutState, TargetStatus } from "#proto/rollout/vocabulary.ts";
 import { StackedBar } from "../design/bars.tsx";
 import { Icon } from "../design/icon.tsx";
 import { CountLink } from "../design/records.tsx";

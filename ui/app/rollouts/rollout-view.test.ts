@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import type { Rollout, RolloutWave } from "../../../proto/rollout/rollout.ts";
-import { rolloutStates } from "../../../proto/rollout/vocabulary.ts";
+import type { Rollout, RolloutWave } from "#proto/rollout/rollout.ts";
+import { rolloutStates } from "#proto/rollout/vocabulary.ts";
 import {
   breachSentence,
   commandsOf,

@@ -1,4 +1,4 @@
-import type { Rollout, RolloutWave } from "../../../proto/rollout/rollout.ts";
+import type { Rollout, RolloutWave } from "#proto/rollout/rollout.ts";
 import {
   endedStates,
   type RolloutCondition,
@@ -7,7 +7,7 @@ import {
   type TargetReason,
   type TargetStatus,
   targetStatuses,
-} from "../../../proto/rollout/vocabulary.ts";
+} from "#proto/rollout/vocabulary.ts";
 import { withQuery } from "../browser/with-query.ts";
 import type { ShapeName } from "../design/icon.tsx";
 import {

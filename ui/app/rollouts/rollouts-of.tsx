@@ -1,5 +1,5 @@
 import { createMemo, For, Show } from "solid-js";
-import { RolloutList } from "../../../proto/rollout/rollout.ts";
+import { RolloutList } from "#proto/rollout/rollout.ts";
 import { createReport } from "../api/live-report.tsx";
 import { withQuery } from "../browser/with-query.ts";
 import { Loaded, OldNotice } from "../design/report-parts.tsx";

@@ -1,7 +1,7 @@
 import { For, Show } from "solid-js";
-import { describeComparison } from "../../../proto/fleet-health/comparison.ts";
-import { type Rollout, RolloutList } from "../../../proto/rollout/rollout.ts";
-import type { RolloutState } from "../../../proto/rollout/vocabulary.ts";
+import { describeComparison } from "#proto/fleet-health/comparison.ts";
+import { type Rollout, RolloutList } from "#proto/rollout/rollout.ts";
+import type { RolloutState } from "#proto/rollout/vocabulary.ts";
 import { Chips, type RecordColumn, RecordList, TwoLines } from "../design/records.tsx";
 import { Notice } from "../design/report-parts.tsx";
 import { formatCount, plainText } from "../format/format.ts";

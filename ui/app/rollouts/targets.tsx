@@ -1,10 +1,6 @@
 import { Show } from "solid-js";
-import {
-  type Rollout,
-  type RolloutTarget,
-  RolloutTargetPage,
-} from "../../../proto/rollout/rollout.ts";
-import { targetStatuses } from "../../../proto/rollout/vocabulary.ts";
+import { type Rollout, type RolloutTarget, RolloutTargetPage } from "#proto/rollout/rollout.ts";
+import { targetStatuses } from "#proto/rollout/vocabulary.ts";
 import { createReport, useUpdates } from "../api/live-report.tsx";
 import { Chips, HostCell, type RecordColumn, RecordList, TwoLines } from "../design/records.tsx";
 import { Section } from "../design/report-parts.tsx";

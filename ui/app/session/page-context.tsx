@@ -8,7 +8,7 @@ import {
   onCleanup,
   useContext,
 } from "solid-js";
-import { Session } from "../../../proto/operator/session.ts";
+import { Session } from "#proto/operator/session.ts";
 import { type ApiClient, ApiProblem } from "../api/api-client.ts";
 import { ShownReportsProvider } from "../api/live-report.tsx";
 import { ageMs, createMoment, type Moment, readMoment } from "../browser/moment.ts";

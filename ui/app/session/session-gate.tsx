@@ -1,6 +1,6 @@
 import { useLocation } from "@solidjs/router";
 import { createSignal, type JSX, Match, Show, Switch } from "solid-js";
-import type { Scope } from "../../../proto/operator/scopes.ts";
+import type { Scope } from "#proto/operator/scopes.ts";
 import { useShownReports } from "../api/live-report.tsx";
 import { Icon } from "../design/icon.tsx";
 import { causeOf, LoadFailure } from "../design/report-parts.tsx";

@@ -1,6 +1,6 @@
 import { For, Show } from "solid-js";
-import { filterToParams } from "../../../proto/fleet-health/filter.ts";
-import { type PartState, type SystemPart, SystemReport } from "../../../proto/system/report.ts";
+import { filterToParams } from "#proto/fleet-health/filter.ts";
+import { type PartState, type SystemPart, SystemReport } from "#proto/system/report.ts";
 import { Icon } from "../design/icon.tsx";
 import { type RecordColumn, RecordTable } from "../design/records.tsx";
 import { Loaded } from "../design/report-parts.tsx";

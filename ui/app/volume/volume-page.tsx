@@ -1,7 +1,7 @@
 import { createMemo, For, Show } from "solid-js";
 import * as v from "valibot";
-import { type Budget, BudgetList } from "../../../proto/budget.ts";
-import { isUnusual, unusualVolume, VolumeReport } from "../../../proto/volume.ts";
+import { type Budget, BudgetList } from "#proto/budget.ts";
+import { isUnusual, unusualVolume, VolumeReport } from "#proto/volume.ts";
 import { createReport } from "../api/live-report.tsx";
 import { Sparkline } from "../design/bars.tsx";
 import { Chips, type RecordColumn, RecordTable } from "../design/records.tsx";

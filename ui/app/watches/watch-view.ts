@@ -1,7 +1,7 @@
-import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
-import { parseQuery } from "../../../proto/fleet-health/query-language/parse.ts";
-import type { WatchState } from "../../../proto/watch/vocabulary.ts";
-import type { CommonFactor, Watch, WatchEventKind } from "../../../proto/watch/watch.ts";
+import type { FleetFilter } from "#proto/fleet-health/filter.ts";
+import { parseQuery } from "#proto/fleet-health/query-language/parse.ts";
+import type { WatchState } from "#proto/watch/vocabulary.ts";
+import type { CommonFactor, Watch, WatchEventKind } from "#proto/watch/watch.ts";
 import type { ShapeName } from "../design/icon.tsx";
 import { factorNames } from "../fleet/factors/factor-view.ts";
 import { defaultView, viewPath, withFilter } from "../fleet/view/view-state.ts";

@@ -1,6 +1,6 @@
 import { type JSX, Show } from "solid-js";
-import { type WatchState, watchStates } from "../../../proto/watch/vocabulary.ts";
-import { type Watch, WatchDetail, WatchList } from "../../../proto/watch/watch.ts";
+import { type WatchState, watchStates } from "#proto/watch/vocabulary.ts";
+import { type Watch, WatchDetail, WatchList } from "#proto/watch/watch.ts";
 import { useUpdates } from "../api/live-report.tsx";
 import { Icon } from "../design/icon.tsx";
 import {

@@ -1,4 +1,4 @@
-import type { Clock } from "../../../kit/clock.ts";
+import type { Clock } from "#kit/clock.ts";
 import { type CoreClient, coreProblem } from "../core-client.ts";
 import { WebProblem } from "../problems.ts";
 import type { WebContext } from "../request.ts";

@@ -1,9 +1,9 @@
 import { createHash } from "node:crypto";
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
-import { people } from "../../../scripts/lab/people.ts";
-import { createUserAgent, type UserAgent } from "../../../scripts/lab/user-agent.ts";
-import { startTamperingProvider } from "../../../tests/fakes/tampering-provider.ts";
-import { startTestWeb } from "../../../tests/support/web.ts";
+import { people } from "#scripts/lab/people.ts";
+import { createUserAgent, type UserAgent } from "#scripts/lab/user-agent.ts";
+import { startTamperingProvider } from "#tests/fakes/tampering-provider.ts";
+import { startTestWeb } from "#tests/support/web.ts";
 
 /* Who may let a program in, and how long it stays in: a session at web bounds the sessions of its programs. */
 

@@ -1,9 +1,9 @@
 import type { Context } from "hono";
 import { html } from "hono/html";
 import * as v from "valibot";
-import { parseForm } from "../../../kit/form.ts";
-import type { Scope } from "../../../proto/operator/scopes.ts";
-import { plainLine } from "../../../proto/plain-text.ts";
+import { parseForm } from "#kit/form.ts";
+import type { Scope } from "#proto/operator/scopes.ts";
+import { plainLine } from "#proto/plain-text.ts";
 import { isTrustedProxy } from "../client-address.ts";
 import type { CoreClient } from "../core-client.ts";
 import { cardPage, type Html, type PageLinks } from "../page-frame.ts";

@@ -1,9 +1,9 @@
 import { LRUCache } from "lru-cache";
-import { sha256 } from "../../../kit/bytes.ts";
-import type { Clock } from "../../../kit/clock.ts";
-import { formBytesMax } from "../../../kit/form.ts";
-import { appliedSetBytesMax } from "../../../proto/applied-set/applied-set.ts";
-import { inventoryBytesMax } from "../../../proto/inventory/inventory.ts";
+import { sha256 } from "#kit/bytes.ts";
+import type { Clock } from "#kit/clock.ts";
+import { formBytesMax } from "#kit/form.ts";
+import { appliedSetBytesMax } from "#proto/applied-set/applied-set.ts";
+import { inventoryBytesMax } from "#proto/inventory/inventory.ts";
 import type { CoreCall, CoreClient } from "../core-client.ts";
 import type { RefusalLimit } from "../limit-address.ts";
 import { WebProblem } from "../problems.ts";

@@ -1,9 +1,9 @@
 import { createHash } from "node:crypto";
 import { eq } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
-import { person } from "../../../drizzle/schema/operator.ts";
-import { people } from "../../../scripts/lab/people.ts";
-import { startTestWeb } from "../../../tests/support/web.ts";
+import { person } from "#drizzle/schema/operator.ts";
+import { people } from "#scripts/lab/people.ts";
+import { startTestWeb } from "#tests/support/web.ts";
 
 const web = await startTestWeb();
 afterAll(() => web.close());

@@ -1,7 +1,7 @@
 import { afterAll, describe, expect, it } from "vitest";
-import { people } from "../../../scripts/lab/people.ts";
-import { scimEnvironment, scimToken } from "../../../tests/support/scim.ts";
-import { startTestWeb } from "../../../tests/support/web.ts";
+import { people } from "#scripts/lab/people.ts";
+import { scimEnvironment, scimToken } from "#tests/support/scim.ts";
+import { startTestWeb } from "#tests/support/web.ts";
 
 const web = await startTestWeb({ core: { env: scimEnvironment } });
 afterAll(() => web.close());

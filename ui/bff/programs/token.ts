@@ -1,8 +1,8 @@
 import { SignJWT } from "jose";
 import * as v from "valibot";
-import { addressKey } from "../../../kit/address.ts";
-import type { Clock } from "../../../kit/clock.ts";
-import { verifyJwt } from "../../../kit/verify-jwt.ts";
+import { addressKey } from "#kit/address.ts";
+import type { Clock } from "#kit/clock.ts";
+import { verifyJwt } from "#kit/verify-jwt.ts";
 import type { CoreClient } from "../core-client.ts";
 import { codeLimit, createLimit, tokenLimit } from "../limit-address.ts";
 import { readForm } from "../read-request.ts";

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
-import { Secret } from "../../../kit/secret.ts";
-import { createUserAgent } from "../../../scripts/lab/user-agent.ts";
-import { createTestClock } from "../../../tests/fakes/clock.ts";
-import { createSeededEntropy } from "../../../tests/fakes/entropy.ts";
+import { Secret } from "#kit/secret.ts";
+import { createUserAgent } from "#scripts/lab/user-agent.ts";
+import { createTestClock } from "#tests/fakes/clock.ts";
+import { createSeededEntropy } from "#tests/fakes/entropy.ts";
 import type { WebConfig } from "../config.ts";
 import { createAttempts } from "./attempt.ts";
 

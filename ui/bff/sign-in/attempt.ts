@@ -9,7 +9,7 @@
  */
 import { SignJWT } from "jose";
 import * as v from "valibot";
-import { verifyJwt } from "../../../kit/verify-jwt.ts";
+import { verifyJwt } from "#kit/verify-jwt.ts";
 import { cookieNames, createCookie, randomToken, type WebCookie } from "../cookies.ts";
 import type { Web } from "../web.ts";
 

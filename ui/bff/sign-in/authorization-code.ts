@@ -1,5 +1,5 @@
 import { CodeChallengeMethod, OAuth2Client, OAuth2RequestError } from "arctic";
-import { withTimeout } from "../../../kit/with-timeout.ts";
+import { withTimeout } from "#kit/with-timeout.ts";
 import type { Web } from "../web.ts";
 
 /** The authorization code flow with PKCE (RFC 6749, RFC 7636). The only file that imports arctic. */

@@ -1,9 +1,9 @@
 import { generateKeyPair, SignJWT, UnsecuredJWT } from "jose";
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
-import { people } from "../../../scripts/lab/people.ts";
-import { createUserAgent, type UserAgent } from "../../../scripts/lab/user-agent.ts";
-import { startTamperingProvider } from "../../../tests/fakes/tampering-provider.ts";
-import { startTestWeb } from "../../../tests/support/web.ts";
+import { people } from "#scripts/lab/people.ts";
+import { createUserAgent, type UserAgent } from "#scripts/lab/user-agent.ts";
+import { startTamperingProvider } from "#tests/fakes/tampering-provider.ts";
+import { startTestWeb } from "#tests/support/web.ts";
 import { createWebApp } from "../app.ts";
 
 /* Logout tokens that a real provider does not send (OpenID Connect Back-Channel Logout 1.0, 2.6). */

@@ -1,11 +1,11 @@
 import { readFileSync } from "node:fs";
 import { afterAll, describe, expect, it } from "vitest";
-import { openDatabaseSocket } from "../../../functions/node/database/database-servers.ts";
-import { connectDatabase } from "../../../functions/store/database/database.ts";
-import { people } from "../../../scripts/lab/people.ts";
-import { createUserAgent } from "../../../scripts/lab/user-agent.ts";
-import { walkSignIn } from "../../../scripts/lab/walk-sign-in.ts";
-import { startTestWeb } from "../../../tests/support/web.ts";
+import { openDatabaseSocket } from "#functions/node/database/database-servers.ts";
+import { connectDatabase } from "#functions/store/database/database.ts";
+import { people } from "#scripts/lab/people.ts";
+import { createUserAgent } from "#scripts/lab/user-agent.ts";
+import { walkSignIn } from "#scripts/lab/walk-sign-in.ts";
+import { startTestWeb } from "#tests/support/web.ts";
 
 /** The statements of docs/deploy.md that operators run. */
 const documented =

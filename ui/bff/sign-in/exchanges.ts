@@ -2,7 +2,7 @@
  * Bounds the code exchanges that callbacks cause. Anybody can send a callback, and a stalled provider answers none of them. When full,
  * aborts the oldest exchange. Invariants: at most one per attempt, 64 per address, 256 in all.
  */
-import { addressKey } from "../../../kit/address.ts";
+import { addressKey } from "#kit/address.ts";
 
 /** Identifies the callback. */
 export interface ExchangeOwner {

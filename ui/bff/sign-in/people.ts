@@ -1,5 +1,5 @@
 import { and, eq } from "drizzle-orm";
-import { authenticationIdentity, person } from "../../../drizzle/schema/operator.ts";
+import { authenticationIdentity, person } from "#drizzle/schema/operator.ts";
 import type { WebDatabase } from "../web.ts";
 
 /**

@@ -1,9 +1,9 @@
 import { generateKeyPair, SignJWT, UnsecuredJWT } from "jose";
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
-import { people } from "../../../scripts/lab/people.ts";
-import { createUserAgent } from "../../../scripts/lab/user-agent.ts";
-import { startTamperingProvider, type Tampering } from "../../../tests/fakes/tampering-provider.ts";
-import { startTestWeb } from "../../../tests/support/web.ts";
+import { people } from "#scripts/lab/people.ts";
+import { createUserAgent } from "#scripts/lab/user-agent.ts";
+import { startTamperingProvider, type Tampering } from "#tests/fakes/tampering-provider.ts";
+import { startTestWeb } from "#tests/support/web.ts";
 
 let now = Date.now();
 const provider = await startTamperingProvider({ subject: people.admin.subject, now: () => now });

@@ -1,10 +1,10 @@
 import { createHash } from "node:crypto";
 import { decodeJwt } from "jose";
 import { afterAll, describe, expect, it } from "vitest";
-import { people } from "../../../scripts/lab/people.ts";
-import { createUserAgent, type UserAgent } from "../../../scripts/lab/user-agent.ts";
-import { walkSignIn } from "../../../scripts/lab/walk-sign-in.ts";
-import { startTestWeb } from "../../../tests/support/web.ts";
+import { people } from "#scripts/lab/people.ts";
+import { createUserAgent, type UserAgent } from "#scripts/lab/user-agent.ts";
+import { walkSignIn } from "#scripts/lab/walk-sign-in.ts";
+import { startTestWeb } from "#tests/support/web.ts";
 import { createWebApp } from "../app.ts";
 import { createProvider } from "./provider.ts";
 import { createProviderSignOut } from "./provider-sign-out.ts";

@@ -1,4 +1,4 @@
-import type { Entropy } from "../../../kit/entropy.ts";
+import type { Entropy } from "#kit/entropy.ts";
 import type { WebConfig } from "../config.ts";
 import { createCookie, randomToken, type WebCookie } from "../cookies.ts";
 import type { Provider } from "./provider.ts";

@@ -1,7 +1,7 @@
 import { exportJWK, generateKeyPair, SignJWT } from "jose";
 import { expect, it } from "vitest";
-import { createTestClock } from "../../../tests/fakes/clock.ts";
-import { createTestLog } from "../../../tests/fakes/log.ts";
+import { createTestClock } from "#tests/fakes/clock.ts";
+import { createTestLog } from "#tests/fakes/log.ts";
 import type { WebConfig } from "../config.ts";
 import { createProvider } from "./provider.ts";
 

@@ -1,4 +1,4 @@
-import { formMediaType } from "../../../kit/form.ts";
+import { formMediaType } from "#kit/form.ts";
 import type { CoreClient } from "../core-client.ts";
 import { createRefusalLimit } from "../limit-address.ts";
 import type { Html } from "../page-frame.ts";

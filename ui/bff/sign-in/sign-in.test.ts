@@ -1,10 +1,10 @@
 import { eq } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
-import { authenticationIdentity, person } from "../../../drizzle/schema/operator.ts";
-import { people } from "../../../scripts/lab/people.ts";
-import { createUserAgent, type UserAgent } from "../../../scripts/lab/user-agent.ts";
-import { walkSignIn } from "../../../scripts/lab/walk-sign-in.ts";
-import { startTestWeb } from "../../../tests/support/web.ts";
+import { authenticationIdentity, person } from "#drizzle/schema/operator.ts";
+import { people } from "#scripts/lab/people.ts";
+import { createUserAgent, type UserAgent } from "#scripts/lab/user-agent.ts";
+import { walkSignIn } from "#scripts/lab/walk-sign-in.ts";
+import { startTestWeb } from "#tests/support/web.ts";
 import { createWebApp } from "../app.ts";
 import type { Web } from "../web.ts";
 

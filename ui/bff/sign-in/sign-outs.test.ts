@@ -1,5 +1,5 @@
 import { afterAll, expect, it } from "vitest";
-import { startTestWeb } from "../../../tests/support/web.ts";
+import { startTestWeb } from "#tests/support/web.ts";
 import { createWebApp } from "../app.ts";
 
 /* Two webs beside each other share a core, and nothing else. */

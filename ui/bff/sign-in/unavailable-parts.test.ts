@@ -1,8 +1,8 @@
 import { afterAll, describe, expect, it } from "vitest";
-import { people } from "../../../scripts/lab/people.ts";
-import { createUserAgent } from "../../../scripts/lab/user-agent.ts";
-import { walkSignIn } from "../../../scripts/lab/walk-sign-in.ts";
-import { startTestWeb } from "../../../tests/support/web.ts";
+import { people } from "#scripts/lab/people.ts";
+import { createUserAgent } from "#scripts/lab/user-agent.ts";
+import { walkSignIn } from "#scripts/lab/walk-sign-in.ts";
+import { startTestWeb } from "#tests/support/web.ts";
 import { createWebApp } from "../app.ts";
 import { loginPage } from "../login-page.ts";
 import type { Web } from "../web.ts";

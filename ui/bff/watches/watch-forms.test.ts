@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, it } from "vitest";
-import type { PersonName } from "../../../scripts/lab/people.ts";
-import { startTestWeb } from "../../../tests/support/web.ts";
+import type { PersonName } from "#scripts/lab/people.ts";
+import { startTestWeb } from "#tests/support/web.ts";
 
 const web = await startTestWeb();
 afterAll(() => web.close());

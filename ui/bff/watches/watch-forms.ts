@@ -1,13 +1,10 @@
 import { html } from "hono/html";
 import * as v from "valibot";
-import type { Clock } from "../../../kit/clock.ts";
-import {
-  parseDuration,
-  writeDuration,
-} from "../../../proto/fleet-health/query-language/duration.ts";
-import { parseFilterLink } from "../../../proto/fleet-health/query-language/filter-link.ts";
-import { serialiseFilter } from "../../../proto/fleet-health/query-language/serialise.ts";
-import { plainLine } from "../../../proto/plain-text.ts";
+import type { Clock } from "#kit/clock.ts";
+import { parseDuration, writeDuration } from "#proto/fleet-health/query-language/duration.ts";
+import { parseFilterLink } from "#proto/fleet-health/query-language/filter-link.ts";
+import { serialiseFilter } from "#proto/fleet-health/query-language/serialise.ts";
+import { plainLine } from "#proto/plain-text.ts";
 import type { CoreClient } from "../core-client.ts";
 import { cardPage, type Html, type PageLinks } from "../page-frame.ts";
 import { WebProblem } from "../problems.ts";

@@ -1,9 +1,9 @@
 import { getHeapSpaceStatistics } from "node:v8";
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { systemClock } from "../../../../kit/clock.ts";
-import { socketOf, startDatabaseProxy } from "../../../../tests/fakes/tcp-proxy.ts";
-import { useTestDatabase } from "../../../../tests/support/database.ts";
-import { createDatabaseServers } from "../../../node/database/database-servers.ts";
+import { createDatabaseServers } from "#functions/node/database/database-servers.ts";
+import { systemClock } from "#kit/clock.ts";
+import { socketOf, startDatabaseProxy } from "#tests/fakes/tcp-proxy.ts";
+import { useTestDatabase } from "#tests/support/database.ts";
 import { connectionSettings } from "../connection-settings.ts";
 import { connectDatabase, type DatabaseOptions } from "../database.ts";
 import { listen } from "../listen.ts";

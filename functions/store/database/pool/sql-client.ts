@@ -1,5 +1,5 @@
 import type { Fragment, PendingQuery, Row, RowList, Sql } from "postgres";
-import { errorCode } from "../../../../kit/describe-error.ts";
+import { errorCode } from "#kit/describe-error.ts";
 import { connectionError } from "./connection-error.ts";
 import type { ConnectionPool, PooledConnection } from "./connection-pool.ts";
 

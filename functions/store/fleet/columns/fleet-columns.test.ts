@@ -1,11 +1,11 @@
 import { sql } from "drizzle-orm";
 import fc from "fast-check";
 import { afterAll, describe, expect, it } from "vitest";
-import { fleetSorts, fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
-import { seedFleet } from "../../../../scripts/lab/seed-fleet.ts";
-import { createTestCore } from "../../../../tests/support/core.ts";
-import { runsOf } from "../../../../tests/support/is-slow.ts";
-import { readFleetRules } from "../../../domain/fleet/rules.ts";
+import { readFleetRules } from "#functions/domain/fleet/rules.ts";
+import { fleetSorts, fleetStates } from "#proto/fleet-health/vocabulary.ts";
+import { seedFleet } from "#scripts/lab/seed-fleet.ts";
+import { createTestCore } from "#tests/support/core.ts";
+import { runsOf } from "#tests/support/is-slow.ts";
 import { countFleet } from "../facets.ts";
 import { countFactors } from "../factors.ts";
 import { findFleetPage } from "../report.ts";

@@ -4,9 +4,9 @@
  * read is decided by the expressions that the database gets (parse-expression.ts).
  */
 import { sql } from "drizzle-orm";
-import type { Clock } from "../../../../kit/clock.ts";
-import { type SharedFor, shareNextRun } from "../../../../kit/share-next-run.ts";
-import type { Database } from "../../database/database.ts";
+import type { Database } from "#functions/store/database/database.ts";
+import type { Clock } from "#kit/clock.ts";
+import { type SharedFor, shareNextRun } from "#kit/share-next-run.ts";
 import { readPacked } from "./packed-rows.ts";
 import { type HostTable, loadHosts, type ResidentHosts } from "./resident-hosts.ts";
 

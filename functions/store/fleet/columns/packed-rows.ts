@@ -1,7 +1,7 @@
 /** Columns of hosts as bytes of fixed width, and the statement that reads them. */
 import { type SQL, sql } from "drizzle-orm";
-import { figureFilters, sortedFigures } from "../../../../proto/management/reported-numbers.ts";
-import type { Database } from "../../database/database.ts";
+import type { Database } from "#functions/store/database/database.ts";
+import { figureFilters, sortedFigures } from "#proto/management/reported-numbers.ts";
 
 /** Columns of packed rows, in the order of their bytes; names are texts beside them. */
 export interface PackedLayout {

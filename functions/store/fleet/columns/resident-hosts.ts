@@ -1,6 +1,6 @@
 /** The hosts that core keeps in memory, a column at a time. */
 import { type SQL, sql } from "drizzle-orm";
-import type { Database } from "../../database/database.ts";
+import type { Database } from "#functions/store/database/database.ts";
 import { pickFlags, pickNumbers } from "./column-loops.ts";
 import type { ColumnView, HostColumn } from "./evaluate-expression.ts";
 import { HostIndex } from "./host-index.ts";

@@ -1,7 +1,7 @@
 /** Selections and counts over the hosts in core's memory. */
 import { type SQL, sql } from "drizzle-orm";
-import { timestampOf } from "../../../../kit/clock.ts";
-import type { Executor } from "../../database/database.ts";
+import type { Executor } from "#functions/store/database/database.ts";
+import { timestampOf } from "#kit/clock.ts";
 import { placesOf } from "./column-loops.ts";
 import { createEvaluator, evaluateSome } from "./evaluate-expression.ts";
 import type { FleetColumns } from "./fleet-columns.ts";

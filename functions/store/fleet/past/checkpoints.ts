@@ -8,11 +8,11 @@ import {
   type CheckpointLayout,
   fleetCheckpoint,
   type StoredColumn,
-} from "../../../../drizzle/schema/fleet-history.ts";
-import { dayMs } from "../../../../kit/clock.ts";
-import type { Executor } from "../../database/database.ts";
-import { arrayLiteral } from "../../database/query-parts.ts";
-import type { BlockCodec } from "../../ingest/stored-envelope.ts";
+} from "#drizzle/schema/fleet-history.ts";
+import type { Executor } from "#functions/store/database/database.ts";
+import { arrayLiteral } from "#functions/store/database/query-parts.ts";
+import type { BlockCodec } from "#functions/store/ingest/stored-envelope.ts";
+import { dayMs } from "#kit/clock.ts";
 import { HostIndex } from "../columns/host-index.ts";
 import { type NameColumn, nameColumns } from "../columns/packed-rows.ts";
 import {

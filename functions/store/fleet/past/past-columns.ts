@@ -1,6 +1,7 @@
 /** The fleet as it was, in core's memory while somebody looks at it: a past that all transactions have written no longer changes. */
-import type { Clock } from "../../../../kit/clock.ts";
-import type { Database } from "../../database/database.ts";
+
+import type { Database } from "#functions/store/database/database.ts";
+import type { Clock } from "#kit/clock.ts";
 import type { FleetColumns } from "../columns/fleet-columns.ts";
 import { type HostTable, loadHosts } from "../columns/resident-hosts.ts";
 import { countChanges, hostsAt } from "../history.ts";

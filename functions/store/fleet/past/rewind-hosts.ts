@@ -1,6 +1,6 @@
 /** Takes changes back: the hosts of an earlier time from those of a later one, and what has changed between. */
 import { type SQL, sql } from "drizzle-orm";
-import type { Database } from "../../database/database.ts";
+import type { Database } from "#functions/store/database/database.ts";
 import {
   factColumns,
   hostColumns,

@@ -1,10 +1,10 @@
 import * as v from "valibot";
-import { ChatSession } from "../../../../proto/chat/session.ts";
-import type { Core } from "../../../core.ts";
-import { createConversation } from "../../../domain/chat/conversations.ts";
-import { personScope } from "../../../http/guards.ts";
-import { route } from "../../../http/route.ts";
-import { Name } from "../../shapes.ts";
+import type { Core } from "#functions/core.ts";
+import { createConversation } from "#functions/domain/chat/conversations.ts";
+import { personScope } from "#functions/http/guards.ts";
+import { route } from "#functions/http/route.ts";
+import { Name } from "#functions/v1/shapes.ts";
+import { ChatSession } from "#proto/chat/session.ts";
 import { sessionExample, sessionView } from "./session.ts";
 
 /** `POST /v1/chat/sessions`: creates a conversation of the caller. */

@@ -1,8 +1,8 @@
-import type { Core } from "../../../core.ts";
-import { deleteConversation } from "../../../domain/chat/conversations.ts";
-import { personScope } from "../../../http/guards.ts";
-import { IdParams } from "../../../http/resource.ts";
-import { route } from "../../../http/route.ts";
+import type { Core } from "#functions/core.ts";
+import { deleteConversation } from "#functions/domain/chat/conversations.ts";
+import { personScope } from "#functions/http/guards.ts";
+import { IdParams } from "#functions/http/resource.ts";
+import { route } from "#functions/http/route.ts";
 
 /** `DELETE /v1/chat/sessions/{id}`: deletes a conversation of the caller. */
 export const deleteConversationRoute = (core: Pick<Core, "config" | "db" | "clock">) =>

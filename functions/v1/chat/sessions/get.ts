@@ -1,10 +1,10 @@
-import { ChatConversation } from "../../../../proto/chat/session.ts";
-import type { Core } from "../../../core.ts";
-import type { Chat } from "../../../domain/chat/chat.ts";
-import { readConversation } from "../../../domain/chat/conversations.ts";
-import { personScope } from "../../../http/guards.ts";
-import { IdParams } from "../../../http/resource.ts";
-import { route } from "../../../http/route.ts";
+import type { Core } from "#functions/core.ts";
+import type { Chat } from "#functions/domain/chat/chat.ts";
+import { readConversation } from "#functions/domain/chat/conversations.ts";
+import { personScope } from "#functions/http/guards.ts";
+import { IdParams } from "#functions/http/resource.ts";
+import { route } from "#functions/http/route.ts";
+import { ChatConversation } from "#proto/chat/session.ts";
 import { messageExamples, messageView, sessionExample, sessionView } from "./session.ts";
 
 /** `GET /v1/chat/sessions/{id}`: a conversation of the caller with its messages. */

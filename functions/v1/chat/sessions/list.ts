@@ -1,10 +1,10 @@
 import * as v from "valibot";
-import { ChatSession } from "../../../../proto/chat/session.ts";
-import type { Core } from "../../../core.ts";
-import { browseConversations } from "../../../domain/chat/conversations.ts";
-import { personScope } from "../../../http/guards.ts";
-import { createList, ListView, listFields } from "../../../http/resource.ts";
-import { route } from "../../../http/route.ts";
+import type { Core } from "#functions/core.ts";
+import { browseConversations } from "#functions/domain/chat/conversations.ts";
+import { personScope } from "#functions/http/guards.ts";
+import { createList, ListView, listFields } from "#functions/http/resource.ts";
+import { route } from "#functions/http/route.ts";
+import { ChatSession } from "#proto/chat/session.ts";
 import { sessionExample, sessionView } from "./session.ts";
 
 /** `GET /v1/chat/sessions`: the caller's conversations, the last used first. */

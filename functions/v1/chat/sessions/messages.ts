@@ -1,13 +1,13 @@
 import * as v from "valibot";
-import type { Core } from "../../../core.ts";
-import { type Answer, createAnswers } from "../../../domain/chat/answer.ts";
-import type { Chat } from "../../../domain/chat/chat.ts";
-import { eventStream, type StreamedEvent } from "../../../http/event-stream.ts";
-import { personScope } from "../../../http/guards.ts";
-import { problemResponse, toProblem } from "../../../http/render-problem.ts";
-import { IdParams } from "../../../http/resource.ts";
-import { route } from "../../../http/route.ts";
-import { transportStatus } from "../../../problems.ts";
+import type { Core } from "#functions/core.ts";
+import { type Answer, createAnswers } from "#functions/domain/chat/answer.ts";
+import type { Chat } from "#functions/domain/chat/chat.ts";
+import { eventStream, type StreamedEvent } from "#functions/http/event-stream.ts";
+import { personScope } from "#functions/http/guards.ts";
+import { problemResponse, toProblem } from "#functions/http/render-problem.ts";
+import { IdParams } from "#functions/http/resource.ts";
+import { route } from "#functions/http/route.ts";
+import { transportStatus } from "#functions/problems.ts";
 
 const Content = v.pipe(
   v.string("must be a string"),

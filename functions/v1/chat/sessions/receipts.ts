@@ -1,11 +1,11 @@
-import { ReceiptFile } from "../../../../proto/chat/receipt.ts";
-import type { Core } from "../../../core.ts";
-import type { Chat } from "../../../domain/chat/chat.ts";
-import { openConversation } from "../../../domain/chat/conversations.ts";
-import { readReceipts } from "../../../domain/chat/receipts.ts";
-import { personScope } from "../../../http/guards.ts";
-import { IdParams } from "../../../http/resource.ts";
-import { route } from "../../../http/route.ts";
+import type { Core } from "#functions/core.ts";
+import type { Chat } from "#functions/domain/chat/chat.ts";
+import { openConversation } from "#functions/domain/chat/conversations.ts";
+import { readReceipts } from "#functions/domain/chat/receipts.ts";
+import { personScope } from "#functions/http/guards.ts";
+import { IdParams } from "#functions/http/resource.ts";
+import { route } from "#functions/http/route.ts";
+import { ReceiptFile } from "#proto/chat/receipt.ts";
 
 /** `GET /v1/chat/sessions/{id}/receipts`: the signed receipts of a conversation, the file that an auditor verifies. */
 export const listReceiptsRoute = (

@@ -1,11 +1,11 @@
 import * as v from "valibot";
-import { ChatSession } from "../../../../proto/chat/session.ts";
-import { Identifier } from "../../../../proto/management/text.ts";
-import type { Core } from "../../../core.ts";
-import { renameConversation } from "../../../domain/chat/conversations.ts";
-import { personScope } from "../../../http/guards.ts";
-import { IdParams } from "../../../http/resource.ts";
-import { route } from "../../../http/route.ts";
+import type { Core } from "#functions/core.ts";
+import { renameConversation } from "#functions/domain/chat/conversations.ts";
+import { personScope } from "#functions/http/guards.ts";
+import { IdParams } from "#functions/http/resource.ts";
+import { route } from "#functions/http/route.ts";
+import { ChatSession } from "#proto/chat/session.ts";
+import { Identifier } from "#proto/management/text.ts";
 import { sessionExample, sessionView } from "./session.ts";
 
 /** `PUT /v1/chat/sessions/{id}`: renames a conversation of the caller. */

@@ -1,7 +1,7 @@
 import type * as v from "valibot";
-import { ChatMessage, ChatSession } from "../../../../proto/chat/session.ts";
-import { viewOf } from "../../../http/view-of.ts";
-import type { ChatMessageRow } from "../../../store/chat/messages.ts";
+import { viewOf } from "#functions/http/view-of.ts";
+import type { ChatMessageRow } from "#functions/store/chat/messages.ts";
+import { ChatMessage, ChatSession } from "#proto/chat/session.ts";
 
 /** Shows a conversation. */
 export const sessionView = viewOf(ChatSession);

@@ -1,12 +1,12 @@
 import { eq } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
-import { person } from "../../../../drizzle/schema/operator.ts";
-import { createFakeChatSql, oneRow } from "../../../../tests/fakes/chat-sql.ts";
-import { createPlayedInference } from "../../../../tests/fakes/inference.ts";
-import { createTestConversation, namesOf, textOfEvents } from "../../../../tests/support/chat.ts";
-import { createTestChat, useTestCore } from "../../../../tests/support/core.ts";
-import { eventually } from "../../../../tests/support/eventually.ts";
-import { Problem } from "../../../problems.ts";
+import { person } from "#drizzle/schema/operator.ts";
+import { Problem } from "#functions/problems.ts";
+import { createFakeChatSql, oneRow } from "#tests/fakes/chat-sql.ts";
+import { createPlayedInference } from "#tests/fakes/inference.ts";
+import { createTestConversation, namesOf, textOfEvents } from "#tests/support/chat.ts";
+import { createTestChat, useTestCore } from "#tests/support/core.ts";
+import { eventually } from "#tests/support/eventually.ts";
 
 const model = createPlayedInference();
 const sql = createFakeChatSql();

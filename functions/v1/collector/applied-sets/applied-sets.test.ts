@@ -4,8 +4,8 @@ import {
   type AppliedSet,
   appliedSetBytesMax,
   applyLeaseMs,
-} from "../../../../proto/applied-set/applied-set.ts";
-import { useTestCore } from "../../../../tests/support/core.ts";
+} from "#proto/applied-set/applied-set.ts";
+import { useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore();
 

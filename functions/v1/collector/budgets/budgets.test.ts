@@ -1,14 +1,14 @@
 import { sql } from "drizzle-orm";
 import { beforeEach, describe, expect, it } from "vitest";
-import { hourMs } from "../../../../kit/clock.ts";
-import type { Budget, BudgetList } from "../../../../proto/budget.ts";
-import { budgetsMax } from "../../../../proto/budget.ts";
-import type { FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
-import { createTestToken } from "../../../../tests/support/collector.ts";
-import { useTestCore } from "../../../../tests/support/core.ts";
-import { holdHosts } from "../../../domain/volume/hold-hosts.ts";
-import { figuresOf } from "../../../ops/figures.ts";
-import { countHeldHosts, deleteHeldHosts, putHeldHosts } from "../../../store/volume/budgets.ts";
+import { holdHosts } from "#functions/domain/volume/hold-hosts.ts";
+import { figuresOf } from "#functions/ops/figures.ts";
+import { countHeldHosts, deleteHeldHosts, putHeldHosts } from "#functions/store/volume/budgets.ts";
+import { hourMs } from "#kit/clock.ts";
+import type { Budget, BudgetList } from "#proto/budget.ts";
+import { budgetsMax } from "#proto/budget.ts";
+import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
+import { createTestToken } from "#tests/support/collector.ts";
+import { useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore();
 const { clock, db, core } = test;

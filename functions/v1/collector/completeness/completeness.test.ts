@@ -1,14 +1,14 @@
 import { sql } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
-import { hourMs } from "../../../../kit/clock.ts";
-import type { FleetCompleteness, HostCompleteness } from "../../../../proto/completeness/report.ts";
-import { storeAccount } from "../../../../tests/support/accounts.ts";
-import { createTestToken } from "../../../../tests/support/collector.ts";
-import { useTestCore } from "../../../../tests/support/core.ts";
-import { exportStatement } from "../../../domain/completeness/export-statement.ts";
-import { settleHours } from "../../../domain/completeness/settle-hours.ts";
-import { writeStatement } from "../../../domain/completeness/write-statement.ts";
-import { zstdCodec } from "../../../node/ingest/zstd-codec.ts";
+import { exportStatement } from "#functions/domain/completeness/export-statement.ts";
+import { settleHours } from "#functions/domain/completeness/settle-hours.ts";
+import { writeStatement } from "#functions/domain/completeness/write-statement.ts";
+import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
+import { hourMs } from "#kit/clock.ts";
+import type { FleetCompleteness, HostCompleteness } from "#proto/completeness/report.ts";
+import { storeAccount } from "#tests/support/accounts.ts";
+import { createTestToken } from "#tests/support/collector.ts";
+import { useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore();
 const { clock, core, db } = test;

@@ -1,12 +1,12 @@
 import * as v from "valibot";
-import { rfc3339 } from "../../../../kit/clock.ts";
-import { type Shortage, shortageKinds } from "../../../../proto/completeness/hour-state.ts";
-import type { Core } from "../../../core.ts";
+import type { Core } from "#functions/core.ts";
 import {
   exportFleetHours,
   type MatchingHour,
-} from "../../../domain/completeness/report-completeness.ts";
-import { type CsvColumn, csvRoute } from "../../../http/csv.ts";
+} from "#functions/domain/completeness/report-completeness.ts";
+import { type CsvColumn, csvRoute } from "#functions/http/csv.ts";
+import { rfc3339 } from "#kit/clock.ts";
+import { type Shortage, shortageKinds } from "#proto/completeness/hour-state.ts";
 import { hourRangeOf } from "./hour.ts";
 import { hourFilterFields, statesOf } from "./report.ts";
 

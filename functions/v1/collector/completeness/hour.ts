@@ -1,14 +1,14 @@
 import * as v from "valibot";
-import { hourMs as hourLengthMs } from "../../../../kit/clock.ts";
-import type { HourNote } from "../../../../proto/completeness/hour-note.ts";
+import { Problem } from "#functions/problems.ts";
+import type { HourRange } from "#functions/store/completeness/report.ts";
+import { QueryTime } from "#functions/v1/query-time.ts";
+import { hourMs as hourLengthMs } from "#kit/clock.ts";
+import type { HourNote } from "#proto/completeness/hour-note.ts";
 import {
   reportHoursDefault,
   reportHoursMax,
   type ShortageView,
-} from "../../../../proto/completeness/report.ts";
-import { Problem } from "../../../problems.ts";
-import type { HourRange } from "../../../store/completeness/report.ts";
-import { QueryTime } from "../../query-time.ts";
+} from "#proto/completeness/report.ts";
 
 /** The range of a report: whole hours that contain `from` and `to`; by default the last week. */
 export const hourRangeFields = { from: v.optional(QueryTime), to: v.optional(QueryTime) };

@@ -1,19 +1,19 @@
 import * as v from "valibot";
-import { hourMs as hourLengthMs, rfc3339 } from "../../../../kit/clock.ts";
-import { incompleteStates } from "../../../../proto/completeness/hour-note.ts";
-import { type HourState, hourStates } from "../../../../proto/completeness/hour-state.ts";
-import { FleetCompleteness, type HostStrip } from "../../../../proto/completeness/report.ts";
-import { shortRecords } from "../../../../proto/completeness/short-records.ts";
-import { Identifier } from "../../../../proto/management/text.ts";
-import type { Core } from "../../../core.ts";
+import type { Core } from "#functions/core.ts";
 import {
   type HostStates,
   reportFleetHours,
   type SettledHour,
-} from "../../../domain/completeness/report-completeness.ts";
-import { scope } from "../../../http/guards.ts";
-import { createCursorSeal, listFields } from "../../../http/resource.ts";
-import { route } from "../../../http/route.ts";
+} from "#functions/domain/completeness/report-completeness.ts";
+import { scope } from "#functions/http/guards.ts";
+import { createCursorSeal, listFields } from "#functions/http/resource.ts";
+import { route } from "#functions/http/route.ts";
+import { hourMs as hourLengthMs, rfc3339 } from "#kit/clock.ts";
+import { incompleteStates } from "#proto/completeness/hour-note.ts";
+import { type HourState, hourStates } from "#proto/completeness/hour-state.ts";
+import { FleetCompleteness, type HostStrip } from "#proto/completeness/report.ts";
+import { shortRecords } from "#proto/completeness/short-records.ts";
+import { Identifier } from "#proto/management/text.ts";
 import { hourRangeFields, hourRangeOf, shortageViews } from "./hour.ts";
 
 const State = v.picklist(hourStates, "must be a state of an hour");

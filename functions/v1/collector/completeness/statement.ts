@@ -1,13 +1,13 @@
 import * as v from "valibot";
-import { hourMs as hourLengthMs } from "../../../../kit/clock.ts";
-import { Identifier } from "../../../../proto/management/text.ts";
-import { QueryInteger } from "../../../../proto/values.ts";
-import type { Core } from "../../../core.ts";
-import { readStatement } from "../../../domain/completeness/read-statement.ts";
-import { createDownloads, downloadName } from "../../../http/download.ts";
-import { scope } from "../../../http/guards.ts";
-import { route } from "../../../http/route.ts";
-import { QueryTime } from "../../query-time.ts";
+import type { Core } from "#functions/core.ts";
+import { readStatement } from "#functions/domain/completeness/read-statement.ts";
+import { createDownloads, downloadName } from "#functions/http/download.ts";
+import { scope } from "#functions/http/guards.ts";
+import { route } from "#functions/http/route.ts";
+import { QueryTime } from "#functions/v1/query-time.ts";
+import { hourMs as hourLengthMs } from "#kit/clock.ts";
+import { Identifier } from "#proto/management/text.ts";
+import { QueryInteger } from "#proto/values.ts";
 
 /** `GET /v1/collector/completeness/statements/{hour}`: the signed statement of an hour, for `svc-server verify-completeness`; audited. */
 export const readStatementRoute = (

@@ -8,13 +8,13 @@ import type {
   ConfigList,
   ListedConfig,
   UnstoredConfigs,
-} from "../../../../proto/fleet-health/config-report.ts";
-import type { FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
-import { configProgress } from "../../../../proto/fleet-health/vocabulary.ts";
-import { seedConfigs, seededConfigId } from "../../../../scripts/lab/seed-configs.ts";
-import { seedFleet } from "../../../../scripts/lab/seed-fleet.ts";
-import { useTestCore } from "../../../../tests/support/core.ts";
-import { readCsv } from "../../../../tests/support/csv.ts";
+} from "#proto/fleet-health/config-report.ts";
+import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
+import { configProgress } from "#proto/fleet-health/vocabulary.ts";
+import { seedConfigs, seededConfigId } from "#scripts/lab/seed-configs.ts";
+import { seedFleet } from "#scripts/lab/seed-fleet.ts";
+import { useTestCore } from "#tests/support/core.ts";
+import { readCsv } from "#tests/support/csv.ts";
 
 const test = await useTestCore();
 const now = new Date(test.clock.now());

@@ -1,12 +1,12 @@
 import * as v from "valibot";
+import type { ConfigWithProgress } from "#functions/domain/config/config-reports.ts";
+import { viewOf } from "#functions/http/view-of.ts";
+import type { ProgressCounts } from "#functions/store/config/hosts.ts";
 import {
   ConfigAssignment,
   ListedConfig,
   ProgressHosts,
-} from "../../../../proto/fleet-health/config-report.ts";
-import type { ConfigWithProgress } from "../../../domain/config/config-reports.ts";
-import { viewOf } from "../../../http/view-of.ts";
-import type { ProgressCounts } from "../../../store/config/hosts.ts";
+} from "#proto/fleet-health/config-report.ts";
 
 /** A config that was just published. */
 export const ConfigView = v.omit(ListedConfig, ["created_by_email", "hosts"]);

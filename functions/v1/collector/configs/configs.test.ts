@@ -1,11 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { heartbeatBody } from "../../../../scripts/lab/heartbeat-body.ts";
-import {
-  createTestToken,
-  manage,
-  type TestCollector,
-} from "../../../../tests/support/collector.ts";
-import { useTestCore } from "../../../../tests/support/core.ts";
+import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
+import { createTestToken, manage, type TestCollector } from "#tests/support/collector.ts";
+import { useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore();
 const { enroll } = await createTestToken(test);

@@ -1,12 +1,9 @@
 import * as v from "valibot";
-import type {
-  ConfigAssignment,
-  ListedConfig,
-} from "../../../../proto/fleet-health/config-report.ts";
-import type { Core } from "../../../core.ts";
-import { exportAssignments, exportConfigs } from "../../../domain/config/config-reports.ts";
-import { type CsvColumn, csvRoute, memberColumns, viewsOf } from "../../../http/csv.ts";
-import { IdParams } from "../../../http/resource.ts";
+import type { Core } from "#functions/core.ts";
+import { exportAssignments, exportConfigs } from "#functions/domain/config/config-reports.ts";
+import { type CsvColumn, csvRoute, memberColumns, viewsOf } from "#functions/http/csv.ts";
+import { IdParams } from "#functions/http/resource.ts";
+import type { ConfigAssignment, ListedConfig } from "#proto/fleet-health/config-report.ts";
 import { assignmentView, listedConfigView } from "./config.ts";
 import { assignmentFilterFields, assignmentFilterOf, configFilterFields } from "./read.ts";
 

@@ -1,14 +1,14 @@
 import { sql } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
-import type { Rollout, RolloutPreview } from "../../../../proto/rollout/rollout.ts";
-import { useTestCore } from "../../../../tests/support/core.ts";
-import { readCsv } from "../../../../tests/support/csv.ts";
-import { createDrivenFleet, publishTestConfig } from "../../../../tests/support/rollout.ts";
-import { parseFilter } from "../../../domain/fleet/parse-filter.ts";
-import { readFleetRules } from "../../../domain/fleet/rules.ts";
-import { previewRollout } from "../../../domain/rollout/preview.ts";
-import { countCollectors } from "../../../store/certificate/identities.ts";
-import { findPresentConfigs } from "../../../store/rollout/preview.ts";
+import { parseFilter } from "#functions/domain/fleet/parse-filter.ts";
+import { readFleetRules } from "#functions/domain/fleet/rules.ts";
+import { previewRollout } from "#functions/domain/rollout/preview.ts";
+import { countCollectors } from "#functions/store/certificate/identities.ts";
+import { findPresentConfigs } from "#functions/store/rollout/preview.ts";
+import type { Rollout, RolloutPreview } from "#proto/rollout/rollout.ts";
+import { useTestCore } from "#tests/support/core.ts";
+import { readCsv } from "#tests/support/csv.ts";
+import { createDrivenFleet, publishTestConfig } from "#tests/support/rollout.ts";
 
 const test = await useTestCore();
 const { admin, auditor } = test;

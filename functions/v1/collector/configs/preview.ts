@@ -1,10 +1,10 @@
 import * as v from "valibot";
-import { RolloutPreview, RolloutQuery } from "../../../../proto/rollout/rollout.ts";
-import type { Core } from "../../../core.ts";
-import { previewRollout } from "../../../domain/rollout/preview.ts";
-import { scope } from "../../../http/guards.ts";
-import { IdParams } from "../../../http/resource.ts";
-import { route } from "../../../http/route.ts";
+import type { Core } from "#functions/core.ts";
+import { previewRollout } from "#functions/domain/rollout/preview.ts";
+import { scope } from "#functions/http/guards.ts";
+import { IdParams } from "#functions/http/resource.ts";
+import { route } from "#functions/http/route.ts";
+import { RolloutPreview, RolloutQuery } from "#proto/rollout/rollout.ts";
 
 /** `GET /v1/collector/configs/{id}/preview`: what a rollout of the config would meet. */
 export const previewRolloutRoute = (core: Pick<Core, "config" | "db" | "clock">) =>

@@ -1,9 +1,9 @@
 import * as v from "valibot";
-import type { Core } from "../../../core.ts";
-import { checkConfig, publishConfig } from "../../../domain/config/publish.ts";
-import { scope } from "../../../http/guards.ts";
-import { route } from "../../../http/route.ts";
-import { Name } from "../../shapes.ts";
+import type { Core } from "#functions/core.ts";
+import { checkConfig, publishConfig } from "#functions/domain/config/publish.ts";
+import { scope } from "#functions/http/guards.ts";
+import { route } from "#functions/http/route.ts";
+import { Name } from "#functions/v1/shapes.ts";
 import { ConfigView, configView } from "./config.ts";
 
 const PublishBody = v.strictObject({

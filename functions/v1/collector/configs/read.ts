@@ -1,25 +1,25 @@
 import * as v from "valibot";
+import type { Core } from "#functions/core.ts";
+import {
+  browseAssignments,
+  browseConfigs,
+  describeConfig,
+  findUnstored,
+} from "#functions/domain/config/config-reports.ts";
+import { scope } from "#functions/http/guards.ts";
+import { IdParams, resource } from "#functions/http/resource.ts";
+import { route } from "#functions/http/route.ts";
+import { viewOf } from "#functions/http/view-of.ts";
+import type { AssignmentFilter } from "#functions/store/config/hosts.ts";
 import {
   AssignmentBatch,
   AssignmentPage,
   ConfigDetail,
   ConfigList,
   UnstoredConfigs,
-} from "../../../../proto/fleet-health/config-report.ts";
-import { DateFromTimestamp, Identifier } from "../../../../proto/management/text.ts";
-import { Id } from "../../../../proto/values.ts";
-import type { Core } from "../../../core.ts";
-import {
-  browseAssignments,
-  browseConfigs,
-  describeConfig,
-  findUnstored,
-} from "../../../domain/config/config-reports.ts";
-import { scope } from "../../../http/guards.ts";
-import { IdParams, resource } from "../../../http/resource.ts";
-import { route } from "../../../http/route.ts";
-import { viewOf } from "../../../http/view-of.ts";
-import type { AssignmentFilter } from "../../../store/config/hosts.ts";
+} from "#proto/fleet-health/config-report.ts";
+import { DateFromTimestamp, Identifier } from "#proto/management/text.ts";
+import { Id } from "#proto/values.ts";
 import { assignmentView, listedConfigView } from "./config.ts";
 
 /** The query fields that select configs: `q` is part of a name, or the start of a hash. */

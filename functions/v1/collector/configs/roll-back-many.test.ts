@@ -1,13 +1,9 @@
 import { describe, expect, it } from "vitest";
-import { heartbeatBody } from "../../../../scripts/lab/heartbeat-body.ts";
-import {
-  createTestToken,
-  manage,
-  type TestCollector,
-} from "../../../../tests/support/collector.ts";
-import { useTestCore } from "../../../../tests/support/core.ts";
-import { publishTestConfig } from "../../../../tests/support/rollout.ts";
-import { correctTimes } from "../../../jobs/core-jobs.ts";
+import { correctTimes } from "#functions/jobs/core-jobs.ts";
+import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
+import { createTestToken, manage, type TestCollector } from "#tests/support/collector.ts";
+import { useTestCore } from "#tests/support/core.ts";
+import { publishTestConfig } from "#tests/support/rollout.ts";
 
 const test = await useTestCore();
 const { enroll } = await createTestToken(test);

@@ -1,14 +1,14 @@
 import * as v from "valibot";
-import { Id } from "../../../../proto/values.ts";
-import type { Core } from "../../../core.ts";
+import type { Core } from "#functions/core.ts";
 import {
   rollBackMany,
   rollbackOutcomes,
   rollbackTargets,
-} from "../../../domain/config/roll-back-many.ts";
-import { scope } from "../../../http/guards.ts";
-import { ReasonCode } from "../../../http/parse-request.ts";
-import { route } from "../../../http/route.ts";
+} from "#functions/domain/config/roll-back-many.ts";
+import { scope } from "#functions/http/guards.ts";
+import { ReasonCode } from "#functions/http/parse-request.ts";
+import { route } from "#functions/http/route.ts";
+import { Id } from "#proto/values.ts";
 
 const RollbackBody = v.strictObject({
   identity_ids: v.pipe(

@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
-import { useTestCore } from "../../../../tests/support/core.ts";
-import { isWellFormedToken } from "../../../domain/enrollment/bootstrap-token.ts";
+import { isWellFormedToken } from "#functions/domain/enrollment/bootstrap-token.ts";
+import { useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore();
 const { admin, api, clock } = test;

@@ -2,13 +2,9 @@ import { hash } from "node:crypto";
 import { sql } from "drizzle-orm";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { createTestCsr, createTestKey } from "../../../../scripts/lab/ca/test-pki.ts";
-import {
-  createTestToken,
-  enrollTestCollector,
-  identityPrefix,
-} from "../../../../tests/support/collector.ts";
-import { useTestCore } from "../../../../tests/support/core.ts";
+import { createTestCsr, createTestKey } from "#scripts/lab/ca/test-pki.ts";
+import { createTestToken, enrollTestCollector, identityPrefix } from "#tests/support/collector.ts";
+import { useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore();
 const { auditor, admin, reader, api, clock } = test;

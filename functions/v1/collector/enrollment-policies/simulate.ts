@@ -1,13 +1,13 @@
 import * as v from "valibot";
-import { Identifier, Platform, Sha256Hex } from "../../../../proto/management/text.ts";
-import { IdentityPrefix } from "../../../../proto/operator/policy-draft.ts";
-import { Id } from "../../../../proto/values.ts";
-import type { Core } from "../../../core.ts";
-import { simulateEnrollment } from "../../../domain/enrollment/simulate.ts";
-import { scope } from "../../../http/guards.ts";
-import { route } from "../../../http/route.ts";
-import { Problem } from "../../../problems.ts";
-import { RemoteAddress } from "../../shapes.ts";
+import type { Core } from "#functions/core.ts";
+import { simulateEnrollment } from "#functions/domain/enrollment/simulate.ts";
+import { scope } from "#functions/http/guards.ts";
+import { route } from "#functions/http/route.ts";
+import { Problem } from "#functions/problems.ts";
+import { RemoteAddress } from "#functions/v1/shapes.ts";
+import { Identifier, Platform, Sha256Hex } from "#proto/management/text.ts";
+import { IdentityPrefix } from "#proto/operator/policy-draft.ts";
+import { Id } from "#proto/values.ts";
 
 const SimulationBody = v.strictObject({
   device_id: v.optional(

@@ -1,11 +1,7 @@
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
-import { createTestToken } from "../../../../tests/support/collector.ts";
-import type { TokenPod } from "../../../../tests/support/kubernetes-issuer.ts";
-import {
-  collectorRule,
-  createNodeDeployment,
-  nodePrefix,
-} from "../../../../tests/support/node-deployment.ts";
+import { createTestToken } from "#tests/support/collector.ts";
+import type { TokenPod } from "#tests/support/kubernetes-issuer.ts";
+import { collectorRule, createNodeDeployment, nodePrefix } from "#tests/support/node-deployment.ts";
 
 const deployment = await createNodeDeployment();
 afterAll(() => deployment.close());

@@ -1,16 +1,16 @@
 import { sql } from "drizzle-orm";
 import { beforeAll, describe, expect, it } from "vitest";
+import { flushEnrollmentRefusals } from "#functions/domain/enrollment/flush-refusals.ts";
 import {
   type EnrollmentReport,
   type PolicyPage,
   policyStates,
   type TokenPage,
   tokenStates,
-} from "../../../../proto/operator/enrollment.ts";
-import { createTestToken, enrollTestCollector } from "../../../../tests/support/collector.ts";
-import { useTestCore } from "../../../../tests/support/core.ts";
-import { readCsv } from "../../../../tests/support/csv.ts";
-import { flushEnrollmentRefusals } from "../../../domain/enrollment/flush-refusals.ts";
+} from "#proto/operator/enrollment.ts";
+import { createTestToken, enrollTestCollector } from "#tests/support/collector.ts";
+import { useTestCore } from "#tests/support/core.ts";
+import { readCsv } from "#tests/support/csv.ts";
 
 const test = await useTestCore();
 const get = <Body>(path: string) => test.auditor.read<Body>(path);

@@ -1,17 +1,17 @@
 import * as v from "valibot";
+import type { Core } from "#functions/core.ts";
+import {
+  exportPolicies,
+  exportRefusals,
+  exportTokens,
+} from "#functions/domain/enrollment/enrollment-report.ts";
+import { type CsvColumn, csvRoute, memberColumns, viewsOf } from "#functions/http/csv.ts";
 import {
   type ListedPolicy,
   type ListedToken,
   type RefusalGroup,
   tokenStates,
-} from "../../../../proto/operator/enrollment.ts";
-import type { Core } from "../../../core.ts";
-import {
-  exportPolicies,
-  exportRefusals,
-  exportTokens,
-} from "../../../domain/enrollment/enrollment-report.ts";
-import { type CsvColumn, csvRoute, memberColumns, viewsOf } from "../../../http/csv.ts";
+} from "#proto/operator/enrollment.ts";
 import {
   listedPolicyView,
   listedTokenView,

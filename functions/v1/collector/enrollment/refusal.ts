@@ -1,5 +1,5 @@
-import { RefusalGroup } from "../../../../proto/operator/enrollment.ts";
-import { viewOf } from "../../../http/view-of.ts";
+import { viewOf } from "#functions/http/view-of.ts";
+import { RefusalGroup } from "#proto/operator/enrollment.ts";
 
 /** Returns the view of a group of refusals. */
 export const refusalView = viewOf(RefusalGroup);

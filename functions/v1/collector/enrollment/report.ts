@@ -1,8 +1,8 @@
-import { EnrollmentReport } from "../../../../proto/operator/enrollment.ts";
-import type { Core } from "../../../core.ts";
-import { reportEnrollment } from "../../../domain/enrollment/enrollment-report.ts";
-import { scope } from "../../../http/guards.ts";
-import { route } from "../../../http/route.ts";
+import type { Core } from "#functions/core.ts";
+import { reportEnrollment } from "#functions/domain/enrollment/enrollment-report.ts";
+import { scope } from "#functions/http/guards.ts";
+import { route } from "#functions/http/route.ts";
+import { EnrollmentReport } from "#proto/operator/enrollment.ts";
 import { refusalView } from "./refusal.ts";
 
 /** `GET /v1/collector/enrollment`: policies and tokens by state, and the refusals of the last day by reason and policy. */

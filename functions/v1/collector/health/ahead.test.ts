@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
-import { hourMs } from "../../../../kit/clock.ts";
-import type { FleetAhead } from "../../../../proto/fleet-health/ahead.ts";
-import type { FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
-import { heartbeatBody } from "../../../../scripts/lab/heartbeat-body.ts";
-import { createTestToken, manage } from "../../../../tests/support/collector.ts";
-import { useTestCore } from "../../../../tests/support/core.ts";
-import { upsertCoreReport } from "../../../store/system/core-reports.ts";
+import { upsertCoreReport } from "#functions/store/system/core-reports.ts";
+import { hourMs } from "#kit/clock.ts";
+import type { FleetAhead } from "#proto/fleet-health/ahead.ts";
+import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
+import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
+import { createTestToken, manage } from "#tests/support/collector.ts";
+import { useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore();
 const { auditor, clock, db } = test;

@@ -1,11 +1,11 @@
 import * as v from "valibot";
-import { aheadHoursMax, FleetAhead } from "../../../../proto/fleet-health/ahead.ts";
-import { aheadHours } from "../../../../proto/fleet-health/vocabulary.ts";
-import { QueryInteger } from "../../../../proto/values.ts";
-import type { Core } from "../../../core.ts";
-import { createAheadReports } from "../../../domain/fleet/look-ahead.ts";
-import { scope } from "../../../http/guards.ts";
-import { route } from "../../../http/route.ts";
+import type { Core } from "#functions/core.ts";
+import { createAheadReports } from "#functions/domain/fleet/look-ahead.ts";
+import { scope } from "#functions/http/guards.ts";
+import { route } from "#functions/http/route.ts";
+import { aheadHoursMax, FleetAhead } from "#proto/fleet-health/ahead.ts";
+import { aheadHours } from "#proto/fleet-health/vocabulary.ts";
+import { QueryInteger } from "#proto/values.ts";
 
 /** `GET /v1/collector/health/ahead`: what runs out within some hours unless somebody acts. */
 export const healthAheadRoute = (

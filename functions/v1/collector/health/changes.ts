@@ -1,15 +1,15 @@
 import * as v from "valibot";
-import { FleetChange, FleetChangeList } from "../../../../proto/fleet-health/changes.ts";
-import type { Core } from "../../../core.ts";
+import type { Core } from "#functions/core.ts";
 import {
   browseChanges,
   countRefusedChanges,
   type JudgedChange,
-} from "../../../domain/fleet/browse-changes.ts";
-import { scope } from "../../../http/guards.ts";
-import { createList, listFields } from "../../../http/resource.ts";
-import { route } from "../../../http/route.ts";
-import { viewOf } from "../../../http/view-of.ts";
+} from "#functions/domain/fleet/browse-changes.ts";
+import { scope } from "#functions/http/guards.ts";
+import { createList, listFields } from "#functions/http/resource.ts";
+import { route } from "#functions/http/route.ts";
+import { viewOf } from "#functions/http/view-of.ts";
+import { FleetChange, FleetChangeList } from "#proto/fleet-health/changes.ts";
 
 /** `GET /v1/collector/health/changes`: what hosts changed without a rollout, and how they compare since. */
 export const healthChangesRoute = (core: Pick<Core, "config" | "db" | "clock">) => {

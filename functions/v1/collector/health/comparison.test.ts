@@ -1,10 +1,10 @@
 import { sql } from "drizzle-orm";
 import { beforeAll, describe, expect, it } from "vitest";
-import { hourMs } from "../../../../kit/clock.ts";
-import type { HostComparison } from "../../../../proto/fleet-health/comparison.ts";
-import { seedFleet } from "../../../../scripts/lab/seed-fleet.ts";
-import { useTestCore } from "../../../../tests/support/core.ts";
-import { sampleHosts } from "../../../store/fleet/host-hours.ts";
+import { sampleHosts } from "#functions/store/fleet/host-hours.ts";
+import { hourMs } from "#kit/clock.ts";
+import type { HostComparison } from "#proto/fleet-health/comparison.ts";
+import { seedFleet } from "#scripts/lab/seed-fleet.ts";
+import { useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore();
 const { auditor, clock, db } = test;

@@ -1,16 +1,16 @@
 import * as v from "valibot";
-import { FleetComparison } from "../../../../proto/fleet-health/comparison.ts";
+import type { Core } from "#functions/core.ts";
+import { createComparisons } from "#functions/domain/fleet/compare-change.ts";
+import { scope } from "#functions/http/guards.ts";
+import { route } from "#functions/http/route.ts";
+import { QueryTime } from "#functions/v1/query-time.ts";
+import { FleetComparison } from "#proto/fleet-health/comparison.ts";
 import {
   filterFromQuery,
   fleetFilterFields,
   leavesState,
   noStateLeft,
-} from "../../../../proto/fleet-health/filter.ts";
-import type { Core } from "../../../core.ts";
-import { createComparisons } from "../../../domain/fleet/compare-change.ts";
-import { scope } from "../../../http/guards.ts";
-import { route } from "../../../http/route.ts";
-import { QueryTime } from "../../query-time.ts";
+} from "#proto/fleet-health/filter.ts";
 
 /** `GET /v1/collector/health/comparison`: how the hosts of a filter differ since a time from similar others. */
 export const healthComparisonRoute = (core: Pick<Core, "config" | "db" | "clock">) => {

@@ -1,11 +1,8 @@
-import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
-import type { ExportKind, FleetCondition } from "../../../../proto/fleet-health/vocabulary.ts";
-import {
-  type ReportedNumber,
-  reportedNumbers,
-} from "../../../../proto/management/reported-numbers.ts";
-import { type CsvColumn, memberColumns } from "../../../http/csv.ts";
-import type { LabelKeys } from "../../../store/fleet/labels.ts";
+import { type CsvColumn, memberColumns } from "#functions/http/csv.ts";
+import type { LabelKeys } from "#functions/store/fleet/labels.ts";
+import type { FleetHealthRow } from "#proto/fleet-health/row.ts";
+import type { ExportKind, FleetCondition } from "#proto/fleet-health/vocabulary.ts";
+import { type ReportedNumber, reportedNumbers } from "#proto/management/reported-numbers.ts";
 
 type ExportColumn = CsvColumn<FleetHealthRow>;
 

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import { seedFleet } from "../../../../scripts/lab/seed-fleet.ts";
-import { useTestCore } from "../../../../tests/support/core.ts";
+import { seedFleet } from "#scripts/lab/seed-fleet.ts";
+import { useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore();
 await seedFleet(test.db, { count: 10, now: new Date(test.clock.now()) });

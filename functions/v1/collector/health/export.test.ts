@@ -1,10 +1,10 @@
 import { sql } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
-import type { FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
-import { exportKinds } from "../../../../proto/fleet-health/vocabulary.ts";
-import { seedFleet } from "../../../../scripts/lab/seed-fleet.ts";
-import { useTestCore } from "../../../../tests/support/core.ts";
-import { readCsv } from "../../../../tests/support/csv.ts";
+import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
+import { exportKinds } from "#proto/fleet-health/vocabulary.ts";
+import { seedFleet } from "#scripts/lab/seed-fleet.ts";
+import { useTestCore } from "#tests/support/core.ts";
+import { readCsv } from "#tests/support/csv.ts";
 
 const test = await useTestCore();
 await seedFleet(test.db, { count: 300, now: new Date(test.clock.now()) });

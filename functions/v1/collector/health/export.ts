@@ -1,15 +1,15 @@
 import * as v from "valibot";
+import type { Core } from "#functions/core.ts";
+import { exportFleet } from "#functions/domain/fleet/export-fleet.ts";
+import { csvRoute, viewsOf } from "#functions/http/csv.ts";
 import {
   filterFromQuery,
   fleetFilterFields,
   leavesState,
   noStateLeft,
-} from "../../../../proto/fleet-health/filter.ts";
-import { PastTime } from "../../../../proto/fleet-health/past.ts";
-import { exportKinds } from "../../../../proto/fleet-health/vocabulary.ts";
-import type { Core } from "../../../core.ts";
-import { exportFleet } from "../../../domain/fleet/export-fleet.ts";
-import { csvRoute, viewsOf } from "../../../http/csv.ts";
+} from "#proto/fleet-health/filter.ts";
+import { PastTime } from "#proto/fleet-health/past.ts";
+import { exportKinds } from "#proto/fleet-health/vocabulary.ts";
 import { exportColumns, labelColumns } from "./export-csv.ts";
 import { healthRowView } from "./row.ts";
 

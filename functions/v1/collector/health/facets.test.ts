@@ -1,15 +1,11 @@
 import { describe, expect, it } from "vitest";
-import type { FleetFacets } from "../../../../proto/fleet-health/facets.ts";
-import type { FleetHealthDetail } from "../../../../proto/fleet-health/report.ts";
-import { heartbeatBody } from "../../../../scripts/lab/heartbeat-body.ts";
-import {
-  createTestToken,
-  enrollTestCollector,
-  manage,
-} from "../../../../tests/support/collector.ts";
-import { useTestCore } from "../../../../tests/support/core.ts";
-import { addHostLosses } from "../../../store/export/dead-letters.ts";
-import type { StoredEnvelope } from "../../../store/ingest/stored-envelope.ts";
+import { addHostLosses } from "#functions/store/export/dead-letters.ts";
+import type { StoredEnvelope } from "#functions/store/ingest/stored-envelope.ts";
+import type { FleetFacets } from "#proto/fleet-health/facets.ts";
+import type { FleetHealthDetail } from "#proto/fleet-health/report.ts";
+import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
+import { createTestToken, enrollTestCollector, manage } from "#tests/support/collector.ts";
+import { useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore({ env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } });
 const enroll = async (deviceId: string) => {

@@ -1,23 +1,23 @@
 import * as v from "valibot";
+import type { Core } from "#functions/core.ts";
+import { createFacetCounts } from "#functions/domain/fleet/count-facets.ts";
+import { scope } from "#functions/http/guards.ts";
+import { route } from "#functions/http/route.ts";
+import type { FleetCounts } from "#functions/store/fleet/facets.ts";
+import type { FleetRules } from "#functions/store/fleet/rows.ts";
 import {
   expiryDays,
   FleetFacets,
   facetValuesMax,
   heartbeatAgeBounds,
-} from "../../../../proto/fleet-health/facets.ts";
+} from "#proto/fleet-health/facets.ts";
 import {
   filterFromQuery,
   fleetFilterFields,
   leavesState,
   noStateLeft,
-} from "../../../../proto/fleet-health/filter.ts";
-import { PastTime } from "../../../../proto/fleet-health/past.ts";
-import type { Core } from "../../../core.ts";
-import { createFacetCounts } from "../../../domain/fleet/count-facets.ts";
-import { scope } from "../../../http/guards.ts";
-import { route } from "../../../http/route.ts";
-import type { FleetCounts } from "../../../store/fleet/facets.ts";
-import type { FleetRules } from "../../../store/fleet/rows.ts";
+} from "#proto/fleet-health/filter.ts";
+import { PastTime } from "#proto/fleet-health/past.ts";
 import { pastMarkOf, thresholdsView } from "./row.ts";
 
 /** `GET /v1/collector/health/facets`: counts of hosts per value, and of rows per export. */

@@ -1,20 +1,16 @@
 import { sql } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
-import { dayMs } from "../../../../kit/clock.ts";
-import type { FleetFactors } from "../../../../proto/fleet-health/factors.ts";
-import type { FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
-import { heartbeatBody } from "../../../../scripts/lab/heartbeat-body.ts";
-import {
-  createTestToken,
-  enrollTestCollector,
-  manage,
-} from "../../../../tests/support/collector.ts";
-import { useTestCore } from "../../../../tests/support/core.ts";
-import { createHistoryKeeper } from "../../../domain/fleet/keep-history.ts";
-import { readFleetRules } from "../../../domain/fleet/rules.ts";
-import { createFleetColumns } from "../../../store/fleet/columns/fleet-columns.ts";
-import { countFactors } from "../../../store/fleet/factors.ts";
-import { createHostSources } from "../../../store/fleet/host-sources.ts";
+import { createHistoryKeeper } from "#functions/domain/fleet/keep-history.ts";
+import { readFleetRules } from "#functions/domain/fleet/rules.ts";
+import { createFleetColumns } from "#functions/store/fleet/columns/fleet-columns.ts";
+import { countFactors } from "#functions/store/fleet/factors.ts";
+import { createHostSources } from "#functions/store/fleet/host-sources.ts";
+import { dayMs } from "#kit/clock.ts";
+import type { FleetFactors } from "#proto/fleet-health/factors.ts";
+import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
+import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
+import { createTestToken, enrollTestCollector, manage } from "#tests/support/collector.ts";
+import { useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore();
 const { auditor, clock, core, db } = test;

@@ -1,16 +1,16 @@
 import * as v from "valibot";
-import { FleetFactors } from "../../../../proto/fleet-health/factors.ts";
+import type { Core } from "#functions/core.ts";
+import { createFactorReports } from "#functions/domain/fleet/find-factors.ts";
+import { scope } from "#functions/http/guards.ts";
+import { route } from "#functions/http/route.ts";
+import { FleetFactors } from "#proto/fleet-health/factors.ts";
 import {
   filterFromQuery,
   fleetFilterFields,
   leavesState,
   noStateLeft,
-} from "../../../../proto/fleet-health/filter.ts";
-import { PastTime } from "../../../../proto/fleet-health/past.ts";
-import type { Core } from "../../../core.ts";
-import { createFactorReports } from "../../../domain/fleet/find-factors.ts";
-import { scope } from "../../../http/guards.ts";
-import { route } from "../../../http/route.ts";
+} from "#proto/fleet-health/filter.ts";
+import { PastTime } from "#proto/fleet-health/past.ts";
 import { pastMarkOf } from "./row.ts";
 
 /** `GET /v1/collector/health/factors`: what the hosts of a filter have in common, and the others have less often. */

@@ -1,14 +1,14 @@
 import * as v from "valibot";
-import { PastTime } from "../../../../proto/fleet-health/past.ts";
-import { FleetHealthDetail, FleetHistoryEvent } from "../../../../proto/fleet-health/report.ts";
-import { Id } from "../../../../proto/values.ts";
-import type { Core } from "../../../core.ts";
-import { reportHost } from "../../../domain/fleet/report-host.ts";
-import { scope } from "../../../http/guards.ts";
-import { route } from "../../../http/route.ts";
-import { viewOf } from "../../../http/view-of.ts";
-import type { CollectorEvent } from "../../../store/audit/list.ts";
-import type { HostLoss } from "../../../store/export/dead-letters.ts";
+import type { Core } from "#functions/core.ts";
+import { reportHost } from "#functions/domain/fleet/report-host.ts";
+import { scope } from "#functions/http/guards.ts";
+import { route } from "#functions/http/route.ts";
+import { viewOf } from "#functions/http/view-of.ts";
+import type { CollectorEvent } from "#functions/store/audit/list.ts";
+import type { HostLoss } from "#functions/store/export/dead-letters.ts";
+import { PastTime } from "#proto/fleet-health/past.ts";
+import { FleetHealthDetail, FleetHistoryEvent } from "#proto/fleet-health/report.ts";
+import { Id } from "#proto/values.ts";
 import { outagesView } from "../outages.ts";
 import { healthRowView, pastMarkOf, thresholdsView } from "./row.ts";
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { useTestCore } from "../../../../tests/support/core.ts";
-import { createHistoryKeeper } from "../../../domain/fleet/keep-history.ts";
+import { createHistoryKeeper } from "#functions/domain/fleet/keep-history.ts";
+import { useTestCore } from "#tests/support/core.ts";
 
 const hour = 3_600_000;
 // tests/core/fleet-past.test.ts compares pages of the past with what they were.

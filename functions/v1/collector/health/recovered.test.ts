@@ -1,8 +1,8 @@
 import { sql } from "drizzle-orm";
 import { expect, it, onTestFinished } from "vitest";
-import { heartbeatBody } from "../../../../scripts/lab/heartbeat-body.ts";
-import { createTestToken, manage } from "../../../../tests/support/collector.ts";
-import { createTestCore } from "../../../../tests/support/core.ts";
+import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
+import { createTestToken, manage } from "#tests/support/collector.ts";
+import { createTestCore } from "#tests/support/core.ts";
 
 const minute = 60_000;
 const hour = 60 * minute;

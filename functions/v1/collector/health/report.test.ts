@@ -1,17 +1,17 @@
 import { sql } from "drizzle-orm";
 import { afterAll, describe, expect, it, onTestFinished } from "vitest";
-import { createTestCsr, createTestKey } from "../../../../scripts/lab/ca/test-pki.ts";
-import { heartbeatBody as bodyOf } from "../../../../scripts/lab/heartbeat-body.ts";
+import { confirmRetention } from "#functions/domain/retention/confirm-retention.ts";
+import { addGap } from "#functions/store/ingest/gaps.ts";
+import { recordClock } from "#functions/store/retention/retention-clock.ts";
+import { createTestCsr, createTestKey } from "#scripts/lab/ca/test-pki.ts";
+import { heartbeatBody as bodyOf } from "#scripts/lab/heartbeat-body.ts";
 import {
   createTestToken,
   identityPrefix,
   manage,
   type TestCollector,
-} from "../../../../tests/support/collector.ts";
-import { createTestCore } from "../../../../tests/support/core.ts";
-import { confirmRetention } from "../../../domain/retention/confirm-retention.ts";
-import { addGap } from "../../../store/ingest/gaps.ts";
-import { recordClock } from "../../../store/retention/retention-clock.ts";
+} from "#tests/support/collector.ts";
+import { createTestCore } from "#tests/support/core.ts";
 
 interface Row {
   identity_id: string;

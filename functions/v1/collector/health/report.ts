@@ -1,23 +1,23 @@
 import * as v from "valibot";
+import type { Core } from "#functions/core.ts";
+import { createHealthReports, type FleetReport } from "#functions/domain/fleet/report.ts";
+import { scope } from "#functions/http/guards.ts";
+import { createCursorSeal, listFields } from "#functions/http/resource.ts";
+import { route } from "#functions/http/route.ts";
+import { viewOf } from "#functions/http/view-of.ts";
 import {
   filterFromQuery,
   fleetFilterFields,
   leavesState,
   noStateLeft,
-} from "../../../../proto/fleet-health/filter.ts";
-import { PastTime } from "../../../../proto/fleet-health/past.ts";
+} from "#proto/fleet-health/filter.ts";
+import { PastTime } from "#proto/fleet-health/past.ts";
 import {
   type ExportLagView,
   FleetHealthReport,
   FleetSummaryView,
-} from "../../../../proto/fleet-health/report.ts";
-import { fleetSorts, fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
-import type { Core } from "../../../core.ts";
-import { createHealthReports, type FleetReport } from "../../../domain/fleet/report.ts";
-import { scope } from "../../../http/guards.ts";
-import { createCursorSeal, listFields } from "../../../http/resource.ts";
-import { route } from "../../../http/route.ts";
-import { viewOf } from "../../../http/view-of.ts";
+} from "#proto/fleet-health/report.ts";
+import { fleetSorts, fleetStates } from "#proto/fleet-health/vocabulary.ts";
 import { outagesView } from "../outages.ts";
 import { healthRowView, pastMarkOf, thresholdsView } from "./row.ts";
 

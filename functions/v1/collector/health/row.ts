@@ -1,13 +1,13 @@
-import { timestampOf } from "../../../../kit/clock.ts";
-import { mapValues } from "../../../../kit/map-values.ts";
-import { FleetThresholdsView } from "../../../../proto/fleet-health/report.ts";
-import { type FleetHealthRow, processOfRow } from "../../../../proto/fleet-health/row.ts";
-import { certificateStatus } from "../../../../proto/fleet-health/vocabulary.ts";
-import { reportedNumbers } from "../../../../proto/management/reported-numbers.ts";
-import { conditionsOf } from "../../../domain/fleet/conditions.ts";
-import { viewOf } from "../../../http/view-of.ts";
-import type { FleetRow } from "../../../store/fleet/report.ts";
-import type { CountingRules, FleetRules, FleetThresholds } from "../../../store/fleet/rows.ts";
+import { conditionsOf } from "#functions/domain/fleet/conditions.ts";
+import { viewOf } from "#functions/http/view-of.ts";
+import type { FleetRow } from "#functions/store/fleet/report.ts";
+import type { CountingRules, FleetRules, FleetThresholds } from "#functions/store/fleet/rows.ts";
+import { timestampOf } from "#kit/clock.ts";
+import { mapValues } from "#kit/map-values.ts";
+import { FleetThresholdsView } from "#proto/fleet-health/report.ts";
+import { type FleetHealthRow, processOfRow } from "#proto/fleet-health/row.ts";
+import { certificateStatus } from "#proto/fleet-health/vocabulary.ts";
+import { reportedNumbers } from "#proto/management/reported-numbers.ts";
 
 const timestampOrNull = (text: string | null): string | null =>
   text === null ? null : timestampOf(text);

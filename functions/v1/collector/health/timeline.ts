@@ -1,14 +1,10 @@
 import * as v from "valibot";
-import {
-  FleetTimelineView,
-  timelineSpans,
-  timelineSteps,
-} from "../../../../proto/fleet-health/timeline.ts";
-import type { Core } from "../../../core.ts";
-import { reportTimeline } from "../../../domain/fleet/report-timeline.ts";
-import { scope } from "../../../http/guards.ts";
-import { route } from "../../../http/route.ts";
-import { viewOf } from "../../../http/view-of.ts";
+import type { Core } from "#functions/core.ts";
+import { reportTimeline } from "#functions/domain/fleet/report-timeline.ts";
+import { scope } from "#functions/http/guards.ts";
+import { route } from "#functions/http/route.ts";
+import { viewOf } from "#functions/http/view-of.ts";
+import { FleetTimelineView, timelineSpans, timelineSteps } from "#proto/fleet-health/timeline.ts";
 
 const timelineView = viewOf(FleetTimelineView);
 const sampleView = viewOf(FleetTimelineView.entries.items.item);

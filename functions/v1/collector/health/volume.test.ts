@@ -1,8 +1,8 @@
 import { sql } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
-import type { HostVolume } from "../../../../proto/fleet-health/volume.ts";
-import { createTestToken } from "../../../../tests/support/collector.ts";
-import { useTestCore } from "../../../../tests/support/core.ts";
+import type { HostVolume } from "#proto/fleet-health/volume.ts";
+import { createTestToken } from "#tests/support/collector.ts";
+import { useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore();
 const { enroll } = await createTestToken(test);

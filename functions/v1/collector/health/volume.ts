@@ -1,10 +1,10 @@
 import * as v from "valibot";
-import { HostVolume, volumeKinds } from "../../../../proto/fleet-health/volume.ts";
-import { Id } from "../../../../proto/values.ts";
-import type { Core } from "../../../core.ts";
-import { reportVolume } from "../../../domain/fleet/volume.ts";
-import { scope } from "../../../http/guards.ts";
-import { route } from "../../../http/route.ts";
+import type { Core } from "#functions/core.ts";
+import { reportVolume } from "#functions/domain/fleet/volume.ts";
+import { scope } from "#functions/http/guards.ts";
+import { route } from "#functions/http/route.ts";
+import { HostVolume, volumeKinds } from "#proto/fleet-health/volume.ts";
+import { Id } from "#proto/values.ts";
 
 /** `GET /v1/collector/health/{identity_id}/volume`: what core stored for a collector in the last two days. */
 export const healthVolumeRoute = (core: Pick<Core, "config" | "db" | "clock">) =>

@@ -1,16 +1,16 @@
 import * as v from "valibot";
-import { rfc3339 } from "../../../../kit/clock.ts";
-import { hasDelivered } from "../../../../proto/completeness/hour-state.ts";
-import { HostCompleteness, type HostHourView } from "../../../../proto/completeness/report.ts";
-import type { Core } from "../../../core.ts";
+import type { Core } from "#functions/core.ts";
 import {
   type ReportedHour,
   reportHostHours,
-} from "../../../domain/completeness/report-completeness.ts";
-import { scope } from "../../../http/guards.ts";
-import { IdParams } from "../../../http/resource.ts";
-import { route } from "../../../http/route.ts";
-import type { HourAccount, NamedExport } from "../../../store/completeness/hour-facts.ts";
+} from "#functions/domain/completeness/report-completeness.ts";
+import { scope } from "#functions/http/guards.ts";
+import { IdParams } from "#functions/http/resource.ts";
+import { route } from "#functions/http/route.ts";
+import type { HourAccount, NamedExport } from "#functions/store/completeness/hour-facts.ts";
+import { rfc3339 } from "#kit/clock.ts";
+import { hasDelivered } from "#proto/completeness/hour-state.ts";
+import { HostCompleteness, type HostHourView } from "#proto/completeness/report.ts";
 import { hourRangeFields, hourRangeOf, shortageViews } from "../completeness/hour.ts";
 
 /** `GET /v1/collector/hosts/{id}/completeness`: the states of a host's hours, and what their accounts say. */

@@ -1,15 +1,15 @@
 import { beforeEach, describe, expect, it } from "vitest";
-import { diagBytesMax } from "../../../../proto/management/diag.ts";
-import { heartbeatBody } from "../../../../scripts/lab/heartbeat-body.ts";
+import { deleteOldDiags } from "#functions/domain/fleet/diags.ts";
+import { diagBytesMax } from "#proto/management/diag.ts";
+import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import {
   createTestToken,
   enrollTestCollector,
   manage,
   type TestCollector,
   withProof,
-} from "../../../../tests/support/collector.ts";
-import { useTestCore } from "../../../../tests/support/core.ts";
-import { deleteOldDiags } from "../../../domain/fleet/diags.ts";
+} from "#tests/support/collector.ts";
+import { useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore();
 const { clock } = test;

@@ -1,13 +1,13 @@
 import * as v from "valibot";
-import { HostDiagView } from "../../../../proto/operator/host-diag.ts";
-import { Id } from "../../../../proto/values.ts";
-import type { Core } from "../../../core.ts";
-import { getDiag, readDiag, requestDiag } from "../../../domain/fleet/diags.ts";
-import { downloadName } from "../../../http/download.ts";
-import { scope } from "../../../http/guards.ts";
-import { IdParams } from "../../../http/resource.ts";
-import { route } from "../../../http/route.ts";
-import { viewOf } from "../../../http/view-of.ts";
+import type { Core } from "#functions/core.ts";
+import { getDiag, readDiag, requestDiag } from "#functions/domain/fleet/diags.ts";
+import { downloadName } from "#functions/http/download.ts";
+import { scope } from "#functions/http/guards.ts";
+import { IdParams } from "#functions/http/resource.ts";
+import { route } from "#functions/http/route.ts";
+import { viewOf } from "#functions/http/view-of.ts";
+import { HostDiagView } from "#proto/operator/host-diag.ts";
+import { Id } from "#proto/values.ts";
 
 type Needs = Pick<Core, "config" | "db" | "clock" | "entropy">;
 

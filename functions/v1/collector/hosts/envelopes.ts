@@ -1,15 +1,15 @@
 import * as v from "valibot";
-import { Identifier } from "../../../../proto/management/text.ts";
-import type { DamagedBlockLine, EnvelopeLine } from "../../../../proto/telemetry/line.ts";
-import { isoTime } from "../../../../proto/telemetry/record-texts.ts";
-import { QueryInteger } from "../../../../proto/values.ts";
-import type { Core } from "../../../core.ts";
-import { type ReadTelemetry, readHostTelemetry } from "../../../domain/telemetry/read-host.ts";
-import { createDownloads, downloadName } from "../../../http/download.ts";
-import { lastingScope } from "../../../http/guards.ts";
-import { IdParams } from "../../../http/resource.ts";
-import { route } from "../../../http/route.ts";
-import { QueryTime } from "../../query-time.ts";
+import type { Core } from "#functions/core.ts";
+import { type ReadTelemetry, readHostTelemetry } from "#functions/domain/telemetry/read-host.ts";
+import { createDownloads, downloadName } from "#functions/http/download.ts";
+import { lastingScope } from "#functions/http/guards.ts";
+import { IdParams } from "#functions/http/resource.ts";
+import { route } from "#functions/http/route.ts";
+import { QueryTime } from "#functions/v1/query-time.ts";
+import { Identifier } from "#proto/management/text.ts";
+import type { DamagedBlockLine, EnvelopeLine } from "#proto/telemetry/line.ts";
+import { isoTime } from "#proto/telemetry/record-texts.ts";
+import { QueryInteger } from "#proto/values.ts";
 
 const limitMax = 1_000_000;
 /** Without `from` and `limit`. */

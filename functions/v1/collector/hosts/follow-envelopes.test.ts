@@ -1,10 +1,10 @@
 import { sql } from "drizzle-orm";
 import { afterAll, expect, it, onTestFinished } from "vitest";
-import type { EnvelopeLine } from "../../../../proto/telemetry/line.ts";
-import { createTestToken } from "../../../../tests/support/collector.ts";
-import { createTestCore } from "../../../../tests/support/core.ts";
-import { openEnvelopeStore } from "../../../../tests/support/stored-envelopes.ts";
-import { findBlockPlaces } from "../../../store/ingest/host-blocks.ts";
+import { findBlockPlaces } from "#functions/store/ingest/host-blocks.ts";
+import type { EnvelopeLine } from "#proto/telemetry/line.ts";
+import { createTestToken } from "#tests/support/collector.ts";
+import { createTestCore } from "#tests/support/core.ts";
+import { openEnvelopeStore } from "#tests/support/stored-envelopes.ts";
 
 const test = await createTestCore({ now: Date.now() });
 const { enroll } = await createTestToken(test);

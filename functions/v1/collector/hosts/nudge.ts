@@ -1,9 +1,9 @@
 import * as v from "valibot";
-import type { Core } from "../../../core.ts";
-import { nudgeHost, nudges } from "../../../domain/certificate/nudge.ts";
-import { scope } from "../../../http/guards.ts";
-import { IdParams } from "../../../http/resource.ts";
-import { route } from "../../../http/route.ts";
+import type { Core } from "#functions/core.ts";
+import { nudgeHost, nudges } from "#functions/domain/certificate/nudge.ts";
+import { scope } from "#functions/http/guards.ts";
+import { IdParams } from "#functions/http/resource.ts";
+import { route } from "#functions/http/route.ts";
 
 const NudgeBody = v.strictObject({
   action: v.picklist(nudges, `must be one of ${nudges.join(", ")}`),

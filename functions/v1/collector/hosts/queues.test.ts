@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
-import { createTestToken } from "../../../../tests/support/collector.ts";
-import { useTestCore } from "../../../../tests/support/core.ts";
-import { noteQueues } from "../../../store/ingest/queues.ts";
+import { noteQueues } from "#functions/store/ingest/queues.ts";
+import { createTestToken } from "#tests/support/collector.ts";
+import { useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore();
 const { db, clock } = test;

@@ -1,12 +1,12 @@
 import * as v from "valibot";
-import { HostQueues, HostQueueView } from "../../../../proto/completeness/report.ts";
-import { Id } from "../../../../proto/values.ts";
-import type { Core } from "../../../core.ts";
-import { closeHostQueue, listHostQueues } from "../../../domain/completeness/queues.ts";
-import { scope } from "../../../http/guards.ts";
-import { IdParams, reasonBody } from "../../../http/resource.ts";
-import { route } from "../../../http/route.ts";
-import { viewOf } from "../../../http/view-of.ts";
+import type { Core } from "#functions/core.ts";
+import { closeHostQueue, listHostQueues } from "#functions/domain/completeness/queues.ts";
+import { scope } from "#functions/http/guards.ts";
+import { IdParams, reasonBody } from "#functions/http/resource.ts";
+import { route } from "#functions/http/route.ts";
+import { viewOf } from "#functions/http/view-of.ts";
+import { HostQueues, HostQueueView } from "#proto/completeness/report.ts";
+import { Id } from "#proto/values.ts";
 
 const QueueParams = v.object({
   id: Id,

@@ -1,10 +1,10 @@
 import * as v from "valibot";
-import type { FieldError } from "../../../../kit/problem.ts";
-import { InventoryHost, inventoryHostsMax } from "../../../../proto/inventory/inventory.ts";
-import { isLabelKey } from "../../../../proto/labels.ts";
-import { fieldErrors } from "../../../http/parse-request.ts";
-import { CsvFault, csvRecords, type ReadRecord } from "../../../http/read-csv.ts";
-import { Problem } from "../../../problems.ts";
+import { fieldErrors } from "#functions/http/parse-request.ts";
+import { CsvFault, csvRecords, type ReadRecord } from "#functions/http/read-csv.ts";
+import { Problem } from "#functions/problems.ts";
+import type { FieldError } from "#kit/problem.ts";
+import { InventoryHost, inventoryHostsMax } from "#proto/inventory/inventory.ts";
+import { isLabelKey } from "#proto/labels.ts";
 
 const errorsMax = 32;
 const labelPrefix = "label.";

@@ -1,17 +1,17 @@
 import { sql } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
-import type { FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
+import { figuresOf } from "#functions/ops/figures.ts";
+import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import {
   type InventoryChange,
   type InventoryReport,
   inventoryBytesMax,
   inventoryHostsMax,
-} from "../../../../proto/inventory/inventory.ts";
-import { createTestToken, identityPrefix } from "../../../../tests/support/collector.ts";
-import { useTestCore } from "../../../../tests/support/core.ts";
-import { readCsv } from "../../../../tests/support/csv.ts";
-import { isSlow } from "../../../../tests/support/is-slow.ts";
-import { figuresOf } from "../../../ops/figures.ts";
+} from "#proto/inventory/inventory.ts";
+import { createTestToken, identityPrefix } from "#tests/support/collector.ts";
+import { useTestCore } from "#tests/support/core.ts";
+import { readCsv } from "#tests/support/csv.ts";
+import { isSlow } from "#tests/support/is-slow.ts";
 
 const test = await useTestCore();
 const { auditor, reader, api, clock, db, core } = test;

@@ -1,12 +1,12 @@
 import * as v from "valibot";
-import { rfc3339 } from "../../../../kit/clock.ts";
-import { inventoryStatuses } from "../../../../proto/fleet-health/vocabulary.ts";
-import { InventoryReport } from "../../../../proto/inventory/inventory.ts";
-import type { Core } from "../../../core.ts";
-import { compareWithFleet, inventoryEtag } from "../../../domain/inventory/inventory.ts";
-import { scope } from "../../../http/guards.ts";
-import { createCursorSeal, listFields } from "../../../http/resource.ts";
-import { route } from "../../../http/route.ts";
+import type { Core } from "#functions/core.ts";
+import { compareWithFleet, inventoryEtag } from "#functions/domain/inventory/inventory.ts";
+import { scope } from "#functions/http/guards.ts";
+import { createCursorSeal, listFields } from "#functions/http/resource.ts";
+import { route } from "#functions/http/route.ts";
+import { rfc3339 } from "#kit/clock.ts";
+import { inventoryStatuses } from "#proto/fleet-health/vocabulary.ts";
+import { InventoryReport } from "#proto/inventory/inventory.ts";
 
 const Query = v.strictObject({
   status: v.optional(

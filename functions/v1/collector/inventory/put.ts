@@ -1,18 +1,18 @@
 import * as v from "valibot";
+import type { Core } from "#functions/core.ts";
+import {
+  type ChangedInventory,
+  inventoryEtag,
+  putInventory,
+} from "#functions/domain/inventory/inventory.ts";
+import { scope } from "#functions/http/guards.ts";
+import { route } from "#functions/http/route.ts";
 import {
   Inventory,
   InventoryChange,
   inventoryBytesMax,
   inventoryChangesMax,
-} from "../../../../proto/inventory/inventory.ts";
-import type { Core } from "../../../core.ts";
-import {
-  type ChangedInventory,
-  inventoryEtag,
-  putInventory,
-} from "../../../domain/inventory/inventory.ts";
-import { scope } from "../../../http/guards.ts";
-import { route } from "../../../http/route.ts";
+} from "#proto/inventory/inventory.ts";
 import { readInventoryCsv } from "./inventory-csv.ts";
 
 const Flag = v.optional(v.picklist(["true", "false"], "must be true or false"), "false");

@@ -1,7 +1,7 @@
-import { Rollout, RolloutBody } from "../../../../proto/rollout/rollout.ts";
-import { createRollout, type RolloutCore } from "../../../domain/rollout/create.ts";
-import { scope } from "../../../http/guards.ts";
-import { route } from "../../../http/route.ts";
+import { createRollout, type RolloutCore } from "#functions/domain/rollout/create.ts";
+import { scope } from "#functions/http/guards.ts";
+import { route } from "#functions/http/route.ts";
+import { Rollout, RolloutBody } from "#proto/rollout/rollout.ts";
 import { rolloutView } from "./rollout.ts";
 
 /** `POST /v1/collector/rollouts`: assigns a config to the hosts of a filter, wave by wave. */

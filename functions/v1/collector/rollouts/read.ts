@@ -1,10 +1,10 @@
 import * as v from "valibot";
-import { Rollout, RolloutList } from "../../../../proto/rollout/rollout.ts";
-import { rolloutStates } from "../../../../proto/rollout/vocabulary.ts";
-import { Id, Repeatable } from "../../../../proto/values.ts";
-import type { Core } from "../../../core.ts";
-import { browseRollouts, describeRollout } from "../../../domain/rollout/browse.ts";
-import { resource } from "../../../http/resource.ts";
+import type { Core } from "#functions/core.ts";
+import { browseRollouts, describeRollout } from "#functions/domain/rollout/browse.ts";
+import { resource } from "#functions/http/resource.ts";
+import { Rollout, RolloutList } from "#proto/rollout/rollout.ts";
+import { rolloutStates } from "#proto/rollout/vocabulary.ts";
+import { Id, Repeatable } from "#proto/values.ts";
 import { rolloutView } from "./rollout.ts";
 
 const expectedState = "must be a state of a rollout";

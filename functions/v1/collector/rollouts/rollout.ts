@@ -1,15 +1,15 @@
+import { viewOf } from "#functions/http/view-of.ts";
+import type { Outage } from "#functions/store/fleet/counted-time.ts";
+import type { DescribedRollout, DescribedWave } from "#functions/store/rollout/rollouts.ts";
+import type { TargetListRow } from "#functions/store/rollout/targets.ts";
 import {
   Rollout,
   RolloutBreach,
   RolloutEvidence,
   RolloutTarget,
   RolloutWave,
-} from "../../../../proto/rollout/rollout.ts";
-import { rolloutReasons, targetStatuses } from "../../../../proto/rollout/vocabulary.ts";
-import { viewOf } from "../../../http/view-of.ts";
-import type { Outage } from "../../../store/fleet/counted-time.ts";
-import type { DescribedRollout, DescribedWave } from "../../../store/rollout/rollouts.ts";
-import type { TargetListRow } from "../../../store/rollout/targets.ts";
+} from "#proto/rollout/rollout.ts";
+import { rolloutReasons, targetStatuses } from "#proto/rollout/vocabulary.ts";
 import { outagesView } from "../outages.ts";
 
 const rolloutOf = viewOf(Rollout);

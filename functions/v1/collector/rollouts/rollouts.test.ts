@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
-import type { Rollout, RolloutList, RolloutTargetPage } from "../../../../proto/rollout/rollout.ts";
-import { heartbeatBody } from "../../../../scripts/lab/heartbeat-body.ts";
-import { createTestToken, manage } from "../../../../tests/support/collector.ts";
-import { useTestCore } from "../../../../tests/support/core.ts";
-import { publishTestConfig } from "../../../../tests/support/rollout.ts";
+import type { Rollout, RolloutList, RolloutTargetPage } from "#proto/rollout/rollout.ts";
+import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
+import { createTestToken, manage } from "#tests/support/collector.ts";
+import { useTestCore } from "#tests/support/core.ts";
+import { publishTestConfig } from "#tests/support/rollout.ts";
 
 const test = await useTestCore();
 const { enroll } = await createTestToken(test);

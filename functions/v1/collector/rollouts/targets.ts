@@ -1,16 +1,12 @@
 import * as v from "valibot";
-import {
-  type RolloutTarget,
-  RolloutTargetPage,
-  wavesMax,
-} from "../../../../proto/rollout/rollout.ts";
-import { targetStatuses } from "../../../../proto/rollout/vocabulary.ts";
-import { QueryInteger, Repeatable } from "../../../../proto/values.ts";
-import type { Core } from "../../../core.ts";
-import { browseTargets, exportTargets } from "../../../domain/rollout/targets.ts";
-import { csvRoute, memberColumns, viewsOf } from "../../../http/csv.ts";
-import { IdParams, resource } from "../../../http/resource.ts";
-import type { TargetFilter } from "../../../store/rollout/targets.ts";
+import type { Core } from "#functions/core.ts";
+import { browseTargets, exportTargets } from "#functions/domain/rollout/targets.ts";
+import { csvRoute, memberColumns, viewsOf } from "#functions/http/csv.ts";
+import { IdParams, resource } from "#functions/http/resource.ts";
+import type { TargetFilter } from "#functions/store/rollout/targets.ts";
+import { type RolloutTarget, RolloutTargetPage, wavesMax } from "#proto/rollout/rollout.ts";
+import { targetStatuses } from "#proto/rollout/vocabulary.ts";
+import { QueryInteger, Repeatable } from "#proto/values.ts";
 import { targetView } from "./rollout.ts";
 
 const expectedStatus = "must be a status of a target";

@@ -1,13 +1,13 @@
 import * as v from "valibot";
-import { dayMs, rfc3339 } from "../../../../kit/clock.ts";
-import { QueryInteger } from "../../../../proto/values.ts";
-import { VolumeBy, VolumeReport } from "../../../../proto/volume.ts";
-import type { Core } from "../../../core.ts";
-import { reportVolumeOf, type VolumePart } from "../../../domain/volume/report-volume.ts";
-import { scope } from "../../../http/guards.ts";
-import { route } from "../../../http/route.ts";
-import type { VolumeSplit } from "../../../store/volume/report.ts";
-import { QueryTime } from "../../query-time.ts";
+import type { Core } from "#functions/core.ts";
+import { reportVolumeOf, type VolumePart } from "#functions/domain/volume/report-volume.ts";
+import { scope } from "#functions/http/guards.ts";
+import { route } from "#functions/http/route.ts";
+import type { VolumeSplit } from "#functions/store/volume/report.ts";
+import { QueryTime } from "#functions/v1/query-time.ts";
+import { dayMs, rfc3339 } from "#kit/clock.ts";
+import { QueryInteger } from "#proto/values.ts";
+import { VolumeBy, VolumeReport } from "#proto/volume.ts";
 
 const Query = v.strictObject({
   by: v.optional(VolumeBy, "host"),

@@ -1,11 +1,11 @@
 import { sql } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
-import { dayMs, hourMs } from "../../../../kit/clock.ts";
-import type { FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
-import type { VolumeReport } from "../../../../proto/volume.ts";
-import { createTestToken } from "../../../../tests/support/collector.ts";
-import { useTestCore } from "../../../../tests/support/core.ts";
-import { createVolumeKeeper } from "../../../domain/volume/keep-volume.ts";
+import { createVolumeKeeper } from "#functions/domain/volume/keep-volume.ts";
+import { dayMs, hourMs } from "#kit/clock.ts";
+import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
+import type { VolumeReport } from "#proto/volume.ts";
+import { createTestToken } from "#tests/support/collector.ts";
+import { useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore();
 const { clock, db, core } = test;

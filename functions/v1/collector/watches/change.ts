@@ -1,5 +1,4 @@
 import * as v from "valibot";
-import { SilenceBody, Watch, WatchBody, WatchChangeBody } from "../../../../proto/watch/watch.ts";
 import {
   changeWatch,
   createWatch,
@@ -7,8 +6,9 @@ import {
   silenceWatch,
   testWatch,
   type WatchCore,
-} from "../../../domain/watch/watches.ts";
-import { resource } from "../../../http/resource.ts";
+} from "#functions/domain/watch/watches.ts";
+import { resource } from "#functions/http/resource.ts";
+import { SilenceBody, Watch, WatchBody, WatchChangeBody } from "#proto/watch/watch.ts";
 import { watchView } from "./watch.ts";
 
 /** The routes that change watches. */

@@ -1,11 +1,11 @@
 import * as v from "valibot";
-import { watchStates } from "../../../../proto/watch/vocabulary.ts";
-import { WatchDetail, WatchList } from "../../../../proto/watch/watch.ts";
-import type { Core } from "../../../core.ts";
-import { browseWatches, describeWatch, findHold } from "../../../domain/watch/browse.ts";
-import { resource } from "../../../http/resource.ts";
-import { viewOf } from "../../../http/view-of.ts";
-import type { Outage } from "../../../store/fleet/counted-time.ts";
+import type { Core } from "#functions/core.ts";
+import { browseWatches, describeWatch, findHold } from "#functions/domain/watch/browse.ts";
+import { resource } from "#functions/http/resource.ts";
+import { viewOf } from "#functions/http/view-of.ts";
+import type { Outage } from "#functions/store/fleet/counted-time.ts";
+import { watchStates } from "#proto/watch/vocabulary.ts";
+import { WatchDetail, WatchList } from "#proto/watch/watch.ts";
 import { outagesView } from "../outages.ts";
 import { watchView } from "./watch.ts";
 

@@ -1,6 +1,6 @@
-import { Watch } from "../../../../proto/watch/watch.ts";
-import { viewOf } from "../../../http/view-of.ts";
-import type { DescribedWatch } from "../../../store/watch/watches.ts";
+import { viewOf } from "#functions/http/view-of.ts";
+import type { DescribedWatch } from "#functions/store/watch/watches.ts";
+import { Watch } from "#proto/watch/watch.ts";
 
 const view = viewOf(Watch);
 

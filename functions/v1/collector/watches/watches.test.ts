@@ -1,8 +1,8 @@
 import { sql } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
-import { watch } from "../../../../drizzle/schema/watch.ts";
-import { type Watch, type WatchDetail, watchesMax } from "../../../../proto/watch/watch.ts";
-import { useTestCore } from "../../../../tests/support/core.ts";
+import { watch } from "#drizzle/schema/watch.ts";
+import { type Watch, type WatchDetail, watchesMax } from "#proto/watch/watch.ts";
+import { useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore({
   env: {

@@ -1,10 +1,10 @@
 import * as v from "valibot";
-import type { SessionCore } from "../../../domain/operator-session/begin-session.ts";
-import { issueDeviceCodes } from "../../../domain/operator-session/device-codes.ts";
-import { webItself } from "../../../http/guards.ts";
-import { route } from "../../../http/route.ts";
-import { viewOf } from "../../../http/view-of.ts";
-import { Name, RemoteAddress } from "../../shapes.ts";
+import type { SessionCore } from "#functions/domain/operator-session/begin-session.ts";
+import { issueDeviceCodes } from "#functions/domain/operator-session/device-codes.ts";
+import { webItself } from "#functions/http/guards.ts";
+import { route } from "#functions/http/route.ts";
+import { viewOf } from "#functions/http/view-of.ts";
+import { Name, RemoteAddress } from "#functions/v1/shapes.ts";
 
 const DeviceCodes = v.strictObject({
   device_code: v.string(),

@@ -1,10 +1,13 @@
 import * as v from "valibot";
-import { IsoTimestamp } from "../../../../proto/values.ts";
-import type { SessionCore } from "../../../domain/operator-session/begin-session.ts";
-import { decideDevice, findPendingDevice } from "../../../domain/operator-session/device-codes.ts";
-import { webPerson } from "../../../http/guards.ts";
-import { route } from "../../../http/route.ts";
-import { RemoteAddress } from "../../shapes.ts";
+import type { SessionCore } from "#functions/domain/operator-session/begin-session.ts";
+import {
+  decideDevice,
+  findPendingDevice,
+} from "#functions/domain/operator-session/device-codes.ts";
+import { webPerson } from "#functions/http/guards.ts";
+import { route } from "#functions/http/route.ts";
+import { RemoteAddress } from "#functions/v1/shapes.ts";
+import { IsoTimestamp } from "#proto/values.ts";
 
 const Params = v.object({
   user_code: v.pipe(v.string(), v.maxLength(64, "must be at most 64 characters")),

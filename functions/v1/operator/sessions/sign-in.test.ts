@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 import { eq, like } from "drizzle-orm";
 import { beforeEach, describe, expect, it } from "vitest";
-import { deviceAuthorization, person } from "../../../../drizzle/schema/operator.ts";
-import { useTestCore } from "../../../../tests/support/core.ts";
+import { deviceAuthorization, person } from "#drizzle/schema/operator.ts";
+import { useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore();
 const { auditor, api, clock, people } = test;

@@ -1,7 +1,7 @@
 import { fromBinary } from "@bufbuild/protobuf";
 import { describe, expect, it } from "vitest";
-import { ExportMetricsServiceRequestSchema } from "../../../../proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
-import { ExportTraceServiceRequestSchema } from "../../../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
+import { ExportMetricsServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
+import { ExportTraceServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
 import {
   type CorpusRecord,
   corpusMixes,

@@ -6,8 +6,8 @@
 import { constants, gzipSync, zstdCompressSync } from "node:zlib";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
-import { FrameSchema } from "../../../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { createRandom, type Random } from "../../../fleet-sim/scenario/random.ts";
+import { FrameSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
+import { createRandom, type Random } from "#scripts/fleet-sim/scenario/random.ts";
 import { rounded } from "../bench.ts";
 import { type CorpusRequest, createMetricRequests, createSpanRequests } from "./instrumented.ts";
 import { createLines } from "./lines.ts";

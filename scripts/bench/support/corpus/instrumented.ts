@@ -15,7 +15,7 @@ import {
 import { defaultResource, type Resource, resourceFromAttributes } from "@opentelemetry/resources";
 import { MeterProvider, MetricReader } from "@opentelemetry/sdk-metrics";
 import { TracerProvider } from "@opentelemetry/sdk-trace";
-import type { Random } from "../../../fleet-sim/scenario/random.ts";
+import type { Random } from "#scripts/fleet-sim/scenario/random.ts";
 import { filledPath, messageOf, status } from "./lines.ts";
 import { type CorpusService, frames, services, statements, userAgents } from "./vocabulary.ts";
 

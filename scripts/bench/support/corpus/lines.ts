@@ -1,4 +1,4 @@
-import type { Random } from "../../../fleet-sim/scenario/random.ts";
+import type { Random } from "#scripts/fleet-sim/scenario/random.ts";
 import {
   type CorpusService,
   errors,

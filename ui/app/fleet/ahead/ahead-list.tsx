@@ -1,14 +1,14 @@
 import { For, type JSX, Show } from "solid-js";
-import { FleetAhead } from "../../../../proto/fleet-health/ahead.ts";
-import { createReport } from "../../api/live-report.tsx";
+import { FleetAhead } from "#proto/fleet-health/ahead.ts";
+import { createReport } from "#ui/app/api/live-report.tsx";
 import {
   formatBytes,
   formatCountOf,
   formatDuration,
   formatTimestamp,
   plainName,
-} from "../../format/format.ts";
-import { usePageContext } from "../../session/page-context.tsx";
+} from "#ui/app/format/format.ts";
+import { usePageContext } from "#ui/app/session/page-context.tsx";
 import "./ahead.css";
 
 /** What runs out by then and what it is computed from; each count leads to what it counts. */

@@ -4,10 +4,10 @@ import {
   describeRefused,
   type FleetChange,
   FleetChangeList,
-} from "../../../../proto/fleet-health/changes.ts";
-import { createReport } from "../../api/live-report.tsx";
-import { formatCountOf, formatTimestamp, plainName } from "../../format/format.ts";
-import { usePageContext } from "../../session/page-context.tsx";
+} from "#proto/fleet-health/changes.ts";
+import { createReport } from "#ui/app/api/live-report.tsx";
+import { formatCountOf, formatTimestamp, plainName } from "#ui/app/format/format.ts";
+import { usePageContext } from "#ui/app/session/page-context.tsx";
 import { defaultView, viewPath, withFilter } from "../view/view-state.ts";
 import { ComparisonDetails } from "./comparison-details.tsx";
 import "./changes.css";

@@ -5,8 +5,8 @@ import {
   describeMeasure,
   describeVolume,
   type HostComparison,
-} from "../../../../proto/fleet-health/comparison.ts";
-import { formatCountOf } from "../../format/format.ts";
+} from "#proto/fleet-health/comparison.ts";
+import { formatCountOf } from "#ui/app/format/format.ts";
 import "./comparison.css";
 
 const verdictWords: Readonly<Record<ComparisonVerdict, string>> = {

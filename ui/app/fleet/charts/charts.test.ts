@@ -1,10 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import {
-  expiryDays,
-  type FleetFacets,
-  heartbeatAgeBounds,
-} from "../../../../proto/fleet-health/facets.ts";
+import { expiryDays, type FleetFacets, heartbeatAgeBounds } from "#proto/fleet-health/facets.ts";
 import {
   type Bar,
   barBase,

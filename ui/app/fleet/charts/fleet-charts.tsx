@@ -9,12 +9,12 @@ import {
   onCleanup,
   Show,
 } from "solid-js";
-import type { FleetFacets } from "../../../../proto/fleet-health/facets.ts";
-import type { FleetFilter } from "../../../../proto/fleet-health/filter.ts";
-import { createMedia } from "../../browser/create-media.ts";
-import { readStoredText, storeText } from "../../browser/stored-text.ts";
-import { whenIdle } from "../../browser/when-idle.ts";
-import { formatCount, formatTiny } from "../../format/format.ts";
+import type { FleetFacets } from "#proto/fleet-health/facets.ts";
+import type { FleetFilter } from "#proto/fleet-health/filter.ts";
+import { createMedia } from "#ui/app/browser/create-media.ts";
+import { readStoredText, storeText } from "#ui/app/browser/stored-text.ts";
+import { whenIdle } from "#ui/app/browser/when-idle.ts";
+import { formatCount, formatTiny } from "#ui/app/format/format.ts";
 import {
   type Bar,
   barBase,

@@ -1,9 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { auditActions } from "../../../../proto/audit-actions.ts";
-import {
-  type CertificateStatus,
-  fleetConditions,
-} from "../../../../proto/fleet-health/vocabulary.ts";
+import { auditActions } from "#proto/audit-actions.ts";
+import { type CertificateStatus, fleetConditions } from "#proto/fleet-health/vocabulary.ts";
 import {
   adviceOn,
   dueView,

@@ -1,14 +1,8 @@
-import type { AuditAction } from "../../../../proto/audit-actions.ts";
-import type {
-  FleetHealthDetail,
-  FleetHistoryEvent,
-} from "../../../../proto/fleet-health/report.ts";
-import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
-import type { FleetCondition } from "../../../../proto/fleet-health/vocabulary.ts";
-import {
-  type ReportedNumber,
-  reportedNumbers,
-} from "../../../../proto/management/reported-numbers.ts";
+import type { AuditAction } from "#proto/audit-actions.ts";
+import type { FleetHealthDetail, FleetHistoryEvent } from "#proto/fleet-health/report.ts";
+import type { FleetHealthRow } from "#proto/fleet-health/row.ts";
+import type { FleetCondition } from "#proto/fleet-health/vocabulary.ts";
+import { type ReportedNumber, reportedNumbers } from "#proto/management/reported-numbers.ts";
 import {
   formatAgo,
   formatBytes,
@@ -20,7 +14,7 @@ import {
   plainName,
   plainText,
   type TimeZone,
-} from "../../format/format.ts";
+} from "#ui/app/format/format.ts";
 import { holdText } from "../table/row-view.ts";
 
 const conditionAdvice: Readonly<Record<Exclude<FleetCondition, "renewal_failed">, string>> = {

@@ -1,14 +1,11 @@
 import { Index, type JSX, Show } from "solid-js";
-import type {
-  FleetHealthDetail,
-  FleetHistoryEvent,
-} from "../../../../proto/fleet-health/report.ts";
-import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
-import { CopyButton } from "../../design/buttons.tsx";
-import { StateMark } from "../../design/icon.tsx";
-import { LabelLinks } from "../../design/records.tsx";
-import { evidenceParts, formatCount, formatCountOf, plainText } from "../../format/format.ts";
-import { usePageContext } from "../../session/page-context.tsx";
+import type { FleetHealthDetail, FleetHistoryEvent } from "#proto/fleet-health/report.ts";
+import type { FleetHealthRow } from "#proto/fleet-health/row.ts";
+import { CopyButton } from "#ui/app/design/buttons.tsx";
+import { StateMark } from "#ui/app/design/icon.tsx";
+import { LabelLinks } from "#ui/app/design/records.tsx";
+import { evidenceParts, formatCount, formatCountOf, plainText } from "#ui/app/format/format.ts";
+import { usePageContext } from "#ui/app/session/page-context.tsx";
 import { OutageEntry, withOutages } from "../summary/outages.tsx";
 import { driftNames } from "../table/row-view.ts";
 import { Volume } from "../volume/volume.tsx";

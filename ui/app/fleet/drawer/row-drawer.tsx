@@ -1,11 +1,11 @@
 import * as Dialog from "@kobalte/core/dialog";
 import { createMemo, Match, Show, Switch } from "solid-js";
-import { FleetHealthDetail } from "../../../../proto/fleet-health/report.ts";
-import { createReport, type LiveReport, useUpdates } from "../../api/live-report.tsx";
-import { Icon, StateMark } from "../../design/icon.tsx";
-import { LoadFailure, OldNotice } from "../../design/report-parts.tsx";
-import { formatTimestamp, plainName } from "../../format/format.ts";
-import { usePageContext } from "../../session/page-context.tsx";
+import { FleetHealthDetail } from "#proto/fleet-health/report.ts";
+import { createReport, type LiveReport, useUpdates } from "#ui/app/api/live-report.tsx";
+import { Icon, StateMark } from "#ui/app/design/icon.tsx";
+import { LoadFailure, OldNotice } from "#ui/app/design/report-parts.tsx";
+import { formatTimestamp, plainName } from "#ui/app/format/format.ts";
+import { usePageContext } from "#ui/app/session/page-context.tsx";
 import { hostPath } from "../view/view-state.ts";
 import { Detail, HostName } from "./detail.tsx";
 

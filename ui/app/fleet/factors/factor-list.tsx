@@ -1,7 +1,7 @@
 import { createEffect, createMemo, For, onCleanup, Show } from "solid-js";
-import { FleetFactors } from "../../../../proto/fleet-health/factors.ts";
-import { narrowFilter } from "../../../../proto/fleet-health/narrow-filter.ts";
-import { createReport } from "../../api/live-report.tsx";
+import { FleetFactors } from "#proto/fleet-health/factors.ts";
+import { narrowFilter } from "#proto/fleet-health/narrow-filter.ts";
+import { createReport } from "#ui/app/api/live-report.tsx";
 import { type FleetView, factorsPath, viewPath, withFilter } from "../view/view-state.ts";
 import {
   comparedView,

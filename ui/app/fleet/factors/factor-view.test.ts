@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import type { FleetFactors } from "../../../../proto/fleet-health/factors.ts";
+import type { FleetFactors } from "#proto/fleet-health/factors.ts";
 import { defaultView } from "../view/view-state.ts";
 import {
   comparedView,

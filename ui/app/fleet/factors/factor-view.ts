@@ -1,7 +1,7 @@
-import type { FactorKind, FleetFactors } from "../../../../proto/fleet-health/factors.ts";
-import type { FleetFilter } from "../../../../proto/fleet-health/filter.ts";
-import type { Drift } from "../../../../proto/fleet-health/vocabulary.ts";
-import { formatCount, formatCountOf, plainName } from "../../format/format.ts";
+import type { FactorKind, FleetFactors } from "#proto/fleet-health/factors.ts";
+import type { FleetFilter } from "#proto/fleet-health/filter.ts";
+import type { Drift } from "#proto/fleet-health/vocabulary.ts";
+import { formatCount, formatCountOf, plainName } from "#ui/app/format/format.ts";
 import { driftNames } from "../table/row-view.ts";
 import type { FleetView } from "../view/view-state.ts";
 

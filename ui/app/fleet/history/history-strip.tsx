@@ -1,14 +1,14 @@
 import { useNavigate } from "@solidjs/router";
 import { createMemo, createSignal, createUniqueId, For, Show } from "solid-js";
-import { parsePastTime } from "../../../../proto/fleet-health/past-time.ts";
+import { parsePastTime } from "#proto/fleet-health/past-time.ts";
 import {
   FleetTimelineView,
   type TimelineSpan,
   timelineSpans,
-} from "../../../../proto/fleet-health/timeline.ts";
-import { createReport, useUpdates } from "../../api/live-report.tsx";
-import { formatCountOf, formatTimestamp } from "../../format/format.ts";
-import { usePageContext } from "../../session/page-context.tsx";
+} from "#proto/fleet-health/timeline.ts";
+import { createReport, useUpdates } from "#ui/app/api/live-report.tsx";
+import { formatCountOf, formatTimestamp } from "#ui/app/format/format.ts";
+import { usePageContext } from "#ui/app/session/page-context.tsx";
 import { type FleetView, viewPath, withTime } from "../view/view-state.ts";
 import { drawTimeline, itemNear, type TimelineItem, timelineSize } from "./timeline-layout.ts";
 import "./history.css";

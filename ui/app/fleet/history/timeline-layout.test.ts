@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import type { FleetTimelineView } from "../../../../proto/fleet-health/timeline.ts";
+import type { FleetTimelineView } from "#proto/fleet-health/timeline.ts";
 import { drawTimeline, itemNear } from "./timeline-layout.ts";
 
 const at = (minutes: number) => new Date(Date.UTC(2026, 10, 23) + minutes * 60_000).toISOString();

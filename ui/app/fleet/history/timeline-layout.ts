@@ -1,5 +1,5 @@
-import type { FleetTimelineView } from "../../../../proto/fleet-health/timeline.ts";
-import type { FleetState } from "../../../../proto/fleet-health/vocabulary.ts";
+import type { FleetTimelineView } from "#proto/fleet-health/timeline.ts";
+import type { FleetState } from "#proto/fleet-health/vocabulary.ts";
 
 /** The counts of a time. */
 export type TimelineItem = FleetTimelineView["items"][number];

@@ -9,16 +9,13 @@ import {
   on,
   Show,
 } from "solid-js";
-import { type FleetFilter, filterToParams } from "../../../../proto/fleet-health/filter.ts";
-import { type Fault, parseQuery } from "../../../../proto/fleet-health/query-language/parse.ts";
-import {
-  pillsOf,
-  serialiseFilter,
-} from "../../../../proto/fleet-health/query-language/serialise.ts";
-import { keepText, readKeptText } from "../../browser/kept-text.ts";
-import { Icon } from "../../design/icon.tsx";
-import { formatCount } from "../../format/format.ts";
-import { type PageContext, usePageContext } from "../../session/page-context.tsx";
+import { type FleetFilter, filterToParams } from "#proto/fleet-health/filter.ts";
+import { type Fault, parseQuery } from "#proto/fleet-health/query-language/parse.ts";
+import { pillsOf, serialiseFilter } from "#proto/fleet-health/query-language/serialise.ts";
+import { keepText, readKeptText } from "#ui/app/browser/kept-text.ts";
+import { Icon } from "#ui/app/design/icon.tsx";
+import { formatCount } from "#ui/app/format/format.ts";
+import { type PageContext, usePageContext } from "#ui/app/session/page-context.tsx";
 import { secondOf, splitTime, writeAt } from "./query-time.ts";
 import type { FleetValues, Suggestion } from "./suggest.ts";
 

@@ -1,6 +1,6 @@
-import type { Fault } from "../../../../proto/fleet-health/query-language/parse.ts";
-import { readTime, writeQueryTime } from "../../../../proto/fleet-health/query-language/times.ts";
-import { splitWords } from "../../../../proto/fleet-health/query-language/words.ts";
+import type { Fault } from "#proto/fleet-health/query-language/parse.ts";
+import { readTime, writeQueryTime } from "#proto/fleet-health/query-language/times.ts";
+import { splitWords } from "#proto/fleet-health/query-language/words.ts";
 
 const head = "at:";
 

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { parseQuery } from "../../../../proto/fleet-health/query-language/parse.ts";
-import { terms } from "../../../../proto/fleet-health/query-language/terms.ts";
+import { parseQuery } from "#proto/fleet-health/query-language/parse.ts";
+import { terms } from "#proto/fleet-health/query-language/terms.ts";
 import { questions, suggest, takeSuggestion } from "./suggest.ts";
 
 describe("suggestions", () => {

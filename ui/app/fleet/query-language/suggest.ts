@@ -1,7 +1,7 @@
-import type { PositivePart } from "../../../../proto/fleet-health/filter.ts";
-import { termParts } from "../../../../proto/fleet-health/query-language/term-parts.ts";
-import { type Term, terms, termsOf } from "../../../../proto/fleet-health/query-language/terms.ts";
-import { quoteValue, splitWords } from "../../../../proto/fleet-health/query-language/words.ts";
+import type { PositivePart } from "#proto/fleet-health/filter.ts";
+import { termParts } from "#proto/fleet-health/query-language/term-parts.ts";
+import { type Term, terms, termsOf } from "#proto/fleet-health/query-language/terms.ts";
+import { quoteValue, splitWords } from "#proto/fleet-health/query-language/words.ts";
 import {
   type ConfigProgress,
   type Drift,
@@ -10,7 +10,7 @@ import {
   type Forwarding,
   fleetConditions,
   fleetStates,
-} from "../../../../proto/fleet-health/vocabulary.ts";
+} from "#proto/fleet-health/vocabulary.ts";
 
 /** Queries that answer what operators ask every day, complete as they are. The list of an empty bar begins with them. */
 export const questions: readonly { word: string; meaning: string }[] = [

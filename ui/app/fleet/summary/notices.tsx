@@ -1,7 +1,7 @@
 import { For, Show } from "solid-js";
-import type { ExportLagView, FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
-import { Icon } from "../../design/icon.tsx";
-import { formatCountOf, formatDuration } from "../../format/format.ts";
+import type { ExportLagView, FleetHealthReport } from "#proto/fleet-health/report.ts";
+import { Icon } from "#ui/app/design/icon.tsx";
+import { formatCountOf, formatDuration } from "#ui/app/format/format.ts";
 import { Outages } from "./outages.tsx";
 
 /** An export that is less behind is at work. */

@@ -1,14 +1,14 @@
 import { type JSX, Show } from "solid-js";
-import type { OutageView } from "../../../../proto/fleet-health/outage.ts";
-import { useUpdates } from "../../api/live-report.tsx";
-import { Icon } from "../../design/icon.tsx";
+import type { OutageView } from "#proto/fleet-health/outage.ts";
+import { useUpdates } from "#ui/app/api/live-report.tsx";
+import { Icon } from "#ui/app/design/icon.tsx";
 import {
   formatCountOf,
   formatDuration,
   formatTimestamp,
   type TimeZone,
-} from "../../format/format.ts";
-import { usePageContext } from "../../session/page-context.tsx";
+} from "#ui/app/format/format.ts";
+import { usePageContext } from "#ui/app/session/page-context.tsx";
 
 /** Whole minutes would make an outage of 80 s one of a minute. */
 const lengthOf = (from: string, until: string): string => {

@@ -1,7 +1,7 @@
 import { For } from "solid-js";
-import type { FleetThresholdsView } from "../../../../proto/fleet-health/report.ts";
-import { fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
-import { StateMark } from "../../design/icon.tsx";
+import type { FleetThresholdsView } from "#proto/fleet-health/report.ts";
+import { fleetStates } from "#proto/fleet-health/vocabulary.ts";
+import { StateMark } from "#ui/app/design/icon.tsx";
 import { stateRules } from "./state-rules.ts";
 
 /** The rule of each state in order of precedence, and how the two counts over the table overlap. */

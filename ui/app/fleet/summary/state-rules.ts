@@ -1,6 +1,6 @@
-import type { FleetThresholdsView } from "../../../../proto/fleet-health/report.ts";
-import type { FleetState } from "../../../../proto/fleet-health/vocabulary.ts";
-import { formatDuration } from "../../format/format.ts";
+import type { FleetThresholdsView } from "#proto/fleet-health/report.ts";
+import type { FleetState } from "#proto/fleet-health/vocabulary.ts";
+import { formatDuration } from "#ui/app/format/format.ts";
 
 /** Returns when each state applies, with the thresholds of this deployment (docs/fleet-health.md). */
 export const stateRules = (thresholds: FleetThresholdsView): Record<FleetState, string> => {

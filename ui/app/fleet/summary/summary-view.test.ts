@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import type { FleetFilter } from "../../../../proto/fleet-health/filter.ts";
-import { fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
+import type { FleetFilter } from "#proto/fleet-health/filter.ts";
+import { fleetStates } from "#proto/fleet-health/vocabulary.ts";
 import { stateRules } from "./state-rules.ts";
 import {
   figureWords,

@@ -1,13 +1,13 @@
-import type { FleetFacets } from "../../../../proto/fleet-health/facets.ts";
+import type { FleetFacets } from "#proto/fleet-health/facets.ts";
 import {
   changeFilter,
   type FleetFilter,
   filterToParams,
   selectsEveryHost,
-} from "../../../../proto/fleet-health/filter.ts";
-import { narrowFilter } from "../../../../proto/fleet-health/narrow-filter.ts";
-import type { FleetSummaryView } from "../../../../proto/fleet-health/report.ts";
-import { type FleetState, fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
+} from "#proto/fleet-health/filter.ts";
+import { narrowFilter } from "#proto/fleet-health/narrow-filter.ts";
+import type { FleetSummaryView } from "#proto/fleet-health/report.ts";
+import { type FleetState, fleetStates } from "#proto/fleet-health/vocabulary.ts";
 import type { FleetValues } from "../query-language/suggest.ts";
 
 /** One figure of the summary: its count, its words, and the filter that finds the same hosts; empty for the whole fleet. */

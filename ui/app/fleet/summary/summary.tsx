@@ -1,17 +1,10 @@
 import { createMemo, createSignal, For, type JSX, Show } from "solid-js";
-import { changeFilter, type FleetFilter } from "../../../../proto/fleet-health/filter.ts";
-import type {
-  FleetSummaryView,
-  FleetThresholdsView,
-} from "../../../../proto/fleet-health/report.ts";
-import {
-  attentionStates,
-  type FleetState,
-  fleetStates,
-} from "../../../../proto/fleet-health/vocabulary.ts";
-import { Icon, StateMark } from "../../design/icon.tsx";
-import { lazyPart } from "../../design/report-parts.tsx";
-import { formatCount } from "../../format/format.ts";
+import { changeFilter, type FleetFilter } from "#proto/fleet-health/filter.ts";
+import type { FleetSummaryView, FleetThresholdsView } from "#proto/fleet-health/report.ts";
+import { attentionStates, type FleetState, fleetStates } from "#proto/fleet-health/vocabulary.ts";
+import { Icon, StateMark } from "#ui/app/design/icon.tsx";
+import { lazyPart } from "#ui/app/design/report-parts.tsx";
+import { formatCount } from "#ui/app/format/format.ts";
 import { type FleetView, viewPath, withFilter } from "../view/view-state.ts";
 import {
   figureWords,

@@ -7,11 +7,11 @@ import {
   onCleanup,
   type Setter,
 } from "solid-js";
-import type { FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
-import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
-import type { LiveReport } from "../../api/live-report.tsx";
-import { timeFrame, whenIdle } from "../../browser/when-idle.ts";
-import type { TimeZone } from "../../format/format.ts";
+import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
+import type { FleetHealthRow } from "#proto/fleet-health/row.ts";
+import type { LiveReport } from "#ui/app/api/live-report.tsx";
+import { timeFrame, whenIdle } from "#ui/app/browser/when-idle.ts";
+import type { TimeZone } from "#ui/app/format/format.ts";
 import { keepOrder, type RowView, rowView } from "./row-view.ts";
 
 /** A row of the page, which keeps its place in the document while its view changes. */

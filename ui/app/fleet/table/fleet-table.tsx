@@ -1,9 +1,9 @@
 import { useNavigate } from "@solidjs/router";
 import { createSelector, createSignal, For, onCleanup, Show } from "solid-js";
-import type { FleetSort } from "../../../../proto/fleet-health/vocabulary.ts";
-import { createMedia } from "../../browser/create-media.ts";
-import { Icon, StateMark } from "../../design/icon.tsx";
-import type { TimeZone } from "../../format/format.ts";
+import type { FleetSort } from "#proto/fleet-health/vocabulary.ts";
+import { createMedia } from "#ui/app/browser/create-media.ts";
+import { Icon, StateMark } from "#ui/app/design/icon.tsx";
+import type { TimeZone } from "#ui/app/format/format.ts";
 import type { Order } from "../view/view-state.ts";
 import { drawAhead, type LiveRow } from "./create-rows.ts";
 import { type AgeView, plainColumns, type RowView, type Tone } from "./row-view.ts";

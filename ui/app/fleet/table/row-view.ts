@@ -1,6 +1,6 @@
-import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
-import { type Drift, severityOf } from "../../../../proto/fleet-health/vocabulary.ts";
-import { isUnusual, unusualVolume } from "../../../../proto/volume.ts";
+import type { FleetHealthRow } from "#proto/fleet-health/row.ts";
+import { type Drift, severityOf } from "#proto/fleet-health/vocabulary.ts";
+import { isUnusual, unusualVolume } from "#proto/volume.ts";
 import {
   evidenceParts,
   formatAgo,
@@ -16,7 +16,7 @@ import {
   plainText,
   type TimeZone,
   zoneName,
-} from "../../format/format.ts";
+} from "#ui/app/format/format.ts";
 
 /** How urgent a text is. */
 export type Tone = "ok" | "warn" | "crit" | "quiet";

@@ -1,8 +1,8 @@
 import { type Accessor, createSignal } from "solid-js";
 import * as v from "valibot";
-import type { FleetSort } from "../../../../proto/fleet-health/vocabulary.ts";
-import { isLabelKey } from "../../../../proto/labels.ts";
-import { readStoredText, storeText } from "../../browser/stored-text.ts";
+import type { FleetSort } from "#proto/fleet-health/vocabulary.ts";
+import { isLabelKey } from "#proto/labels.ts";
+import { readStoredText, storeText } from "#ui/app/browser/stored-text.ts";
 import { plainColumns } from "./row-view.ts";
 
 /** A column of the table. */

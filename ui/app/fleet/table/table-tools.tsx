@@ -1,11 +1,11 @@
 import { createSignal, For, Show } from "solid-js";
-import type { FleetFacets } from "../../../../proto/fleet-health/facets.ts";
-import { exportFilters } from "../../../../proto/fleet-health/filter.ts";
-import { narrowFilter } from "../../../../proto/fleet-health/narrow-filter.ts";
-import { type ExportKind, exportKinds } from "../../../../proto/fleet-health/vocabulary.ts";
-import { Icon } from "../../design/icon.tsx";
-import { lazyPart } from "../../design/report-parts.tsx";
-import { formatCount, formatCountOf } from "../../format/format.ts";
+import type { FleetFacets } from "#proto/fleet-health/facets.ts";
+import { exportFilters } from "#proto/fleet-health/filter.ts";
+import { narrowFilter } from "#proto/fleet-health/narrow-filter.ts";
+import { type ExportKind, exportKinds } from "#proto/fleet-health/vocabulary.ts";
+import { Icon } from "#ui/app/design/icon.tsx";
+import { lazyPart } from "#ui/app/design/report-parts.tsx";
+import { formatCount, formatCountOf } from "#ui/app/format/format.ts";
 import type { PageTrail } from "../view/page-trail.ts";
 import {
   exportPath,

@@ -1,8 +1,8 @@
 import { useNavigate } from "@solidjs/router";
 import { type Accessor, createEffect, createMemo, createSignal, on, untrack } from "solid-js";
-import type { FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
-import type { LiveReport } from "../../api/live-report.tsx";
-import { readTabText, storeTabText } from "../../browser/stored-text.ts";
+import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
+import type { LiveReport } from "#ui/app/api/live-report.tsx";
+import { readTabText, storeTabText } from "#ui/app/browser/stored-text.ts";
 import { createPageTrail, type PageTrail } from "./page-trail.ts";
 import { type FleetView, viewPath, withPage, withRow } from "./view-state.ts";
 

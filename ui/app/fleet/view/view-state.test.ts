@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { fleetSorts } from "../../../../proto/fleet-health/vocabulary.ts";
-import { arbitraryFilter } from "../../../../tests/support/arbitrary-filter.ts";
+import { fleetSorts } from "#proto/fleet-health/vocabulary.ts";
+import { arbitraryFilter } from "#tests/support/arbitrary-filter.ts";
 import {
   defaultView,
   exportPath,

@@ -1,13 +1,13 @@
-import { type FleetFilter, filterToParams } from "../../../../proto/fleet-health/filter.ts";
-import { parsePastTime } from "../../../../proto/fleet-health/past-time.ts";
-import { parseFilterLink } from "../../../../proto/fleet-health/query-language/filter-link.ts";
+import { type FleetFilter, filterToParams } from "#proto/fleet-health/filter.ts";
+import { parsePastTime } from "#proto/fleet-health/past-time.ts";
+import { parseFilterLink } from "#proto/fleet-health/query-language/filter-link.ts";
 import {
   type ExportKind,
   type FleetSort,
   fleetSorts,
   sortsOfNow,
-} from "../../../../proto/fleet-health/vocabulary.ts";
-import { withQuery } from "../../browser/with-query.ts";
+} from "#proto/fleet-health/vocabulary.ts";
+import { withQuery } from "#ui/app/browser/with-query.ts";
 
 /** Rows of a page. */
 export const pageRows = 200;

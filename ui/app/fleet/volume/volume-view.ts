@@ -1,10 +1,11 @@
+import { type HostVolume, type VolumeKind, volumeKinds } from "#proto/fleet-health/volume.ts";
+import type { SparklineBar } from "#ui/app/design/bars.tsx";
 import {
-  type HostVolume,
-  type VolumeKind,
-  volumeKinds,
-} from "../../../../proto/fleet-health/volume.ts";
-import type { SparklineBar } from "../../design/bars.tsx";
-import { formatBytes, formatCountOf, formatTimestamp, type TimeZone } from "../../format/format.ts";
+  formatBytes,
+  formatCountOf,
+  formatTimestamp,
+  type TimeZone,
+} from "#ui/app/format/format.ts";
 
 /** Kinds in words. */
 export const kindNames: Readonly<Record<VolumeKind, string>> = {

@@ -1,9 +1,9 @@
 import { createMemo, Index, Show } from "solid-js";
-import { HostVolume, type VolumeKind } from "../../../../proto/fleet-health/volume.ts";
-import { createReport } from "../../api/live-report.tsx";
-import { Sparkline } from "../../design/bars.tsx";
-import { formatCount, formatTimestamp } from "../../format/format.ts";
-import { usePageContext } from "../../session/page-context.tsx";
+import { HostVolume, type VolumeKind } from "#proto/fleet-health/volume.ts";
+import { createReport } from "#ui/app/api/live-report.tsx";
+import { Sparkline } from "#ui/app/design/bars.tsx";
+import { formatCount, formatTimestamp } from "#ui/app/format/format.ts";
+import { usePageContext } from "#ui/app/session/page-context.tsx";
 import { type KindTotal, kindNames, kindTotals, volumeBars, volumeText } from "./volume-view.ts";
 import "./volume.css";
 
