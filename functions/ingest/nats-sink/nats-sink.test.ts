@@ -23,6 +23,7 @@ import {
   streamSettings,
 } from "#tests/support/nats-sink.ts";
 import { testRun } from "#tests/support/stored-envelopes.ts";
+import { subjectsOf } from "./subjects.ts";
 
 const canStart = await canStartNats();
 
@@ -378,6 +379,30 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
       { action: "queue.forked", cursor: "6" },
       { action: "queue.forked", cursor: "6" },
     ]);
+  });
+
+  it("Q12: rejects a copy also where the stream of states went back, alone, to a session that it knows", async () => {
+    const queue = newQueue();
+    const shared = newQueue();
+    const subject = subjectsOf({ hostId: testHost, queueId: queue }).state;
+    await forwardAll(await connect(), [
+      openSession(queue, { session_id: shared }),
+      { frame: frame(queue, 1, 2) },
+    ]);
+    const before = await nats.manager.streams.getMessage("SVC_INGEST_QUEUES", {
+      last_by_subj: subject,
+    });
+    await forwardAll(await connect(), [
+      openSession(queue, { session_id: newQueue(), previous_session_ids: [shared] }),
+      { frame: frame(queue, 3, 6) },
+    ]);
+    const headers = before?.header ?? expect.unreachable();
+    headers.delete("Nats-Expected-Last-Subject-Sequence");
+    nats.connection.publish(subject, before?.data, { headers });
+    await nats.connection.flush();
+    const copy = { session_id: newQueue(), previous_session_ids: [shared], sent_through: 7 };
+    const sent = [openSession(queue, copy), { frame: frame(queue, 3, 7) }];
+    expect((await forwardAll(await connect(other), sent)).error).toMatchObject(forked);
   });
 
   it("records what a restored stream lost, and continues after it", async () => {

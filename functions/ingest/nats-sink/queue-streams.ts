@@ -17,7 +17,8 @@
  *   ends of the chains and in the state; those of messages before the state's `Svc-Counted-From` count no more.
  * - Either stream may go back without the other one, to what a replica has: a state that is ahead of the chains is not believed, and before a
  *   loss is recorded, the chains that a state may lack are looked for. A state names the stream sequence at which the chains ended
- *   (`Svc-Chains-End`): where none has a message, it tells what the stream has lost from what retention deleted.
+ *   (`Svc-Chains-End`): where none has a message, it tells what the stream has lost from what retention deleted; and the session of a message
+ *   behind it is newer than the state's.
  */
 import type { JetStreamManager } from "@nats-io/jetstream";
 import type { RangeCounts } from "#functions/domain/telemetry/decide-account.ts";
@@ -36,6 +37,7 @@ import {
   type Chain,
   chainOf,
   emptyChain,
+  moveToSession,
   moveToState,
   type QueueView,
   readMessage,
@@ -221,7 +223,12 @@ export const createQueueStreams = ({
       },
       payload,
     });
-    view.chains.set(kind, { end, storedThrough, totals: totals ?? undefined });
+    view.chains.set(kind, {
+      end,
+      storedThrough,
+      session: view.session,
+      totals: totals ?? undefined,
+    });
     onAcked({
       seq: end,
       subject,
@@ -254,8 +261,10 @@ export const createQueueStreams = ({
         kinds === undefined ? await findKinds(subjects) : kinds.split(",").filter(Boolean);
       await Promise.all(known.map((kind) => loadEnd(view, kind)));
       const fact = (name: string): string => state?.header.get(name) || "0";
-      const isLost = await hasLostAll(view, Number(fact("Svc-Chains-End")));
+      const chainsEnd = Number(fact("Svc-Chains-End"));
+      const isLost = await hasLostAll(view, chainsEnd);
       moveToState(view, BigInt(fact("Svc-Cursor")), isLost);
+      moveToSession(view, chainsEnd);
       return view;
     },
     async findChains(view) {

@@ -18,6 +18,8 @@ export interface Chain {
   end: number;
   /** The sequence of its last envelope. */
   storedThrough: bigint;
+  /** The session that sent its last message, in hex; empty for none. */
+  session: string;
   /** The totals of the messages at its end; undefined where one of them is of an earlier version. */
   totals: RangeCounts | undefined;
 }
@@ -48,11 +50,22 @@ const kindsMax = 16;
 const otherKind = "other";
 
 /** A chain without a message. */
-export const emptyChain: Chain = { end: 0, storedThrough: 0n, totals: undefined };
+export const emptyChain: Chain = {
+  end: 0,
+  storedThrough: 0n,
+  session: "",
+  totals: undefined,
+};
 
 /** Returns the chain of a kind. */
 export const chainOf = ({ chains }: QueueView, kind: string): Chain =>
   chains.get(kind) ?? emptyChain;
+
+const newestOf = (chains: Iterable<Chain>): Chain | undefined =>
+  [...chains].reduce<Chain | undefined>(
+    (last, chain) => (last && last.end > chain.end ? last : chain),
+    undefined,
+  );
 
 /** Returns what became of a queue's sequences up to its cursor; null where an earlier version has counted nothing. */
 export const totalsOf = ({
@@ -66,10 +79,7 @@ export const totalsOf = ({
     ({ end, storedThrough }) => end > 0 && storedThrough > start,
   );
   if (stateTotals === undefined) return stateEnd === 0 && ends.length === 0 ? noCounts : null;
-  const newest = ends.reduce<Chain | undefined>(
-    (last, chain) => (last && last.end > chain.end ? last : chain),
-    undefined,
-  );
+  const newest = newestOf(ends);
   if (newest && newest.totals === undefined) return null;
   return ends.reduce(
     (totals, chain) => (chain.totals ? highestTotals(totals, chain.totals) : totals),
@@ -128,14 +138,26 @@ export const readMessage = (view: QueueView, kind: string, { seq, header }: Stor
   const cursor = BigInt(header.get("Svc-Sequence") || 0);
   const last = BigInt(header.get("Svc-Last-Sequence") || cursor);
   const found = parseTotals(header.get("Svc-Totals"));
-  const { end, storedThrough, totals = end === 0 ? found : undefined } = chainOf(view, kind);
+  const chain = chainOf(view, kind);
+  const { end, storedThrough, totals = end === 0 ? found : undefined } = chain;
+  const session = header.get("Svc-Fence") || header.get("Svc-Session");
   view.chains.set(kind, {
     end: Math.max(end, seq),
+    session: seq > end ? session : chain.session,
     storedThrough: last > storedThrough ? last : storedThrough,
     // A fence has those of before what it follows.
     totals: found && totals && highestTotals(found, totals),
   });
   if (cursor > view.cursor) view.cursor = cursor;
+};
+
+/**
+ * Moves a view to the session of its newest message, if that is behind what the state names as the end of its chains: the state went back without
+ * them, and its own session may be that of another copy.
+ */
+export const moveToSession = (view: QueueView, chainsEnd: number): void => {
+  const newest = newestOf(view.chains.values());
+  if (newest && newest.end > chainsEnd && newest.session !== "") view.session = newest.session;
 };
 
 /**
