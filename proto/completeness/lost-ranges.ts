@@ -57,15 +57,22 @@ export const withLosses = <Account extends Counts & { body: Uint8Array; lastSequ
   };
   const lost = count(true, ownFrom, lastSequence);
   const lostBefore = count(false, firstSequence, ownFrom - 1n);
-  let left = accepted - Number(ownFrom - firstSequence) - lost;
+  const own = accepted - Number(ownFrom - firstSequence);
+  const { stored, rejected, discarded, missing } = account;
+  // What it names beside its own: rejected or missed under an earlier id.
+  const named = stored + rejected + discarded + missing + account.lost - own;
+  let left = own - lost + Math.max(0, named - Math.min(account.lost, lostBefore));
   const take = (most: number): number => {
     const taken = Math.max(0, Math.min(most, left));
     left -= taken;
     return taken;
   };
-  const missing = take(account.missing);
-  const rejected = take(account.rejected);
-  const discarded = take(account.discarded);
-  const counts = { missing, rejected, discarded, stored: take(account.stored) };
-  return { ...account, ...counts, lost: Math.max(account.lost, lost + lostBefore) };
+  return {
+    ...account,
+    missing: take(missing),
+    rejected: take(rejected),
+    discarded: take(discarded),
+    stored: take(stored),
+    lost: Math.max(account.lost, lost + lostBefore),
+  };
 };

@@ -269,14 +269,15 @@ const judgeReports = ({
   const usedByHost = new Set(
     ever.map(({ queueHex, sequence }) => `${ledgerOf(queueHex)} ${sequence}`),
   );
+  // Two machines may have one identity, and only one of them a disk that went back.
   const single = new Set(
     hosts
       .filter(({ hostId, disk }) => disk.restores === 0 && !isCopied(hosts, hostId))
-      .map(({ hostId }) => hostId),
+      .flatMap(({ disk }) => [...disk.ledger.queues]),
   );
   /** Whether a queue of one history stored the sequence under another id only. */
   const isElsewhere = (record: QueueRecord, sequence: number) =>
-    single.has(record.hostId) &&
+    single.has(record.queueHex) &&
     !used.has(placeOf(record, sequence)) &&
     usedByHost.has(`${ledgerOf(record.queueHex)} ${sequence}`);
   return gaps.flatMap((record) => {
