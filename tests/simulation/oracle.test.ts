@@ -20,6 +20,7 @@ const envelope = (sequence: number, text: string): StoredEnvelope => ({
 });
 /** Of copies of one queue. */
 const ledger = createLedger();
+ledger.queues.add(queueHex);
 const hostOf = (machine: string, diskRestores: number): SimulatedHost => {
   const host = {
     hostId,

@@ -15,6 +15,7 @@ type Counts = Partial<NonNullable<EarlierId["range"]>> & {
 /** An id of which core has stored all through `cursor`, unless told otherwise. */
 const id = ({ last, acked, above = 0n, cursor = 10n, ...counts }: Counts = {}): EarlierId => ({
   storedAbove: above,
+  isForked: false,
   ackedThrough: acked ?? cursor,
   last: last === undefined ? undefined : { lastSequence: last },
   range: {
@@ -70,6 +71,7 @@ describe("what was acknowledged under earlier ids", () => {
     expect(decide([])).toEqual(unknown);
     expect(decide([{ ...id(), range: undefined }])).toEqual(unknown);
     expect(decide([id({ countedThrough: 8n })])).toEqual(unknown);
+    expect(decide([{ ...id({ stored: 9n }), isForked: true }])).toEqual(unknown);
     expect(decide([id({ cursor: 6n })])).toEqual(unknown);
     const short = id({ stored: 9n });
     expect(decide([short], { lastSequence: 8n, ackedBefore: 8n })).toEqual(unknown);

@@ -8,6 +8,7 @@ import {
   countStoredWithin,
   findLastAccount,
   findLostRanges,
+  hasRefusedAccount,
   type LastAccount,
 } from "#functions/store/ingest/accounts.ts";
 import type { QueueName } from "#functions/store/ingest/queues.ts";
@@ -34,6 +35,8 @@ export interface LeftId {
 export interface EarlierId extends Pick<LeftId, "ackedThrough"> {
   last: Pick<StoredAccount, "lastSequence"> | undefined;
   range: QueueRange | undefined;
+  /** It has two histories: what core counted may be of another account than the last. */
+  isForked: boolean;
   /** Records stored above `ackedThrough`, which the host has sent again; 0 where nobody can tell. */
   storedAbove: bigint;
 }
@@ -97,7 +100,8 @@ export const readEarlierIds = async (
         const above = { firstSequence: ackedThrough + 1n, lastSequence: range?.cursor ?? 0n };
         const isAbove = ranges.sink === "postgres" && above.firstSequence <= above.lastSequence;
         const storedAbove = isAbove ? await countStoredWithin(tx, nameOf(id), above) : 0n;
-        return { ackedThrough, last: lastOfId, range, storedAbove };
+        const isForked = await hasRefusedAccount(tx, nameOf(id));
+        return { ackedThrough, last: lastOfId, range, isForked, storedAbove };
       }),
     );
     const stated = [last, ...earlier.map((id) => id.last)].map((one) => one?.lastSequence ?? 0n);
@@ -126,11 +130,11 @@ export const decideEarlier = (
   const sum = { rejected: 0n, missing: 0n, isUnknown: false };
   if (through <= stated) return sum;
   let behind = 0n;
-  for (const { last, range, ackedThrough, storedAbove } of earlier.toReversed()) {
+  for (const { last, range, isForked, ackedThrough, storedAbove } of earlier.toReversed()) {
     const base = highest(behind, last?.lastSequence ?? 0n);
     behind = highest(base, ackedThrough);
     if (ackedThrough <= highest(base, stated)) continue;
-    if (range === undefined || range.countedThrough !== range.cursor)
+    if (range === undefined || isForked || range.countedThrough !== range.cursor)
       return { ...sum, isUnknown: true };
     const lost = lostWithin(gaps, {
       firstSequence: range.cursor + 1n,

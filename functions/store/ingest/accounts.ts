@@ -1,4 +1,4 @@
-import { and, desc, eq, type SQLWrapper, sql } from "drizzle-orm";
+import { and, desc, eq, isNotNull, type SQLWrapper, sql } from "drizzle-orm";
 import { ingestAccount } from "#drizzle/schema/account.ts";
 import { certificate, collectorIdentity } from "#drizzle/schema/certificate.ts";
 import { ingestCursor } from "#drizzle/schema/ingest.ts";
@@ -117,6 +117,20 @@ export const hasAccount = async (
     );
   return rows.length > 0;
 };
+
+/** Whether core has refused an account of a queue: two copies of it may have sent under one id. */
+export const hasRefusedAccount = async (
+  tx: Executor,
+  { hostId, queueId }: QueueName,
+): Promise<boolean> =>
+  (await tx.$count(
+    ingestAccount,
+    and(
+      eq(ingestAccount.hostId, hostId),
+      eq(ingestAccount.queueId, queueId),
+      isNotNull(ingestAccount.refused),
+    ),
+  )) > 0;
 
 /** Inserts an account. */
 export const insertAccount = async (tx: Executor, row: AccountInsert): Promise<void> => {
