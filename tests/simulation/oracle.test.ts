@@ -20,7 +20,7 @@ const envelope = (sequence: number, text: string): StoredEnvelope => ({
 });
 /** Of copies of one queue. */
 const ledger = createLedger();
-ledger.queues.add(queueHex);
+ledger.queues.add(queueHex).add("08".repeat(16));
 const hostOf = (machine: string, diskRestores: number): SimulatedHost => {
   const host = {
     hostId,
