@@ -173,7 +173,10 @@ const untilRest = async (lab: Lab, stuck: ReadonlySet<string>): Promise<void> =>
     stuck.size === 0 &&
     // Only a host that has come back says what it lacks.
     hosts.every(
-      ({ queue, forwarder }) => queue.stats().records === 0 && forwarder.status().connected,
+      ({ queue, forwarder, process }) =>
+        process.suspendedUntil < world.now() &&
+        queue.stats().records === 0 &&
+        forwarder.status().connected,
     ) &&
     areExported({ tables: server.tables, jetstream });
   while (world.now() < end && !isAtRest())

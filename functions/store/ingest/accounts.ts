@@ -122,15 +122,22 @@ export const hasAccount = async (
 export const hasRefusedAccount = async (
   tx: Executor,
   { hostId, queueId }: QueueName,
-): Promise<boolean> =>
-  (await tx.$count(
-    ingestAccount,
-    and(
-      eq(ingestAccount.hostId, hostId),
-      eq(ingestAccount.queueId, queueId),
-      isNotNull(ingestAccount.refused),
-    ),
-  )) > 0;
+): Promise<boolean> => {
+  const refused = await firstRow(
+    tx
+      .select({ number: ingestAccount.number })
+      .from(ingestAccount)
+      .where(
+        and(
+          eq(ingestAccount.hostId, hostId),
+          eq(ingestAccount.queueId, queueId),
+          isNotNull(ingestAccount.refused),
+        ),
+      )
+      .limit(1),
+  );
+  return refused !== undefined;
+};
 
 /** Inserts an account. */
 export const insertAccount = async (tx: Executor, row: AccountInsert): Promise<void> => {
