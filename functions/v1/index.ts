@@ -62,7 +62,7 @@ import { rolloutReports } from "./collector/rollouts/read.ts";
 import { exportRolloutTargetsRoute, rolloutTargets } from "./collector/rollouts/targets.ts";
 import { setupRoute } from "./collector/setup.ts";
 import { volumeRoute } from "./collector/volume/report.ts";
-import { watchChanges } from "./collector/watches/change.ts";
+import { watchActs, watchChanges } from "./collector/watches/change.ts";
 import { watchReports } from "./collector/watches/read.ts";
 import { directoryStatusRoute } from "./directory/status.ts";
 import { openApiRoute } from "./openapi.ts";
@@ -118,6 +118,7 @@ export const routesOf = (core: Core): readonly Route[] => [
   ...Object.values(rolloutControls(core)),
   ...Object.values(watchReports(core)),
   ...Object.values(watchChanges(core)),
+  ...Object.values(watchActs(core)),
   ...reportRoutesOf({ ...core, db: core.reports }),
   ...chatRoutesOf(core),
   ...collectorRoutesOf(core),

@@ -1,6 +1,6 @@
 import type { Core } from "#functions/core.ts";
 import { Problem } from "#functions/problems.ts";
-import { checkCsr, csrFaultDetail } from "#functions/signer/csr.ts";
+import { type CheckedCsr, checkCsr, csrFaultDetail } from "#functions/signer/csr.ts";
 import {
   type IssuedCertificate,
   type Signer,
@@ -56,10 +56,7 @@ export const renew = async (
 ): Promise<Issued> => {
   const { db, clock, entropy, signer } = core;
   const presented = await admitProof(core, "renew", caller, origin);
-  const checked = await checkCsr(body.csr_pem, core.cryptography);
-  if (!checked.ok) throw new Problem("csr_invalid", { detail: csrFaultDetail[checked.fault] });
-  const { csr } = checked;
-  if (csr.identity !== caller.certificate.identity) throw new Problem("identity_mismatch");
+  const csr = await requestOf(core, caller, body);
   const spkiSha256 = await sha256(new Uint8Array(csr.spki));
 
   const identity = await findIdentity(db, presented.identityId);
@@ -71,14 +68,12 @@ export const renew = async (
   if (identity === undefined || policy === undefined)
     throw new Error("an identity without its policy");
   const issuedAt = clock.now();
-  const serial = entropy.bytes(16);
-  const { certificateTtlSeconds: ttlSeconds } = policy;
   const request = {
     csrPem: body.csr_pem,
     spki: csr.spki,
     identity: csr.identity,
-    ttlSeconds,
-    serial,
+    ttlSeconds: policy.certificateTtlSeconds,
+    serial: entropy.bytes(16),
     now: issuedAt,
   };
   try {
@@ -93,15 +88,30 @@ export const renew = async (
       record(tx, core, { presented, spkiSha256, issued, issuedAt, body, origin }),
     );
   } catch (error) {
-    if (error instanceof Problem && error.code === "rate_limited") {
-      const target = { type: "collector_identity", id: identity.id };
-      const refusal = { action: "certificate.renew", target, reason: error.code, origin } as const;
-      await auditRefusal(core, { identity: identity.identity, ...refusal });
-    }
+    if (error instanceof Problem && error.code === "rate_limited")
+      await auditRefusal(core, {
+        identity: identity.identity,
+        action: "certificate.renew",
+        target: { type: "collector_identity", id: identity.id },
+        reason: error.code,
+        origin,
+      });
     if (!(error instanceof SignerFault)) throw error;
     await recordSignerFault(core, { identity, presented, fault: error, origin });
     throw new Problem("signer_failed", { cause: error });
   }
+};
+
+/** Returns the checked certificate request. Throws `csr_invalid`, and `identity_mismatch` for the name of another identity. */
+const requestOf = async (
+  { cryptography }: RenewCore,
+  caller: ProvenCollector,
+  body: RenewRequest,
+): Promise<CheckedCsr> => {
+  const checked = await checkCsr(body.csr_pem, cryptography);
+  if (!checked.ok) throw new Problem("csr_invalid", { detail: csrFaultDetail[checked.fault] });
+  if (checked.csr.identity !== caller.certificate.identity) throw new Problem("identity_mismatch");
+  return checked.csr;
 };
 
 const minuteMs = 60_000;

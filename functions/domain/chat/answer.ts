@@ -118,9 +118,7 @@ const startTurn = async (start: {
     else source.addEventListener("abort", run, { once: true, signal: ended.signal });
   };
   after(openMs, open);
-  after(turnMs, () =>
-    abort.abort(new Problem("inference_failed", { detail: "The answer took longer than 60 s" })),
-  );
+  after(turnMs, () => abort.abort(tookTooLong()));
   whenAborted(signal, stop);
   whenAborted(chat.stopping, () => abort.abort(new Problem("shutting_down")));
 
@@ -173,11 +171,10 @@ const startTurn = async (start: {
     channel.end();
     open();
   };
-  const { userId } = start.operator;
   keepLease({
     core,
     turn,
-    userId,
+    userId: start.operator.userId,
     draft,
     exclusive,
     ended: ended.signal,
@@ -187,18 +184,25 @@ const startTurn = async (start: {
   // `run` throws nothing that its caller could act on.
   finished.catch(() => undefined);
   await opened.promise;
-  return {
-    next: async () => {
-      const event = await channel.read();
-      return event === null ? { done: true, value: undefined } : { done: false, value: event };
-    },
-    return: async () => {
-      stop();
-      await finished;
-      return { done: true, value: undefined };
-    },
-  };
+  return answerOf(channel, () => {
+    stop();
+    return finished;
+  });
 };
+
+const answerOf = (channel: EventChannel, stopped: () => Promise<void>): Answer => ({
+  next: async () => {
+    const event = await channel.read();
+    return event === null ? { done: true, value: undefined } : { done: false, value: event };
+  },
+  return: async () => {
+    await stopped();
+    return { done: true, value: undefined };
+  },
+});
+
+const tookTooLong = () =>
+  new Problem("inference_failed", { detail: "The answer took longer than 60 s" });
 
 /** Returns how a turn ends that was stopped or failed. */
 const endOf = (cause: unknown): { status: TurnOutcome; error: unknown } => {

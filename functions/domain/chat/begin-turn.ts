@@ -6,7 +6,13 @@ import {
   listNewestChatMessages,
   sizeOfChatMessages,
 } from "#functions/store/chat/messages.ts";
-import { leaseTurn, lockChatSession, updateChatSession } from "#functions/store/chat/sessions.ts";
+import {
+  type LockedChatSession,
+  leaseTurn,
+  lockChatSession,
+  updateChatSession,
+} from "#functions/store/chat/sessions.ts";
+import type { Executor } from "#functions/store/database/database.ts";
 import { uuidv7 } from "#kit/entropy.ts";
 import type { Receipt } from "#proto/chat/receipt.ts";
 import { titleLengthMax } from "#proto/chat/session.ts";
@@ -15,7 +21,7 @@ import type { Operator } from "../operator/authenticate.ts";
 import type { Chat } from "./chat.ts";
 import { closeTurn } from "./close-turn.ts";
 import { historyOf } from "./model-messages.ts";
-import { appendReceipts, requireReceiptKey } from "./receipts.ts";
+import { appendReceipts, type ChainNeeds, requireReceiptKey } from "./receipts.ts";
 
 /** Turns that a conversation may have. */
 const turnsMax = 100;
@@ -51,19 +57,7 @@ export const beginTurn = (
     const session = await lockChatSession(tx, sessionId);
     if (session === undefined || session.userId !== operator.userId) throw new Problem("not_found");
     await requireReceiptKey(tx, needs);
-    if (session.turnId !== null) {
-      if (!session.turnExpired)
-        throw new Problem("conflict", {
-          detail: "An answer is being written in this conversation",
-        });
-      await closeTurn(tx, needs, session, { status: "aborted" });
-    }
-    if (session.messageCount >= 2 * turnsMax)
-      throw new Problem("conflict", {
-        detail: `The conversation has ${turnsMax} questions: begin another one`,
-      });
-    if ((await sizeOfChatMessages(tx, sessionId)) > conversationBytesMax)
-      throw new Problem("conflict", { detail: "The conversation is full: begin another one" });
+    await requireFree(tx, needs, session);
     const earlier = await listNewestChatMessages(tx, sessionId, historyMessages);
     const now = new Date(clock.now());
     const questionId = uuidv7({ clock, entropy });
@@ -107,3 +101,22 @@ export const beginTurn = (
       receipt,
     };
   });
+
+/** Closes a turn whose lease has expired. Throws 409 `conflict` while an answer is being written, and when the conversation is full. */
+const requireFree = async (
+  tx: Executor,
+  needs: ChainNeeds,
+  session: LockedChatSession,
+): Promise<void> => {
+  if (session.turnId !== null) {
+    if (!session.turnExpired)
+      throw new Problem("conflict", { detail: "An answer is being written in this conversation" });
+    await closeTurn(tx, needs, session, { status: "aborted" });
+  }
+  if (session.messageCount >= 2 * turnsMax)
+    throw new Problem("conflict", {
+      detail: `The conversation has ${turnsMax} questions: begin another one`,
+    });
+  if ((await sizeOfChatMessages(tx, session.id)) > conversationBytesMax)
+    throw new Problem("conflict", { detail: "The conversation is full: begin another one" });
+};

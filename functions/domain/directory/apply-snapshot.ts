@@ -47,18 +47,12 @@ export const applyDirectorySnapshot = (
   { syncsBefore }: { syncsBefore: number },
 ): Promise<SnapshotReport> =>
   core.db.transaction(async (tx) => {
-    const report = {
-      users: snapshot.users.length,
-      added: 0,
-      changed: 0,
-      held: 0,
-      suspectSetting: null,
-    };
+    const users = snapshot.users.length;
     const last = await lockDirectorySync(tx);
-    if ((last?.syncs ?? 0) !== syncsBefore) return { ...report, outcome: "superseded" };
-    if (snapshot.users.length === 0) {
+    if ((last?.syncs ?? 0) !== syncsBefore) return { ...noChanges, users, outcome: "superseded" };
+    if (users === 0) {
       await refuse(tx, core, last);
-      return { ...report, outcome: "refused" };
+      return { ...noChanges, users, outcome: "refused" };
     }
     const { directory, tenantId } = core.config;
     const now = new Date(core.clock.now());
@@ -89,17 +83,19 @@ export const applyDirectorySnapshot = (
         missingGroups,
         isFirst: last?.syncedAt == null,
       }),
-      ...(heldFor ? [refusalEntry(directory.domain, heldFor, { held, users: report.users })] : []),
+      ...(heldFor ? [refusalEntry(directory.domain, heldFor, { held, users })] : []),
     ]);
     return {
-      ...report,
       outcome,
+      users,
       added: changes.added.length,
       changed: changes.changed.length,
       held,
       suspectSetting,
     };
   });
+
+const noChanges = { added: 0, changed: 0, held: 0, suspectSetting: null };
 
 /** Records an empty snapshot, and audits the first of several in a row. */
 const refuse = async (

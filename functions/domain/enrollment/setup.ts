@@ -1,6 +1,10 @@
 import type { Core } from "#functions/core.ts";
 import { countCollectors } from "#functions/store/certificate/identities.ts";
-import { countPeople, findDirectorySync } from "#functions/store/directory/directory.ts";
+import {
+  countPeople,
+  type DirectorySync,
+  findDirectorySync,
+} from "#functions/store/directory/directory.ts";
 import { findOldestActivePolicy } from "#functions/store/enrollment/policies.ts";
 import { countEnrollment } from "#functions/store/enrollment/report.ts";
 import type { Setup, SetupStep } from "#proto/operator/setup.ts";
@@ -19,24 +23,12 @@ export const readSetup = async ({
     findOldestActivePolicy(db),
     countCollectors(db, new Date(clock.now())),
   ]);
-  const step = (name: SetupStep, done: boolean, detail: string) => ({ step: name, done, detail });
-  const { admin } = people.scopes;
-  const active = counted(people.people.active, "active person", "active people");
   const fault =
     signer === null ? "no enrollment signer is configured" : signer.faultAt(clock.now());
-  const isPushed = config.directory.provider.kind === "scim";
-  const neverRead = isPushed
-    ? "the identity provider has pushed nobody yet"
-    : "the directory has not been read yet";
-  const noSync = sync?.reasonCode ? `the last sync failed: ${sync.reasonCode}` : neverRead;
   const { advertised, ingest } = config;
   return {
     steps: [
-      step(
-        "directory",
-        admin > 0,
-        people.people.active > 0 ? `${admin} of ${active} can administer` : noSync,
-      ),
+      step("directory", people.scopes.admin > 0, directoryDetail(config, people, sync)),
       step("signer", fault === undefined, fault ?? "certificates can be issued"),
       step(
         "ingest",
@@ -67,6 +59,23 @@ export const readSetup = async ({
         }
       : null,
   };
+};
+
+const step = (name: SetupStep, done: boolean, detail: string) => ({ step: name, done, detail });
+
+const directoryDetail = (
+  { directory }: Core["config"],
+  { people, scopes }: Awaited<ReturnType<typeof countPeople>>,
+  sync: DirectorySync | undefined,
+): string => {
+  if (people.active > 0) {
+    const active = counted(people.active, "active person", "active people");
+    return `${scopes.admin} of ${active} can administer`;
+  }
+  if (sync?.reasonCode) return `the last sync failed: ${sync.reasonCode}`;
+  return directory.provider.kind === "scim"
+    ? "the identity provider has pushed nobody yet"
+    : "the directory has not been read yet";
 };
 
 const counted = (count: number, one: string, many: string): string =>

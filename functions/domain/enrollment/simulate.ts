@@ -2,6 +2,7 @@ import type { ReadCore } from "#functions/core.ts";
 import { type ProblemCode, requireFound } from "#functions/problems.ts";
 import { findIdentitiesInUse } from "#functions/store/certificate/certificates.ts";
 import { countEnrolledSince, findIdentityByName } from "#functions/store/certificate/identities.ts";
+import type { Executor } from "#functions/store/database/database.ts";
 import { planByIndex } from "#functions/store/database/execute-prepared.ts";
 import { countReservations, findReserved } from "#functions/store/enrollment/enrollments.ts";
 import {
@@ -97,10 +98,7 @@ export const simulateEnrollment = ({ db, clock, config }: ReadCore, use: Simulat
         use.identityPrefix ?? policy.allowedIdentityPrefixes[0] ?? "",
         deviceId,
       );
-      const found =
-        use.tokenSha256 === null ? null : await findTokenOfPolicy(tx, policy.id, use.tokenSha256);
-      const unstored = use.tokenSha256 === null ? "not_given" : "unknown";
-      const token = found ?? (attested ? tokenOf(attested, policy.id, now) : unstored);
+      const token = await usedToken(tx, use, policy.id, attested, now);
       const known = await findIdentityByName(tx, identity);
       const inUse = await findIdentitiesInUse(tx, [identity], at);
       const reserved = await findReserved(tx, [identity], at);
@@ -117,10 +115,7 @@ export const simulateEnrollment = ({ db, clock, config }: ReadCore, use: Simulat
         deviceId,
         platform,
         isReserved: reserved.has(identity),
-        heldByToken:
-          typeof token === "string"
-            ? 0
-            : (held.find(({ tokenId }) => tokenId === token.id)?.held ?? 0),
+        heldByToken: heldBy(token, held),
         known,
         isInUse: known !== undefined && inUse.has(known.id),
         attestation: attested?.attestation ?? null,
@@ -131,6 +126,26 @@ export const simulateEnrollment = ({ db, clock, config }: ReadCore, use: Simulat
     },
     { accessMode: "read only", isolationLevel: "repeatable read" },
   );
+
+/** Returns the stored token, or the one that a service account token would be stored as. */
+const usedToken = async (
+  tx: Executor,
+  { tokenSha256 }: SimulatedUse,
+  policyId: string,
+  attested: Attested | null | undefined,
+  now: number,
+): Promise<AdmissionFacts["token"]> => {
+  const found = tokenSha256 && (await findTokenOfPolicy(tx, policyId, tokenSha256));
+  if (found) return found;
+  if (attested) return tokenOf(attested, policyId, now);
+  return tokenSha256 === null ? "not_given" : "unknown";
+};
+
+const heldBy = (
+  token: AdmissionFacts["token"],
+  held: Awaited<ReturnType<typeof countReservations>>,
+): number =>
+  typeof token === "string" ? 0 : (held.find(({ tokenId }) => tokenId === token.id)?.held ?? 0);
 
 /** Returns the token that a service account token would be stored as. */
 const tokenOf = (

@@ -73,16 +73,9 @@ export const beginSession = async (
   }
   const id = uuidv7(core);
   const issuedAt = Math.floor(core.clock.now() / 1000);
-  const expiresAt = Math.min(
-    issuedAt + sessionSeconds,
-    webSession === null
-      ? Number.POSITIVE_INFINITY
-      : Math.floor(webSession.expiresAt.getTime() / 1000),
-  );
-  if (
-    expiresAt <= issuedAt ||
-    (webSession !== null && (await isWebSessionEnded(tx, webSession.id)))
-  ) {
+  const expiresAt = expiryOf(issuedAt, webSession);
+  const isOver = expiresAt <= issuedAt;
+  if (isOver || (webSession !== null && (await isWebSessionEnded(tx, webSession.id)))) {
     await refuseSession(tx, core, { userId, clientName, reason: "web_session_ended" }, origin);
     return null;
   }
@@ -109,20 +102,34 @@ export const beginSession = async (
       expires_at: new Date(expiresAt * 1000).toISOString(),
     },
   });
-  const accessToken = await new SignJWT({ sid: id })
-    .setProtectedHeader({ alg: "HS256", typ: "JWT" })
-    .setSubject(userId)
-    .setAudience(bridgeAudience)
-    .setIssuedAt(issuedAt)
-    .setExpirationTime(expiresAt)
-    .sign(new TextEncoder().encode(core.config.authTokenSecret.reveal()));
   return {
-    accessToken,
+    accessToken: await signToken(core, { id, userId, issuedAt, expiresAt }),
     expiresInSeconds: expiresAt - issuedAt,
     scopes: person.scopes,
     sessionId: id,
   };
 };
+
+/** Returns when a session ends, in seconds: at the latest with the session at web. */
+const expiryOf = (issuedAt: number, webSession: WebSessionOfCaller | null): number =>
+  Math.min(
+    issuedAt + sessionSeconds,
+    webSession === null
+      ? Number.POSITIVE_INFINITY
+      : Math.floor(webSession.expiresAt.getTime() / 1000),
+  );
+
+const signToken = (
+  { config }: SessionCore,
+  session: { id: string; userId: string; issuedAt: number; expiresAt: number },
+): Promise<string> =>
+  new SignJWT({ sid: session.id })
+    .setProtectedHeader({ alg: "HS256", typ: "JWT" })
+    .setSubject(session.userId)
+    .setAudience(bridgeAudience)
+    .setIssuedAt(session.issuedAt)
+    .setExpirationTime(session.expiresAt)
+    .sign(new TextEncoder().encode(config.authTokenSecret.reveal()));
 
 /** Audits and counts that a program was not signed in (see `recordRefusals`): a used code can be sent again without end. */
 export const refuseSession = async (

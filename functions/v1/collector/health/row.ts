@@ -28,37 +28,9 @@ export const healthRowView = (row: FleetRow, rules: CountingRules): FleetHealthR
   last_heartbeat_at: timestampOrNull(row.last_heartbeat_at),
   last_envelope_at: timestampOrNull(row.last_envelope_at),
   forwarding: row.forwarding,
-  forwarder:
-    row.forwarder_connected === null
-      ? null
-      : {
-          connected: row.forwarder_connected,
-          last_ack_at: timestampOrNull(row.forwarder_last_ack_at),
-          last_error: row.forwarder_last_error,
-        },
-  certificate: {
-    id: row.certificate_id,
-    status: certificateStatus(
-      {
-        status: row.certificate_status,
-        notAfter: new Date(timestampOf(row.certificate_not_after)),
-      },
-      rules.now.getTime(),
-    ),
-    not_after: timestampOf(row.certificate_not_after),
-    renew_after: timestampOf(row.certificate_renew_after),
-  },
-  successor:
-    row.successor_id !== null &&
-    row.successor_not_after !== null &&
-    row.successor_renew_after !== null
-      ? {
-          id: row.successor_id,
-          status: "active",
-          not_after: timestampOf(row.successor_not_after),
-          renew_after: timestampOf(row.successor_renew_after),
-        }
-      : null,
+  forwarder: forwarderOf(row),
+  certificate: certificateOf(row, rules.now),
+  successor: successorOf(row),
   config: {
     running_config_hash: row.running_config_hash,
     desired_config_hash: row.desired_config_hash,
@@ -72,21 +44,66 @@ export const healthRowView = (row: FleetRow, rules: CountingRules): FleetHealthR
     restarts: row.starts,
   },
   renewal: { status: row.renewal_status, last_error: row.renewal_last_error },
-  last_auth_failure:
-    row.last_auth_failure_at !== null && row.last_auth_failure_reason !== null
-      ? { at: timestampOf(row.last_auth_failure_at), reason: row.last_auth_failure_reason }
-      : null,
-  ingest_gap:
-    row.gap_last_at !== null
-      ? {
-          ranges: Number(row.gap_ranges),
-          records_max: Number(row.gap_records_max),
-          last_at: timestampOf(row.gap_last_at),
-        }
-      : null,
+  last_auth_failure: authFailureOf(row),
+  ingest_gap: gapOf(row),
   core: row.core,
   subnet: row.subnet,
   incomplete_hours: row.incomplete_hours,
+  ...absentUnlessKnown(row),
+});
+
+const forwarderOf = (row: FleetRow): FleetHealthRow["forwarder"] =>
+  row.forwarder_connected === null
+    ? null
+    : {
+        connected: row.forwarder_connected,
+        last_ack_at: timestampOrNull(row.forwarder_last_ack_at),
+        last_error: row.forwarder_last_error,
+      };
+
+const certificateOf = (row: FleetRow, now: Date): FleetHealthRow["certificate"] => {
+  const notAfter = timestampOf(row.certificate_not_after);
+  return {
+    id: row.certificate_id,
+    status: certificateStatus(
+      { status: row.certificate_status, notAfter: new Date(notAfter) },
+      now.getTime(),
+    ),
+    not_after: notAfter,
+    renew_after: timestampOf(row.certificate_renew_after),
+  };
+};
+
+const successorOf = (row: FleetRow): FleetHealthRow["successor"] =>
+  row.successor_id !== null &&
+  row.successor_not_after !== null &&
+  row.successor_renew_after !== null
+    ? {
+        id: row.successor_id,
+        status: "active",
+        not_after: timestampOf(row.successor_not_after),
+        renew_after: timestampOf(row.successor_renew_after),
+      }
+    : null;
+
+const authFailureOf = (row: FleetRow): FleetHealthRow["last_auth_failure"] =>
+  row.last_auth_failure_at !== null && row.last_auth_failure_reason !== null
+    ? { at: timestampOf(row.last_auth_failure_at), reason: row.last_auth_failure_reason }
+    : null;
+
+const gapOf = (row: FleetRow): FleetHealthRow["ingest_gap"] =>
+  row.gap_last_at !== null
+    ? {
+        ranges: Number(row.gap_ranges),
+        records_max: Number(row.gap_records_max),
+        last_at: timestampOf(row.gap_last_at),
+      }
+    : null;
+
+/** Returns the members that a row has only once volume, a budget's hold and an inventory are known of the host. */
+const absentUnlessKnown = (
+  row: FleetRow,
+): Pick<FleetHealthRow, "volume" | "hold" | "inventory"> => ({
   ...(row.day_bytes === null
     ? {}
     : { volume: { day_bytes: Number(row.day_bytes), usual_bytes: numberOrNull(row.usual_bytes) } }),
