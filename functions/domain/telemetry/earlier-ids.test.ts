@@ -51,6 +51,9 @@ describe("what was acknowledged under earlier ids", () => {
     // All that the host has sent again is stored.
     const ahead = id({ cursor: 14n, acked: 10n, stored: 12n, rejected: 1n, above: 4n });
     expect(decide([ahead])).toEqual({ ...nothing, rejected: 1n, missing: 1n });
+    // But one, which was rejected.
+    const rejected = id({ cursor: 14n, acked: 10n, stored: 11n, rejected: 3n, above: 3n });
+    expect(decide([rejected])).toEqual({ ...nothing, rejected: 2n });
     const behind = id({ last: 4n, stored: 4n });
     const rest = { firstSequence: 5n, ackedBefore: 6n };
     expect(decide([behind], rest)).toEqual({ ...nothing, missing: 2n });
@@ -76,7 +79,11 @@ describe("what was acknowledged under earlier ids", () => {
     const short = id({ stored: 9n });
     expect(decide([short], { lastSequence: 8n, ackedBefore: 8n })).toEqual(unknown);
     expect(decide([short], { firstSequence: 5n, ackedBefore: 6n })).toEqual(unknown);
-    expect(decide([id({ cursor: 14n, acked: 10n, stored: 13n, above: 3n })])).toEqual(unknown);
+    const ahead = { cursor: 14n, acked: 10n, above: 3n };
+    expect(decide([id({ ...ahead, stored: 13n })])).toEqual(unknown);
+    const untold = { ...id({ ...ahead, stored: 8n, rejected: 6n }), storedAbove: undefined };
+    expect(decide([untold])).toEqual(unknown);
+    expect(decide([id({ ...ahead, stored: 12n, rejected: 1n, discarded: 1n })])).toEqual(unknown);
     expect(decide([id({ stored: 11n })])).toEqual(unknown);
   });
 

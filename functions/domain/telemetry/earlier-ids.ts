@@ -37,8 +37,8 @@ export interface EarlierId extends Pick<LeftId, "ackedThrough"> {
   range: QueueRange | undefined;
   /** It has two histories: what core counted may be of another account than the last. */
   isForked: boolean;
-  /** Records stored above `ackedThrough`, which the host has sent again; 0 where nobody can tell. */
-  storedAbove: bigint;
+  /** Records stored above `ackedThrough`, which the host has sent again; undefined where nobody can tell. */
+  storedAbove: bigint | undefined;
 }
 
 /** What the records of an account became under earlier ids. */
@@ -98,8 +98,10 @@ export const readEarlierIds = async (
         };
         const { ackedThrough } = id;
         const above = { firstSequence: ackedThrough + 1n, lastSequence: range?.cursor ?? 0n };
-        const isAbove = ranges.sink === "postgres" && above.firstSequence <= above.lastSequence;
-        const storedAbove = isAbove ? await countStoredWithin(tx, nameOf(id), above) : 0n;
+        const isAbove = above.firstSequence <= above.lastSequence;
+        const canCount = ranges.sink === "postgres";
+        const countAbove = () => (canCount ? countStoredWithin(tx, nameOf(id), above) : undefined);
+        const storedAbove = isAbove ? await countAbove() : 0n;
         const isForked = await hasRefusedAccount(tx, nameOf(id));
         return { ackedThrough, last: lastOfId, range, isForked, storedAbove };
       }),
@@ -142,13 +144,14 @@ export const decideEarlier = (
     });
     const missing = highest(range.cursor, ackedThrough) - base - consumedOf(range) - lost;
     if (missing === 0n && range.rejected === 0n) continue;
-    const hasAll =
-      firstSequence <= base + 1n &&
-      ackedThrough <= lastSequence &&
-      range.cursor <= ackedThrough + storedAbove;
-    if (missing < 0n || !hasAll) return { ...sum, isUnknown: true };
+    // What is not stored above was rejected, if nothing else happened to any: the host has sent it again, and its own account names it.
+    const above = highest(range.cursor, ackedThrough) - ackedThrough - (storedAbove ?? 0n);
+    const isClear =
+      above === 0n || (storedAbove !== undefined && missing === 0n && range.discarded === 0n);
+    const hasAll = firstSequence <= base + 1n && ackedThrough <= lastSequence && isClear;
+    if (missing < 0n || !hasAll || above > range.rejected) return { ...sum, isUnknown: true };
     sum.missing += missing;
-    sum.rejected += range.rejected;
+    sum.rejected += range.rejected - above;
   }
   return { ...sum, isUnknown: behind < through };
 };
