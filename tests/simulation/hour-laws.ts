@@ -193,7 +193,9 @@ const isKnown = (
   const isSent = !revoked.has(hostId);
   return machines.some(({ disk: { image } }) => {
     const queueHex = image?.state.queueId.toHex() ?? "";
-    return heard.has(queueHex) && !isClosed(queueHex) && (isSent || !ledger.hasJumped);
+    // A machine that may send no more says nothing of a queue that it has not opened.
+    const canTell = isSent || image?.past.records.some((record) => record.text === text) === true;
+    return heard.has(queueHex) && !isClosed(queueHex) && (isSent || !ledger.hasJumped) && canTell;
   });
 };
 
