@@ -20,7 +20,7 @@ export interface QueuePast {
 export interface Heard {
   queueHex: string;
   at: number;
-  /** Undefined: it was opened. */
+  /** Undefined: it was opened, in a session that its host began then. */
   through: number | undefined;
 }
 

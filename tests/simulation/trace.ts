@@ -13,13 +13,21 @@ const routine = { isRoutine: true };
 /** The sink of a stream notes queues each second: a core that is killed loses those of the last one. */
 const notedMs = 1_500;
 const shortId = (id: Uint8Array): string => id.toHex().slice(0, 6);
+/** When hosts began sessions, by their ids: an image of a disk from before knows nothing of them. */
+const begunIn = new WeakMap<World, Map<string, number>>();
+const begunOf = (world: World): Map<string, number> => {
+  const begun = begunIn.get(world) ?? new Map<string, number>();
+  begunIn.set(world, begun);
+  return begun;
+};
 const reasonOf = (error: unknown): string =>
   error instanceof Error ? error.message : String(error);
 
 /** Returns the queue of a machine, whose calls are noted, and in `heard` what core answers of it. */
 export const tracedQueue = (world: World, machine: string, queue: Queue, heard: Heard[]): Queue => {
-  const hear = (through: number | undefined) =>
-    heard.push({ queueHex: queue.queueId.toHex(), at: world.now(), through });
+  let sessionAt = 0;
+  const hear = (through: number | undefined, at = world.now()) =>
+    heard.push({ queueHex: queue.queueId.toHex(), at, through });
   return withMembers(queue, {
     append: async (records, options) => {
       try {
@@ -40,11 +48,13 @@ export const tracedQueue = (world: World, machine: string, queue: Queue, heard: 
       return queue.ack(sequence, options);
     },
     sessionAnswered: (...cursors) => {
-      hear(undefined);
+      hear(undefined, sessionAt);
       queue.sessionAnswered(...cursors);
     },
     beginSession: (hostId) => {
       const session = queue.beginSession(hostId);
+      sessionAt = world.now();
+      begunOf(world).set(session.sessionId.toHex(), sessionAt);
       const { ackedThrough, sentThrough } = session;
       world.note(
         `${machine} opens queue ${shortId(session.queueId)}, acknowledged through ${ackedThrough}, sent through ${sentThrough}`,
@@ -69,9 +79,12 @@ export const tracedSink = (
   sink: Sink,
   heard: () => Tables["heard"],
 ): Sink => {
-  const hear = ({ queueId }: { queueId: Uint8Array }, through: number | undefined) => {
+  const hear = (
+    { queueId }: { queueId: Uint8Array },
+    through: number | undefined,
+    at = world.now(),
+  ) => {
     const queueHex = queueId.toHex();
-    const at = world.now();
     const tables = heard();
     world.after(notedMs, () => {
       // A database that has gone back since knows nothing of it.
@@ -86,7 +99,7 @@ export const tracedSink = (
       try {
         const opened = await sink.open(claims, isGone);
         world.note(`${core} opens ${queue} at ${opened.cursor}`);
-        hear(claims, undefined);
+        hear(claims, undefined, begunOf(world).get(claims.sessionId.toHex()));
         return opened;
       } catch (error) {
         world.note(`${core} does not open ${queue}: ${reasonOf(error)}`);
