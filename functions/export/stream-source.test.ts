@@ -382,6 +382,17 @@ describe.skipIf(!canStart)("the source of an export from JetStream", () => {
     expect(log.text()).toContain("another stream: exporting all it has");
   });
 
+  it("keeps when the message at its position was stored, also where a core noted a newer one of a restored stream", async () => {
+    await store.lines("a", ["1"]);
+    const source = await openSource();
+    const chunk = await readChunk(source, 1);
+    await connection.sql`update export_position set position_at = now() + interval '1 minute'`;
+    await source.commit(chunk, none);
+    const [row] = await connection.sql`select position::int, position_at from export_position`;
+    const message = await nats.manager.streams.getMessage(stream, { seq: row?.position });
+    expect(new Date(row?.position_at)).toEqual(message?.time);
+  });
+
   it("does not take a position of PostgreSQL for one of a stream, nor the reverse", async () => {
     await createExportPosition(connection.db, "default", "oldest");
     const of = { db: connection.db, manager: nats.manager, stream };

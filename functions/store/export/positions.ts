@@ -264,6 +264,8 @@ export const moveExportPosition = async (
     positionAt === undefined
       ? sql`position_at`
       : sql`${new Date(positionAt).toISOString()}::timestamptz`;
+  // What tells that a stream has gone back is the time of the message at the position, also after a core noted that of a newer one behind it.
+  const reachedAt = lease.stream === null ? sql`greatest(position_at, ${at})` : at;
   const isReached =
     lease.stream === null ? sql`${position.toString()}::bigint <= ${nextXid}` : sql`true`;
   await db.transaction(async (tx) => {
@@ -271,7 +273,7 @@ export const moveExportPosition = async (
     await addHostLosses(tx, lease.name, dropped);
     await addRejections(tx, lease.name, [...deadLetters, ...dropped, ...partial]);
     const rows = await tx.execute(sql`
-      update export_position set position = ${position.toString()}::bigint, position_at = greatest(position_at, ${at}),
+      update export_position set position = ${position.toString()}::bigint, position_at = ${reachedAt},
         passed = passed + ${passed}::bigint, exported = exported + ${exported}::bigint,
         rejected_items = rejected_items + ${rejectedItems}::bigint, lost = lost + ${lost}::bigint, updated_at = clock_timestamp()
       where ${isHeld(lease)} and position = ${lease.position.toString()}::bigint and ${isReached} returning name`);
