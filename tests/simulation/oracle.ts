@@ -153,8 +153,13 @@ const judgeStored = ({
   /** Whether only a database or a stream that went back and a damaged disk knew of it. */
   const isLostWithBoth = ({ hostId, text }: { hostId: string; text: string }) =>
     damaged.has(hostId) && places.has(text);
+  const current = new Set(hosts.map(({ disk }) => disk.image?.state.queueId.toHex()));
+  /** Whether its host had left the queue, and had said what the first backup lacked: of the second, it says nothing. */
+  const isSaid = ({ text }: { text: string }) =>
+    restores > 1 && places.get(text)?.every(({ queueHex }) => !current.has(queueHex)) === true;
   const missing = promised.filter(
-    (record) => !stored.has(record.text) && !isReplaced(record) && !isLostWithBoth(record),
+    (record) =>
+      !stored.has(record.text) && !isReplaced(record) && !isLostWithBoth(record) && !isSaid(record),
   );
   return [...Map.groupBy(missing, ({ hostId }) => hostId)].flatMap(([hostId, lost]) => {
     const ofHost = reported.get(hostId) ?? new Set();
