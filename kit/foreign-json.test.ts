@@ -4,9 +4,9 @@ import { describe, expect, it } from "vitest";
 import { postForm } from "#admin/sign-in/token-endpoint.ts";
 import { parseObject } from "#collector/management/management-error.ts";
 import { readHttpOutcome } from "#functions/export/otlp-outcome.ts";
-import { parseJson } from "#functions/http/parse-request.ts";
 import { createTestClock } from "#tests/fakes/clock.ts";
 import { cpuMillisecondsOf } from "#tests/support/cpu-time.ts";
+import { parseJson } from "../functions/http/route.ts";
 import {
   createIssuerRequest,
   createJsonCounter,

@@ -7,7 +7,7 @@ import {
   jwtVerify,
 } from "jose";
 import type { Clock } from "./clock.ts";
-import { singleFlight } from "./single-flight.ts";
+import { singleFlight } from "./group-calls.ts";
 
 /** Asymmetric signatures alone: never `none`, and never HS256, whose key would be the public one. */
 const algorithms = [

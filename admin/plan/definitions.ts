@@ -13,8 +13,8 @@ import {
   type TreePath,
 } from "#proto/collector-config/tree.ts";
 import { InventoryHost } from "#proto/inventory/inventory.ts";
-import { Identifier } from "#proto/management/text.ts";
 import { PolicyDraftBody } from "#proto/operator/policy-draft.ts";
+import { Identifier } from "#proto/values.ts";
 import { WatchBody } from "#proto/watch/watch.ts";
 import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
 import { readUtf8 } from "../terminal/token-file.ts";

@@ -1,7 +1,7 @@
 import { closeSync, fsyncSync, openSync, writeFileSync } from "node:fs";
 import { rfc3339 } from "#kit/clock.ts";
 import { errorCode } from "#kit/describe-error.ts";
-import { cutText } from "#proto/management/text.ts";
+import { cutText } from "#proto/values.ts";
 import { defaultConfigPath, loadConfig } from "../config/load-config.ts";
 import { type DeadLetter, eachDeadLetter } from "../queue/dead-letters.ts";
 import { readQueueStats } from "../queue/stats.ts";

@@ -14,7 +14,7 @@
  */
 import { basename, dirname, join } from "node:path";
 import type { CollectorConfig } from "#proto/collector-config/parse.ts";
-import { parseTimestamp } from "#proto/management/text.ts";
+import { parseTimestamp } from "#proto/values.ts";
 import { acquireFileLock } from "../files/lock.ts";
 import {
   type FileAccess,

@@ -1,6 +1,6 @@
 import { jsonLimits, parseForeignJson } from "#kit/foreign-json.ts";
 import type { ProblemAction } from "#kit/problem.ts";
-import { cutText } from "#proto/management/text.ts";
+import { cutText } from "#proto/values.ts";
 
 /** Why a management request failed. */
 export interface ManagementFailure {

@@ -12,7 +12,7 @@ import {
   type ProofPurpose,
   proofPayload,
 } from "#proto/management/proof.ts";
-import { parseTimestamp } from "#proto/management/text.ts";
+import { parseTimestamp } from "#proto/values.ts";
 import { writeDurably } from "../files/private-files.ts";
 import type { Credentials } from "../identity/credentials.ts";
 import { failureOfResponse, type ManagementResponse } from "./management-error.ts";

@@ -1,7 +1,7 @@
 import { rfc3339 } from "#kit/clock.ts";
 import type { Labels } from "#proto/labels.ts";
 import type { HeartbeatReport, ReportedCondition } from "#proto/management/heartbeat.ts";
-import { cutText } from "#proto/management/text.ts";
+import { cutText } from "#proto/values.ts";
 import type { ProcessUsage } from "../forward/messages.ts";
 import { type QueueStats, queueReport } from "../queue/stats.ts";
 import type { RenewalReport } from "../renewal/renewals.ts";

@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import { index, integer, text, uniqueIndex, uuid } from "drizzle-orm/pg-core";
-import { collectorIdentity } from "./certificate.ts";
 import { table, timestamp } from "./columns.ts";
+import { collectorIdentity } from "./enrollment.ts";
 
 /** A collector config that an admin published, byte for byte. */
 export const collectorConfig = table(

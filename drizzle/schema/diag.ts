@@ -1,8 +1,8 @@
 import { sql } from "drizzle-orm";
 import { index, text, uuid } from "drizzle-orm/pg-core";
 import type { DiagRefusal } from "#proto/management/diag.ts";
-import { collectorIdentity } from "./certificate.ts";
 import { table, timestamp } from "./columns.ts";
+import { collectorIdentity } from "./enrollment.ts";
 
 /** A diagnostics bundle that an admin has requested of a host. A job deletes it after a day, answered or not. */
 export const hostDiag = table(

@@ -4,8 +4,8 @@ import {
   type NumberColumn,
   type ReportedNumber,
 } from "#proto/management/reported-numbers.ts";
-import { certificate, collectorIdentity } from "./certificate.ts";
 import { counter, table, timestamp } from "./columns.ts";
+import { certificate, collectorIdentity } from "./enrollment.ts";
 
 /** The renewal status that a collector reports. */
 export type RenewalStatus = "not_configured" | "ok" | "due" | "retrying" | "failed";

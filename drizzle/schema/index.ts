@@ -1,7 +1,6 @@
 export * from "./account.ts";
 export * from "./applied-set.ts";
 export * from "./audit.ts";
-export * from "./certificate.ts";
 export * from "./chat.ts";
 export * from "./completeness.ts";
 export * from "./config.ts";

@@ -17,7 +17,7 @@ import { isSlow } from "#tests/support/is-slow.ts";
 import { readFleetRules } from "../domain/fleet/rules.ts";
 import { fleetThresholds } from "../domain/fleet/thresholds.ts";
 import { addHourCounts, dayAt, saveDays } from "../store/completeness/days.ts";
-import { arrayLiteral } from "../store/database/query-parts.ts";
+import { arrayLiteral } from "../store/database/statements.ts";
 import { createChatSql } from "./create-chat-sql.ts";
 import { functions } from "./statement-grammar.ts";
 

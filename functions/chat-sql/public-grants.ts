@@ -1,6 +1,6 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { Executor } from "../store/database/database.ts";
-import { arrayLiteral } from "../store/database/query-parts.ts";
+import { arrayLiteral } from "../store/database/statements.ts";
 import { admitLocked, ensurePublicRole, letOwnerAdmit } from "./public-role.ts";
 
 /**

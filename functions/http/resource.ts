@@ -5,13 +5,13 @@ import { Id, QueryInteger } from "#proto/values.ts";
 import type { CoreConfig } from "../config/core-config.ts";
 import type { Operator } from "../domain/operator/authenticate.ts";
 import { Problem } from "../problems.ts";
-import type { Paged, PageRequest } from "../store/database/query-parts.ts";
+import type { Paged, PageRequest } from "../store/database/statements.ts";
 import { type OperatorCore, scope } from "./guards.ts";
-import { ReasonCode } from "./parse-request.ts";
 import {
   type Guard,
   type Input,
   type Parsed,
+  ReasonCode,
   type Reply,
   type Route,
   type RouteDefinition,

@@ -1,7 +1,6 @@
 import { type ContextValues, createContextKey } from "@connectrpc/connect";
 import type { Clock } from "#kit/clock.ts";
-import { groupCalls } from "#kit/group-calls.ts";
-import { singleFlight } from "#kit/single-flight.ts";
+import { groupCalls, singleFlight } from "#kit/group-calls.ts";
 import type { IdentityResult } from "#proto/identity.ts";
 import { Problem, type ProblemCode } from "../problems.ts";
 import type { CertificateState, EndsRead } from "../store/certificate/certificates.ts";

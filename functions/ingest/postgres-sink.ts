@@ -1,5 +1,5 @@
 import type { Database, Executor } from "../store/database/database.ts";
-import { limitLockWaits, planByIndex } from "../store/database/execute-prepared.ts";
+import { limitLockWaits, planByIndex } from "../store/database/statements.ts";
 import { openCommitClient } from "../store/ingest/commit-frames.ts";
 import { addGap } from "../store/ingest/gaps.ts";
 import {

@@ -1,6 +1,6 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
+import { singleFlight } from "#kit/group-calls.ts";
 import type { Log } from "#kit/log.ts";
-import { singleFlight } from "#kit/single-flight.ts";
 import type { DirectoryObserver, Observer } from "../core.ts";
 import type { IngestObserver } from "../ingest/accept-frame.ts";
 import type { CommitObserver } from "../ingest/committer.ts";

@@ -1,5 +1,5 @@
 import { dayMs } from "#kit/clock.ts";
-import { singleFlight } from "#kit/single-flight.ts";
+import { singleFlight } from "#kit/group-calls.ts";
 import { type HourState, hourStates } from "#proto/completeness/hour-state.ts";
 import { fleetStates, inventoryStatuses } from "#proto/fleet-health/vocabulary.ts";
 import { endedStates, rolloutStates } from "#proto/rollout/vocabulary.ts";

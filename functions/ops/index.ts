@@ -1,8 +1,8 @@
 import * as v from "valibot";
 import { sha256 } from "#kit/bytes.ts";
 import type { Clock } from "#kit/clock.ts";
+import { singleFlight } from "#kit/group-calls.ts";
 import type { Log } from "#kit/log.ts";
-import { singleFlight } from "#kit/single-flight.ts";
 import type { CoreConfig } from "../config/core-config.ts";
 import { anyone } from "../http/guards.ts";
 import type { HttpContext } from "../http/request.ts";

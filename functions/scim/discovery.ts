@@ -4,7 +4,7 @@ import {
   scimServiceProviderConfig,
 } from "#proto/scim/discovery.ts";
 import { scimBasePath } from "#proto/scim/resources.ts";
-import { bodyBytesMax } from "../http/parse-request.ts";
+import { bodyBytesMax } from "../http/route.ts";
 import { Problem } from "../problems.ts";
 import { countMax, listMessage, type ScimReply, type ScimRouteDefinition } from "./scim-route.ts";
 import type { ResourceView } from "./views.ts";

@@ -7,8 +7,7 @@ import {
 import { scimMediaType, scimUrn } from "#proto/scim/resources.ts";
 import type { Origin } from "../domain/audit/audit-log.ts";
 import type { AuthenticateProvider } from "../domain/scim/authenticate-provider.ts";
-import { readJson } from "../http/parse-request.ts";
-import type { Route } from "../http/route.ts";
+import { type Route, readJson } from "../http/route.ts";
 import { Problem, type ProblemCode } from "../problems.ts";
 import type { Projection, ResourceView } from "./views.ts";
 

@@ -42,5 +42,9 @@ export class SignerFault extends Error {
   override readonly name = "SignerFault";
 }
 
+/** Returns the fault of a signer that returned a certificate which core has recorded already. */
+export const issuedBefore = (): SignerFault =>
+  new SignerFault("the signer returned a certificate that it had issued before");
+
 /** A CA whose certificate ends sooner than this issues nothing. */
 export const authorityRemainingSecondsMin = 300;

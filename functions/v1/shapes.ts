@@ -1,6 +1,6 @@
 import * as v from "valibot";
-import { Identifier } from "#proto/management/text.ts";
 import { webSessionId } from "#proto/operator/bridge-token.ts";
+import { Identifier } from "#proto/values.ts";
 
 /** A name of an operator's choice: 1 to 120 characters. */
 export const Name = Identifier(120);

@@ -1,7 +1,6 @@
 /** What `svc-admin apply` last made of the files of a repository (docs/plan.md). */
 import * as v from "valibot";
-import { Identifier, Sha256Hex } from "../management/text.ts";
-import { Id, Integer, IsoTimestamp } from "../values.ts";
+import { Id, Identifier, Integer, IsoTimestamp, Sha256Hex } from "../values.ts";
 import { WatchBody } from "../watch/watch.ts";
 
 /** The largest set as JSON, in bytes: below what one address may send at once. A host that has a config needs 39. */

@@ -6,8 +6,7 @@
 import * as v from "valibot";
 import { labelPair } from "../labels.ts";
 import { type FigureFilter, figureFilters } from "../management/reported-numbers.ts";
-import { Identifier, parseTimestamp } from "../management/text.ts";
-import { QueryInteger } from "../values.ts";
+import { Identifier, parseTimestamp, QueryInteger } from "../values.ts";
 import {
   attentionKinds,
   budgetKinds,

@@ -1,8 +1,8 @@
 /** The fleet at a past time: the parameter `at`, and what has no history. */
 import * as v from "valibot";
 import { figureFilters } from "../management/reported-numbers.ts";
+import { parsePastTime } from "../values.ts";
 import { type FilterPart, type FleetFilter, filterParts } from "./filter.ts";
-import { parsePastTime } from "./past-time.ts";
 import type { FleetThresholdsView } from "./report.ts";
 import { type FleetSort, sortsOfNow } from "./vocabulary.ts";
 

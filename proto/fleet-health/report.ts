@@ -1,6 +1,5 @@
 import * as v from "valibot";
-import { Id, IsoTimestamp } from "../values.ts";
-import { OutageView } from "./outage.ts";
+import { Id, IsoTimestamp, OutageView } from "../values.ts";
 import { FleetHealthRow } from "./row.ts";
 import { fleetStates } from "./vocabulary.ts";
 

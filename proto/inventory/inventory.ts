@@ -3,8 +3,7 @@ import * as v from "valibot";
 import { sha256 } from "#kit/bytes.ts";
 import { type InventoryStatus, inventoryStatuses } from "../fleet-health/vocabulary.ts";
 import { Labels } from "../labels.ts";
-import { Identifier } from "../management/text.ts";
-import { Id, IsoTimestamp } from "../values.ts";
+import { Id, Identifier, IsoTimestamp } from "../values.ts";
 
 /** The largest inventory as CSV or JSON, in bytes: below what one address may send at once. */
 export const inventoryBytesMax = 12 * 1024 * 1024;

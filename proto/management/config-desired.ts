@@ -1,6 +1,6 @@
 import * as v from "valibot";
+import { Identifier, Sha256Hex, Timestamp } from "../values.ts";
 import { ProofFields } from "./proof.ts";
-import { Identifier, Sha256Hex, Timestamp } from "./text.ts";
 
 /** Body of `POST /v1/collector/config/desired`. Unknown fields are ignored, but the proof covers them. */
 export const ConfigDesiredRequest = v.object({

@@ -1,7 +1,6 @@
 import * as v from "valibot";
-import { Id } from "../values.ts";
+import { Id, Timestamp } from "../values.ts";
 import { ProofFields } from "./proof.ts";
-import { Timestamp } from "./text.ts";
 
 /** Why a host sends no bundle: its own config forbids it, or the bundle is over the limit. */
 export const diagRefusals = ["forbidden", "too_large"] as const;

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { Identifier, Platform, Sha256Hex, Timestamp } from "./text.ts";
+import { Identifier, Platform, Sha256Hex, Timestamp } from "../values.ts";
 
 /** PEM of a PKCS#10 request. Its faults are `csr_invalid`, not schema faults. */
 export const CsrPem = v.pipe(

@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { describe, expect, it } from "vitest";
+import { cutText, parseTimestamp, StoredTimestamp } from "../values.ts";
 import { HeartbeatRequest } from "./heartbeat.ts";
-import { cutText, parseTimestamp, StoredTimestamp } from "./text.ts";
 
 const heartbeat = {
   sent_at: "2026-11-20T12:00:00.000Z",

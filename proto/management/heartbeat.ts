@@ -1,18 +1,18 @@
 import * as v from "valibot";
 import { mapValues } from "#kit/map-values.ts";
 import { Labels } from "../labels.ts";
-import { Id } from "../values.ts";
-import { ProofFields } from "./proof.ts";
-import { type ReportedNumber, reportedNumbers } from "./reported-numbers.ts";
 import {
   Counter,
   FreeText,
+  Id,
   Identifier,
   Platform,
   Sha256Hex,
   StoredTimestamp,
   Timestamp,
-} from "./text.ts";
+} from "../values.ts";
+import { ProofFields } from "./proof.ts";
+import { type ReportedNumber, reportedNumbers } from "./reported-numbers.ts";
 
 /** The status of the collector's renewal; `failed` stays until an operator acts. */
 export const renewalStatuses = ["not_configured", "ok", "due", "retrying", "failed"] as const;

@@ -1,6 +1,6 @@
 import canonicalize from "canonicalize";
 import * as v from "valibot";
-import { Timestamp } from "./text.ts";
+import { Timestamp } from "../values.ts";
 
 /** The purpose of a proof; a proof is valid for its purpose alone. */
 export type ProofPurpose = "renew" | "heartbeat" | "config_desired" | "diag";

@@ -1,7 +1,7 @@
 import * as v from "valibot";
+import { Identifier } from "../values.ts";
 import { CsrPem } from "./enroll.ts";
 import { ProofFields } from "./proof.ts";
-import { Identifier } from "./text.ts";
 
 /** Body of `POST /v1/collector/renew`; the response is `CertificateIssued`. Unknown fields are ignored, but the proof covers them. */
 export const RenewRequest = v.object({

@@ -3,8 +3,7 @@ import * as v from "valibot";
 import { readCidr } from "#kit/address.ts";
 import type { FieldError } from "#kit/problem.ts";
 import { Labels, labelsMax } from "../labels.ts";
-import { Identifier, Prose } from "../management/text.ts";
-import { Count } from "../values.ts";
+import { Count, Identifier, Prose } from "../values.ts";
 import { WorkloadTerms } from "./workload.ts";
 
 /** The longest lifetime of a certificate: 30 days. */

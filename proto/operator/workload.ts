@@ -1,8 +1,7 @@
 /** Rules on the tokens of workloads: whom they match (docs/workloads.md), and which hosts they enroll (docs/enroll-kubernetes.md). */
 import * as v from "valibot";
 import { Labels } from "../labels.ts";
-import { Identifier } from "../management/text.ts";
-import { Integer } from "../values.ts";
+import { Identifier, Integer } from "../values.ts";
 
 /** A claim's value, an issuer, or an audience. */
 export const ClaimText = v.pipe(

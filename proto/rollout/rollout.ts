@@ -1,8 +1,7 @@
 /** Rollouts as core reports them (docs/rollouts.md). */
 import * as v from "valibot";
 import { HostComparison } from "../fleet-health/comparison.ts";
-import { OutageView } from "../fleet-health/outage.ts";
-import { Id, Integer, IsoTimestamp, TextOrNull, TimestampOrNull } from "../values.ts";
+import { Id, Integer, IsoTimestamp, OutageView, TextOrNull, TimestampOrNull } from "../values.ts";
 import {
   rolloutConditions,
   rolloutReasons,

@@ -1,5 +1,5 @@
 import { parseDuration } from "../fleet-health/query-language/duration.ts";
-import { parseTimestamp } from "../management/text.ts";
+import { parseTimestamp } from "../values.ts";
 
 /** Returns a time in milliseconds at `now`. */
 export type TimeAt = (now: number) => number;

@@ -1,9 +1,7 @@
 /** Watches as core reports them (docs/watches.md). */
 import * as v from "valibot";
 import { factorKinds } from "../fleet-health/factors.ts";
-import { OutageView } from "../fleet-health/outage.ts";
-import { Identifier } from "../management/text.ts";
-import { Id, Integer, IsoTimestamp } from "../values.ts";
+import { Id, Identifier, Integer, IsoTimestamp, OutageView } from "../values.ts";
 import { watchStates } from "./vocabulary.ts";
 
 /** What the history of a watch records. */

@@ -1,6 +1,6 @@
 import { eq, sql } from "drizzle-orm";
-import { collectorIdentity } from "#drizzle/schema/certificate.ts";
 import { collectorConfig } from "#drizzle/schema/config.ts";
+import { collectorIdentity } from "#drizzle/schema/enrollment.ts";
 import { directorySync } from "#drizzle/schema/operator.ts";
 import { type ModelDatabase, playHistories } from "../fleet-sim/model/predict-health.ts";
 import { stepsOf } from "../fleet-sim/scenario/host-steps.ts";

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { and, eq } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
 import { auditEvent } from "#drizzle/schema/audit.ts";
-import { certificate } from "#drizzle/schema/certificate.ts";
+import { certificate } from "#drizzle/schema/enrollment.ts";
 import { signerLoader } from "#functions/node/load-signer.ts";
 import { createNodeCryptography } from "#functions/node/node-cryptography.ts";
 import { createClientCertificateReader } from "#functions/signer/certificate.ts";

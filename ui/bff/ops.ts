@@ -1,4 +1,4 @@
-import { singleFlight } from "#kit/single-flight.ts";
+import { singleFlight } from "#kit/group-calls.ts";
 import { withTimeout } from "#kit/with-timeout.ts";
 import type { CoreClient } from "./core-client.ts";
 import type { Handler } from "./request.ts";

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { singleFlight } from "#kit/single-flight.ts";
+import { singleFlight } from "#kit/group-calls.ts";
 import { createTokenBuckets } from "#kit/token-buckets.ts";
 import { withTimeout } from "#kit/with-timeout.ts";
 import type { Session } from "#proto/operator/session.ts";

@@ -1,12 +1,15 @@
 import type { Core, WriteCore } from "#functions/core.ts";
-import type { AuditFilter, ListedAuditEvent } from "#functions/store/audit/list.ts";
-import { listAuditEvents } from "#functions/store/audit/list.ts";
+import {
+  type AuditFilter,
+  type ListedAuditEvent,
+  listAuditEvents,
+} from "#functions/store/audit/list.ts";
 import {
   findAuditSubject,
   findRecordNames,
   type RecordName,
 } from "#functions/store/audit/record-names.ts";
-import type { Paged, PageRequest } from "#functions/store/database/query-parts.ts";
+import type { Paged, PageRequest } from "#functions/store/database/statements.ts";
 import { auditedExport, exportBatchRows, type RequestedExport } from "./audited-export.ts";
 
 /** The filters of the audit log as an operator requests them. */

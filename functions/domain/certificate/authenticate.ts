@@ -15,7 +15,7 @@ import {
   spacingSecondsOf,
   useProof,
 } from "#functions/store/certificate/proof-uses.ts";
-import { limitLockWaits, planByIndex } from "#functions/store/database/execute-prepared.ts";
+import { limitLockWaits, planByIndex } from "#functions/store/database/statements.ts";
 import { possibleTimes } from "#kit/clock.ts";
 import {
   canonicalBody,
@@ -24,7 +24,7 @@ import {
   type ProofPurpose,
   proofPayload,
 } from "#proto/management/proof.ts";
-import { parseTimestamp } from "#proto/management/text.ts";
+import { parseTimestamp } from "#proto/values.ts";
 import { type AuditEntry, type Origin, recordAudit } from "../audit/audit-log.ts";
 
 /** The parts of core that verify a proof. */

@@ -18,7 +18,7 @@ import {
   notifyRevocation,
   updateIdentity,
 } from "#functions/store/certificate/identities.ts";
-import type { Paged, PageRequest } from "#functions/store/database/query-parts.ts";
+import type { Paged, PageRequest } from "#functions/store/database/statements.ts";
 import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 

@@ -3,6 +3,7 @@ import { Problem } from "#functions/problems.ts";
 import { type CheckedCsr, checkCsr, csrFaultDetail } from "#functions/signer/csr.ts";
 import {
   type IssuedCertificate,
+  issuedBefore,
   type Signer,
   SignerFault,
   type SigningRequest,
@@ -11,7 +12,9 @@ import {
   type CertificateRow,
   findCertificate,
   findUnusedSuccessor,
+  type Issued,
   insertCertificate,
+  issuedRow,
   listRenewalTimes,
   lockCertificate,
   updateReplaced,
@@ -35,7 +38,6 @@ import {
   auditRefusal,
   type ProvenCollector,
 } from "./authenticate.ts";
-import { type Issued, issuedBefore, issuedRow } from "./issued.ts";
 
 /** The parts of core that renewal uses. */
 export type RenewCore = Pick<Core, "db" | "clock" | "entropy" | "cryptography"> & {
@@ -221,7 +223,7 @@ const record = async (
       issuedAt,
     }),
   );
-  if (certificate === undefined) throw new SignerFault(issuedBefore);
+  if (certificate === undefined) throw issuedBefore();
   const collectorVersion = body.collector_version;
   await updateIdentity(tx, identity.id, { collectorVersion });
   await recordAudit(tx, core, {

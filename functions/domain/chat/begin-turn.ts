@@ -16,7 +16,7 @@ import type { Executor } from "#functions/store/database/database.ts";
 import { uuidv7 } from "#kit/entropy.ts";
 import type { Receipt } from "#proto/chat/receipt.ts";
 import { titleLengthMax } from "#proto/chat/session.ts";
-import { cutText } from "#proto/management/text.ts";
+import { cutText } from "#proto/values.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import type { Chat } from "./chat.ts";
 import { closeTurn } from "./close-turn.ts";

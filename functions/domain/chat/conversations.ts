@@ -10,7 +10,7 @@ import {
   listChatSessions,
   updateChatSession,
 } from "#functions/store/chat/sessions.ts";
-import type { Paged, PageRequest } from "#functions/store/database/query-parts.ts";
+import type { Paged, PageRequest } from "#functions/store/database/statements.ts";
 import { uuidv7 } from "#kit/entropy.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import type { Chat } from "./chat.ts";

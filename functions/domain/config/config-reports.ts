@@ -15,7 +15,7 @@ import {
   type ProgressCounts,
   type UnstoredHash,
 } from "#functions/store/config/hosts.ts";
-import type { Paged, PageRequest } from "#functions/store/database/query-parts.ts";
+import type { Paged, PageRequest } from "#functions/store/database/statements.ts";
 import { batchesMax, unstoredMax } from "#proto/fleet-health/config-report.ts";
 import { auditedExport, exportBatchRows, type RequestedExport } from "../audit/audited-export.ts";
 import { readCountingRules } from "../fleet/rules.ts";

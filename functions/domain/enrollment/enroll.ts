@@ -2,7 +2,7 @@ import type { Attestation } from "#drizzle/schema/enrollment.ts";
 import type { Core } from "#functions/core.ts";
 import { checkCsr, csrFaultDetail } from "#functions/signer/csr.ts";
 import type { IssuedCertificate, Signer } from "#functions/signer/signer.ts";
-import { findIdentitiesInUse } from "#functions/store/certificate/certificates.ts";
+import { findIdentitiesInUse, type Issued } from "#functions/store/certificate/certificates.ts";
 import { lockIdentitiesByName } from "#functions/store/certificate/identities.ts";
 import type { Database, Executor } from "#functions/store/database/database.ts";
 import { groupTransactions } from "#functions/store/database/group-transactions.ts";
@@ -23,7 +23,6 @@ import { pooledEntropy, uuidv7 } from "#kit/entropy.ts";
 import { leewaySeconds } from "#kit/verify-issuer-token.ts";
 import type { EnrollRequest } from "#proto/management/enroll.ts";
 import type { Origin } from "../audit/audit-log.ts";
-import type { Issued } from "../certificate/issued.ts";
 import {
   createVerifySubjectToken,
   IssuerUnavailable,

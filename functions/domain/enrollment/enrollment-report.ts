@@ -1,5 +1,5 @@
 import type { Core, TimedCore } from "#functions/core.ts";
-import type { Paged, PageRequest } from "#functions/store/database/query-parts.ts";
+import type { Paged, PageRequest } from "#functions/store/database/statements.ts";
 import {
   countEnrollment,
   groupRefusals,

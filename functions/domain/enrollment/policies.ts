@@ -1,7 +1,7 @@
 import type { Reenrollment } from "#drizzle/schema/enrollment.ts";
 import type { ConfiguredCore, Core, WriteCore } from "#functions/core.ts";
 import { Problem, requireFound } from "#functions/problems.ts";
-import type { Paged, PageRequest } from "#functions/store/database/query-parts.ts";
+import type { Paged, PageRequest } from "#functions/store/database/statements.ts";
 import * as store from "#functions/store/enrollment/policies.ts";
 import {
   insertPolicy,

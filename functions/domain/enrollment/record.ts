@@ -5,11 +5,13 @@
  */
 
 import type { Core } from "#functions/core.ts";
-import { type IssuedCertificate, SignerFault } from "#functions/signer/signer.ts";
+import { type IssuedCertificate, issuedBefore } from "#functions/signer/signer.ts";
 import {
   type CertificateRow,
   findFingerprints,
+  type Issued,
   insertCertificates,
+  issuedRow,
   updateActiveReplaced,
 } from "#functions/store/certificate/certificates.ts";
 import {
@@ -29,7 +31,6 @@ import {
 } from "#functions/store/enrollment/policies.ts";
 import { type Entropy, uuidv7 } from "#kit/entropy.ts";
 import { type AuditEntry, type Origin, recordAudits } from "../audit/audit-log.ts";
-import { type Issued, issuedBefore, issuedRow } from "../certificate/issued.ts";
 import { catchRefusal, EnrollmentRefusal, type Refused, workloadDetail } from "./refuse.ts";
 import {
   checkReenrollment,
@@ -93,7 +94,7 @@ export const readForRecords = async (
       const isInUse = known !== undefined && identitiesInUse.has(known.id);
       checkReenrollment({ policy, known, isInUse, attestation: token.attestation });
       if (fingerprints.has(issued.fingerprintSha256)) {
-        throw new EnrollmentRefusal("signer_failed", { cause: new SignerFault(issuedBefore) });
+        throw new EnrollmentRefusal("signer_failed", { cause: issuedBefore() });
       }
       return planOf(issue, { known, attestation: token.attestation }, needs, now);
     }),

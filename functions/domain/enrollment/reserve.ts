@@ -7,6 +7,7 @@ import type { Core } from "#functions/core.ts";
 import {
   type CertificateRow,
   findEnrolledCertificates,
+  type Issued,
 } from "#functions/store/certificate/certificates.ts";
 import {
   countTowardsHourlyLimits,
@@ -25,7 +26,6 @@ import {
   type TokenTerms,
 } from "#functions/store/enrollment/policies.ts";
 import { type Entropy, uuidv7 } from "#kit/entropy.ts";
-import type { Issued } from "../certificate/issued.ts";
 import { catchRefusal, EnrollmentRefusal, type Refused } from "./refuse.ts";
 import {
   admissionRules,

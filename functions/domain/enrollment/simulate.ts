@@ -3,7 +3,7 @@ import { type ProblemCode, requireFound } from "#functions/problems.ts";
 import { findIdentitiesInUse } from "#functions/store/certificate/certificates.ts";
 import { countEnrolledSince, findIdentityByName } from "#functions/store/certificate/identities.ts";
 import type { Executor } from "#functions/store/database/database.ts";
-import { planByIndex } from "#functions/store/database/execute-prepared.ts";
+import { planByIndex } from "#functions/store/database/statements.ts";
 import { countReservations, findReserved } from "#functions/store/enrollment/enrollments.ts";
 import {
   findPolicy,

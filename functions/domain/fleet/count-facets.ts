@@ -2,9 +2,8 @@ import { countFleet, type FleetCounts } from "#functions/store/fleet/facets.ts";
 import type { FleetRules } from "#functions/store/fleet/rows.ts";
 import { shareNextRun } from "#kit/share-next-run.ts";
 import type { ViewQuery } from "./report.ts";
-import { requireHistory } from "./require-history.ts";
 import type { ViewCore } from "./rules.ts";
-import { readViewRules } from "./view-rules.ts";
+import { readViewRules, requireHistory } from "./view-rules.ts";
 
 /**
  * Creates the function that returns the counts that the page draws, under a filter with its states (docs/fleet-health.md). Concurrent

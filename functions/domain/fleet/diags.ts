@@ -9,12 +9,11 @@ import {
   type DiagRow,
   deleteDiagsBefore,
   findDiag,
-  findOpenDiags,
+  findOpenDiag,
   insertDiag,
   updateDiagAnswered,
 } from "#functions/store/fleet/diags.ts";
 import { uuidv7 } from "#kit/entropy.ts";
-import { singleFlight } from "#kit/single-flight.ts";
 import type { DiagRequest } from "#proto/management/diag.ts";
 import type { HostDiagView } from "#proto/operator/host-diag.ts";
 import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
@@ -58,7 +57,7 @@ export const requestDiag = async (
       throw new Problem("conflict", { detail: "The identity is revoked" });
     const now = core.clock.now();
     const requestedAt = new Date(now);
-    const [open] = await findOpenDiags(tx, requestedAt, identityId);
+    const open = await findOpenDiag(tx, { identityId, at: requestedAt });
     const answerSeconds = 2 * core.config.heartbeatIntervalSeconds + answerMarginSeconds;
     const row: DiagRow = open ?? {
       id: uuidv7(core),
@@ -145,28 +144,6 @@ export const answerDiag = async (
 /** Deletes what is a day old. Returns how many requests. */
 export const deleteOldDiags = ({ db, clock }: TimedCore): Promise<number> =>
   deleteDiagsBefore(db, new Date(clock.now() - keptMs));
-
-/** The open requests are read at most this often, for all heartbeats. */
-const openMs = 1_000;
-
-/** Creates the function that returns the id of the open request to a host, or null: what its heartbeat's answer says. */
-export const createOpenDiags = ({
-  heartbeats: { db },
-  clock,
-}: Pick<Core, "heartbeats" | "clock">): ((identityId: string) => Promise<string | null>) => {
-  let open: ReadonlyMap<string, string> = new Map();
-  let readAt = Number.NEGATIVE_INFINITY;
-  const read = singleFlight(async () => {
-    const at = clock.monotonic();
-    const rows = await findOpenDiags(db, new Date(clock.now()));
-    open = new Map(rows.map(({ identityId, id }) => [identityId, id]));
-    readAt = at;
-  });
-  return async (identityId) => {
-    if (clock.monotonic() - readAt >= openMs) await read();
-    return open.get(identityId) ?? null;
-  };
-};
 
 const entryOf = (
   action: "host_diag.request" | "host_diag.read",

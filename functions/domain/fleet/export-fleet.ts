@@ -5,8 +5,7 @@ import type { FleetRules } from "#functions/store/fleet/rows.ts";
 import type { ExportKind } from "#proto/fleet-health/vocabulary.ts";
 import { auditedExport, exportBatchRows, type RequestedExport } from "../audit/audited-export.ts";
 import type { ViewQuery } from "./report.ts";
-import { requireHistory } from "./require-history.ts";
-import { readViewRules } from "./view-rules.ts";
+import { readViewRules, requireHistory } from "./view-rules.ts";
 
 /** An export that an operator requests. */
 export interface FleetExport extends ViewQuery, RequestedExport {

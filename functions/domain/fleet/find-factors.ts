@@ -3,9 +3,8 @@ import { createHostSources } from "#functions/store/fleet/host-sources.ts";
 import type { FleetRules } from "#functions/store/fleet/rows.ts";
 import { shareNextRun } from "#kit/share-next-run.ts";
 import type { ViewQuery } from "./report.ts";
-import { requireHistory } from "./require-history.ts";
 import type { ViewCore } from "./rules.ts";
-import { readViewRules } from "./view-rules.ts";
+import { readViewRules, requireHistory } from "./view-rules.ts";
 
 /** What the hosts of a filter have more often than all others. */
 export interface CommonFactors {

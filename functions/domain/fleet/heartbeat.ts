@@ -1,14 +1,18 @@
 import type { Core } from "#functions/core.ts";
 import { hasAuditEventSince } from "#functions/store/audit/audit.ts";
 import { updateReportedLabels } from "#functions/store/certificate/identities.ts";
-import { createHeartbeatWriter, type HeartbeatRecord } from "#functions/store/fleet/heartbeats.ts";
+import {
+  createHeartbeatWriter,
+  findOpenDiags,
+  type HeartbeatRecord,
+} from "#functions/store/fleet/heartbeats.ts";
 import { digestKey, healthReportOf } from "#functions/store/fleet/reports.ts";
 import { subnetOf } from "#kit/address.ts";
+import { singleFlight } from "#kit/group-calls.ts";
 import type { Labels } from "#proto/labels.ts";
 import type { HeartbeatRequest } from "#proto/management/heartbeat.ts";
 import { type Origin, recordAudit } from "../audit/audit-log.ts";
 import { type ProvenCollector, proofUseOf, requireAdmitted } from "../certificate/authenticate.ts";
-import { createOpenDiags } from "./diags.ts";
 import { fleetThresholds } from "./thresholds.ts";
 
 /** The parts of core that heartbeats use. */
@@ -115,4 +119,25 @@ const auditClone = async (
       details: { certificate_id: certificateId },
     }),
   );
+};
+
+/** The open requests are read at most this often, for all heartbeats. */
+const openMs = 1_000;
+
+/** Creates the function that returns the id of the open request to a host, or null: what its heartbeat's answer says. */
+export const createOpenDiags = ({
+  heartbeats: { db },
+  clock,
+}: Pick<Core, "heartbeats" | "clock">): ((identityId: string) => Promise<string | null>) => {
+  let open: ReadonlyMap<string, string> = new Map();
+  let readAt = Number.NEGATIVE_INFINITY;
+  const read = singleFlight(async () => {
+    const at = clock.monotonic();
+    open = await findOpenDiags(db, new Date(clock.now()));
+    readAt = at;
+  });
+  return async (identityId) => {
+    if (clock.monotonic() - readAt >= openMs) await read();
+    return open.get(identityId) ?? null;
+  };
 };

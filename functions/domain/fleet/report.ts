@@ -13,9 +13,8 @@ import {
 } from "#functions/store/retention/retention-pause.ts";
 import { shareNextRun } from "#kit/share-next-run.ts";
 import type { FleetFilter } from "#proto/fleet-health/filter.ts";
-import { requireHistory } from "./require-history.ts";
 import type { ViewCore } from "./rules.ts";
-import { readViewRules } from "./view-rules.ts";
+import { readViewRules, requireHistory } from "./view-rules.ts";
 
 /** A page of the fleet with its rules, the summary of the whole fleet, and what of the deployment its operators must know. */
 export interface FleetReport {

@@ -9,8 +9,7 @@ import { subnetOf } from "#kit/address.ts";
 import { groupCalls } from "#kit/group-calls.ts";
 import type { Origin } from "../audit/audit-log.ts";
 import { requireAdmitted } from "../certificate/authenticate.ts";
-import { createOpenDiags } from "./diags.ts";
-import type { HeartbeatAnswer, HeartbeatCore } from "./heartbeat.ts";
+import { createOpenDiags, type HeartbeatAnswer, type HeartbeatCore } from "./heartbeat.ts";
 import { fleetThresholds } from "./thresholds.ts";
 
 /** A status without a report: its digest says that the host's last signed report still holds, apart from these figures. */

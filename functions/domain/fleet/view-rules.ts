@@ -4,6 +4,9 @@ import { findOutagesAt } from "#functions/store/fleet/core-sessions.ts";
 import { findPastNames, findThresholdsAt, hostsAt } from "#functions/store/fleet/history.ts";
 import type { FleetRules } from "#functions/store/fleet/rows.ts";
 import { dayMs } from "#kit/clock.ts";
+import type { FleetFilter } from "#proto/fleet-health/filter.ts";
+import { withoutHistory } from "#proto/fleet-health/past.ts";
+import type { FleetSort } from "#proto/fleet-health/vocabulary.ts";
 import { countedOutages, readFleetRules, type ViewCore, withNames } from "./rules.ts";
 
 /** The rules of a view, and the hosts that they decide on in core's memory. */
@@ -40,4 +43,18 @@ export const readViewRules = async (core: ViewCore, at: Date | undefined): Promi
     : await findPastNames(db, past);
   const outages = countedOutages(counted, thresholds);
   return { rules: { ...withNames({ now: at, thresholds, outages }, names), past }, columns };
+};
+
+/** Throws 422 `filter_without_history` for a view of the past that reads what is known as it is now only. */
+export const requireHistory = (
+  view: { filter: FleetFilter; sort?: FleetSort },
+  rules: FleetRules,
+): void => {
+  if (rules.past === undefined) return;
+  const { staleAfterSeconds, forwardingSeconds } = rules.thresholds;
+  const reason = withoutHistory(view, {
+    at: rules.now.getTime(),
+    thresholds: { stale_after_seconds: staleAfterSeconds, forwarding_seconds: forwardingSeconds },
+  });
+  if (reason !== undefined) throw new Problem("filter_without_history", { detail: reason });
 };

@@ -1,6 +1,6 @@
 import type { WriteCore } from "#functions/core.ts";
 import { Problem } from "#functions/problems.ts";
-import type { Paged, PageRequest } from "#functions/store/database/query-parts.ts";
+import type { Paged, PageRequest } from "#functions/store/database/statements.ts";
 import * as store from "#functions/store/inventory/inventory.ts";
 import {
   type InventoryChanges,

@@ -1,5 +1,5 @@
 import { Problem } from "#functions/problems.ts";
-import type { Paged, PageRequest } from "#functions/store/database/query-parts.ts";
+import type { Paged, PageRequest } from "#functions/store/database/statements.ts";
 import {
   type ListedSession,
   listSessions,

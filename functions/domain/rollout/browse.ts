@@ -1,4 +1,4 @@
-import type { Paged, PageRequest } from "#functions/store/database/query-parts.ts";
+import type { Paged, PageRequest } from "#functions/store/database/statements.ts";
 import type { Outage } from "#functions/store/fleet/counted-time.ts";
 import type { CountingRules } from "#functions/store/fleet/rows.ts";
 import {

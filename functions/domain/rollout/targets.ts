@@ -1,5 +1,5 @@
 import type { Core, WriteCore } from "#functions/core.ts";
-import type { PageRequest } from "#functions/store/database/query-parts.ts";
+import type { PageRequest } from "#functions/store/database/statements.ts";
 import {
   listTargets,
   type TargetFilter,

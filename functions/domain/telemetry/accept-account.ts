@@ -3,7 +3,7 @@ import { Problem } from "#functions/problems.ts";
 import { proofAlgorithm, readPublicKey } from "#functions/signer/cryptography.ts";
 import { findIdentityByName } from "#functions/store/certificate/identities.ts";
 import type { Executor } from "#functions/store/database/database.ts";
-import { limitLockWaits } from "#functions/store/database/execute-prepared.ts";
+import { limitLockWaits } from "#functions/store/database/statements.ts";
 import {
   type AccountInsert,
   countStoredWithin,

@@ -1,6 +1,6 @@
 import type { ReadCore } from "#functions/core.ts";
 import { requireFound } from "#functions/problems.ts";
-import type { Paged, PageRequest } from "#functions/store/database/query-parts.ts";
+import type { Paged, PageRequest } from "#functions/store/database/statements.ts";
 import type { Outage } from "#functions/store/fleet/counted-time.ts";
 import {
   type DescribedWatch,

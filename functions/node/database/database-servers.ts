@@ -8,7 +8,7 @@ import { destroyClient } from "#functions/store/ingest/copy-transaction.ts";
 import { splitDatabaseUrl } from "#kit/database-url.ts";
 import { fileFault } from "#kit/describe-error.ts";
 import { ConfigError } from "#kit/env.ts";
-import { singleFlight } from "#kit/single-flight.ts";
+import { singleFlight } from "#kit/group-calls.ts";
 import { readKeyFile, readTrustedFile } from "../read-key-file.ts";
 
 /** The servers of one URL, shared by the pools of a process. */

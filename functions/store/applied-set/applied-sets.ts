@@ -1,7 +1,7 @@
 import { and, eq } from "drizzle-orm";
 import { appliedSet } from "#drizzle/schema/applied-set.ts";
 import type { Executor } from "../database/database.ts";
-import { finderOf } from "../database/query-parts.ts";
+import { finderOf } from "../database/statements.ts";
 
 /** A set's row. */
 export type AppliedSetRow = typeof appliedSet.$inferSelect;

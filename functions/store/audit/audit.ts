@@ -1,8 +1,7 @@
 import { and, asc, count, desc, eq, gt, sql } from "drizzle-orm";
 import { auditChain, auditEvent, auditPending, auditVerification } from "#drizzle/schema/audit.ts";
 import type { Executor } from "../database/database.ts";
-import { insertRows } from "../database/execute-prepared.ts";
-import { anyOf, firstRow } from "../database/query-parts.ts";
+import { anyOf, firstRow, insertRows } from "../database/statements.ts";
 
 /** A row of the audit log as it is inserted. */
 export type AuditEventRow = typeof auditEvent.$inferInsert;

@@ -12,9 +12,9 @@ import {
   sql,
 } from "drizzle-orm";
 import { auditChain, auditEvent } from "#drizzle/schema/audit.ts";
-import { certificate } from "#drizzle/schema/certificate.ts";
+import { certificate } from "#drizzle/schema/enrollment.ts";
 import type { Executor } from "../database/database.ts";
-import { arrayLiteral, type Paged, type PageRequest, substring } from "../database/query-parts.ts";
+import { arrayLiteral, type Paged, type PageRequest, substring } from "../database/statements.ts";
 
 /** What events are about: targets, and actors, such as a host whose enrollment was rejected. */
 export interface AuditSubject {

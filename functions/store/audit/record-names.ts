@@ -1,7 +1,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { NamedRecordType } from "#proto/audit-event.ts";
 import type { Executor } from "../database/database.ts";
-import { arrayLiteral, substring } from "../database/query-parts.ts";
+import { arrayLiteral, substring } from "../database/statements.ts";
 import type { AuditSubject } from "./list.ts";
 
 /** The name of a record, and what tells it from others of the same name. */

@@ -1,8 +1,7 @@
 import { and, count, eq, inArray, lt, sql } from "drizzle-orm";
 import { refusalCount } from "#drizzle/schema/audit.ts";
 import type { Executor } from "../database/database.ts";
-import { insertRows } from "../database/execute-prepared.ts";
-import { anyOf } from "../database/query-parts.ts";
+import { anyOf, insertRows } from "../database/statements.ts";
 
 /** The refusals of one address in one minute, for one reason, that concern one target. */
 export type RefusalCountRow = typeof refusalCount.$inferSelect;

@@ -3,23 +3,62 @@ import {
   certificate,
   collectorIdentity,
   type StoredCertificateStatus,
-} from "#drizzle/schema/certificate.ts";
+} from "#drizzle/schema/enrollment.ts";
 import type { Executor } from "../database/database.ts";
-import { defineStatement, insertRows } from "../database/execute-prepared.ts";
 import {
   anyOf,
   anyOfHex,
   arrayLiteral,
+  defineStatement,
   finderOf,
   firstRow,
+  insertRows,
   listPage,
   lockerOf,
   type Paged,
   type PageRequest,
-} from "../database/query-parts.ts";
+} from "../database/statements.ts";
+import type { EnrolledIdentity } from "./identities.ts";
 
 /** A certificate's row. */
 export type CertificateRow = typeof certificate.$inferSelect;
+
+/** A recorded certificate and its identity. */
+export interface Issued {
+  identity: EnrolledIdentity;
+  certificate: CertificateRow;
+}
+
+/** Returns the row of a certificate that a signer issued at `issuedAt` (ms): active, unused, due for renewal at half its life. */
+export const issuedRow = (
+  issued: Pick<CertificateRow, "serialNumber" | "certificatePem" | "chainPem"> & {
+    fingerprintSha256: string;
+    notBefore: number;
+    notAfter: number;
+  },
+  facts: Pick<CertificateRow, "id" | "identityId" | "predecessorId" | "tokenId" | "spkiSha256"> & {
+    issuedAt: number;
+  },
+): CertificateRow => ({
+  id: facts.id,
+  identityId: facts.identityId,
+  predecessorId: facts.predecessorId,
+  tokenId: facts.tokenId,
+  status: "active",
+  serialNumber: issued.serialNumber,
+  fingerprintSha256: Uint8Array.fromHex(issued.fingerprintSha256),
+  spkiSha256: facts.spkiSha256,
+  certificatePem: issued.certificatePem,
+  chainPem: issued.chainPem,
+  notBefore: new Date(issued.notBefore),
+  notAfter: new Date(issued.notAfter),
+  renewAfter: new Date(facts.issuedAt + Math.floor((issued.notAfter - facts.issuedAt) / 2)),
+  issuedAt: new Date(facts.issuedAt),
+  firstUsedAt: null,
+  replacedAt: null,
+  revokedAt: null,
+  endedXid: null,
+});
 
 /** Inserts a certificate. Returns undefined if a row with its fingerprint exists. */
 export const insertCertificate = async (

@@ -1,19 +1,21 @@
 import { and, count, eq, gt, ilike, isNotNull, isNull, lte, or, sql } from "drizzle-orm";
-import { collectorIdentity } from "#drizzle/schema/certificate.ts";
+import { collectorIdentity } from "#drizzle/schema/enrollment.ts";
 import type { Labels } from "#proto/labels.ts";
 import type { Executor } from "../database/database.ts";
-import { defineStatement, executePrepared, insertRows } from "../database/execute-prepared.ts";
 import {
   anyOf,
   arrayLiteral,
+  defineStatement,
+  executePrepared,
   finderOf,
+  insertRows,
   listPage,
   lockerOf,
   type Paged,
   type PageRequest,
   substring,
   updaterOf,
-} from "../database/query-parts.ts";
+} from "../database/statements.ts";
 
 /** A collector identity's row. */
 export type IdentityRow = typeof collectorIdentity.$inferSelect;

@@ -1,6 +1,6 @@
 import { eq } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
-import { certificate } from "#drizzle/schema/certificate.ts";
+import { certificate } from "#drizzle/schema/enrollment.ts";
 import { createTestToken } from "#tests/support/collector.ts";
 import { useTestCore } from "#tests/support/core.ts";
 import { useProof } from "./proof-uses.ts";

@@ -2,7 +2,7 @@ import { type SQL, sql } from "drizzle-orm";
 import { type Clock, possibleTimes } from "#kit/clock.ts";
 import { clockSkewMsMax, type ProofPurpose } from "#proto/management/proof.ts";
 import type { Executor } from "../database/database.ts";
-import { prepareStatement } from "../database/execute-prepared.ts";
+import { prepareStatement } from "../database/statements.ts";
 import type { Succession } from "./certificates.ts";
 
 /** A verified proof, not used yet. */

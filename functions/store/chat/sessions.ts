@@ -1,7 +1,7 @@
 import { and, count, desc, eq, getTableColumns, isNotNull, lt, or, sql } from "drizzle-orm";
 import { chatSession } from "#drizzle/schema/chat.ts";
 import type { Executor } from "../database/database.ts";
-import type { Paged, PageRequest } from "../database/query-parts.ts";
+import type { Paged, PageRequest } from "../database/statements.ts";
 
 /** A conversation's row. */
 export type ChatSessionRow = typeof chatSession.$inferSelect;

@@ -3,7 +3,7 @@ import { sql } from "drizzle-orm";
 import { dayMs } from "#kit/clock.ts";
 import { byteOfState, pendingStates } from "#proto/completeness/hour-note.ts";
 import type { Executor } from "../database/database.ts";
-import { arrayLiteral } from "../database/query-parts.ts";
+import { arrayLiteral } from "../database/statements.ts";
 import { timestampAt } from "../fleet/rows.ts";
 import type { HostHour } from "./hour-facts.ts";
 

@@ -12,7 +12,7 @@ import {
 import { withLosses } from "#proto/completeness/lost-ranges.ts";
 import type { Executor } from "../database/database.ts";
 import { readDatabaseIdentity } from "../database/identity.ts";
-import { arrayLiteral } from "../database/query-parts.ts";
+import { arrayLiteral } from "../database/statements.ts";
 
 /** A host and the start of an hour, in milliseconds since the Unix epoch. */
 export interface HostHour {

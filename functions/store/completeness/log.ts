@@ -6,7 +6,7 @@ import {
   completenessStatement,
 } from "#drizzle/schema/completeness.ts";
 import type { Executor } from "../database/database.ts";
-import { firstRow } from "../database/query-parts.ts";
+import { firstRow } from "../database/statements.ts";
 
 /** A statement of an hour. */
 export type StatementRow = typeof completenessStatement.$inferSelect;

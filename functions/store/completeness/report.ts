@@ -3,7 +3,7 @@ import { dayMs, hourMs as hourLengthMs } from "#kit/clock.ts";
 import { byteOfState, incompleteStates } from "#proto/completeness/hour-note.ts";
 import { type HourState, hourStates } from "#proto/completeness/hour-state.ts";
 import type { Executor } from "../database/database.ts";
-import { arrayLiteral } from "../database/query-parts.ts";
+import { arrayLiteral } from "../database/statements.ts";
 import { timestampAt } from "../fleet/rows.ts";
 import { dayAt } from "./days.ts";
 import type { HourColumns } from "./hour-columns.ts";

@@ -2,7 +2,7 @@ import { and, desc, eq, isNotNull, isNull, ne } from "drizzle-orm";
 import { collectorConfig, configAssignment } from "#drizzle/schema/config.ts";
 import { collectorHealth } from "#drizzle/schema/health.ts";
 import type { Executor } from "../database/database.ts";
-import { anyOf, finderOf, firstRow, inserterOf } from "../database/query-parts.ts";
+import { anyOf, finderOf, firstRow, inserterOf } from "../database/statements.ts";
 
 /** A published config's row. */
 export type ConfigRow = typeof collectorConfig.$inferSelect;

@@ -8,7 +8,7 @@ import {
   type PageRequest,
   paged,
   substring,
-} from "../database/query-parts.ts";
+} from "../database/statements.ts";
 import { appliedAt, type CountingRules, hashKey, isCounted, progressOf } from "../fleet/rows.ts";
 
 /** The hosts of one config hash. Revoked hosts count in none. */

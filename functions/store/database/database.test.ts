@@ -11,8 +11,8 @@ import { socketOf, startDatabaseProxy } from "#tests/fakes/tcp-proxy.ts";
 import { createTestDatabase, useTestDatabase } from "#tests/support/database.ts";
 import { callDeadlineMs } from "./call-limits.ts";
 import { connectDatabase, type DatabaseOptions } from "./database.ts";
-import { executePrepared } from "./execute-prepared.ts";
 import { databaseProblem } from "./problem.ts";
+import { executePrepared } from "./statements.ts";
 
 const database = await useTestDatabase();
 

@@ -4,8 +4,8 @@ import { enrollmentPolicy } from "#drizzle/schema/enrollment.ts";
 import { createTestDatabase } from "#tests/support/database.ts";
 import { lockPolicies } from "../enrollment/policies.ts";
 import { connectDatabase } from "./database.ts";
-import { executePrepared } from "./execute-prepared.ts";
 import { groupTransactions } from "./group-transactions.ts";
+import { executePrepared } from "./statements.ts";
 
 const database = await createTestDatabase();
 const { db } = database.connect();

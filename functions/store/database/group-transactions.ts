@@ -1,7 +1,7 @@
 import { groupCalls } from "#kit/group-calls.ts";
 import type { Database, Executor } from "./database.ts";
-import { planByIndex } from "./execute-prepared.ts";
 import { canRetryIndividually } from "./problem.ts";
+import { planByIndex } from "./statements.ts";
 
 /** Bounds the calls that wait for a shared transaction or statement. */
 export const tooManyWaiting = {

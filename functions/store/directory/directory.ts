@@ -6,8 +6,7 @@ import {
   person,
 } from "#drizzle/schema/operator.ts";
 import type { Database, Executor } from "../database/database.ts";
-import { insertRows } from "../database/execute-prepared.ts";
-import { anyOf, firstRow } from "../database/query-parts.ts";
+import { anyOf, firstRow, insertRows } from "../database/statements.ts";
 
 /** The result of the newest sync. */
 export type DirectorySync = Omit<typeof directorySync.$inferSelect, "singleton">;

@@ -5,8 +5,7 @@ import {
   enrollmentReservation,
 } from "#drizzle/schema/enrollment.ts";
 import type { Executor } from "../database/database.ts";
-import { insertRows } from "../database/execute-prepared.ts";
-import { anyOf } from "../database/query-parts.ts";
+import { anyOf, insertRows } from "../database/statements.ts";
 
 /** A reservation's row. */
 export type ReservationRow = typeof enrollmentReservation.$inferSelect;

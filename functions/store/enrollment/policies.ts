@@ -1,14 +1,13 @@
 import { and, eq, inArray, isNotNull, isNull, lt, not, sql } from "drizzle-orm";
 import { bootstrapToken, enrollmentPolicy } from "#drizzle/schema/enrollment.ts";
-import { groupCalls } from "#kit/group-calls.ts";
-import { singleFlight } from "#kit/single-flight.ts";
+import { groupCalls, singleFlight } from "#kit/group-calls.ts";
 import type { Executor } from "../database/database.ts";
-import { executePrepared } from "../database/execute-prepared.ts";
 import { tooManyWaiting } from "../database/group-transactions.ts";
 import { canRetryIndividually } from "../database/problem.ts";
 import {
   anyOf,
   arrayLiteral,
+  executePrepared,
   finderOf,
   firstRow,
   inserterOf,
@@ -17,7 +16,7 @@ import {
   type Paged,
   type PageRequest,
   updaterOf,
-} from "../database/query-parts.ts";
+} from "../database/statements.ts";
 
 /** An enrollment policy's row. */
 export type PolicyRow = typeof enrollmentPolicy.$inferSelect;

@@ -16,7 +16,7 @@ import {
   paged,
   pageOf,
   substring,
-} from "../database/query-parts.ts";
+} from "../database/statements.ts";
 import type { PolicyRow, TokenRow } from "./policies.ts";
 
 /** Tokens by state. */

@@ -1,8 +1,8 @@
 import { and, asc, eq, getTableColumns, gt, inArray, type SQL, sql } from "drizzle-orm";
-import { collectorIdentity } from "#drizzle/schema/certificate.ts";
+import { collectorIdentity } from "#drizzle/schema/enrollment.ts";
 import { exportDeadLetter, exportHostLoss } from "#drizzle/schema/export.ts";
 import type { Database, Executor } from "../database/database.ts";
-import { arrayLiteral } from "../database/query-parts.ts";
+import { arrayLiteral } from "../database/statements.ts";
 import type { StoredEnvelope } from "../ingest/stored-envelope.ts";
 
 /** A dead letter as the table has it. */

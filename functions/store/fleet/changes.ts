@@ -3,7 +3,7 @@ import { and, eq, gt, isNull, lt, type SQL, sql } from "drizzle-orm";
 import { fleetChange, fleetChangeHour } from "#drizzle/schema/fleet-history.ts";
 import { hourMs } from "#kit/clock.ts";
 import type { Database, Executor } from "../database/database.ts";
-import { listPage, type Paged, type PageRequest } from "../database/query-parts.ts";
+import { listPage, type Paged, type PageRequest } from "../database/statements.ts";
 import { timestampAt } from "./rows.ts";
 
 /** A change, and its comparison once it has soaked. */

@@ -1,7 +1,7 @@
 import { and, desc, eq, gt, isNull, lt } from "drizzle-orm";
 import { hostDiag } from "#drizzle/schema/diag.ts";
 import type { Executor } from "../database/database.ts";
-import { firstRow, inserterOf } from "../database/query-parts.ts";
+import { firstRow, inserterOf } from "../database/statements.ts";
 
 /** A requested diagnostics bundle. */
 export type DiagRow = typeof hostDiag.$inferSelect;
@@ -9,19 +9,24 @@ export type DiagRow = typeof hostDiag.$inferSelect;
 /** Inserts a request. */
 export const insertDiag = inserterOf(hostDiag);
 
-/** Returns the requests that hosts may still answer at `at`, each with its host: of one of them, or of all. */
-export const findOpenDiags = (db: Executor, at: Date, identityId?: string): Promise<DiagRow[]> =>
-  db
-    .select()
-    .from(hostDiag)
-    .where(
-      and(
-        isNull(hostDiag.answeredAt),
-        gt(hostDiag.answerBy, at),
-        identityId === undefined ? undefined : eq(hostDiag.identityId, identityId),
-      ),
-    )
-    .orderBy(desc(hostDiag.requestedAt));
+/** Finds the newest request that a host may still answer at `at`. */
+export const findOpenDiag = (
+  db: Executor,
+  { identityId, at }: { identityId: string; at: Date },
+): Promise<DiagRow | undefined> =>
+  firstRow(
+    db
+      .select()
+      .from(hostDiag)
+      .where(
+        and(
+          isNull(hostDiag.answeredAt),
+          gt(hostDiag.answerBy, at),
+          eq(hostDiag.identityId, identityId),
+        ),
+      )
+      .orderBy(desc(hostDiag.requestedAt)),
+  );
 
 /** Finds a request of a host that was made after `after`. */
 export const findDiag = (

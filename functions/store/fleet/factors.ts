@@ -4,7 +4,7 @@ import type { FactorKind } from "#proto/fleet-health/factors.ts";
 import type { FleetFilter } from "#proto/fleet-health/filter.ts";
 import type { Labels } from "#proto/labels.ts";
 import type { Executor } from "../database/database.ts";
-import { arrayLiteral } from "../database/query-parts.ts";
+import { arrayLiteral } from "../database/statements.ts";
 import type { HostColumn } from "./columns/evaluate-expression.ts";
 import type { FleetColumns } from "./columns/fleet-columns.ts";
 import { type MarkedHosts, markHosts } from "./columns/select-hosts.ts";

@@ -14,8 +14,8 @@ import {
 } from "../certificate/proof-uses.ts";
 import type { poolConnections } from "../database/call-limits.ts";
 import type { Executor } from "../database/database.ts";
-import { prepareStatement } from "../database/execute-prepared.ts";
 import { canRetryIndividually } from "../database/problem.ts";
+import { prepareStatement } from "../database/statements.ts";
 import {
   type AssignedRow,
   assignedConfig,
@@ -243,6 +243,17 @@ const storeHeartbeats = sql`
         ${reportedTypes})
   ), ${storeReports(sql`reports`, givenSilence)}
   select count(*) from written`;
+
+/** Finds the requests for diagnostics that hosts may still answer at `at`: their ids, by the identity of the host. */
+export const findOpenDiags = async (
+  db: Executor,
+  at: Date,
+): Promise<ReadonlyMap<string, string>> => {
+  const rows = await db.execute<{ id: string; identity_id: string }>(
+    sql`select id, identity_id from host_diag where answered_at is null and answer_by > ${at.toISOString()}::timestamptz`,
+  );
+  return new Map(rows.map(({ id, identity_id }) => [identity_id, id]));
+};
 
 const recordOf = (row: RecordRow): HeartbeatRecord => ({
   ...admissionOf(row),

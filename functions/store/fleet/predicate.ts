@@ -1,6 +1,8 @@
 /** The filter of proto/fleet-health/filter.ts as a predicate over `fleet`. No part is ever null, so that a negated one is exact. */
 import { type SQL, sql } from "drizzle-orm";
-import { dayMs } from "#kit/clock.ts";
+import { dayMs, hourMs } from "#kit/clock.ts";
+import { byteOfState, incompleteStates } from "#proto/completeness/hour-note.ts";
+import { hourStates } from "#proto/completeness/hour-state.ts";
 import {
   conjunctiveParts,
   exportFilters,
@@ -10,12 +12,10 @@ import {
   negatedPart,
   type PositivePart,
 } from "#proto/fleet-health/filter.ts";
-import type { ExportKind } from "#proto/fleet-health/vocabulary.ts";
+import type { EnrolledStatus, ExportKind } from "#proto/fleet-health/vocabulary.ts";
 import { anyLabelValue, splitLabelPair } from "#proto/labels.ts";
 import { type FigureFilter, figureFilters } from "#proto/management/reported-numbers.ts";
-import { arrayLiteral, substring } from "../database/query-parts.ts";
-import { inventoryPredicate } from "./expected-hosts.ts";
-import { hostsIncompleteSince } from "./incomplete-hosts.ts";
+import { arrayLiteral, substring } from "../database/statements.ts";
 import {
   conditionPredicate,
   type FleetRules,
@@ -282,3 +282,85 @@ const serialsOf = (digits: string): string[] => {
   const number = digits.replace(/^0+(?=.)/, "");
   return [...new Set([digits, number, `0${number}`, `00${number}`])];
 };
+
+/** What `translate` removes of states written by `escape`: those that are complete, and `\\000` for an hour that is not decided. */
+const others = `\\0${hourStates
+  .filter((state) => !incompleteStates.includes(state))
+  .map((state) => String.fromCharCode(byteOfState(state)))
+  .join("")}`;
+
+/** The day of the first hour that begins at a time or later, and the place of that hour in the states of its day. */
+const firstHour = (sinceMs: number): { day: number; place: number } => {
+  const from = Math.ceil(sinceMs / hourMs) * hourMs;
+  const day = Math.floor(from / dayMs);
+  return { day, place: (from - day * dayMs) / hourMs + 1 };
+};
+
+const incompleteFrom = (place: SQL): SQL =>
+  sql`length(translate(encode(substring(d.states from ${place}), 'escape'), ${others}::text, ''))`;
+
+/** The ids of hosts with an incomplete hour that begins at a time or later: found by an index, once for the statement. */
+export const hostsIncompleteSince = (sinceMs: number): SQL => {
+  const { day, place } = firstHour(sinceMs);
+  return sql`select h.identity_id from completeness_day d join fleet_host h on h.identity = d.host_id collate "C"
+    where d.incomplete_hours > 0 and (d.day > ${day}::int
+      or (d.day = ${day}::int and ${incompleteFrom(sql`${place}::int`)} > 0))`;
+};
+
+const incompleteSum = ({ day, place }: { day: number; place: number }): SQL =>
+  sql`sum(${incompleteFrom(sql`case d.day when ${day}::int then ${place}::int else 1 end`)})::int`;
+
+/** The number of a host's incomplete hours that begin at a time or later; null if none of its hours is settled. */
+export const incompleteHoursOf = (identity: SQL, sinceMs: number): SQL => {
+  const first = firstHour(sinceMs);
+  return sql`(select ${incompleteSum(first)} from completeness_day d where d.host_id = ${identity} and d.day >= ${first.day}::int)`;
+};
+
+/** The same of every host that has one, with its `host_id`, as `hours`. */
+export const incompleteHoursByHost = (sinceMs: number): SQL => {
+  const first = firstHour(sinceMs);
+  return sql`select d.host_id collate "C" as host_id, ${incompleteSum(first)} as hours from completeness_day d
+    where d.incomplete_hours > 0 and d.day >= ${first.day}::int group by d.host_id`;
+};
+
+/** Entries of the inventory with the host of each: an entry names a device id or a whole identity. */
+const namedBy = (column: SQL): SQL =>
+  sql`select n.name, n.owner, n.labels, n.removed_at, h.identity_id, h.identity
+    from inventory_host n join fleet_host h on ${column} = n.name`;
+
+/** Entries of the inventory, those that it had before included, with the hosts of the fleet that have their names. */
+export const namedHosts = sql`(${namedBy(sql`h.device_id`)} union all ${namedBy(sql`h.identity`)}) named`;
+
+const expectedHosts = sql`select identity_id from ${namedHosts} where removed_at is null`;
+const removedHosts = sql`select identity_id from ${namedHosts} where removed_at is not null except ${expectedHosts}`;
+/** Without an inventory there are none. */
+const unknownHosts = sql`select identity_id from fleet_host where exists (select from inventory)
+  except select identity_id from ${namedHosts}`;
+
+/** The host sends heartbeats or telemetry. */
+export const stillSends = (rules: FleetRules): SQL =>
+  sql`(${isActive(rules)} or ${forwardingIs("forwarding", rules)})`;
+
+/** Returns the predicate that a host of the fleet has this status (`inventoryStatuses`). Never null. */
+export const inventoryPredicate = (status: EnrolledStatus, rules: FleetRules): SQL =>
+  ({
+    expected: () => sql`identity_id in (${expectedHosts})`,
+    unexpected: () =>
+      sql`(identity_id in (${unknownHosts}) and revoked_from > ${timestampAt(rules.now)})`,
+    gone: () => sql`(identity_id in (${removedHosts}) and ${stillSends(rules)})`,
+  })[status]();
+
+/** Parts of the statement of rows (report.ts): the status of a host, and who owns it. */
+export const inventoryOfRow = ({ now, past }: FleetRules): { columns: SQL; join: SQL } =>
+  past
+    ? { columns: sql`null as inventory_status, null as inventory_owner`, join: sql`` }
+    : {
+        columns: sql`case when not exists (select from inventory) then null when n.name is null
+            then case when f.revoked_from > ${timestampAt(now)} then 'unexpected' end
+          when n.removed_at is null then 'expected' when f.still_sends then 'gone' end as inventory_status,
+          n.owner as inventory_owner`,
+        join: sql`left join lateral (
+            select name, owner, removed_at from inventory_host where name in (f.device_id, f.identity)
+            order by removed_at nulls first limit 1
+          ) n on true`,
+      };

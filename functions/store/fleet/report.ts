@@ -21,12 +21,17 @@ import {
   sortedFigures,
 } from "#proto/management/reported-numbers.ts";
 import type { Executor } from "../database/database.ts";
-import { arrayLiteral, firstRow } from "../database/query-parts.ts";
+import { arrayLiteral, firstRow } from "../database/statements.ts";
 import type { FleetColumns } from "./columns/fleet-columns.ts";
 import { firstHosts, markHosts } from "./columns/select-hosts.ts";
-import { inventoryOfRow, stillSends } from "./expected-hosts.ts";
-import { incompleteHoursByHost, incompleteHoursOf } from "./incomplete-hosts.ts";
-import { exportPredicate, fleetPredicate } from "./predicate.ts";
+import {
+  exportPredicate,
+  fleetPredicate,
+  incompleteHoursByHost,
+  incompleteHoursOf,
+  inventoryOfRow,
+  stillSends,
+} from "./predicate.ts";
 import {
   conditionPredicate,
   type FleetRules,

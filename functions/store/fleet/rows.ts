@@ -18,7 +18,7 @@ import {
   fleetStates,
   forwardings,
 } from "#proto/fleet-health/vocabulary.ts";
-import { arrayLiteral } from "../database/query-parts.ts";
+import { arrayLiteral } from "../database/statements.ts";
 import { countedAfterColumn, countedBefore, type Outage } from "./counted-time.ts";
 
 /** The timestamp and the thresholds that decide on the states, and the versions and platforms of the fleet. */

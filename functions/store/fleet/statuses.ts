@@ -4,8 +4,8 @@ import type { Clock } from "#kit/clock.ts";
 import { groupCalls } from "#kit/group-calls.ts";
 import { mapValues } from "#kit/map-values.ts";
 import { type ProcessFigures, reportedNumbers } from "#proto/management/reported-numbers.ts";
-import { prepareStatement } from "../database/execute-prepared.ts";
 import { canRetryIndividually, isLockTimeout } from "../database/problem.ts";
+import { prepareStatement } from "../database/statements.ts";
 import { type HeartbeatStore, repeatsFrom } from "./heartbeats.ts";
 import {
   type AssignedRow,

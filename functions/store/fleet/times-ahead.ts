@@ -2,7 +2,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import { hourMs } from "#kit/clock.ts";
 import type { Executor } from "../database/database.ts";
-import { arrayLiteral } from "../database/query-parts.ts";
+import { arrayLiteral } from "../database/statements.ts";
 import { timestampAt } from "./rows.ts";
 
 /** Cores differ by less when they read the database's clock. */

@@ -1,9 +1,9 @@
 import { and, desc, eq, isNotNull, type SQLWrapper, sql } from "drizzle-orm";
 import { ingestAccount } from "#drizzle/schema/account.ts";
-import { certificate, collectorIdentity } from "#drizzle/schema/certificate.ts";
+import { certificate, collectorIdentity } from "#drizzle/schema/enrollment.ts";
 import { ingestCursor } from "#drizzle/schema/ingest.ts";
 import type { Executor } from "../database/database.ts";
-import { arrayLiteral, firstRow } from "../database/query-parts.ts";
+import { arrayLiteral, firstRow } from "../database/statements.ts";
 import type { QueueName } from "./queues.ts";
 
 /** A row of `ingest_account`, as it is inserted. */

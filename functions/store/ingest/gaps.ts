@@ -1,6 +1,6 @@
 import { gt, sql } from "drizzle-orm";
 import { ingestLostRange } from "#drizzle/schema/account.ts";
-import { collectorIdentity } from "#drizzle/schema/certificate.ts";
+import { collectorIdentity } from "#drizzle/schema/enrollment.ts";
 import { collectorHealth } from "#drizzle/schema/health.ts";
 import { ingestGap } from "#drizzle/schema/ingest.ts";
 import type { StreamPlace } from "#proto/completeness/hour-state.ts";

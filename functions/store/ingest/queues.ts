@@ -8,8 +8,7 @@ import { and, desc, eq, sql } from "drizzle-orm";
 import { ingestCursor, ingestQueue } from "#drizzle/schema/ingest.ts";
 import { type QueueEnding, queueEndings } from "#proto/completeness/hour-state.ts";
 import type { Executor } from "../database/database.ts";
-import { defineStatement, executePrepared } from "../database/execute-prepared.ts";
-import { arrayLiteral } from "../database/query-parts.ts";
+import { arrayLiteral, defineStatement, executePrepared } from "../database/statements.ts";
 
 /** Open queues of a host that have a row of their own. */
 const openQueuesMax = 64;

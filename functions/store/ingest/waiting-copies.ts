@@ -1,6 +1,6 @@
 import { sql } from "drizzle-orm";
 import type { Executor } from "../database/database.ts";
-import { arrayLiteral } from "../database/query-parts.ts";
+import { arrayLiteral } from "../database/statements.ts";
 
 /** A committer's transaction that waits for rows of a COPY. */
 export interface WaitingCopy {

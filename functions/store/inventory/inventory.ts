@@ -1,12 +1,14 @@
 import { type SQL, sql } from "drizzle-orm";
 import { timestampOf } from "#kit/clock.ts";
-import type { InventoryStatus } from "#proto/fleet-health/vocabulary.ts";
-import { inventoryStatuses } from "#proto/fleet-health/vocabulary.ts";
-import type { InventoryHost, InventoryItem } from "#proto/inventory/inventory.ts";
-import { inventoryChangesMax } from "#proto/inventory/inventory.ts";
+import { type InventoryStatus, inventoryStatuses } from "#proto/fleet-health/vocabulary.ts";
+import {
+  type InventoryHost,
+  type InventoryItem,
+  inventoryChangesMax,
+} from "#proto/inventory/inventory.ts";
 import type { Executor } from "../database/database.ts";
-import { arrayLiteral, type Paged, type PageRequest } from "../database/query-parts.ts";
-import { inventoryPredicate, namedHosts } from "../fleet/expected-hosts.ts";
+import { arrayLiteral, type Paged, type PageRequest } from "../database/statements.ts";
+import { inventoryPredicate, namedHosts } from "../fleet/predicate.ts";
 import { type FleetRules, timestampAt } from "../fleet/rows.ts";
 
 /** The inventory as it was put last. */

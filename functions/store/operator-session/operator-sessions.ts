@@ -20,7 +20,7 @@ import {
   type PageRequest,
   paged,
   pageOf,
-} from "../database/query-parts.ts";
+} from "../database/statements.ts";
 import { webSessionEnded } from "../operator/operators.ts";
 
 /** A session of a program. */

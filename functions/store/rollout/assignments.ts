@@ -4,8 +4,7 @@ import { configAssignment } from "#drizzle/schema/config.ts";
 import type { TargetReason, TargetStatus } from "#proto/rollout/vocabulary.ts";
 import type { AssignmentRow } from "../config/configs.ts";
 import type { Executor } from "../database/database.ts";
-import { insertRows } from "../database/execute-prepared.ts";
-import { arrayLiteral } from "../database/query-parts.ts";
+import { arrayLiteral, insertRows } from "../database/statements.ts";
 import { timestampAt } from "../fleet/rows.ts";
 
 /** A target that is about to change, its host locked until the transaction ends, and the host's open assignment. */

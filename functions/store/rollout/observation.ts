@@ -4,7 +4,7 @@ import type { StoredBreach } from "#drizzle/schema/rollout.ts";
 import { desiredErrorPrefix, rolledBackPrefix } from "#proto/management/heartbeat.ts";
 import type { RolloutCondition } from "#proto/rollout/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
-import { arrayLiteral } from "../database/query-parts.ts";
+import { arrayLiteral } from "../database/statements.ts";
 import { countedAfterColumn, isUncounted } from "../fleet/counted-time.ts";
 import { type CountingRules, enrollingAfter, staleBefore, timestampAt } from "../fleet/rows.ts";
 

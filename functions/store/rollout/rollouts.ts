@@ -11,7 +11,7 @@ import {
   type PageRequest,
   paged,
   updaterOf,
-} from "../database/query-parts.ts";
+} from "../database/statements.ts";
 
 /** A rollout's row. */
 export type RolloutRow = typeof rollout.$inferSelect;

@@ -3,7 +3,7 @@ import type { rolloutTarget } from "#drizzle/schema/rollout.ts";
 import type { FleetFilter } from "#proto/fleet-health/filter.ts";
 import { type TargetStatus, targetStatuses } from "#proto/rollout/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
-import { arrayLiteral } from "../database/query-parts.ts";
+import { arrayLiteral } from "../database/statements.ts";
 import { fleetPredicate } from "../fleet/predicate.ts";
 import { type FleetRules, timestampAt } from "../fleet/rows.ts";
 

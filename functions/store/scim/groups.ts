@@ -1,8 +1,7 @@
 import { and, asc, count, eq, ne, sql } from "drizzle-orm";
 import { scimGroup, scimMember, scimUser } from "#drizzle/schema/scim.ts";
 import type { Executor } from "../database/database.ts";
-import { insertRows } from "../database/execute-prepared.ts";
-import { anyOf, finderOf, inserterOf } from "../database/query-parts.ts";
+import { anyOf, finderOf, inserterOf, insertRows } from "../database/statements.ts";
 import { type FilterColumns, filterCondition } from "./filter.ts";
 import type { ScimList, ScimPage } from "./users.ts";
 

@@ -8,7 +8,7 @@ import {
 } from "#drizzle/schema/operator.ts";
 import { scimGroup, scimHeldMember, scimMember, scimUser } from "#drizzle/schema/scim.ts";
 import type { Executor } from "../database/database.ts";
-import { anyOf, arrayLiteral } from "../database/query-parts.ts";
+import { anyOf, arrayLiteral } from "../database/statements.ts";
 
 /** A person whose access was held or confirmed. */
 export type AccessRow = Pick<typeof person.$inferSelect, "userId" | "primaryEmail" | "scopes">;

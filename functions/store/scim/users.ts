@@ -2,7 +2,7 @@ import { and, asc, count, eq, ne, or, type SQL, sql } from "drizzle-orm";
 import { scimUser } from "#drizzle/schema/scim.ts";
 import type { ScimFilter } from "#proto/scim/filter.ts";
 import type { Executor } from "../database/database.ts";
-import { anyOf, finderOf, inserterOf } from "../database/query-parts.ts";
+import { anyOf, finderOf, inserterOf } from "../database/statements.ts";
 import { type FilterColumns, filterCondition } from "./filter.ts";
 
 /** A user that an identity provider pushed. */

@@ -2,8 +2,7 @@ import { count, eq, gt, sql } from "drizzle-orm";
 import { heldHost, volumeBudget } from "#drizzle/schema/volume.ts";
 import type { FleetFilter } from "#proto/fleet-health/filter.ts";
 import type { Executor } from "../database/database.ts";
-import { insertRows } from "../database/execute-prepared.ts";
-import { arrayLiteral } from "../database/query-parts.ts";
+import { arrayLiteral, insertRows } from "../database/statements.ts";
 import { fleetPredicate } from "../fleet/predicate.ts";
 import { type FleetRules, timestampAt } from "../fleet/rows.ts";
 

@@ -2,7 +2,7 @@
 import { and, eq, isNotNull, isNull, lt, sql } from "drizzle-orm";
 import { watchMessage } from "#drizzle/schema/watch.ts";
 import type { Executor } from "../database/database.ts";
-import { arrayLiteral } from "../database/query-parts.ts";
+import { arrayLiteral } from "../database/statements.ts";
 import { tryLock } from "../database/try-lock.ts";
 import { timestampAt } from "../fleet/rows.ts";
 import { toleranceSeconds } from "../fleet/times-ahead.ts";

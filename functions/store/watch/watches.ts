@@ -9,7 +9,7 @@ import {
   paged,
   pageOf,
   updaterOf,
-} from "../database/query-parts.ts";
+} from "../database/statements.ts";
 
 /** A watch's row. */
 export type WatchRow = typeof watch.$inferSelect;

@@ -1,5 +1,5 @@
 import type { NamedAuditEvent } from "#functions/domain/audit/browse.ts";
-import { viewOf } from "#functions/http/view-of.ts";
+import { viewOf } from "#functions/http/route.ts";
 import { AuditEventView, type RecordNames } from "#proto/audit-event.ts";
 
 const view = viewOf(AuditEventView);

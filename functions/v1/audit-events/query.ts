@@ -2,8 +2,7 @@ import * as v from "valibot";
 import type { AuditQuery } from "#functions/domain/audit/browse.ts";
 import { auditOutcomes } from "#proto/audit-event.ts";
 import { filterSecondsMax } from "#proto/fleet-health/vocabulary.ts";
-import { DateFromTimestamp, Identifier } from "#proto/management/text.ts";
-import { QueryInteger, Repeatable } from "#proto/values.ts";
+import { DateFromTimestamp, Identifier, QueryInteger, Repeatable } from "#proto/values.ts";
 
 const Actions = Repeatable(Identifier(64), {
   expected: "must be an action",

@@ -2,7 +2,7 @@ import * as v from "valibot";
 import type { Core } from "#functions/core.ts";
 import { getAppliedSet, putAppliedSet } from "#functions/domain/applied-set/applied-sets.ts";
 import { resource } from "#functions/http/resource.ts";
-import { viewOf } from "#functions/http/view-of.ts";
+import { viewOf } from "#functions/http/route.ts";
 import {
   AppliedSet,
   AppliedSetBody,

@@ -7,7 +7,7 @@ import {
   removeBudget,
 } from "#functions/domain/volume/budgets.ts";
 import { resource } from "#functions/http/resource.ts";
-import { viewOf } from "#functions/http/view-of.ts";
+import { viewOf } from "#functions/http/route.ts";
 import { Budget, BudgetBody, BudgetList, BudgetName } from "#proto/budget.ts";
 
 const at = "/v1/collector/budgets";

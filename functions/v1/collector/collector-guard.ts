@@ -6,9 +6,8 @@ import {
   proveCollector,
   verifyClientChain,
 } from "#functions/domain/certificate/authenticate.ts";
-import { parse } from "#functions/http/parse-request.ts";
 import type { HttpContext } from "#functions/http/request.ts";
-import type { Body, DocumentedProblem, Guard } from "#functions/http/route.ts";
+import { type Body, type DocumentedProblem, type Guard, parse } from "#functions/http/route.ts";
 import { Problem, type ProblemCode } from "#functions/problems.ts";
 import { readValue, tag } from "#proto/certificate-der.ts";
 import {

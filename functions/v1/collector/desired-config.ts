@@ -8,7 +8,7 @@ import {
   rollBackConfig,
 } from "#functions/domain/config/desired-config.ts";
 import { reasonBody, resource } from "#functions/http/resource.ts";
-import { viewOf } from "#functions/http/view-of.ts";
+import { viewOf } from "#functions/http/route.ts";
 import { Id, IsoTimestamp } from "#proto/values.ts";
 
 const AssignmentView = v.strictObject({

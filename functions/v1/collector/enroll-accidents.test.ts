@@ -1,8 +1,8 @@
 import { eq, sql } from "drizzle-orm";
 import { beforeEach, describe, expect, it } from "vitest";
 import { auditEvent } from "#drizzle/schema/audit.ts";
-import { certificate } from "#drizzle/schema/certificate.ts";
 import {
+  certificate,
   enrollmentFailure,
   enrollmentRefusal,
   enrollmentReservation,

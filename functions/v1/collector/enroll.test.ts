@@ -1,7 +1,7 @@
 import { X509Certificate } from "node:crypto";
 import { eq, sql } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
-import { certificate } from "#drizzle/schema/certificate.ts";
+import { certificate } from "#drizzle/schema/enrollment.ts";
 import { isWellFormedToken } from "#functions/domain/enrollment/bootstrap-token.ts";
 import { decodePem, encodePem } from "#proto/pem.ts";
 import { createTestCsr, createTestKey, type TestKey } from "#scripts/lab/ca/test-pki.ts";

@@ -2,13 +2,12 @@ import * as v from "valibot";
 import type { Core } from "#functions/core.ts";
 import { browseAllTokens, browsePolicies } from "#functions/domain/enrollment/enrollment-report.ts";
 import { resource } from "#functions/http/resource.ts";
-import { viewOf } from "#functions/http/view-of.ts";
+import { viewOf } from "#functions/http/route.ts";
 import type {
   ListedPolicyRow,
   PolicyFilter,
   TokenFilter,
 } from "#functions/store/enrollment/report.ts";
-import { Identifier } from "#proto/management/text.ts";
 import {
   ListedPolicy,
   ListedToken,
@@ -17,7 +16,7 @@ import {
   TokenPage,
   tokenStates,
 } from "#proto/operator/enrollment.ts";
-import { Id, Repeatable } from "#proto/values.ts";
+import { Id, Identifier, Repeatable } from "#proto/values.ts";
 
 /** The query fields that select policies: `q` is part of a name. */
 export const policyFilterFields = {

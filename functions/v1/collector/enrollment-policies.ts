@@ -13,12 +13,11 @@ import {
 } from "#functions/domain/enrollment/policies.ts";
 import { createToken, revokeToken } from "#functions/domain/enrollment/tokens.ts";
 import { ListView, reasonBody, resource } from "#functions/http/resource.ts";
-import { viewOf } from "#functions/http/view-of.ts";
+import { viewOf } from "#functions/http/route.ts";
 import type { PolicyRow, TokenRow } from "#functions/store/enrollment/policies.ts";
-import { Identifier, Prose } from "#proto/management/text.ts";
 import { ListedPolicy, ListedToken } from "#proto/operator/enrollment.ts";
 import { Cidrs, PolicyDraftBody } from "#proto/operator/policy-draft.ts";
-import { Count, inCamelCase } from "#proto/values.ts";
+import { Count, Identifier, inCamelCase, Prose } from "#proto/values.ts";
 
 /** A policy in a response. */
 export const PolicyView = v.omit(ListedPolicy, ["created_by_email", "tokens"]);

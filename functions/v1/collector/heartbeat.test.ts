@@ -2,7 +2,7 @@ import { KeyObject, sign } from "node:crypto";
 import { eq, sql } from "drizzle-orm";
 import { beforeEach, describe, expect, it } from "vitest";
 import { auditEvent } from "#drizzle/schema/audit.ts";
-import { collectorIdentity } from "#drizzle/schema/certificate.ts";
+import { collectorIdentity } from "#drizzle/schema/enrollment.ts";
 import { collectorHealth } from "#drizzle/schema/health.ts";
 import { lockCertificate } from "#functions/store/certificate/certificates.ts";
 import { lockIdentity } from "#functions/store/certificate/identities.ts";

@@ -4,8 +4,7 @@ import {
   type HeartbeatAnswer,
   type HeartbeatCore,
 } from "#functions/domain/fleet/heartbeat.ts";
-import { parse, parseJson } from "#functions/http/parse-request.ts";
-import { route } from "#functions/http/route.ts";
+import { parse, parseJson, route } from "#functions/http/route.ts";
 import { Problem } from "#functions/problems.ts";
 import type { ParseBody } from "#kit/request-bodies.ts";
 import { HeartbeatRequest, HeartbeatResponse } from "#proto/management/heartbeat.ts";

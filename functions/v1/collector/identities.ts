@@ -8,12 +8,11 @@ import {
   revokeIdentity,
 } from "#functions/domain/certificate/identities.ts";
 import { ListView, reasonBody, resource } from "#functions/http/resource.ts";
-import { viewOf } from "#functions/http/view-of.ts";
+import { viewOf } from "#functions/http/route.ts";
 import type { IdentityRow } from "#functions/store/certificate/identities.ts";
 import { certificateStatus } from "#proto/fleet-health/vocabulary.ts";
-import { Identifier } from "#proto/management/text.ts";
 import { CertificatePage, CertificateView } from "#proto/operator/certificate.ts";
-import { Id, IsoTimestamp } from "#proto/values.ts";
+import { Id, Identifier, IsoTimestamp } from "#proto/values.ts";
 
 const IdentityView = v.strictObject({
   id: Id,

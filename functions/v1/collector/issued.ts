@@ -1,5 +1,5 @@
-import type { Issued } from "#functions/domain/certificate/issued.ts";
-import { viewOf } from "#functions/http/view-of.ts";
+import { viewOf } from "#functions/http/route.ts";
+import type { Issued } from "#functions/store/certificate/certificates.ts";
 import { CertificateIssued } from "#proto/management/enroll.ts";
 
 const view = viewOf(CertificateIssued);

@@ -1,6 +1,6 @@
 import { eq } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
-import { collectorIdentity } from "#drizzle/schema/certificate.ts";
+import { collectorIdentity } from "#drizzle/schema/enrollment.ts";
 import type { ProofPurpose } from "#proto/management/proof.ts";
 import {
   createTestCa,

@@ -1,6 +1,6 @@
-import { viewOf } from "#functions/http/view-of.ts";
+import { viewOf } from "#functions/http/route.ts";
 import type { Outage } from "#functions/store/fleet/counted-time.ts";
-import { OutageView } from "#proto/fleet-health/outage.ts";
+import { OutageView } from "#proto/values.ts";
 
 /** Returns the views of outages of core that had not ended at `since`, in milliseconds, as an optional property. */
 export const outagesView = (

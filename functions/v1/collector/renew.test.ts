@@ -2,7 +2,7 @@ import { X509Certificate } from "node:crypto";
 import { and, eq } from "drizzle-orm";
 import { beforeEach, describe, expect, it } from "vitest";
 import { auditEvent } from "#drizzle/schema/audit.ts";
-import { certificate, proofUse } from "#drizzle/schema/certificate.ts";
+import { certificate, proofUse } from "#drizzle/schema/enrollment.ts";
 import { markUsed } from "#functions/domain/certificate/authenticate.ts";
 import type { Signer } from "#functions/signer/signer.ts";
 import { createTestCsr, createTestKey, type TestKey } from "#scripts/lab/ca/test-pki.ts";

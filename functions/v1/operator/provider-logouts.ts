@@ -3,7 +3,7 @@ import type { Core } from "#functions/core.ts";
 import { recordProviderLogout } from "#functions/domain/audit/record-provider-logout.ts";
 import { webItself } from "#functions/http/guards.ts";
 import { route } from "#functions/http/route.ts";
-import { Identifier, StoredTimestamp } from "#proto/management/text.ts";
+import { Identifier, StoredTimestamp } from "#proto/values.ts";
 import { RemoteAddress } from "../shapes.ts";
 
 const ProviderLogoutBody = v.strictObject({

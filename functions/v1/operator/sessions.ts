@@ -6,7 +6,7 @@ import {
   sessionState,
 } from "#functions/domain/operator-session/sessions.ts";
 import { ListView, resource } from "#functions/http/resource.ts";
-import { viewOf } from "#functions/http/view-of.ts";
+import { viewOf } from "#functions/http/route.ts";
 import { Id, IsoTimestamp } from "#proto/values.ts";
 
 const SessionView = v.strictObject({

@@ -2,10 +2,8 @@ import * as v from "valibot";
 import type { Core } from "#functions/core.ts";
 import { recordSignIn } from "#functions/domain/audit/record-sign-in.ts";
 import { web } from "#functions/http/guards.ts";
-import { ReasonCode } from "#functions/http/parse-request.ts";
-import { route } from "#functions/http/route.ts";
-import { Identifier, StoredTimestamp } from "#proto/management/text.ts";
-import { Id } from "#proto/values.ts";
+import { ReasonCode, route } from "#functions/http/route.ts";
+import { Id, Identifier, StoredTimestamp } from "#proto/values.ts";
 import { RemoteAddress, WebSessionId } from "../shapes.ts";
 
 const SessionBody = v.strictObject({

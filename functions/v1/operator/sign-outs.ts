@@ -3,8 +3,7 @@ import type { Core } from "#functions/core.ts";
 import { recordSignOut } from "#functions/domain/audit/record-sign-out.ts";
 import { webItself } from "#functions/http/guards.ts";
 import { route } from "#functions/http/route.ts";
-import { StoredTimestamp } from "#proto/management/text.ts";
-import { Id } from "#proto/values.ts";
+import { Id, StoredTimestamp } from "#proto/values.ts";
 import { RemoteAddress, WebSessionId } from "../shapes.ts";
 
 const SignOutBody = v.strictObject({

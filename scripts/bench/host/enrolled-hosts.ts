@@ -1,9 +1,12 @@
 import { generateKeyPairSync, type KeyObject } from "node:crypto";
 import { createSecureContext } from "node:tls";
-import { certificate, collectorIdentity } from "#drizzle/schema/certificate.ts";
-import { bootstrapToken, enrollmentPolicy } from "#drizzle/schema/enrollment.ts";
+import {
+  bootstrapToken,
+  certificate,
+  collectorIdentity,
+  enrollmentPolicy,
+} from "#drizzle/schema/enrollment.ts";
 import type { Core } from "#functions/core.ts";
-import { issuedRow } from "#functions/domain/certificate/issued.ts";
 import { generateToken } from "#functions/domain/enrollment/bootstrap-token.ts";
 import { loadLocalCa } from "#functions/node/load-signer.ts";
 import { createNodeCryptography, createNodeSigningKey } from "#functions/node/node-cryptography.ts";
@@ -11,6 +14,7 @@ import { readAuthorities } from "#functions/signer/authority.ts";
 import { createClientCertificateReader } from "#functions/signer/certificate.ts";
 import { createLocalCa } from "#functions/signer/local-ca.ts";
 import type { Signer } from "#functions/signer/signer.ts";
+import { issuedRow } from "#functions/store/certificate/certificates.ts";
 import type { Database } from "#functions/store/database/database.ts";
 import { sha256 } from "#kit/bytes.ts";
 import { systemClock } from "#kit/clock.ts";

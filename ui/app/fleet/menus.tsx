@@ -1,6 +1,6 @@
 import { Show } from "solid-js";
-import { parsePastTime } from "#proto/fleet-health/past-time.ts";
 import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
+import { parsePastTime } from "#proto/values.ts";
 import type { LiveReport } from "../api/live-report.tsx";
 import { PopoverMenu } from "../design/buttons.tsx";
 import { Icon } from "../design/icon.tsx";

@@ -1,8 +1,8 @@
 import { createMemo, Show } from "solid-js";
 import { Dynamic } from "solid-js/web";
 import { AuditEventPage } from "#proto/audit-event.ts";
-import type { OutageView } from "#proto/fleet-health/outage.ts";
 import type { Drift } from "#proto/fleet-health/vocabulary.ts";
+import type { OutageView } from "#proto/values.ts";
 import { createReport } from "../api/live-report.tsx";
 import { auditExportPath, auditPath, eventsPath } from "../audit/audit-view.ts";
 import { EventTimeline } from "../audit/event-timeline.tsx";

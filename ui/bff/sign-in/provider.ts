@@ -1,7 +1,7 @@
 import { errors, type JWTVerifyGetKey } from "jose";
 import * as v from "valibot";
 import { createIssuerRequest, type IssuerRequest } from "#kit/foreign-json.ts";
-import { singleFlight } from "#kit/single-flight.ts";
+import { singleFlight } from "#kit/group-calls.ts";
 import { createIssuerKeys, leewaySeconds, verifyIssuerToken } from "#kit/verify-issuer-token.ts";
 import type { LoggedOut } from "../core-client.ts";
 import type { Web } from "../web.ts";

@@ -10,7 +10,7 @@ import {
   type StoredColumn,
 } from "#drizzle/schema/fleet-history.ts";
 import type { Executor } from "#functions/store/database/database.ts";
-import { arrayLiteral } from "#functions/store/database/query-parts.ts";
+import { arrayLiteral } from "#functions/store/database/statements.ts";
 import type { BlockCodec } from "#functions/store/ingest/stored-envelope.ts";
 import { dayMs } from "#kit/clock.ts";
 import { HostIndex } from "../columns/host-index.ts";

@@ -5,7 +5,7 @@ import { personScope } from "#functions/http/guards.ts";
 import { IdParams } from "#functions/http/resource.ts";
 import { route } from "#functions/http/route.ts";
 import { ChatSession } from "#proto/chat/session.ts";
-import { Identifier } from "#proto/management/text.ts";
+import { Identifier } from "#proto/values.ts";
 import { sessionExample, sessionView } from "./session.ts";
 
 /** `PUT /v1/chat/sessions/{id}`: renames a conversation of the caller. */

@@ -1,5 +1,5 @@
 import type * as v from "valibot";
-import { viewOf } from "#functions/http/view-of.ts";
+import { viewOf } from "#functions/http/route.ts";
 import type { ChatMessageRow } from "#functions/store/chat/messages.ts";
 import { ChatMessage, ChatSession } from "#proto/chat/session.ts";
 

@@ -13,7 +13,7 @@ import { incompleteStates } from "#proto/completeness/hour-note.ts";
 import { type HourState, hourStates } from "#proto/completeness/hour-state.ts";
 import { FleetCompleteness, type HostStrip } from "#proto/completeness/report.ts";
 import { shortRecords } from "#proto/completeness/short-records.ts";
-import { Identifier } from "#proto/management/text.ts";
+import { Identifier } from "#proto/values.ts";
 import { hourRangeFields, hourRangeOf, shortageViews } from "./hour.ts";
 
 const State = v.picklist(hourStates, "must be a state of an hour");

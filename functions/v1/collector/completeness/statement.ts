@@ -6,8 +6,7 @@ import { scope } from "#functions/http/guards.ts";
 import { route } from "#functions/http/route.ts";
 import { QueryTime } from "#functions/v1/query-time.ts";
 import { hourMs as hourLengthMs } from "#kit/clock.ts";
-import { Identifier } from "#proto/management/text.ts";
-import { QueryInteger } from "#proto/values.ts";
+import { Identifier, QueryInteger } from "#proto/values.ts";
 
 /** `GET /v1/collector/completeness/statements/{hour}`: the signed statement of an hour, for `svc-server verify-completeness`; audited. */
 export const readStatementRoute = (

@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import type { ConfigWithProgress } from "#functions/domain/config/config-reports.ts";
-import { viewOf } from "#functions/http/view-of.ts";
+import { viewOf } from "#functions/http/route.ts";
 import type { ProgressCounts } from "#functions/store/config/hosts.ts";
 import {
   ConfigAssignment,

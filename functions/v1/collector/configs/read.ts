@@ -8,8 +8,7 @@ import {
 } from "#functions/domain/config/config-reports.ts";
 import { scope } from "#functions/http/guards.ts";
 import { IdParams, resource } from "#functions/http/resource.ts";
-import { route } from "#functions/http/route.ts";
-import { viewOf } from "#functions/http/view-of.ts";
+import { route, viewOf } from "#functions/http/route.ts";
 import type { AssignmentFilter } from "#functions/store/config/hosts.ts";
 import {
   AssignmentBatch,
@@ -18,8 +17,7 @@ import {
   ConfigList,
   UnstoredConfigs,
 } from "#proto/fleet-health/config-report.ts";
-import { DateFromTimestamp, Identifier } from "#proto/management/text.ts";
-import { Id } from "#proto/values.ts";
+import { DateFromTimestamp, Id, Identifier } from "#proto/values.ts";
 import { assignmentView, listedConfigView } from "./config.ts";
 
 /** The query fields that select configs: `q` is part of a name, or the start of a hash. */

@@ -6,8 +6,7 @@ import {
   rollbackTargets,
 } from "#functions/domain/config/roll-back-many.ts";
 import { scope } from "#functions/http/guards.ts";
-import { ReasonCode } from "#functions/http/parse-request.ts";
-import { route } from "#functions/http/route.ts";
+import { ReasonCode, route } from "#functions/http/route.ts";
 import { Id } from "#proto/values.ts";
 
 const RollbackBody = v.strictObject({

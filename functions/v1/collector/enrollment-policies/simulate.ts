@@ -5,9 +5,8 @@ import { scope } from "#functions/http/guards.ts";
 import { route } from "#functions/http/route.ts";
 import { Problem } from "#functions/problems.ts";
 import { RemoteAddress } from "#functions/v1/shapes.ts";
-import { Identifier, Platform, Sha256Hex } from "#proto/management/text.ts";
 import { IdentityPrefix } from "#proto/operator/policy-draft.ts";
-import { Id } from "#proto/values.ts";
+import { Id, Identifier, Platform, Sha256Hex } from "#proto/values.ts";
 
 const SimulationBody = v.strictObject({
   device_id: v.optional(

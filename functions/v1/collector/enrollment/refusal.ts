@@ -1,4 +1,4 @@
-import { viewOf } from "#functions/http/view-of.ts";
+import { viewOf } from "#functions/http/route.ts";
 import { RefusalGroup } from "#proto/operator/enrollment.ts";
 
 /** Returns the view of a group of refusals. */

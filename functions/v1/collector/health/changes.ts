@@ -7,8 +7,7 @@ import {
 } from "#functions/domain/fleet/browse-changes.ts";
 import { scope } from "#functions/http/guards.ts";
 import { createList, listFields } from "#functions/http/resource.ts";
-import { route } from "#functions/http/route.ts";
-import { viewOf } from "#functions/http/view-of.ts";
+import { route, viewOf } from "#functions/http/route.ts";
 import { FleetChange, FleetChangeList } from "#proto/fleet-health/changes.ts";
 
 /** `GET /v1/collector/health/changes`: what hosts changed without a rollout, and how they compare since. */

@@ -3,8 +3,7 @@ import type { Core } from "#functions/core.ts";
 import { createHealthReports, type FleetReport } from "#functions/domain/fleet/report.ts";
 import { scope } from "#functions/http/guards.ts";
 import { createCursorSeal, listFields } from "#functions/http/resource.ts";
-import { route } from "#functions/http/route.ts";
-import { viewOf } from "#functions/http/view-of.ts";
+import { route, viewOf } from "#functions/http/route.ts";
 import {
   filterFromQuery,
   fleetFilterFields,

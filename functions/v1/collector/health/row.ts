@@ -1,5 +1,5 @@
 import { conditionsOf } from "#functions/domain/fleet/conditions.ts";
-import { viewOf } from "#functions/http/view-of.ts";
+import { viewOf } from "#functions/http/route.ts";
 import type { FleetRow } from "#functions/store/fleet/report.ts";
 import type { CountingRules, FleetRules, FleetThresholds } from "#functions/store/fleet/rows.ts";
 import { timestampOf } from "#kit/clock.ts";

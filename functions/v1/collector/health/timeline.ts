@@ -2,8 +2,7 @@ import * as v from "valibot";
 import type { Core } from "#functions/core.ts";
 import { reportTimeline } from "#functions/domain/fleet/report-timeline.ts";
 import { scope } from "#functions/http/guards.ts";
-import { route } from "#functions/http/route.ts";
-import { viewOf } from "#functions/http/view-of.ts";
+import { route, viewOf } from "#functions/http/route.ts";
 import { FleetTimelineView, timelineSpans, timelineSteps } from "#proto/fleet-health/timeline.ts";
 
 const timelineView = viewOf(FleetTimelineView);

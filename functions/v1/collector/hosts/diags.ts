@@ -4,8 +4,7 @@ import { getDiag, readDiag, requestDiag } from "#functions/domain/fleet/diags.ts
 import { downloadName } from "#functions/http/download.ts";
 import { scope } from "#functions/http/guards.ts";
 import { IdParams } from "#functions/http/resource.ts";
-import { route } from "#functions/http/route.ts";
-import { viewOf } from "#functions/http/view-of.ts";
+import { route, viewOf } from "#functions/http/route.ts";
 import { HostDiagView } from "#proto/operator/host-diag.ts";
 import { Id } from "#proto/values.ts";
 

@@ -6,10 +6,9 @@ import { lastingScope } from "#functions/http/guards.ts";
 import { IdParams } from "#functions/http/resource.ts";
 import { route } from "#functions/http/route.ts";
 import { QueryTime } from "#functions/v1/query-time.ts";
-import { Identifier } from "#proto/management/text.ts";
 import type { DamagedBlockLine, EnvelopeLine } from "#proto/telemetry/line.ts";
 import { isoTime } from "#proto/telemetry/record-texts.ts";
-import { QueryInteger } from "#proto/values.ts";
+import { Identifier, QueryInteger } from "#proto/values.ts";
 
 const limitMax = 1_000_000;
 /** Without `from` and `limit`. */

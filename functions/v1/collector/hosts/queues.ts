@@ -3,8 +3,7 @@ import type { Core } from "#functions/core.ts";
 import { closeHostQueue, listHostQueues } from "#functions/domain/completeness/queues.ts";
 import { scope } from "#functions/http/guards.ts";
 import { IdParams, reasonBody } from "#functions/http/resource.ts";
-import { route } from "#functions/http/route.ts";
-import { viewOf } from "#functions/http/view-of.ts";
+import { route, viewOf } from "#functions/http/route.ts";
 import { HostQueues, HostQueueView } from "#proto/completeness/report.ts";
 import { Id } from "#proto/values.ts";
 

@@ -1,6 +1,6 @@
 import * as v from "valibot";
-import { fieldErrors } from "#functions/http/parse-request.ts";
 import { CsvFault, csvRecords, type ReadRecord } from "#functions/http/read-csv.ts";
+import { fieldErrors } from "#functions/http/route.ts";
 import { Problem } from "#functions/problems.ts";
 import type { FieldError } from "#kit/problem.ts";
 import { InventoryHost, inventoryHostsMax } from "#proto/inventory/inventory.ts";

@@ -2,8 +2,8 @@ import * as v from "valibot";
 import { controlRollout, type RolloutControl } from "#functions/domain/rollout/control.ts";
 import type { RolloutCore } from "#functions/domain/rollout/create.ts";
 import { resource } from "#functions/http/resource.ts";
-import { Prose } from "#proto/management/text.ts";
 import { Rollout } from "#proto/rollout/rollout.ts";
+import { Prose } from "#proto/values.ts";
 import { rolloutView } from "./rollout.ts";
 
 /** The routes that control a rollout. */

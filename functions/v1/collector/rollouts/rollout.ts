@@ -1,4 +1,4 @@
-import { viewOf } from "#functions/http/view-of.ts";
+import { viewOf } from "#functions/http/route.ts";
 import type { Outage } from "#functions/store/fleet/counted-time.ts";
 import type { DescribedRollout, DescribedWave } from "#functions/store/rollout/rollouts.ts";
 import type { TargetListRow } from "#functions/store/rollout/targets.ts";

@@ -2,7 +2,7 @@ import * as v from "valibot";
 import type { Core } from "#functions/core.ts";
 import { browseWatches, describeWatch, findHold } from "#functions/domain/watch/browse.ts";
 import { resource } from "#functions/http/resource.ts";
-import { viewOf } from "#functions/http/view-of.ts";
+import { viewOf } from "#functions/http/route.ts";
 import type { Outage } from "#functions/store/fleet/counted-time.ts";
 import { watchStates } from "#proto/watch/vocabulary.ts";
 import { WatchDetail, WatchList } from "#proto/watch/watch.ts";

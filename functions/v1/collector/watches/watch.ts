@@ -1,4 +1,4 @@
-import { viewOf } from "#functions/http/view-of.ts";
+import { viewOf } from "#functions/http/route.ts";
 import type { DescribedWatch } from "#functions/store/watch/watches.ts";
 import { Watch } from "#proto/watch/watch.ts";
 

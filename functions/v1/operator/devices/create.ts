@@ -2,8 +2,7 @@ import * as v from "valibot";
 import type { SessionCore } from "#functions/domain/operator-session/begin-session.ts";
 import { issueDeviceCodes } from "#functions/domain/operator-session/device-codes.ts";
 import { webItself } from "#functions/http/guards.ts";
-import { route } from "#functions/http/route.ts";
-import { viewOf } from "#functions/http/view-of.ts";
+import { route, viewOf } from "#functions/http/route.ts";
 import { Name, RemoteAddress } from "#functions/v1/shapes.ts";
 
 const DeviceCodes = v.strictObject({

@@ -1,11 +1,11 @@
 import { useNavigate } from "@solidjs/router";
 import { createMemo, createSignal, createUniqueId, For, Show } from "solid-js";
-import { parsePastTime } from "#proto/fleet-health/past-time.ts";
 import {
   FleetTimelineView,
   type TimelineSpan,
   timelineSpans,
 } from "#proto/fleet-health/timeline.ts";
+import { parsePastTime } from "#proto/values.ts";
 import { createReport, useUpdates } from "#ui/app/api/live-report.tsx";
 import { formatCountOf, formatTimestamp } from "#ui/app/format/format.ts";
 import { usePageContext } from "#ui/app/session/page-context.tsx";

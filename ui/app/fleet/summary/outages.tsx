@@ -1,5 +1,5 @@
 import { type JSX, Show } from "solid-js";
-import type { OutageView } from "#proto/fleet-health/outage.ts";
+import type { OutageView } from "#proto/values.ts";
 import { useUpdates } from "#ui/app/api/live-report.tsx";
 import { Icon } from "#ui/app/design/icon.tsx";
 import {

@@ -1,5 +1,4 @@
 import { type FleetFilter, filterToParams } from "#proto/fleet-health/filter.ts";
-import { parsePastTime } from "#proto/fleet-health/past-time.ts";
 import { parseFilterLink } from "#proto/fleet-health/query-language/filter-link.ts";
 import {
   type ExportKind,
@@ -7,6 +6,7 @@ import {
   fleetSorts,
   sortsOfNow,
 } from "#proto/fleet-health/vocabulary.ts";
+import { parsePastTime } from "#proto/values.ts";
 import { withQuery } from "#ui/app/browser/with-query.ts";
 
 /** Rows of a page. */

@@ -4,8 +4,7 @@ import { bootstrapToken, enrollmentReservation } from "#drizzle/schema/enrollmen
 import { createTestToken } from "#tests/support/collector.ts";
 import { createTestCore } from "#tests/support/core.ts";
 import { useTestDatabase } from "#tests/support/database.ts";
-import { insertRows } from "./execute-prepared.ts";
-import { anyOf } from "./query-parts.ts";
+import { anyOf, insertRows } from "./statements.ts";
 
 const database = await useTestDatabase();
 const { db } = database.connect();

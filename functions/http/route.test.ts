@@ -3,8 +3,7 @@ import { describe, expect, it } from "vitest";
 import { useTestCore } from "#tests/support/core.ts";
 import { Problem } from "../problems.ts";
 import { anyone } from "./guards.ts";
-import { bodyBytesMax, parse } from "./parse-request.ts";
-import { route } from "./route.ts";
+import { bodyBytesMax, parse, route } from "./route.ts";
 
 const test = await useTestCore({
   routes: () => [

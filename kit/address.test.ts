@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { isConfidentialUrl } from "./confidential-url.ts";
+import { isConfidentialUrl } from "./address.ts";
 
 it.each([
   ["https://admin.example.test", true],
