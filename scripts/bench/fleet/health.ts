@@ -72,8 +72,8 @@ const filters: Readonly<Record<string, FleetFilter>> = {
  * Measures the health report of `--collectors` hosts while `--heartbeats` a second are written: every filter by every sort in both
  * orders, first pages and later ones, at the database and through the route; the summary, the facets, several operators at once, and a CSV
  * with a row for each host. Heartbeats go to the database by core's statements, without a listener: in this process, or with
- * `--beside process` as if another core served them. `--kept` is a directory that keeps the seeded fleet for the next run; with
- * `--days 14` its hosts have a past; `--every 5` measures each fifth page. The floor is a bare page and count of that table, under load.
+ * `--beside process` as if another core served them. `--kept` is a directory that keeps the seeded fleet for the next
+ * run; `--every 5` measures each fifth page. The floor is a bare page and count of that table, under load.
  */
 export const healthBench: Bench = async (args) => {
   const options = readBenchOptions(args, {
@@ -83,7 +83,6 @@ export const healthBench: Bench = async (args) => {
     every: 1,
     beside: "core",
     kept: "",
-    days: 0,
   });
   const { heartbeats: perSecond, rounds } = options;
   await using resources = new AsyncDisposableStack();
@@ -204,7 +203,7 @@ const measureParts = async ({ core, db, database, fleetColumns, get }: Lab, roun
 };
 
 interface Measured {
-  options: { collectors: number; heartbeats: number; days: number; beside: string };
+  options: { collectors: number; heartbeats: number; beside: string };
   atDatabase: Samples;
   atRoute: Samples;
   loopDelay: ReturnType<typeof monitorEventLoopDelay>;

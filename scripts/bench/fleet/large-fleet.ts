@@ -41,12 +41,6 @@ export interface SeededFleet {
   behindMs: number;
 }
 
-/** What a seeded fleet has beside its hosts. */
-export interface SeededMore {
-  name: string;
-  add(database: EmbeddedDatabase, now: number): Promise<void>;
-}
-
 /**
  * Opens a database with `count` hosts. Given a directory, it keeps a copy of the seeded data there, and starts with that copy the next
  * time, in a second instead of a minute.
@@ -55,19 +49,16 @@ export const openSeededFleet = async (
   count: number,
   keptIn: string,
   clock: Pick<Clock, "now">,
-  more?: SeededMore,
 ): Promise<SeededFleet> => {
-  const home = join(keptIn, [count, ...(more ? [more.name] : [])].join("-"));
+  const home = join(keptIn, String(count));
   const dataFrom = join(home, "data");
   const stamp = join(home, "seeded");
   if (keptIn !== "" && existsSync(stamp)) {
     const database = await openEmbeddedDatabase({ dataFrom });
     return { database, behindMs: await behindOf(database, clock) };
   }
-  const startedAt = clock.now();
-  const database = await openFleetDatabase(startedAt);
+  const database = await openFleetDatabase(clock.now());
   await seedLargeFleet(database, count, clock);
-  await more?.add(database, startedAt);
   if (keptIn !== "") {
     await mkdir(home, { recursive: true });
     await database.copyTo(dataFrom);
@@ -76,7 +67,7 @@ export const openSeededFleet = async (
   return { database, behindMs: await behindOf(database, clock) };
 };
 
-/** Returns how far the newest heartbeat of a fleet is behind a clock: its past may have taken minutes to seed. */
+/** Returns how far the newest heartbeat of a fleet is behind a clock. */
 const behindOf = async ({ sql }: EmbeddedDatabase, clock: Pick<Clock, "now">): Promise<number> => {
   const [row] = await sql<{ ms: string }[]>`
     select floor(extract(epoch from max(last_heartbeat_at)) * 1000)::text as ms from fleet_status`;

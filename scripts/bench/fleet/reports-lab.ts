@@ -11,17 +11,16 @@ import { createInProcessCore, openApp } from "#scripts/lab/in-process-core.ts";
 import { mintBridgeToken, people } from "#scripts/lab/people.ts";
 import { Samples } from "../support/samples.ts";
 import { openSeededFleet } from "./large-fleet.ts";
-import { pastOf } from "./seed-past.ts";
 
 /**
- * Opens a seeded fleet with a past of `days`, and a core in this process that reports it; `clock` is as far behind as the fleet. `kept` is a
+ * Opens a seeded fleet, and a core in this process that reports it; `clock` is as far behind as the fleet. `kept` is a
  * directory that keeps the fleet for the next run.
  */
 export const openReportsLab = async (
-  { collectors, kept, days = 0 }: { collectors: number; kept: string; days?: number },
+  { collectors, kept }: { collectors: number; kept: string },
   resources: AsyncDisposableStack,
 ) => {
-  const seeded = await openSeededFleet(collectors, kept, systemClock, pastOf(days));
+  const seeded = await openSeededFleet(collectors, kept, systemClock);
   const { behindMs } = seeded;
   const database = resources.use(seeded.database);
   let aheadMs = 0;

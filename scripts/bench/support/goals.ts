@@ -65,15 +65,6 @@ export const benchGoals = {
     cpu_us: atMost(600, "µs", "CPU a certificate, one-time tokens, core and PostgreSQL"),
     p99_ms: below(150, "ms", "p99"),
   },
-  statement: {
-    cpu_s: below(30, "s", "CPU of an hour's statement of 100,000 hosts, core and PostgreSQL"),
-    core_mb: below(200, "MB", "core's memory for it"),
-    line_bytes: atMost(45, "bytes", "a host's hour in it, as stored"),
-  },
-  completeness: {
-    picture_ms: below(150, "ms", "p95 of a week of hours of 100,000 hosts"),
-    strip_ms: below(30, "ms", "p95 of a host's week"),
-  },
   health: {
     route_ms: below(60, "ms", "p95 of a page at 100,000 hosts"),
     database_ms: below(25, "ms", "p95 of a page at the database"),
@@ -85,12 +76,6 @@ export const benchGoals = {
     heartbeats: atLeast(0.95, "×", "statuses recorded beside, by `--heartbeats`"),
     status_us: atMost(12, "µs", "PostgreSQL's CPU for a status"),
     status_wal: atMost(120, "bytes", "write-ahead log for a status, full pages apart"),
-  },
-  past: {
-    first_ms: below(150, "ms", "first look at a time of 90 days, p95, 100,000 hosts"),
-    again_ms: below(60, "ms", "p95 of another page of that time"),
-    factors_ms: below(100, "ms", "p95 of what stale hosts have in common, then and now"),
-    timeline_ms: below(150, "ms", "p95 of the counts of 24 hours or 30 days"),
   },
   ui: {
     interactive: below(1, "×", "until `/fleet` is interactive, by 1,000 ms or 5 floors"),

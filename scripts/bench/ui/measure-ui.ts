@@ -80,11 +80,10 @@ export const measureArrival = async (stage: Stage, slowdown: number): Promise<Na
   return { firstRows, interactive: Math.max(firstRows, lastTask), allRows, layoutShift: shift };
 };
 
-/** Measures the slowest responses in milliseconds, from the input to the next frame, by action; of the past only where there is one. */
+/** Measures the slowest responses in milliseconds, from the input to the next frame, by action. */
 export const measureInteractions = async (
   stage: Stage,
   slowdown: number,
-  hasPast: boolean,
 ): Promise<Record<string, number>> => {
   const { page } = await visitPage(stage, "auditor", "/fleet", { slowdown });
   await page.locator(".row-link").nth(199).waitFor();
@@ -118,10 +117,6 @@ export const measureInteractions = async (
     "closing the drawer": () => page.keyboard.press("Escape"),
     "the next row": () => page.keyboard.press("j"),
     "opening history": () => page.getByRole("button", { name: "History" }).click(),
-    ...(hasPast && {
-      "the hour before": () =>
-        page.getByRole("slider", { name: "Show the page as it was at" }).press("PageDown"),
-    }),
   };
   const slowest: Record<string, number> = {};
   for (const [name, act] of Object.entries(actions)) {

@@ -7,7 +7,6 @@ import { uiStates, viewports } from "#scripts/lab/ui-states.ts";
 import { visitPage } from "#scripts/lab/visit-page.ts";
 import { openFleetDatabase, seedLargeFleet } from "../fleet/large-fleet.ts";
 import { openReportingCore } from "../fleet/reports-lab.ts";
-import { pastOf } from "../fleet/seed-past.ts";
 import { type Bench, median, rounded } from "../support/bench.ts";
 import { judgeGoals } from "../support/goals.ts";
 import {
@@ -24,8 +23,8 @@ const interactiveFloors = 5;
 
 /**
  * Measures the user interface in Chromium, with core, web and PostgreSQL on the same machine: bytes that pages load, the time until
- * `/fleet` is interactive with empty caches on a processor four times slower, for each of `--collectors` (1,000 or more), with
- * a past of `--days`, the time to respond to inputs, layout shift, and axe's findings in every state, theme and width. The floor is the
+ * `/fleet` is interactive with empty caches on a processor four times slower, for each of `--collectors` (1,000 or more),
+ * the time to respond to inputs, layout shift, and axe's findings in every state, theme and width. The floor is the
  * sign-in page on the same slow processor; it has no script but the theme's.
  */
 export const uiBench: Bench = async (args) => {
@@ -34,19 +33,17 @@ export const uiBench: Bench = async (args) => {
     options: {
       collectors: { type: "string", multiple: true, default: ["10000", "100000"] },
       runs: { type: "string", default: "7" },
-      days: { type: "string", default: "0" },
       axe: { type: "boolean", default: true },
     },
     allowNegative: true,
   });
   const runs = Number(values.runs);
-  const days = Number(values.days);
   const violations = values.axe ? await withFleet(0, checkStates) : null;
   const fleets = [];
   for (const count of values.collectors.map(Number))
     fleets.push({
       collectors: count,
-      ...(await withFleet(count, (stage) => measureFleet(stage, runs, days > 0), days)),
+      ...(await withFleet(count, (stage) => measureFleet(stage, runs))),
     });
   const [fleet, drawer, home, login, floor] = await withFleet(60, (stage) =>
     measurePages(stage, runs),
@@ -76,24 +73,21 @@ export const uiBench: Bench = async (args) => {
       axe: violations,
       slowdown,
       runs,
-      days,
       floor: "the sign-in page, loaded by the same slow processor",
     },
   };
 };
 
-/** Runs `work` on a fleet of `count` collectors, with a past of `days`, and a database of its own. */
+/** Runs `work` on a fleet of `count` collectors, with a database of its own. */
 const withFleet = async <Result>(
   count: number,
   work: (stage: Stage, grow: (count: number) => Promise<void>) => Promise<Result>,
-  days = 0,
 ): Promise<Result> => {
   await using database = await openFleetDatabase(systemClock.now());
   await using cleanup = new AsyncDisposableStack();
   const browser = cleanup.adopt(await launchBrowser([]), (browser) => browser.close());
   const grow = (size: number) => seedLargeFleet(database, size, systemClock);
   if (count > 0) await grow(count);
-  await pastOf(days)?.add(database, systemClock.now());
   const { core } = cleanup.use(openReportingCore(database.url, systemClock));
   const opened = await openWeb(core, { url: database.url, ui: await buildUi() });
   const web = cleanup.adopt(opened, (web) => web.close());
@@ -114,7 +108,7 @@ const checkStates = async (stage: Stage, grow: (count: number) => Promise<void>)
   return { pages: (uiStates.length + 1) * viewports.length, found };
 };
 
-const measureFleet = async (stage: Stage, runs: number, hasPast: boolean) => {
+const measureFleet = async (stage: Stage, runs: number) => {
   // One arrival before fills the caches of the servers.
   await measureArrival(stage, 1);
   const arrivals = [];
@@ -124,8 +118,8 @@ const measureFleet = async (stage: Stage, runs: number, hasPast: boolean) => {
     first_rows_ms: rounded(median(arrivals.map(({ firstRows }) => firstRows))),
     all_rows_ms: rounded(median(arrivals.map(({ allRows }) => allRows))),
     layout_shift: Math.max(...arrivals.map(({ layoutShift }) => layoutShift)),
-    interaction_ms: await measureInteractions(stage, 1, hasPast),
-    interaction_ms_on_slow: await measureInteractions(stage, slowdown, hasPast),
+    interaction_ms: await measureInteractions(stage, 1),
+    interaction_ms_on_slow: await measureInteractions(stage, slowdown),
   };
 };
 
