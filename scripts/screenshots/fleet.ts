@@ -1,26 +1,21 @@
 import { eq, sql } from "drizzle-orm";
-import { collectorConfig } from "#drizzle/schema/config.ts";
 import { collectorIdentity } from "#drizzle/schema/enrollment.ts";
-import { directorySync } from "#drizzle/schema/operator.ts";
 import { type ModelDatabase, playHistories } from "../fleet-sim/model/predict-health.ts";
 import { stepsOf } from "../fleet-sim/scenario/host-steps.ts";
 import { createHosts } from "../fleet-sim/scenario/hosts.ts";
 import { simulationPlan } from "../fleet-sim/scenario/plan.ts";
 import { stepsUntilEnd, withoutOverwritten } from "../fleet-sim/scenario/steps.ts";
-import { insertEnrollments } from "../lab/seed-enrollment.ts";
 
 /** The facts that pictures of the fleet need. */
 export interface PicturedFleet {
   /** The time at which the fleet is in its state. */
   now: number;
-  /** A host with audit events. */
+  /** A host whose assigned config is broken. */
   identityId: string;
-  /** The config that is being rolled out. */
-  configId: string;
 }
 
 /**
- * Writes a simulated fleet of `count` hosts, and a directory sync, into a database that has only people: the same fleet for the same
+ * Writes a simulated fleet of `count` hosts into a database that has only people: the same fleet for the same
  * count, on every machine and at any time.
  */
 export const pictureFleet = async (
@@ -43,48 +38,13 @@ export const pictureFleet = async (
     steps: withoutOverwritten([...stepsUntilEnd(plan, stepsOf(plan, host))]),
   }));
   await playHistories(database, plan, histories);
-  await recordEnrollments(db, plan.endsAt);
   await countVolume(db, plan.endsAt);
-  const syncedAt = new Date(plan.endsAt - 240_000);
-  const sync = {
-    syncs: 1,
-    finishedAt: syncedAt,
-    outcome: "synced" as const,
-    syncedAt,
-    failures: 0,
-  };
-  await db.insert(directorySync).values({ ...sync, missingGroups: [] });
   const rows = await db
     .select({ id: collectorIdentity.id })
     .from(collectorIdentity)
     .where(eq(collectorIdentity.identity, shown?.identity ?? ""));
   if (rows[0] === undefined) throw new Error("no host has a broken config that was assigned");
-  const configs = await db
-    .select({ id: collectorConfig.id })
-    .from(collectorConfig)
-    .where(eq(collectorConfig.configHash, plan.configs.current.hash));
-  if (configs[0] === undefined) throw new Error("the current config is not published");
-  return { now: plan.endsAt, identityId: rows[0].id, configId: configs[0].id };
-};
-
-/** Writes what core records of an enrollment besides its rows: the audit event, and the counts of policy and token, which is valid. */
-const recordEnrollments = async (db: ModelDatabase["db"], now: number): Promise<void> => {
-  const hosts = await db.select().from(collectorIdentity);
-  await insertEnrollments(
-    db,
-    "8000",
-    hosts.map((host, index) => ({
-      ...host,
-      address: `10.20.${index >> 8}.${index & 255}`,
-      isReenrolled: false,
-    })),
-  );
-  await db.execute(sql`update enrollment_policy p set enrollment_count =
-    (select count(*) from collector_identity i where i.policy_id = p.id)`);
-  await db.execute(sql`update bootstrap_token t set use_count = used.uses, last_used_at = used.at, last_used_address = '10.20.0.7',
-      expires_at = ${new Date(now + 7 * 86_400_000).toISOString()}::timestamptz
-    from (select token_id, count(*) as uses, max(enrolled_at) as at from collector_identity group by token_id) used
-    where used.token_id = t.id`);
+  return { now: plan.endsAt, identityId: rows[0].id };
 };
 
 /**
