@@ -2,7 +2,7 @@
  * Judges what core has of the accounts of hosts, once these have written their last ones. Its laws:
  * 1. Every record that a host's queue ever stored is in one account, of the hour in which it was stored.
  * 2. Of an account's range core counts as stored what it has stored. It may count less, and name a record twice, where it had rejected or missed
- *    one in a place that its stream has lost since.
+ *    one in a place that its stream has lost since, or a disk that went back stores there again.
  * 3. What of a range is not stored is named: as lost by the database, as rejected by core, or as missing since the queue gave it up.
  * 4. No loss is named that did not happen: neither by core nor by the host, of what its sources could not store. A record that core stored under
  *    two ids of a queue, since the host had not learned of the first, is lost with the second.
@@ -151,21 +151,29 @@ const judgeCounted = (account: CoreAccount): Breach[] =>
     ? [breach("counted", `${nameOf(account)} is not`)]
     : [];
 
+/** Whether a stream has lost a sequence of an account's host. */
+const isLostOf = (
+  account: CoreAccount,
+  sequence: number,
+  lostRanges: Tables["lostRanges"],
+): boolean =>
+  lostRanges.some(
+    ({ hostId, from, through }) =>
+      hostId === account.hostId && from <= sequence && BigInt(sequence) <= through,
+  );
+
 /** Counts what core rejected or missed of an account, and a stream has lost since: nobody knows its place, and it is named twice. */
 const doubtfulOf = (
   account: CoreAccount,
   { tables: { lostRanges }, hosts }: Pick<AccountsAfter, "tables" | "hosts">,
 ): number => {
-  const isLost = (sequence: number) =>
-    lostRanges.some(
-      ({ hostId, from, through }) =>
-        hostId === account.hostId && from <= sequence && BigInt(sequence) <= through,
-    );
   // Those that a disk had before it went back too.
   const letters = hosts.flatMap(({ hostId, disk }) =>
     hostId === account.hostId ? disk.ledger.letters : [],
   );
-  const own = letters.filter(({ sequence }) => contains(account, sequence) && isLost(sequence));
+  const own = letters.filter(
+    ({ sequence }) => contains(account, sequence) && isLostOf(account, sequence, lostRanges),
+  );
   return Math.min(account.lostSince, new Set(own.map(({ sequence }) => sequence)).size);
 };
 
@@ -176,11 +184,14 @@ const judgeRange = (account: CoreAccount, stored: Stored, history: AccountsAfter
     history.hosts.some(({ hostId, disk }) => hostId === account.hostId && disk.restores > 0);
   const places = placesOf(stored, account);
   const within = [...places].filter(([sequence]) => contains(account, sequence));
+  const again = within.filter(
+    ([sequence]) => isAgain && isLostOf(account, sequence, history.tables.lostRanges),
+  );
+  const doubtful = doubtfulOf(account, history) + again.length;
   const { counts, isChecked, place, facts } = account;
   const ahead = within.find(([, at]) => (facts.sink === "nats" ? at > place : at >= place));
   return [
-    ...(isChecked &&
-    (counts.stored > within.length || counts.stored < within.length - doubtfulOf(account, history))
+    ...(isChecked && (counts.stored > within.length || counts.stored < within.length - doubtful)
       ? [breach("hasStored", `${nameOf(account)}: counts ${counts.stored} of ${within.length}`)]
       : []),
     ...(ahead && !isAgain
