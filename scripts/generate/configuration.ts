@@ -7,7 +7,6 @@ import { fileFormsOf } from "#kit/env.ts";
 import { tracesVariables } from "#kit/tracing/config.ts";
 import { webVariables } from "#ui/bff/config.ts";
 import { repositoryFiles } from "../repository-files.ts";
-import { markdownTable } from "./markdown.ts";
 
 /** The variables of a program, and the files that declare them, each variable under a comment that says what it means. */
 interface Program {
@@ -44,29 +43,25 @@ const meaningsOf = ({ files }: Program): ReadonlyMap<string, string> =>
 
 const defaultOf = (schema: object): string => {
   if (!("default" in schema)) return "required";
-  return typeof schema.default === "string" ? `\`${schema.default}\`` : "unset";
+  return typeof schema.default === "string" ? `\`${schema.default}\`` : "";
 };
 
-const tableOf = (program: Program): string => {
+const listOf = (program: Program): string => {
   const meanings = meaningsOf(program);
   const fileForms = fileFormsOf(program.variables);
-  return markdownTable(
-    ["variable", "default", "meaning"],
-    Object.entries(program.variables).map(([name, schema]) => {
-      const meaning = meanings.get(name);
-      if (meaning === undefined) throw new Error(`${name} has no comment that says what it means`);
-      return [
-        `\`${name}\`${fileForms.includes(name) ? " (`_FILE`)" : ""}`,
-        defaultOf(schema),
-        meaning,
-      ];
-    }),
-  );
+  const items = Object.entries(program.variables).map(([name, schema]) => {
+    const meaning = meanings.get(name);
+    if (meaning === undefined) throw new Error(`${name} has no comment that says what it means`);
+    const form = fileForms.includes(name) ? "`_FILE`" : "";
+    const notes = [defaultOf(schema), form].filter((note) => note !== "").join(", ");
+    return `- \`${name}\`${notes === "" ? "" : ` (${notes})`}: ${meaning}`;
+  });
+  return items.join("\n");
 };
 
-/** Renders the table of each program's variables from the declarations that parse them. */
+/** Renders the list of each program's variables from the declarations that parse them. */
 export const renderConfigurations = (): Readonly<Record<string, string>> =>
-  Object.fromEntries(Object.entries(programs).map(([name, program]) => [name, tableOf(program)]));
+  Object.fromEntries(Object.entries(programs).map(([name, program]) => [name, listOf(program)]));
 
 const keysFile = "proto/collector-config/schema.ts";
 
