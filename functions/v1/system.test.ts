@@ -58,12 +58,6 @@ describe("the state of the system", () => {
     },
   );
 
-  it("needs scope audit", async () => {
-    expect(await test.reader.get("/v1/system")).toMatchObject({
-      body: { code: "forbidden" },
-    });
-  });
-
   it("has the checks of every core, with the time since when each has its status", async () => {
     const a = createCore("a");
     const b = createCore("b");

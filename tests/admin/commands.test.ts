@@ -54,11 +54,7 @@ describe("policies and tokens", () => {
   it("are created, listed and shown", async () => {
     expect(policy).toMatchObject({ name: "web servers", certificate_ttl_seconds: 172_800 });
     expect(await json`policies show ${policy.id}`).toMatchObject({ id: policy.id });
-    const table = (await script.run`policies list`).out.split("\n");
-    expect(table[0]).toMatch(/^id +name +state/);
-    expect(table[1]).toContain("web servers");
-    expect((await script.run`policies list -o csv`).out).toMatch(/^id,name,state,.*\r\n/);
-    expect((await script.run`policies list -o yaml`).out).toContain("name: web servers");
+    expect((await script.run`policies list`).out).toMatch(/^id +name +state.*\n.*web servers/);
   });
 
   it("E1: a token goes to a file that only its person may read, or to stdout when asked, and nowhere else", async () => {
@@ -123,14 +119,7 @@ describe("policies and tokens", () => {
     await json`tokens create --policy ${mac.id} --out ${out}`;
     const simulate = (platform: string, ...more: string[]) =>
       script.run(
-        "simulate",
-        "enroll",
-        "--policy",
-        mac.id,
-        "--device-id",
-        "mac-1",
-        "--address",
-        "10.1.2.3",
+        ...`simulate enroll --policy ${mac.id} --device-id mac-1 --address 10.1.2.3`.split(" "),
         "--platform",
         platform,
         ...more,
@@ -284,24 +273,5 @@ describe("records", () => {
       { action: string }[]
     >`audit list --action enrollment_policy.create --limit 2`;
     expect(events.map(({ action }) => action)).toEqual(Array(2).fill("enrollment_policy.create"));
-  });
-
-  it("follows new events in their order until interrupted", async () => {
-    const stop = new AbortController();
-    let polls = 0;
-    const clock = {
-      now: () => web.core.clock.now(),
-      monotonic: () => 0,
-      sleep: async () => {
-        polls += 1;
-        if (polls === 1)
-          await json`policies create ${"while following"} --prefix ${identityPrefix}`;
-        else stop.abort(new Error("interrupted"));
-        stop.signal.throwIfAborted();
-      },
-    };
-    const follower = adminAt({ clock, signal: stop.signal });
-    const result = await follower.run`audit list --follow -o csv`;
-    expect(result.out).toContain("enrollment_policy.create");
   });
 });

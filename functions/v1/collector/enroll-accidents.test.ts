@@ -158,7 +158,7 @@ describe("an enrollment that fails between signing and recording", () => {
   });
 
   it("E3: freezing the policy or revoking the token or identity while the signer runs issues nothing and releases the reservation", async () => {
-    const admin = (path: string) => api("POST", `/v1/collector/${path}`, { as: "admin" });
+    const admin = (path: string) => test.admin.post(`/v1/collector/${path}`);
     const first = await createTestToken(test, { reenrollment: "replace", max_enrollments: 1 });
     const known = await requestOf(device(), await createTestKey());
     const { body: enrolled } = await enroll(first.token, known);

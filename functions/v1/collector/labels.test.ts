@@ -23,10 +23,6 @@ const labelsOf = async ({ identityId }: TestCollector) =>
   (await auditor.read<{ item: { labels: object } }>(`/v1/collector/health/${identityId}`)).item
     .labels;
 
-interface Report {
-  items: { device_id: string }[];
-  summary: { enrolled: number };
-}
 interface Facets {
   total: number;
   labels: {
@@ -51,31 +47,6 @@ describe("labels of a fleet", async () => {
     const host = await enrollTestCollector(fleet, { token, deviceId });
     await manage(fleet, host, "heartbeat", heartbeatBody(fleet.clock.now(), { labels }));
   }
-  const found = async (query: string) => {
-    const report = await fleet.auditor.get<Report>(`/v1/collector/health?${query}`);
-    const names = report.body.items.map((item) => item.device_id).join("");
-    const facets = await fleet.auditor.get<Facets>(`/v1/collector/health/facets?${query}`);
-    expect([report.body.summary.enrolled, facets.body.total]).toEqual([names.length, names.length]);
-    return names;
-  };
-
-  it.each([
-    ["label=env:prod", "ab"],
-    ["label=env:prod&label=env:staging", "abc"],
-    ["label=env:prod&label=team:web", "a"],
-    ["label=env:prod&label=env:staging&label=team:web", "ac"],
-    ["label=env:*", "abc"],
-    ["label=env:dev", ""],
-    ["label=ENV:prod", ""],
-    ["not_label=env:prod", "cd"],
-    ["not_label=env:*", "d"],
-    ["not_label=env:prod&not_label=rack:r-1", "c"],
-    ["label=team:web&not_label=env:prod", "c"],
-    ["label=fleet:one", "abcd"],
-  ])("%s finds %j", async (query, names) => {
-    expect(await found(query)).toBe(names);
-  });
-
   it("are counted by key and value under the filters, the most frequent first", async () => {
     const { body } = await fleet.auditor.get<Facets>(
       "/v1/collector/health/facets?not_label=rack:*",

@@ -21,13 +21,21 @@ const test = await useTestCore({ core: { chat } });
 
 const outcomes = () =>
   test.observations.filter(({ method }) => method === "chatTurn").map(({ args }) => args[0]);
-const lastAnswer = async (conversation: {
-  read(): Promise<{ messages: { status: string; parts: unknown[] }[] }>;
-}) => {
+type Conversation = Awaited<ReturnType<typeof createTestConversation>>;
+const lastAnswer = async (conversation: Conversation) => {
   const { messages } = await conversation.read();
   const { status, parts } = messages.at(-1) ?? {};
   return { status, parts };
 };
+
+const expectAborted = (conversation: Conversation) =>
+  eventually(async () =>
+    expect(await lastAnswer(conversation)).toMatchObject({ status: "aborted" }),
+  );
+const expectError = (events: readonly object[], data: object) =>
+  expect(events.at(-1)).toMatchObject({ event: "error", data });
+const auditOf = async ({ id }: Conversation) =>
+  (await test.auditor.read<{ items: object[] }>(`/v1/audit-events?target=${id}`)).items;
 
 /** Asks in a conversation of its own, up to the model's first round. */
 const begin = async (text = "a") => {
@@ -123,10 +131,7 @@ describe("a turn", () => {
       "tool_result",
       "text",
     ]);
-    const { body: audit } = await test.auditor.get<{ items: object[] }>(
-      `/v1/audit-events?target=${conversation.id}`,
-    );
-    expect(audit.items).toMatchObject([
+    expect(await auditOf(conversation)).toMatchObject([
       {
         action: "chat.tool_call",
         actor: { display: "grace@example.test" },
@@ -225,8 +230,7 @@ describe("a turn", () => {
     const secondRound = await model.round();
     const third = await three.ask("a");
     expect([third.status, third.headers.get("retry-after")]).toEqual([429, "5"]);
-    const other = await createTestConversation(test, "admin");
-    const others = other.ask("a");
+    const others = (await createTestConversation(test, "admin")).ask("a");
     const othersRound = await model.round();
     for (const round of [firstRound, secondRound, othersRound]) {
       round.text("x");
@@ -274,9 +278,10 @@ describe("a turn that fails", () => {
     const answer = await again;
     expect(answer.status).toBe(200);
     const events = await answer.rest();
-    expect(events.at(-1)).toMatchObject({
-      event: "error",
-      data: { code: "inference_failed", status: 502, detail: "The provider ended the stream" },
+    expectError(events, {
+      code: "inference_failed",
+      status: 502,
+      detail: "The provider ended the stream",
     });
     expect(await lastAnswer(conversation)).toEqual({
       status: "failed",
@@ -315,10 +320,7 @@ describe("a turn that fails", () => {
       "results_too_large",
       "results_too_large",
     ]);
-    expect(events.at(-1)).toMatchObject({
-      event: "error",
-      data: { detail: "The model's answer is too long" },
-    });
+    expectError(events, { detail: "The model's answer is too long" });
   });
 
   it("ends after 60 s", async () => {
@@ -330,10 +332,7 @@ describe("a turn that fails", () => {
     expect(round.request.signal.aborted).toBe(false);
     await test.clock.advance(1_000);
     expect(round.request.signal.aborted).toBe(true);
-    expect((await rest).at(-1)).toMatchObject({
-      event: "error",
-      data: { detail: "The answer took longer than 60 s" },
-    });
+    expectError(await rest, { detail: "The answer took longer than 60 s" });
     expect(await lastAnswer(conversation)).toMatchObject({ status: "failed" });
   });
 
@@ -344,16 +343,11 @@ describe("a turn that fails", () => {
       [[{ statement: "x".repeat(40_000) }], "The model called a tool with too large an input"],
       [[nested], "The model called a tool with an input that nests too deeply"],
     ] as const) {
-      const conversation = await createTestConversation(test);
-      const asking = conversation.ask("a");
-      const round = await model.round();
+      const { conversation, asking, round } = await begin();
       round.text("x");
       for (const input of inputs) round.call("query_sql", input);
       round.end();
-      expect((await (await asking).rest()).at(-1)).toMatchObject({
-        event: "error",
-        data: { detail },
-      });
+      expectError(await (await asking).rest(), { detail });
       expect((await conversation.receipts()).kinds).toEqual(["user_message", "answer", "closing"]);
     }
   });
@@ -372,7 +366,7 @@ describe("a turn that fails", () => {
       expect(round.request.signal.aborted).toBe(true);
     });
     await suspend("active");
-    expect((await rest).at(-1)).toMatchObject({ event: "error", data: { code: "forbidden" } });
+    expectError(await rest, { code: "forbidden" });
     expect(await lastAnswer(conversation)).toMatchObject({ status: "failed" });
   });
 
@@ -428,16 +422,13 @@ describe("a client that disconnects", () => {
     const answer = await asking;
     await eventually(() => expect(sql.signal?.aborted).toBe(false));
     await answer.disconnect();
-    await eventually(async () =>
-      expect(await lastAnswer(conversation)).toMatchObject({ status: "aborted" }),
-    );
+    await expectAborted(conversation);
     expect(sql.signal?.aborted).toBe(true);
     sql.result = oneRow(3);
     expect((await conversation.receipts()).kinds).toEqual(["user_message", "tool_call", "closing"]);
-    const { body: audit } = await test.auditor.get<{ items: object[] }>(
-      `/v1/audit-events?target=${conversation.id}`,
-    );
-    expect(audit.items).toMatchObject([{ outcome: "failure", reason_code: "aborted" }]);
+    expect(await auditOf(conversation)).toMatchObject([
+      { outcome: "failure", reason_code: "aborted" },
+    ]);
   });
 
   it("aborts the model before the response has begun", async () => {
@@ -464,9 +455,7 @@ describe("a client that disconnects", () => {
     expect(round.request.signal.aborted).toBe(false);
     await test.clock.advance(1);
     expect(round.request.signal.aborted).toBe(true);
-    await eventually(async () =>
-      expect(await lastAnswer(conversation)).toMatchObject({ status: "aborted" }),
-    );
+    await expectAborted(conversation);
   });
 
   it("may delete the conversation while it is answered", async () => {
@@ -476,7 +465,7 @@ describe("a client that disconnects", () => {
     expect((await test.auditor.delete(conversation.path)).status).toBe(204);
     const rest = answer.rest();
     await test.clock.advance(2_000);
-    expect((await rest).at(-1)).toMatchObject({ event: "error", data: { code: "conflict" } });
+    expectError(await rest, { code: "conflict" });
     expect(round.request.signal.aborted).toBe(true);
   });
 });
@@ -487,10 +476,7 @@ describe("core", () => {
     round.text("x");
     const answer = await asking;
     stopping.abort();
-    expect((await answer.rest()).at(-1)).toMatchObject({
-      event: "error",
-      data: { code: "shutting_down" },
-    });
+    expectError(await answer.rest(), { code: "shutting_down" });
     expect(await lastAnswer(conversation)).toMatchObject({ status: "aborted" });
     expect((await conversation.ask("b")).status).toBe(503);
   });

@@ -117,10 +117,9 @@ describe("POST /v1/collector/config-rollbacks", () => {
     expect(await rollBack([host])).toEqual([["unchanged", good]]);
   });
 
-  it("is for admins, and takes at most 1,000 hosts", async () => {
+  it("takes at most 1,000 hosts", async () => {
     const path = "/v1/collector/config-rollbacks";
     const body = { identity_ids: Array(1001).fill(good) };
-    expect((await test.auditor.post(path, { identity_ids: [good] })).status).toBe(403);
     expect((await test.admin.post(path, body)).status).toBe(422);
     expect((await test.admin.post(path, { identity_ids: [good], to: "now" })).status).toBe(422);
   });

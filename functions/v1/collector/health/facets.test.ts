@@ -69,17 +69,6 @@ describe("the facets of the health report", () => {
       (await facets(`?expires_within_seconds=${seconds}`)).total;
     expect([await within(until - 86_400), await within(until)]).toEqual([0, 1]);
   });
-
-  it("apply every filter, including states, and count the rows of exports by condition", async () => {
-    const stale = await facets("?state=stale");
-    expect(stale).toMatchObject({
-      total: 1,
-      exports: { stale: 1, queue_risk: 0, renewal_failures: 0, config_drift: 0 },
-    });
-    expect((await facets("?state=healthy")).total).toBe(0);
-    expect((await facets("?version=0.9.0")).exports.stale).toBe(0);
-    expect((await test.auditor.get("/v1/collector/health/facets?sort=identity")).status).toBe(422);
-  });
 });
 
 describe("one collector of the report", () => {

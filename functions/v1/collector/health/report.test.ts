@@ -25,8 +25,6 @@ interface Row {
   config: { drift: string };
 }
 interface Report {
-  summary: { enrolled: number; by_state: Record<string, number> } & Record<string, number>;
-  thresholds: Record<string, unknown>;
   items: Row[];
   next_cursor: string | null;
 }
@@ -53,9 +51,6 @@ const fleet = async () => {
     beat: (host: TestCollector, over: object = version("1.4.0")) =>
       beat(host, { ...version("1.4.0"), ...over }),
     version,
-    forward: (host: TestCollector) =>
-      test.db.execute(sql`insert into ingest_host select identity, ${test.clock.iso()}::timestamptz
-        from collector_identity where id = ${host.identityId}`),
     report: (query = "") => test.auditor.read<Report>(`/v1/collector/health${query}`),
   };
 };
@@ -104,22 +99,16 @@ describe("the states of the health report", () => {
       await state({ config: { valid: false, errors: ["bad"], running_config_hash: null } }),
     ).toBe("config_invalid");
     expect(await state({ queue: { ...queue, at_risk: true } })).toBe("queue_at_risk");
-    expect(await state({ queue: { ...queue, dropped_records_total: 5 } })).toBe("queue_at_risk");
-    expect(await state({ queue: { ...queue, dropped_records_total: 5 } })).toBe("healthy");
-    expect(await state({ queue: { ...queue, dropped_records_total: 5, dead_letters: 1 } })).toBe(
-      "queue_at_risk",
-    );
-    expect(await state({ queue: { ...queue, dropped_records_total: 5, dead_letters: 1 } })).toBe(
-      "healthy",
-    );
-    const gaps = {
-      dropped_records_total: 5,
-      dead_letters: 1,
-      file_gaps_total: 1,
-      file_gap_bytes_total: 900,
-    };
-    expect(await state({ queue: { ...queue, ...gaps } })).toBe("queue_at_risk");
-    expect(await state({ queue: { ...queue, ...gaps } })).toBe("healthy");
+    const losses = {};
+    for (const loss of [
+      { dropped_records_total: 5 },
+      { dead_letters: 1 },
+      { file_gaps_total: 1, file_gap_bytes_total: 900 },
+    ]) {
+      Object.assign(losses, loss);
+      expect(await state({ queue: { ...queue, ...losses } })).toBe("queue_at_risk");
+      expect(await state({ queue: { ...queue, ...losses } })).toBe("healthy");
+    }
     await test.clock.advance(60_000);
     expect(await state({ renewal: { ...renewal, status: "failed", last_error: "reenroll" } })).toBe(
       "renewal_failed",
@@ -264,28 +253,7 @@ describe("the health report", async () => {
   const test = await fleet();
   afterAll(() => test.close());
   const names = ["a_1", "a%2", "b3", "b4", "c5"];
-  const hosts = await Promise.all(names.map((name) => test.enroll(name)));
-  const [first, second, third] = hosts as [TestCollector, TestCollector, TestCollector];
-  await test.beat(first);
-  await test.forward(first);
-  await test.clock.advance(1000);
-  await test.beat(second);
-  await test.clock.advance(1000);
-  await test.forward(third);
-
-  it("distinguishes a host that never forwarded from one that does", async () => {
-    const { summary, items } = await test.report();
-    expect(summary).toMatchObject({
-      enrolled: 5,
-      active_recent_heartbeats: 2,
-      forwarding: 2,
-      never_forwarded: 1,
-    });
-    expect(summary.by_state).toMatchObject({ healthy: 3, enrolling: 2, revoked: 0 });
-    const never = await test.report("?forwarding=never");
-    expect(never.items.map((row) => row.device_id)).toEqual(["a%2"]);
-    expect(items.find((row) => row.device_id === "a%2")).toMatchObject({ last_envelope_at: null });
-  });
+  await Promise.all(names.map((name) => test.enroll(name)));
 
   it("says how far each export is behind, once there is one", async () => {
     expect(await test.report()).not.toHaveProperty("exports");
@@ -324,36 +292,6 @@ describe("the health report", async () => {
     expect(await found("%")).toEqual(["a%2"]);
     expect(await found("\\")).toEqual([]);
     expect((await found("LINUX/")).length).toBe(5);
-  });
-
-  it("applies the filters to the summary, except the one by state", async () => {
-    const { summary, items } = await test.report("?state=healthy&state=stale&q=/b");
-    expect(items.map((row) => row.device_id)).toEqual(["b3"]);
-    expect(summary).toMatchObject({ enrolled: 2, by_state: { healthy: 1, enrolling: 1 } });
-  });
-
-  it.each([
-    "identity",
-    "severity",
-    "last_heartbeat_at",
-    "last_envelope_at",
-    "certificate_not_after",
-    "queue_bytes",
-  ])("pages by %s in both orders without losing or repeating a row", async (sort) => {
-    for (const order of ["asc", "desc"]) {
-      const seen: string[] = [];
-      let cursor: string | null = "";
-      while (cursor !== null) {
-        const page = await test.report(
-          `?sort=${sort}&order=${order}&limit=2${cursor && `&cursor=${cursor}`}`,
-        );
-        seen.push(...page.items.map((row) => row.device_id));
-        cursor = page.next_cursor;
-      }
-      const whole = await test.report(`?sort=${sort}&order=${order}`);
-      expect(seen).toEqual(whole.items.map((row) => row.device_id));
-      expect(new Set(seen).size).toBe(5);
-    }
   });
 
   it("I6: answers 422 to a tampered or foreign cursor, an unknown sort and an unknown parameter", async () => {

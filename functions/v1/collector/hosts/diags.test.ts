@@ -159,18 +159,10 @@ describe("diagnostics of a host", () => {
     expect(await stateOf(host, diag)).toBe("pending");
   });
 
-  it("are for admins, of hosts that core knows and has not revoked", async () => {
+  it("are of hosts that core knows and has not revoked", async () => {
     const host = await enroll();
     const other = await enroll();
     const diag = await request(host);
-    for (const [method, path] of [
-      ["POST", pathOf(host)],
-      ["GET", pathOf(host, diag.id)],
-      ["GET", `${pathOf(host, diag.id)}/bundle`],
-    ] as const)
-      expect(await test.api(method, path, { as: "auditor" })).toMatchObject({
-        body: { code: "forbidden" },
-      });
     const unknown = { ...host, identityId: diag.id };
     expect(await test.admin.post(pathOf(unknown))).toMatchObject({ status: 404 });
     for (const path of [pathOf(other, diag.id), `${pathOf(other, diag.id)}/bundle`])
