@@ -1,14 +1,10 @@
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it } from "vitest";
+import { newFolder } from "#tests/support/new-folder.ts";
 import { oneAtATime } from "./one-at-a-time.ts";
 
-it("starts no call before the previous one has ended, even by a failure", async ({
-  onTestFinished,
-}) => {
-  const dir = await mkdtemp(join(tmpdir(), "one-at-a-time-"));
-  onTestFinished(() => rm(dir, { recursive: true }));
+it("starts no call before the previous one has ended, even by a failure", async () => {
+  const dir = newFolder();
   const lock = join(dir, "lock");
   const events: string[] = [];
   const { promise: second, resolve: secondIsCalled } = Promise.withResolvers<void>();

@@ -1,15 +1,14 @@
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, rmSync, statSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { statSync } from "node:fs";
 import { join } from "node:path";
-import { expect, it, onTestFinished } from "vitest";
+import { expect, it } from "vitest";
+import { newFolder } from "#tests/support/new-folder.ts";
 import { copyStripped, stripElf } from "./strip-elf.ts";
 
 it.skipIf(process.platform !== "linux")(
   "a stripped Node runs, and is smaller by its symbols",
   () => {
-    const dir = mkdtempSync(join(tmpdir(), "strip-elf-"));
-    onTestFinished(() => rmSync(dir, { recursive: true }));
+    const dir = newFolder();
     const node = join(dir, "node");
     copyStripped(process.execPath, node);
     const print =

@@ -62,6 +62,14 @@ const stop = async () => {
   running = undefined;
 };
 
+/** Opens the queue anew, to a peer whose acks arrive. */
+const restart = async () => {
+  await stop();
+  await queue.close();
+  queue = openTestQueue(dir);
+  delete peer.behaviour.afterCommit;
+};
+
 const records = (from: number, to: number, size = 20): NewRecord[] =>
   Array.from({ length: to - from + 1 }, (_, index) => ({
     kind: "log_line",
@@ -75,6 +83,22 @@ const numbers = (from: number, to: number) =>
   Array.from({ length: to - from + 1 }, (_, index) => from + index);
 const storedNumbers = () => peer.stored.map(({ attributes }) => Number(attributes.number));
 const empty = () => eventually(() => expect(queue.stats().records).toBe(0));
+
+const delivered = async (from: number, to: number) => {
+  await empty();
+  expect(storedNumbers()).toEqual(numbers(from, to));
+};
+const connectWith = (tls: Partial<Parameters<typeof createConnector>[1]>) =>
+  createConnector(peer.endpoint, { ...peer.tls, ...tls }, systemClock);
+const loseAcks = () => {
+  peer.behaviour.afterCommit = async () => {
+    throw peerError(Code.Unavailable, "overloaded");
+  };
+};
+const rejectThrees = (reason: string) => {
+  peer.behaviour.reject = ({ sequence }) => (sequence % 10n === 3n ? reason : undefined);
+};
+const withoutThrees = (to: number) => numbers(1, to).filter((number) => number % 10 !== 3);
 
 beforeEach(async () => {
   dir = newFolder();
@@ -92,8 +116,7 @@ describe("forwarding", () => {
   it("delivers every record once, in order and unchanged, and removes records only by acks", async () => {
     await queue.append(records(1, 95));
     const forwarder = forward();
-    await empty();
-    expect(storedNumbers()).toEqual(numbers(1, 95));
+    await delivered(1, 95);
     expect(peer.stored[94]).toMatchObject({
       sequence: 95n,
       kind: "log_line",
@@ -120,8 +143,7 @@ describe("forwarding", () => {
     await systemClock.sleep(50);
     expect(peer.inFlight).toBe(3);
     gate.resolve();
-    await empty();
-    expect(storedNumbers()).toEqual(numbers(1, 400));
+    await delivered(1, 400);
   });
 
   it("G5: loses nothing and stores nothing twice when connections break at any time", async () => {
@@ -135,33 +157,25 @@ describe("forwarding", () => {
     };
     forward();
     for (let from = 1; from <= 600; from += 100) await queue.append(records(from, from + 99));
-    await empty();
-    expect(storedNumbers()).toEqual(numbers(1, 600));
+    await delivered(1, 600);
   });
 
   it("resumes from core's cursor after a restart, also when the last acks were lost", async () => {
     await queue.append(records(1, 30));
-    peer.behaviour.afterCommit = async () => {
-      throw peerError(Code.Unavailable, "overloaded");
-    };
+    loseAcks();
     forward();
     await eventually(() => expect(peer.stored.length).toBeGreaterThanOrEqual(10));
-    await stop();
-    await queue.close();
-    queue = openTestQueue(dir);
-    delete peer.behaviour.afterCommit;
+    await restart();
     await queue.append(records(31, 40));
     forward();
-    await empty();
-    expect(storedNumbers()).toEqual(numbers(1, 40));
+    await delivered(1, 40);
   });
 
   it("sends the remaining records when core has lost its cursor", async () => {
     await queue.append(records(1, 20));
     await queue.ack(10);
     forward();
-    await empty();
-    expect(storedNumbers()).toEqual(numbers(11, 20));
+    await delivered(11, 20);
   });
 
   it("Q11: changes the queue id when core has acknowledged more than the queue ever stored", async () => {
@@ -169,8 +183,7 @@ describe("forwarding", () => {
     const before = queue.queueId.toHex();
     peer.cursors.set(before, 1000);
     forward();
-    await empty();
-    expect(storedNumbers()).toEqual(numbers(1, 5));
+    await delivered(1, 5);
     expect(queue.queueId.toHex()).not.toBe(before);
   });
 
@@ -180,8 +193,7 @@ describe("forwarding", () => {
     peer.cursors.set(before, 8);
     forward();
     await queue.append(records(6, 20));
-    await empty();
-    expect(storedNumbers()).toEqual(numbers(1, 20));
+    await delivered(1, 20);
     expect(queue.queueId.toHex()).not.toBe(before);
   });
 
@@ -196,8 +208,7 @@ describe("forwarding", () => {
       peer.cursors.set(before, 12);
     };
     await queue.append(records(6, 8));
-    await empty();
-    expect(storedNumbers()).toEqual(numbers(1, 8));
+    await delivered(1, 8);
     expect(queue.queueId.toHex()).not.toBe(before);
     expect(queue.stats()).toMatchObject({ forks: 1, droppedRecordsTotal: 0 });
   });
@@ -226,46 +237,40 @@ describe("forwarding", () => {
 
 describe("refusals", () => {
   it("Q9: moves rejected records to the dead letters, counts them, and delivers the rest", async () => {
-    peer.behaviour.reject = ({ sequence }) =>
-      sequence % 10n === 3n ? "payload_too_large" : undefined;
+    rejectThrees("payload_too_large");
     await queue.append(records(1, 30));
     forward();
     await empty();
-    expect(storedNumbers()).toEqual(numbers(1, 30).filter((number) => number % 10 !== 3));
+    expect(storedNumbers()).toEqual(withoutThrees(30));
     expect(queue.stats()).toMatchObject({ deadLetters: 3, droppedRecordsTotal: 0 });
   });
 
   it("Q9: receives a rejection again when its ack was lost with the connection, and stores nothing twice", async () => {
     let lost = 0;
-    peer.behaviour.reject = ({ sequence }) =>
-      sequence % 10n === 3n ? "payload_too_large" : undefined;
+    rejectThrees("payload_too_large");
     peer.behaviour.afterCommit = async () => {
       if (++lost <= 4) peer.disconnect();
     };
     await queue.append(records(1, 60));
     forward();
     await empty();
-    expect(storedNumbers()).toEqual(numbers(1, 60).filter((number) => number % 10 !== 3));
+    expect(storedNumbers()).toEqual(withoutThrees(60));
     expect(queue.stats()).toMatchObject({ deadLetters: 6, droppedRecordsTotal: 0 });
   });
 
   it("Q9: receives a rejection again after a restart, while new records arrive", async () => {
-    peer.behaviour.reject = ({ sequence }) => (sequence % 10n === 3n ? "kind_invalid" : undefined);
-    peer.behaviour.afterCommit = async () => {
-      throw peerError(Code.Unavailable, "overloaded");
-    };
+    rejectThrees("kind_invalid");
+    loseAcks();
     await queue.append(records(1, 30));
     forward({ batch: { maxEnvelopes: 30, maxBytes: 100_000, lingerMs: 1 } });
     await eventually(() => expect(peer.cursors.get(queue.queueId.toHex())).toBe(30));
     await stop();
     expect(queue.stats()).toMatchObject({ records: 30, deadLetters: 0 });
-    await queue.close();
-    queue = openTestQueue(dir);
-    delete peer.behaviour.afterCommit;
+    await restart();
     forward();
     await queue.append(records(31, 50));
     await empty();
-    expect(storedNumbers()).toEqual(numbers(1, 50).filter((number) => number % 10 !== 3));
+    expect(storedNumbers()).toEqual(withoutThrees(50));
     expect(queue.stats()).toMatchObject({ deadLetters: 5, droppedRecordsTotal: 0 });
   });
 
@@ -303,8 +308,7 @@ describe("refusals", () => {
     await eventually(() => expect(forwarder.status().lastError).toContain("certificate_revoked"));
     expect(queue.stats()).toMatchObject({ records: 15, deadLetters: 0 });
     delete peer.behaviour.refuse;
-    await empty();
-    expect(storedNumbers()).toEqual(numbers(1, 15));
+    await delivered(1, 15);
     expect(forwarder.status()).toMatchObject({ connected: true, lastError: null });
   });
 });
@@ -418,26 +422,18 @@ describe("the connection", () => {
     await queue.append(records(1, 3));
     const other = await createTestCa({ name: "Other CA" });
     const forwarder = forward({
-      connect: createConnector(peer.endpoint, { ...peer.tls, ca: other.pem }, systemClock),
+      connect: connectWith({ ca: other.pem }),
     });
     await eventually(() => expect(forwarder.status().lastError).toMatch(/certificate/i));
     await stop();
     const misnamed = forward({
-      connect: createConnector(
-        peer.endpoint,
-        { ...peer.tls, serverName: "elsewhere.test" },
-        systemClock,
-      ),
+      connect: connectWith({ serverName: "elsewhere.test" }),
     });
     await eventually(() => expect(misnamed.status().lastError).toMatch(/elsewhere\.test/));
     expect([peer.stored.length, queue.stats().records]).toEqual([0, 3]);
     await stop();
     forward({
-      connect: createConnector(
-        peer.endpoint,
-        { ...peer.tls, serverName: "localhost" },
-        systemClock,
-      ),
+      connect: connectWith({ serverName: "localhost" }),
     });
     await empty();
   });
@@ -450,7 +446,7 @@ describe("the connection", () => {
       "CERTIFICATE",
     );
     const forwarder = forward({
-      connect: createConnector(peer.endpoint, { ...peer.tls, cert, key: key.pem }, systemClock),
+      connect: connectWith({ cert, key: key.pem }),
     });
     await eventually(() => expect(forwarder.status().lastError).not.toBeNull());
     expect(queue.stats().records).toBe(3);
@@ -480,8 +476,7 @@ describe("the connection", () => {
     skip = 61_000;
     await eventually(() => expect(log.text()).toContain("did not answer"));
     silent = false;
-    await empty();
-    expect(storedNumbers()).toEqual(numbers(1, 5));
+    await delivered(1, 5);
   });
 
   it("ends at once when it is aborted, also during a backoff", async () => {

@@ -45,6 +45,20 @@ const range = ({ firstSequence, lastSequence }: AccountBody) => [
   Number(lastSequence),
 ];
 const span = ({ fromMs, toMs }: AccountBody) => [Number(fromMs) - start, Number(toMs) - start];
+const numbersOf = (all: readonly AccountBody[]) => all.map(({ number }) => Number(number));
+/** Changes the closed or open database, as damage or another version of the collector does. */
+const alter = (statements: string) => {
+  const database = new DatabaseSync(join(dirOf(), "queue.db"));
+  database.exec(statements);
+  database.close();
+};
+const ackNow = async (queue: Queue, through: number) => {
+  const acking = queue.ack(through);
+  await new Promise(setImmediate);
+  await acking;
+};
+const refuse = (queue: Queue, records: number) =>
+  queue.accounts.refused("malformed", { kind: "otel_span", source: "otlp", records });
 const recordsOf = ({ accepted }: AccountBody) =>
   accepted.map(({ kind, source, records }) => [kind, source, Number(records)]);
 
@@ -92,7 +106,7 @@ describe("the accounts of a queue", () => {
       [["log_line", "file", 2]],
     ]);
     expect(all[0]?.accepted.map(({ bytes }) => bytes)).toEqual([3n * 6n + 1n, 1n]);
-    expect(all.map(({ number }) => Number(number))).toEqual([1, 2, 3]);
+    expect(numbersOf(all)).toEqual([1, 2, 3]);
     expect(all[0]?.previousSha256).toHaveLength(0);
     expect(all[1]?.previousSha256).toHaveLength(32);
   });
@@ -167,7 +181,7 @@ describe("the accounts of a queue", () => {
     clock.set(clock.now() + 72 * hourMs);
     expect(await queue.append([testRecord("x", 4_000)])).toBe("dropped");
     clock.set(clock.now() + 2 * hourMs);
-    queue.accounts.refused("malformed", { kind: "otel_span", source: "otlp", records: 2 });
+    refuse(queue, 2);
     const all = closeAccounts(queue);
     expect(
       all.map((account) => [
@@ -185,9 +199,9 @@ describe("the accounts of a queue", () => {
 
   it("has on disk, with the next observation, what was refused while nothing was stored", async () => {
     const queue = open();
-    queue.accounts.refused("malformed", { kind: "otel_span", source: "otlp", records: 2 });
+    refuse(queue, 2);
     await pass(queue, minute);
-    queue.accounts.refused("malformed", { kind: "otel_span", source: "otlp", records: 1 });
+    refuse(queue, 1);
     const [account] = takeAccounts(await openKilled());
     expect(account).toMatchObject({ atLeast: true, refused: [{ reason: 3, records: 2n }] });
   });
@@ -239,9 +253,7 @@ describe("the accounts of a queue", () => {
     queue.accounts.seal(signer);
     await queue.append(texts(1));
     queue.beginSession("host");
-    const acking = queue.ack(9);
-    await new Promise(setImmediate);
-    await acking;
+    await ackNow(queue, 9);
     queue.fork();
     // Nothing is acknowledged under this id.
     queue.fork();
@@ -252,7 +264,7 @@ describe("the accounts of a queue", () => {
       [6, 15],
       [16, 16],
     ]);
-    expect(all.map(({ number }) => Number(number))).toEqual([1, 2]);
+    expect(numbersOf(all)).toEqual([1, 2]);
     expect(all.every(({ queueId }) => Buffer.compare(queueId, queue.queueId) === 0)).toBe(true);
     expect(all[0]).toMatchObject({ previousQueueId: old, ackedBeforeThrough: 9n });
     expect(all[1]).toMatchObject({ previousQueueId: new Uint8Array(), ackedBeforeThrough: 0n });
@@ -262,9 +274,7 @@ describe("the accounts of a queue", () => {
     const queue = open();
     await queue.append(texts(5));
     queue.beginSession("host");
-    const acking = queue.ack(3);
-    await new Promise(setImmediate);
-    await acking;
+    await ackNow(queue, 3);
     queue.fork();
     queue.fork();
     await pass(queue, hourMs);
@@ -279,9 +289,7 @@ describe("the accounts of a queue", () => {
     queue.accounts.seal(signer);
     await queue.append(texts(3));
     await queue.close();
-    const database = new DatabaseSync(join(dirOf(), "queue.db"));
-    database.exec("DELETE FROM state");
-    database.close();
+    alter("DELETE FROM state");
     const replaced = open({ entropy: createSeededEntropy(2) });
     await replaced.append(texts(1));
     await pass(replaced, hourMs);
@@ -291,7 +299,7 @@ describe("the accounts of a queue", () => {
       [6, 8],
       [9, 9],
     ]);
-    expect(all.map(({ number }) => Number(number))).toEqual([1, 2, 1]);
+    expect(numbersOf(all)).toEqual([1, 2, 1]);
     expect(all.map(({ queueId }) => queueId)).toEqual([old, old, replaced.queueId]);
     expect(all[2]).toMatchObject({ previousQueueId: old });
   });
@@ -306,11 +314,9 @@ describe("the accounts of a queue", () => {
     await pass(queue, hourMs);
     queue.accounts.seal(signer);
     queue.accounts.refused("retry", { kind: "otel_span", source: "otlp", records: 4 });
-    const database = new DatabaseSync(join(dirOf(), "queue.db"));
-    database.exec(
+    alter(
       "DELETE FROM account; DELETE FROM account_period; UPDATE block SET last_sequence = last_sequence | (1 << 62)",
     );
-    database.close();
     queue.read(0, { maxRecords: 1, maxBytes: 1 });
     await queue.append(texts(1));
     await pass(queue, hourMs);
@@ -319,7 +325,7 @@ describe("the accounts of a queue", () => {
       [6, 8],
       [9, 9],
     ]);
-    expect(all.map(({ number }) => Number(number))).toEqual([2, 3]);
+    expect(numbersOf(all)).toEqual([2, 3]);
     expect(all.map((account) => account.queueId)).toEqual([queueId, queueId]);
     expect(all[1]).toMatchObject({ damaged: 8n, refused: [{ reason: 4, records: 4n }] });
   });
@@ -328,9 +334,7 @@ describe("the accounts of a queue", () => {
     const queue = open();
     await queue.append(texts(2));
     await queue.close();
-    const database = new DatabaseSync(join(dirOf(), "queue.db"));
-    database.exec("UPDATE state SET next_sequence = next_sequence + 4");
-    database.close();
+    alter("UPDATE state SET next_sequence = next_sequence + 4");
     const all = takeAccounts(open());
     expect(all.map(range)).toEqual([
       [1, 2],

@@ -32,6 +32,37 @@ const presented = () => [
   ...new Set(collector.heartbeats().map(({ certificate }) => pemOf(certificate))),
 ];
 
+const lastBeat = () => collector.heartbeats().at(-1)?.body;
+const beatsPast = (count: number) =>
+  expect.poll(() => collector.heartbeats().length).toBeGreaterThan(count);
+const presents = (certificate: string) =>
+  expect.poll(() => pemOf(collector.heartbeats().at(-1)?.certificate)).toBe(certificate);
+const moreStored = () => {
+  const before = collector.peer.stored.length;
+  return expect.poll(() => collector.peer.stored.length).toBeGreaterThan(before + 20);
+};
+const configureFiles = (...paths: string[]) =>
+  collector.configure(
+    `sources: [${paths.map((path) => `{type: file, include: [${path}]}`).join()}]\n`,
+  );
+
+/** Sources that note their starts and stops; the one of `/bad` cannot start. */
+const createLoggedSources = () => {
+  const events: string[] = [];
+  const create = (config: SourceConfig): Source => {
+    const name = config.type === "file" ? (config.include[0] ?? "") : config.type;
+    return {
+      name,
+      start: async () => {
+        events.push(`start ${name}`);
+        if (name === "/bad") throw new Error("address in use");
+      },
+      stop: async () => void events.push(`stop ${name}`),
+    };
+  };
+  return { events, create };
+};
+
 /** A source that appends a numbered record every few milliseconds while it runs. */
 const createCounter = () => {
   let accepted = 0;
@@ -99,9 +130,8 @@ describe("a renewal while records flow", () => {
     );
     const { done } = await collector.start(counter.create);
     await expect.poll(() => presented().length).toBeGreaterThanOrEqual(3);
-    const stored = collector.peer.stored.length;
-    await expect.poll(() => collector.peer.stored.length).toBeGreaterThan(stored + 20);
-    const last = collector.heartbeats().at(-1)?.body;
+    await moreStored();
+    const last = lastBeat();
     expect(last).toMatchObject({
       config: { valid: true },
       renewal: { status: expect.stringMatching(/^(ok|due)$/) },
@@ -114,7 +144,7 @@ describe("a renewal while records flow", () => {
     collector.onHeartbeat(() => heartbeatAnswer({ renew_now: presented().length < 2 }));
     await collector.start();
     const identity = join(collector.host.dir, "identity");
-    await expect.poll(() => presented().length).toBe(2);
+    await expect.poll(presented).toHaveLength(2);
     await expect.poll(() => readdir(join(identity, "pairs"))).toHaveLength(1);
     // A file that is being replaced has a neighbour for a moment.
     await expect
@@ -135,8 +165,8 @@ describe("a renewal while records flow", () => {
     // Without ingest, whose acks would promote the new credentials.
     await collector.peer.close();
     await collector.start();
-    await expect.poll(() => presented().length).toBe(2);
-    await expect.poll(() => pemOf(collector.heartbeats().at(-1)?.certificate)).toBe(first);
+    await expect.poll(presented).toHaveLength(2);
+    await presents(first);
     expect(await certificateFile()).toBe(first);
     expect(collector.log.text()).toContain("core does not know the new certificate");
     expect(collector.server.calls.filter(({ path }) => path.endsWith("/renew"))).toHaveLength(1);
@@ -154,12 +184,11 @@ describe("a renewal while records flow", () => {
     collector.peer.behaviour.refuse = () =>
       isFirst() ? undefined : peerError(Code.PermissionDenied, "certificate_unknown");
     const { done } = await collector.start(counter.create);
-    await expect.poll(() => presented().length).toBe(2);
-    await expect.poll(() => pemOf(collector.heartbeats().at(-1)?.certificate)).toBe(first);
+    await expect.poll(presented).toHaveLength(2);
+    await presents(first);
     expect(isFirst()).toBe(true);
     expect(collector.log.text()).toContain("core does not know the new certificate");
-    const stored = collector.peer.stored.length;
-    await expect.poll(() => collector.peer.stored.length).toBeGreaterThan(stored + 20);
+    await moreStored();
     await endWithoutGap(counter, done);
   });
 
@@ -178,7 +207,7 @@ describe("a renewal while records flow", () => {
     collector.onHeartbeat((call) => byCoresClock(call, () => heartbeatAnswer({ renew_now: true })));
     await collector.start();
     await expect
-      .poll(() => collector.heartbeats().at(-1)?.body.renewal)
+      .poll(() => lastBeat()?.renewal)
       .toMatchObject({ status: "retrying", last_error: expect.stringMatching(/^clock_skew/) });
     expect(presented()).toHaveLength(1);
     // Within 50 s, since the clocks advance while the answer travels.
@@ -197,11 +226,11 @@ describe("a renewal while records flow", () => {
 
   it("uses the credentials that `renew` installed meanwhile", async () => {
     await collector.start();
-    await expect.poll(() => collector.heartbeats().length).toBeGreaterThan(0);
+    await beatsPast(0);
     expect(
       await runCommandLine(["renew", "--config", collector.host.config], createTestCollectorEnv()),
     ).toBe(0);
-    await expect.poll(() => presented().length).toBe(2);
+    await expect.poll(presented).toHaveLength(2);
   });
 
   it("waits while another process has the identity directory's lock, without reporting a failure", async () => {
@@ -212,8 +241,8 @@ describe("a renewal while records flow", () => {
     );
     await directory.locked(async () => {
       await collector.start();
-      await expect.poll(() => collector.heartbeats().length).toBeGreaterThan(1);
-      expect(collector.heartbeats().at(-1)?.body.renewal).toMatchObject({
+      await beatsPast(1);
+      expect(lastBeat()?.renewal).toMatchObject({
         status: "due",
         last_error: null,
       });
@@ -223,13 +252,12 @@ describe("a renewal while records flow", () => {
 });
 
 describe("a change of the config while it runs", () => {
-  const lastConfig = () =>
-    collector.heartbeats().at(-1)?.body.config as { valid: boolean; errors: string[] };
+  const lastConfig = () => lastBeat()?.config as { valid: boolean; errors: string[] };
 
   it("keeps the old config while the new one is invalid, reports that, and loads it once it is valid", async () => {
     const counter = createCounter();
     const { done } = await collector.start(counter.create);
-    await expect.poll(() => collector.heartbeats().length).toBeGreaterThan(0);
+    await beatsPast(0);
     const before = collector.heartbeats()[0]?.body.config;
     await collector.configure("sources: [{type: nonsense}]\n");
     await expect.poll(() => lastConfig().valid).toBe(false);
@@ -238,8 +266,7 @@ describe("a change of the config while it runs", () => {
       valid: false,
       errors: [expect.stringMatching(/^\d+:\d+ sources\.0\.type must be/)],
     });
-    const stored = collector.peer.stored.length;
-    await expect.poll(() => collector.peer.stored.length).toBeGreaterThan(stored);
+    await moreStored();
 
     await collector.configure("sources: [{type: file, include: [/other/*]}]\n");
     await expect.poll(() => lastConfig().valid).toBe(true);
@@ -248,23 +275,11 @@ describe("a change of the config while it runs", () => {
   });
 
   it("starts and stops only the sources that a change concerns, and keeps the core session", async () => {
-    const events: string[] = [];
-    const create = (config: SourceConfig): Source => {
-      const name = config.type === "file" ? (config.include[0] ?? "") : config.type;
-      return {
-        name,
-        start: async () => void events.push(`start ${name}`),
-        stop: async () => void events.push(`stop ${name}`),
-      };
-    };
-    await collector.configure(
-      "sources: [{type: file, include: [/a]}, {type: file, include: [/b]}]\n",
-    );
+    const { events, create } = createLoggedSources();
+    await configureFiles("/a", "/b");
     await collector.start(create);
     await expect.poll(() => events.length).toBe(2);
-    await collector.configure(
-      "sources: [{type: file, include: [/c]}, {type: file, include: [/b]}]\n",
-    );
+    await configureFiles("/c", "/b");
     await expect.poll(() => events.slice(2)).toEqual(["stop /a", "start /c"]);
     await expect
       .poll(() => collector.log.lines.at(-1))
@@ -274,7 +289,7 @@ describe("a change of the config while it runs", () => {
   it("reports other labels from the next heartbeat on, and keeps the core session", async () => {
     await collector.configure("labels: {env: staging, team: web}\n");
     await collector.start();
-    const labels = () => collector.heartbeats().at(-1)?.body.labels;
+    const labels = () => lastBeat()?.labels;
     await expect.poll(labels).toEqual({ env: "staging", team: "web" });
     await collector.configure("labels: {env: prod}\n");
     await expect.poll(labels).toEqual({ env: "prod" });
@@ -284,27 +299,16 @@ describe("a change of the config while it runs", () => {
   });
 
   it("restarts the old sources when a new one cannot start, and reports why", async () => {
-    const events: string[] = [];
-    const create = (config: SourceConfig): Source => {
-      const name = config.type === "file" ? (config.include[0] ?? "") : config.type;
-      return {
-        name,
-        start: async () => {
-          events.push(`start ${name}`);
-          if (name === "/bad") throw new Error("address in use");
-        },
-        stop: async () => void events.push(`stop ${name}`),
-      };
-    };
-    await collector.configure("sources: [{type: file, include: [/a]}]\n");
+    const { events, create } = createLoggedSources();
+    await configureFiles("/a");
     await collector.start(create);
-    await expect.poll(() => collector.heartbeats().length).toBeGreaterThan(0);
-    await collector.configure("sources: [{type: file, include: [/bad]}]\n");
+    await beatsPast(0);
+    await configureFiles("/bad");
     await expect
       .poll(() => lastConfig().errors)
       .toEqual(["source /bad cannot start: address in use"]);
     expect(events).toEqual(["start /a", "stop /a", "start /bad", "stop /bad", "start /a"]);
-    await collector.configure("sources: [{type: file, include: [/a]}]\n");
+    await configureFiles("/a");
     await expect.poll(() => lastConfig().valid).toBe(true);
     expect(events).toHaveLength(5);
   });
@@ -313,26 +317,21 @@ describe("a change of the config while it runs", () => {
     const counter = createCounter();
     const { done } = await collector.start(counter.create);
     await expect.poll(() => collector.peer.stored.length).toBeGreaterThan(5);
-    const text = await readFile(collector.host.config, "utf8");
-    await writeFile(
-      `${collector.host.config}.new`,
-      text.replace("{dir: data}", "{dir: data, max_disk_usage_mb: 7}"),
-    );
-    await rename(`${collector.host.config}.new`, collector.host.config);
-    await expect
-      .poll(() => collector.heartbeats().at(-1)?.body.queue)
-      .toMatchObject({ max_bytes: 7 * 1024 * 1024 });
+    const { config } = collector.host;
+    const text = await readFile(config, "utf8");
+    await writeFile(`${config}.new`, text.replace("data}", "data, max_disk_usage_mb: 7}"));
+    await rename(`${config}.new`, config);
+    await expect.poll(() => lastBeat()?.queue).toMatchObject({ max_bytes: 7 * 1024 * 1024 });
     await endWithoutGap(counter, done);
   });
 
   it("keeps the previous queue when the new one cannot be opened", async () => {
     await writeFile(join(collector.host.dir, "occupied"), "a file, not a directory");
     await collector.start();
-    await expect.poll(() => collector.heartbeats().length).toBeGreaterThan(0);
+    await beatsPast(0);
     const text = await readFile(collector.host.config, "utf8");
     await writeFile(collector.host.config, text.replace("{dir: data}", "{dir: occupied/below}"));
     await expect.poll(() => lastConfig().valid).toBe(false);
-    const beats = collector.heartbeats().length;
-    await expect.poll(() => collector.heartbeats().length).toBeGreaterThan(beats);
+    await beatsPast(collector.heartbeats().length);
   });
 });

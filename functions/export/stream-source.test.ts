@@ -44,6 +44,8 @@ let connection: ConnectedDatabase;
 let store: EnvelopeStore;
 let log = createTestLog();
 const sources: ClosableSource[] = [];
+const deleteStreams = () =>
+  Promise.all([stream, `${stream}_QUEUES`].map((name) => nats.manager.streams.delete(name)));
 beforeAll(async () => {
   nats = await startNats();
 });
@@ -56,8 +58,7 @@ beforeEach(async () => {
 afterEach(async () => {
   for (const source of sources.splice(0)) source.close();
   await store.close();
-  for (const name of [stream, `${stream}_QUEUES`])
-    await nats.manager.streams.delete(name).catch(() => undefined);
+  await deleteStreams().catch(() => undefined);
   await database.drop();
 });
 afterAll(() => nats.stop());
@@ -106,6 +107,26 @@ const textsOf = (chunks: readonly ExportChunk[]) =>
   chunks.flatMap(({ queues }) => queues.flat().map(({ payload }) => decoder.decode(payload)));
 const readLines = async (source: ClosableSource, count: number) =>
   textsOf(await readChunks(source, count));
+
+/** Another program takes a message of the source's consumer. */
+const steal = async (callback: () => void = () => undefined) => {
+  const inbox = nats.connection.subscribe("thief", { callback });
+  const next = `$JS.API.CONSUMER.MSG.NEXT.${stream}.svc-export-default`;
+  nats.connection.publish(next, '{"batch":1}', { reply: "thief" });
+  await nats.connection.flush();
+  return inbox;
+};
+const expectEnd = async (source: ClosableSource) => {
+  const end = async (): Promise<string> => {
+    for (;;) await source.read();
+  };
+  await expect(end()).rejects.toThrow("did not arrive");
+};
+/** Of each field of a record, headers of a message. */
+const headersOf = (fields: Readonly<Record<string, string>>) =>
+  MsgHdrsImpl.fromRecord(
+    Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, [value]])),
+  );
 
 describe.skipIf(!canStart)("the source of an export from JetStream", () => {
   it("returns every column as it was committed", async () => {
@@ -183,9 +204,7 @@ describe.skipIf(!canStart)("the source of an export from JetStream", () => {
       "Svc-Attributes": '{"a":"\\n"}',
     };
     nats.connection.publish("svc.ingest.log_line.a.b", "a line", {
-      headers: MsgHdrsImpl.fromRecord(
-        Object.fromEntries(Object.entries(stored).map(([name, value]) => [name, [value]])),
-      ),
+      headers: headersOf(stored),
     });
     const [chunk] = await readChunks(await openSource(), 1);
     expect(chunk?.queues).toEqual([
@@ -210,12 +229,7 @@ describe.skipIf(!canStart)("the source of an export from JetStream", () => {
     for (let block = 0; block < 4; block++) await store.lines("a", [large.toString()]);
     const chunks = await readChunks(await openSource(), 4);
     expect(chunks.map(({ envelopes }) => envelopes)).toEqual([1, 1, 1, 1]);
-    expect(chunks.map(({ bytes }) => bytes > 900_000 && bytes < 1 << 20)).toEqual([
-      true,
-      true,
-      true,
-      true,
-    ]);
+    expect(chunks.every(({ bytes }) => bytes > 900_000 && bytes < 1 << 20)).toBe(true);
   });
 
   it("passes over a damaged block of core's, names it and counts its envelopes as lost", async () => {
@@ -223,12 +237,11 @@ describe.skipIf(!canStart)("the source of an export from JetStream", () => {
     const first = await nats.manager.streams.getMessage(stream, { seq: 1 });
     first?.header.delete("Nats-Expected-Last-Subject-Sequence");
     const send = (change: Record<string, string>, data = first?.data) => {
-      const headers = MsgHdrsImpl.fromRecord(
-        Object.fromEntries(
-          (first?.header.keys() ?? []).map((name) => [name, [first?.header.get(name) ?? ""]]),
-        ),
-      );
-      for (const [name, value] of Object.entries(change)) headers.set(name, value);
+      const sent = (first?.header.keys() ?? []).map((name) => [
+        name,
+        first?.header.get(name) ?? "",
+      ]);
+      const headers = headersOf(Object.assign(Object.fromEntries(sent), change));
       nats.connection.publish("svc.ingest.log_line.a.b", data, { headers });
     };
     send({ "Svc-Raw-Bytes": "5" });
@@ -305,41 +318,19 @@ describe.skipIf(!canStart)("the source of an export from JetStream", () => {
     await readChunks(source, 1);
     source.close();
     const again = await openSource();
-    const inbox = nats.connection.subscribe("thief");
     // Its request is served before the source's next one.
-    nats.connection.publish(
-      `$JS.API.CONSUMER.MSG.NEXT.${stream}.svc-export-default`,
-      '{"batch":1}',
-      {
-        reply: "thief",
-      },
-    );
-    await nats.connection.flush();
+    const inbox = await steal();
     for (let line = 2; line < 6; line++) await store.lines("a", [String(line)]);
-    const end = async (): Promise<string> => {
-      for (;;) await again.read();
-    };
-    await expect(end()).rejects.toThrow("did not arrive");
+    await expectEnd(again);
     inbox.unsubscribe();
   });
 
   it("ends when another program has taken the last message of its consumer, and none follows", async () => {
     const source = await openSource();
     let taken = 0;
-    const inbox = nats.connection.subscribe("thief", { callback: () => void taken++ });
-    nats.connection.publish(
-      `$JS.API.CONSUMER.MSG.NEXT.${stream}.svc-export-default`,
-      '{"batch":1}',
-      {
-        reply: "thief",
-      },
-    );
-    await nats.connection.flush();
+    const inbox = await steal(() => void taken++);
     for (let line = 1; taken === 0; line++) await store.lines("a", [String(line)]);
-    const end = async (): Promise<string> => {
-      for (;;) await source.read();
-    };
-    await expect(end()).rejects.toThrow("did not arrive");
+    await expectEnd(source);
     inbox.unsubscribe();
   });
 
@@ -359,7 +350,7 @@ describe.skipIf(!canStart)("the source of an export from JetStream", () => {
     ]);
     behind.close();
     await store.close();
-    for (const name of [stream, `${stream}_QUEUES`]) await nats.manager.streams.delete(name);
+    await deleteStreams();
     store = await openStreamStore(nats, database);
     await store.lines("b", ["new"]);
     expect(await readLines(await openSource(), 1)).toEqual(["new"]);

@@ -2,6 +2,13 @@ import { describe, expect, it, vi } from "vitest";
 import type { ScriptedReply } from "#tests/fakes/model-provider.ts";
 import { causeOf, failureOf, setUpProvider, textOf } from "#tests/support/provider-model.ts";
 
+const later = (after: string) => ({ status: 429, headers: { "Retry-After": after } });
+type Provided = Awaited<ReturnType<typeof setUpProvider>>;
+const logged = ({ lines }: Provided["log"], count: number) =>
+  vi.waitFor(() => expect(lines).toHaveLength(count));
+const closed = (provider: Provided["provider"]) =>
+  vi.waitFor(() => expect(provider.open()).toBe(0));
+
 describe.each(["openai", "openai-compatible", "litellm", "anthropic"] as const)(
   "the provider %s",
   (name) => {
@@ -20,7 +27,7 @@ describe.each(["openai", "openai-compatible", "litellm", "anthropic"] as const)(
           { answer: [{ text: "late" }] },
         ]);
         const { parts, ended } = start();
-        await vi.waitFor(() => expect(log.lines).toHaveLength(1));
+        await logged(log, 1);
         await clock.advance(6_999);
         expect(provider.requests).toHaveLength(1);
         await clock.advance(1);
@@ -32,16 +39,16 @@ describe.each(["openai", "openai-compatible", "litellm", "anthropic"] as const)(
 
     it("retries after the date of Retry-After, and backs off without one", async () => {
       const { start, clock, log, provider } = await setUpProvider(name, [
-        { status: 429, headers: { "Retry-After": "Mon, 01 Jun 2026 12:00:04 GMT" } },
+        later("Mon, 01 Jun 2026 12:00:04 GMT"),
         { status: 502 },
         { answer: [{ text: "late" }] },
       ]);
       const { ended } = start();
-      await vi.waitFor(() => expect(log.lines).toHaveLength(1));
+      await logged(log, 1);
       await clock.advance(3_999);
       expect(provider.requests).toHaveLength(1);
       await clock.advance(1);
-      await vi.waitFor(() => expect(log.lines).toHaveLength(2));
+      await logged(log, 2);
       await clock.advance(2_000);
       await ended;
       expect(provider.requests).toHaveLength(3);
@@ -50,13 +57,11 @@ describe.each(["openai", "openai-compatible", "litellm", "anthropic"] as const)(
     it("does not wait for the end of a failed response's body", async () => {
       const { start, log, provider } = await setUpProvider(name, [{ status: 400, endless: true }]);
       await failureOf(start().ended, log);
-      await vi.waitFor(() => expect(provider.open()).toBe(0));
+      await closed(provider);
     });
 
     it("fails at once when Retry-After is longer than a turn can wait, and passes it on", async () => {
-      const { start, log, provider } = await setUpProvider(name, [
-        { status: 429, headers: { "Retry-After": "3600" } },
-      ]);
+      const { start, log, provider } = await setUpProvider(name, [later("3600")]);
       const problem = await failureOf(start().ended, log);
       expect(problem.options.retryAfterSeconds).toBe(3600);
       expect(provider.requests).toHaveLength(1);
@@ -68,7 +73,7 @@ describe.each(["openai", "openai-compatible", "litellm", "anthropic"] as const)(
       ]);
       const { ended } = start();
       for (let attempt = 1; attempt < 5; attempt++) {
-        await vi.waitFor(() => expect(log.lines).toHaveLength(attempt));
+        await logged(log, attempt);
         await clock.advance(1_000);
       }
       expect(causeOf(await failureOf(ended, log))).toContain("503");
@@ -97,7 +102,7 @@ describe.each(["openai", "openai-compatible", "litellm", "anthropic"] as const)(
       await vi.waitFor(() => expect(provider.requests).toHaveLength(1));
       await clock.advance(20_000);
       expect(causeOf(await failureOf(ended, log))).toContain("silent");
-      await vi.waitFor(() => expect(provider.open()).toBe(0));
+      await closed(provider);
     });
 
     it("fails when a stream is silent for 20 s, and keeps what it yielded", async () => {
@@ -108,7 +113,7 @@ describe.each(["openai", "openai-compatible", "litellm", "anthropic"] as const)(
       await vi.waitFor(() => expect(textOf(parts)).toBe("half an answer"));
       await clock.advance(20_000);
       expect(causeOf(await failureOf(ended, log))).toContain("silent");
-      await vi.waitFor(() => expect(provider.open()).toBe(0));
+      await closed(provider);
     });
 
     it.each([
@@ -161,17 +166,15 @@ describe.each(["openai", "openai-compatible", "litellm", "anthropic"] as const)(
         const reason = new Error("stopped by the person");
         abort.abort(reason);
         await expect(ended).rejects.toBe(reason);
-        await vi.waitFor(() => expect(provider.open()).toBe(0));
+        await closed(provider);
       }
     });
 
     it("throws the reason of its signal while it waits for a retry", async () => {
-      const { start, log } = await setUpProvider(name, [
-        { status: 429, headers: { "Retry-After": "7" } },
-      ]);
+      const { start, log } = await setUpProvider(name, [later("7")]);
       const abort = new AbortController();
       const { ended } = start({ signal: abort.signal });
-      await vi.waitFor(() => expect(log.lines).toHaveLength(1));
+      await logged(log, 1);
       abort.abort(new Error("deadline"));
       await expect(ended).rejects.toThrow("deadline");
     });
@@ -199,7 +202,7 @@ describe("the provider anthropic", () => {
       { answer: [{ text: "late" }] },
     ]);
     const { parts, ended } = start();
-    await vi.waitFor(() => expect(log.lines).toHaveLength(1));
+    await logged(log, 1);
     expect(log.text()).not.toContain("secret-in-body");
     await clock.advance(1_000);
     await ended;

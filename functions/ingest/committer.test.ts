@@ -21,9 +21,7 @@ afterEach(async () => {
   await database.drop();
 });
 
-const start = (
-  options: Partial<CommitterOptions> = {},
-): { committer: Committer; batches: number[] } => {
+const start = (options: Partial<CommitterOptions> = {}) => {
   const batches: number[] = [];
   const committer = createCommitter({
     connect: () => openCommitClient(database.url),
@@ -33,7 +31,8 @@ const start = (
     ...options,
   });
   committers.push(committer);
-  return { committer, batches };
+  const send = (...of: Parameters<typeof frame>) => committer.commit(frame(...of), 1);
+  return { committer, batches, send };
 };
 
 const queue = (byte: number): Uint8Array => new Uint8Array(16).fill(byte);
@@ -80,6 +79,18 @@ const stored = async (): Promise<string[]> =>
     ({ hostId, queue, sequence }) => `${hostId} ${queue.slice(0, 2)} ${sequence}`,
   );
 
+/** Does something while another transaction has locked the cursors that fulfil a condition. */
+const whileLocked = async (
+  condition: string,
+  act: (sql: ConnectedDatabase["sql"]) => Promise<void>,
+): Promise<void> => {
+  const { sql } = database.connect();
+  await sql.begin(async (transaction) => {
+    await transaction.unsafe(`select 1 from ingest_cursor where ${condition} for update`);
+    await act(sql);
+  });
+};
+
 /** Returns the batches that wait for a lock. */
 const waitingBatches = (sql: ConnectedDatabase["sql"]) => sql<{ pid: number }[]>`
   select pid from pg_stat_activity where application_name = 'svc-server ingest' and wait_event_type = 'Lock'
@@ -115,9 +126,9 @@ describe("committer", () => {
   });
 
   it("rejects a frame after a missing one, with the cursor, and accepts gaps inside a frame", async () => {
-    const { committer } = start();
-    await committer.commit(frame(1, 2), 1);
-    expect(await committer.commit(frame(4, 5), 1)).toEqual({
+    const { committer, send } = start();
+    await send(1, 2);
+    expect(await send(4, 5)).toEqual({
       outcome: "sequence_gap",
       before: 2n,
       cursor: 2n,
@@ -146,11 +157,9 @@ describe("committer", () => {
   it("three cores that commit the same queues in different orders neither deadlock nor store a row twice", async () => {
     const cores = [start(), start(), start()];
     const hosts = Array.from({ length: 30 }, (_, index) => `host-${index}`);
-    const sent = cores.flatMap(({ committer }, index) => {
+    const sent = cores.flatMap(({ send }, index) => {
       const order = index % 2 === 0 ? hosts : hosts.toReversed();
-      return order.flatMap((hostId) =>
-        [1, 2, 3].map((n) => committer.commit(frame(n, n, { hostId }), 1)),
-      );
+      return order.flatMap((hostId) => [1, 2, 3].map((n) => send(n, n, { hostId })));
     });
     const outcomes = (await Promise.all(sent)) as { outcome: string }[];
     expect(outcomes.some(({ outcome }) => outcome === "committed")).toBe(true);
@@ -163,11 +172,11 @@ describe("committer", () => {
     const { sql } = database.connect();
     // A unique index on the default partition fails after the last block has been sent.
     await sql`create unique index on ingest_block_default (host_id, queue_id, first_sequence)`;
-    const { committer } = start();
-    await committer.commit(frame(1, 3), 1);
+    const { send } = start();
+    await send(1, 3);
     await sql`update ingest_cursor set cursor = 0`;
-    const refused = failure(committer.commit(frame(1, 500), 1));
-    const other = committer.commit(frame(1, 1, { hostId: "host-b" }), 1);
+    const refused = failure(send(1, 500));
+    const other = send(1, 1, { hostId: "host-b" });
     expect((await refused).code).toBe("23505");
     expect(await other).toMatchObject({ outcome: "committed" });
     expect(await stored()).toEqual(["host-a 01 1", "host-a 01 2", "host-a 01 3", "host-b 01 1"]);
@@ -175,14 +184,14 @@ describe("committer", () => {
       { cursor: 0 },
     ]);
     await sql`update ingest_cursor set cursor = 3 where host_id = 'host-a'`;
-    expect(await committer.commit(frame(4, 4), 1)).toMatchObject({ cursor: 4n });
+    expect(await send(4, 4)).toMatchObject({ cursor: 4n });
   });
 
   it("rejects only the frame that cannot be stored, not the others of its batch", async () => {
-    const { committer } = start({ connections: 1 });
-    const first = committer.commit(frame(1, 1, { hostId: "host-0" }), 1);
-    const refused = failure(committer.commit(frame(1, 1, { hostId: "host-1", ...poison }), 1));
-    const good = committer.commit(frame(1, 1, { hostId: "host-2" }), 1);
+    const { send } = start({ connections: 1 });
+    const first = send(1, 1, { hostId: "host-0" });
+    const refused = failure(send(1, 1, { hostId: "host-1", ...poison }));
+    const good = send(1, 1, { hostId: "host-2" });
     expect(await first).toMatchObject({ storedRows: 1 });
     expect((await refused).code).toBe("validation_failed");
     expect(await good).toMatchObject({ storedRows: 1 });
@@ -191,7 +200,7 @@ describe("committer", () => {
 
   it("D1: rejects with database_unavailable when the server ends in mid-batch; the next frame commits on a new connection", async () => {
     const opened: Client[] = [];
-    const { committer } = start({
+    const { committer, send } = start({
       connections: 1,
       connect: async () => {
         const client = await openCommitClient(database.url);
@@ -199,34 +208,30 @@ describe("committer", () => {
         return client;
       },
     });
-    await committer.commit(frame(1, 1), 1);
-    const { sql } = database.connect();
-    await sql.begin(async (transaction) => {
-      await transaction`select 1 from ingest_cursor for update`;
-      const cut = failure(committer.commit(frame(2, 2), 1));
-      await expect.poll(async () => (await waitingBatches(sql)).length).toBe(1);
+    await send(1, 1);
+    await whileLocked("true", async (sql) => {
+      const cut = failure(send(2, 2));
+      await expect.poll(() => waitingBatches(sql)).toHaveLength(1);
       const [batch] = await waitingBatches(sql);
       await sql`select pg_terminate_backend(${batch?.pid ?? 0})`;
       expect(await cut).toMatchObject({ code: "database_unavailable" });
       expect(committer.health().healthy).toBe(false);
     });
-    expect(await committer.commit(frame(2, 2), 1)).toMatchObject({ cursor: 2n, storedRows: 1 });
+    expect(await send(2, 2)).toMatchObject({ cursor: 2n, storedRows: 1 });
     expect(committer.health()).toEqual({ healthy: true, detail: "committing" });
     expect(opened.length).toBe(2);
   });
 
   it("a queue that another core has locked does not delay the others", async () => {
-    const { committer } = start();
-    await committer.commit(frame(1, 1), 1);
-    const { sql } = database.connect();
-    await sql.begin(async (transaction) => {
-      await transaction`select 1 from ingest_cursor for update`;
-      const held = committer.commit(frame(2, 2), 1);
-      const other = await committer.commit(frame(1, 1, { hostId: "host-b" }), 1);
+    const { send } = start();
+    await send(1, 1);
+    await whileLocked("true", async () => {
+      const held = send(2, 2);
+      const other = await send(1, 1, { hostId: "host-b" });
       expect(other).toMatchObject({ outcome: "committed" });
       held.catch(() => undefined);
     });
-    expect(await committer.commit(frame(3, 3), 1)).toMatchObject({ cursor: 3n });
+    expect(await send(3, 3)).toMatchObject({ cursor: 3n });
   });
 
   it("takes frames of a queue after a batch of it was stuck, in whichever order its timers come", async () => {
@@ -236,48 +241,44 @@ describe("committer", () => {
       await systemClock.sleep(ms === 1_000 ? 0 : ms, signal);
       if (ms === 50) isSlow.resolve();
     };
-    const { committer } = start({ clock: { ...systemClock, sleep } });
-    await committer.commit(frame(1, 1), 1);
-    const { sql } = database.connect();
+    const { send } = start({ clock: { ...systemClock, sleep } });
+    await send(1, 1);
     let held: Promise<unknown> = Promise.resolve();
-    await sql.begin(async (transaction) => {
-      await transaction`select 1 from ingest_cursor where host_id = 'host-a' for update`;
+    await whileLocked(`host_id = 'host-a'`, async () => {
       isSlow = Promise.withResolvers();
-      held = committer.commit(frame(2, 2), 1);
+      held = send(2, 2);
       await isSlow.promise;
     });
     await held;
-    expect(await committer.commit(frame(3, 3), 1)).toMatchObject({ cursor: 3n });
+    expect(await send(3, 3)).toMatchObject({ cursor: 3n });
   });
 
   it("D8: a queue whose row stays locked delays no other queue, even one of its batch", {
     timeout: 30_000,
   }, async () => {
-    const { committer } = start();
+    const { send } = start();
     const hosts = Array.from({ length: 20 }, (_, index) => `host-${index}`);
-    await Promise.all(hosts.map((hostId) => committer.commit(frame(1, 1, { hostId }), 1)));
-    const { sql } = database.connect();
+    await Promise.all(hosts.map((hostId) => send(1, 1, { hostId })));
     const [locked = "", ...others] = hosts;
     const longest: number[] = [];
-    await sql.begin(async (transaction) => {
-      await transaction`select 1 from ingest_cursor where host_id = ${locked} for update`;
-      const held = failure(committer.commit(frame(2, 2, { hostId: locked }), 1));
+    await whileLocked(`host_id = '${locked}'`, async () => {
+      const held = failure(send(2, 2, { hostId: locked }));
       for (let sequence = 2; sequence < 8; sequence++) {
         const startedAt = performance.now();
         const outcomes = await Promise.all(
-          others.map((hostId) => committer.commit(frame(sequence, sequence, { hostId }), 1)),
+          others.map((hostId) => send(sequence, sequence, { hostId })),
         );
         expect(outcomes.every(({ outcome }) => outcome === "committed")).toBe(true);
         longest.push(performance.now() - startedAt);
       }
       expect(await held).toMatchObject({ code: "database_unavailable" });
       // Resent while others send, it fails alone again.
-      const again = failure(committer.commit(frame(2, 2, { hostId: locked }), 1));
-      await Promise.all(others.map((hostId) => committer.commit(frame(8, 8, { hostId }), 1)));
+      const again = failure(send(2, 2, { hostId: locked }));
+      await Promise.all(others.map((hostId) => send(8, 8, { hostId })));
       again.catch(() => undefined);
     });
     expect(Math.max(...longest)).toBeLessThan(5_000);
-    expect(await committer.commit(frame(2, 3, { hostId: locked }), 1)).toMatchObject({
+    expect(await send(2, 3, { hostId: locked })).toMatchObject({
       cursor: 3n,
     });
     expect((await stored()).filter((row) => row.startsWith("host-0 "))).toEqual([
@@ -290,31 +291,27 @@ describe("committer", () => {
   it("D8: batches that wait for one that the server does not finish give their other queues back", {
     timeout: 30_000,
   }, async () => {
-    const { committer } = start();
-    const send = (hostId: string, sequence: number, bytes = 1) =>
+    const { committer, send } = start();
+    const sendOne = (hostId: string, sequence: number, bytes = 1) =>
       committer.commit(frame(sequence, sequence, { hostId }), bytes);
-    for (const hostId of ["a", "b"]) await send(hostId, 1);
-    const { sql } = database.connect();
-    await sql.begin(async (transaction) => {
-      await transaction`select 1 from ingest_cursor where host_id = 'a' for update`;
-      const first = send("a", 2, parallelBytes);
+    for (const hostId of ["a", "b"]) await sendOne(hostId, 1);
+    await whileLocked(`host_id = 'a'`, async () => {
+      const first = sendOne("a", 2, parallelBytes);
       // Joins a second batch, which waits for the first.
-      const later = [send("a", 3, parallelBytes), send("b", 2, parallelBytes)];
+      const later = [sendOne("a", 3, parallelBytes), sendOne("b", 2, parallelBytes)];
       expect(await later[1]).toMatchObject({ outcome: "committed" });
       void Promise.allSettled([first, later[0]]);
     });
-    expect(await committer.commit(frame(2, 4, { hostId: "a" }), 1)).toMatchObject({ cursor: 4n });
+    expect(await send(2, 4, { hostId: "a" })).toMatchObject({ cursor: 4n });
     expect(await stored()).toEqual(["a 01 1", "a 01 2", "a 01 3", "a 01 4", "b 01 1", "b 01 2"]);
   });
 
   it("D8: leaves no connection when its statements cannot be prepared", async () => {
     const { sql } = database.connect();
     await sql`alter table ingest_cursor rename to renamed`;
-    const { committer } = start();
+    const { send } = start();
     const outcomes = await Promise.all(
-      Array.from({ length: 20 }, (_, at) =>
-        failure(committer.commit(frame(1, 1, { hostId: `h-${at}` }), 1)),
-      ),
+      Array.from({ length: 20 }, (_, at) => failure(send(1, 1, { hostId: `h-${at}` }))),
     );
     expect(outcomes.every(({ code }) => code === "42P01")).toBe(true);
     const connections = () => sql<{ count: number }[]>`select count(*)::int from pg_stat_activity
@@ -330,12 +327,12 @@ describe("committer", () => {
       ended.push(new Promise((resolve) => client.once("end", resolve)));
       return client;
     };
-    const { committer } = start({ connect });
-    await committer.commit(frame(1, 1), 1);
+    const { send } = start({ connect });
+    await send(1, 1);
     await database.connect().sql`select pg_terminate_backend(pid) from pg_stat_activity
       where application_name = 'svc-server ingest' and datname = current_database()`;
     await Promise.all(ended);
-    expect(await committer.commit(frame(2, 2), 1)).toMatchObject({ cursor: 2n });
+    expect(await send(2, 2)).toMatchObject({ cursor: 2n });
   });
 
   it("D1: is healthy again after an outage also when no frame comes", async () => {
@@ -344,8 +341,8 @@ describe("committer", () => {
       if (isDown) throw Object.assign(new Error("down"), { code: "ECONNREFUSED" });
       return openCommitClient(database.url);
     };
-    const { committer } = start({ connect });
-    expect(await failure(committer.commit(frame(1, 1), 1))).toMatchObject({
+    const { committer, send } = start({ connect });
+    expect(await failure(send(1, 1))).toMatchObject({
       code: "database_unavailable",
     });
     expect(committer.health().healthy).toBe(false);
@@ -354,13 +351,11 @@ describe("committer", () => {
   });
 
   it("D3: closes within its grace although a batch gets no answer", async () => {
-    const { committer } = start();
-    await committer.commit(frame(1, 1), 1);
-    const { sql } = database.connect();
-    await sql.begin(async (transaction) => {
-      await transaction`select 1 from ingest_cursor for update`;
-      const unanswered = failure(committer.commit(frame(2, 2), 1));
-      await expect.poll(async () => (await waitingBatches(sql)).length).toBe(1);
+    const { committer, send } = start();
+    await send(1, 1);
+    await whileLocked("true", async (sql) => {
+      const unanswered = failure(send(2, 2));
+      await expect.poll(() => waitingBatches(sql)).toHaveLength(1);
       await committer.close(50);
       expect(await unanswered).toMatchObject({ code: "database_unavailable" });
     });
@@ -368,20 +363,18 @@ describe("committer", () => {
 
   it("D3: a batch that the server does not answer times out", async () => {
     const clock = createTestClock(systemClock.now());
-    const { committer } = start({ clock, connections: 1 });
-    await committer.commit(frame(1, 1), 1);
+    const { send } = start({ clock, connections: 1 });
+    await send(1, 1);
     // The timeout of the answered batch does not destroy the connection.
     await clock.advance(60_000);
-    const { sql } = database.connect();
-    await sql.begin(async (transaction) => {
-      await transaction`select 1 from ingest_cursor for update`;
-      const unanswered = failure(committer.commit(frame(2, 2), 1));
-      await expect.poll(async () => (await waitingBatches(sql)).length).toBe(1);
+    await whileLocked("true", async (sql) => {
+      const unanswered = failure(send(2, 2));
+      await expect.poll(() => waitingBatches(sql)).toHaveLength(1);
       await clock.advance(30_000);
       expect(await unanswered).toMatchObject({ code: "database_unavailable" });
     });
     // Whether it committed is unknown to the sender, and known to the cursor: resent, it is stored once.
-    expect(await committer.commit(frame(2, 2), 1)).toMatchObject({ cursor: 2n });
+    expect(await send(2, 2)).toMatchObject({ cursor: 2n });
     expect(await stored()).toEqual(["host-a 01 1", "host-a 01 2"]);
   });
 
@@ -397,34 +390,32 @@ describe("committer", () => {
     const hosts = Array.from({ length: 16 }, (_, index) => `host-${index}`);
     const [first = "", ...others] = hosts;
     // Sixteen of them are one batch.
-    const send = (hostId: string, sequence: number) =>
+    const sendOne = (hostId: string, sequence: number) =>
       committer.commit(frame(sequence, sequence, { hostId }), parallelBytes / 16);
     /** One frame is in a batch of its own, and the others are in the next ones. */
     const round = (sequence: number) => [
-      send(first, sequence),
-      ...others.map((hostId) => send(hostId, sequence)),
+      sendOne(first, sequence),
+      ...others.map((hostId) => sendOne(hostId, sequence)),
     ];
     await Promise.all(round(1));
     expect(sizes.splice(0)).toEqual([1, 15]);
-    const { sql } = database.connect();
-    await sql.begin(async (transaction) => {
-      await transaction`select 1 from ingest_cursor where host_id <> ${first} for update`;
+    await whileLocked(`host_id <> '${first}'`, async (sql) => {
       const failed = round(2).slice(1).map(failure);
-      await expect.poll(async () => (await waitingBatches(sql)).length).toBe(1);
+      await expect.poll(() => waitingBatches(sql)).toHaveLength(1);
       await clock.advance(commitDeadlineMs);
       for (const cause of await Promise.all(failed))
         expect(cause).toMatchObject({ code: "database_unavailable" });
     });
     sizes.splice(0);
-    await Promise.all([send(first, 3), ...others.map((hostId) => send(hostId, 2))]);
+    await Promise.all([sendOne(first, 3), ...others.map((hostId) => sendOne(hostId, 2))]);
     expect(sizes.splice(0)).toEqual([1, 7, 8]);
     // The first queue's three, and two of each other.
     expect((await stored()).length).toBe(3 + 2 * others.length);
   });
 
   it("copies two batches of one queue in parallel, and commits them in order", async () => {
-    const { committer } = start();
-    await committer.commit(frame(1, 1), 1);
+    const { committer, send } = start();
+    await send(1, 1);
     const sent = [];
     for (let n = 1; n <= 40; n++)
       sent.push(committer.commit(frame(n * 2, n * 2 + 1), parallelBytes));
@@ -436,8 +427,8 @@ describe("committer", () => {
   });
 
   it("stores nothing after a failed batch, although the next one of its queue was already copied", async () => {
-    const { committer } = start();
-    await committer.commit(frame(1, 1), 1);
+    const { committer, send } = start();
+    await send(1, 1);
     const good = committer.commit(frame(2, 2), parallelBytes);
     const poisoned = failure(committer.commit(frame(3, 3, poison), parallelBytes));
     const after = [4, 5, 6].map((n) => committer.commit(frame(n, n), parallelBytes));
@@ -445,7 +436,7 @@ describe("committer", () => {
     await poisoned;
     for (const outcome of await Promise.all(after))
       expect(outcome).toMatchObject({ outcome: "sequence_gap", cursor: 2n });
-    expect(await committer.commit(frame(3, 6), 1)).toMatchObject({ cursor: 6n, storedRows: 4 });
+    expect(await send(3, 6)).toMatchObject({ cursor: 6n, storedRows: 4 });
     expect((await stored()).length).toBe(6);
   });
 
@@ -466,10 +457,9 @@ describe("committer", () => {
   });
 
   it("keeps the 16 newest cursors of a host", async () => {
-    const { committer } = start();
-    for (let n = 1; n <= cursorsOfHostMax + 3; n++)
-      await committer.commit(frame(1, 1, { queueId: queue(n) }), 1);
-    await committer.commit(frame(1, 1, { hostId: "host-b" }), 1);
+    const { send } = start();
+    for (let n = 1; n <= cursorsOfHostMax + 3; n++) await send(1, 1, { queueId: queue(n) });
+    await send(1, 1, { hostId: "host-b" });
     const rows = await database.connect().sql<{ host_id: string; queues: string[] }[]>`
       select host_id, count(*)::int as cursors, min(get_byte(queue_id, 0)) as oldest from ingest_cursor group by host_id
       order by host_id`;
@@ -481,7 +471,7 @@ describe("committer", () => {
 
   it("updates last_envelope_at with the commit, also when nothing of a frame was stored, but not for a resend", async () => {
     let now = 1_800_000_000_000;
-    const { committer } = start({ clock: { ...systemClock, now: () => now } });
+    const { committer, send } = start({ clock: { ...systemClock, now: () => now } });
     const discarded = frame(1, 4, { without: [1, 2, 3, 4] });
     await committer.commit(discarded, 1);
     const { sql } = database.connect();
@@ -491,7 +481,7 @@ describe("committer", () => {
     now += 5_000;
     await committer.commit(discarded, 1);
     expect(await read()).toEqual(first);
-    await committer.commit(frame(5, 5), 1);
+    await send(5, 5);
     expect(Date.parse(await read()) - Date.parse(first)).toBe(5_000);
   });
 });

@@ -23,10 +23,8 @@ describe("the guard", () => {
       (await peopleInDatabase()).filter(([, personStatus]) => personStatus === "active").length,
     ).toBe(19);
     expect((await peopleInDatabase())[0]).toEqual(["ada@example.test", "suspended", []]);
-    expect((await fixture.test.api("GET", "/v1/whoami", { as: "auditor" })).body.scopes).toContain(
-      "admin",
-    );
-    const report = (await fixture.test.api("GET", "/v1/directory/status", { as: "auditor" })).body;
+    expect((await fixture.test.auditor.read("/v1/whoami")).scopes).toContain("admin");
+    const report = await fixture.test.auditor.read("/v1/directory/status");
     expect(report).toMatchObject({
       last_sync: { outcome: "held", reason_code: "mass_absence" },
       counts: { absences_held: 17 },
@@ -37,12 +35,8 @@ describe("the guard", () => {
       (await peopleInDatabase()).filter(([, personStatus]) => personStatus === "absent").length,
     ).toBe(17);
     expect(fixture.observed).toEqual(["synced", "held", "held", "synced"]);
-    const { body } = await fixture.test.api<{ items: object[] }>(
-      "GET",
+    const { body } = await fixture.test.auditor.get<{ items: object[] }>(
       "/v1/audit-events?action=directory.refuse",
-      {
-        as: "auditor",
-      },
     );
     expect(body.items).toMatchObject([
       { reason: "mass_absence", details: { held: 17, users: 3 } },

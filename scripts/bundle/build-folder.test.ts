@@ -1,8 +1,8 @@
 import { spawn } from "node:child_process";
-import { mkdir, mkdtemp, readdir, readFile, rm, utimes, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { mkdir, readdir, readFile, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { beforeEach, expect, it, onTestFinished } from "vitest";
+import { beforeEach, expect, it } from "vitest";
+import { newFolder } from "#tests/support/new-folder.ts";
 import { buildFolder, type FolderBuild } from "./build-folder.ts";
 
 let root: string;
@@ -33,8 +33,7 @@ const writeInput = async (content: string) => {
 };
 
 beforeEach(async () => {
-  root = await mkdtemp(join(tmpdir(), "build-folder-"));
-  onTestFinished(() => rm(root, { recursive: true }));
+  root = newFolder();
   builds = 0;
   await writeInput("a");
 });

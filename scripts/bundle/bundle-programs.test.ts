@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
 import { createTestDatabase } from "#tests/support/database.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
 import { bundleProgram } from "./bundle-programs.ts";
 
 it("a bundled program finds the wasm of PostgreSQL's parser, and runs a query of the chat's SQL tools", async () => {
@@ -55,8 +56,7 @@ it("a bundled program finds the wasm of PostgreSQL's parser, and runs a query of
 });
 
 it("V6: refuses to bundle a dynamic import of a CommonJS package, whose names would be undefined in the bundle alone", async () => {
-  const folder = await mkdtemp(join(tmpdir(), "bundle-"));
-  onTestFinished(() => rm(folder, { recursive: true }));
+  const folder = newFolder();
   const entry = join(folder, "entry.ts");
   await writeFile(entry, `export const print = async () => (await import("yaml")).stringify({});`);
   await symlink(join(import.meta.dirname, "../../node_modules"), join(folder, "node_modules"));

@@ -12,7 +12,7 @@ it("dates back a host's enrollment, certificates, last heartbeat and last envelo
   await seedFleet(test.db, { count: 40, now: new Date(test.clock.now()) });
   const read = async () => {
     const path = "/v1/collector/health?limit=100";
-    const { items } = (await test.api<FleetHealthReport>("GET", path, { as: "auditor" })).body;
+    const { items } = await test.auditor.read<FleetHealthReport>(path);
     return new Map(items.map((row) => [row.identity, row]));
   };
   const before = await read();

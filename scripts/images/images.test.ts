@@ -1,11 +1,11 @@
 import { execFile } from "node:child_process";
-import { cp, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { cp, readFile, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { newFolder } from "#tests/support/new-folder.ts";
 import { collectorNodeFlags, nodeFlags } from "../bundle/bundle-programs.ts";
 import { root } from "../repository-files.ts";
 import { readPinnedBase } from "./base-image.ts";
@@ -66,8 +66,7 @@ describe("Dockerfiles", () => {
   });
 
   it("U1: do not build with a bun that npm has left out, as its package was another", async () => {
-    const dir = await mkdtemp(join(tmpdir(), "no-bun-"));
-    onTestFinished(() => rm(dir, { recursive: true }));
+    const dir = newFolder();
     await cp(`${root}packaging/bun/install.sh`, join(dir, "install.sh"));
     await writeFile(join(dir, "npm"), "#!/bin/sh\n", { mode: 0o755 });
     const run = promisify(execFile)("sh", [join(dir, "install.sh")], {

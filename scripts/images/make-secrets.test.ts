@@ -1,10 +1,10 @@
 import { execFile } from "node:child_process";
-import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { mkdir, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { beforeEach, expect, it, onTestFinished } from "vitest";
+import { beforeEach, expect, it } from "vitest";
+import { newFolder } from "#tests/support/new-folder.ts";
 
 const script = fileURLToPath(new URL("../../packaging/compose/make-secrets.sh", import.meta.url));
 /** The folder in which the command of docs/compose.md runs. */
@@ -24,8 +24,7 @@ const make = (password?: string) =>
 const read = (name: string) => readFile(join(dir, "secrets", name), "utf8");
 
 beforeEach(async () => {
-  dir = await mkdtemp(join(tmpdir(), "make-secrets-"));
-  onTestFinished(() => rm(dir, { recursive: true }));
+  dir = newFolder();
 });
 
 it("makes random secrets that only their user can read, and lists the files that are missing", async () => {

@@ -1,15 +1,14 @@
 import { createHash } from "node:crypto";
-import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { expect, it, onTestFinished } from "vitest";
+import { expect, it } from "vitest";
+import { newFolder } from "#tests/support/new-folder.ts";
 import { readImageContents } from "../release/image-contents.ts";
 import { imageDigest } from "../release-manifest/image-archive.ts";
 import { saveImage } from "./save-image.ts";
 
 it("U2: the same images give the same archive under one index, whatever buildah called intermediate images", async () => {
-  const dir = await mkdtemp(join(tmpdir(), "save-image-"));
-  onTestFinished(() => rm(dir, { recursive: true }));
+  const dir = newFolder();
   await mkdir(join(dir, "tmp"));
   const save = async (comment: string) => {
     const podman = async (args: readonly string[]) => {

@@ -1,9 +1,9 @@
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { appendFile, copyFile, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { appendFile, copyFile, mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
-import { expect, it, onTestFinished } from "vitest";
+import { expect, it } from "vitest";
+import { newFolder } from "#tests/support/new-folder.ts";
 import { findProgram } from "../images/container-tools.ts";
 import { buildDebianPackage } from "../package-collector/build-debian-package.ts";
 import { signDebianRepository, writeDebianRepository } from "./debian-repository.ts";
@@ -14,8 +14,7 @@ it.skipIf(!tools.every((tool) => findProgram(tool)))(
   "apt finds the package of each architecture in a repository of plain files, and refuses a changed one (needs apt and gpg)",
   { timeout: 60_000 },
   async () => {
-    const dir = await mkdtemp(join(tmpdir(), "repository-"));
-    onTestFinished(() => rm(dir, { recursive: true }));
+    const dir = newFolder();
     const folder = join(dir, "mirror");
     await mkdir(folder);
     await writeFile(join(dir, "program"), "#!/bin/sh\n");

@@ -1,26 +1,16 @@
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
-import {
-  appendFile,
-  cp,
-  mkdir,
-  mkdtemp,
-  readdir,
-  readFile,
-  rm,
-  unlink,
-  writeFile,
-} from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { appendFile, cp, mkdir, readdir, readFile, rm, unlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { beforeEach, describe, expect, it, onTestFinished } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import { writeImageArchive } from "#tests/support/image-archive.ts";
 import {
   type SampleBundle,
   sampleReleaseKey,
   writeSampleBundle,
 } from "#tests/support/mirror-bundle.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
 import { readDocument } from "../docs-check/read-document.ts";
 import { findProgram } from "../images/container-tools.ts";
 import { writeChecksums } from "../release/write-release.ts";
@@ -34,8 +24,7 @@ let bundle: string;
 let publicKey: string;
 let verify: SampleBundle["verify"];
 beforeEach(async () => {
-  dir = await mkdtemp(join(tmpdir(), "mirror-bundle-"));
-  onTestFinished(() => rm(dir, { recursive: true }));
+  dir = newFolder();
   sample = await writeSampleBundle(dir);
   ({ bundle, publicKey, verify } = sample);
 });

@@ -1,9 +1,9 @@
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { mkdir, mkdtemp, readFile, rm, truncate, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { mkdir, readFile, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { beforeEach, describe, expect, it, onTestFinished, vi } from "vitest";
+import { newFolder } from "#tests/support/new-folder.ts";
 import { findProgram } from "../images/container-tools.ts";
 import { type PackagePlatform, packagePlatforms } from "../platforms/package-platforms.ts";
 import {
@@ -67,8 +67,7 @@ const platforms = Object.keys(packagePlatforms) as PackagePlatform[];
 
 let dir: string;
 beforeEach(async () => {
-  dir = await mkdtemp(join(tmpdir(), "packages-"));
-  onTestFinished(() => rm(dir, { recursive: true }));
+  dir = newFolder();
   vi.stubEnv("SOURCE_DATE_EPOCH", "1767323045");
   onTestFinished(() => void vi.unstubAllEnvs());
 });

@@ -4,7 +4,6 @@ import * as nodeFiles from "node:fs/promises";
 import {
   appendFile,
   mkdir,
-  mkdtemp,
   readdir,
   readFile,
   rename,
@@ -13,12 +12,12 @@ import {
   truncate,
   writeFile,
 } from "node:fs/promises";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import fc from "fast-check";
-import { beforeEach, describe, expect, it, onTestFinished } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
+import { newFolder } from "#tests/support/new-folder.ts";
 import { runManifestCommand } from "./command-line.ts";
 import type { MeasuredFiles } from "./measure-file.ts";
 import { parseStrictJson } from "./strict-json.ts";
@@ -45,8 +44,7 @@ type Sample = ReturnType<typeof sample>;
 let dir: string;
 let out: string;
 beforeEach(async () => {
-  dir = await mkdtemp(join(tmpdir(), "release-manifest-"));
-  onTestFinished(() => rm(dir, { recursive: true }));
+  dir = newFolder();
   for (const folder of ["pool", "sboms", "out"]) await mkdir(join(dir, folder));
   await writeFile(join(dir, "pool/collector.deb"), "deb");
   await writeFile(join(dir, "server.tar.gz"), "server");

@@ -1,9 +1,9 @@
 import { createHash } from "node:crypto";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
-import { beforeEach, expect, it, onTestFinished } from "vitest";
+import { beforeEach, expect, it } from "vitest";
+import { newFolder } from "#tests/support/new-folder.ts";
 import { type PackedFile, packFiles } from "../bundle/pack-tarball.ts";
 import { printNotices } from "../licenses/licenses.ts";
 import { nodePackages } from "../licenses/program-packages.ts";
@@ -30,8 +30,7 @@ const status = (name: string, version = "2.36-9+deb12u13") =>
 let archive: string;
 let usual: Record<string, string>;
 beforeEach(async () => {
-  const dir = await mkdtemp(join(tmpdir(), "describe-images-"));
-  onTestFinished(() => rm(dir, { recursive: true }));
+  const dir = newFolder();
   archive = join(dir, "svc-collector-0.2.0.oci.tar");
   usual = {
     "usr/local/bin/node": "a program",

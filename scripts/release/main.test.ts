@@ -1,14 +1,13 @@
 import { spawnSync } from "node:child_process";
-import { mkdtemp, readdir, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readdir } from "node:fs/promises";
 import { join } from "node:path";
-import { expect, it, onTestFinished } from "vitest";
+import { expect, it } from "vitest";
 import packageJson from "#package.json" with { type: "json" };
+import { newFolder } from "#tests/support/new-folder.ts";
 import { git } from "./checkout.ts";
 
 it("refuses a commit without the version's tag, and a release without images, before it builds anything", async () => {
-  const dir = await mkdtemp(join(tmpdir(), "release-"));
-  onTestFinished(() => rm(dir, { recursive: true }));
+  const dir = newFolder();
   const args = ["scripts/release/main.ts", "--out", join(dir, "release")];
   const { status, stdout, stderr } = spawnSync(process.execPath, args, {
     encoding: "utf8",

@@ -1,14 +1,13 @@
-import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { beforeEach, expect, it, onTestFinished } from "vitest";
+import { beforeEach, expect, it } from "vitest";
 import { sampleImageDigest, writeImageArchive } from "#tests/support/image-archive.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
 import { readImages } from "./read-images.ts";
 
 let dir: string;
 beforeEach(async () => {
-  dir = await mkdtemp(join(tmpdir(), "read-images-"));
-  onTestFinished(() => rm(dir, { recursive: true }));
+  dir = newFolder();
 });
 
 it("reads images and their digests from a folder of archives", async () => {

@@ -1,16 +1,15 @@
 import { createHash } from "node:crypto";
-import { chmod, mkdir, mkdtemp, readFile, rm, utimes, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { chmod, mkdir, readFile, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { beforeEach, expect, it, onTestFinished } from "vitest";
+import { beforeEach, expect, it } from "vitest";
+import { newFolder } from "#tests/support/new-folder.ts";
 import { bundleProgram, programEntries } from "../bundle/bundle-programs.ts";
 import { packTarball } from "../bundle/pack-tarball.ts";
 import { buildExecutable } from "../package-collector/build-executable.ts";
 
 let dir: string;
 beforeEach(async () => {
-  dir = await mkdtemp(join(tmpdir(), "reproducible-"));
-  onTestFinished(() => rm(dir, { recursive: true }));
+  dir = newFolder();
 });
 
 const hashOf = async (path: string) =>

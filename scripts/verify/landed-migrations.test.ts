@@ -1,9 +1,9 @@
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { cpSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { expect, it, onTestFinished } from "vitest";
+import { expect, it } from "vitest";
+import { newFolder } from "#tests/support/new-folder.ts";
 import { historyFile, renderHistory } from "../generate/migration-history.ts";
 import { breakingParts } from "./additive-migrations.ts";
 import {
@@ -15,8 +15,7 @@ import {
 } from "./landed-migrations.ts";
 
 const inTemporaryFolder = (): string => {
-  const dir = mkdtempSync(join(tmpdir(), "landed-migrations-"));
-  onTestFinished(() => rmSync(dir, { recursive: true }));
+  const dir = newFolder();
   return dir;
 };
 

@@ -330,10 +330,7 @@ it("writes CSV that commands neither a terminal nor a spreadsheet, and a table o
 
 it("lets no control characters of a config hide lines of it from a terminal, and writes every byte to a file", async () => {
   const yaml = `${testConfigYaml(300)}# \u001b[1A\u001b[2K\u009b2K\t\u202e\r\n`;
-  const { body } = await web.core.api("POST", "/v1/collector/configs", {
-    as: "admin",
-    body: { yaml },
-  });
+  const { body } = await web.core.admin.post("/v1/collector/configs", { yaml });
   const show = ["configs", "show", String(body.id)];
   const diff = ["configs", "diff", configId, String(body.id)];
   expect((await admin.run(...show)).out).toBe(yaml);

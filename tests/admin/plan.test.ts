@@ -19,6 +19,17 @@ const {
   watchNamed,
   contentOf,
 } = test;
+type Files = ReturnType<typeof createFiles>;
+const apply = async (dir: string, ...args: string[]) =>
+  expect(await run("apply", dir, ...args)).toMatchObject({ exitCode: 0 });
+const expectNoDifference = async (dir: string, ...args: string[]) =>
+  expect(await run("plan", dir, ...args)).toMatchObject({ exitCode: 0, steps: [] });
+/** What the set made goes with its content. */
+const expectPruned = async ({ set, dir, write }: Pick<Files, "set" | "dir" | "write">) => {
+  write("fleet.yaml", { set });
+  await apply(dir, "--prune");
+  expect(await watchNamed(`${set} stale`)).toBeUndefined();
+};
 beforeEach(async () => {
   hooks.before = () => undefined;
   await test.signIn("admin");
@@ -55,7 +66,7 @@ describe("svc-admin plan and apply", () => {
       outcomes: Array(6).fill("done"),
     });
     const after = await countAuditEvents();
-    expect(await run("plan", dir)).toMatchObject({ exitCode: 0, steps: [] });
+    await expectNoDifference(dir);
     expect(await run("apply", dir)).toMatchObject({
       exitCode: 0,
       steps: [],
@@ -76,12 +87,9 @@ describe("svc-admin plan and apply", () => {
 
   it("tell what somebody changed by hand from what the files change, and undo it", async () => {
     const { set, dir, write, content } = createFiles();
-    expect(await run("apply", dir)).toMatchObject({ exitCode: 0 });
+    await apply(dir);
     const watch = await watchNamed(`${set} stale`);
-    const other = await core.api("POST", "/v1/collector/configs", {
-      as: "admin",
-      body: { yaml: testConfigYaml(900) },
-    });
+    const other = await core.admin.post("/v1/collector/configs", { yaml: testConfigYaml(900) });
     const change = {
       name: `${set} stale`,
       filter: "state:stale",
@@ -89,15 +97,12 @@ describe("svc-admin plan and apply", () => {
       receivers: [],
       revision: watch?.revision,
     };
-    await core.api("PUT", `/v1/collector/watches/${watch?.id}`, { as: "admin", body: change });
+    await core.admin.put(`/v1/collector/watches/${watch?.id}`, change);
     const desired = `/v1/collector/identities/${one.identityId}/desired-config`;
-    await core.api("PUT", desired, { as: "admin", body: { config_id: other.body.id } });
-    await core.api("PUT", "/v1/collector/inventory", {
-      as: "admin",
-      body: { hosts: [{ name: "web-1" }] },
-    });
+    await core.admin.put(desired, { config_id: other.body.id });
+    await core.admin.put("/v1/collector/inventory", { hosts: [{ name: "web-1" }] });
     const silent = await watchNamed(`${set} silent`);
-    await core.api("DELETE", `/v1/collector/watches/${silent?.id}`, { as: "admin" });
+    await core.admin.delete(`/v1/collector/watches/${silent?.id}`);
     const [stale, ...others] = content.watches;
     write("fleet.yaml", { ...content, watches: [{ ...stale, for_seconds: 900 }, ...others] });
 
@@ -125,23 +130,20 @@ describe("svc-admin plan and apply", () => {
       /change +watch +set-\d+ stale +yes +more_than 99 -> 5 \(drift\); for_seconds 300 -> 900;/,
     );
     expect(table).toMatch(/change +inventory +inventory +yes +1 changed: web-1; 1 added: web-9/);
-    expect(await run("apply", dir)).toMatchObject({ exitCode: 0 });
+    await apply(dir);
     expect(await watchNamed(`${set} stale`)).toMatchObject({
       more_than: 5,
       for_seconds: 900,
       receivers: ["on-call"],
     });
-    expect(await run("plan", dir)).toMatchObject({ exitCode: 0, steps: [] });
+    await expectNoDifference(dir);
   });
 
   it("delete with --prune what apply made and no file has any more, and nothing else", async () => {
     const { set, dir, write, content } = createFiles();
     const foreign = { name: `${set} found`, filter: "state:stale", for_seconds: 60 };
-    await core.api("POST", "/v1/collector/watches", { as: "admin", body: foreign });
-    await core.api("PUT", "/v1/collector/inventory?allow_empty=true", {
-      as: "admin",
-      body: { hosts: [] },
-    });
+    await core.admin.post("/v1/collector/watches", foreign);
+    await core.admin.put("/v1/collector/inventory?allow_empty=true", { hosts: [] });
     const remade = `${set} silent`;
     write("configs/other.yaml", testConfigYaml(902));
     const configs = [{ name: "other", file: "configs/other.yaml" }];
@@ -151,21 +153,16 @@ describe("svc-admin plan and apply", () => {
     ];
     write("fleet.yaml", { ...content, assignments });
     write("more.json", JSON.stringify({ configs, watches: [foreign] }));
-    expect(await run("apply", dir)).toMatchObject({ exitCode: 0 });
+    await apply(dir);
     const silent = await watchNamed(remade);
-    await core.api("DELETE", `/v1/collector/watches/${silent?.id}`, { as: "admin" });
-    await core.api("POST", "/v1/collector/watches", {
-      as: "admin",
-      body: { name: remade, filter: "state:enrolling" },
-    });
+    await core.admin.delete(`/v1/collector/watches/${silent?.id}`);
+    await core.admin.post("/v1/collector/watches", { name: remade, filter: "state:enrolling" });
 
     const query = `q=${encodeURIComponent(content.configs[0]?.name ?? "")}`;
-    const found = await core.api<ConfigList>("GET", `/v1/collector/configs?${query}`, {
-      as: "auditor",
-    });
+    const found = await core.auditor.get<ConfigList>(`/v1/collector/configs?${query}`);
     const [theirs] = found.body.items;
     const desired = `/v1/collector/identities/${two.identityId}/desired-config`;
-    await core.api("PUT", desired, { as: "admin", body: { config_id: theirs?.id } });
+    await core.admin.put(desired, { config_id: theirs?.id });
 
     write("more.json", "{}");
     write("fleet.yaml", { set });
@@ -175,7 +172,7 @@ describe("svc-admin plan and apply", () => {
       err: expect.stringContaining("kept that no file has any more"),
     });
     expect(new Set(kept.steps.map(({ action }) => action))).toEqual(new Set(["keep"]));
-    expect(await run("apply", dir)).toMatchObject({ exitCode: 0 });
+    await apply(dir);
     expect(await watchNamed(`${set} stale`)).toBeDefined();
 
     const planned = await run("plan", dir, "--prune");
@@ -186,14 +183,10 @@ describe("svc-admin plan and apply", () => {
     expect(await run("apply", dir, "--prune")).toMatchObject({ exitCode: 0, brief: planned.brief });
     expect(await watchNamed(`${set} stale`)).toBeUndefined();
     for (const name of [foreign.name, remade]) expect(await watchNamed(name)).toBeDefined();
-    expect(await run("plan", dir, "--prune")).toMatchObject({ exitCode: 0, steps: [] });
+    await expectNoDifference(dir, "--prune");
     const hashOf = async ({ identityId }: typeof one) => {
-      const { body } = await core.api<FleetHealthDetail>(
-        "GET",
+      const { body } = await core.auditor.get<FleetHealthDetail>(
         `/v1/collector/health/${identityId}`,
-        {
-          as: "auditor",
-        },
       );
       return body.item.config.desired_config_hash;
     };
@@ -218,8 +211,7 @@ describe("an apply that ends in the middle", () => {
       code: "inventory_changed",
       meanwhile: async (method: string, path: string) => {
         const body = { hosts: [{ name: crypto.randomUUID() }] };
-        if (method === "PUT" && path === inventory)
-          await core.api("PUT", inventory, { as: "admin", body });
+        if (method === "PUT" && path === inventory) await core.admin.put(inventory, body);
       },
     },
     {
@@ -256,10 +248,8 @@ describe("an apply that ends in the middle", () => {
         exitCode: 0,
         brief: ["change inventory", "assign assignment"],
       });
-      expect(await run("plan", dir)).toMatchObject({ exitCode: 0 });
-      write("fleet.yaml", { set });
-      expect(await run("apply", dir, "--prune")).toMatchObject({ exitCode: 0 });
-      expect(await watchNamed(`${set} stale`)).toBeUndefined();
+      await expectNoDifference(dir);
+      await expectPruned({ set, dir, write });
     },
   );
 });
@@ -269,7 +259,7 @@ it("what an apply made by a request without an answer is of its set all the same
   hooks.before = async (method, path) => {
     if (method !== "POST" || path !== "/v1/collector/watches") return;
     hooks.before = () => undefined;
-    await core.api("POST", path, { as: "admin", body: content.watches[0] });
+    await core.admin.post(path, content.watches[0]);
     throw new TypeError("the answer is lost");
   };
   expect(await run("apply", dir)).toMatchObject({
@@ -277,10 +267,8 @@ it("what an apply made by a request without an answer is of its set all the same
     err: expect.stringContaining("code unreachable"),
   });
   await clock.advance(applyLeaseMs);
-  expect(await run("apply", dir)).toMatchObject({ exitCode: 0 });
-  write("fleet.yaml", { set });
-  expect(await run("apply", dir, "--prune")).toMatchObject({ exitCode: 0 });
-  expect(await watchNamed(`${set} stale`)).toBeUndefined();
+  await apply(dir);
+  await expectPruned({ set, dir, write });
 });
 
 it("an apply changes nothing when another one of the set began since it read", async () => {
@@ -288,7 +276,7 @@ it("an apply changes nothing when another one of the set began since it read", a
   hooks.before = async (method, path) => {
     if (method !== "PUT" || !path.includes("/applied-sets/")) return;
     const content = { complete: true, policies: [], watches: [], inventory: null, assignments: [] };
-    await core.api("PUT", path, { as: "admin", body: { revision: 0, content } });
+    await core.admin.put(path, { revision: 0, content });
   };
   expect(await run("apply", dir)).toMatchObject({
     exitCode: 1,
@@ -305,10 +293,10 @@ it("an apply changes nothing while another one of the set runs, which ends as if
     hooks.before = () => undefined;
     second.resolve(await run("apply", dir));
   };
-  expect(await run("apply", dir)).toMatchObject({ exitCode: 0 });
+  await apply(dir);
   const err = expect.stringContaining("code apply_in_progress");
   expect(await second.promise).toMatchObject({ exitCode: 1, err, steps: [] });
-  expect(await run("plan", dir)).toMatchObject({ exitCode: 0 });
+  await expectNoDifference(dir);
 });
 
 it("an apply that was suspended while another one ran makes no further change", async () => {
@@ -319,20 +307,17 @@ it("an apply that was suspended while another one ran makes no further change", 
     if (!isBegun || method !== "POST") return;
     hooks.before = () => undefined;
     await clock.advance(applyLeaseMs);
-    expect(await run("apply", dir)).toMatchObject({ exitCode: 0 });
+    await apply(dir);
   };
   const suspended = await run("apply", dir);
   expect(suspended).toMatchObject({ exitCode: 5, err: expect.stringContaining("code conflict") });
   expect(suspended.err).toContain("1 of 6 changes were made");
-  expect(await run("plan", dir)).toMatchObject({ exitCode: 0 });
+  await expectNoDifference(dir);
 });
 
 it("a host of a rollout that has not ended is left to it", async () => {
   const { dir, write, content } = createFiles();
-  const config = await core.api("POST", "/v1/collector/configs", {
-    as: "admin",
-    body: { yaml: testConfigYaml(901) },
-  });
+  const config = await core.admin.post("/v1/collector/configs", { yaml: testConfigYaml(901) });
   const made =
     await admin.run`rollouts create ${String(config.body.id)} device:web-1 --yes -o json`;
   const rollout = JSON.parse(made.out);
@@ -343,5 +328,5 @@ it("a host of a rollout that has not ended is left to it", async () => {
   });
   write("fleet.yaml", { ...content, assignments: [] });
   expect(await run("plan", dir)).toMatchObject({ exitCode: 2 });
-  await core.api("POST", `/v1/collector/rollouts/${rollout.id}/abort`, { as: "admin" });
+  await core.admin.post(`/v1/collector/rollouts/${rollout.id}/abort`);
 });

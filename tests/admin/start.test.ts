@@ -1,9 +1,7 @@
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import type { Metafile } from "esbuild";
-import { expect, it, onTestFinished } from "vitest";
+import { expect, it } from "vitest";
 import { bundleProgram } from "#scripts/bundle/bundle-programs.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
 
 /** Returns the files of a bundle that are loaded with `name`, without those that a command loads when it runs. */
 const loadedWith = (
@@ -19,8 +17,7 @@ const loadedWith = (
 };
 
 it("svc-admin --help loads commander alone: the client and the validators wait for a command", async () => {
-  const folder = await mkdtemp(join(tmpdir(), "svc-admin-start-"));
-  onTestFinished(() => rm(folder, { recursive: true }));
+  const folder = newFolder();
   const { outputs } = await bundleProgram("admin/main.ts", folder);
   const main =
     Object.keys(outputs).find((name) => outputs[name]?.entryPoint === "admin/main.ts") ?? "";

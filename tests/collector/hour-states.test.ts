@@ -31,6 +31,7 @@ import { startProgram, stopProgram } from "../support/program.ts";
 const minuteMs = 60_000;
 const owner = "01920000-0000-7000-8000-00000000000a";
 const two = Math.floor(Date.now() / dayMs - 8) * dayMs + 2 * hourMs;
+const named = (hour: number) => new Date(hour).toISOString().replace(".000", "");
 /** Core's clock, which differs from the host's by so much; only waits are real. */
 const clockOfCore =
   (aheadMs: number) =>
@@ -96,24 +97,51 @@ const start = async ({
     await test.pass(Math.max(0, minutes), ...queues);
     await settle();
   };
-  return { ...test, sql, settle, stateAt, linesAt, pastGrace };
+  const add = (queue: Queue, count: number) => appendTexts(queue, numberedTexts(count));
+  return {
+    ...test,
+    sql,
+    settle,
+    stateAt,
+    linesAt,
+    pastGrace,
+    expectState: async (state: string, ...hours: readonly number[]) => {
+      for (const hour of hours) expect(await stateAt(hour)).toEqual({ state, shortages: [] });
+    },
+    openForwarded: () => {
+      const queue = test.open();
+      return { queue, stop: test.forward(queue) };
+    },
+    add,
+    /** Adds so many records, and waits until core has them. */
+    send: async (queue: Queue, count: number) => {
+      await add(queue, count);
+      await test.drained(queue);
+    },
+    /** Copies the queue's folder; returns the copy's. */
+    copy: async () => {
+      const copied = `${test.dir}-copy`;
+      await cp(test.dir, copied, { recursive: true });
+      onTestFinished(() => rm(copied, { recursive: true }));
+      return copied;
+    },
+  };
 };
 
 describe("an hour of a host", () => {
   it("is complete when all that its collector accepted is stored and delivered", async () => {
     const test = await start();
-    const queue = test.open();
-    test.forward(queue);
+    const { queue } = test.openForwarded();
     await test.sendHour(queue, 25);
     await test.pastGrace(two, queue);
-    expect(await test.stateAt(two)).toEqual({ state: "complete", shortages: [] });
+    await test.expectState("complete", two);
     expect(await test.linesAt(two)).toEqual(["complete accepted=25 stored=25 delivered=backend"]);
   });
 
   it("is short of 310 records that a full queue dropped", async () => {
     const test = await start();
     const queue = test.open({ maxDiskUsageBytes: 5_000, dropNewestOnFull: true });
-    while (queue.stats().droppedRecordsTotal < 310) await appendTexts(queue, numberedTexts(10));
+    while (queue.stats().droppedRecordsTotal < 310) await test.add(queue, 10);
     const accepted = queue.stats().records;
     await test.pass(60, queue);
     test.forward(queue);
@@ -129,11 +157,8 @@ describe("an hour of a host", () => {
 
   it("is short of what a restored database lost, hour by hour", async () => {
     const test = await start();
-    const queue = test.open();
-    const stop = test.forward(queue);
-    for (const count of [10, 20, 30]) {
-      await test.sendHour(queue, count);
-    }
+    const { queue, stop } = test.openForwarded();
+    for (const count of [10, 20, 30]) await test.sendHour(queue, count);
     await test.pass(20, queue);
     await test.settle();
     expect(await test.stateAt(two + 2 * hourMs)).toMatchObject({ state: "complete" });
@@ -143,7 +168,7 @@ describe("an hour of a host", () => {
     await test.sql`delete from ingest_block where first_sequence > 10`;
     await test.sql`update ingest_cursor set cursor = 10, counted_through = 10, range_stored = 0, range_digest = null`;
     test.forward(queue);
-    await appendTexts(queue, numberedTexts(5));
+    await test.add(queue, 5);
     await test.pass(40, queue);
     await test.settled(queue);
     await test.pastGrace(two + 3 * hourMs, queue);
@@ -162,41 +187,35 @@ describe("an hour of a host", () => {
       state: "short",
       shortages: [{ kind: "lost_in_restore", count }],
     });
-    expect(await test.stateAt(two)).toEqual({ state: "complete", shortages: [] });
+    await test.expectState("complete", two);
     expect(await test.stateAt(two + hourMs)).toEqual(lost(20));
     expect(await test.stateAt(two + 2 * hourMs)).toEqual(lost(30));
-    expect(await test.stateAt(two + 3 * hourMs)).toEqual({ state: "complete", shortages: [] });
+    await test.expectState("complete", two + 3 * hourMs);
     const hours = await test.linesAt(two + 3 * hourMs);
     expect(hours).toContain(
-      `short hour=${new Date(two + hourMs).toISOString().replace(".000", "")} accepted=20 lost=20 short=lost_in_restore delivered=backend`,
+      `short hour=${named(two + hourMs)} accepted=20 lost=20 short=lost_in_restore delivered=backend`,
     );
   });
 
   it("is complete for a queue and its clone together", async () => {
     const test = await start();
-    const queue = test.open();
-    const stop = test.forward(queue);
-    await appendTexts(queue, numberedTexts(20));
-    await test.drained(queue);
+    const { queue, stop } = test.openForwarded();
+    await test.send(queue, 20);
     await stop();
-    await appendTexts(queue, numberedTexts(5));
+    await test.add(queue, 5);
     await queue.close();
-    const copied = `${test.dir}-copy`;
-    await cp(test.dir, copied, { recursive: true });
-    onTestFinished(() => rm(copied, { recursive: true }));
+    const copied = await test.copy();
     const original = test.open();
     test.forward(original);
-    await appendTexts(original, numberedTexts(7));
-    await test.drained(original);
+    await test.send(original, 7);
     const copy = test.open({ entropy: createSeededEntropy(2) }, copied);
     test.forward(copy);
-    await appendTexts(copy, numberedTexts(30));
-    await test.drained(copy);
+    await test.send(copy, 30);
     expect(copy.stats().forks).toBe(1);
     await test.pass(60, original, copy);
     for (const each of [original, copy]) await test.settled(each);
     await test.pastGrace(two, original, copy);
-    expect(await test.stateAt(two)).toEqual({ state: "complete", shortages: [] });
+    await test.expectState("complete", two);
     // The five that both had are stored twice, and stated twice.
     expect(await test.linesAt(two)).toEqual([
       expect.stringMatching(/^complete accepted=\d+ stored=67 /),
@@ -205,11 +224,9 @@ describe("an hour of a host", () => {
 
   it("is silent while its host sleeps for three days, and not running once the host says so", async () => {
     const test = await start({ startMs: two - hourMs });
-    const queue = test.open();
-    test.forward(queue);
-    await test.pass(60, queue);
-    await test.settled(queue);
-    await appendTexts(queue, numberedTexts(5));
+    const { queue } = test.openForwarded();
+    await test.sendHour(queue, 0);
+    await test.add(queue, 5);
     await test.pass(30, queue);
     await test.drained(queue);
     // The machine, and its monotonic clock, stand still for the collector.
@@ -217,16 +234,14 @@ describe("an hour of a host", () => {
     await test.settle();
     const asleep = two + 10 * hourMs;
     const woken = two + 3 * dayMs;
-    expect(await test.stateAt(asleep)).toEqual({ state: "silent", shortages: [] });
+    await test.expectState("silent", asleep);
     queue.accounts.observe();
-    await appendTexts(queue, numberedTexts(3));
+    await test.add(queue, 3);
     await test.pass(30, queue);
     await test.settled(queue);
     await test.pastGrace(woken, queue);
-    for (const hour of [two + hourMs, asleep, two + 3 * dayMs - hourMs])
-      expect(await test.stateAt(hour)).toEqual({ state: "not_running", shortages: [] });
-    for (const hour of [two, woken])
-      expect(await test.stateAt(hour)).toEqual({ state: "complete", shortages: [] });
+    await test.expectState("not_running", two + hourMs, asleep, two + 3 * dayMs - hourMs);
+    await test.expectState("complete", two, woken);
   });
 
   it("is explained by an outage of core from 02:40 to 02:55 until its account comes", async () => {
@@ -241,32 +256,30 @@ describe("an hour of a host", () => {
           until: new Date(two + until * minuteMs),
         }),
       );
-    const queue = test.open();
-    const stop = test.forward(queue);
-    await test.pass(60, queue);
-    await test.settled(queue);
+    const { queue, stop } = test.openForwarded();
+    await test.sendHour(queue, 0);
     await extend(1, [-60, 40]);
-    await appendTexts(queue, numberedTexts(40));
+    await test.add(queue, 40);
     await test.pass(40, queue);
     await test.drained(queue);
     await stop();
-    await appendTexts(queue, numberedTexts(15));
+    await test.add(queue, 15);
     await test.pass(15, queue);
     await extend(2, [55, 55]);
     await test.pass(20, queue);
     await extend(2, [55, 75]);
     await test.settle();
-    expect(await test.stateAt(two)).toEqual({ state: "core_out", shortages: [] });
+    await test.expectState("core_out", two);
     expect(await test.linesAt(two)).toEqual(["core_out"]);
     test.forward(queue);
     await test.settled(queue);
     await test.settle();
-    expect(await test.stateAt(two)).toEqual({ state: "complete", shortages: [] });
+    await test.expectState("complete", two);
     await test.pass(45, queue);
     await test.settled(queue);
     await extend(2, [55, 135]);
     await test.pastGrace(two + hourMs, queue);
-    const corrected = `complete hour=${new Date(two).toISOString().replace(".000", "")} accepted=55 stored=55 delivered=backend`;
+    const corrected = `complete hour=${named(two)} accepted=55 stored=55 delivered=backend`;
     expect(await test.linesAt(two + hourMs)).toContain(corrected);
   });
 
@@ -274,14 +287,11 @@ describe("an hour of a host", () => {
     "is complete when core's clock is %i minutes from the host's, and says so",
     async (minutes) => {
       const test = await start({ aheadMs: minutes * minuteMs });
-      const queue = test.open();
-      test.forward(queue);
-      for (let hour = 0; hour < 3; hour++) {
-        await test.sendHour(queue, 10);
-      }
+      const { queue } = test.openForwarded();
+      for (let hour = 0; hour < 3; hour++) await test.sendHour(queue, 10);
       for (const hour of [two, two + hourMs]) {
         await test.pastGrace(hour, queue);
-        expect(await test.stateAt(hour)).toEqual({ state: "complete", shortages: [] });
+        await test.expectState("complete", hour);
         expect(await test.linesAt(hour)).toContain(
           "complete accepted=10 stored=10 clock=ahead delivered=backend",
         );
@@ -291,21 +301,18 @@ describe("an hour of a host", () => {
 
   it("is late, and then complete, when core's clock is 40 minutes ahead of the host's", async () => {
     const test = await start({ startMs: two - hourMs, aheadMs: 40 * minuteMs });
-    const queue = test.open();
-    test.forward(queue);
-    await test.pass(60, queue);
-    await test.settled(queue);
-    await appendTexts(queue, numberedTexts(10));
+    const { queue } = test.openForwarded();
+    await test.sendHour(queue, 0);
+    await test.add(queue, 10);
     await test.pass(36, queue);
     // It speaks.
-    await appendTexts(queue, numberedTexts(1));
-    await test.drained(queue);
+    await test.send(queue, 1);
     await test.settle();
-    expect(await test.stateAt(two)).toEqual({ state: "late", shortages: [] });
+    await test.expectState("late", two);
     await test.pass(24, queue);
     await test.settled(queue);
     await test.settle();
-    expect(await test.stateAt(two)).toEqual({ state: "complete", shortages: [] });
+    await test.expectState("complete", two);
   });
 
   it("is short of 7 spans that the backend of an export rejects, until a retry delivers them", async () => {
@@ -316,17 +323,15 @@ describe("an hour of a host", () => {
     // A partial success that rejects seven spans: "too old".
     const partial = Uint8Array.of(10, 11, 8, 7, 18, 7, ...new TextEncoder().encode("too old"));
     backend.answer = ({ signal }) => (signal === "traces" ? { body: partial } : "accept");
-    const queue = test.open();
-    test.forward(queue);
-    await appendTexts(queue, numberedTexts(20));
+    const { queue } = test.openForwarded();
+    await test.add(queue, 20);
     const payload = traceRequest(Array.from({ length: 12 }, (_, index) => `span ${index}`));
     await queue.append([
       { kind: "otel_span", observedAtMs: 0, source: "otlp", attributes: {}, payload },
     ]);
-    await test.pass(60, queue);
-    await test.settled(queue);
+    await test.sendHour(queue, 0);
     await test.pastGrace(two, queue);
-    expect(await test.stateAt(two)).toEqual({ state: "undelivered", shortages: [] });
+    await test.expectState("undelivered", two);
 
     const running = startProgram("functions/main.ts", ["export"], env);
     onTestFinished(async () => void (await stopProgram(running)));
@@ -342,10 +347,9 @@ describe("an hour of a host", () => {
     expect(await retry.exited).toBe(0);
     await settledTo({ state: "complete", shortages: [] });
 
-    await test.pass(60, queue);
-    await test.settled(queue);
+    await test.sendHour(queue, 0);
     await test.pastGrace(two + hourMs, queue);
-    const corrected = `complete hour=${new Date(two).toISOString().replace(".000", "")} accepted=21 stored=21 delivered=default`;
+    const corrected = `complete hour=${named(two)} accepted=21 stored=21 delivered=default`;
     expect(await test.linesAt(two + hourMs)).toContain(corrected);
   });
 
@@ -378,8 +382,7 @@ describe("an hour of a host", () => {
     const lost = test.open();
     const { queueId } = lost;
     const stop = test.forward(lost);
-    await appendTexts(lost, numberedTexts(20));
-    await test.drained(lost);
+    await test.send(lost, 20);
     await stop();
     await lost.close();
     await rm(test.dir, { recursive: true });
@@ -387,8 +390,7 @@ describe("an hour of a host", () => {
     test.forward(queue);
     await test.sendHour(queue, 10);
     await test.pass(14, queue);
-    await appendTexts(queue, numberedTexts(1));
-    await test.drained(queue);
+    await test.send(queue, 1);
     await test.pastGrace(two, queue);
     expect(await saidOf(test, two)).toEqual(late);
     const now = new Date(test.clock.now());
@@ -405,45 +407,37 @@ describe("an hour of a host", () => {
 
   it("L2: is late while a second collector of its identity is gone with records", async () => {
     const test = await start();
-    const queue = test.open();
-    test.forward(queue);
+    const { queue } = test.openForwarded();
     const other = `${test.dir}-other`;
     const second = test.open({ entropy: createSeededEntropy(2) }, other);
     const stop = test.forward(second);
-    await appendTexts(second, numberedTexts(5));
-    await test.drained(second);
+    await test.send(second, 5);
     await stop();
-    await appendTexts(second, numberedTexts(516));
+    await test.add(second, 516);
     await second.close();
     await rm(other, { recursive: true });
     await test.sendHour(queue, 10);
     await test.pass(14, queue);
-    await appendTexts(queue, numberedTexts(1));
-    await test.drained(queue);
+    await test.send(queue, 1);
     await test.pastGrace(two, queue);
     expect(await saidOf(test, two)).toEqual(late);
   });
 
   it("L3: is short of what nobody knows after a disk went back, however much its successor states", async () => {
     const test = await start();
-    const queue = test.open();
-    const stop = test.forward(queue);
-    await appendTexts(queue, numberedTexts(20));
-    await test.drained(queue);
-    const copied = `${test.dir}-copy`;
-    await cp(test.dir, copied, { recursive: true });
-    onTestFinished(() => rm(copied, { recursive: true }));
+    const { queue, stop } = test.openForwarded();
+    await test.send(queue, 20);
+    const copied = await test.copy();
     await rm(join(copied, "queue.lock"), { force: true });
-    await appendTexts(queue, numberedTexts(7));
-    await test.drained(queue);
+    await test.send(queue, 7);
     await stop();
-    await appendTexts(queue, numberedTexts(81));
+    await test.add(queue, 81);
     await queue.close();
     const back = test.open({ entropy: createSeededEntropy(2) }, copied);
     test.forward(back);
     await test.sendHour(back, 10);
     await test.pastGrace(two, back);
-    expect(await test.stateAt(two)).toEqual({ state: "silent", shortages: [] });
+    await test.expectState("silent", two);
     // The copied queue is not seen again.
     await test.clock.advance(dayMs);
     await test.settle();
@@ -452,12 +446,10 @@ describe("an hour of a host", () => {
 
   it("L4: is short of what nobody knows when its host is revoked with unsent records", async () => {
     const test = await start();
-    const queue = test.open();
-    const stop = test.forward(queue);
-    await appendTexts(queue, numberedTexts(20));
-    await test.drained(queue);
+    const { queue, stop } = test.openForwarded();
+    await test.send(queue, 20);
     await stop();
-    await appendTexts(queue, numberedTexts(30));
+    await test.add(queue, 30);
     await test.pass(30, queue);
     await test.sql`update collector_identity set revoked_at = ${new Date(test.clock.now()).toISOString()}`;
     await test.pastGrace(two, queue);
@@ -466,27 +458,23 @@ describe("an hour of a host", () => {
 
   it("is complete when its queue ends in it, and the hours after that are not running", async () => {
     const test = await start();
-    const queue = test.open();
-    test.forward(queue);
-    await appendTexts(queue, numberedTexts(20));
-    await test.drained(queue);
+    const { queue } = test.openForwarded();
+    await test.send(queue, 20);
     await test.pass(30, queue);
     expect(queue.accounts.end()).toBe(true);
     await test.settled(queue);
     await test.pastGrace(two + hourMs);
-    expect(await test.stateAt(two)).toEqual({ state: "complete", shortages: [] });
-    expect(await test.stateAt(two + hourMs)).toEqual({ state: "not_running", shortages: [] });
+    await test.expectState("complete", two);
+    await test.expectState("not_running", two + hourMs);
     expect(await test.linesAt(two)).toEqual(["complete accepted=20 stored=20 delivered=backend"]);
   });
 
   it("is not accounted by a core that takes no accounts", async () => {
     const test = await start({ takesAccounts: false });
-    const queue = test.open();
-    test.forward(queue);
-    await appendTexts(queue, numberedTexts(10));
-    await test.drained(queue);
+    const { queue } = test.openForwarded();
+    await test.send(queue, 10);
     await test.pastGrace(two, queue);
-    expect(await test.stateAt(two)).toEqual({ state: "not_accounted", shortages: [] });
+    await test.expectState("not_accounted", two);
     expect(queue.accounts.pendingThrough()).toBe(10);
   });
 });

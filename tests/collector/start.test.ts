@@ -1,9 +1,7 @@
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import type { Metafile } from "esbuild";
-import { expect, it, onTestFinished } from "vitest";
+import { expect, it } from "vitest";
 import { bundleProgram } from "#scripts/bundle/bundle-programs.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
 
 /** The bytes of the bundle that `run` may load: a tenth more than it did when this was written. */
 const runBytesMax = 690_000;
@@ -16,8 +14,7 @@ const addLoaded = (outputs: Metafile["outputs"], name: string, loaded: Set<strin
 };
 
 it("run loads neither the parts of other commands nor a package that it does not need", async () => {
-  const folder = await mkdtemp(join(tmpdir(), "svc-collector-start-"));
-  onTestFinished(() => rm(folder, { recursive: true }));
+  const folder = newFolder();
   const { outputs } = await bundleProgram("collector/main.ts", folder);
   const loaded = new Set<string>();
   const started = /^collector\/(main|env|commands\/command-line|commands\/run)\.ts$/;

@@ -1,11 +1,9 @@
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { afterEach, expect, it } from "vitest";
 import { createConnector, createForwarder } from "#collector/forward/forwarder.ts";
 import type { Queue } from "#collector/queue/queue.ts";
 import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
 import { createTestLog } from "../fakes/log.ts";
 import { eventually } from "../support/eventually.ts";
 import { startTestIngest, type TestIngest } from "../support/ingest.ts";
@@ -24,8 +22,7 @@ afterEach(async () => {
 const start = async (options: Parameters<typeof startTestIngest>[0] = {}) => {
   const core = await startTestIngest(options);
   ends.push(() => core.close());
-  const dir = await mkdtemp(join(tmpdir(), "collector-to-core-"));
-  ends.push(() => rm(dir, { recursive: true }));
+  const dir = newFolder();
   const queue = openTestQueue(dir);
   ends.push(() => queue.close());
   const client = await core.client({ uri: hostId });

@@ -95,15 +95,14 @@ const create = async (deviceId: string) => {
   const { token, policyId } = await createTestToken(test);
   const host = await enrollTestCollector(test, { token, deviceId });
   const path = `/v1/collector/enrollment-policies/${policyId}/tokens`;
-  const { body } = await test.api<{ items: [{ id: string }] }>("GET", path, { as: "admin" });
+  const { body } = await test.admin.get<{ items: [{ id: string }] }>(path);
   return { token, host, policyId, tokenId: body.items[0].id };
 };
 const caller = await create("caller");
 const prey = await create("prey");
 const yaml =
   "forwarder: {endpoint: 'core:8443', mtls: {cert_file: tls.crt, key_file: tls.key, ca_file: ca.pem}}\nbuffer: {dir: data}\n";
-const config = (await test.api("POST", "/v1/collector/configs", { as: "admin", body: { yaml } }))
-  .body;
+const config = (await test.admin.post("/v1/collector/configs", { yaml })).body;
 /** No other request assigns it a config. */
 const untouched = (await create("untouched")).host.identityId;
 const beginRollout = async (deviceId: string) => {
@@ -114,11 +113,11 @@ const beginRollout = async (deviceId: string) => {
     filter: `device:${deviceId}`,
     waves: [{ percent: 100, soak_seconds: 0 }],
   };
-  return String((await test.api("POST", "/v1/collector/rollouts", { as: "admin", body })).body.id);
+  return String((await test.admin.post("/v1/collector/rollouts", body)).body.id);
 };
 const createWatch = async (name: string) => {
   const body = { name, filter: "state:stale", receivers: receiverNames };
-  return String((await test.api("POST", "/v1/collector/watches", { as: "admin", body })).body.id);
+  return String((await test.admin.post("/v1/collector/watches", body)).body.id);
 };
 const watches = {
   changeWatch: await createWatch("changed"),
@@ -127,14 +126,13 @@ const watches = {
 };
 const applied = { complete: true, policies: [], watches: [], inventory: null, assignments: [] };
 const setBody = { revision: 0, content: applied };
-await test.api("PUT", "/v1/collector/applied-sets/a-set", { as: "admin", body: setBody });
+await test.admin.put("/v1/collector/applied-sets/a-set", setBody);
 const rollouts = {
   abortRollout: await beginRollout("aborted"),
   rollBackRollout: await beginRollout("rolled-back"),
   other: await beginRollout("rolled-out"),
 };
-const createConversation = async () =>
-  String((await test.api("POST", "/v1/chat/sessions", { as: "admin" })).body.id);
+const createConversation = async () => String((await test.admin.post("/v1/chat/sessions")).body.id);
 const conversation = await createConversation();
 const deleted = await createConversation();
 const webItself = () => test.bridgeToken("admin", { sub: "web" });
@@ -148,7 +146,7 @@ const beginDevice = async () => {
 };
 const approve = async (userCode: string) => {
   const body = { approved: true, remote_addr: "192.0.2.7" };
-  await test.api("POST", `/v1/operator/devices/${userCode}/decision`, { as: "admin", body });
+  await test.admin.post(`/v1/operator/devices/${userCode}/decision`, body);
 };
 const shown = await beginDevice();
 const decided = await beginDevice();
@@ -189,9 +187,7 @@ const good = {
   last_known_good_config_hash: config.config_hash,
 };
 await manage(test, caller.host, "heartbeat", heartbeatBody(clock.now(), { config: good }));
-const firstPage = await test.api("GET", "/v1/collector/enrollment-policies?limit=1", {
-  as: "admin",
-});
+const firstPage = await test.admin.get("/v1/collector/enrollment-policies?limit=1");
 const deviceIds = ["one", "two", "three"];
 const csrOf = async (deviceId: string) =>
   createTestCsr({ key: await createTestKey(), uri: identityPrefix + encodeURIComponent(deviceId) });

@@ -3,8 +3,7 @@
  * that share no code with core, its receipts verified by `svc-server verify-receipts`.
  */
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import {
@@ -18,14 +17,14 @@ import { bridgeTokenOf } from "#scripts/lab/operator-api.ts";
 import { seedPeople } from "#scripts/lab/people.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { openEmbeddedDatabase } from "#scripts/postgres/embedded-database.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
 import { readStates } from "../support/fleet-truth.ts";
 import { programFile } from "../support/program.ts";
 
 const secret = "a-secret-of-the-dialogue-of-more-than-32-bytes";
 const cleanup = new AsyncDisposableStack();
 afterAll(() => cleanup.disposeAsync());
-const folder = mkdtempSync(join(tmpdir(), "svc-dialogue-"));
-cleanup.defer(() => rmSync(folder, { recursive: true }));
+const folder = newFolder();
 
 // A server of its own: core takes privileges from PUBLIC at its start.
 const database = cleanup.use(await openEmbeddedDatabase());

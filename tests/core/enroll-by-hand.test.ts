@@ -1,6 +1,5 @@
 import { execFile, execFileSync } from "node:child_process";
-import { mkdtemp, readFile, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { systemClock } from "#kit/clock.ts";
@@ -12,6 +11,7 @@ import { startEdge } from "#scripts/lab/edge.ts";
 import { people, seedPeople } from "#scripts/lab/people.ts";
 import { createProcesses } from "#scripts/lab/processes.ts";
 import { findPorts } from "#scripts/ports.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
 import { createTestDatabase } from "../support/database.ts";
 
 const page = "docs/enroll-by-hand.md";
@@ -41,8 +41,7 @@ beforeAll(async () => {
   await bundlePrograms();
   for (const tool of ["bash", "curl", "openssl"]) requireTool(tool);
   script = readBlocks(await readFile(page, "utf8")).join("\n");
-  dir = await mkdtemp(join(tmpdir(), "svc-by-hand-"));
-  cleanup.defer(() => rm(dir, { recursive: true }));
+  dir = newFolder();
   const database = await createTestDatabase();
   cleanup.defer(() => database.drop());
   const { db } = database.connect();

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { canStartNats, type RunningNats, startNats } from "#scripts/lab/nats-servers.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { texts, within } from "../support/exported-program.ts";
 import { streamSettings } from "../support/nats-sink.ts";
 import { type OtlpBackend, startOtlpBackend } from "../support/otlp-backend.ts";
 import { type Program, startProgram } from "../support/program.ts";
@@ -34,9 +35,6 @@ afterAll(async () => {
 });
 
 const hosts = ["a", "b", "c"];
-const texts = (host: string, from: number, count: number) =>
-  Array.from({ length: count }, (_, index) => `${host} ${from + index}`);
-const within = { timeout: 60_000, interval: 20 };
 
 withNats(
   "exports everything, from its position on, when the stream's leader is killed in the middle",

@@ -1,8 +1,9 @@
 import { afterEach, beforeEach, expect, it, onTestFinished } from "vitest";
 import { startTcpProxy } from "../fakes/tcp-proxy.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { type OtlpBackend, startOtlpBackend } from "../support/otlp-backend.ts";
-import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
+import { createExports, texts, within } from "../support/exported-program.ts";
+import type { OtlpBackend } from "../support/otlp-backend.ts";
+import { logged, stopProgram } from "../support/program.ts";
 import { type EnvelopeStore, openEnvelopeStore } from "../support/stored-envelopes.ts";
 
 /* `svc-server export` as a process: what is committed reaches the backend, whatever is killed. */
@@ -10,34 +11,17 @@ import { type EnvelopeStore, openEnvelopeStore } from "../support/stored-envelop
 let database: TestDatabase;
 let store: EnvelopeStore;
 let backend: OtlpBackend;
-const programs: Program[] = [];
 beforeEach(async () => {
   database = await createTestDatabase();
   store = await openEnvelopeStore(database);
-  backend = await startOtlpBackend();
+  backend = await startBackend();
 });
 afterEach(async () => {
-  for (const program of programs.splice(0)) {
-    program.child.kill("SIGKILL");
-    await program.exited;
-  }
-  await backend.close();
   await store.close();
   await database.drop();
 });
-
-const startExport = (env: Record<string, string> = {}): Program => {
-  const program = startProgram("functions/main.ts", ["export"], {
-    SVC_DATABASE_URL: database.url,
-    SVC_EXPORT_ENDPOINT: backend.httpUrl,
-    ...env,
-  });
-  programs.push(program);
-  return program;
-};
-const texts = (host: string, from: number, count: number) =>
-  Array.from({ length: count }, (_, index) => `${host} ${from + index}`);
-const within = { timeout: 60_000, interval: 20 };
+/** Registered last, it ends the programs before their database goes. */
+const { startBackend, startExport } = createExports(() => ({ SVC_DATABASE_URL: database.url }));
 
 it.each(["http/protobuf", "grpc"])(
   "exports stored and new lines over %s, and stops on SIGTERM",
@@ -125,10 +109,7 @@ it("K4: ends with 78 and the command that resolves it where the position is one 
   const refused = startExport();
   expect(await refused.exited).toBe(78);
   expect(refused.stderr).toContain("run svc-server export adopt-database");
-  const adopting = startProgram("functions/main.ts", ["export", "adopt-database"], {
-    SVC_DATABASE_URL: database.url,
-    SVC_EXPORT_ENDPOINT: backend.httpUrl,
-  });
+  const adopting = startExport({}, "adopt-database");
   expect(await adopting.exited).toBe(0);
   expect(adopting.records).toEqual([{ renumbered_envelopes: 0, adopted: ["default"] }]);
   await logged(startExport(), "exporting");

@@ -1,9 +1,10 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
 import { canStartNats, type RunningNats, startNats } from "#scripts/lab/nats-servers.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { createExports, texts, within } from "../support/exported-program.ts";
 import { streamSettings } from "../support/nats-sink.ts";
-import { type OtlpBackend, startOtlpBackend } from "../support/otlp-backend.ts";
-import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
+import type { OtlpBackend } from "../support/otlp-backend.ts";
+import { logged, stopProgram } from "../support/program.ts";
 import { type EnvelopeStore, openStreamStore } from "../support/stored-envelopes.ts";
 
 const withNats = it.runIf(await canStartNats());
@@ -14,21 +15,15 @@ let nats: RunningNats;
 let database: TestDatabase;
 let store: EnvelopeStore;
 let backend: OtlpBackend;
-const programs: Program[] = [];
 beforeAll(async () => {
   nats = await startNats();
 });
 beforeEach(async () => {
   database = await createTestDatabase();
   store = await openStreamStore(nats, database);
-  backend = await startOtlpBackend();
+  backend = await startBackend();
 });
 afterEach(async () => {
-  for (const program of programs.splice(0)) {
-    program.child.kill("SIGKILL");
-    await program.exited;
-  }
-  await backend.close();
   await store.close();
   const { stream } = streamSettings;
   for (const name of [stream, `${stream}_QUEUES`]) await nats.manager.streams.delete(name);
@@ -36,20 +31,11 @@ afterEach(async () => {
 });
 afterAll(() => nats.stop());
 
-const startExport = (env: Record<string, string> = {}): Program => {
-  const program = startProgram("functions/main.ts", ["export"], {
-    SVC_DATABASE_URL: database.url,
-    SVC_INGEST_SINK: "nats",
-    SVC_NATS_URLS: nats.addresses.map((address) => `nats://${address}`).join(),
-    SVC_EXPORT_ENDPOINT: backend.httpUrl,
-    ...env,
-  });
-  programs.push(program);
-  return program;
-};
-const texts = (host: string, from: number, count: number) =>
-  Array.from({ length: count }, (_, index) => `${host} ${from + index}`);
-const within = { timeout: 60_000, interval: 20 };
+const { startBackend, startExport } = createExports(() => ({
+  SVC_DATABASE_URL: database.url,
+  SVC_INGEST_SINK: "nats",
+  SVC_NATS_URLS: nats.addresses.map((address) => `nats://${address}`).join(),
+}));
 
 withNats(
   "exports what a stream has, and what is stored while the backend and a server of NATS are down",
@@ -104,19 +90,13 @@ withNats(
       const first = [...new Set(backend.lines().filter((line) => line.startsWith(`${host} `)))];
       expect(first).toEqual(texts(host, 0, 40));
     }
-    const command = (name: string): Program => {
-      const env = { SVC_DATABASE_URL: database.url, SVC_EXPORT_ENDPOINT: backend.httpUrl };
-      const program = startProgram("functions/main.ts", ["export", name], env);
-      programs.push(program);
-      return program;
-    };
-    const letters = command("dead-letters");
+    const letters = startExport({}, "dead-letters");
     expect(await letters.exited).toBe(0);
     expect(letters.records).toMatchObject([
       { host_id: "h0", payload: Buffer.from("reject me").toString("base64") },
     ]);
     backend.answer = () => "accept";
-    const retry = command("retry-dead-letters");
+    const retry = startExport({}, "retry-dead-letters");
     expect(await retry.exited).toBe(0);
     expect(retry.records).toEqual([
       { accepted: 1, rejected: 0, rejected_items: 0, skipped: 0, failure: null },

@@ -49,9 +49,7 @@ const policies = new Map(
 await test.db.execute(
   sql`update fleet_status set queue_oldest_seconds = queue_bytes % 9000 where queue_bytes > 0`,
 );
-const fleet = (
-  await test.api<FleetHealthReport>("GET", "/v1/collector/health?limit=1000", { as: "auditor" })
-).body.items;
+const fleet = (await test.auditor.read<FleetHealthReport>("/v1/collector/health?limit=1000")).items;
 const certificates = await test.db.execute<{
   id: string;
   identity_id: string;

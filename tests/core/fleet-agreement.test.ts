@@ -28,7 +28,7 @@ afterAll(() => test.close());
 const now = test.clock.now();
 await seedFleet(test.db, { count: 320, now: new Date(now) });
 const get = async <Body>(path: string) =>
-  (await test.api<Body>("GET", `/v1/collector/health${path}`, { as: "auditor" })).body;
+  await test.auditor.read<Body>(`/v1/collector/health${path}`);
 const identities = (await get<FleetHealthReport>("?limit=1000")).items.map((row) => row.identity);
 /** The states of each host's last 48 hours, of which some are incomplete; of every fifth host none is settled. */
 const incompleteHours = new Map<string, number>();

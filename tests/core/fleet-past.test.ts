@@ -25,19 +25,17 @@ const test = await createTestCore({
   env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0", SVC_STATE_RETENTION_DAYS: "2" },
 });
 afterAll(() => test.close());
-const { api, clock, core, db } = test;
+const { clock, core, db } = test;
 const keepHistory = createHistoryKeeper(core);
 
 const get = async <Body>(query: string, at?: string): Promise<Body> => {
   const params = [query, at && `at=${at}`].filter(Boolean).join("&");
-  const answer = await api<Body>("GET", `/v1/collector/health${params && `?${params}`}`, {
-    as: "auditor",
-  });
+  const answer = await test.auditor.get<Body>(`/v1/collector/health${params && `?${params}`}`);
   expect(answer).toMatchObject({ status: 200 });
   return answer.body;
 };
 const refused = async (path: string) => {
-  const { status, body } = await api("GET", `/v1/collector/health${path}`, { as: "auditor" });
+  const { status, body } = await test.auditor.get(`/v1/collector/health${path}`);
   return { status, code: body.code, detail: body.detail };
 };
 const nowText = () => new Date(clock.now()).toISOString();
@@ -66,9 +64,9 @@ const pageOf = async (at?: string) => {
   const [{ summary, items }, { total, versions, labels, drift, certificate_expiry, exports }] =
     await Promise.all([
       get<FleetHealthReport>("sort=severity&limit=1000", at),
-      api<FleetFacets>("GET", `/v1/collector/health/facets${at ? `?at=${at}` : ""}`, {
-        as: "auditor",
-      }).then(({ body }) => body),
+      test.auditor
+        .get<FleetFacets>(`/v1/collector/health/facets${at ? `?at=${at}` : ""}`)
+        .then(({ body }) => body),
     ]);
   return {
     summary,
@@ -141,8 +139,8 @@ describe("a page of the past", () => {
         if (change === 7) {
           const path = `/v1/collector/identities/${one.host.identityId}/desired-config`;
           const config_id = configs[pick(2)];
-          if (pick(3) === 0) await api("DELETE", path, { as: "admin" });
-          else await api("PUT", path, { as: "admin", body: { config_id } });
+          if (pick(3) === 0) await test.admin.delete(path);
+          else await test.admin.put(path, { config_id });
         }
         if (change === 8) {
           const key = await createTestKey("ed25519");
@@ -158,9 +156,7 @@ describe("a page of the past", () => {
       }
       if (step === 120) {
         revoked = hosts[2]?.host;
-        await api("POST", `/v1/collector/identities/${revoked?.identityId}/revoke`, {
-          as: "admin",
-        });
+        await test.admin.post(`/v1/collector/identities/${revoked?.identityId}/revoke`);
       }
       if (step % 5 === 0) await keepHistory();
       if (step % 6 !== 0) continue;
@@ -200,14 +196,12 @@ describe("a page of the past", () => {
     const report = await get<FleetHealthReport>("limit=1", at);
     expect(report).toMatchObject({ at, generated_at: at });
     expect(report.exports).toBeUndefined();
-    const { body } = await api<FleetFacets>("GET", `/v1/collector/health/facets?at=${at}`, {
-      as: "auditor",
-    });
+    const { body } = await test.auditor.get<FleetFacets>(`/v1/collector/health/facets?at=${at}`);
     expect(body.at).toBe(at);
     expect(body.heartbeat_age.buckets[0]).toMatchObject({ from_seconds: 0, to_seconds: 180 });
-    const csv = await api<string>("GET", `/v1/collector/health/export.csv?kind=stale&at=${at}`, {
-      as: "auditor",
-    });
+    const csv = await test.auditor.get<string>(
+      `/v1/collector/health/export.csv?kind=stale&at=${at}`,
+    );
     expect(csv.headers.get("content-disposition")).toContain(at.slice(0, 10));
     expect(csv.body.split("\r\n")).toHaveLength(2 + body.exports.stale);
     const next = await get<FleetHealthReport>(`limit=1&cursor=${report.next_cursor}`, at);
@@ -221,8 +215,7 @@ describe("a page of the past", () => {
 
   it("shows a host as it was, without what happened since", async () => {
     const path = `/v1/collector/health/${revoked?.identityId}`;
-    const of = async (at: string) =>
-      (await api<FleetHealthDetail>("GET", `${path}?at=${at}`, { as: "auditor" })).body;
+    const of = async (at: string) => await test.auditor.read<FleetHealthDetail>(`${path}?at=${at}`);
     const before = pages.at(-6)?.at ?? "";
     const after = pages.at(-1)?.at ?? "";
     expect(await of(before)).toMatchObject({
@@ -245,9 +238,7 @@ describe("a page of the past", () => {
   });
 
   it("is counted every five minutes, and each count is that of its page", async () => {
-    const { body } = await api<FleetTimelineView>("GET", "/v1/collector/health/timeline", {
-      as: "auditor",
-    });
+    const { body } = await test.auditor.get<FleetTimelineView>("/v1/collector/health/timeline");
     expect(body.items.length).toBeGreaterThan(25);
     expect(body.step_seconds).toBe(300);
     for (const { at, by_state, needs_attention } of body.items.slice(1)) {
@@ -258,9 +249,9 @@ describe("a page of the past", () => {
         needs_attention,
       ]);
     }
-    const month = await api<FleetTimelineView>("GET", "/v1/collector/health/timeline?span=30d", {
-      as: "auditor",
-    });
+    const month = await test.auditor.get<FleetTimelineView>(
+      "/v1/collector/health/timeline?span=30d",
+    );
     expect(month.body.items.length).toBeLessThan(4);
     expect(month.body.history_from).toBe(body.history_from);
   });

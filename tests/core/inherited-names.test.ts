@@ -28,12 +28,10 @@ describe.each(Object.getOwnPropertyNames(Object.prototype))("%s", (name) => {
         waves,
         gate: { max_failed_percent: 1, states: ["stale"] },
       };
-      expect((await test.api("POST", "/v1/collector/rollouts", { as: "admin", body })).status).toBe(
-        422,
-      );
+      expect((await test.admin.post("/v1/collector/rollouts", body)).status).toBe(422);
     }
     for (const query of [`${name}=x`, `state=${name}`, `sort=${name}`, `label=${name}:x`]) {
-      const { status } = await test.api("GET", `/v1/collector/health?${query}`, { as: "auditor" });
+      const { status } = await test.auditor.get(`/v1/collector/health?${query}`);
       expect([200, 422]).toContain(status);
     }
   });

@@ -1,14 +1,5 @@
 /* docs/backup.md as it is printed: dump and files, and the monthly check of them on another machine. */
-import {
-  globSync,
-  mkdirSync,
-  mkdtempSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from "node:fs";
-import { tmpdir } from "node:os";
+import { globSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import pg from "pg";
 import { expect, it, onTestFinished } from "vitest";
@@ -17,6 +8,7 @@ import { createLabPki } from "#scripts/lab/ca/pki.ts";
 import { people, seedPeople, testTenantId } from "#scripts/lab/people.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { openEmbeddedDatabase } from "#scripts/postgres/embedded-database.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
 import { createBlockRunner } from "../support/documented-block.ts";
 import { startProgram } from "../support/program.ts";
 
@@ -51,8 +43,7 @@ const readRows = async (url: string): Promise<Record<string, string[]>> => {
 it.skipIf(bin === undefined)(
   "Q12: a dump and four files bring core back, with its audit chain, and a restore holds everybody's access",
   async () => {
-    const dir = mkdtempSync(join(tmpdir(), "svc-backup-"));
-    onTestFinished(() => rmSync(dir, { recursive: true }));
+    const dir = newFolder();
     const database = await openEmbeddedDatabase({ bin });
     onTestFinished(() => database.close());
     const etc = join(dir, "etc");

@@ -1,7 +1,4 @@
 import { createHash, createPrivateKey, type KeyObject } from "node:crypto";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import type { Row } from "postgres";
 import { expect, onTestFinished } from "vitest";
 import { createConnector, createForwarder } from "#collector/forward/forwarder.ts";
@@ -16,6 +13,7 @@ import type { QueueName } from "#functions/store/ingest/queues.ts";
 import { type Clock, hourMs, systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import { createTestCa, type TestCa } from "#scripts/lab/ca/test-pki.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
 import { createTestClock, type TestClock } from "../fakes/clock.ts";
 import { createTestLog, type TestLog } from "../fakes/log.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
@@ -104,8 +102,7 @@ export const startAccountingHost = async ({
     return started;
   };
   const core = await startCore();
-  const dir = await mkdtemp(join(tmpdir(), "collector-accounts-"));
-  onTestFinished(() => rm(dir, { recursive: true }));
+  const dir = newFolder();
   const client = await core.client({ uri: accountingHost });
   const key = createPrivateKey(client.key);
   const signer: AccountSigner = {

@@ -72,12 +72,12 @@ export const createNodeDeployment = async (): Promise<NodeDeployment> => {
     addressOf,
     draftOf,
     createPolicy: async (workload, over) => {
-      const { body } = await api("POST", path, { as: "admin", body: draftOf(workload, over) });
+      const { body } = await test.admin.post(path, draftOf(workload, over));
       // Ids are ordered by millisecond.
       await clock.advance(1);
       return String(body.id);
     },
-    freeze: (policyId) => api("POST", `${path}/${policyId}/freeze`, { as: "admin" }),
+    freeze: (policyId) => test.admin.post(`${path}/${policyId}/freeze`),
     forgetPolicies: () => db.execute(sql`update enrollment_policy set workload = null`),
     tokenOf: (pod = {}, from = cluster) => from.sign(pod, clock.now()),
     enroll: async (token, deviceId, { key, from } = {}) => {

@@ -93,11 +93,10 @@ export const createPlanTest = async () => {
       ),
     watchNamed: async (name: string) => {
       const path = "/v1/collector/watches?limit=1000";
-      const { body } = await core.api<{ items: Watch[] }>("GET", path, { as: "auditor" });
+      const { body } = await core.auditor.get<{ items: Watch[] }>(path);
       return body.items.find((watch) => watch.name === name);
     },
     contentOf: async (set: string) =>
-      (await core.api<AppliedSet>("GET", `/v1/collector/applied-sets/${set}`, { as: "auditor" }))
-        .body.content,
+      (await core.auditor.read<AppliedSet>(`/v1/collector/applied-sets/${set}`)).content,
   };
 };

@@ -47,7 +47,7 @@ export interface RecordedNight {
  * - In the morning the queue of `web-5` fills, core-2 cannot commit, and of 62 expected hosts two never enrolled.
  */
 export const recordNight = async (test: TestCore): Promise<RecordedNight> => {
-  const { api, clock, core, db } = test;
+  const { clock, core, db } = test;
   const keepHistory = createHistoryKeeper(core);
   await keepHistory();
   const lab = await createRolloutLab(test, {
@@ -91,12 +91,12 @@ export const recordNight = async (test: TestCore): Promise<RecordedNight> => {
   rejecting.reaction = "rejects";
   const identity_ids = [rejecting.host.identityId];
   const path = `/v1/collector/configs/${await publishTestConfig(test, 900)}/assignments`;
-  await api("POST", path, { as: "admin", body: { identity_ids } });
+  await test.admin.post(path, { identity_ids });
   await beatUntil(at("02:20:00"));
   for (const [index, driven] of hosts.entries()) driven.isSilent = isInRack3(index);
   for (const time of ["02:39:00", "02:40:00", "02:41:00"]) await beatUntil(at(time));
   await keepHistory();
-  const { body } = await api<FleetHealthReport>("GET", "/v1/collector/health", { as: "auditor" });
+  const { body } = await test.auditor.get<FleetHealthReport>("/v1/collector/health");
 
   await db.execute(sql`insert into core_outage (id, began_at, ended_at)
     values (gen_random_uuid(), ${timestamp(at("03:05:00"))}, ${timestamp(at("03:20:00"))})`);
@@ -139,7 +139,7 @@ export const recordNight = async (test: TestCore): Promise<RecordedNight> => {
   await reportCores(test);
   const names = [...hosts.map((_, index) => `web-${index + 1}`), "db-1", "db-2"];
   const put = { hosts: names.map((name) => ({ name })) };
-  await api("PUT", "/v1/collector/inventory", { as: "admin", body: put });
+  await test.admin.put("/v1/collector/inventory", put);
   return { paused, at0241: body.summary };
 };
 

@@ -11,13 +11,12 @@ import type { Answer, TestCore } from "./core.ts";
 
 /** Publishes a collector config as an admin. Another size has another hash. Returns its id. */
 export const publishTestConfig = async (
-  { api, clock }: Pick<TestCore, "api" | "clock">,
+  { admin, clock }: Pick<TestCore, "admin" | "clock">,
   maxDiskUsageMb = 100,
 ) => {
   await clock.advance(1);
-  const { status, body } = await api("POST", "/v1/collector/configs", {
-    as: "admin",
-    body: { yaml: testConfigYaml(maxDiskUsageMb) },
+  const { status, body } = await admin.post("/v1/collector/configs", {
+    yaml: testConfigYaml(maxDiskUsageMb),
   });
   if (status !== 201) throw new Error(`publishing failed: ${JSON.stringify(body)}`);
   return String(body.id);
@@ -190,14 +189,14 @@ export const createRolloutLab = async (
     ...options
   }: Parameters<typeof createDrivenFleet>[1] & { tick(): Promise<unknown> },
 ): Promise<RolloutLab> => {
-  const { api, db } = test;
+  const { db } = test;
   const fleet = await createDrivenFleet(test, { name, ...options });
   let configs = 100;
   const publish = () => publishTestConfig(test, ++configs);
   const get = async (id: string) =>
-    (await api<Rollout>("GET", `/v1/collector/rollouts/${id}`, { as: "auditor" })).body;
+    await test.auditor.read<Rollout>(`/v1/collector/rollouts/${id}`);
   const control: RolloutLab["control"] = (id, path, body) =>
-    api("POST", `/v1/collector/rollouts/${id}/${path}`, { as: "admin", body });
+    test.admin.post(`/v1/collector/rollouts/${id}/${path}`, body);
   return {
     fleet,
     get,
@@ -207,18 +206,16 @@ export const createRolloutLab = async (
       fleet.react("applies");
       const configId = await publish();
       const ids = fleet.hosts.map(({ host }) => host.identityId);
-      await api("POST", `/v1/collector/configs/${configId}/assignments`, {
-        as: "admin",
-        body: { identity_ids: ids },
-      });
+      await test.admin.post(`/v1/collector/configs/${configId}/assignments`, { identity_ids: ids });
       await fleet.beat();
       await fleet.beat();
       return configId;
     },
     start: async (body) => {
-      const created = await api<Rollout>("POST", "/v1/collector/rollouts", {
-        as: "admin",
-        body: { config_id: await publish(), filter: name, ...body },
+      const created = await test.admin.post<Rollout>("/v1/collector/rollouts", {
+        config_id: await publish(),
+        filter: name,
+        ...body,
       });
       if (created.status !== 201)
         throw new Error(`no rollout was created: ${JSON.stringify(created.body)}`);
@@ -226,7 +223,7 @@ export const createRolloutLab = async (
     },
     targetsOf: async (id, query = "") => {
       const path = `/v1/collector/rollouts/${id}/targets?limit=1000${query}`;
-      return (await api<RolloutTargetPage>("GET", path, { as: "auditor" })).body.items;
+      return (await test.auditor.read<RolloutTargetPage>(path)).items;
     },
     runUntil: async (id, ...states) => {
       for (let minutes = 0; minutes < 60; minutes += 1) {
@@ -239,8 +236,7 @@ export const createRolloutLab = async (
     },
     eventsOf: async (id) => {
       const path = `/v1/audit-events?target=${id}&limit=100`;
-      const { items } = (await api<{ items: { action: string }[] }>("GET", path, { as: "auditor" }))
-        .body;
+      const { items } = await test.auditor.read<{ items: { action: string }[] }>(path);
       return items.map(({ action }) => action).toReversed();
     },
     assignmentsOf: async (configId) => {
@@ -251,8 +247,7 @@ export const createRolloutLab = async (
       return rows.map(({ times, hosts }) => [times, hosts]);
     },
     abortAll: async () => {
-      const { items } = (await api<RolloutList>("GET", "/v1/collector/rollouts", { as: "auditor" }))
-        .body;
+      const { items } = await test.auditor.read<RolloutList>("/v1/collector/rollouts");
       for (const { id, ended_at } of items) if (ended_at === null) await control(id, "abort");
     },
   };

@@ -80,12 +80,10 @@ export const setUpDirectorySync = async () => {
     stored,
     peopleInDatabase: async () =>
       (await stored()).map(({ primaryEmail, status, scopes }) => [primaryEmail, status, scopes]),
-    status: async () => (await test.api("GET", "/v1/directory/status", { as: "admin" })).body,
+    status: async () => await test.admin.read("/v1/directory/status"),
     events: async () => {
-      const { body } = await test.api<{ items: Record<string, unknown>[] }>(
-        "GET",
+      const { body } = await test.admin.get<{ items: Record<string, unknown>[] }>(
         "/v1/audit-events",
-        { as: "admin" },
       );
       return body.items.filter(({ action }) => String(action).startsWith("directory."));
     },

@@ -55,9 +55,7 @@ describe("the page as it was", () => {
     await page.getByText("The past, at").waitFor();
     await page.getByText("29 hosts need attention, of 110 hosts").waitFor();
     const at = new URL(page.url()).searchParams.get("at");
-    const { body } = await web.core.api<FleetHealthReport>("GET", `/v1/collector/health?at=${at}`, {
-      as: "auditor",
-    });
+    const { body } = await web.core.auditor.get<FleetHealthReport>(`/v1/collector/health?at=${at}`);
     expect(body.summary.by_state.stale).toBeGreaterThanOrEqual(15);
     await expect.poll(stale).toBe(body.summary.by_state.stale);
     expect(await page.locator(".fleet[data-past]").count()).toBe(1);
@@ -157,9 +155,7 @@ describe("what runs out", () => {
     await page.locator(".row-link").first().waitFor();
     await page.getByRole("button", { name: "Next 72 h" }).click();
     const panel = page.getByRole("region", { name: "What runs out in the next 72 hours" });
-    const { body } = await web.core.api<FleetAhead>("GET", "/v1/collector/health/ahead", {
-      as: "auditor",
-    });
+    const { body } = await web.core.auditor.get<FleetAhead>("/v1/collector/health/ahead");
     expect(body.queues.count).toBeGreaterThan(0);
     expect(await axeViolationsOf(page)).toEqual([]);
     await panel.getByRole("link", { name: new RegExp(`^${body.queues.count} queues?$`) }).click();

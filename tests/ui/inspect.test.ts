@@ -38,11 +38,18 @@ const visitFleet = async (viewport?: VisitOptions): Promise<PageVisit> => {
     .getByRole("link", { name: /hosts?, last heartbeat/ })
     .first()
     .waitFor();
-  await visited.page.getByRole("link", { name: "edge-2" }).waitFor();
+  await rowOf(visited.page, "edge-2").waitFor();
   return visited;
 };
 
-const addressOf = (page: Page): string => new URL(page.url()).search;
+const addressIs = (page: Page, search: string) =>
+  expect.poll(() => new URL(page.url()).search).toBe(search);
+const press = async (page: Page, ...keys: readonly string[]) => {
+  for (const key of keys) await page.keyboard.press(key);
+};
+const rowOf = (page: Page, name: string) => page.getByRole("link", { name });
+const drawerShows = (page: Page, name: string) =>
+  page.getByRole("dialog").getByRole("heading", { name }).waitFor();
 
 describe("the fleet page in a browser", () => {
   it("T2: shows names and messages of hosts as text everywhere", async () => {
@@ -61,29 +68,23 @@ describe("the fleet page in a browser", () => {
   it("works by keyboard alone: rows, drawer, exports, help", async () => {
     const { page, messages } = await visitFleet();
     const focused = () => page.evaluate(() => document.activeElement?.textContent);
-    await page.keyboard.press("j");
-    await page.keyboard.press("j");
-    await page.keyboard.press("j");
-    await page.keyboard.press("k");
+    await press(page, "j", "j", "j", "k");
     await expect.poll(focused).toBe("edge-1");
     await page.keyboard.press("Enter");
-    await page.getByRole("dialog").getByRole("heading", { name: "edge-1" }).waitFor();
+    await drawerShows(page, "edge-1");
     await page.getByText("Enrolled by").waitFor();
     await page.keyboard.press("j");
-    await page.getByRole("dialog").getByRole("heading", { name: "edge-2" }).waitFor();
+    await drawerShows(page, "edge-2");
     await page.keyboard.press("Escape");
     await page.getByRole("dialog").waitFor({ state: "detached" });
-    await expect.poll(() => addressOf(page)).toBe("");
+    await addressIs(page, "");
     await expect.poll(focused).toBe("edge-2");
 
     await page.keyboard.press("e");
     await page.locator("a:focus", { hasText: "Stale hosts" }).waitFor();
-    await page.keyboard.press("Escape");
-    await page.keyboard.press("?");
+    await press(page, "Escape", "?");
     await page.getByRole("heading", { name: "Keyboard shortcuts" }).waitFor();
-    await page.keyboard.press("Space");
-    await page.keyboard.press("Escape");
-    await page.keyboard.press("e");
+    await press(page, "Space", "Escape", "e");
     expect(await page.locator("#export-menu").isVisible()).toBe(false);
     expect(messages).toEqual([]);
   });
@@ -121,23 +122,21 @@ describe("the fleet page in a browser", () => {
     await page.keyboard.press("/");
     await page.keyboard.type("edge stat");
     await page.getByRole("option", { name: /^state: / }).waitFor();
-    await page.keyboard.press("ArrowDown");
-    await page.keyboard.press("Enter");
+    await press(page, "ArrowDown", "Enter");
     await page.keyboard.type("enr");
-    await page.keyboard.press("ArrowDown");
-    await page.keyboard.press("Tab");
+    await press(page, "ArrowDown", "Tab");
     await expect.poll(() => box.inputValue()).toBe("edge state:enrolling ");
-    await expect.poll(() => addressOf(page)).toBe("?state=enrolling&q=edge");
+    await addressIs(page, "?state=enrolling&q=edge");
     await page.getByText("1 to 1 of 1").first().waitFor();
 
     await page.keyboard.type("hb>soon");
     await page.keyboard.press("Enter");
     await page.getByText("A duration is a whole number").waitFor();
     await expect.poll(() => box.getAttribute("aria-invalid")).toBe("true");
-    await expect.poll(() => addressOf(page)).toBe("?state=enrolling&q=edge");
+    await addressIs(page, "?state=enrolling&q=edge");
     await page.keyboard.press("Escape");
     await page.getByRole("button", { name: "Remove filter state:enrolling" }).click();
-    await expect.poll(() => addressOf(page)).toBe("?q=edge");
+    await addressIs(page, "?q=edge");
     await page.evaluate(() => history.back());
     await expect.poll(() => box.inputValue()).toBe("edge state:enrolling");
     expect(messages).toEqual([]);
@@ -145,13 +144,13 @@ describe("the fleet page in a browser", () => {
 
   it("filters by the bars of its charts, and exports under that filter", async () => {
     const { page } = await visit("/fleet", { width: 320 });
-    await page.getByRole("link", { name: "edge-2" }).waitFor();
+    await rowOf(page, "edge-2").waitFor();
     await page.locator(".charts summary").focus();
     // Closed on a narrow screen. Each chart is one stop of the Tab key; arrows move among its bars. The versions are the third.
     await page.keyboard.press("Enter");
     await page.getByRole("toolbar", { name: "Versions: filters" }).waitFor();
     for (const key of ["Tab", "Tab", "Tab", "End", "Enter"]) await page.keyboard.press(key);
-    await expect.poll(() => addressOf(page)).toBe("?version=1.2.3");
+    await addressIs(page, "?version=1.2.3");
     await page.getByText("1 to 1 of 1").first().waitFor();
     await page.getByRole("button", { name: "Export" }).click();
     const link = page.locator(".exports-link", { hasText: "Config drift" });
@@ -168,10 +167,10 @@ describe("the fleet page in a browser", () => {
     await page.getByRole("link", { name: /^Enrolling/ }).click();
     await page.getByRole("heading", { name: "The report could not be loaded" }).waitFor();
     await expect.poll(() => figures.count()).toBe(0);
-    await expect.poll(() => addressOf(page)).toBe("?state=enrolling");
+    await addressIs(page, "?state=enrolling");
     await page.unroute("**/api/core/collector/health**");
     await page.getByRole("button", { name: "Try again" }).click();
-    await page.getByRole("link", { name: "edge-2" }).waitFor();
+    await rowOf(page, "edge-2").waitFor();
     await page
       .getByRole("heading", { name: "The report could not be loaded" })
       .waitFor({ state: "detached" });
@@ -183,7 +182,7 @@ describe("the fleet page in a browser", () => {
     await page.route("**/api/core/collector/health/facets**", (route) => route.abort());
     await page.goto(`${web.origin}/fleet`);
     await page.getByText("The charts could not be loaded").waitFor();
-    await page.getByRole("link", { name: "edge-2" }).waitFor();
+    await rowOf(page, "edge-2").waitFor();
     expect(await page.getByText("Certificate expiry", { exact: true }).isVisible()).toBe(false);
     await page.unroute("**/api/core/collector/health/facets**");
     await page.getByRole("button", { name: "Try again" }).click();
@@ -193,8 +192,8 @@ describe("the fleet page in a browser", () => {
   it("neither scrolls nor changes style behind the drawer, which blocks wheel and click", async () => {
     const { page } = await visitFleet({ height: 400 });
     const chip = await page.getByRole("link", { name: /^Enrolling/ }).boundingBox();
-    await page.getByRole("link", { name: "edge-1" }).click();
-    await page.getByRole("dialog").getByRole("heading", { name: "edge-1" }).waitFor();
+    await rowOf(page, "edge-1").click();
+    await drawerShows(page, "edge-1");
     const before = await page.evaluate(() => scrollY);
     const at = { x: (chip?.x ?? 0) + 4, y: 200 };
     await page.mouse.move(at.x, at.y);
@@ -212,17 +211,17 @@ describe("the fleet page in a browser", () => {
     ).toEqual([0, 0]);
     await page.mouse.click(at.x, at.y);
     await page.getByRole("dialog").waitFor({ state: "detached" });
-    await expect.poll(() => addressOf(page)).toBe("");
+    await addressIs(page, "");
   });
 
   it("offers to reload when the server no longer has the drawer's script", async () => {
     const { page } = await visitFleet();
     await page.route("**/row-drawer-*.js", (route) => route.abort());
-    await page.getByRole("link", { name: "edge-1" }).click();
+    await rowOf(page, "edge-1").click();
     const reload = page.getByRole("alert").getByRole("button", { name: "Reload" });
     await reload.waitFor();
     await page.unroute("**/row-drawer-*.js");
     await reload.click();
-    await page.getByRole("dialog").getByRole("heading", { name: "edge-1" }).waitFor();
+    await drawerShows(page, "edge-1");
   });
 });

@@ -11,8 +11,7 @@ beforeAll(async () => {
     await enrollTestCollector(web.core, { token, deviceId });
 }, 180_000);
 
-const put = (hosts: object[]) =>
-  web.core.api("PUT", "/v1/collector/inventory", { as: "admin", body: { hosts } });
+const put = (hosts: object[]) => web.core.admin.put("/v1/collector/inventory", { hosts });
 
 describe("without an inventory", () => {
   it("the fleet has no line of it, and its page says how to put one", async () => {

@@ -27,17 +27,12 @@ beforeAll(async () => {
   const { token } = await createTestToken(core, { name: "edge hosts" });
   revoked = await enrollTestCollector(core, { token, deviceId: "edge-1" });
   odd = await enrollTestCollector(core, { token, deviceId: "db%1" });
-  const config = await core.api("POST", "/v1/collector/configs", {
-    as: "admin",
-    body: { name: "edge", yaml },
+  const config = await core.admin.post("/v1/collector/configs", { name: "edge", yaml });
+  await core.admin.put(`/v1/collector/identities/${revoked.identityId}/desired-config`, {
+    config_id: config.body.id,
   });
-  await core.api("PUT", `/v1/collector/identities/${revoked.identityId}/desired-config`, {
-    as: "admin",
-    body: { config_id: config.body.id },
-  });
-  await core.api("POST", `/v1/collector/identities/${revoked.identityId}/revoke`, {
-    as: "admin",
-    body: { reason_code: "laptop_lost" },
+  await core.admin.post(`/v1/collector/identities/${revoked.identityId}/revoke`, {
+    reason_code: "laptop_lost",
   });
   await chainAuditEvents(core.core);
   await verifyChain({ ...core.core, clock: systemClock });

@@ -18,8 +18,7 @@ beforeAll(async () => {
 const newest = seededConfigId(11);
 const visit = (path: string) => open(path, { now: web.clock.now() });
 const addressOf = (page: Page) => new URL(page.url()).pathname + new URL(page.url()).search;
-const get = async <Body>(path: string) =>
-  (await web.core.api<Body>("GET", path, { as: "auditor" })).body;
+const get = async <Body>(path: string) => await web.core.auditor.read<Body>(path);
 /** How many hosts core lists at an address of the fleet page. */
 const hostsAt = async (href: string): Promise<number> => {
   const { search } = new URL(href, web.origin);

@@ -1,6 +1,6 @@
 import type { BrowserContext, Page } from "playwright-core";
 import { describe, expect, it } from "vitest";
-import { people } from "#scripts/lab/people.ts";
+import { type PersonName, people } from "#scripts/lab/people.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { axeViolationsOf } from "#scripts/lab/ui-states.ts";
 import { startWebInBrowser } from "../support/web-in-browser.ts";
@@ -12,20 +12,29 @@ const view = "/fleet?state=stale";
 const { web, browser } = await startWebInBrowser();
 await seedFleet(web.core.db, { count: 60, now: new Date(web.clock.now()) });
 
+const rowsOf = (page: Page) => page.locator(".row-link");
+const signIn = async (context: BrowserContext, person: PersonName) => {
+  const { name, value } = await web.sessionOf(person);
+  await context.addCookies([{ name, value, url: web.origin }]);
+};
+/** As when the person comes back to the tab. */
+const show = (page: Page) =>
+  page.evaluate(() => document.dispatchEvent(new Event("visibilitychange")));
+
 /** A browser whose pages' clock the test moves, with a session that has just begun. */
 const openContext = async (): Promise<BrowserContext> => {
   const context = await browser.newContext({ viewport: { width: 1440, height: 900 } });
   context.setDefaultTimeout(60_000);
   await context.clock.install();
-  const { name, value } = await web.sessionOf("auditor");
-  await context.addCookies([{ name, value, url: web.origin }]);
+  await signIn(context, "auditor");
   return context;
 };
-const openView = async (context: BrowserContext, path = view): Promise<Page> => {
+const openView = async (path = view) => {
+  const context = await openContext();
   const page = await context.newPage();
   await page.goto(web.origin + path);
-  await page.locator(".row-link").first().waitFor();
-  return page;
+  await rowsOf(page).first().waitFor();
+  return { context, page };
 };
 /** Moves the clocks of web and of the page. */
 const pass = async (page: Page, ms: number): Promise<void> => {
@@ -42,19 +51,18 @@ const typedOf = (page: Page): Promise<string> =>
 
 describe("a page near the end of its session", () => {
   it("announces it five minutes before, signs in again in the same tab, and keeps view and typed text", async () => {
-    const context = await openContext();
-    const page = await openView(context, `${view}&chat=new`);
+    const { page } = await openView(`${view}&chat=new`);
     await question(page).fill("Which hosts expire this weekend?");
     await queryOf(page).fill("state:stale hb>10m");
     await pass(page, sessionMs - 330_000);
-    await page.locator(".row-link").first().waitFor();
+    await rowsOf(page).first().waitFor();
     expect(await announced(page).count()).toBe(0);
     await pass(page, 31_000);
     await announced(page).waitFor();
     expect(await axeViolationsOf(page)).toEqual([]);
     await page.getByRole("link", { name: "Sign in again" }).click();
     await page.getByRole("button", { name: people.auditor.email }).click();
-    await page.locator(".row-link").first().waitFor();
+    await rowsOf(page).first().waitFor();
     expect(page.url()).toBe(`${web.origin}${view}&chat=new`);
     expect(await queryOf(page).inputValue()).toBe("state:stale hb>10m");
     expect(await question(page).inputValue()).toBe("Which hosts expire this weekend?");
@@ -62,11 +70,10 @@ describe("a page near the end of its session", () => {
   });
 
   it("says by web's clock when it ends, on a machine whose own is a day behind", async () => {
-    const context = await openContext();
-    const page = await openView(context);
+    const { context, page } = await openView();
     await context.clock.setSystemTime(Date.now() - 86_400_000);
     await page.reload();
-    await page.locator(".row-link").first().waitFor();
+    await rowsOf(page).first().waitFor();
     expect((await announced(page).count()) + (await ended(page).count())).toBe(0);
     await web.clock.advance(sessionMs - 200_000);
     await page.reload();
@@ -79,9 +86,8 @@ describe("a page near the end of its session", () => {
 
 describe("a page whose session has ended", () => {
   it("says so at once, keeps its rows marked as old, and sends no more requests", async () => {
-    const context = await openContext();
-    const page = await openView(context);
-    const rows = await page.locator(".row-link").count();
+    const { context, page } = await openView();
+    const rows = await rowsOf(page).count();
     await pass(page, sessionMs + 1_000);
     await ended(page).waitFor();
     expect(await page.locator('[data-shown="stale"] .row-link').count()).toBeGreaterThanOrEqual(
@@ -101,41 +107,35 @@ describe("a page whose session has ended", () => {
   });
 
   it("continues once the same person has signed in in another tab", async () => {
-    const context = await openContext();
-    const page = await openView(context);
+    const { context, page } = await openView();
     await pass(page, sessionMs + 1_000);
     await ended(page).waitFor();
-    const { name, value } = await web.sessionOf("auditor");
-    await context.addCookies([{ name, value, url: web.origin }]);
-    await page.evaluate(() => document.dispatchEvent(new Event("visibilitychange")));
+    await signIn(context, "auditor");
+    await show(page);
     await expect.poll(() => ended(page).count()).toBe(0);
     await page.keyboard.press("r");
     await page.locator('[data-shown="fresh"] .row-link').first().waitFor();
   });
 
   it("drops everything when another person has signed in in another tab", async () => {
-    const context = await openContext();
-    const page = await openView(context);
-    const { name, value } = await web.sessionOf("reader");
-    await context.addCookies([{ name, value, url: web.origin }]);
-    await page.evaluate(() => document.dispatchEvent(new Event("visibilitychange")));
+    const { context, page } = await openView();
+    await signIn(context, "reader");
+    await show(page);
     await page.getByRole("heading", { name: "This page needs the scope audit" }).waitFor();
-    expect(await page.locator(".row-link").count()).toBe(0);
+    expect(await rowsOf(page).count()).toBe(0);
   });
 
   it("keeps what was typed for nobody else: neither for the next person in the tab, nor after a sign-out", async () => {
-    const context = await openContext();
-    const page = await openView(context, `${view}&chat=new`);
+    const { context, page } = await openView(`${view}&chat=new`);
     const type = async () => {
       await question(page).fill("Which hosts of the merger are down?");
       await queryOf(page).fill("state:stale merger");
       expect(await typedOf(page)).toContain("merger");
     };
     await type();
-    const { name, value } = await web.sessionOf("admin");
-    await context.addCookies([{ name, value, url: web.origin }]);
+    await signIn(context, "admin");
     await page.reload();
-    await page.locator(".row-link").first().waitFor();
+    await rowsOf(page).first().waitFor();
     expect([await question(page).inputValue(), await queryOf(page).inputValue()]).toEqual([
       "",
       "state:stale",

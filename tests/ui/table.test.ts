@@ -130,9 +130,9 @@ describe("the order of the rows", () => {
   it("is by severity, then by age, and the hosts that need nobody are quiet", async () => {
     const { page } = await visitFleet();
     await page.locator(".row-link").nth(199).waitFor();
-    const { body } = await web.core.api<{
+    const { body } = await web.core.auditor.get<{
       items: { device_id: string; state: "stale"; forwarding: null }[];
-    }>("GET", "/v1/collector/health?sort=severity&limit=200", { as: "auditor" });
+    }>("/v1/collector/health?sort=severity&limit=200");
     expect(await devices(page)).toEqual(body.items.map(({ device_id }) => device_id));
     const ranks = body.items.map((row) => fleetSeverities.indexOf(severityOf(row)));
     expect(ranks).toEqual([...ranks].sort((one, other) => one - other));
@@ -326,11 +326,7 @@ describe("the charts", () => {
     async (filter) => {
       const params = filterToParams(filter).toString();
       const get = async <Body>(path: string) =>
-        (
-          await web.core.api<Body>("GET", `/v1/collector/health${path}?${params}`, {
-            as: "auditor",
-          })
-        ).body;
+        await web.core.auditor.read<Body>(`/v1/collector/health${path}?${params}`);
       const wanted = figuresOf(
         filter,
         await get<FleetHealthReport>(""),

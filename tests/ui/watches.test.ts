@@ -22,14 +22,11 @@ beforeAll(async () => {
 let names = 0;
 const create = async (fields: object = {}) =>
   (
-    await web.core.api<Watch>("POST", "/v1/collector/watches", {
-      as: "admin",
-      body: {
-        name: `watch ${++names}`,
-        filter: "state:enrolling",
-        receivers: ["on-call"],
-        ...fields,
-      },
+    await web.core.admin.post<Watch>("/v1/collector/watches", {
+      name: `watch ${++names}`,
+      filter: "state:enrolling",
+      receivers: ["on-call"],
+      ...fields,
     })
   ).body;
 
@@ -71,9 +68,7 @@ describe("the pages of watches", () => {
     await page.getByLabel("Delete the watch and its history").check();
     await page.getByRole("button", { name: "Delete" }).click();
     await page.getByRole("heading", { level: 1, name: "Watches" }).waitFor();
-    expect(
-      (await web.core.api("GET", `/v1/collector/watches/${id}`, { as: "auditor" })).status,
-    ).toBe(404);
+    expect((await web.core.auditor.get(`/v1/collector/watches/${id}`)).status).toBe(404);
   });
 
   it("refuse a change that another one came before, and show what there is now", async () => {
@@ -86,7 +81,7 @@ describe("the pages of watches", () => {
       receivers: [],
       revision: 1,
     };
-    await web.core.api("PUT", `/v1/collector/watches/${watch.id}`, { as: "admin", body });
+    await web.core.admin.put(`/v1/collector/watches/${watch.id}`, body);
     await page.getByRole("button", { name: "Save" }).click();
     await page.getByText("The watch has changed since: it has revision 2").waitFor();
   });

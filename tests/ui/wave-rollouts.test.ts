@@ -20,8 +20,7 @@ beforeAll(async () => {
 });
 
 const visit = (path: string, now = web.clock.now()) => open(path, { now });
-const get = async <Body>(path: string) =>
-  (await web.core.api<Body>("GET", path, { as: "auditor" })).body;
+const get = async <Body>(path: string) => await web.core.auditor.read<Body>(path);
 /** How many targets core lists at an address of the page of a rollout. */
 const targetsAt = async (href: string): Promise<number> => {
   const { pathname, search } = new URL(href, web.origin);

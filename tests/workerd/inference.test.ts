@@ -21,12 +21,9 @@ const ask = async (name: "openai" | "anthropic", script: readonly ScriptedReply[
     },
   });
   opened.push(provider, test);
-  const { body } = await test.api<{ id: string }>("POST", "/v1/chat/sessions", { as: "auditor" });
+  const { body } = await test.auditor.post<{ id: string }>("/v1/chat/sessions");
   const path = `/v1/chat/sessions/${body.id}/messages`;
-  const answer = await test.api<string>("POST", path, {
-    as: "auditor",
-    body: { content: "Hello" },
-  });
+  const answer = await test.auditor.post<string>(path, { content: "Hello" });
   return { answer, provider, log: test.log };
 };
 

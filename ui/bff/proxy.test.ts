@@ -32,6 +32,35 @@ const webOver = (answer: (request: Request) => Response | Promise<Response>) => 
   return { asked, app, request };
 };
 
+const empty = () => new Response("{}");
+/** A body of core's that the test sends part by part. */
+const createBody = () => {
+  let send: (text: string) => void = () => undefined;
+  let cancelled = false;
+  const body = new ReadableStream<Uint8Array>({
+    start: (controller) => {
+      send = (text) => controller.enqueue(new TextEncoder().encode(text));
+    },
+    cancel: () => {
+      cancelled = true;
+    },
+  });
+  return { body, send, isCancelled: () => cancelled };
+};
+/** An answer that comes only as the abort of its request. */
+const never = ({ signal }: Request) =>
+  new Promise<Response>((_, reject) =>
+    signal.addEventListener("abort", () => reject(signal.reason)),
+  );
+const expectParts = async (answer: Response, send: (text: string) => void, parts: string[]) => {
+  const reader = answer.body?.getReader();
+  for (const part of parts) {
+    send(part);
+    expect(new TextDecoder().decode((await reader?.read())?.value)).toBe(part);
+  }
+  await reader?.cancel();
+};
+
 describe("the routes of core that a browser reaches", () => {
   it("are everything that operators may read, the request for diagnostics, and chat; nothing else of core's router", () => {
     const patterns = proxiedRoutes.map(
@@ -51,7 +80,7 @@ describe("the routes of core that a browser reaches", () => {
   });
 
   it("are only the listed ones, in any spelling of the path", async () => {
-    const { asked, request } = webOver(() => new Response("{}"));
+    const { asked, request } = webOver(empty);
     const origin = { Origin: web.origin, "Content-Type": "application/json" };
     const refused = await Promise.all([
       request("/operator/sign-ins", { method: "POST", headers: origin, body: "{}" }),
@@ -76,7 +105,7 @@ describe("the routes of core that a browser reaches", () => {
   });
 
   it("need a session", async () => {
-    const { asked, request } = webOver(() => new Response("{}"));
+    const { asked, request } = webOver(empty);
     const answer = await request("/whoami", { headers: { Cookie: "" } });
     expect([
       answer.status,
@@ -89,7 +118,7 @@ describe("the routes of core that a browser reaches", () => {
 
 describe("a forwarded request", () => {
   it("has the path of its route, however the browser wrote it", async () => {
-    const { asked, request } = webOver(() => new Response("{}"));
+    const { asked, request } = webOver(empty);
     await request("/collector/%68ealth");
     await request(`/collector/health/${id.replace("-", "%2d")}?a=%2e`);
     await request(`/collector/hosts/${id}/diags/${id}`);
@@ -107,7 +136,7 @@ describe("a forwarded request", () => {
   });
 
   it("has its own bridge token of 300 s, and of the browser's headers only Accept and If-None-Match", async () => {
-    const { asked, request } = webOver(() => new Response("{}"));
+    const { asked, request } = webOver(empty);
     const headers = {
       Accept: "text/csv",
       "Accept-Encoding": "br",
@@ -138,12 +167,7 @@ describe("a forwarded request", () => {
   });
 
   it("streams core's response, and of its headers only the listed ones", async () => {
-    let send: (text: string) => void = () => undefined;
-    const body = new ReadableStream<Uint8Array>({
-      start: (controller) => {
-        send = (text) => controller.enqueue(new TextEncoder().encode(text));
-      },
-    });
+    const { body, send } = createBody();
     const { request } = webOver(
       () =>
         new Response(body, {
@@ -163,25 +187,11 @@ describe("a forwarded request", () => {
     expect(answer.headers.get("cache-control")).toBe("no-store");
     expect(answer.headers.get("x-request-id")).not.toBe("core's own");
     for (const name of ["set-cookie", "server"]) expect(answer.headers.get(name)).toBeNull();
-    const reader = answer.body?.getReader();
-    for (const row of ["identity\n", "'=1+1\n"]) {
-      send(row);
-      expect(new TextDecoder().decode((await reader?.read())?.value)).toBe(row);
-    }
-    await reader?.cancel();
+    await expectParts(answer, send, ["identity\n", "'=1+1\n"]);
   });
 
   it("T1: passes events on as they arrive, uncompressed, and ends core's stream when the browser stops reading", async () => {
-    let send: (text: string) => void = () => undefined;
-    let cancelled = false;
-    const body = new ReadableStream<Uint8Array>({
-      start: (controller) => {
-        send = (text) => controller.enqueue(new TextEncoder().encode(text));
-      },
-      cancel: () => {
-        cancelled = true;
-      },
-    });
+    const { body, send, isCancelled } = createBody();
     const { asked, request } = webOver(
       () =>
         new Response(body, {
@@ -203,13 +213,8 @@ describe("a forwarded request", () => {
     expect(answer.headers.get("x-accel-buffering")).toBe("no");
     expect(answer.headers.get("content-encoding")).toBeNull();
     expect(answer.headers.get("cache-control")).toBe("no-store");
-    const reader = answer.body?.getReader();
-    for (const event of ['event: text_delta\ndata: {"text":"3"}\n\n', ": open\n\n"]) {
-      send(event);
-      expect(new TextDecoder().decode((await reader?.read())?.value)).toBe(event);
-    }
-    await reader?.cancel();
-    expect(cancelled).toBe(true);
+    await expectParts(answer, send, ['event: text_delta\ndata: {"text":"3"}\n\n', ": open\n\n"]);
+    expect(isCancelled()).toBe(true);
   });
 
   it("I4: does not change a CSV's cells", async () => {
@@ -275,13 +280,10 @@ describe("a forwarded request", () => {
       code: "core_unavailable",
       detail: "Core cannot be reached",
     });
-    const hanging = webOver(
-      ({ signal, redirect }) =>
-        new Promise((_, reject) => {
-          expect(redirect).toBe("error");
-          signal.addEventListener("abort", () => reject(signal.reason));
-        }),
-    );
+    const hanging = webOver((request) => {
+      expect(request.redirect).toBe("error");
+      return never(request);
+    });
     const late = hanging.request("/collector/health");
     while (hanging.asked.length === 0) await web.clock.advance(0);
     await web.clock.advance(4_999);
@@ -295,10 +297,8 @@ describe("a forwarded request", () => {
   });
 
   it("waits for 30 s for a change of a program, which may be of a thousand hosts", async () => {
-    const { asked, app } = webOver(({ method, signal }) =>
-      method === "GET"
-        ? new Response("{}")
-        : new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason))),
+    const { asked, app } = webOver((request) =>
+      request.method === "GET" ? new Response("{}") : never(request),
     );
     const headers = { Authorization: "Bearer a.b.c", "Content-Type": "application/json" };
     const change = new Request(`${web.origin}/v1/collector/config-rollbacks`, {
@@ -349,10 +349,7 @@ describe("a forwarded request", () => {
 
   it("ends when the browser disconnects", async () => {
     const disconnect = new AbortController();
-    const { asked, request } = webOver(
-      ({ signal }) =>
-        new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason))),
-    );
+    const { asked, request } = webOver(never);
     const answer = request("/collector/health", { signal: disconnect.signal });
     while (asked.length === 0) await web.clock.advance(0);
     disconnect.abort();
@@ -396,7 +393,7 @@ describe("a browser's request", () => {
   });
 
   it("has an address of at most 8 KiB, and is rate limited", async () => {
-    const { request } = webOver(() => new Response("{}"));
+    const { request } = webOver(empty);
     expect((await request(`/collector/health?q=${"x".repeat(8190)}`)).status).toBe(414);
     const burst = await Promise.all(Array.from({ length: 210 }, () => request("/whoami")));
     const refused = burst.filter(({ status }) => status === 429);

@@ -51,6 +51,17 @@ beforeEach(async () => {
 
 const fingerprintOf = ({ certificate }: TestCollector) =>
   createHash("sha256").update(certificate).digest();
+const callerOf = (of: TestCollector) => ({
+  identity: of.identity,
+  fingerprintSha256: fingerprintOf(of).toHex(),
+  der: of.certificate,
+});
+/** What names an account in the one that follows it. */
+const digestOf = (body: Uint8Array) =>
+  Uint8Array.from(createHash("sha256").update(accountPayload(body)).digest());
+const taken = (through: bigint) => ({ through, refused: "" });
+/** An id that the queue had before. */
+const earlier = new Uint8Array(16).fill(1);
 const signed = (body: Uint8Array, by: TestCollector = host): SentAccount => ({
   body,
   signature: signBytes(createPrivateKey(by.key.pem), accountPayload(body)),
@@ -91,15 +102,7 @@ const streamBehind = (earlier: Uint8Array, ackedThrough: bigint): StreamOfAccoun
   left: [{ queueId: earlier, ackedThrough }],
 });
 const accept = (sent: SentAccount, caller: TestCollector = host, stream?: StreamOfAccount) =>
-  createAccountAcceptor(test.core)(
-    {
-      identity: caller.identity,
-      fingerprintSha256: fingerprintOf(caller).toHex(),
-      der: caller.certificate,
-    },
-    sent,
-    stream,
-  );
+  createAccountAcceptor(test.core)(callerOf(caller), sent, stream);
 /** Core has reported that a queue of the host lost these sequences. */
 const recordGap = async (of: Uint8Array, from: number, through: number) => {
   await sql`
@@ -181,7 +184,7 @@ describe("accepting an account", () => {
     const queues = () =>
       sql`select ending, ended_at::text from ingest_queue where host_id = ${host.identity}`;
     const last = signed(bodyOf({ ended: true }));
-    expect(await accept(last)).toEqual({ through: 1n, refused: "" });
+    expect(await accept(last)).toEqual(taken(1n));
     const ended = await queues();
     expect(ended).toMatchObject([{ ending: "ended", ended_at: expect.any(String) }]);
     await noteQueues(
@@ -190,7 +193,7 @@ describe("accepting an account", () => {
       new Date(),
     );
     expect(await queues()).toMatchObject([{ ending: "ended", ended_at: null }]);
-    expect(await accept(last)).toEqual({ through: 1n, refused: "" });
+    expect(await accept(last)).toEqual(taken(1n));
     expect(await queues()).toEqual(ended);
     const none = {
       accepted: [],
@@ -211,15 +214,12 @@ describe("accepting an account", () => {
     const [row] =
       await sql`select range_stored::int as stored, counted_through::int as through from ingest_cursor`;
     expect(row).toEqual({ stored: 0, through: 100 });
-    const previousSha256 = createHash("sha256").update(accountPayload(bodyOf())).digest();
+    const previousSha256 = digestOf(bodyOf());
     await count(150, { stored: 20, lost: 25, rejected: 5 });
     const next = { number: 2n, previousSha256, firstSequence: 101n, lastSequence: 152n };
     const times = { fromMs: BigInt(hour + hourMs), toMs: BigInt(hour + 2 * hourMs) };
     const accepted = [{ records: 52n }];
-    expect(await accept(signed(bodyOf({ ...next, ...times, accepted })))).toEqual({
-      through: 2n,
-      refused: "",
-    });
+    expect(await accept(signed(bodyOf({ ...next, ...times, accepted })))).toEqual(taken(2n));
     await test.clock.advance(hourMs);
     expect(await stateOf(hour + hourMs)).toMatchObject({
       state: "short",
@@ -277,7 +277,7 @@ describe("accepting an account", () => {
         firstSequence: lastSequence + 1n - BigInt(64 * records),
         lastSequence,
       });
-      previousSha256 = Uint8Array.from(createHash("sha256").update(accountPayload(body)).digest());
+      previousSha256 = digestOf(body);
       return (await accept(signed(body))).refused;
     };
     const rowsOf = () =>
@@ -306,9 +306,9 @@ describe("accepting an account", () => {
   it("keeps one account however often it comes, and asks for those before it", async () => {
     await count(100);
     const sent = signed(bodyOf());
-    expect(await accept(sent)).toEqual({ through: 1n, refused: "" });
-    expect(await accept(sent)).toEqual({ through: 1n, refused: "" });
-    expect(await accept(signed(bodyOf({ number: 5n })))).toEqual({ through: 1n, refused: "" });
+    expect(await accept(sent)).toEqual(taken(1n));
+    expect(await accept(sent)).toEqual(taken(1n));
+    expect(await accept(signed(bodyOf({ number: 5n })))).toEqual(taken(1n));
     expect(await sql`select 1 from ingest_account`).toHaveLength(1);
   });
 
@@ -320,8 +320,8 @@ describe("accepting an account", () => {
       await recordGap(queueId, 1, 13);
       const accepted = [{ records: 13n - firstSequence }];
       const first = bodyOf({ firstSequence, lastSequence: 12n, ackedBeforeThrough: 10n, accepted });
-      expect(await accept(signed(first))).toEqual({ through: 1n, refused: "" });
-      const previousSha256 = createHash("sha256").update(accountPayload(first)).digest();
+      expect(await accept(signed(first))).toEqual(taken(1n));
+      const previousSha256 = digestOf(first);
       const next = {
         number: 2n,
         previousSha256,
@@ -329,7 +329,7 @@ describe("accepting an account", () => {
         lastSequence: 20n,
         accepted: [{ records: 8n }],
       };
-      expect(await accept(signed(bodyOf(next)))).toEqual({ through: 2n, refused: "" });
+      expect(await accept(signed(bodyOf(next)))).toEqual(taken(2n));
       const rows =
         await sql`select lost::int, stored::int, missing::int, refused from ingest_account order by number`;
       expect([...rows]).toEqual([
@@ -340,7 +340,6 @@ describe("accepting an account", () => {
   );
 
   it("counts as lost what a database lost under the queue's earlier ids, and what its host no longer knows with the first account", async () => {
-    const earlier = new Uint8Array(16).fill(1);
     const unrelated = new Uint8Array(16).fill(2);
     await recordGap(earlier, 6, 10);
     await recordGap(earlier, 9, 14);
@@ -349,7 +348,7 @@ describe("accepting an account", () => {
     await count(100, { stored: 88 });
     const stream = streamBehind(earlier, 12n);
     const first = bodyOf({ ackedBeforeThrough: 12n });
-    expect(await accept(signed(first), host, stream)).toEqual({ through: 1n, refused: "" });
+    expect(await accept(signed(first), host, stream)).toEqual(taken(1n));
     const [row] =
       await sql`select lost::int, stored::int, missing::int, is_checked from ingest_account`;
     expect(row).toEqual({ lost: 9, stored: 88, missing: 0, is_checked: true });
@@ -360,7 +359,7 @@ describe("accepting an account", () => {
     const [queue] = await sql`select range_stored::int, range_lost::int from ingest_cursor
       where queue_id = ${queueId}`;
     expect(queue).toEqual({ range_stored: 0, range_lost: 0 });
-    const previousSha256 = createHash("sha256").update(accountPayload(first)).digest();
+    const previousSha256 = digestOf(first);
     const next = {
       number: 2n,
       previousSha256,
@@ -368,7 +367,7 @@ describe("accepting an account", () => {
       lastSequence: 100n,
       accepted: [],
     };
-    expect(await accept(signed(bodyOf(next)), host, stream)).toEqual({ through: 2n, refused: "" });
+    expect(await accept(signed(bodyOf(next)), host, stream)).toEqual(taken(2n));
     expect((await sql`select lost::int from ingest_account where number = 2`)[0]).toEqual({
       lost: 0,
     });
@@ -379,15 +378,12 @@ describe("accepting an account", () => {
     await count(54);
     const accepted = [{ records: 55n }];
     const first = bodyOf({ lastSequence: 55n, accepted });
-    expect(await accept(signed(first))).toEqual({ through: 1n, refused: "" });
+    expect(await accept(signed(first))).toEqual(taken(1n));
     await count(56, { stored: 0, lost: 2 });
     await recordGap(queueId, 55, 56);
-    const previousSha256 = createHash("sha256").update(accountPayload(first)).digest();
+    const previousSha256 = digestOf(first);
     const next = { number: 2n, firstSequence: 56n, lastSequence: 56n, accepted: [{ records: 1n }] };
-    expect(await accept(signed(bodyOf({ ...next, previousSha256 })))).toEqual({
-      through: 2n,
-      refused: "",
-    });
+    expect(await accept(signed(bodyOf({ ...next, previousSha256 })))).toEqual(taken(2n));
     const rows =
       await sql`select lost::int, missing::int, is_checked from ingest_account order by number`;
     expect([...rows]).toEqual([
@@ -404,7 +400,6 @@ describe("accepting an account", () => {
   ])(
     "finds an hour incomplete that has a record of $of",
     async ({ stored, rejected, expected }) => {
-      const earlier = new Uint8Array(16).fill(1);
       if (stored) await count(10, { of: earlier, stored, rejected });
       await count(100, { stored: 90 });
       const first = signed(bodyOf({ ackedBeforeThrough: 10n }));
@@ -421,22 +416,20 @@ describe("accepting an account", () => {
   );
 
   it("asks for an earlier id's account that a database lost, and counts what it stated as lost if the host lost it too", async () => {
-    const earlier = new Uint8Array(16).fill(1);
     await recordGap(earlier, 6, 12);
     await count(100, { stored: 90 });
     const stream = streamBehind(earlier, 10n);
     const after = { firstSequence: 11n, accepted: [{ records: 90n }], previousQueueId: earlier };
     const first = signed(bodyOf({ ...after, previousSha256: new Uint8Array(32) }));
-    expect(await accept(first, host, stream)).toEqual({ through: 0n, refused: "" });
+    expect(await accept(first, host, stream)).toEqual(taken(0n));
     expect(await sql`select 1 from ingest_account`).toHaveLength(0);
     const asLost = { ...first, earlierAreLost: true };
-    expect(await accept(asLost, host, stream)).toEqual({ through: 1n, refused: "" });
+    expect(await accept(asLost, host, stream)).toEqual(taken(1n));
     const [row] = await sql`select lost::int, is_checked, follows_gap from ingest_account`;
     expect(row).toEqual({ lost: 7, is_checked: false, follows_gap: true });
   });
 
   it("finds an hour short whose accounts a restored host and database both forgot", async () => {
-    const earlier = new Uint8Array(16).fill(1);
     const stream = { ...streamBehind(earlier, 100n), cursor: 0n };
     const before = BigInt(hour - hourMs);
     const half = BigInt(hour + hourMs / 2);
@@ -452,7 +445,7 @@ describe("accepting an account", () => {
     for (const [at, fields] of chain.entries()) {
       const body = bodyOf({ ...fields, number: BigInt(at + 1), previousSha256 });
       expect((await accept(signed(body), host, stream)).refused).toBe("");
-      previousSha256 = Uint8Array.from(createHash("sha256").update(accountPayload(body)).digest());
+      previousSha256 = digestOf(body);
     }
     await test.clock.advance(hourMs);
     expect(await stateOf()).toMatchObject({
@@ -462,7 +455,6 @@ describe("accepting an account", () => {
   });
 
   it("counts nothing as lost behind an account of the earlier id that states it", async () => {
-    const earlier = new Uint8Array(16).fill(1);
     await accept(
       signed(bodyOf({ queueId: earlier, lastSequence: 14n, accepted: [{ records: 14n }] })),
     );
@@ -504,9 +496,7 @@ describe("accepting an account", () => {
         };
         await accept(signed(bodyOf(first)));
         await count(100, { stored: 90 });
-        const previousSha256 = createHash("sha256")
-          .update(accountPayload(bodyOf(first)))
-          .digest();
+        const previousSha256 = digestOf(bodyOf(first));
         const less = {
           number: 2n,
           previousSha256,
@@ -542,11 +532,7 @@ describe("accepting an account", () => {
 
   it("decides on none whose stream had a queue that the database no longer has, until the host has opened it again", async () => {
     const sessionId = new Uint8Array(16).fill(1);
-    const caller = {
-      identity: host.identity,
-      fingerprintSha256: fingerprintOf(host).toHex(),
-      der: host.certificate,
-    };
+    const caller = callerOf(host);
     const acceptOn = (stream: { cursor: bigint; sessionId?: Uint8Array; queueId?: Uint8Array }) =>
       createAccountAcceptor(test.core)(caller, signed(bodyOf()), { queueId, sessionId, ...stream });
     const gap = { code: "sequence_gap" };
@@ -560,21 +546,16 @@ describe("accepting an account", () => {
     ).rejects.toMatchObject(gap);
     expect(await sql`select 1 from ingest_account`).toHaveLength(0);
     await count(100, { stored: 70, lost: 30 });
-    expect(await acceptOn({ cursor: 100n })).toEqual({ through: 1n, refused: "" });
+    expect(await acceptOn({ cursor: 100n })).toEqual(taken(1n));
     // An account of a queue that its host has left says nothing of the stream's.
-    expect(await acceptOn({ cursor: 500n, queueId: new Uint8Array(16).fill(9) })).toEqual({
-      through: 1n,
-      refused: "",
-    });
+    expect(await acceptOn({ cursor: 500n, queueId: new Uint8Array(16).fill(9) })).toEqual(
+      taken(1n),
+    );
   });
 
   it("decides on none while a stream is behind what its host knows, or has another session", async () => {
     const sessionId = new Uint8Array(16).fill(1);
-    const caller = {
-      identity: host.identity,
-      fingerprintSha256: fingerprintOf(host).toHex(),
-      der: host.certificate,
-    };
+    const caller = callerOf(host);
     const acceptAt = (cursor: bigint, session = sessionId) => {
       const counted = { cursor, sessionId: session, totals: { ...noCounts, stored: cursor } };
       const ranges = createStreamRanges(async () => ({ ...counted, countedFrom: [], end: null }));
@@ -584,7 +565,7 @@ describe("accepting an account", () => {
     const gap = { code: "sequence_gap" };
     await expect(acceptAt(70n)).rejects.toMatchObject(gap);
     await expect(acceptAt(100n, new Uint8Array(16).fill(2))).rejects.toMatchObject(gap);
-    expect(await acceptAt(100n)).toEqual({ through: 1n, refused: "" });
+    expect(await acceptAt(100n)).toEqual(taken(1n));
   });
 
   it("answers a refused account that comes again as it did before, and keeps it once", async () => {
@@ -609,9 +590,9 @@ describe("accepting an account", () => {
     });
     const forged = bodyOf({ ...none, number: 2n, previousSha256: new Uint8Array(32) });
     expect(await accept(signed(forged))).toEqual({ through: 2n, refused: "predecessor_differs" });
-    const previousSha256 = createHash("sha256").update(accountPayload(forged)).digest();
+    const previousSha256 = digestOf(forged);
     const next = signed(bodyOf({ ...none, number: 3n, previousSha256 }));
-    expect(await accept(next)).toEqual({ through: 3n, refused: "" });
+    expect(await accept(next)).toEqual(taken(3n));
   });
 
   it("refuses one by a certificate that was revoked before", async () => {
@@ -622,11 +603,7 @@ describe("accepting an account", () => {
 
   it("keeps no more than a day's refused accounts of a host in an hour", async () => {
     const acceptOne = createAccountAcceptor(test.core);
-    const caller = {
-      identity: host.identity,
-      fingerprintSha256: fingerprintOf(host).toHex(),
-      der: undefined,
-    };
+    const caller = { ...callerOf(host), der: undefined };
     for (let number = 1n; number <= 30n; number++)
       await acceptOne(caller, { ...signed(bodyOf({ number })), signature: new Uint8Array(8) });
     expect(await sql`select 1 from ingest_account`).toHaveLength(24);
@@ -639,11 +616,7 @@ describe("accepting an account", () => {
 describe("a host that sends accounts in a loop", () => {
   it("costs nothing beyond its rate, and what core keeps of it is bounded", async () => {
     const acceptOne = createAccountAcceptor(test.core, { burst: 3 });
-    const callerOf = (of: TestCollector) => {
-      const fingerprintSha256 = fingerprintOf(of).toHex();
-      return { identity: of.identity, fingerprintSha256, der: of.certificate };
-    };
-    let previousSha256: Uint8Array = new Uint8Array();
+    let previousSha256 = new Uint8Array();
     const send = (number: bigint) => {
       const none = {
         firstSequence: 1n,
@@ -653,11 +626,10 @@ describe("a host that sends accounts in a loop", () => {
         toMs: BigInt(hour),
       };
       const body = bodyOf({ ...none, number, previousSha256 });
-      previousSha256 = createHash("sha256").update(accountPayload(body)).digest();
+      previousSha256 = digestOf(body);
       return acceptOne(callerOf(host), signed(body));
     };
-    for (let number = 1n; number <= 3n; number++)
-      expect(await send(number)).toEqual({ through: number, refused: "" });
+    for (let number = 1n; number <= 3n; number++) expect(await send(number)).toEqual(taken(number));
     for (let number = 4n; number <= 40n; number++)
       expect(await send(number)).toMatchObject({ refused: "rate_limited" });
     const kept =
@@ -674,7 +646,7 @@ describe("a host that sends accounts in a loop", () => {
     });
     // Those that were refused may come again.
     await test.clock.advance(hourMs);
-    expect(await send(41n)).toEqual({ through: 3n, refused: "" });
+    expect(await send(41n)).toEqual(taken(3n));
   });
 });
 

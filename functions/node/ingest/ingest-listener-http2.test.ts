@@ -1,7 +1,7 @@
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { once } from "node:events";
 import { writeFile } from "node:fs/promises";
-import { connect as connectHttp2 } from "node:http2";
+import { type ClientHttp2Stream, connect as connectHttp2 } from "node:http2";
 import { request as requestHttps } from "node:https";
 import { text } from "node:stream/consumers";
 import { connect as connectTls } from "node:tls";
@@ -52,6 +52,14 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
     await once(client, "connect");
     return client;
   };
+  /** The headers and trailers of a stream, as they come. */
+  const receivedBy = (stream: ClientHttp2Stream) => {
+    const received: Record<string, unknown> = {};
+    for (const event of ["response", "trailers"])
+      stream.on(event, (headers) => Object.assign(received, headers));
+    stream.on("error", () => undefined);
+    return received;
+  };
   /** Posts bytes to a method; returns headers, trailers and body, as any of them can carry the error. */
   const post = async (
     certificate: TestClient,
@@ -60,26 +68,36 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
   ) => {
     const client = await session(certificate);
     const stream = client.request({ ":method": "POST", te: "trailers", ...headers });
-    const received: Record<string, unknown> = {};
-    stream.on("response", (answer) => Object.assign(received, answer));
-    stream.on("trailers", (trailers) => Object.assign(received, trailers));
-    stream.on("error", () => undefined);
+    const received = receivedBy(stream);
     const chunks: Buffer[] = [];
     stream.on("data", (chunk: Buffer) => chunks.push(chunk));
     stream.end(body);
     await once(stream, "close");
     client.destroy();
-    return { ...received, body: Buffer.concat(chunks).toString("latin1") } as Record<
-      string,
-      unknown
-    > & {
-      body: string;
-    };
+    return Object.assign(received, { body: Buffer.concat(chunks).toString("latin1") });
   };
   const method = (name: string) => ({ ":path": `/svc.ingest.v1.IngestService/${name}` });
   const grpc = { "content-type": "application/grpc" };
+  const begun = (name: string) => ({
+    ":method": "POST",
+    te: "trailers",
+    ...grpc,
+    ...method(name),
+  });
+  const postGrpc = (certificate: TestClient, name: string, body: Uint8Array) =>
+    post(certificate, { ...method(name), ...grpc }, body);
+  const openTls = async (certificate: TestClient) => {
+    const at = { host: "localhost", port: test.port, ca: test.caPem };
+    const socket = connectTls({ ...at, ...certificate });
+    await once(socket, "secureConnect");
+    return socket;
+  };
   const details = (answer: Record<string, unknown>) =>
     Buffer.from(String(answer["grpc-status-details-bin"]), "base64").toString("latin1");
+  const expectStatus = (answer: Record<string, unknown>, status: string, reason: string) => {
+    expect(answer["grpc-status"]).toBe(status);
+    expect(details(answer)).toContain(reason);
+  };
   const enveloped = (bytes: Uint8Array, flags = 0, length = bytes.length): Buffer => {
     const prefix = Buffer.alloc(5, flags);
     prefix.writeUInt32BE(length, 1);
@@ -108,12 +126,7 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
   it("G8: counts unfinished Submit calls as streams of their identity, and serves other identities", async () => {
     const client = await session(await test.client({ uri: "spiffe://fleet.test/hoarder" }));
     const begin = () => {
-      const stream = client.request({
-        ":method": "POST",
-        te: "trailers",
-        ...grpc,
-        ...method("Submit"),
-      });
+      const stream = client.request(begun("Submit"));
       stream.on("error", () => undefined);
       stream.write(enveloped(Buffer.alloc(500_000), 0, 900_000));
       return stream;
@@ -136,24 +149,15 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
       const clock = createTestClock();
       const own = await startTestIngest({ needs: { fastPath, clock } });
       const client = await session(await own.client({}), own);
-      const stream = client.request({
-        ":method": "POST",
-        te: "trailers",
-        ...grpc,
-        ...method(name),
-      });
-      stream.on("error", () => undefined);
-      const received: Record<string, unknown> = {};
-      for (const event of ["response", "trailers"])
-        stream.on(event, (headers) => Object.assign(received, headers));
+      const stream = client.request(begun(name));
+      const received = receivedBy(stream);
       stream.resume();
       stream.write(enveloped(Buffer.alloc(500_000), 0, 900_000));
       await expect.poll(() => own.ingest.gauges().inFlightBytes).toBe(500_005);
       const closed = once(stream, "close");
       await clock.advance(17_000 + 1_000 * (500_005 / 16_384));
       await closed;
-      expect(received["grpc-status"]).toBe("4");
-      expect(details(received)).toContain("body_timeout");
+      expectStatus(received, "4", "body_timeout");
       await expect.poll(() => own.ingest.gauges()).toEqual({ inFlightBytes: 0, openStreams: 0 });
       client.destroy();
       await own.close();
@@ -194,15 +198,13 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
         { ...method(name), ...grpc, ...gzip },
         enveloped(bomb, 1),
       );
-      expect(bombed).toMatchObject({ "grpc-status": "8" });
-      expect(details(bombed)).toContain("frame_too_large");
-      const promised = await post(
+      expectStatus(bombed, "8", "frame_too_large");
+      const promised = await postGrpc(
         certificate,
-        { ...method(name), ...grpc },
+        name,
         enveloped(Buffer.alloc(9), 0, 0xffff_ffff),
       );
-      expect(promised).toMatchObject({ "grpc-status": "8" });
-      expect(details(promised)).toContain("frame_too_large");
+      expectStatus(promised, "8", "frame_too_large");
     }
     expect(process.memoryUsage().rss - before).toBeLessThan(64_000_000);
   });
@@ -261,7 +263,7 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
     const certificate = await test.client({});
     const junk = Buffer.from("ffffffffffffffffffff", "hex");
     for (const name of ["Forward", "Submit"])
-      expect(await post(certificate, { ...method(name), ...grpc }, enveloped(junk))).toMatchObject({
+      expect(await postGrpc(certificate, name, enveloped(junk))).toMatchObject({
         "grpc-status": "3",
       });
     const brotli = { "grpc-encoding": "br" };
@@ -321,13 +323,8 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
           /frame_invalid|not(%20| )(a(%20| )SubmitRequest|plain(%20| )protobuf)/,
         );
       }
-      const forwarded = await post(
-        certificate,
-        { ...method("Forward"), ...grpc },
-        enveloped(bytes),
-      );
-      expect(forwarded["grpc-status"]).toBe("3");
-      expect(details(forwarded)).toContain("frame_invalid");
+      const forwarded = await postGrpc(certificate, "Forward", enveloped(bytes));
+      expectStatus(forwarded, "3", "frame_invalid");
     }
   });
 
@@ -339,8 +336,7 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
         { ":path": path, ...grpc },
         enveloped(Buffer.alloc(0)),
       );
-      expect(answer["grpc-status"]).toBe("12");
-      expect(details(answer)).toContain("method_unknown");
+      expectStatus(answer, "12", "method_unknown");
     }
   });
 
@@ -405,13 +401,7 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
       ]);
       const host = authority === undefined ? "" : `Host: ${authority}\r\n`;
       for (const path of [method("Submit")[":path"], "/v1/collector/heartbeat"]) {
-        const socket = connectTls({
-          host: "localhost",
-          port: test.port,
-          ca: test.caPem,
-          ...certificate,
-        });
-        await once(socket, "secureConnect");
+        const socket = await openTls(certificate);
         socket.write(
           `POST ${path} HTTP/1.1\r\n${host}Content-Type: ${json}\r\nContent-Length: 2\r\n\r\n{}`,
         );
@@ -468,13 +458,7 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
 
   it("keeps an idle HTTP/1.1 connection as long as an HTTP/2 one", async () => {
     const certificate = await test.client({});
-    const socket = connectTls({
-      host: "localhost",
-      port: test.port,
-      ca: test.caPem,
-      ...certificate,
-    });
-    await once(socket, "secureConnect");
+    const socket = await openTls(certificate);
     socket.write(
       "POST /v1/collector/heartbeat HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}",
     );
@@ -486,13 +470,7 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
   it("answers an invalid HTTP/1.1 request with a problem document", async () => {
     const certificate = await test.client({});
     for (const bytes of ["hello\r\n\r\n", "GET http://[x/ HTTP/1.1\r\nHost: a\r\n\r\n"]) {
-      const socket = connectTls({
-        host: "localhost",
-        port: test.port,
-        ca: test.caPem,
-        ...certificate,
-      });
-      await once(socket, "secureConnect");
+      const socket = await openTls(certificate);
       socket.write(bytes);
       const answer = await text(socket);
       expect(answer).toMatch(/^HTTP\/1\.1 400 Bad Request\r\n/);

@@ -1,12 +1,11 @@
-import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { expect, it, onTestFinished } from "vitest";
+import { expect, it } from "vitest";
+import { newFolder } from "#tests/support/new-folder.ts";
 import { buildPeer, findGo, peersFolder, recipes } from "./programs.ts";
 
 const makeFolder = async () => {
-  const folder = await mkdtemp(join(tmpdir(), "peers-"));
-  onTestFinished(() => rm(folder, { recursive: true }));
+  const folder = newFolder();
   return folder;
 };
 

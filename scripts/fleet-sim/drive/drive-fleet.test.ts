@@ -122,12 +122,8 @@ describe("a driven fleet", async () => {
     ]);
     const drift = await Promise.all(
       driftKinds.map(async (kind) => {
-        const { body } = await test.api<{ items: unknown[] }>(
-          "GET",
+        const { body } = await test.auditor.get<{ items: unknown[] }>(
           `/v1/collector/health?drift=${kind}&limit=1`,
-          {
-            as: "auditor",
-          },
         );
         return body.items.length;
       }),
@@ -253,9 +249,7 @@ describe("a driven fleet", async () => {
   });
 
   const healthOf = (run: string) =>
-    test.api<{ items: { identity: string; last_heartbeat_at: string | null }[] }>(
-      "GET",
+    test.auditor.get<{ items: { identity: string; last_heartbeat_at: string | null }[] }>(
       `/v1/collector/health?q=/${run}/&state=healthy`,
-      { as: "auditor" },
     );
 });

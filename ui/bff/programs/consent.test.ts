@@ -94,9 +94,7 @@ const signOut = async (agent: UserAgent) => {
 };
 const eventsOf = async (action: string) => {
   const path = `/v1/audit-events?action=${action}`;
-  const { body } = await web.core.api<{ items: Record<string, unknown>[] }>("GET", path, {
-    as: "auditor",
-  });
+  const { body } = await web.core.auditor.get<{ items: Record<string, unknown>[] }>(path);
   return body.items;
 };
 
@@ -111,9 +109,7 @@ describe("a program that a person let in", () => {
     expect([await whoami(program), await whoami(untouched)]).toEqual([401, 200]);
     expect((await eventsOf("operator.sign_out"))[0]).toMatchObject({ details: { programs: 1 } });
     const path = "/v1/operator/sessions?limit=2";
-    const { body } = await web.core.api<{ items: { state: string }[] }>("GET", path, {
-      as: "admin",
-    });
+    const { body } = await web.core.admin.get<{ items: { state: string }[] }>(path);
     expect(body.items.map(({ state }) => state).sort()).toEqual(["active", "revoked"]);
   });
 

@@ -88,7 +88,7 @@ const signIn = async (session?: string): Promise<UserAgent> => {
 /** The newest audit events of sign-outs. */
 const signOuts = async (limit: number): Promise<object[]> => {
   const path = `/v1/audit-events?action=operator.sign_out&limit=${limit}`;
-  return (await web.core.api<{ items: object[] }>("GET", path, { as: "auditor" })).body.items;
+  return (await web.core.auditor.read<{ items: object[] }>(path)).items;
 };
 const sessionOf = async (agent: UserAgent) => (await agent.fetch(`${origin}/api/session`)).status;
 

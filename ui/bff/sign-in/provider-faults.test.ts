@@ -23,10 +23,20 @@ beforeEach(() => {
   provider.tampering = {};
 });
 
+/** Lets time pass for web, core and the provider. */
+const pass = async (ms: number) => {
+  await web.clock.advance(ms);
+  now = web.clock.now();
+};
+/** Begins a sign-in, and returns the provider's redirect back. */
+const begin = async (agent = createUserAgent(), query = "") => {
+  const begun = await agent.fetch(`${web.origin}/api/auth/login${query}`);
+  return provider.authorize(begun.headers.get("location") ?? "");
+};
+
 /** Signs in; `change` modifies the redirect back from the provider. Returns where the sign-in ended. */
 const signIn = async (change: (back: URL) => void = () => undefined, agent = createUserAgent()) => {
-  const begun = await agent.fetch(`${web.origin}/api/auth/login`);
-  const back = provider.authorize(begun.headers.get("location") ?? "");
+  const back = await begin(agent);
   change(back);
   const { status, headers } = await agent.fetch(back.href);
   return {
@@ -39,6 +49,15 @@ const signIn = async (change: (back: URL) => void = () => undefined, agent = cre
   };
 };
 const refusedAs = (reason: string) => ({ status: 303, reason, signedIn: false });
+const expectRefused = async (...faults: ((back: URL) => void)[]) => {
+  for (const fault of faults)
+    expect(await signIn(fault)).toMatchObject(refusedAs("sign_in_failed"));
+};
+
+const withError = (error: string) => (back: URL) => {
+  back.searchParams.delete("code");
+  back.searchParams.set("error", error);
+};
 
 /** A response that never comes. */
 const stalled = new Promise<never>(() => undefined);
@@ -49,47 +68,38 @@ describe("the provider's redirect", () => {
   });
 
   it("A1: is rejected with another state, without one, and with two", async () => {
-    const faults: ((back: URL) => void)[] = [
-      (back) => back.searchParams.set("state", "x".repeat(43)),
-      (back) => back.searchParams.delete("state"),
-      (back) => back.searchParams.append("state", back.searchParams.get("state") ?? ""),
-    ];
-    for (const fault of faults)
-      expect(await signIn(fault)).toMatchObject(refusedAs("sign_in_failed"));
+    await expectRefused(
+      ({ searchParams }) => searchParams.set("state", "x".repeat(43)),
+      ({ searchParams }) => searchParams.delete("state"),
+      ({ searchParams }) => searchParams.append("state", searchParams.get("state") ?? ""),
+    );
   });
 
   it("A1: works once, in the browser that started, and for ten minutes", async () => {
     const { agent, back } = await signIn();
     const exchanged = provider.requests.get("/token");
-    const again = await agent.fetch(back.href);
-    expect(again.headers.get("location")).toMatch(/^\/login\?reason=sign_in_failed&id=/);
+    const expectFailed = async (by: typeof agent, redirect: URL) => {
+      const { headers } = await by.fetch(redirect.href);
+      expect(headers.get("location")).toMatch(/^\/login\?reason=sign_in_failed&id=/);
+    };
+    await expectFailed(agent, back);
     expect(agent.cookieHeader(back.href)).not.toContain("svc_sign_in");
     expect(provider.requests.get("/token")).toBe(exchanged);
-    const begun = await createUserAgent().fetch(`${web.origin}/api/auth/login`);
-    const elsewhere = await createUserAgent().fetch(
-      provider.authorize(begun.headers.get("location") ?? "").href,
-    );
-    expect(elsewhere.headers.get("location")).toMatch(/^\/login\?reason=sign_in_failed&id=/);
+    await expectFailed(createUserAgent(), await begin());
     const late = createUserAgent();
-    const slow = await late.fetch(`${web.origin}/api/auth/login`);
-    await web.clock.advance(600_000);
-    now = web.clock.now();
-    const answer = await late.fetch(provider.authorize(slow.headers.get("location") ?? "").href);
-    expect(answer.headers.get("location")).toMatch(/^\/login\?reason=sign_in_failed&id=/);
+    const slow = await begin(late);
+    await pass(600_000);
+    await expectFailed(late, slow);
   });
 
   it("A1: works in each of several tabs, in any order", async () => {
     const agent = createUserAgent();
-    const begin = async () => {
-      const begun = await agent.fetch(`${web.origin}/api/auth/login?return_to=/fleet`);
-      return provider.authorize(begun.headers.get("location") ?? "").href;
-    };
-    const tabs = [await begin(), await begin(), await begin()];
-    const cancelled = new URL(tabs.pop() ?? "");
-    cancelled.searchParams.delete("code");
-    cancelled.searchParams.set("error", "access_denied");
-    const answers = [await agent.fetch(cancelled.href)];
-    for (const back of tabs.reverse()) answers.push(await agent.fetch(back));
+    const tabs: URL[] = [];
+    while (tabs.length < 3) tabs.push(await begin(agent, "?return_to=/fleet"));
+    const [, , cancelled] = tabs;
+    if (cancelled) withError("access_denied")(cancelled);
+    const answers: Response[] = [];
+    for (const back of tabs.reverse()) answers.push(await agent.fetch(back.href));
     expect(answers.map(({ headers }) => headers.get("location")?.split("&")[0])).toEqual([
       "/login?reason=sign_in_cancelled",
       "/fleet",
@@ -97,33 +107,21 @@ describe("the provider's redirect", () => {
     ]);
     expect(agent.cookieHeader(`${web.origin}/api/auth/login`)).not.toContain("svc_sign_in");
     // Audit events of one millisecond have no order in the list.
-    await web.clock.advance(1);
-    now = web.clock.now();
+    await pass(1);
   });
 
   it("A1: is rejected by PKCE when its code belongs to another attempt", async () => {
-    const other = await createUserAgent().fetch(`${web.origin}/api/auth/login`);
-    const stolen =
-      provider.authorize(other.headers.get("location") ?? "").searchParams.get("code") ?? "";
-    expect(await signIn((back) => back.searchParams.set("code", stolen))).toMatchObject(
-      refusedAs("sign_in_failed"),
-    );
+    const stolen = (await begin()).searchParams.get("code") ?? "";
+    await expectRefused(({ searchParams }) => searchParams.set("code", stolen));
   });
 
   it("A1: is rejected when it names another issuer, or none although the provider announced one", async () => {
-    const faults: ((back: URL) => void)[] = [
-      (back) => back.searchParams.set("iss", "https://accounts.google.com"),
-      (back) => back.searchParams.set("iss", `${provider.issuer}/`),
-      (back) => back.searchParams.delete("iss"),
-    ];
-    for (const fault of faults)
-      expect(await signIn(fault)).toMatchObject(refusedAs("sign_in_failed"));
+    await expectRefused(
+      ({ searchParams }) => searchParams.set("iss", "https://accounts.google.com"),
+      ({ searchParams }) => searchParams.set("iss", `${provider.issuer}/`),
+      ({ searchParams }) => searchParams.delete("iss"),
+    );
   });
-
-  const withError = (error: string) => (back: URL) => {
-    back.searchParams.delete("code");
-    back.searchParams.set("error", error);
-  };
 
   it.each([
     [
@@ -147,9 +145,7 @@ describe("the provider's redirect", () => {
 
   it("distinguishes a cancelled sign-in from a response without a code", async () => {
     expect(await signIn(withError("access_denied"))).toMatchObject(refusedAs("sign_in_cancelled"));
-    expect(await signIn((back) => back.searchParams.delete("code"))).toMatchObject(
-      refusedAs("sign_in_failed"),
-    );
+    await expectRefused(({ searchParams }) => searchParams.delete("code"));
   });
 });
 
@@ -184,11 +180,9 @@ describe("an id_token", () => {
   it.each(Object.entries(faults))("A1: is rejected with %s, and audited", async (_, fault) => {
     provider.tampering = await fault();
     expect(await signIn()).toMatchObject(refusedAs("sign_in_failed"));
-    const { body } = await web.core.api<{ items: { outcome: string; reason_code: string }[] }>(
-      "GET",
-      "/v1/audit-events?action=operator.sign_in&limit=1",
-      { as: "auditor" },
-    );
+    const { body } = await web.core.auditor.get<{
+      items: { outcome: string; reason_code: string }[];
+    }>("/v1/audit-events?action=operator.sign_in&limit=1");
     expect(body.items[0]).toMatchObject({ outcome: "failure", reason_code: "sign_in_failed" });
     await web.clock.advance(1);
   });
@@ -241,8 +235,7 @@ describe("a failing provider", () => {
     await until(() => ended === 7);
     await web.clock.advance(4999);
     expect(ended).toBe(7);
-    await web.clock.advance(1);
-    now = web.clock.now();
+    await pass(1);
     for (const refused of await Promise.all(held))
       expect(refused).toMatchObject(refusedAs("sign_in_unavailable"));
   });
@@ -252,8 +245,7 @@ describe("a failing provider", () => {
     provider.tampering = { jwks: stalled };
     const held = signIn();
     while (provider.waiting("/jwks") === 0) await web.clock.advance(0);
-    await web.clock.advance(5000);
-    now = web.clock.now();
+    await pass(5000);
     expect(await held).toMatchObject(refusedAs("sign_in_unavailable"));
     provider.tampering = {};
     expect(await signIn()).toMatchObject({ signedIn: true });
@@ -279,8 +271,7 @@ describe("a failing provider", () => {
   ])(
     "W6: that lists the prompts %j is asked for another account by %s",
     async (prompt_values_supported, prompt) => {
-      await web.clock.advance(3_600_001);
-      now = web.clock.now();
+      await pass(3_600_001);
       provider.tampering = { metadata: { prompt_values_supported } };
       const begun = await createUserAgent().fetch(
         `${web.origin}/api/auth/login?prompt=select_account`,
@@ -294,8 +285,7 @@ describe("a failing provider", () => {
     const before = provider.requests.get(path) ?? 0;
     await signIn();
     expect(provider.requests.get(path)).toBe(before);
-    await web.clock.advance(3_600_001);
-    now = web.clock.now();
+    await pass(3_600_001);
     provider.tampering = { metadata: { issuer: "https://accounts.google.com" } };
     expect(await signIn()).toMatchObject({ signedIn: true });
     expect(provider.requests.get(path)).toBe(before + 1);

@@ -162,9 +162,7 @@ describe("signing out at the provider", () => {
     await confirm(agent, `${identityProvider.issuer}/session/end`, { everywhere: true });
     expect(await statuses()).toEqual([401, 401, 200, 200, 401]);
     const path = "/v1/audit-events?action=operator.sign_out&limit=2";
-    const { body } = await web.core.api<{ items: { details: object }[] }>("GET", path, {
-      as: "auditor",
-    });
+    const { body } = await web.core.auditor.get<{ items: { details: object }[] }>(path);
     const event = {
       actor: { id: "identity-provider" },
       target: { id: people.admin.userId },

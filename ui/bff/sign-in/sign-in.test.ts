@@ -14,9 +14,7 @@ const { origin } = web;
 
 const latestSignIn = async () => {
   const path = "/v1/audit-events?action=operator.sign_in&limit=1";
-  const { body } = await web.core.api<{ items: Record<string, unknown>[] }>("GET", path, {
-    as: "auditor",
-  });
+  const { body } = await web.core.auditor.get<{ items: Record<string, unknown>[] }>(path);
   // Audit events of one millisecond have no order in the list.
   await web.clock.advance(1);
   return body.items[0];

@@ -25,10 +25,8 @@ const page = async (
   };
 };
 const namesOf = async () => {
-  const { body } = await web.core.api<{ items: { name: string }[] }>(
-    "GET",
+  const { body } = await web.core.auditor.get<{ items: { name: string }[] }>(
     "/v1/collector/watches",
-    { as: "auditor" },
   );
   return body.items.map(({ name }) => name);
 };
