@@ -98,6 +98,15 @@ const start = ({ open = async () => "opened" } = {}) => {
   };
 };
 
+/** A stream that is open, and has what was sent with its Open. */
+const startOpened = async (...messages: ForwardMessage[]) => {
+  const stream = start();
+  const opened = stream.answers.next();
+  await stream.send(open, ...messages);
+  await opened;
+  return stream;
+};
+
 describe("forward", () => {
   it("answers in the order of the frames, as many at a time as are ready", async () => {
     const stream = start();
@@ -167,10 +176,7 @@ describe("forward", () => {
   });
 
   it("acknowledges the frames before a rejected one, then throws its error, and reads no more", async () => {
-    const stream = start();
-    const opened = stream.answers.next();
-    await stream.send(open, frame(1), frame(2), frame(3));
-    await opened;
+    const stream = await startOpened(frame(1), frame(2), frame(3));
     await stream.reject(2, new Error("rejected"));
     await stream.commit(3);
     const acked = stream.answers.next();
@@ -180,10 +186,7 @@ describe("forward", () => {
   });
 
   it("acknowledges the frames read before the client disconnects or sends an invalid message", async () => {
-    const stream = start();
-    const opened = stream.answers.next();
-    await stream.send(open, frame(1));
-    await opened;
+    const stream = await startOpened(frame(1));
     await stream.send(open);
     stream.disconnected.abort(new Error("disconnected"));
     const acked = stream.answers.next();
@@ -193,10 +196,7 @@ describe("forward", () => {
   });
 
   it("acknowledges the frames before one of the same group that cannot be decoded", async () => {
-    const stream = start();
-    const opened = stream.answers.next();
-    await stream.send(open);
-    await opened;
+    const stream = await startOpened();
     const acked = stream.answers.next();
     await stream.send(frame(1), () => {
       throw new Error("malformed");
@@ -207,10 +207,7 @@ describe("forward", () => {
   });
 
   it("G4: ends at once when it is aborted, whatever is pending, and accepts no more", async () => {
-    const stream = start();
-    const opened = stream.answers.next();
-    await stream.send(open, frame(1));
-    await opened;
+    const stream = await startOpened(frame(1));
     const pending = stream.answers.next();
     stream.abort.abort(new Error("revoked"));
     await expect(pending).rejects.toThrow("revoked");
@@ -235,10 +232,7 @@ describe("forward", () => {
   });
 
   it("pauses reading on request, and 256 frames ahead of the acks", async () => {
-    const stream = start();
-    const opened = stream.answers.next();
-    await stream.send(open);
-    await opened;
+    const stream = await startOpened();
     const before = stream.pulls();
     const budget = Promise.withResolvers<void>();
     stream.setReadable(budget.promise);
@@ -259,10 +253,7 @@ describe("forward", () => {
   });
 
   it("G2: reads no more while 10,000 rejections wait for their acks to leave", async () => {
-    const stream = start();
-    const opened = stream.answers.next();
-    await stream.send(open, frame(1, 9_999));
-    await opened;
+    const stream = await startOpened(frame(1, 9_999));
     await stream.send(frame(2, 1));
     const full = stream.pulls();
     await stream.send(frame(3));

@@ -24,6 +24,13 @@ const storedSequences = async (queue: Buffer): Promise<number[]> => {
     .map(({ sequence }) => Number(sequence));
 };
 
+type Client = Awaited<ReturnType<typeof connect>>;
+/** Opens a queue with a session, and sends its first frame. */
+const begin = (client: Client, queue: Buffer, session_id: Buffer, last: number) =>
+  forwardAll(client, [openSession(queue, { session_id }), { frame: frame(queue, 1, last) }]);
+const expectForked = async (client: Client, sent: Parameters<typeof forwardAll>[1]) =>
+  expect((await forwardAll(client, sent)).error).toMatchObject(forked);
+
 /** Returns the audit events of a queue, by their action. */
 const eventsOf = (queue: Buffer) => test.connection.sql<
   { action: string; target_type: string; target_id: string; outcome: string; details: object }[]
@@ -51,10 +58,7 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
     const first = newQueue();
     const lost = newQueue();
     const third = newQueue();
-    await forwardAll(client, [
-      openSession(queue, { session_id: first }),
-      { frame: frame(queue, 1, 2) },
-    ]);
+    await begin(client, queue, first, 2);
     const next = openSession(queue, { session_id: third, previous_session_ids: [first, lost] });
     expect(cursorsOf(await forwardAll(client, [next, { frame: frame(queue, 3, 4) }]))).toEqual([
       "2",
@@ -70,16 +74,11 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
     const shared = newQueue();
     const mine = newQueue();
     const copy = newQueue();
-    await forwardAll(client, [
-      openSession(queue, { session_id: shared }),
-      { frame: frame(queue, 1, 2) },
-    ]);
+    await begin(client, queue, shared, 2);
     const own = openSession(queue, { session_id: mine, previous_session_ids: [shared] });
     await forwardAll(client, [own, { frame: frame(queue, 3, 6) }]);
     const other = openSession(queue, { session_id: copy, previous_session_ids: [shared] });
-    expect((await forwardAll(client, [other, { frame: frame(queue, 3, 4) }])).error).toMatchObject(
-      forked,
-    );
+    await expectForked(client, [other, { frame: frame(queue, 3, 4) }]);
     expect((await submit(client, frame(queue, 3, 4), other.open)).error).toMatchObject(forked);
     expect(await storedSequences(queue)).toEqual([1, 2, 3, 4, 5, 6]);
     const event = {
@@ -114,7 +113,7 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
     // It may be late, of a sender that has opened the queue itself: no copy is reported yet.
     expect(await eventsOf(queue)).toEqual([]);
     const again = openSession(queue, { session_id: newQueue(), previous_session_ids: [shared] });
-    expect((await forwardAll(client, [again])).error).toMatchObject(forked);
+    await expectForked(client, [again]);
     expect(await storedSequences(queue)).toEqual([1, 2, 3, 4]);
     expect((await eventsOf(queue)).map(({ action }) => action)).toEqual(["queue.forked"]);
   });
@@ -124,10 +123,7 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
     const queue = newQueue();
     const session = newQueue();
     const restored = newQueue();
-    await forwardAll(client, [
-      openSession(queue, { session_id: session }),
-      { frame: frame(queue, 1, 6) },
-    ]);
+    await begin(client, queue, session, 6);
     const claims = { session_id: restored, previous_session_ids: [session] };
     expect(
       (await forwardAll(client, [openSession(queue, { ...claims, sent_through: 5 })])).error,
@@ -143,10 +139,7 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
     const before = newQueue();
     const after = newQueue();
     const again = newQueue();
-    await forwardAll(client, [
-      openSession(queue, { session_id: before }),
-      { frame: frame(queue, 1, 3) },
-    ]);
+    await begin(client, queue, before, 3);
     const claims = { session_id: after, previous_session_ids: [before] };
     await forwardAll(client, [openSession(queue, claims), { frame: frame(queue, 4, 10) }]);
     await restoreDatabase(queue, 3, before);
@@ -173,11 +166,7 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
     const known = newQueue();
     const lost = newQueue();
     const queue = newQueue();
-    for (const each of [known, lost])
-      await forwardAll(client, [
-        openSession(each, { session_id: newQueue() }),
-        { frame: frame(each, 1, 3) },
-      ]);
+    for (const each of [known, lost]) await begin(client, each, newQueue(), 3);
     const leftQueues = [lost, known].map((queue_id) => ({
       queue_id,
       stored_through: queue_id === lost ? 5 : 2,
@@ -198,10 +187,7 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
     const unknown = newQueue();
     const before = newQueue();
     const after = newQueue();
-    await forwardAll(client, [
-      openSession(known, { session_id: before }),
-      { frame: frame(known, 1, 3) },
-    ]);
+    await begin(client, known, before, 3);
     const { db, sql } = test.connection;
     await sql`delete from ingest_gap`;
     await noteSink(db, "postgres", new Date(Date.now() - 60_000));
@@ -275,12 +261,9 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
     const client = await connect();
     const queue = newQueue();
     const session = newQueue();
-    await forwardAll(client, [
-      openSession(queue, { session_id: session }),
-      { frame: frame(queue, 1, 3) },
-    ]);
+    await begin(client, queue, session, 3);
     const other = openSession(queue, { session_id: newQueue(), acked_through: 7 });
-    expect((await forwardAll(client, [other])).error).toMatchObject(forked);
+    await expectForked(client, [other]);
     expect(await eventsOf(queue)).toMatchObject([
       { action: "ingest.gap", details: { from: 4, through: 7 } },
       { action: "queue.forked", details: { cursor: 3 } },

@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { createTestClock } from "#tests/fakes/clock.ts";
 import { createSeededEntropy } from "#tests/fakes/entropy.ts";
 import { Problem } from "../problems.ts";
@@ -43,6 +43,10 @@ const start = () => {
   });
   const stop = new AbortController();
   const watched = streams.watch(stop.signal);
+  onTestFinished(async () => {
+    stop.abort();
+    await watched;
+  });
   return {
     clock,
     revoked,
@@ -61,21 +65,19 @@ const start = () => {
     setUnavailable: (value: boolean) => {
       unavailable = value;
     },
-    stop: async () => {
-      stop.abort();
-      await watched;
-    },
   };
 };
 
 const enterMany = (streams: OpenStreams, count: number) =>
   Array.from({ length: count }, (_, index) => streams.enter(caller(`host ${index}`)));
+const expectCode = ({ signal }: OpenStream, code: string) =>
+  expect(signal.reason).toMatchObject({ code });
 const countEnded = (open: readonly OpenStream[]) =>
   open.filter(({ signal }) => signal.aborted).length;
 
 describe("open streams", () => {
   it("Q12: reopen with database_unavailable once the database was restored, and others open meanwhile", async () => {
-    const { streams, stop } = start();
+    const { streams } = start();
     const ended = streams.enter(caller("before"));
     streams.reopen();
     const opened = streams.enter(caller("after"));
@@ -83,11 +85,10 @@ describe("open streams", () => {
       { code: "database_unavailable" },
       false,
     ]);
-    await stop();
   });
 
   it("spread the return of those that end together, 200 hosts a second", async () => {
-    const { clock, streams, stop } = start();
+    const { clock, streams } = start();
     const open = enterMany(streams, 2_000);
     streams.reopen();
     await clock.advance(20);
@@ -99,11 +100,10 @@ describe("open streams", () => {
       (_, at) => delays.filter((delay) => Math.floor(delay) === at).length,
     );
     expect(Math.min(...perSecond)).toBeGreaterThan(150);
-    await stop();
   });
 
   it("G8: limits an identity to 8 streams, whatever its certificates, and other identities are independent", async () => {
-    const { streams, stop } = start();
+    const { streams } = start();
     const open = Array.from({ length: 8 }, (_, index) =>
       streams.enter(caller("a", `certificate ${index}`)),
     );
@@ -118,46 +118,42 @@ describe("open streams", () => {
       expect.objectContaining({ code: "too_many_streams" }),
     );
     expect(streams.count()).toBe(9);
-    await stop();
   });
 
   it("G4: ends the streams of a revoked caller within 5 s, and no others", async () => {
-    const { clock, revoked, streams, stop } = start();
+    const { clock, revoked, streams } = start();
     const bad = streams.enter(caller("bad"));
     const good = streams.enter(caller("good"));
     await clock.advance(1_500);
     revoked.add("bad");
     await clock.advance(3_500);
-    expect(bad.signal.reason).toMatchObject({ code: "certificate_revoked" });
+    expectCode(bad, "certificate_revoked");
     expect(good.signal.aborted).toBe(false);
-    await stop();
   });
 
   it("G4: a notification ends a revoked stream at once", async () => {
-    const { clock, revoked, streams, stop } = start();
+    const { clock, revoked, streams } = start();
     const bad = streams.enter(caller("bad"));
     await clock.advance(0);
     revoked.add("bad");
     streams.triggerRecheck();
     await clock.advance(0);
     expect(bad.signal.aborted).toBe(true);
-    await stop();
   });
 
   it("G4: ends a stream within 2 s of its certificate's expiry, also while the database is unavailable", async () => {
-    const { clock, expired, streams, failures, setUnavailable, stop } = start();
+    const { clock, expired, streams, failures, setUnavailable } = start();
     const old = streams.enter(caller("old"));
     setUnavailable(true);
     await clock.advance(3_000);
     expect(failures.length).toBeGreaterThan(0);
     expired.add("old");
     await clock.advance(1_000);
-    expect(old.signal.reason).toMatchObject({ code: "certificate_expired" });
-    await stop();
+    expectCode(old, "certificate_expired");
   });
 
   it("G4: ends each stream at its own expiry, whatever the order in which they opened, and whichever have left", async () => {
-    const { clock, expired, streams, stop } = start();
+    const { clock, expired, streams } = start();
     const enter = (name: string, notAfter: number) => streams.enter({ ...caller(name), notAfter });
     const third = enter("third", 3);
     const first = enter("first", 1);
@@ -171,11 +167,10 @@ describe("open streams", () => {
     second.leave();
     expect(await expire("second")).toEqual([true, false, false]);
     expect(await expire("third")).toEqual([true, false, true]);
-    await stop();
   });
 
   it("D8: ends no stream after a long turn of the event loop before it had time to recheck, and all if it cannot", async () => {
-    const { clock, streams, stall, setUnavailable, stop } = start();
+    const { clock, streams, stall, setUnavailable } = start();
     const open = streams.enter(caller("a"));
     await clock.advance(3_000);
     stall(60_000);
@@ -185,12 +180,11 @@ describe("open streams", () => {
     await clock.advance(1_000);
     stall(60_000);
     await clock.advance(4_500);
-    expect(open.signal.reason).toMatchObject({ code: "database_unavailable" });
-    await stop();
+    expectCode(open, "database_unavailable");
   });
 
   it("D8: counts 4.5 s without what turns of the event loop take beyond 0.1 s each", async () => {
-    const { clock, streams, stall, setUnavailable, stop } = start();
+    const { clock, streams, stall, setUnavailable } = start();
     const open = streams.enter(caller("a"));
     await clock.advance(2_000);
     setUnavailable(true);
@@ -200,18 +194,17 @@ describe("open streams", () => {
     }
     expect(open.signal.aborted).toBe(false);
     await clock.advance(500);
-    expect(open.signal.reason).toMatchObject({ code: "database_unavailable" });
-    await stop();
+    expectCode(open, "database_unavailable");
   });
 
   it("D8: ends every stream once no recheck has succeeded for 4.5 s, and resumes rechecks after", async () => {
-    const { clock, revoked, streams, setUnavailable, stop } = start();
+    const { clock, revoked, streams, setUnavailable } = start();
     const unconfirmed = streams.enter(caller("a"));
     await clock.advance(10_000);
     expect(unconfirmed.signal.aborted).toBe(false);
     setUnavailable(true);
     await clock.advance(4_500);
-    expect(unconfirmed.signal.reason).toMatchObject({ code: "database_unavailable" });
+    expectCode(unconfirmed, "database_unavailable");
     setUnavailable(false);
     await clock.advance(5_000);
     const next = streams.enter(caller("a"));
@@ -219,12 +212,11 @@ describe("open streams", () => {
     expect(next.signal.aborted).toBe(false);
     revoked.add("a");
     await clock.advance(3_000);
-    expect(next.signal.reason).toMatchObject({ code: "certificate_revoked" });
-    await stop();
+    expectCode(next, "certificate_revoked");
   });
 
   it("G4: ends revoked streams within 5 s, and no others, while rechecks take up to 2.4 s: they overlap", async () => {
-    const { clock, revoked, streams, setLatency, stop } = start();
+    const { clock, revoked, streams, setLatency } = start();
     const bad = streams.enter(caller("bad"));
     const good = streams.enter(caller("good"));
     setLatency(2_400);
@@ -232,16 +224,15 @@ describe("open streams", () => {
     expect([bad.signal.aborted, good.signal.aborted]).toEqual([false, false]);
     revoked.add("bad");
     await clock.advance(5_000);
-    expect(bad.signal.reason).toMatchObject({ code: "certificate_revoked" });
+    expectCode(bad, "certificate_revoked");
     expect(good.signal.aborted).toBe(false);
     setLatency(4_500);
     await clock.advance(5_000);
-    expect(good.signal.reason).toMatchObject({ code: "database_unavailable" });
-    await stop();
+    expectCode(good, "database_unavailable");
   });
 
   it("D8: ends unconfirmed streams 100 in a turn of the event loop, and accepts nothing from the others meanwhile", async () => {
-    const { clock, streams, setUnavailable, stop } = start();
+    const { clock, streams, setUnavailable } = start();
     const open = enterMany(streams, 250);
     setUnavailable(true);
     await clock.advance(4_499);
@@ -257,11 +248,10 @@ describe("open streams", () => {
     expect(countEnded(open)).toBe(201);
     await clock.advance(1);
     expect([countEnded(open), later.mayAccept()]).toEqual([250, true]);
-    await stop();
   });
 
   it("D8: a late recheck confirms the streams that it asked for and that have not ended, until 4.5 s after it began", async () => {
-    const { clock, streams, setLatency, setUnavailable, stop } = start();
+    const { clock, streams, setLatency, setUnavailable } = start();
     const open = enterMany(streams, 250);
     setLatency(2_501);
     await clock.advance(2_500);
@@ -279,11 +269,10 @@ describe("open streams", () => {
     expect(countEnded(open)).toBe(100);
     await clock.advance(3);
     expect(countEnded(open)).toBe(250);
-    await stop();
   });
 
   it("D8: a recheck that began 4.5 s ago confirms no stream that is yet to end", async () => {
-    const { clock, streams, stall, setLatency, setUnavailable, stop } = start();
+    const { clock, streams, stall, setLatency, setUnavailable } = start();
     const open = enterMany(streams, 250);
     setLatency(2_501);
     await clock.advance(2_500);
@@ -292,20 +281,18 @@ describe("open streams", () => {
     stall(2_000);
     await clock.advance(2);
     expect(countEnded(open)).toBe(250);
-    await stop();
   });
 
   it("D8: gives streams that open after all were ended as long until a recheck succeeds", async () => {
-    const { clock, streams, setUnavailable, stop } = start();
+    const { clock, streams, setUnavailable } = start();
     const before = streams.enter(caller("before"));
     setUnavailable(true);
     await clock.advance(4_500);
-    expect(before.signal.reason).toMatchObject({ code: "database_unavailable" });
+    expectCode(before, "database_unavailable");
     const after = streams.enter(caller("after"));
     await clock.advance(4_400);
     expect(after.signal.aborted).toBe(false);
     await clock.advance(100);
-    expect(after.signal.reason).toMatchObject({ code: "database_unavailable" });
-    await stop();
+    expectCode(after, "database_unavailable");
   });
 });

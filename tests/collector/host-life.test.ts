@@ -40,6 +40,12 @@ const host = createHostProgram("host-1", { dir, identityPrefix: "https://fleet.t
 const config = join(host.configDir, "collector.yaml");
 const log = join(dir, "host-1.log");
 
+const begin = async () => {
+  const run = collector("run", "--config", config);
+  await logged(run, "collector runs");
+  return run;
+};
+
 const admin = async (path: string, body: object): Promise<Record<string, unknown>> => {
   const token = await mintBridgeToken(secret, { sub: people.admin.userId, now: Date.now() });
   const answer = await fetch(`http://127.0.0.1:${corePort}${path}`, {
@@ -84,6 +90,11 @@ afterAll(async () => {
 
 const storedLines = async (): Promise<string[]> =>
   (await findStored(db.sql)).flatMap(({ kind, text }) => (kind === "otel_metric" ? [] : [text]));
+/** The states of the host's certificates, oldest first. */
+const certificates = async () =>
+  (await db.sql`select status from certificate order by not_before, id`).map(
+    ({ status }) => status,
+  );
 const heartbeats = () => db.sql<{ at: Date; boot: string }[]>`
   select last_heartbeat_at as at, boot_id as boot from collector_health`;
 
@@ -116,10 +127,7 @@ describe("the lifecycle of a host", () => {
     const ingest = ["--core", `https://localhost:${ingestPort}`, "--ca-bundle", pki.serverCaFile];
     const second = collector("renew", "--config", config, ...ingest);
     expect(await second.exited, second.stderr).toBe(0);
-    const rows = await db.sql<
-      { status: string }[]
-    >`select status from certificate order by not_before, id`;
-    expect(rows.map(({ status }) => status)).toEqual(["replaced", "active", "active"]);
+    expect(await certificates()).toEqual(["replaced", "active", "active"]);
   });
 
   it("sends heartbeats directly to the ingest listener with its new certificate and a new boot id", async () => {
@@ -130,10 +138,7 @@ describe("the lifecycle of a host", () => {
     await expect.poll(async () => (await heartbeats())[0]?.boot).not.toBe(before?.boot);
     await expect.poll(storedLines).toEqual(["one", "two", "three", "four"]);
     await stopCleanly(run);
-    const rows = await db.sql<
-      { status: string }[]
-    >`select status from certificate order by not_before, id`;
-    expect(rows.map(({ status }) => status)).toEqual(["replaced", "replaced", "active"]);
+    expect(await certificates()).toEqual(["replaced", "replaced", "active"]);
   });
 
   it("loads a desired config and a certificate that another process renewed, without a restart", async () => {
@@ -169,24 +174,18 @@ describe("the lifecycle of a host", () => {
       renewal: { status: "ok" },
       sources: [{ name: "file" }, { name: "host_metrics" }],
     });
-    const statuses = () =>
-      db.sql<{ status: string }[]>`select status from certificate order by not_before, id`;
-    await expect
-      .poll(async () => (await statuses()).map(({ status }) => status))
-      .toEqual(["replaced", "replaced", "replaced", "active"]);
+    await expect.poll(certificates).toEqual(["replaced", "replaced", "replaced", "active"]);
     await stopCleanly(run);
     await host.tail();
   });
 
   it("loses nothing when the collector is killed with kill -9", async () => {
-    const run = collector("run", "--config", config);
-    await logged(run, "collector runs");
+    const run = await begin();
     await appendFile(log, Array.from({ length: 2000 }, (_, n) => `line ${n}\n`).join(""));
     await expect.poll(async () => (await storedLines()).length).toBeGreaterThan(4);
     run.child.kill("SIGKILL");
     await run.exited;
-    const again = collector("run", "--config", config);
-    await logged(again, "collector runs");
+    const again = await begin();
     await expect.poll(async () => (await storedLines()).length).toBe(2004);
     expect(new Set(await storedLines()).size).toBe(2004);
     await stopCleanly(again);
@@ -206,8 +205,7 @@ describe("the lifecycle of a host", () => {
 
   it("keeps its records, and reports why, once its identity is revoked", async () => {
     const [row] = await db.sql<{ id: string }[]>`select id from collector_identity`;
-    const run = collector("run", "--config", config);
-    await logged(run, "collector runs");
+    const run = await begin();
     await admin(`/v1/collector/identities/${row?.id}/revoke`, { reason_code: "lost_device" });
     await expect
       .poll(() => JSON.stringify(run.records))

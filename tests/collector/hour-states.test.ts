@@ -21,6 +21,7 @@ import {
   numberedTexts,
   startAccountingHost,
 } from "../support/accounting-host.ts";
+import { exportThrough } from "../support/accounts.ts";
 import { eventually } from "../support/eventually.ts";
 import { traceRequest } from "../support/otlp.ts";
 import { startOtlpBackend } from "../support/otlp-backend.ts";
@@ -57,9 +58,7 @@ const start = async ({
   const { clock, connection } = test;
   const { db, sql } = connection;
   await seedFleet(db, { count: 1, now: new Date(clock.now()) });
-  if (isDelivered)
-    await sql`insert into export_position (name, position, position_at, lease_until, epoch, exported, rejected_items, lost, updated_at)
-      values ('backend', 0, now(), now(), 0, 0, 0, 0, now())`;
+  if (isDelivered) await exportThrough(db, 0);
   const core = createInProcessCore({ db, clock: clockOfCore(aheadMs)(clock) });
   const settleOne = (by = core) => settleHours(by, { owner, retentionDays: 400 });
   const stateOne = (by = core) =>

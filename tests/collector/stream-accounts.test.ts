@@ -1,6 +1,7 @@
 import { cp, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from "vitest";
+import type { Queue } from "#collector/queue/queue.ts";
 import { findHostAccounts } from "#functions/store/completeness/hour-facts.ts";
 import { endAbandonedQueues, listQueues } from "#functions/store/ingest/queues.ts";
 import { hourMs } from "#kit/clock.ts";
@@ -18,6 +19,15 @@ import { natsSinkOn, type Publish, readStream, streamSettings } from "../support
 /* The accounts of a collector whose envelopes a JetStream stream stores, which shares no transaction with them. */
 
 const canStart = await canStartNats();
+/** Adds so many records, and waits until core has them. */
+const send = async (
+  test: Awaited<ReturnType<typeof startAccountingHost>>,
+  queue: Queue,
+  count: number,
+) => {
+  await append(queue, texts(count));
+  await test.drained(queue);
+};
 const queueStream = "SVC_INGEST_QUEUES";
 
 describe.skipIf(!canStart)("accounts of what a stream stores", () => {
@@ -88,8 +98,7 @@ describe.skipIf(!canStart)("accounts of what a stream stores", () => {
     });
     const queue = test.open();
     const end = test.forward(queue);
-    await append(queue, texts(10));
-    await test.drained(queue);
+    await send(test, queue, 10);
     isCut = true;
     // Stored, and never known to be by this core.
     await Promise.all([
@@ -115,8 +124,7 @@ describe.skipIf(!canStart)("accounts of what a stream stores", () => {
     const { db } = test.connection;
     const queue = test.open();
     const end = test.forward(queue);
-    await append(queue, texts(10));
-    await test.drained(queue);
+    await send(test, queue, 10);
     const found = () => listQueues(db, accountingHost);
     await eventually(async () => expect(await found()).toMatchObject([{ endedAt: null }]));
     await end();
@@ -125,8 +133,7 @@ describe.skipIf(!canStart)("accounts of what a stream stores", () => {
     onTestFinished(() => rm(copied, { recursive: true }));
     await rm(join(copied, "queue.lock"), { force: true });
     const endOriginal = test.forward(queue);
-    await append(queue, texts(7));
-    await test.drained(queue);
+    await send(test, queue, 7);
     await endOriginal();
     test.forward(test.open({ entropy: createSeededEntropy(2) }, copied));
     await eventually(async () => expect(await found()).toHaveLength(2));
@@ -142,8 +149,7 @@ describe.skipIf(!canStart)("accounts of what a stream stores", () => {
     const queue = test.open();
     const end = test.forward(queue);
     await test.sendHour(queue, 40);
-    await append(queue, texts(10));
-    await test.drained(queue);
+    await send(test, queue, 10);
     await end();
     // As it is after a restore from a backup of before.
     for (const name of [streamSettings.stream, queueStream]) {
@@ -193,15 +199,12 @@ describe.skipIf(!canStart)("accounts of what a stream stores", () => {
     const test = await start({ around: strip });
     const queue = test.open();
     const end = test.forward(queue);
-    await append(queue, texts(10));
-    await test.drained(queue);
+    await send(test, queue, 10);
     await end();
     isEarlier = false;
     const other = await test.startCore();
     test.forward(queue, other);
-    for (let hour = 0; hour < 2; hour++) {
-      await test.sendHour(queue, 5);
-    }
+    for (let hour = 0; hour < 2; hour++) await test.sendHour(queue, 5);
     expect(
       (await test.accounts()).map((row) => [row.accepted, row.is_checked, row.missing]),
     ).toEqual([
@@ -214,9 +217,7 @@ describe.skipIf(!canStart)("accounts of what a stream stores", () => {
     const test = await start();
     const queue = test.open();
     const end = test.forward(queue);
-    for (const count of [10, 20, 30]) {
-      await test.sendHour(queue, count);
-    }
+    for (const count of [10, 20, 30]) await test.sendHour(queue, count);
     await end();
     await test.connection.sql`delete from ingest_account where number > 1`;
     test.forward(queue);

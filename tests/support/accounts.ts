@@ -12,6 +12,17 @@ export type StoredAccountChanges = Partial<Omit<AccountFacts, "stated" | "export
   lastSequence?: number;
 };
 
+/** Moves an export, by default of what PostgreSQL stores, to a position, as its process does. */
+export const exportThrough = (
+  db: Pick<Database, "execute">,
+  position: number,
+  { name = "backend", stream = null }: { name?: string; stream?: string | null } = {},
+) =>
+  db.execute(sql`
+    insert into export_position (name, stream, position, position_at, lease_until, epoch, exported, rejected_items, lost, updated_at)
+    values (${name}, ${stream}, ${position}::bigint, now(), now(), 0, 0, 0, 0, now())
+    on conflict (name) do update set position = excluded.position`);
+
 /** Stores an account of a host's hour as ingest does once it has decided on it. */
 export const storeAccount = async (
   db: Pick<Database, "execute">,

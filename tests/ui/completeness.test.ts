@@ -2,7 +2,7 @@ import { sql } from "drizzle-orm";
 import { beforeAll, describe, expect, it } from "vitest";
 import { settleHours } from "#functions/domain/completeness/settle-hours.ts";
 import { hourMs, systemClock } from "#kit/clock.ts";
-import { storeAccount } from "../support/accounts.ts";
+import { exportThrough, storeAccount } from "../support/accounts.ts";
 import { createTestToken, enrollTestCollector, type TestCollector } from "../support/collector.ts";
 import { startWebInBrowser } from "../support/web-in-browser.ts";
 
@@ -22,9 +22,7 @@ beforeAll(async () => {
   const gone = await enroll("shop-4");
   await db.execute(sql`update collector_identity set enrolled_at = now() - interval '30 days'`);
   await db.execute(sql`update fleet_status set enrolled_at = now() - interval '30 days'`);
-  await db.execute(sql`
-    insert into export_position (name, position, position_at, lease_until, epoch, exported, rejected_items, lost, updated_at)
-    values ('backend', 100, now(), now(), 0, 0, 0, 0, now())`);
+  await exportThrough(db, 100);
   const first = thisHour - 30 * hourMs;
   for (let at = first; at < thisHour; at += hourMs) {
     await storeAccount(db, shop.identity, at, at === short ? { queueFull: 310 } : {});

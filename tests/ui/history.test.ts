@@ -1,4 +1,5 @@
 import { sql } from "drizzle-orm";
+import type { Page } from "playwright-core";
 import { beforeAll, describe, expect, it } from "vitest";
 import { fleetThresholds } from "#functions/domain/fleet/thresholds.ts";
 import { recordThresholds } from "#functions/store/fleet/history.ts";
@@ -11,6 +12,7 @@ import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import type { FleetState } from "#proto/fleet-health/vocabulary.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { axeViolationsOf, flawsOf } from "#scripts/lab/ui-states.ts";
+import type { VisitOptions } from "#scripts/lab/visit-page.ts";
 import { startWebInBrowser } from "../support/web-in-browser.ts";
 
 const { web, visit, flawsAt } = await startWebInBrowser();
@@ -18,6 +20,17 @@ const { web, visit, flawsAt } = await startWebInBrowser();
 let silentFrom = 0;
 const silentMs = hourMs / 2;
 const text = (at: number) => new Date(at).toISOString();
+
+/** A time at which the hosts are silent. */
+const midst = () => text(silentFrom + silentMs / 2);
+const rowOf = (page: Page) => page.locator(".row-link").first();
+const paramOf = (page: Page, name: string) => new URL(page.url()).searchParams.get(name);
+const openPanel = async (path: string, button: string, name: string, options?: VisitOptions) => {
+  const { page, messages } = await visit(path, options);
+  await rowOf(page).waitFor();
+  await page.getByRole("button", { name: button }).click();
+  return { page, messages, panel: page.getByRole("region", { name }) };
+};
 
 beforeAll(async () => {
   const { db, config, clock } = web.core;
@@ -46,7 +59,7 @@ describe("the page as it was", () => {
   it("is reached by the slider, marked as past, and left by a link", async () => {
     const { page, messages } = await visit("/fleet?state=stale");
     const slider = page.getByRole("slider", { name: "Show the page as it was at" });
-    await page.locator(".row-link").first().waitFor();
+    await rowOf(page).waitFor();
     await page.getByRole("button", { name: "History" }).click();
     await slider.waitFor();
     const stale = async () =>
@@ -54,16 +67,16 @@ describe("the page as it was", () => {
     await slider.fill(String(silentFrom + silentMs / 2));
     await page.getByText("The past, at").waitFor();
     await page.getByText("29 hosts need attention, of 110 hosts").waitFor();
-    const at = new URL(page.url()).searchParams.get("at");
+    const at = paramOf(page, "at");
     const { body } = await web.core.auditor.get<FleetHealthReport>(`/v1/collector/health?at=${at}`);
     expect(body.summary.by_state.stale).toBeGreaterThanOrEqual(15);
     await expect.poll(stale).toBe(body.summary.by_state.stale);
     expect(await page.locator(".fleet[data-past]").count()).toBe(1);
-    expect(new URL(page.url()).searchParams.get("state")).toBe("stale");
+    expect(paramOf(page, "state")).toBe("stale");
     // Every link of the page keeps the time.
     await page.getByRole("link", { name: /^Healthy/ }).click();
     await page.getByText("recent", { exact: true }).first().waitFor();
-    expect(new URL(page.url()).searchParams.get("at")).not.toBeNull();
+    expect(paramOf(page, "at")).not.toBeNull();
     await page.getByRole("link", { name: "Back to now" }).click();
     await page.getByText(/^Updated .* ago$/).waitFor();
     expect(await page.locator(".fleet[data-past]").count()).toBe(0);
@@ -71,8 +84,8 @@ describe("the page as it was", () => {
   });
 
   it("shows a host in its drawer as it was", async () => {
-    const { page } = await visit(`/fleet?state=stale&at=${text(silentFrom + silentMs / 2)}`);
-    await page.locator(".row-link").first().click();
+    const { page } = await visit(`/fleet?state=stale&at=${midst()}`);
+    await rowOf(page).click();
     const drawer = page.getByRole("dialog");
     await drawer.getByText("The past, at").waitFor();
     await drawer.getByRole("link", { name: "This host now" }).waitFor();
@@ -85,7 +98,7 @@ describe("the page as it was", () => {
     await page.goto(`${web.origin}/fleet?at=2020-01-01T00:00Z`);
     await page.getByText("History does not go back so far").waitFor();
     const box = page.getByRole("combobox", { name: "Search and filter hosts" });
-    await page.goto(`${web.origin}/fleet?state=stale&at=${text(silentFrom + silentMs / 2)}`);
+    await page.goto(`${web.origin}/fleet?state=stale&at=${midst()}`);
     await expect.poll(() => box.inputValue()).toMatch(/^state:stale at:\d\d:\d\d/);
     await box.fill("state:stale");
     await box.press("Enter");
@@ -95,17 +108,18 @@ describe("the page as it was", () => {
   });
 
   it("has no axe violation and no sideways scroll", async () => {
-    const past = `/fleet?at=${text(silentFrom + silentMs / 2)}`;
+    const past = `/fleet?at=${midst()}`;
     expect(await flawsAt(past, "hosts need attention, of 110 hosts")).toEqual([]);
   });
 });
 
 describe("what hosts have in common", () => {
   it("is a list beside the table, whose links narrow the view", async () => {
-    const { page, messages } = await visit("/fleet?version=1.11.0");
-    await page.locator(".row-link").first().waitFor();
-    await page.getByRole("button", { name: "In common" }).click();
-    const panel = page.getByRole("region", { name: "What these hosts have in common" });
+    const { page, messages, panel } = await openPanel(
+      "/fleet?version=1.11.0",
+      "In common",
+      "What these hosts have in common",
+    );
     await panel.getByText("version").first().waitFor();
     await panel
       .getByText(/^\d+ of \d+ here, 0 of \d+ elsewhere/)
@@ -113,7 +127,7 @@ describe("what hosts have in common", () => {
       .waitFor();
     expect(await axeViolationsOf(page)).toEqual([]);
     await panel.getByRole("link").first().click();
-    await expect.poll(() => new URL(page.url()).searchParams.get("version")).toBe("1.11.0");
+    await expect.poll(() => paramOf(page, "version")).toBe("1.11.0");
     expect(messages).toEqual([]);
   });
 
@@ -140,8 +154,8 @@ describe("what hosts have in common", () => {
     expect(await panel.getByText("source nginx").count()).toBe(0);
     await panel.getByRole("link", { name: "source nginx" }).click();
     expect(await panel.getByText("core is reading").count()).toBe(0);
-    await expect.poll(() => new URL(page.url()).searchParams.get("source")).toBe("nginx");
-    await page.locator(".row-link").first().waitFor();
+    await expect.poll(() => paramOf(page, "source")).toBe("nginx");
+    await rowOf(page).waitFor();
     expect(messages).toEqual([]);
   });
 });
@@ -151,10 +165,11 @@ describe("what runs out", () => {
     await web.core.db.execute(
       sql`update fleet_status set queue_oldest_seconds = 300 where queue_bytes > 100000`,
     );
-    const { page, messages } = await visit("/fleet");
-    await page.locator(".row-link").first().waitFor();
-    await page.getByRole("button", { name: "Next 72 h" }).click();
-    const panel = page.getByRole("region", { name: "What runs out in the next 72 hours" });
+    const { page, messages, panel } = await openPanel(
+      "/fleet",
+      "Next 72 h",
+      "What runs out in the next 72 hours",
+    );
     const { body } = await web.core.auditor.get<FleetAhead>("/v1/collector/health/ahead");
     expect(body.queues.count).toBeGreaterThan(0);
     expect(await axeViolationsOf(page)).toEqual([]);
@@ -194,10 +209,12 @@ describe("what hosts changed", () => {
   });
 
   it("is a list with a verdict for each change, at any width", async () => {
-    const { page, messages } = await visit("/fleet", { width: 320 });
-    await page.locator(".row-link").first().waitFor();
-    await page.getByRole("button", { name: "Changes" }).click();
-    const panel = page.getByRole("region", { name: "Upgrades and changes of labels" });
+    const { page, messages, panel } = await openPanel(
+      "/fleet",
+      "Changes",
+      "Upgrades and changes of labels",
+      { width: 320 },
+    );
     await panel
       .getByText("Worse: memory +31 % (+27 to +35.2), 40 changed hosts against 120")
       .click();
@@ -207,7 +224,7 @@ describe("what hosts changed", () => {
     await panel.getByText("17 further changes of the last 24 h are not compared").waitFor();
     expect(await flawsOf(page)).toEqual([]);
     await panel.getByRole("link", { name: "version 1.10.2 to 1.11.0" }).click();
-    await expect.poll(() => new URL(page.url()).searchParams.get("version")).toBe("1.11.0");
+    await expect.poll(() => paramOf(page, "version")).toBe("1.11.0");
     expect(messages).toEqual([]);
   });
 });

@@ -8,7 +8,7 @@ import { endQueue, noteQueues } from "#functions/store/ingest/queues.ts";
 import { dayMs, hourMs } from "#kit/clock.ts";
 import { packNotes, stateOfByte, unpackNotes } from "#proto/completeness/hour-note.ts";
 import { hourStates } from "#proto/completeness/hour-state.ts";
-import { storeAccount } from "#tests/support/accounts.ts";
+import { exportThrough, storeAccount } from "#tests/support/accounts.ts";
 import { createTestToken } from "#tests/support/collector.ts";
 import { useTestCore } from "#tests/support/core.ts";
 import { settleHours } from "./settle-hours.ts";
@@ -71,12 +71,10 @@ describe("the states of hosts' hours", () => {
   });
 
   it("become complete when every export has passed their accounts", async () => {
-    await db.execute(sql`
-      insert into export_position (name, position, position_at, lease_until, epoch, exported, rejected_items, lost, updated_at)
-      values ('backend', 70, now(), now(), 0, 0, 0, 0, now())`);
+    await exportThrough(db, 70);
     expect(await settle()).toBeUndefined();
     expect(await stateOf(a, first)).toBe("undelivered");
-    await db.execute(sql`update export_position set position = 71`);
+    await exportThrough(db, 71);
     expect(await settle()).toEqual({ again: 1 });
     expect(await stateOf(a, first)).toBe("complete");
     await expectCountsToAddUp();
@@ -91,10 +89,7 @@ describe("the states of hosts' hours", () => {
       receivedMs: clock.now(),
     });
     const position = (name: string, through: number) =>
-      db.execute(sql`
-        insert into export_position (name, stream, position, position_at, lease_until, epoch, exported, rejected_items, lost, updated_at)
-        values (${name}, 'S 1', ${through}::bigint, now(), now(), 0, 0, 0, 0, now())
-        on conflict (name) do update set position = excluded.position`);
+      exportThrough(db, through, { name, stream: "S 1" });
     await position("one", 499);
     await position("two", 700);
     expect(await settle()).toEqual({ again: 1 });

@@ -22,7 +22,7 @@ import {
 import { accountsPayload, formatEntry } from "#proto/completeness/statement-line.ts";
 import { createTestCa, createTestKey, type TestCa } from "#scripts/lab/ca/test-pki.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
-import { storeAccount } from "#tests/support/accounts.ts";
+import { exportThrough, storeAccount } from "#tests/support/accounts.ts";
 import { createTestCore, type TestCore } from "#tests/support/core.ts";
 import { programFile } from "#tests/support/program.ts";
 import { createStatedHost, type StatedHost } from "#tests/support/stated-host.ts";
@@ -325,8 +325,7 @@ describe("the statement of an hour", () => {
     const core = await open();
     await tested.account(ten - hourMs, { records: 0 });
     await tested.store("one", "two");
-    await test.db.execute(`insert into export_position (name, position, position_at, lease_until, epoch, exported, rejected_items, lost, updated_at)
-      values ('backend', 0, now(), now(), 0, 0, 0, 0, now())`);
+    await exportThrough(test.db, 0);
     await test.clock.advance(minuteMs);
     await state(core);
     const late = await readFile(await exported("late", { host }), "utf8");
@@ -359,9 +358,7 @@ describe("the statement of an hour", () => {
     const core = await open();
     const streamEnd = { stream: "S 1", sequence: 500n };
     await storeAccount(test.db, host, ten, { accepted: 2, sink: "nats", streamEnd });
-    const position = (through: number) =>
-      test.db.execute(`insert into export_position (name, stream, position, position_at, lease_until, epoch, exported, rejected_items, lost, updated_at)
-        values ('backend', 'S 1', ${through}, now(), now(), 0, 0, 0, 0, now()) on conflict (name) do update set position = excluded.position`);
+    const position = (through: number) => exportThrough(test.db, through, { stream: "S 1" });
     await position(499);
     await test.clock.advance(minuteMs);
     await state(core);

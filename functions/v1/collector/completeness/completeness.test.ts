@@ -6,7 +6,7 @@ import { writeStatement } from "#functions/domain/completeness/write-statement.t
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import { hourMs } from "#kit/clock.ts";
 import type { FleetCompleteness, HostCompleteness } from "#proto/completeness/report.ts";
-import { storeAccount } from "#tests/support/accounts.ts";
+import { exportThrough, storeAccount } from "#tests/support/accounts.ts";
 import { createTestToken } from "#tests/support/collector.ts";
 import { useTestCore } from "#tests/support/core.ts";
 
@@ -16,9 +16,7 @@ const first = clock.now() - (clock.now() % hourMs);
 const { enroll } = await createTestToken(test);
 const [a, b, c] = await Promise.all(["a", "b", "c"].map((deviceId) => enroll(deviceId)));
 if (!a || !b || !c) throw new Error("no hosts");
-await db.execute(sql`
-  insert into export_position (name, position, position_at, lease_until, epoch, exported, rejected_items, lost, updated_at)
-  values ('backend', 100, now(), now(), 0, 0, 0, 0, now())`);
+await exportThrough(db, 100);
 // Three hours: a is complete, b is short of 310 and then of 7 records, c sends an account of the first only.
 for (const [index, dropped] of [0, 310, 7].entries()) {
   await storeAccount(db, a.identity, first + index * hourMs);
