@@ -43,6 +43,12 @@ afterAll(async () => {
 });
 
 const connect = async (to: TestIngest = test) => connectInTest(to, await to.client({}));
+const upTo = (count: number) => Array.from({ length: count }, (_, index) => index + 1);
+/** Sends the messages of a stream; returns the cursors of the answers. */
+const cursorsFor = async (sent: Parameters<typeof forwardAll>[1], to: TestIngest = test) =>
+  cursorsOf(await forwardAll(await connect(to), sent));
+const begin = async (queue: Buffer, session_id: Buffer) =>
+  forwardAll(await connect(), [openSession(queue, { session_id }), { frame: frame(queue, 1, 2) }]);
 const ofQueue = async (queue: Buffer): Promise<StoredMessage[]> =>
   (await readStream(nats)).filter(({ headers }) => headers["Svc-Queue"] === queue.toString("hex"));
 const sequencesOf = async (queue: Buffer): Promise<number[]> =>
@@ -141,28 +147,24 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
       envelopes: 100,
     };
     const block = { ...head, raw_bytes: raw.length, encoding: "BLOCK_ENCODING_ZSTD", data };
-    expect(cursorsOf(await forwardAll(await connect(), [open(queue), { block }]))).toEqual([
-      "0",
-      "100",
-    ]);
+    expect(await cursorsFor([open(queue), { block }])).toEqual(["0", "100"]);
     const [stored] = await ofQueue(queue);
     expect(stored?.data.equals(data)).toBe(true);
     expect(stored?.headers).toMatchObject({ "Svc-Encoding": "zstd", "Svc-Envelopes": "100" });
     // Cut at the cursor.
-    expect(
-      cursorsOf(await forwardAll(await connect(), [open(queue), { frame: frame(queue, 1, 102) }])),
-    ).toEqual(["100", "102"]);
+    expect(await cursorsFor([open(queue), { frame: frame(queue, 1, 102) }])).toEqual([
+      "100",
+      "102",
+    ]);
     expect((await ofQueue(queue)).map(({ sequences }) => sequences.length)).toEqual([100, 2]);
   });
 
   it("stores a resend once, through either core, and reports the cursor at the next open", async () => {
     const queue = newQueue();
-    expect(
-      cursorsOf(await forwardAll(await connect(), [open(queue), { frame: frame(queue, 1, 5) }])),
-    ).toEqual(["0", "5"]);
+    expect(await cursorsFor([open(queue), { frame: frame(queue, 1, 5) }])).toEqual(["0", "5"]);
     const again = [open(queue), { frame: frame(queue, 1, 7) }];
-    expect(cursorsOf(await forwardAll(await connect(other), again))).toEqual(["5", "7"]);
-    expect(cursorsOf(await forwardAll(await connect(), again))).toEqual(["7", "7"]);
+    expect(await cursorsFor(again, other)).toEqual(["5", "7"]);
+    expect(await cursorsFor(again)).toEqual(["7", "7"]);
     expect(await sequencesOf(queue)).toEqual([1, 2, 3, 4, 5, 6, 7]);
   });
 
@@ -181,15 +183,11 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
     ];
     const ended = await Promise.all([one, two, one].map((client) => forwardAll(client, frames)));
     for (const each of ended) expect(cursorsOf(each).at(-1)).toBe("60");
-    expect((await sequencesOf(queue)).sort((a, b) => a - b)).toEqual(
-      Array.from({ length: 60 }, (_, index) => index + 1),
-    );
+    expect((await sequencesOf(queue)).sort((a, b) => a - b)).toEqual(upTo(60));
     for (const kind of ["log_line", "otel_span", "otel_metric"]) {
       const own = (await ofQueue(queue)).filter(({ headers }) => headers["Svc-Kind"] === kind);
       expect(own.flatMap(({ sequences }) => sequences)).toEqual(
-        Array.from({ length: 60 }, (_, index) => index + 1).filter(
-          (sequence) => kinds[(sequence - 1) % 30] === kind,
-        ),
+        upTo(60).filter((sequence) => kinds[(sequence - 1) % 30] === kind),
       );
     }
   });
@@ -243,11 +241,10 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
     it("stores the rest once for a sender without sessions", async () => {
       const queue = newQueue();
       await storeLines(queue, open(queue));
-      expect(
-        cursorsOf(
-          await forwardAll(await connect(), [open(queue), { frame: mixed(queue, 1, kinds) }]),
-        ),
-      ).toEqual(["1", "5"]);
+      expect(await cursorsFor([open(queue), { frame: mixed(queue, 1, kinds) }])).toEqual([
+        "1",
+        "5",
+      ]);
       expect((await ofQueue(queue)).map(({ sequences }) => sequences)).toEqual([
         [1, 3, 5],
         [2, 4],
@@ -287,9 +284,7 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
         { ack: { acked_through: "40" } },
       ]);
       const stored = await readStream(small);
-      expect(stored.flatMap(({ sequences }) => sequences)).toEqual(
-        Array.from({ length: 40 }, (_, index) => index + 1),
-      );
+      expect(stored.flatMap(({ sequences }) => sequences)).toEqual(upTo(40));
       expect(stored.length).toBeGreaterThan(6);
       expect(stored.length).toBeLessThan(16);
       expect(Math.max(...stored.map(({ data }) => data.length))).toBeLessThan(65_536);
@@ -323,9 +318,7 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
       previous_session_ids: [session],
       acked_through: 3,
     });
-    expect(
-      cursorsOf(await forwardAll(await connect(other), [next, { frame: frame(queue, 4, 4) }])),
-    ).toEqual(["3", "4"]);
+    expect(await cursorsFor([next, { frame: frame(queue, 4, 4) }], other)).toEqual(["3", "4"]);
     expect(await sequencesOf(queue)).toEqual([1, 4]);
     expect(other.observed.filter(({ name }) => name === "gap")).toEqual([]);
   });
@@ -359,10 +352,7 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
     const shared = newQueue();
     const mine = newQueue();
     const copy = newQueue();
-    await forwardAll(await connect(), [
-      openSession(queue, { session_id: shared }),
-      { frame: frame(queue, 1, 2) },
-    ]);
+    await begin(queue, shared);
     await forwardAll(await connect(), [
       openSession(queue, { session_id: mine, previous_session_ids: [shared] }),
       { frame: frame(queue, 3, 6) },
@@ -385,10 +375,7 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
     const queue = newQueue();
     const shared = newQueue();
     const subject = subjectsOf({ hostId: testHost, queueId: queue }).state;
-    await forwardAll(await connect(), [
-      openSession(queue, { session_id: shared }),
-      { frame: frame(queue, 1, 2) },
-    ]);
+    await begin(queue, shared);
     const before = await nats.manager.streams.getMessage("SVC_INGEST_QUEUES", {
       last_by_subj: subject,
     });
@@ -408,14 +395,10 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
   it("records what a restored stream lost, and continues after it", async () => {
     const queue = newQueue();
     const claims = { session_id: newQueue(), acked_through: 4 };
-    expect(
-      cursorsOf(
-        await forwardAll(await connect(), [
-          openSession(queue, claims),
-          { frame: frame(queue, 5, 6) },
-        ]),
-      ),
-    ).toEqual(["4", "6"]);
+    expect(await cursorsFor([openSession(queue, claims), { frame: frame(queue, 5, 6) }])).toEqual([
+      "4",
+      "6",
+    ]);
     expect(await sequencesOf(queue)).toEqual([5, 6]);
     const events = await test.connection.sql`
       select action, details->>'from' as from, details->>'through' as through from audit_event
@@ -510,9 +493,7 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
     await sql`insert into ingest_cursor (host_id, queue_id, cursor, updated_at) values (${testHost}, ${queue}, 4, now())`;
     const open = (acked_through: number) =>
       openSession(queue, { session_id: newQueue(), acked_through });
-    expect(
-      cursorsOf(await forwardAll(await connect(), [open(4), { frame: frame(queue, 5, 6) }])),
-    ).toEqual(["4", "6"]);
+    expect(await cursorsFor([open(4), { frame: frame(queue, 5, 6) }])).toEqual(["4", "6"]);
     const left = newQueue();
     await sql`insert into ingest_cursor (host_id, queue_id, cursor, updated_at) values (${testHost}, ${left}, 4, now())`;
     const later = openSession(newQueue(), {

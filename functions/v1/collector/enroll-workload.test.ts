@@ -40,6 +40,12 @@ const expectRefused = async (token: string, reason: string, deviceId = "node-1")
   return { ...body, request_id: "" };
 };
 
+/** A node of its own, with a token. */
+const named = async () => {
+  const node = nameOf("node");
+  return { node, token: await tokenOf({ node }) };
+};
+
 let policyId: string;
 beforeEach(async () => {
   // Policies of earlier tests decide nothing.
@@ -87,8 +93,7 @@ describe("POST /v1/collector/enroll with a service account token", () => {
   });
 
   it("answers a repeat with the same key by the same certificate, and another key as an exhausted token", async () => {
-    const node = nameOf("node");
-    const token = await tokenOf({ node });
+    const { node, token } = await named();
     const key = await createTestKey();
     const first = await enroll(token, node, { key });
     await clock.advance(9 * 60_000);
@@ -98,8 +103,7 @@ describe("POST /v1/collector/enroll with a service account token", () => {
   });
 
   it("knows a token by what was signed: another form of its signature is no other token", async () => {
-    const node = nameOf("node");
-    const token = await tokenOf({ node });
+    const { node, token } = await named();
     expect((await enroll(token, node)).status).toBe(201);
     const at = token.lastIndexOf(".") + 1;
     const signature = Uint8Array.fromBase64(token.slice(at), { alphabet: "base64url" });
@@ -113,8 +117,7 @@ describe("POST /v1/collector/enroll with a service account token", () => {
   });
 
   it("issues one certificate when one token comes with many keys at once", async () => {
-    const node = nameOf("node");
-    const token = await tokenOf({ node });
+    const { node, token } = await named();
     const answers = await Promise.all(Array.from({ length: 12 }, () => enroll(token, node)));
     const codes = answers.map(({ status, body }) =>
       status === 201 ? "issued" : String(body.code),
@@ -224,8 +227,7 @@ describe("POST /v1/collector/enroll with a service account token", () => {
   });
 
   it("enrolls nobody with a token that an admin revoked by the id of its audit event", async () => {
-    const node = nameOf("node");
-    const token = await tokenOf({ node });
+    const { node, token } = await named();
     expect((await enroll(token, "another")).body.code).toBe("device_not_allowed");
     const [row] = await test.db.execute(
       sql`select id from bootstrap_token where bound_device_id = ${node}`,
@@ -235,8 +237,7 @@ describe("POST /v1/collector/enroll with a service account token", () => {
   });
 
   it("E12: keeps the token out of the database and the log", async () => {
-    const node = nameOf("node");
-    const token = await tokenOf({ node });
+    const { node, token } = await named();
     await enroll(token, node);
     await enroll(token, node);
     const [, payload = "", signature = ""] = token.split(".");

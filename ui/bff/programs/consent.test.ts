@@ -1,35 +1,18 @@
 import { createHash } from "node:crypto";
-import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import { people } from "#scripts/lab/people.ts";
 import { createUserAgent, type UserAgent } from "#scripts/lab/user-agent.ts";
-import { startTamperingProvider } from "#tests/fakes/tampering-provider.ts";
-import { startTestWeb } from "#tests/support/web.ts";
+import { startTamperedWeb } from "#tests/support/tampered-web.ts";
 
 /* Who may let a program in, and how long it stays in: a session at web bounds the sessions of its programs. */
 
-let now = Date.now();
-const provider = await startTamperingProvider({ subject: people.admin.subject, now: () => now });
-const web = await startTestWeb({
-  env: {
-    IDP_ISSUER: provider.issuer,
-    IDP_CLIENT_ID: provider.clientId,
-    IDP_CLIENT_SECRET: provider.clientSecret,
-  },
-});
-afterAll(async () => {
-  await web.close();
-  await provider.close();
-});
+const { provider, web, pass, now, begin } = await startTamperedWeb();
 const { origin } = web;
 beforeEach(async () => {
   provider.tampering = {};
   // A later second: sessions and events of one test are none of another's.
   await pass(1000);
 });
-const pass = async (ms: number): Promise<void> => {
-  await web.clock.advance(ms);
-  now = web.clock.now();
-};
 
 const verifier = "dBjftJeZ4CVP-mBAx7DwiFd5RzJsr9GWOUqKR5cCEUQ";
 const request = {
@@ -45,13 +28,9 @@ const consentPath = `/cli/authorize?${new URLSearchParams(request)}`;
 
 /** Signs in, from the page `returnTo`. Returns the address that the provider received, and where web then redirects to. */
 const signIn = async (agent: UserAgent, returnTo = consentPath) => {
-  const begun = await agent.fetch(
-    `${origin}/api/auth/login?${new URLSearchParams({ return_to: returnTo })}`,
-  );
-  const asked = new URL(begun.headers.get("location") ?? "").searchParams;
-  const { headers } = await agent.fetch(
-    provider.authorize(begun.headers.get("location") ?? "").href,
-  );
+  const query = new URLSearchParams({ return_to: returnTo });
+  const { asked, back } = await begin(agent, `?${query}`);
+  const { headers } = await agent.fetch(back.href);
   return { asked, location: headers.get("location") };
 };
 const signedIn = async (): Promise<UserAgent> => {
@@ -195,7 +174,7 @@ describe("the consent of a person", () => {
   });
 
   it("counts from when the provider authenticated the person, if it says", async () => {
-    const seconds = () => Math.floor(now / 1000);
+    const seconds = () => Math.floor(now() / 1000);
     const agent = createUserAgent();
     provider.tampering = { claims: { auth_time: seconds() - 290 } };
     expect((await signIn(agent)).location).toBe(consentPath);

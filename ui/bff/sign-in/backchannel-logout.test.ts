@@ -1,26 +1,13 @@
 import { generateKeyPair, SignJWT, UnsecuredJWT } from "jose";
-import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import { people } from "#scripts/lab/people.ts";
 import { createUserAgent, type UserAgent } from "#scripts/lab/user-agent.ts";
-import { startTamperingProvider } from "#tests/fakes/tampering-provider.ts";
-import { startTestWeb } from "#tests/support/web.ts";
+import { startTamperedWeb } from "#tests/support/tampered-web.ts";
 import { createWebApp } from "../app.ts";
 
 /* Logout tokens that a real provider does not send (OpenID Connect Back-Channel Logout 1.0, 2.6). */
 
-let now = Date.now();
-const provider = await startTamperingProvider({ subject: people.admin.subject, now: () => now });
-const web = await startTestWeb({
-  env: {
-    IDP_ISSUER: provider.issuer,
-    IDP_CLIENT_ID: provider.clientId,
-    IDP_CLIENT_SECRET: provider.clientSecret,
-  },
-});
-afterAll(async () => {
-  await web.close();
-  await provider.close();
-});
+const { provider, web, pass, now, begin } = await startTamperedWeb();
 const { origin } = web;
 let isCoreAway = false;
 let callsAway = 0;
@@ -36,10 +23,6 @@ const appOf = (remoteAddress: string) =>
     { remoteAddressOf: () => remoteAddress },
   );
 let app = appOf("192.0.2.9");
-const pass = async (ms: number): Promise<void> => {
-  await web.clock.advance(ms);
-  now = web.clock.now();
-};
 beforeEach(async () => {
   provider.tampering = {};
   isCoreAway = false;
@@ -57,7 +40,7 @@ const tokenWith = (
   claims: Record<string, unknown> = {},
   sign: (claims: Record<string, unknown>) => Promise<string> = provider.sign,
 ): Promise<string> => {
-  const iat = Math.floor(now / 1000);
+  const iat = Math.floor(now() / 1000);
   const usual = {
     iss: provider.issuer,
     aud: provider.clientId,
@@ -81,8 +64,7 @@ const statusOf = async (...sent: Parameters<typeof send>) => (await send(...sent
 const signIn = async (session?: string): Promise<UserAgent> => {
   provider.tampering = { claims: { sid: session } };
   const agent = createUserAgent();
-  const begun = await agent.fetch(`${origin}/api/auth/login`);
-  await agent.fetch(provider.authorize(begun.headers.get("location") ?? "").href);
+  await agent.fetch((await begin(agent)).back.href);
   return agent;
 };
 /** The newest audit events of sign-outs. */
@@ -157,7 +139,7 @@ describe("a logout token", () => {
   const signing =
     (alg: string, key: Parameters<SignJWT["sign"]>[0]) => (claims: Record<string, unknown>) =>
       new SignJWT(claims).setProtectedHeader({ alg, kid: "first" }).sign(key);
-  const seconds = () => Math.floor(now / 1000);
+  const seconds = () => Math.floor(now() / 1000);
   const unsigned = "The logout token is not signed by the identity provider";
   /** What a claim is replaced by. */
   const claims: Record<string, readonly [claim: string, value: () => unknown]> = {
@@ -323,8 +305,7 @@ describe("a sign-out at web", () => {
       metadata: { end_session_endpoint },
     };
     const agent = createUserAgent();
-    const begun = await agent.fetch(`${origin}/api/auth/login`);
-    await agent.fetch(provider.authorize(begun.headers.get("location") ?? "").href);
+    await agent.fetch((await begin(agent)).back.href);
     const next = new URL(
       ((await signOut(agent)).headers.get("refresh") ?? "").replace("0; url=", ""),
     );

@@ -1,42 +1,17 @@
 import { generateKeyPair, SignJWT, UnsecuredJWT } from "jose";
-import { afterAll, beforeEach, describe, expect, it } from "vitest";
-import { people } from "#scripts/lab/people.ts";
+import { beforeEach, describe, expect, it } from "vitest";
 import { createUserAgent } from "#scripts/lab/user-agent.ts";
-import { startTamperingProvider, type Tampering } from "#tests/fakes/tampering-provider.ts";
-import { startTestWeb } from "#tests/support/web.ts";
+import type { Tampering } from "#tests/fakes/tampering-provider.ts";
+import { startTamperedWeb } from "#tests/support/tampered-web.ts";
 
-let now = Date.now();
-const provider = await startTamperingProvider({ subject: people.admin.subject, now: () => now });
-const web = await startTestWeb({
-  env: {
-    IDP_ISSUER: provider.issuer,
-    IDP_CLIENT_ID: provider.clientId,
-    IDP_CLIENT_SECRET: provider.clientSecret,
-  },
-});
-now = web.clock.now();
-afterAll(async () => {
-  await web.close();
-  await provider.close();
-});
+const { provider, web, pass, now, begin } = await startTamperedWeb();
 beforeEach(() => {
   provider.tampering = {};
 });
 
-/** Lets time pass for web, core and the provider. */
-const pass = async (ms: number) => {
-  await web.clock.advance(ms);
-  now = web.clock.now();
-};
-/** Begins a sign-in, and returns the provider's redirect back. */
-const begin = async (agent = createUserAgent(), query = "") => {
-  const begun = await agent.fetch(`${web.origin}/api/auth/login${query}`);
-  return provider.authorize(begun.headers.get("location") ?? "");
-};
-
 /** Signs in; `change` modifies the redirect back from the provider. Returns where the sign-in ended. */
 const signIn = async (change: (back: URL) => void = () => undefined, agent = createUserAgent()) => {
-  const back = await begin(agent);
+  const { back } = await begin(agent);
   change(back);
   const { status, headers } = await agent.fetch(back.href);
   return {
@@ -85,9 +60,9 @@ describe("the provider's redirect", () => {
     await expectFailed(agent, back);
     expect(agent.cookieHeader(back.href)).not.toContain("svc_sign_in");
     expect(provider.requests.get("/token")).toBe(exchanged);
-    await expectFailed(createUserAgent(), await begin());
+    await expectFailed(createUserAgent(), (await begin()).back);
     const late = createUserAgent();
-    const slow = await begin(late);
+    const slow = (await begin(late)).back;
     await pass(600_000);
     await expectFailed(late, slow);
   });
@@ -95,7 +70,7 @@ describe("the provider's redirect", () => {
   it("A1: works in each of several tabs, in any order", async () => {
     const agent = createUserAgent();
     const tabs: URL[] = [];
-    while (tabs.length < 3) tabs.push(await begin(agent, "?return_to=/fleet"));
+    while (tabs.length < 3) tabs.push((await begin(agent, "?return_to=/fleet")).back);
     const [, , cancelled] = tabs;
     if (cancelled) withError("access_denied")(cancelled);
     const answers: Response[] = [];
@@ -111,7 +86,7 @@ describe("the provider's redirect", () => {
   });
 
   it("A1: is rejected by PKCE when its code belongs to another attempt", async () => {
-    const stolen = (await begin()).searchParams.get("code") ?? "";
+    const stolen = (await begin()).back.searchParams.get("code") ?? "";
     await expectRefused(({ searchParams }) => searchParams.set("code", stolen));
   });
 
@@ -150,7 +125,7 @@ describe("the provider's redirect", () => {
 });
 
 describe("an id_token", () => {
-  const seconds = () => Math.floor(now / 1000);
+  const seconds = () => Math.floor(now() / 1000);
   const signing =
     (alg: string, key: Parameters<SignJWT["sign"]>[0]) => (claims: Record<string, unknown>) =>
       new SignJWT(claims).setProtectedHeader({ alg, kid: "first" }).sign(key);
@@ -273,10 +248,8 @@ describe("a failing provider", () => {
     async (prompt_values_supported, prompt) => {
       await pass(3_600_001);
       provider.tampering = { metadata: { prompt_values_supported } };
-      const begun = await createUserAgent().fetch(
-        `${web.origin}/api/auth/login?prompt=select_account`,
-      );
-      expect(new URL(begun.headers.get("location") ?? "").searchParams.get("prompt")).toBe(prompt);
+      const { asked } = await begin(undefined, "?prompt=select_account");
+      expect(asked.get("prompt")).toBe(prompt);
     },
   );
 

@@ -1,0 +1,38 @@
+import { afterAll } from "vitest";
+import { people } from "#scripts/lab/people.ts";
+import { createUserAgent } from "#scripts/lab/user-agent.ts";
+import { startTamperingProvider } from "../fakes/tampering-provider.ts";
+import { startTestWeb } from "./web.ts";
+
+/** Starts web with an identity provider that the test tampers with, for the tests of a file; both are in one time. */
+export const startTamperedWeb = async () => {
+  let now = Date.now();
+  const provider = await startTamperingProvider({ subject: people.admin.subject, now: () => now });
+  const web = await startTestWeb({
+    env: {
+      IDP_ISSUER: provider.issuer,
+      IDP_CLIENT_ID: provider.clientId,
+      IDP_CLIENT_SECRET: provider.clientSecret,
+    },
+  });
+  now = web.clock.now();
+  afterAll(async () => {
+    await web.close();
+    await provider.close();
+  });
+  return {
+    provider,
+    web,
+    now: () => now,
+    pass: async (ms: number): Promise<void> => {
+      await web.clock.advance(ms);
+      now = web.clock.now();
+    },
+    /** Begins a sign-in. Returns what web asked the provider for, and the provider's redirect back. */
+    begin: async (agent = createUserAgent(), query = "") => {
+      const begun = await agent.fetch(`${web.origin}/api/auth/login${query}`);
+      const asked = begun.headers.get("location") ?? "";
+      return { asked: new URL(asked).searchParams, back: provider.authorize(asked) };
+    },
+  };
+};
