@@ -16,7 +16,7 @@ import {
   type TestCollector,
   withProof,
 } from "#tests/support/collector.ts";
-import { createTestCore, useTestCore } from "#tests/support/core.ts";
+import { type Call, createTestCore, useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore();
 const { clock, db } = test;
@@ -31,6 +31,10 @@ beforeEach(async () => {
 
 const beat = (over: Readonly<Record<string, unknown>> = {}, by = host) =>
   manage(test, by, "heartbeat", heartbeatBody(clock.now(), over));
+/** Sends a request of the host as it is. */
+const send = (call: Pick<Call, "body" | "raw">, to = path) =>
+  test.api("POST", to, { certificate: host.certificate, listener: "ingest", ...call });
+const proofInvalid = { body: { code: "proof_invalid" } };
 const at = (ms: number) => ({ sent_at: clock.iso(ms) });
 const healthOf = async ({ identityId }: TestCollector) => {
   const [row] = await db
@@ -96,14 +100,7 @@ describe("POST /v1/collector/heartbeat", () => {
       "heartbeat",
       heartbeatBody(clock.now(), { ...at(1), new_field: 1 }),
     );
-    const call = {
-      certificate: host.certificate,
-      listener: "ingest",
-      body: { ...signed, new_field: 2 },
-    } as const;
-    expect((await test.api("POST", path, call)).body).toMatchObject({
-      code: "proof_invalid",
-    });
+    expect(await send({ body: { ...signed, new_field: 2 } })).toMatchObject(proofInvalid);
   });
 
   it("H1: rejects a replay and any older sent_at of one certificate and purpose", async () => {
@@ -138,12 +135,8 @@ describe("POST /v1/collector/heartbeat", () => {
       "heartbeat",
       heartbeatBody(clock.now(), { csr_pem: "", collector_version: "1" }),
     );
-    for (const other of ["/v1/collector/renew", "/v1/collector/config/desired"]) {
-      const call = { certificate: host.certificate, listener: "ingest", body: signed } as const;
-      expect((await test.api("POST", other, call)).body).toMatchObject({
-        code: "proof_invalid",
-      });
-    }
+    for (const other of ["/v1/collector/renew", "/v1/collector/config/desired"])
+      expect(await send({ body: signed }, other)).toMatchObject(proofInvalid);
   });
 
   it("counts every outcome once", async () => {
@@ -152,11 +145,9 @@ describe("POST /v1/collector/heartbeat", () => {
       ...(await createTestToken(local)),
       deviceId: "counted",
     });
-    const send = (ms: number) =>
+    const beatAt = (ms: number) =>
       manage(local, member, "heartbeat", heartbeatBody(local.clock.now() + ms));
-    await send(0);
-    await send(0);
-    await send(-120_001);
+    for (const ms of [0, 0, -120_001]) await beatAt(ms);
     await local.close();
     const outcomes = local.observations.filter(({ method }) => method === "heartbeat");
     expect(outcomes.map(({ args }) => args[0])).toEqual([
@@ -202,16 +193,8 @@ describe("POST /v1/collector/heartbeat", () => {
       good.toString("base64url").replaceAll("=", ""),
       good.toString("hex"),
       "…",
-    ]) {
-      const call = {
-        certificate: host.certificate,
-        listener: "ingest",
-        body: { ...body, proof },
-      } as const;
-      expect((await test.api("POST", path, call)).body).toMatchObject({
-        code: "proof_invalid",
-      });
-    }
+    ])
+      expect(await send({ body: { ...body, proof } })).toMatchObject(proofInvalid);
     expect(await healthOf(host)).toBeUndefined();
   });
 
@@ -239,22 +222,15 @@ describe("POST /v1/collector/heartbeat", () => {
       expect(JSON.stringify(body)).not.toContain("hunter2");
     }
     const raw = { type: "application/json", content: '{"boot_id":"\\ud800"}' };
-    const call = { certificate: host.certificate, listener: "ingest", raw } as const;
-    expect((await test.api("POST", path, call)).body).toMatchObject({ status: 422 });
+    expect(await send({ raw })).toMatchObject({ status: 422 });
   });
 
   it("rejects a body over 64 KiB", async () => {
     const sized = (bytes: number) => `{"x":"${"x".repeat(bytes - 8)}"}`;
-    const send = (content: string) =>
-      test.api("POST", path, {
-        certificate: host.certificate,
-        listener: "ingest",
-        raw: { type: "application/json", content },
-      });
-    expect((await send(sized(65_536))).status).toBe(422);
-    expect((await send(sized(65_537))).body).toMatchObject({
-      code: "payload_too_large",
-    });
+    const sent = (bytes: number) =>
+      send({ raw: { type: "application/json", content: sized(bytes) } });
+    expect((await sent(65_536)).status).toBe(422);
+    expect(await sent(65_537)).toMatchObject({ body: { code: "payload_too_large" } });
   });
 
   it("rejects the seventh in any 60 s within ten seconds of the sixth, also across a full minute", async () => {
