@@ -4,6 +4,7 @@ import { beforeAll, describe, expect, it } from "vitest";
 import { parse } from "yaml";
 import { startTestAdmin } from "../support/admin.ts";
 import { createTestToken, enrollTestCollector, identityPrefix } from "../support/collector.ts";
+import { isSlow } from "../support/is-slow.ts";
 import { publishTestConfig, testConfigYaml } from "../support/rollout.ts";
 
 const SVC_WATCH_RECEIVERS = `{web_url: "https://fleet.test", receivers: [{kind: webhook, name: hook, url: "https://hook.test", secret: "whsec_${"A".repeat(32)}"}]}`;
@@ -206,7 +207,7 @@ describe("the bundle that ships", () => {
   });
 
   it.each(Object.entries(lines))("V6: svc-admin %s prints every form", async (command, line) => {
-    for (const format of ["json", "yaml", "csv", "table"]) {
+    for (const format of isSlow ? ["json", "yaml", "csv", "table"] : ["json", "csv"]) {
       const args = [...command.split(" "), ...line.split(" ").filter((word) => word !== "")];
       const fresh = `printed ${crypto.randomUUID()}`;
       if (command === "policies create") args.push(fresh, "--prefix", identityPrefix);

@@ -67,13 +67,6 @@ describe("an export of the health report", () => {
     },
   );
 
-  it("has a row whose condition is not its state, unless the filter names a state", async () => {
-    const statesOf = async (query: string) =>
-      new Set(readCsv((await download(query)).body).map(({ state }) => state));
-    expect((await statesOf("kind=stale")).size).toBeGreaterThan(1);
-    expect(await statesOf("kind=stale&state=stale")).toEqual(new Set(["stale"]));
-  });
-
   it("I4: neutralises text that a spreadsheet would read as a formula", {
     tags: "workerd",
   }, async () => {
