@@ -5,6 +5,7 @@ import { people } from "#scripts/lab/people.ts";
 import { axeViolationsOf } from "#scripts/lab/ui-states.ts";
 import { type AdminUser, createAdminUser } from "../support/admin.ts";
 import { createTestToken, enrollTestCollector } from "../support/collector.ts";
+import { isSlow } from "../support/is-slow.ts";
 import { startTestWeb, type TestWeb } from "../support/web.ts";
 import { openTestBrowser } from "../support/web-in-browser.ts";
 
@@ -140,16 +141,8 @@ describe("svc-admin login", () => {
 });
 
 describe("a page behind the sign-in", () => {
-  it.each([
-    "/",
-    "/fleet?state=stale",
-    "/fleet?chat=new",
-    "/hosts/:id",
-    "/audit?action=identity.revoke",
-    "/configs",
-    "/rollouts",
-    "/enrollment",
-  ])(
+  const others = ["/fleet?chat=new", "/audit?action=identity.revoke", "/configs", "/rollouts"];
+  it.each(["/", "/fleet?state=stale", "/hosts/:id", "/enrollment", ...(isSlow ? others : [])])(
     "V5: is shown after a first sign-in that began at %s, with a provider on another site",
     async (path) => {
       const web = webs["cross-site"];
