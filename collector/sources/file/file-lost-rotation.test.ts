@@ -32,7 +32,20 @@ const inOrder = (texts: string[]) =>
   texts.toSorted((a, b) => Number(a.slice(5)) - Number(b.slice(5)));
 const expectLines = (last: number) =>
   eventually(() => expect(inOrder(files.texts())).toEqual(lines(1, last)));
+const expectNoMore = async (last: number) => {
+  await settle();
+  expect(inOrder(files.texts())).toEqual(lines(1, last));
+};
 const rotate = (from: string, to: string) => renameSync(files.log(from), files.log(to));
+/** Gives each of so many generations that are there the next number. */
+const shift = (generations: number) => {
+  for (let old = generations; old >= 1; old--)
+    if (existsSync(files.log(`app.log.${old}`))) rotate(`app.log.${old}`, `app.log.${old + 1}`);
+};
+const copyAndTruncate = () => {
+  copyFileSync(files.log(), files.log("app.log.1"));
+  truncateSync(files.log());
+};
 const gzip = (name: string) => {
   writeFileSync(files.log(`${name}.gz`), gzipSync(readFileSync(files.log(name))));
   unlinkSync(files.log(name));
@@ -56,8 +69,7 @@ describe("K7: rotation while the collector is stopped", () => {
     });
     await expectLines(210);
     await files.restart();
-    await settle();
-    expect(inOrder(files.texts())).toEqual(lines(1, 210));
+    await expectNoMore(210);
   });
 
   it("by rename, and compressed: reads the end of the first file and the one between", async () => {
@@ -98,8 +110,7 @@ describe("K7: rotation while the collector is stopped", () => {
       files.write(61, 70);
     });
     await expectLines(70);
-    await settle();
-    expect(inOrder(files.texts())).toEqual(lines(1, 70));
+    await expectNoMore(70);
   });
 });
 
@@ -107,7 +118,7 @@ describe("K7: rotation while the collector runs", () => {
   it("four times by rename between two looks at the directory: reads every file", async () => {
     await begin();
     for (let round = 1; round <= 4; round++) {
-      for (let old = round - 1; old >= 1; old--) rotate(`app.log.${old}`, `app.log.${old + 1}`);
+      shift(round - 1);
       rotate("app.log", "app.log.1");
       files.write(round * 50 + 1, round * 50 + 50);
     }
@@ -118,21 +129,18 @@ describe("K7: rotation while the collector runs", () => {
     await begin();
     for (let round = 1; round <= 3; round++) {
       files.write(round * 50 + 1, round * 50 + 50);
-      for (let old = round - 1; old >= 1; old--) rotate(`app.log.${old}`, `app.log.${old + 1}`);
-      copyFileSync(files.log(), files.log("app.log.1"));
-      truncateSync(files.log());
+      shift(round - 1);
+      copyAndTruncate();
     }
     files.write(201, 210);
     await expectLines(210);
     await files.restart();
-    await settle();
-    expect(inOrder(files.texts())).toEqual(lines(1, 210));
+    await expectNoMore(210);
   });
 
   it("by rename, by copy and truncate, and by rename again: reads no copy twice, also after a restart", async () => {
     const rename = () => {
-      for (let old = 3; old >= 1; old--)
-        if (existsSync(files.log(`app.log.${old}`))) rotate(`app.log.${old}`, `app.log.${old + 1}`);
+      shift(3);
       rotate("app.log", "app.log.1");
     };
     await begin();
@@ -141,28 +149,20 @@ describe("K7: rotation while the collector runs", () => {
     await expectLines(100);
     rotate("app.log.1", "app.log.2");
     files.write(101, 110);
-    copyFileSync(files.log(), files.log("app.log.1"));
-    truncateSync(files.log());
+    copyAndTruncate();
     files.write(111, 120);
     await expectLines(120);
     rename();
     files.write(121, 130);
     await expectLines(130);
-    await settle();
-    expect(inOrder(files.texts())).toEqual(lines(1, 130));
+    await expectNoMore(130);
     await files.restart({}, () => {
       rename();
       files.write(131, 140);
     });
     await expectLines(140);
-    await settle();
-    expect(inOrder(files.texts())).toEqual(lines(1, 140));
+    await expectNoMore(140);
   });
-
-  const copyAndTruncate = () => {
-    copyFileSync(files.log(), files.log("app.log.1"));
-    truncateSync(files.log());
-  };
 
   it("by copy and truncate before anything was read since the last time: reads each copy", async () => {
     await begin();
@@ -201,8 +201,7 @@ describe("K7: rotation while the collector runs", () => {
       await expectLines(last + 20);
       for (const name of ["app.log.1.gz", "app.log.2.gz"]) unlinkSync(files.log(name));
     }
-    await settle();
-    expect(inOrder(files.texts())).toEqual(lines(1, 170));
+    await expectNoMore(170);
   });
 
   it("by truncation without a copy: counts the bytes that it had seen and not stored", async () => {

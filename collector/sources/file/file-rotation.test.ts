@@ -19,14 +19,24 @@ beforeEach(() => {
 
 afterEach(() => files.end());
 
+const begin = async (last: number) => {
+  files.write(1, last);
+  await files.start();
+  await files.expectTexts(lines(1, last));
+};
+const pod = (name: string) => join(files.dir, "pods", name);
+/** Begins at a link to the first of the pods' files, which has a line. */
+const beginLinked = async () => {
+  mkdirSync(join(files.dir, "pods"));
+  writeFileSync(pod("0"), "line 1\n");
+  symlinkSync(pod("0"), files.log());
+  await files.start();
+  await files.expectTexts(lines(1, 1));
+};
+
 describe("links and directories", () => {
   it("follow a link to its file, and to the next one when it changes, without losing the end of the first", async () => {
-    mkdirSync(join(files.dir, "pods"));
-    const pod = (name: string) => join(files.dir, "pods", name);
-    writeFileSync(pod("0"), "line 1\n");
-    symlinkSync(pod("0"), files.log());
-    await files.start();
-    await files.expectTexts(lines(1, 1));
+    await beginLinked();
     writeFileSync(pod("1"), "line 4\n");
     symlinkSync(pod("1"), files.log("next"));
     renameSync(files.log("next"), files.log());
@@ -38,12 +48,7 @@ describe("links and directories", () => {
   });
 
   it("find the rotated target of a link by its inode after a restart", async () => {
-    mkdirSync(join(files.dir, "pods"));
-    const pod = (name: string) => join(files.dir, "pods", name);
-    writeFileSync(pod("0"), "line 1\n");
-    symlinkSync(pod("0"), files.log());
-    await files.start();
-    await files.expectTexts(lines(1, 1));
+    await beginLinked();
     await files.restart({}, () => {
       appendFileSync(pod("0"), "line 2\n");
       renameSync(pod("0"), pod("0.1"));
@@ -71,9 +76,7 @@ describe("links and directories", () => {
 
 describe("rotation", () => {
   it("by rename: reads the old file to its end, and the new one from its start", async () => {
-    files.write(1, 5);
-    await files.start();
-    await files.expectTexts(lines(1, 5));
+    await begin(5);
     files.write(6, 8);
     renameSync(files.log(), files.log("app.log.1"));
     appendFileSync(files.log("app.log.1"), "line 9\n");
@@ -85,9 +88,7 @@ describe("rotation", () => {
   });
 
   it("by truncation: is detected also when the file has grown past the old offset", async () => {
-    files.write(1, 5);
-    await files.start();
-    await files.expectTexts(lines(1, 5));
+    await begin(5);
     writeFileSync(files.log(), `${lines(100, 150).join("\n")}\n`);
     await files.expectTexts([...lines(1, 5), ...lines(100, 150)]);
   });
@@ -106,9 +107,7 @@ describe("rotation", () => {
   });
 
   it("by deletion: reads the file to its end, with its incomplete last line, and deletes the checkpoint", async () => {
-    files.write(1, 2);
-    await files.start();
-    await files.expectTexts(lines(1, 2));
+    await begin(2);
     appendFileSync(files.log(), "line 3\nline 4");
     unlinkSync(files.log());
     await files.expectTexts(lines(1, 3));
