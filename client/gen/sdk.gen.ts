@@ -283,17 +283,17 @@ export const revokeOperatorSession = <ThrowOnError extends boolean = false>(opti
 });
 
 /**
- * Enrollment policies and bootstrap tokens by state, and rejected enrollments of the last day
+ * One enrollment policy
  *
  * Admits an operator with the scope `audit`.
  */
-export const reportEnrollment = <ThrowOnError extends boolean = false>(options: Options<ReportEnrollmentData, ThrowOnError>): RequestResult<ReportEnrollmentResponses, ReportEnrollmentErrors, ThrowOnError> => options.client.get<ReportEnrollmentResponses, ReportEnrollmentErrors, ThrowOnError>({
+export const getEnrollmentPolicy = <ThrowOnError extends boolean = false>(options: Options<GetEnrollmentPolicyData, ThrowOnError>): RequestResult<GetEnrollmentPolicyResponses, GetEnrollmentPolicyErrors, ThrowOnError> => options.client.get<GetEnrollmentPolicyResponses, GetEnrollmentPolicyErrors, ThrowOnError>({
     security: [{
             key: 'bridgeToken',
             scheme: 'bearer',
             type: 'http'
         }],
-    url: '/v1/collector/enrollment',
+    url: '/v1/collector/enrollment-policies/{id}',
     ...options
 });
 
@@ -329,115 +329,6 @@ export const createEnrollmentPolicy = <ThrowOnError extends boolean = false>(opt
         'Content-Type': 'application/json',
         ...options.headers
     }
-});
-
-/**
- * The bootstrap tokens of all policies with their states, newest first
- *
- * Admits an operator with the scope `audit`. Returns a page; `cursor` takes its `next_cursor` for the next one.
- */
-export const listAllBootstrapTokens = <ThrowOnError extends boolean = false>(options: Options<ListAllBootstrapTokensData, ThrowOnError>): RequestResult<ListAllBootstrapTokensResponses, ListAllBootstrapTokensErrors, ThrowOnError> => options.client.get<ListAllBootstrapTokensResponses, ListAllBootstrapTokensErrors, ThrowOnError>({
-    security: [{
-            key: 'bridgeToken',
-            scheme: 'bearer',
-            type: 'http'
-        }],
-    url: '/v1/collector/tokens',
-    ...options
-});
-
-/**
- * Rejected enrollments of the last day by reason and policy as CSV
- *
- * Admits an operator with the scope `audit`.
- */
-export const exportEnrollmentRefusals = <ThrowOnError extends boolean = false>(options: Options<ExportEnrollmentRefusalsData, ThrowOnError>): RequestResult<ExportEnrollmentRefusalsResponses, ExportEnrollmentRefusalsErrors, ThrowOnError> => options.client.get<ExportEnrollmentRefusalsResponses, ExportEnrollmentRefusalsErrors, ThrowOnError>({
-    security: [{
-            key: 'bridgeToken',
-            scheme: 'bearer',
-            type: 'http'
-        }],
-    url: '/v1/collector/enrollment/refusals.csv',
-    ...options
-});
-
-/**
- * All enrollment policies under the list's filters as CSV, newest first
- *
- * Admits an operator with the scope `audit`.
- */
-export const exportEnrollmentPolicies = <ThrowOnError extends boolean = false>(options: Options<ExportEnrollmentPoliciesData, ThrowOnError>): RequestResult<ExportEnrollmentPoliciesResponses, ExportEnrollmentPoliciesErrors, ThrowOnError> => options.client.get<ExportEnrollmentPoliciesResponses, ExportEnrollmentPoliciesErrors, ThrowOnError>({
-    security: [{
-            key: 'bridgeToken',
-            scheme: 'bearer',
-            type: 'http'
-        }],
-    url: '/v1/collector/enrollment-policies/export.csv',
-    ...options
-});
-
-/**
- * All bootstrap tokens under the list's filters as CSV, newest first
- *
- * Admits an operator with the scope `audit`.
- */
-export const exportBootstrapTokens = <ThrowOnError extends boolean = false>(options: Options<ExportBootstrapTokensData, ThrowOnError>): RequestResult<ExportBootstrapTokensResponses, ExportBootstrapTokensErrors, ThrowOnError> => options.client.get<ExportBootstrapTokensResponses, ExportBootstrapTokensErrors, ThrowOnError>({
-    security: [{
-            key: 'bridgeToken',
-            scheme: 'bearer',
-            type: 'http'
-        }],
-    url: '/v1/collector/tokens/export.csv',
-    ...options
-});
-
-/**
- * Whether a device could enroll under a policy, and the rule that decides; changes nothing and spends no token
- *
- * Admits an operator with the scope `audit`.
- */
-export const simulateEnrollment = <ThrowOnError extends boolean = false>(options: Options<SimulateEnrollmentData, ThrowOnError>): RequestResult<SimulateEnrollmentResponses, SimulateEnrollmentErrors, ThrowOnError> => options.client.post<SimulateEnrollmentResponses, SimulateEnrollmentErrors, ThrowOnError>({
-    security: [{
-            key: 'bridgeToken',
-            scheme: 'bearer',
-            type: 'http'
-        }],
-    url: '/v1/collector/enrollment-policies/{id}/simulation',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
-    }
-});
-
-/**
- * Which steps of a new deployment are done, until its first host has enrolled
- *
- * Admits an operator with the scope `audit`.
- */
-export const getSetup = <ThrowOnError extends boolean = false>(options: Options<GetSetupData, ThrowOnError>): RequestResult<GetSetupResponses, GetSetupErrors, ThrowOnError> => options.client.get<GetSetupResponses, GetSetupErrors, ThrowOnError>({
-    security: [{
-            key: 'bridgeToken',
-            scheme: 'bearer',
-            type: 'http'
-        }],
-    url: '/v1/collector/setup',
-    ...options
-});
-
-/**
- * One enrollment policy
- *
- * Admits an operator with the scope `audit`.
- */
-export const getEnrollmentPolicy = <ThrowOnError extends boolean = false>(options: Options<GetEnrollmentPolicyData, ThrowOnError>): RequestResult<GetEnrollmentPolicyResponses, GetEnrollmentPolicyErrors, ThrowOnError> => options.client.get<GetEnrollmentPolicyResponses, GetEnrollmentPolicyErrors, ThrowOnError>({
-    security: [{
-            key: 'bridgeToken',
-            scheme: 'bearer',
-            type: 'http'
-        }],
-    url: '/v1/collector/enrollment-policies/{id}',
-    ...options
 });
 
 /**
@@ -804,40 +695,6 @@ export const nudgeHost = <ThrowOnError extends boolean = false>(options: Options
 });
 
 /**
- * The queues of a host that bind its hours, and how others ended, the newest first
- *
- * Admits an operator with the scope `audit`.
- */
-export const listHostQueues = <ThrowOnError extends boolean = false>(options: Options<ListHostQueuesData, ThrowOnError>): RequestResult<ListHostQueuesResponses, ListHostQueuesErrors, ThrowOnError> => options.client.get<ListHostQueuesResponses, ListHostQueuesErrors, ThrowOnError>({
-    security: [{
-            key: 'bridgeToken',
-            scheme: 'bearer',
-            type: 'http'
-        }],
-    url: '/v1/collector/hosts/{id}/queues',
-    ...options
-});
-
-/**
- * Close a queue that will not speak again: its open hours stay incomplete, later ones do without it
- *
- * Admits an operator with the scope `admin`. The body may be left out.
- */
-export const closeHostQueue = <ThrowOnError extends boolean = false>(options: Options<CloseHostQueueData, ThrowOnError>): RequestResult<CloseHostQueueResponses, CloseHostQueueErrors, ThrowOnError> => options.client.post<CloseHostQueueResponses, CloseHostQueueErrors, ThrowOnError>({
-    security: [{
-            key: 'bridgeToken',
-            scheme: 'bearer',
-            type: 'http'
-        }],
-    url: '/v1/collector/hosts/{id}/queues/{queue}/close',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
-    }
-});
-
-/**
  * Request the diagnostics of a host; returns the open request, if there is one
  *
  * Admits an operator with the scope `admin`.
@@ -883,18 +740,37 @@ export const readHostDiag = <ThrowOnError extends boolean = false>(options: Opti
 });
 
 /**
- * All configs under the list's filter as CSV, newest first
+ * The queues of a host that bind its hours, and how others ended, the newest first
  *
  * Admits an operator with the scope `audit`.
  */
-export const exportCollectorConfigs = <ThrowOnError extends boolean = false>(options: Options<ExportCollectorConfigsData, ThrowOnError>): RequestResult<ExportCollectorConfigsResponses, ExportCollectorConfigsErrors, ThrowOnError> => options.client.get<ExportCollectorConfigsResponses, ExportCollectorConfigsErrors, ThrowOnError>({
+export const listHostQueues = <ThrowOnError extends boolean = false>(options: Options<ListHostQueuesData, ThrowOnError>): RequestResult<ListHostQueuesResponses, ListHostQueuesErrors, ThrowOnError> => options.client.get<ListHostQueuesResponses, ListHostQueuesErrors, ThrowOnError>({
     security: [{
             key: 'bridgeToken',
             scheme: 'bearer',
             type: 'http'
         }],
-    url: '/v1/collector/configs/export.csv',
+    url: '/v1/collector/hosts/{id}/queues',
     ...options
+});
+
+/**
+ * Close a queue that will not speak again: its open hours stay incomplete, later ones do without it
+ *
+ * Admits an operator with the scope `admin`. The body may be left out.
+ */
+export const closeHostQueue = <ThrowOnError extends boolean = false>(options: Options<CloseHostQueueData, ThrowOnError>): RequestResult<CloseHostQueueResponses, CloseHostQueueErrors, ThrowOnError> => options.client.post<CloseHostQueueResponses, CloseHostQueueErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/hosts/{id}/queues/{queue}/close',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
 });
 
 /**
@@ -929,51 +805,6 @@ export const publishCollectorConfig = <ThrowOnError extends boolean = false>(opt
         'Content-Type': 'application/json',
         ...options.headers
     }
-});
-
-/**
- * Hashes of configs that hosts run and that were never published
- *
- * Admits an operator with the scope `audit`.
- */
-export const listUnstoredConfigs = <ThrowOnError extends boolean = false>(options: Options<ListUnstoredConfigsData, ThrowOnError>): RequestResult<ListUnstoredConfigsResponses, ListUnstoredConfigsErrors, ThrowOnError> => options.client.get<ListUnstoredConfigsResponses, ListUnstoredConfigsErrors, ThrowOnError>({
-    security: [{
-            key: 'bridgeToken',
-            scheme: 'bearer',
-            type: 'http'
-        }],
-    url: '/v1/collector/configs/unstored',
-    ...options
-});
-
-/**
- * One published config, its hosts and its newest batches of assignments; Accept: application/yaml returns the published bytes
- *
- * Admits an operator with the scope `audit`.
- */
-export const getCollectorConfig = <ThrowOnError extends boolean = false>(options: Options<GetCollectorConfigData, ThrowOnError>): RequestResult<GetCollectorConfigResponses, GetCollectorConfigErrors, ThrowOnError> => options.client.get<GetCollectorConfigResponses, GetCollectorConfigErrors, ThrowOnError>({
-    security: [{
-            key: 'bridgeToken',
-            scheme: 'bearer',
-            type: 'http'
-        }],
-    url: '/v1/collector/configs/{id}',
-    ...options
-});
-
-/**
- * All assignments of a config under the list's filters as CSV, newest first
- *
- * Admits an operator with the scope `audit`.
- */
-export const exportConfigAssignments = <ThrowOnError extends boolean = false>(options: Options<ExportConfigAssignmentsData, ThrowOnError>): RequestResult<ExportConfigAssignmentsResponses, ExportConfigAssignmentsErrors, ThrowOnError> => options.client.get<ExportConfigAssignmentsResponses, ExportConfigAssignmentsErrors, ThrowOnError>({
-    security: [{
-            key: 'bridgeToken',
-            scheme: 'bearer',
-            type: 'http'
-        }],
-    url: '/v1/collector/configs/{id}/assignments/export.csv',
-    ...options
 });
 
 /**
@@ -1027,66 +858,6 @@ export const createRollout = <ThrowOnError extends boolean = false>(options: Opt
         'Content-Type': 'application/json',
         ...options.headers
     }
-});
-
-/**
- * One rollout with its waves and the evidence of its newest breach
- *
- * Admits an operator with the scope `audit`.
- */
-export const getRollout = <ThrowOnError extends boolean = false>(options: Options<GetRolloutData, ThrowOnError>): RequestResult<GetRolloutResponses, GetRolloutErrors, ThrowOnError> => options.client.get<GetRolloutResponses, GetRolloutErrors, ThrowOnError>({
-    security: [{
-            key: 'bridgeToken',
-            scheme: 'bearer',
-            type: 'http'
-        }],
-    url: '/v1/collector/rollouts/{id}',
-    ...options
-});
-
-/**
- * The hosts of a rollout in the order of the waves; `status` is repeatable
- *
- * Admits an operator with the scope `audit`. Returns a page; `cursor` takes its `next_cursor` for the next one.
- */
-export const listRolloutTargets = <ThrowOnError extends boolean = false>(options: Options<ListRolloutTargetsData, ThrowOnError>): RequestResult<ListRolloutTargetsResponses, ListRolloutTargetsErrors, ThrowOnError> => options.client.get<ListRolloutTargetsResponses, ListRolloutTargetsErrors, ThrowOnError>({
-    security: [{
-            key: 'bridgeToken',
-            scheme: 'bearer',
-            type: 'http'
-        }],
-    url: '/v1/collector/rollouts/{id}/targets',
-    ...options
-});
-
-/**
- * All hosts of a rollout under the list's filters as CSV, in the order of the waves
- *
- * Admits an operator with the scope `audit`.
- */
-export const exportRolloutTargets = <ThrowOnError extends boolean = false>(options: Options<ExportRolloutTargetsData, ThrowOnError>): RequestResult<ExportRolloutTargetsResponses, ExportRolloutTargetsErrors, ThrowOnError> => options.client.get<ExportRolloutTargetsResponses, ExportRolloutTargetsErrors, ThrowOnError>({
-    security: [{
-            key: 'bridgeToken',
-            scheme: 'bearer',
-            type: 'http'
-        }],
-    url: '/v1/collector/rollouts/{id}/targets/export.csv',
-    ...options
-});
-
-/**
- * The preview of a rollout: the hosts that it would change, and those that it would skip with the reason
- *
- * Admits an operator with the scope `audit`.
- */
-export const previewRollout = <ThrowOnError extends boolean = false>(options: Options<PreviewRolloutData, ThrowOnError>): RequestResult<PreviewRolloutResponses, PreviewRolloutErrors, ThrowOnError> => options.client.get<PreviewRolloutResponses, PreviewRolloutErrors, ThrowOnError>({
-    security: [{
-            key: 'bridgeToken',
-            scheme: 'bearer',
-            type: 'http'
-        }],
-    url: '/v1/collector/configs/{id}/preview',
-    ...options
 });
 
 /**
@@ -1279,6 +1050,235 @@ export const testWatch = <ThrowOnError extends boolean = false>(options: Options
             type: 'http'
         }],
     url: '/v1/collector/watches/{id}/test',
+    ...options
+});
+
+/**
+ * Enrollment policies and bootstrap tokens by state, and rejected enrollments of the last day
+ *
+ * Admits an operator with the scope `audit`.
+ */
+export const reportEnrollment = <ThrowOnError extends boolean = false>(options: Options<ReportEnrollmentData, ThrowOnError>): RequestResult<ReportEnrollmentResponses, ReportEnrollmentErrors, ThrowOnError> => options.client.get<ReportEnrollmentResponses, ReportEnrollmentErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/enrollment',
+    ...options
+});
+
+/**
+ * The bootstrap tokens of all policies with their states, newest first
+ *
+ * Admits an operator with the scope `audit`. Returns a page; `cursor` takes its `next_cursor` for the next one.
+ */
+export const listAllBootstrapTokens = <ThrowOnError extends boolean = false>(options: Options<ListAllBootstrapTokensData, ThrowOnError>): RequestResult<ListAllBootstrapTokensResponses, ListAllBootstrapTokensErrors, ThrowOnError> => options.client.get<ListAllBootstrapTokensResponses, ListAllBootstrapTokensErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/tokens',
+    ...options
+});
+
+/**
+ * Rejected enrollments of the last day by reason and policy as CSV
+ *
+ * Admits an operator with the scope `audit`.
+ */
+export const exportEnrollmentRefusals = <ThrowOnError extends boolean = false>(options: Options<ExportEnrollmentRefusalsData, ThrowOnError>): RequestResult<ExportEnrollmentRefusalsResponses, ExportEnrollmentRefusalsErrors, ThrowOnError> => options.client.get<ExportEnrollmentRefusalsResponses, ExportEnrollmentRefusalsErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/enrollment/refusals.csv',
+    ...options
+});
+
+/**
+ * All enrollment policies under the list's filters as CSV, newest first
+ *
+ * Admits an operator with the scope `audit`.
+ */
+export const exportEnrollmentPolicies = <ThrowOnError extends boolean = false>(options: Options<ExportEnrollmentPoliciesData, ThrowOnError>): RequestResult<ExportEnrollmentPoliciesResponses, ExportEnrollmentPoliciesErrors, ThrowOnError> => options.client.get<ExportEnrollmentPoliciesResponses, ExportEnrollmentPoliciesErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/enrollment-policies/export.csv',
+    ...options
+});
+
+/**
+ * All bootstrap tokens under the list's filters as CSV, newest first
+ *
+ * Admits an operator with the scope `audit`.
+ */
+export const exportBootstrapTokens = <ThrowOnError extends boolean = false>(options: Options<ExportBootstrapTokensData, ThrowOnError>): RequestResult<ExportBootstrapTokensResponses, ExportBootstrapTokensErrors, ThrowOnError> => options.client.get<ExportBootstrapTokensResponses, ExportBootstrapTokensErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/tokens/export.csv',
+    ...options
+});
+
+/**
+ * Whether a device could enroll under a policy, and the rule that decides; changes nothing and spends no token
+ *
+ * Admits an operator with the scope `audit`.
+ */
+export const simulateEnrollment = <ThrowOnError extends boolean = false>(options: Options<SimulateEnrollmentData, ThrowOnError>): RequestResult<SimulateEnrollmentResponses, SimulateEnrollmentErrors, ThrowOnError> => options.client.post<SimulateEnrollmentResponses, SimulateEnrollmentErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/enrollment-policies/{id}/simulation',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * Which steps of a new deployment are done, until its first host has enrolled
+ *
+ * Admits an operator with the scope `audit`.
+ */
+export const getSetup = <ThrowOnError extends boolean = false>(options: Options<GetSetupData, ThrowOnError>): RequestResult<GetSetupResponses, GetSetupErrors, ThrowOnError> => options.client.get<GetSetupResponses, GetSetupErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/setup',
+    ...options
+});
+
+/**
+ * All configs under the list's filter as CSV, newest first
+ *
+ * Admits an operator with the scope `audit`.
+ */
+export const exportCollectorConfigs = <ThrowOnError extends boolean = false>(options: Options<ExportCollectorConfigsData, ThrowOnError>): RequestResult<ExportCollectorConfigsResponses, ExportCollectorConfigsErrors, ThrowOnError> => options.client.get<ExportCollectorConfigsResponses, ExportCollectorConfigsErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/configs/export.csv',
+    ...options
+});
+
+/**
+ * Hashes of configs that hosts run and that were never published
+ *
+ * Admits an operator with the scope `audit`.
+ */
+export const listUnstoredConfigs = <ThrowOnError extends boolean = false>(options: Options<ListUnstoredConfigsData, ThrowOnError>): RequestResult<ListUnstoredConfigsResponses, ListUnstoredConfigsErrors, ThrowOnError> => options.client.get<ListUnstoredConfigsResponses, ListUnstoredConfigsErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/configs/unstored',
+    ...options
+});
+
+/**
+ * One published config, its hosts and its newest batches of assignments; Accept: application/yaml returns the published bytes
+ *
+ * Admits an operator with the scope `audit`.
+ */
+export const getCollectorConfig = <ThrowOnError extends boolean = false>(options: Options<GetCollectorConfigData, ThrowOnError>): RequestResult<GetCollectorConfigResponses, GetCollectorConfigErrors, ThrowOnError> => options.client.get<GetCollectorConfigResponses, GetCollectorConfigErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/configs/{id}',
+    ...options
+});
+
+/**
+ * All assignments of a config under the list's filters as CSV, newest first
+ *
+ * Admits an operator with the scope `audit`.
+ */
+export const exportConfigAssignments = <ThrowOnError extends boolean = false>(options: Options<ExportConfigAssignmentsData, ThrowOnError>): RequestResult<ExportConfigAssignmentsResponses, ExportConfigAssignmentsErrors, ThrowOnError> => options.client.get<ExportConfigAssignmentsResponses, ExportConfigAssignmentsErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/configs/{id}/assignments/export.csv',
+    ...options
+});
+
+/**
+ * One rollout with its waves and the evidence of its newest breach
+ *
+ * Admits an operator with the scope `audit`.
+ */
+export const getRollout = <ThrowOnError extends boolean = false>(options: Options<GetRolloutData, ThrowOnError>): RequestResult<GetRolloutResponses, GetRolloutErrors, ThrowOnError> => options.client.get<GetRolloutResponses, GetRolloutErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/rollouts/{id}',
+    ...options
+});
+
+/**
+ * The hosts of a rollout in the order of the waves; `status` is repeatable
+ *
+ * Admits an operator with the scope `audit`. Returns a page; `cursor` takes its `next_cursor` for the next one.
+ */
+export const listRolloutTargets = <ThrowOnError extends boolean = false>(options: Options<ListRolloutTargetsData, ThrowOnError>): RequestResult<ListRolloutTargetsResponses, ListRolloutTargetsErrors, ThrowOnError> => options.client.get<ListRolloutTargetsResponses, ListRolloutTargetsErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/rollouts/{id}/targets',
+    ...options
+});
+
+/**
+ * All hosts of a rollout under the list's filters as CSV, in the order of the waves
+ *
+ * Admits an operator with the scope `audit`.
+ */
+export const exportRolloutTargets = <ThrowOnError extends boolean = false>(options: Options<ExportRolloutTargetsData, ThrowOnError>): RequestResult<ExportRolloutTargetsResponses, ExportRolloutTargetsErrors, ThrowOnError> => options.client.get<ExportRolloutTargetsResponses, ExportRolloutTargetsErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/rollouts/{id}/targets/export.csv',
+    ...options
+});
+
+/**
+ * The preview of a rollout: the hosts that it would change, and those that it would skip with the reason
+ *
+ * Admits an operator with the scope `audit`.
+ */
+export const previewRollout = <ThrowOnError extends boolean = false>(options: Options<PreviewRolloutData, ThrowOnError>): RequestResult<PreviewRolloutResponses, PreviewRolloutErrors, ThrowOnError> => options.client.get<PreviewRolloutResponses, PreviewRolloutErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/configs/{id}/preview',
     ...options
 });
 

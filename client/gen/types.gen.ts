@@ -2729,32 +2729,35 @@ export type RevokeOperatorSessionResponses = {
 
 export type RevokeOperatorSessionResponse = RevokeOperatorSessionResponses[keyof RevokeOperatorSessionResponses];
 
-export type ReportEnrollmentData = {
+export type GetEnrollmentPolicyData = {
     body?: never;
-    path?: never;
+    path: {
+        id: string;
+    };
     query?: never;
-    url: '/v1/collector/enrollment';
+    url: '/v1/collector/enrollment-policies/{id}';
 };
 
-export type ReportEnrollmentErrors = {
+export type GetEnrollmentPolicyErrors = {
     401: NotSignedInProblem;
     403: ForbiddenProblem;
+    404: NotFoundProblem;
     422: ValidationFailedProblem;
     431: Problem;
     500: InternalProblem;
     503: DatabaseUnavailableProblem;
 };
 
-export type ReportEnrollmentError = ReportEnrollmentErrors[keyof ReportEnrollmentErrors];
+export type GetEnrollmentPolicyError = GetEnrollmentPolicyErrors[keyof GetEnrollmentPolicyErrors];
 
-export type ReportEnrollmentResponses = {
+export type GetEnrollmentPolicyResponses = {
     /**
-     * The report
+     * The policy
      */
-    200: EnrollmentReport;
+    200: EnrollmentPolicy;
 };
 
-export type ReportEnrollmentResponse = ReportEnrollmentResponses[keyof ReportEnrollmentResponses];
+export type GetEnrollmentPolicyResponse = GetEnrollmentPolicyResponses[keyof GetEnrollmentPolicyResponses];
 
 export type ListEnrollmentPoliciesData = {
     body?: never;
@@ -2821,269 +2824,6 @@ export type CreateEnrollmentPolicyResponses = {
 };
 
 export type CreateEnrollmentPolicyResponse = CreateEnrollmentPolicyResponses[keyof CreateEnrollmentPolicyResponses];
-
-export type ListAllBootstrapTokensData = {
-    body?: never;
-    path?: never;
-    query?: {
-        state?: Array<'revoked' | 'expired' | 'policy_frozen' | 'exhausted' | 'active'> | 'revoked' | 'expired' | 'policy_frozen' | 'exhausted' | 'active';
-        policy_id?: string;
-        limit?: number;
-        cursor?: string;
-    };
-    url: '/v1/collector/tokens';
-};
-
-export type ListAllBootstrapTokensErrors = {
-    401: NotSignedInProblem;
-    403: ForbiddenProblem;
-    422: ValidationFailedProblem;
-    431: Problem;
-    500: InternalProblem;
-    503: DatabaseUnavailableProblem;
-};
-
-export type ListAllBootstrapTokensError = ListAllBootstrapTokensErrors[keyof ListAllBootstrapTokensErrors];
-
-export type ListAllBootstrapTokensResponses = {
-    /**
-     * A page of tokens
-     */
-    200: TokenPage;
-};
-
-export type ListAllBootstrapTokensResponse = ListAllBootstrapTokensResponses[keyof ListAllBootstrapTokensResponses];
-
-export type ExportEnrollmentRefusalsData = {
-    body?: never;
-    path?: never;
-    query?: never;
-    url: '/v1/collector/enrollment/refusals.csv';
-};
-
-export type ExportEnrollmentRefusalsErrors = {
-    401: NotSignedInProblem;
-    403: ForbiddenProblem;
-    422: ValidationFailedProblem;
-    429: TooManyExportsProblem;
-    431: Problem;
-    500: InternalProblem;
-    503: DatabaseUnavailableProblem;
-};
-
-export type ExportEnrollmentRefusalsError = ExportEnrollmentRefusalsErrors[keyof ExportEnrollmentRefusalsErrors];
-
-export type ExportEnrollmentRefusalsResponses = {
-    /**
-     * RFC 4180, UTF-8, the first record names the columns
-     */
-    200: string;
-};
-
-export type ExportEnrollmentRefusalsResponse = ExportEnrollmentRefusalsResponses[keyof ExportEnrollmentRefusalsResponses];
-
-export type ExportEnrollmentPoliciesData = {
-    body?: never;
-    path?: never;
-    query?: {
-        state?: 'active' | 'frozen';
-        q?: Name;
-    };
-    url: '/v1/collector/enrollment-policies/export.csv';
-};
-
-export type ExportEnrollmentPoliciesErrors = {
-    401: NotSignedInProblem;
-    403: ForbiddenProblem;
-    422: ValidationFailedProblem;
-    429: TooManyExportsProblem;
-    431: Problem;
-    500: InternalProblem;
-    503: DatabaseUnavailableProblem;
-};
-
-export type ExportEnrollmentPoliciesError = ExportEnrollmentPoliciesErrors[keyof ExportEnrollmentPoliciesErrors];
-
-export type ExportEnrollmentPoliciesResponses = {
-    /**
-     * RFC 4180, UTF-8, the first record names the columns
-     */
-    200: string;
-};
-
-export type ExportEnrollmentPoliciesResponse = ExportEnrollmentPoliciesResponses[keyof ExportEnrollmentPoliciesResponses];
-
-export type ExportBootstrapTokensData = {
-    body?: never;
-    path?: never;
-    query?: {
-        state?: Array<'revoked' | 'expired' | 'policy_frozen' | 'exhausted' | 'active'> | 'revoked' | 'expired' | 'policy_frozen' | 'exhausted' | 'active';
-        policy_id?: string;
-    };
-    url: '/v1/collector/tokens/export.csv';
-};
-
-export type ExportBootstrapTokensErrors = {
-    401: NotSignedInProblem;
-    403: ForbiddenProblem;
-    422: ValidationFailedProblem;
-    429: TooManyExportsProblem;
-    431: Problem;
-    500: InternalProblem;
-    503: DatabaseUnavailableProblem;
-};
-
-export type ExportBootstrapTokensError = ExportBootstrapTokensErrors[keyof ExportBootstrapTokensErrors];
-
-export type ExportBootstrapTokensResponses = {
-    /**
-     * RFC 4180, UTF-8, the first record names the columns
-     */
-    200: string;
-};
-
-export type ExportBootstrapTokensResponse = ExportBootstrapTokensResponses[keyof ExportBootstrapTokensResponses];
-
-export type SimulateEnrollmentData = {
-    body: {
-        /**
-         * absent: that of the service account token, which is required then
-         */
-        device_id?: string;
-        /**
-         * the host's address, as core sees it: behind a proxy, the proxy's
-         */
-        address: unknown | unknown;
-        platform: Platform;
-        /**
-         * absent: the policy's first
-         */
-        identity_prefix?: string;
-        /**
-         * of a bootstrap token, or of a service account token without its signature
-         */
-        token_sha256?: string;
-        /**
-         * the payload of a service account token; its signature is not checked
-         */
-        token_claims?: {
-            [key: string]: unknown;
-        };
-    };
-    path: {
-        id: string;
-    };
-    query?: never;
-    url: '/v1/collector/enrollment-policies/{id}/simulation';
-};
-
-export type SimulateEnrollmentErrors = {
-    400: MalformedJsonProblem;
-    401: NotSignedInProblem;
-    403: ForbiddenProblem;
-    404: NotFoundProblem;
-    408: BodyTimeoutProblem;
-    413: PayloadTooLargeProblem;
-    415: UnsupportedMediaTypeProblem;
-    422: ValidationFailedProblem;
-    431: Problem;
-    500: InternalProblem;
-    503: DatabaseUnavailableOrOverloadedProblem;
-};
-
-export type SimulateEnrollmentError = SimulateEnrollmentErrors[keyof SimulateEnrollmentErrors];
-
-export type SimulateEnrollmentResponses = {
-    /**
-     * The decision, and the result of each rule in their order
-     */
-    200: {
-        allowed: boolean;
-        /**
-         * null: the service account token names no device
-         */
-        identity: string | null;
-        /**
-         * those that the policy would give the host
-         */
-        labels: {
-            [key: string]: string;
-        };
-        /**
-         * the problem code that enrollment would answer with
-         */
-        code: string | null;
-        /**
-         * the first rule that refuses
-         */
-        rule: string | null;
-        detail: string;
-        checks: Array<{
-            rule: string;
-            outcome: 'passed' | 'refused' | 'not_applicable';
-            detail: string;
-        }>;
-    };
-};
-
-export type SimulateEnrollmentResponse = SimulateEnrollmentResponses[keyof SimulateEnrollmentResponses];
-
-export type GetSetupData = {
-    body?: never;
-    path?: never;
-    query?: never;
-    url: '/v1/collector/setup';
-};
-
-export type GetSetupErrors = {
-    401: NotSignedInProblem;
-    403: ForbiddenProblem;
-    422: ValidationFailedProblem;
-    431: Problem;
-    500: InternalProblem;
-    503: DatabaseUnavailableProblem;
-};
-
-export type GetSetupError = GetSetupErrors[keyof GetSetupErrors];
-
-export type GetSetupResponses = {
-    /**
-     * The steps, and what fills in the command of a host
-     */
-    200: Setup;
-};
-
-export type GetSetupResponse = GetSetupResponses[keyof GetSetupResponses];
-
-export type GetEnrollmentPolicyData = {
-    body?: never;
-    path: {
-        id: string;
-    };
-    query?: never;
-    url: '/v1/collector/enrollment-policies/{id}';
-};
-
-export type GetEnrollmentPolicyErrors = {
-    401: NotSignedInProblem;
-    403: ForbiddenProblem;
-    404: NotFoundProblem;
-    422: ValidationFailedProblem;
-    431: Problem;
-    500: InternalProblem;
-    503: DatabaseUnavailableProblem;
-};
-
-export type GetEnrollmentPolicyError = GetEnrollmentPolicyErrors[keyof GetEnrollmentPolicyErrors];
-
-export type GetEnrollmentPolicyResponses = {
-    /**
-     * The policy
-     */
-    200: EnrollmentPolicy;
-};
-
-export type GetEnrollmentPolicyResponse = GetEnrollmentPolicyResponses[keyof GetEnrollmentPolicyResponses];
 
 export type FreezeEnrollmentPolicyData = {
     body?: {
@@ -3919,74 +3659,6 @@ export type NudgeHostResponses = {
 
 export type NudgeHostResponse = NudgeHostResponses[keyof NudgeHostResponses];
 
-export type ListHostQueuesData = {
-    body?: never;
-    path: {
-        id: string;
-    };
-    query?: never;
-    url: '/v1/collector/hosts/{id}/queues';
-};
-
-export type ListHostQueuesErrors = {
-    401: NotSignedInProblem;
-    403: ForbiddenProblem;
-    404: NotFoundProblem;
-    422: ValidationFailedProblem;
-    431: Problem;
-    500: InternalProblem;
-    503: DatabaseUnavailableProblem;
-};
-
-export type ListHostQueuesError = ListHostQueuesErrors[keyof ListHostQueuesErrors];
-
-export type ListHostQueuesResponses = {
-    /**
-     * The queues
-     */
-    200: HostQueues;
-};
-
-export type ListHostQueuesResponse = ListHostQueuesResponses[keyof ListHostQueuesResponses];
-
-export type CloseHostQueueData = {
-    body?: {
-        reason_code?: string;
-    };
-    path: {
-        id: string;
-        queue: string;
-    };
-    query?: never;
-    url: '/v1/collector/hosts/{id}/queues/{queue}/close';
-};
-
-export type CloseHostQueueErrors = {
-    400: MalformedJsonProblem;
-    401: NotSignedInProblem;
-    403: ForbiddenProblem;
-    404: NotFoundProblem;
-    408: BodyTimeoutProblem;
-    409: ConflictProblem;
-    413: PayloadTooLargeProblem;
-    415: UnsupportedMediaTypeProblem;
-    422: ValidationFailedProblem;
-    431: Problem;
-    500: InternalProblem;
-    503: DatabaseUnavailableOrOverloadedProblem;
-};
-
-export type CloseHostQueueError = CloseHostQueueErrors[keyof CloseHostQueueErrors];
-
-export type CloseHostQueueResponses = {
-    /**
-     * The queues of the host
-     */
-    200: HostQueues;
-};
-
-export type CloseHostQueueResponse = CloseHostQueueResponses[keyof CloseHostQueueResponses];
-
 export type RequestHostDiagData = {
     body?: never;
     path: {
@@ -4085,35 +3757,73 @@ export type ReadHostDiagResponses = {
 
 export type ReadHostDiagResponse = ReadHostDiagResponses[keyof ReadHostDiagResponses];
 
-export type ExportCollectorConfigsData = {
+export type ListHostQueuesData = {
     body?: never;
-    path?: never;
-    query?: {
-        q?: Name;
+    path: {
+        id: string;
     };
-    url: '/v1/collector/configs/export.csv';
+    query?: never;
+    url: '/v1/collector/hosts/{id}/queues';
 };
 
-export type ExportCollectorConfigsErrors = {
+export type ListHostQueuesErrors = {
     401: NotSignedInProblem;
     403: ForbiddenProblem;
+    404: NotFoundProblem;
     422: ValidationFailedProblem;
-    429: TooManyExportsProblem;
     431: Problem;
     500: InternalProblem;
     503: DatabaseUnavailableProblem;
 };
 
-export type ExportCollectorConfigsError = ExportCollectorConfigsErrors[keyof ExportCollectorConfigsErrors];
+export type ListHostQueuesError = ListHostQueuesErrors[keyof ListHostQueuesErrors];
 
-export type ExportCollectorConfigsResponses = {
+export type ListHostQueuesResponses = {
     /**
-     * RFC 4180, UTF-8, the first record names the columns
+     * The queues
      */
-    200: string;
+    200: HostQueues;
 };
 
-export type ExportCollectorConfigsResponse = ExportCollectorConfigsResponses[keyof ExportCollectorConfigsResponses];
+export type ListHostQueuesResponse = ListHostQueuesResponses[keyof ListHostQueuesResponses];
+
+export type CloseHostQueueData = {
+    body?: {
+        reason_code?: string;
+    };
+    path: {
+        id: string;
+        queue: string;
+    };
+    query?: never;
+    url: '/v1/collector/hosts/{id}/queues/{queue}/close';
+};
+
+export type CloseHostQueueErrors = {
+    400: MalformedJsonProblem;
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    408: BodyTimeoutProblem;
+    409: ConflictProblem;
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: ValidationFailedProblem;
+    431: Problem;
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
+};
+
+export type CloseHostQueueError = CloseHostQueueErrors[keyof CloseHostQueueErrors];
+
+export type CloseHostQueueResponses = {
+    /**
+     * The queues of the host
+     */
+    200: HostQueues;
+};
+
+export type CloseHostQueueResponse = CloseHostQueueResponses[keyof CloseHostQueueResponses];
 
 export type ListCollectorConfigsData = {
     body?: never;
@@ -4191,99 +3901,6 @@ export type PublishCollectorConfigResponses = {
 };
 
 export type PublishCollectorConfigResponse = PublishCollectorConfigResponses[keyof PublishCollectorConfigResponses];
-
-export type ListUnstoredConfigsData = {
-    body?: never;
-    path?: never;
-    query?: never;
-    url: '/v1/collector/configs/unstored';
-};
-
-export type ListUnstoredConfigsErrors = {
-    401: NotSignedInProblem;
-    403: ForbiddenProblem;
-    422: ValidationFailedProblem;
-    431: Problem;
-    500: InternalProblem;
-    503: DatabaseUnavailableProblem;
-};
-
-export type ListUnstoredConfigsError = ListUnstoredConfigsErrors[keyof ListUnstoredConfigsErrors];
-
-export type ListUnstoredConfigsResponses = {
-    /**
-     * The hashes with the most hosts
-     */
-    200: UnstoredConfigs;
-};
-
-export type ListUnstoredConfigsResponse = ListUnstoredConfigsResponses[keyof ListUnstoredConfigsResponses];
-
-export type GetCollectorConfigData = {
-    body?: never;
-    path: {
-        id: string;
-    };
-    query?: never;
-    url: '/v1/collector/configs/{id}';
-};
-
-export type GetCollectorConfigErrors = {
-    401: NotSignedInProblem;
-    403: ForbiddenProblem;
-    404: NotFoundProblem;
-    422: ValidationFailedProblem;
-    431: Problem;
-    500: InternalProblem;
-    503: DatabaseUnavailableProblem;
-};
-
-export type GetCollectorConfigError = GetCollectorConfigErrors[keyof GetCollectorConfigErrors];
-
-export type GetCollectorConfigResponses = {
-    /**
-     * The config
-     */
-    200: ConfigDetail;
-};
-
-export type GetCollectorConfigResponse = GetCollectorConfigResponses[keyof GetCollectorConfigResponses];
-
-export type ExportConfigAssignmentsData = {
-    body?: never;
-    path: {
-        id: string;
-    };
-    query?: {
-        current?: 'true' | 'false';
-        assigned_by?: string;
-        since?: Timestamp;
-        until?: Timestamp;
-    };
-    url: '/v1/collector/configs/{id}/assignments/export.csv';
-};
-
-export type ExportConfigAssignmentsErrors = {
-    401: NotSignedInProblem;
-    403: ForbiddenProblem;
-    404: NotFoundProblem;
-    422: ValidationFailedProblem;
-    429: TooManyExportsProblem;
-    431: Problem;
-    500: InternalProblem;
-    503: DatabaseUnavailableProblem;
-};
-
-export type ExportConfigAssignmentsError = ExportConfigAssignmentsErrors[keyof ExportConfigAssignmentsErrors];
-
-export type ExportConfigAssignmentsResponses = {
-    /**
-     * RFC 4180, UTF-8, the first record names the columns
-     */
-    200: string;
-};
-
-export type ExportConfigAssignmentsResponse = ExportConfigAssignmentsResponses[keyof ExportConfigAssignmentsResponses];
 
 export type RollBackCollectorConfigsData = {
     body: {
@@ -4401,137 +4018,6 @@ export type CreateRolloutResponses = {
 };
 
 export type CreateRolloutResponse = CreateRolloutResponses[keyof CreateRolloutResponses];
-
-export type GetRolloutData = {
-    body?: never;
-    path: {
-        id: string;
-    };
-    query?: never;
-    url: '/v1/collector/rollouts/{id}';
-};
-
-export type GetRolloutErrors = {
-    401: NotSignedInProblem;
-    403: ForbiddenProblem;
-    404: NotFoundProblem;
-    422: ValidationFailedProblem;
-    431: Problem;
-    500: InternalProblem;
-    503: DatabaseUnavailableProblem;
-};
-
-export type GetRolloutError = GetRolloutErrors[keyof GetRolloutErrors];
-
-export type GetRolloutResponses = {
-    /**
-     * The rollout
-     */
-    200: Rollout;
-};
-
-export type GetRolloutResponse = GetRolloutResponses[keyof GetRolloutResponses];
-
-export type ListRolloutTargetsData = {
-    body?: never;
-    path: {
-        id: string;
-    };
-    query?: {
-        wave?: number;
-        status?: Array<'pending' | 'assigned' | 'applied' | 'failed' | 'skipped' | 'reverted'> | 'pending' | 'assigned' | 'applied' | 'failed' | 'skipped' | 'reverted';
-        limit?: number;
-        cursor?: string;
-    };
-    url: '/v1/collector/rollouts/{id}/targets';
-};
-
-export type ListRolloutTargetsErrors = {
-    401: NotSignedInProblem;
-    403: ForbiddenProblem;
-    404: NotFoundProblem;
-    422: ValidationFailedProblem;
-    431: Problem;
-    500: InternalProblem;
-    503: DatabaseUnavailableProblem;
-};
-
-export type ListRolloutTargetsError = ListRolloutTargetsErrors[keyof ListRolloutTargetsErrors];
-
-export type ListRolloutTargetsResponses = {
-    /**
-     * A page of targets
-     */
-    200: RolloutTargetPage;
-};
-
-export type ListRolloutTargetsResponse = ListRolloutTargetsResponses[keyof ListRolloutTargetsResponses];
-
-export type ExportRolloutTargetsData = {
-    body?: never;
-    path: {
-        id: string;
-    };
-    query?: {
-        wave?: number;
-        status?: Array<'pending' | 'assigned' | 'applied' | 'failed' | 'skipped' | 'reverted'> | 'pending' | 'assigned' | 'applied' | 'failed' | 'skipped' | 'reverted';
-    };
-    url: '/v1/collector/rollouts/{id}/targets/export.csv';
-};
-
-export type ExportRolloutTargetsErrors = {
-    401: NotSignedInProblem;
-    403: ForbiddenProblem;
-    404: NotFoundProblem;
-    422: ValidationFailedProblem;
-    429: TooManyExportsProblem;
-    431: Problem;
-    500: InternalProblem;
-    503: DatabaseUnavailableProblem;
-};
-
-export type ExportRolloutTargetsError = ExportRolloutTargetsErrors[keyof ExportRolloutTargetsErrors];
-
-export type ExportRolloutTargetsResponses = {
-    /**
-     * RFC 4180, UTF-8, the first record names the columns
-     */
-    200: string;
-};
-
-export type ExportRolloutTargetsResponse = ExportRolloutTargetsResponses[keyof ExportRolloutTargetsResponses];
-
-export type PreviewRolloutData = {
-    body?: never;
-    path: {
-        id: string;
-    };
-    query?: {
-        filter?: string;
-    };
-    url: '/v1/collector/configs/{id}/preview';
-};
-
-export type PreviewRolloutErrors = {
-    401: NotSignedInProblem;
-    403: ForbiddenProblem;
-    404: NotFoundProblem;
-    422: ValidationFailedProblem;
-    431: Problem;
-    500: InternalProblem;
-    503: DatabaseUnavailableProblem;
-};
-
-export type PreviewRolloutError = PreviewRolloutErrors[keyof PreviewRolloutErrors];
-
-export type PreviewRolloutResponses = {
-    /**
-     * The preview
-     */
-    200: RolloutPreview;
-};
-
-export type PreviewRolloutResponse = PreviewRolloutResponses[keyof PreviewRolloutResponses];
 
 export type PauseRolloutData = {
     body?: {
@@ -4913,6 +4399,520 @@ export type TestWatchResponses = {
 };
 
 export type TestWatchResponse = TestWatchResponses[keyof TestWatchResponses];
+
+export type ReportEnrollmentData = {
+    body?: never;
+    path?: never;
+    query?: never;
+    url: '/v1/collector/enrollment';
+};
+
+export type ReportEnrollmentErrors = {
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
+    431: Problem;
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
+};
+
+export type ReportEnrollmentError = ReportEnrollmentErrors[keyof ReportEnrollmentErrors];
+
+export type ReportEnrollmentResponses = {
+    /**
+     * The report
+     */
+    200: EnrollmentReport;
+};
+
+export type ReportEnrollmentResponse = ReportEnrollmentResponses[keyof ReportEnrollmentResponses];
+
+export type ListAllBootstrapTokensData = {
+    body?: never;
+    path?: never;
+    query?: {
+        state?: Array<'revoked' | 'expired' | 'policy_frozen' | 'exhausted' | 'active'> | 'revoked' | 'expired' | 'policy_frozen' | 'exhausted' | 'active';
+        policy_id?: string;
+        limit?: number;
+        cursor?: string;
+    };
+    url: '/v1/collector/tokens';
+};
+
+export type ListAllBootstrapTokensErrors = {
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
+    431: Problem;
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
+};
+
+export type ListAllBootstrapTokensError = ListAllBootstrapTokensErrors[keyof ListAllBootstrapTokensErrors];
+
+export type ListAllBootstrapTokensResponses = {
+    /**
+     * A page of tokens
+     */
+    200: TokenPage;
+};
+
+export type ListAllBootstrapTokensResponse = ListAllBootstrapTokensResponses[keyof ListAllBootstrapTokensResponses];
+
+export type ExportEnrollmentRefusalsData = {
+    body?: never;
+    path?: never;
+    query?: never;
+    url: '/v1/collector/enrollment/refusals.csv';
+};
+
+export type ExportEnrollmentRefusalsErrors = {
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
+    429: TooManyExportsProblem;
+    431: Problem;
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
+};
+
+export type ExportEnrollmentRefusalsError = ExportEnrollmentRefusalsErrors[keyof ExportEnrollmentRefusalsErrors];
+
+export type ExportEnrollmentRefusalsResponses = {
+    /**
+     * RFC 4180, UTF-8, the first record names the columns
+     */
+    200: string;
+};
+
+export type ExportEnrollmentRefusalsResponse = ExportEnrollmentRefusalsResponses[keyof ExportEnrollmentRefusalsResponses];
+
+export type ExportEnrollmentPoliciesData = {
+    body?: never;
+    path?: never;
+    query?: {
+        state?: 'active' | 'frozen';
+        q?: Name;
+    };
+    url: '/v1/collector/enrollment-policies/export.csv';
+};
+
+export type ExportEnrollmentPoliciesErrors = {
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
+    429: TooManyExportsProblem;
+    431: Problem;
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
+};
+
+export type ExportEnrollmentPoliciesError = ExportEnrollmentPoliciesErrors[keyof ExportEnrollmentPoliciesErrors];
+
+export type ExportEnrollmentPoliciesResponses = {
+    /**
+     * RFC 4180, UTF-8, the first record names the columns
+     */
+    200: string;
+};
+
+export type ExportEnrollmentPoliciesResponse = ExportEnrollmentPoliciesResponses[keyof ExportEnrollmentPoliciesResponses];
+
+export type ExportBootstrapTokensData = {
+    body?: never;
+    path?: never;
+    query?: {
+        state?: Array<'revoked' | 'expired' | 'policy_frozen' | 'exhausted' | 'active'> | 'revoked' | 'expired' | 'policy_frozen' | 'exhausted' | 'active';
+        policy_id?: string;
+    };
+    url: '/v1/collector/tokens/export.csv';
+};
+
+export type ExportBootstrapTokensErrors = {
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
+    429: TooManyExportsProblem;
+    431: Problem;
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
+};
+
+export type ExportBootstrapTokensError = ExportBootstrapTokensErrors[keyof ExportBootstrapTokensErrors];
+
+export type ExportBootstrapTokensResponses = {
+    /**
+     * RFC 4180, UTF-8, the first record names the columns
+     */
+    200: string;
+};
+
+export type ExportBootstrapTokensResponse = ExportBootstrapTokensResponses[keyof ExportBootstrapTokensResponses];
+
+export type SimulateEnrollmentData = {
+    body: {
+        /**
+         * absent: that of the service account token, which is required then
+         */
+        device_id?: string;
+        /**
+         * the host's address, as core sees it: behind a proxy, the proxy's
+         */
+        address: unknown | unknown;
+        platform: Platform;
+        /**
+         * absent: the policy's first
+         */
+        identity_prefix?: string;
+        /**
+         * of a bootstrap token, or of a service account token without its signature
+         */
+        token_sha256?: string;
+        /**
+         * the payload of a service account token; its signature is not checked
+         */
+        token_claims?: {
+            [key: string]: unknown;
+        };
+    };
+    path: {
+        id: string;
+    };
+    query?: never;
+    url: '/v1/collector/enrollment-policies/{id}/simulation';
+};
+
+export type SimulateEnrollmentErrors = {
+    400: MalformedJsonProblem;
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    408: BodyTimeoutProblem;
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: ValidationFailedProblem;
+    431: Problem;
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
+};
+
+export type SimulateEnrollmentError = SimulateEnrollmentErrors[keyof SimulateEnrollmentErrors];
+
+export type SimulateEnrollmentResponses = {
+    /**
+     * The decision, and the result of each rule in their order
+     */
+    200: {
+        allowed: boolean;
+        /**
+         * null: the service account token names no device
+         */
+        identity: string | null;
+        /**
+         * those that the policy would give the host
+         */
+        labels: {
+            [key: string]: string;
+        };
+        /**
+         * the problem code that enrollment would answer with
+         */
+        code: string | null;
+        /**
+         * the first rule that refuses
+         */
+        rule: string | null;
+        detail: string;
+        checks: Array<{
+            rule: string;
+            outcome: 'passed' | 'refused' | 'not_applicable';
+            detail: string;
+        }>;
+    };
+};
+
+export type SimulateEnrollmentResponse = SimulateEnrollmentResponses[keyof SimulateEnrollmentResponses];
+
+export type GetSetupData = {
+    body?: never;
+    path?: never;
+    query?: never;
+    url: '/v1/collector/setup';
+};
+
+export type GetSetupErrors = {
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
+    431: Problem;
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
+};
+
+export type GetSetupError = GetSetupErrors[keyof GetSetupErrors];
+
+export type GetSetupResponses = {
+    /**
+     * The steps, and what fills in the command of a host
+     */
+    200: Setup;
+};
+
+export type GetSetupResponse = GetSetupResponses[keyof GetSetupResponses];
+
+export type ExportCollectorConfigsData = {
+    body?: never;
+    path?: never;
+    query?: {
+        q?: Name;
+    };
+    url: '/v1/collector/configs/export.csv';
+};
+
+export type ExportCollectorConfigsErrors = {
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
+    429: TooManyExportsProblem;
+    431: Problem;
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
+};
+
+export type ExportCollectorConfigsError = ExportCollectorConfigsErrors[keyof ExportCollectorConfigsErrors];
+
+export type ExportCollectorConfigsResponses = {
+    /**
+     * RFC 4180, UTF-8, the first record names the columns
+     */
+    200: string;
+};
+
+export type ExportCollectorConfigsResponse = ExportCollectorConfigsResponses[keyof ExportCollectorConfigsResponses];
+
+export type ListUnstoredConfigsData = {
+    body?: never;
+    path?: never;
+    query?: never;
+    url: '/v1/collector/configs/unstored';
+};
+
+export type ListUnstoredConfigsErrors = {
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
+    431: Problem;
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
+};
+
+export type ListUnstoredConfigsError = ListUnstoredConfigsErrors[keyof ListUnstoredConfigsErrors];
+
+export type ListUnstoredConfigsResponses = {
+    /**
+     * The hashes with the most hosts
+     */
+    200: UnstoredConfigs;
+};
+
+export type ListUnstoredConfigsResponse = ListUnstoredConfigsResponses[keyof ListUnstoredConfigsResponses];
+
+export type GetCollectorConfigData = {
+    body?: never;
+    path: {
+        id: string;
+    };
+    query?: never;
+    url: '/v1/collector/configs/{id}';
+};
+
+export type GetCollectorConfigErrors = {
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    422: ValidationFailedProblem;
+    431: Problem;
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
+};
+
+export type GetCollectorConfigError = GetCollectorConfigErrors[keyof GetCollectorConfigErrors];
+
+export type GetCollectorConfigResponses = {
+    /**
+     * The config
+     */
+    200: ConfigDetail;
+};
+
+export type GetCollectorConfigResponse = GetCollectorConfigResponses[keyof GetCollectorConfigResponses];
+
+export type ExportConfigAssignmentsData = {
+    body?: never;
+    path: {
+        id: string;
+    };
+    query?: {
+        current?: 'true' | 'false';
+        assigned_by?: string;
+        since?: Timestamp;
+        until?: Timestamp;
+    };
+    url: '/v1/collector/configs/{id}/assignments/export.csv';
+};
+
+export type ExportConfigAssignmentsErrors = {
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    422: ValidationFailedProblem;
+    429: TooManyExportsProblem;
+    431: Problem;
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
+};
+
+export type ExportConfigAssignmentsError = ExportConfigAssignmentsErrors[keyof ExportConfigAssignmentsErrors];
+
+export type ExportConfigAssignmentsResponses = {
+    /**
+     * RFC 4180, UTF-8, the first record names the columns
+     */
+    200: string;
+};
+
+export type ExportConfigAssignmentsResponse = ExportConfigAssignmentsResponses[keyof ExportConfigAssignmentsResponses];
+
+export type GetRolloutData = {
+    body?: never;
+    path: {
+        id: string;
+    };
+    query?: never;
+    url: '/v1/collector/rollouts/{id}';
+};
+
+export type GetRolloutErrors = {
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    422: ValidationFailedProblem;
+    431: Problem;
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
+};
+
+export type GetRolloutError = GetRolloutErrors[keyof GetRolloutErrors];
+
+export type GetRolloutResponses = {
+    /**
+     * The rollout
+     */
+    200: Rollout;
+};
+
+export type GetRolloutResponse = GetRolloutResponses[keyof GetRolloutResponses];
+
+export type ListRolloutTargetsData = {
+    body?: never;
+    path: {
+        id: string;
+    };
+    query?: {
+        wave?: number;
+        status?: Array<'pending' | 'assigned' | 'applied' | 'failed' | 'skipped' | 'reverted'> | 'pending' | 'assigned' | 'applied' | 'failed' | 'skipped' | 'reverted';
+        limit?: number;
+        cursor?: string;
+    };
+    url: '/v1/collector/rollouts/{id}/targets';
+};
+
+export type ListRolloutTargetsErrors = {
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    422: ValidationFailedProblem;
+    431: Problem;
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
+};
+
+export type ListRolloutTargetsError = ListRolloutTargetsErrors[keyof ListRolloutTargetsErrors];
+
+export type ListRolloutTargetsResponses = {
+    /**
+     * A page of targets
+     */
+    200: RolloutTargetPage;
+};
+
+export type ListRolloutTargetsResponse = ListRolloutTargetsResponses[keyof ListRolloutTargetsResponses];
+
+export type ExportRolloutTargetsData = {
+    body?: never;
+    path: {
+        id: string;
+    };
+    query?: {
+        wave?: number;
+        status?: Array<'pending' | 'assigned' | 'applied' | 'failed' | 'skipped' | 'reverted'> | 'pending' | 'assigned' | 'applied' | 'failed' | 'skipped' | 'reverted';
+    };
+    url: '/v1/collector/rollouts/{id}/targets/export.csv';
+};
+
+export type ExportRolloutTargetsErrors = {
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    422: ValidationFailedProblem;
+    429: TooManyExportsProblem;
+    431: Problem;
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
+};
+
+export type ExportRolloutTargetsError = ExportRolloutTargetsErrors[keyof ExportRolloutTargetsErrors];
+
+export type ExportRolloutTargetsResponses = {
+    /**
+     * RFC 4180, UTF-8, the first record names the columns
+     */
+    200: string;
+};
+
+export type ExportRolloutTargetsResponse = ExportRolloutTargetsResponses[keyof ExportRolloutTargetsResponses];
+
+export type PreviewRolloutData = {
+    body?: never;
+    path: {
+        id: string;
+    };
+    query?: {
+        filter?: string;
+    };
+    url: '/v1/collector/configs/{id}/preview';
+};
+
+export type PreviewRolloutErrors = {
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    422: ValidationFailedProblem;
+    431: Problem;
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
+};
+
+export type PreviewRolloutError = PreviewRolloutErrors[keyof PreviewRolloutErrors];
+
+export type PreviewRolloutResponses = {
+    /**
+     * The preview
+     */
+    200: RolloutPreview;
+};
+
+export type PreviewRolloutResponse = PreviewRolloutResponses[keyof PreviewRolloutResponses];
 
 export type ReportFleetHealthData = {
     body?: never;

@@ -1,7 +1,7 @@
 import type * as v from "valibot";
 import type { Operator } from "../domain/operator/authenticate.ts";
 import { createDownloads, downloadName } from "./download.ts";
-import { type OperatorCore, scope } from "./guards.ts";
+import { type OperatorCore, scope } from "./resource.ts";
 import { type Route, type RouteDefinition, route } from "./route.ts";
 
 /** The value of a cell; null is an empty cell. */

@@ -8,42 +8,37 @@ const id = "01920000-0000-7000-8000-0000000000c1";
 
 const test = await useTestCore({
   routes: (core) => {
-    const things = resource(
-      core,
-      "/v1/things",
-      { read: "audit", write: "admin" },
-      ({ list, get, remove, act }) => ({
-        listThings: list("", "The things", {
-          returns: ["A page of things", v.unknown()],
-          find: async ({ after, limit }) => ({
-            rows: [{ id: after ?? "first" }],
-            next: `${limit}`,
-          }),
-          view: (row, { userId }) => ({ ...row, seenBy: userId.length }),
-          more: async (rows) => ({ count: rows.length }),
+    const things = resource(core, "/v1/things", ({ list, get, remove, act }) => ({
+      listThings: list("", "The things", {
+        returns: ["A page of things", v.unknown()],
+        find: async ({ after, limit }) => ({
+          rows: [{ id: after ?? "first" }],
+          next: `${limit}`,
         }),
-        getThing: get("/:id", "A thing", {
-          returns: ["The thing", Thing],
-          handle: async ({ params }) => params,
-        }),
-        deleteThing: remove("/:id", "Delete a thing", {
-          returns: ["Deleted"],
-          handle: async () => "of no use",
-        }),
-        closeThing: act("/:id/close", "Close a thing", {
-          ...reasonBody("done"),
-          by: "audit",
-          status: 202,
-          returns: ["The thing", Thing],
-          problems: ["conflict"],
-          handle: async ({ params }) => params,
-        }),
-        hiddenThing: get("/hidden", "Not mounted", {
-          returns: ["Nothing", Thing],
-          handle: async () => ({ id }),
-        }),
+        view: (row, { userId }) => ({ ...row, seenBy: userId.length }),
+        more: async (rows) => ({ count: rows.length }),
       }),
-    );
+      getThing: get("/:id", "A thing", {
+        returns: ["The thing", Thing],
+        handle: async ({ params }) => params,
+      }),
+      deleteThing: remove("/:id", "Delete a thing", {
+        returns: ["Deleted"],
+        handle: async () => "of no use",
+      }),
+      closeThing: act("/:id/close", "Close a thing", {
+        ...reasonBody("done"),
+        by: "audit",
+        status: 202,
+        returns: ["The thing", Thing],
+        problems: ["conflict"],
+        handle: async ({ params }) => params,
+      }),
+      hiddenThing: get("/hidden", "Not mounted", {
+        returns: ["Nothing", Thing],
+        handle: async () => ({ id }),
+      }),
+    }));
     return [things.listThings, things.getThing, things.deleteThing, things.closeThing];
   },
 });

@@ -3,11 +3,18 @@ import type { Secret } from "#kit/secret.ts";
 import type { Scope } from "#proto/operator/scopes.ts";
 import { Id, QueryInteger } from "#proto/values.ts";
 import type { CoreConfig } from "../config/core-config.ts";
-import type { Operator } from "../domain/operator/authenticate.ts";
+import type { Core } from "../core.ts";
+import {
+  authenticateWeb,
+  type Operator,
+  operatorOf,
+  type WebCaller,
+} from "../domain/operator/authenticate.ts";
 import { Problem } from "../problems.ts";
 import type { Paged, PageRequest } from "../store/database/statements.ts";
-import { type OperatorCore, scope } from "./guards.ts";
+import type { HttpContext } from "./request.ts";
 import {
+  type DocumentedReply,
   type Guard,
   type Input,
   type Parsed,
@@ -39,14 +46,14 @@ type BodyOf<View> = View extends v.GenericSchema ? v.InferInput<View> : unknown;
 type Described = "bodyAbsentAs" | "bodyExample" | "bodyBytesMax" | "textBody" | "problems";
 
 interface Definition<Params, View> extends Pick<RouteDefinition<Operator>, Described> {
-  /** The callers of this route, by default those of its resource. */
+  /** The callers of this route: by default who may read with `audit`, and who may write with `admin`. */
   by?: Callers;
   /** By default those of a path with `:id`. */
   params?: Params;
   /** The status of the response, if not the usual one of the verb. */
   status?: number;
-  /** The response in words, and the schema of its body. */
-  returns: readonly [description: string, schema?: View];
+  /** The response in words, and the schema of its body and an example. */
+  returns: readonly [description: string, schema?: View, example?: BodyOf<View>];
 }
 
 interface Handled<Params, View, Query, Body> extends Definition<Params, View> {
@@ -77,13 +84,15 @@ interface Listed<Params, View, Filter extends v.ObjectEntries, Row>
 /** A route before its resource names it. */
 type Draft = Omit<Route, "operationId">;
 
-const verbsOf = (
-  core: OperatorCore,
-  at: string,
-  { read, write }: Readonly<Record<"read" | "write", Callers>>,
-) => {
+const replyOf = (description: string, schema: Schema, example: unknown): DocumentedReply => ({
+  description,
+  ...(schema ? { schema } : {}),
+  ...(example === undefined ? {} : { example }),
+});
+
+const verbsOf = (core: OperatorCore, at: string) => {
   const verb =
-    (method: Route["method"], usualStatus: number, callers = write) =>
+    (method: Route["method"], usualStatus: number, callers: Callers = "admin") =>
     <
       const Path extends string,
       View extends Schema = undefined,
@@ -94,7 +103,7 @@ const verbsOf = (
       path: Path,
       summary: string,
       {
-        returns: [description, schema],
+        returns: [description, schema, example],
         by = callers,
         status = usualStatus,
         problems = [],
@@ -110,7 +119,7 @@ const verbsOf = (
         operationId: "",
         summary,
         guard: typeof by === "string" ? scope(core, by) : by,
-        replies: { [status]: schema ? { description, schema } : { description } },
+        replies: { [status]: replyOf(description, schema, example) },
         problems: hasId ? ["not_found", ...problems] : problems,
         handle: async (input) => {
           const body = await definition.handle(input);
@@ -118,7 +127,7 @@ const verbsOf = (
         },
       });
     };
-  const get = verb("GET", 200, read);
+  const get = verb("GET", 200, "audit");
   return {
     get,
     post: verb("POST", 201),
@@ -159,16 +168,15 @@ const verbsOf = (
 
 /**
  * Creates the routes of a resource, by their `operationId`. Their paths continue the one of the resource; a path with `:id` documents
- * `not_found`. `list` and `get` admit the callers of `read`, the others those of `write`. Each is a route that can be mounted alone.
+ * `not_found`. Each is a route that can be mounted alone.
  */
 export const resource = <Drafts extends Readonly<Record<string, Draft>>>(
   core: OperatorCore,
   at: string,
-  callers: Readonly<Record<"read" | "write", Callers>>,
   draft: (verbs: ReturnType<typeof verbsOf>) => Drafts,
 ) =>
   Object.fromEntries(
-    Object.entries(draft(verbsOf(core, at, callers))).map(([operationId, entry]) => [
+    Object.entries(draft(verbsOf(core, at))).map(([operationId, entry]) => [
       operationId,
       { ...entry, operationId },
     ]),
@@ -286,3 +294,90 @@ const equalInConstantTime = (a: Uint8Array, b: Uint8Array): boolean => {
   for (let at = 0; at < a.length; at++) difference |= (a[at] ?? 0) ^ (b[at] ?? 0);
   return difference === 0;
 };
+
+/** The parts of core that verify a bridge token. */
+export type OperatorCore = Pick<Core, "config" | "db" | "clock">;
+
+/** Admits anyone. The guard test lists by name each route that uses it. */
+export const anyone: Guard<null> = { describe: { kind: "open" }, admit: async () => null };
+
+/** Returns the token of `Authorization: Bearer <token>` (RFC 6750). Throws 401 `unauthenticated` without one. */
+const bearer = (c: HttpContext): string => {
+  const match = /^Bearer ([A-Za-z0-9._~+/=-]{1,4096})$/i.exec(c.req.header("authorization") ?? "");
+  if (!match?.[1]) throw new Problem("unauthenticated");
+  return match[1];
+};
+
+const holderOf = async (find: () => Promise<Operator>, needed: Scope): Promise<Operator> => {
+  const operator = await find();
+  if (!operator.scopes.includes(needed))
+    throw new Problem("forbidden", {
+      detail: `This needs the scope ${needed}`,
+      extensions: { scope: needed },
+    });
+  return operator;
+};
+
+/** Admits an active person with a valid bridge token who holds `scope`; 403 `forbidden` names the missing scope. */
+export const scope = (core: OperatorCore, needed: Scope): Guard<Operator> => ({
+  describe: { kind: "scope", scope: needed },
+  admit: async (c) => holderOf(await operatorOf(core, bearer(c)), needed),
+});
+
+/** Admits as `scope` does; `isAdmitted` asks the database again, for a response that outlives the token. */
+export const lastingScope = (
+  core: OperatorCore,
+  needed: Scope,
+): Guard<{ operator: Operator; isAdmitted(): Promise<boolean> }> => ({
+  ...scope(core, needed),
+  admit: async (c) => {
+    const find = await operatorOf(core, bearer(c));
+    const isAdmitted = () =>
+      holderOf(find, needed).then(
+        () => true,
+        (error: unknown) => {
+          if (error instanceof Problem) return false;
+          throw error;
+        },
+      );
+    return { operator: await holderOf(find, needed), isAdmitted };
+  },
+});
+
+/** Admits as `scope` does, but people alone: what it guards belongs to a person. */
+export const personScope = (core: OperatorCore, needed: Scope): Guard<Operator> => ({
+  ...scope(core, needed),
+  admit: async (c, body) => {
+    const operator = await scope(core, needed).admit(c, body);
+    if (operator.kind === "workload")
+      throw new Problem("forbidden", { detail: "This is for people, not for workloads" });
+    return operator;
+  },
+});
+
+/** Admits web with its own bridge token or with that of an active person, for reports that only web makes. */
+export const web = ({ config, db, clock }: OperatorCore): Guard<WebCaller> => ({
+  describe: { kind: "web" },
+  admit: (c) => authenticateWeb({ db, clock, config }, bearer(c)),
+});
+
+/** Admits web itself, with its own bridge token alone. */
+export const webItself = (core: OperatorCore): Guard<null> => ({
+  describe: { kind: "web_itself" },
+  admit: async (c, body) => {
+    if ((await web(core).admit(c, body)) !== null)
+      throw new Problem("forbidden", { detail: "Only web itself may call this" });
+    return null;
+  },
+});
+
+/** Admits an active person with a bridge token that web made for them. */
+export const webPerson = (core: OperatorCore): Guard<Operator> => ({
+  describe: { kind: "web_person" },
+  admit: async (c, body) => {
+    const person = await web(core).admit(c, body);
+    if (person === null)
+      throw new Problem("forbidden", { detail: "Call this for a person who is signed in" });
+    return person;
+  },
+});

@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { describe, expect, it } from "vitest";
 import { useTestCore } from "#tests/support/core.ts";
 import { Problem } from "../problems.ts";
-import { anyone } from "./guards.ts";
+import { anyone } from "./resource.ts";
 import { bodyBytesMax, parse, route } from "./route.ts";
 
 const test = await useTestCore({

@@ -1,205 +1,173 @@
 import type { Core } from "../core.ts";
 import type { Route } from "../http/route.ts";
 import { scimRoutesOf } from "../scim/index.ts";
-import { auditChainRoute } from "./audit-events/chain.ts";
-import { auditCsvRoute, auditLinesRoute } from "./audit-events/export.ts";
-import { listAuditEventsRoute } from "./audit-events/list.ts";
-import { receiptKeysRoute } from "./chat/receipt-keys.ts";
-import { createConversationRoute } from "./chat/sessions/create.ts";
-import { deleteConversationRoute } from "./chat/sessions/delete.ts";
-import { getConversationRoute } from "./chat/sessions/get.ts";
-import { listConversationsRoute } from "./chat/sessions/list.ts";
+import { auditCsvRoute, auditLinesRoute, auditReports } from "./audit-events.ts";
 import { sendMessageRoute } from "./chat/sessions/messages.ts";
-import { listReceiptsRoute } from "./chat/sessions/receipts.ts";
-import { renameConversationRoute } from "./chat/sessions/rename.ts";
-import { chatStatusRoute } from "./chat/status.ts";
+import { conversationRoutes, listReceiptsRoute } from "./chat/sessions.ts";
+import { chatReports } from "./chat/status.ts";
 import { appliedSetRoutes } from "./collector/applied-sets.ts";
 import { budgetChanges, budgetReports } from "./collector/budgets.ts";
-import { exportCompletenessRoute } from "./collector/completeness/export.ts";
-import { fleetCompletenessRoute } from "./collector/completeness/report.ts";
+import { completenessReports, exportCompletenessRoute } from "./collector/completeness/report.ts";
 import { readStatementRoute } from "./collector/completeness/statement.ts";
 import { configDesiredRoute } from "./collector/config-desired.ts";
-import { exportAssignmentsRoute, exportConfigsRoute } from "./collector/configs/export.ts";
-import { previewRolloutRoute } from "./collector/configs/preview.ts";
+import { rolloutPreviews } from "./collector/configs/preview.ts";
 import { publishConfigRoute } from "./collector/configs/publish.ts";
-import { configReports, getConfigRoute } from "./collector/configs/read.ts";
-import { rollBackConfigsRoute } from "./collector/configs/roll-back-many.ts";
+import {
+  configReports,
+  exportAssignmentsRoute,
+  exportConfigsRoute,
+  getConfigRoute,
+} from "./collector/configs/read.ts";
+import { configRollbacks } from "./collector/configs/roll-back-many.ts";
 import { desiredConfigRoutes } from "./collector/desired-config.ts";
 import { diagRoute } from "./collector/diag.ts";
 import { enrollRoute } from "./collector/enroll.ts";
 import {
+  enrollmentListRoutes,
+  enrollmentReports,
   exportPoliciesRoute,
   exportRefusalsRoute,
   exportTokensRoute,
-} from "./collector/enrollment/export.ts";
-import { enrollmentReportRoute } from "./collector/enrollment/report.ts";
-import { enrollmentListRoutes } from "./collector/enrollment-lists.ts";
+} from "./collector/enrollment.ts";
 import { simulateEnrollmentRoute } from "./collector/enrollment-policies/simulate.ts";
 import { enrollmentPolicyRoutes, tokenRoutes } from "./collector/enrollment-policies.ts";
-import { healthAheadRoute } from "./collector/health/ahead.ts";
-import { healthChangesRoute } from "./collector/health/changes.ts";
-import { healthComparisonRoute } from "./collector/health/comparison.ts";
+import { aheadReports } from "./collector/health/ahead.ts";
+import { changeReports } from "./collector/health/changes.ts";
+import { comparisonReports } from "./collector/health/comparison.ts";
 import { healthExportRoute } from "./collector/health/export.ts";
-import { healthFacetsRoute } from "./collector/health/facets.ts";
-import { healthFactorsRoute } from "./collector/health/factors.ts";
-import { healthDetailRoute } from "./collector/health/get.ts";
-import { healthReportRoute } from "./collector/health/report.ts";
-import { healthTimelineRoute } from "./collector/health/timeline.ts";
-import { healthVolumeRoute } from "./collector/health/volume.ts";
+import { facetReports } from "./collector/health/facets.ts";
+import { factorReports } from "./collector/health/factors.ts";
+import { hostReports } from "./collector/health/get.ts";
+import { healthReports } from "./collector/health/report.ts";
+import { timelineReports } from "./collector/health/timeline.ts";
+import { hostVolumes } from "./collector/health/volume.ts";
 import { heartbeatRoute } from "./collector/heartbeat.ts";
-import { hostCompletenessRoute } from "./collector/hosts/completeness.ts";
-import { getDiagRoute, readDiagRoute, requestDiagRoute } from "./collector/hosts/diags.ts";
+import { hostActions, readDiagRoute } from "./collector/hosts/actions.ts";
+import { hostHours, hostQueues } from "./collector/hosts/completeness.ts";
 import { readEnvelopesRoute } from "./collector/hosts/envelopes.ts";
-import { nudgeHostRoute } from "./collector/hosts/nudge.ts";
-import { closeHostQueueRoute, listHostQueuesRoute } from "./collector/hosts/queues.ts";
 import { certificateRoutes, identityRoutes } from "./collector/identities.ts";
-import { listInventoryRoute } from "./collector/inventory/list.ts";
-import { putInventoryRoute } from "./collector/inventory/put.ts";
+import { inventoryReports, putInventoryRoute } from "./collector/inventory.ts";
 import { renewRoute } from "./collector/renew.ts";
-import { rolloutControls } from "./collector/rollouts/control.ts";
-import { createRolloutRoute } from "./collector/rollouts/create.ts";
-import { rolloutReports } from "./collector/rollouts/read.ts";
-import { exportRolloutTargetsRoute, rolloutTargets } from "./collector/rollouts/targets.ts";
-import { setupRoute } from "./collector/setup.ts";
-import { volumeRoute } from "./collector/volume/report.ts";
-import { watchActs, watchChanges } from "./collector/watches/change.ts";
-import { watchReports } from "./collector/watches/read.ts";
-import { directoryStatusRoute } from "./directory/status.ts";
+import { rolloutCreation } from "./collector/rollouts/create.ts";
+import {
+  exportRolloutTargetsRoute,
+  rolloutControls,
+  rolloutReports,
+} from "./collector/rollouts/rollouts.ts";
+import { setupReports } from "./collector/setup.ts";
+import { volumeReports } from "./collector/volume/report.ts";
+import { watchActs, watchChanges, watchReports } from "./collector/watches.ts";
+import { directoryReports } from "./directory/status.ts";
 import { openApiRoute } from "./openapi.ts";
-import { createAuthorizationRoute, refuseAuthorizationRoute } from "./operator/authorizations.ts";
-import { createDeviceRoute } from "./operator/devices/create.ts";
-import { decideDeviceRoute, getDeviceRoute } from "./operator/devices/device.ts";
+import { authorizationRoutes } from "./operator/authorizations.ts";
+import { createDeviceRoute, deviceRoutes } from "./operator/devices.ts";
 import { recordProviderLogoutRoute } from "./operator/provider-logouts.ts";
 import { sessionRoutes } from "./operator/sessions.ts";
 import { recordSignInRoute } from "./operator/sign-ins.ts";
 import { recordSignOutRoute } from "./operator/sign-outs.ts";
 import { tokenExchangeRoute } from "./operator/token-exchange.ts";
 import { createTokenOfSessionRoute } from "./operator/tokens.ts";
-import { systemRoute } from "./system.ts";
+import { systemReports } from "./system.ts";
 import { whoami } from "./whoami.ts";
 
-/** Returns the whole API as one list, in the order of the documentation. A new route is one line here. */
-export const routesOf = (core: Core): readonly Route[] => [
+/** A route, or those of a resource. */
+type Entry = Route | Readonly<Record<string, Route>>;
+
+const isRoute = (entry: Entry): entry is Route => typeof entry.handle === "function";
+
+/** Returns the whole API as one list, in the order of the documentation. A new route or resource is one line here. */
+export const routesOf = (core: Core): readonly Route[] =>
+  [...operatorEntries(core), ...reportEntries({ ...core, db: core.reports })]
+    .concat(chatEntries(core), collectorEntries(core), scimRoutesOf(core))
+    .flatMap((entry) => (isRoute(entry) ? [entry] : Object.values(entry)));
+
+const operatorEntries = (core: Core): readonly Entry[] => [
   openApiRoute(core),
   whoami(core),
-  systemRoute(core),
-  directoryStatusRoute(core),
+  systemReports(core),
+  directoryReports(core),
   recordSignInRoute(core),
   recordSignOutRoute(core),
   recordProviderLogoutRoute(core),
-  createAuthorizationRoute(core),
-  refuseAuthorizationRoute(core),
+  authorizationRoutes(core),
   createDeviceRoute(core),
-  getDeviceRoute(core),
-  decideDeviceRoute(core),
+  deviceRoutes(core),
   createTokenOfSessionRoute(core),
-  ...workloadRoutesOf(core),
-  ...Object.values(sessionRoutes(core)),
-  ...enrollmentReportsOf({ ...core, db: core.reports }),
-  ...Object.values(enrollmentPolicyRoutes(core)),
-  ...Object.values(tokenRoutes(core)),
-  ...Object.values(identityRoutes(core)),
-  ...Object.values(desiredConfigRoutes(core)),
-  ...Object.values(certificateRoutes(core)),
+  // The exchange of tokens exists only with a configured issuer of workloads.
+  ...(core.config.workloadIssuers.length === 0 ? [] : [tokenExchangeRoute(core)]),
+  sessionRoutes(core),
+  enrollmentPolicyRoutes(core),
+  tokenRoutes(core),
+  identityRoutes(core),
+  desiredConfigRoutes(core),
+  certificateRoutes(core),
   putInventoryRoute(core),
-  ...Object.values(appliedSetRoutes(core)),
-  ...Object.values(budgetChanges(core)),
-  nudgeHostRoute(core),
-  listHostQueuesRoute(core),
-  closeHostQueueRoute(core),
-  requestDiagRoute(core),
-  getDiagRoute(core),
+  appliedSetRoutes(core),
+  budgetChanges(core),
+  hostActions(core),
   readDiagRoute(core),
-  ...configReportsOf({ ...core, db: core.reports }),
+  hostQueues(core),
   publishConfigRoute(core),
-  rollBackConfigsRoute(core),
-  ...rolloutReportsOf({ ...core, db: core.reports }),
-  createRolloutRoute(core),
-  ...Object.values(rolloutControls(core)),
-  ...Object.values(watchReports(core)),
-  ...Object.values(watchChanges(core)),
-  ...Object.values(watchActs(core)),
-  ...reportRoutesOf({ ...core, db: core.reports }),
-  ...chatRoutesOf(core),
-  ...collectorRoutesOf(core),
-  ...scimRoutesOf(core),
+  configRollbacks(core),
+  rolloutCreation(core),
+  rolloutControls(core),
+  watchReports(core),
+  watchChanges(core),
+  watchActs(core),
 ];
 
-/** The exchange of tokens, which exists only with a configured issuer of workloads. */
-const workloadRoutesOf = (core: Core): readonly Route[] =>
-  core.config.workloadIssuers.length === 0 ? [] : [tokenExchangeRoute(core)];
-
-/** Runs on its own pool, so reports cannot starve heartbeats. */
-const reportRoutesOf = (core: Core): readonly Route[] => [
-  healthReportRoute(core),
-  healthFacetsRoute(core),
-  healthTimelineRoute(core),
-  healthFactorsRoute(core),
-  healthAheadRoute(core),
-  healthChangesRoute(core),
-  healthComparisonRoute(core),
-  healthExportRoute(core),
-  healthDetailRoute(core),
-  healthVolumeRoute(core),
-  readEnvelopesRoute(core),
-  listInventoryRoute(core),
-  volumeRoute(core),
-  ...Object.values(budgetReports(core)),
-  hostCompletenessRoute(core),
-  fleetCompletenessRoute(core),
-  exportCompletenessRoute(core),
-  readStatementRoute(core),
-  listAuditEventsRoute(core),
-  auditChainRoute(core),
-  auditCsvRoute(core),
-  auditLinesRoute(core),
-];
-
-/** Run on the pool of reports too: each scans the fleet. */
-const configReportsOf = (core: Core): readonly Route[] => [
-  exportConfigsRoute(core),
-  ...Object.values(configReports(core)),
-  getConfigRoute(core),
-  exportAssignmentsRoute(core),
-];
-
-/** Run on the pool of reports: an export may take long. */
-const rolloutReportsOf = (core: Core): readonly Route[] => [
-  ...Object.values(rolloutReports(core)),
-  ...Object.values(rolloutTargets(core)),
-  exportRolloutTargetsRoute(core),
-  previewRolloutRoute(core),
-];
-
-/** Run on the pool of reports: an export may take long. */
-const enrollmentReportsOf = (core: Core): readonly Route[] => [
-  enrollmentReportRoute(core),
-  ...Object.values(enrollmentListRoutes(core)),
+/** Run on a pool of their own, as each scans the fleet or may take long: so reports cannot starve heartbeats. */
+const reportEntries = (core: Core): readonly Entry[] => [
+  enrollmentReports(core),
+  enrollmentListRoutes(core),
   exportRefusalsRoute(core),
   exportPoliciesRoute(core),
   exportTokensRoute(core),
   simulateEnrollmentRoute(core),
-  setupRoute(core),
+  setupReports(core),
+  exportConfigsRoute(core),
+  configReports(core),
+  getConfigRoute(core),
+  exportAssignmentsRoute(core),
+  rolloutReports(core),
+  exportRolloutTargetsRoute(core),
+  rolloutPreviews(core),
+  healthReports(core),
+  facetReports(core),
+  timelineReports(core),
+  factorReports(core),
+  aheadReports(core),
+  changeReports(core),
+  comparisonReports(core),
+  healthExportRoute(core),
+  hostReports(core),
+  hostVolumes(core),
+  readEnvelopesRoute(core),
+  inventoryReports(core),
+  volumeReports(core),
+  budgetReports(core),
+  hostHours(core),
+  completenessReports(core),
+  exportCompletenessRoute(core),
+  readStatementRoute(core),
+  auditReports(core),
+  auditCsvRoute(core),
+  auditLinesRoute(core),
 ];
 
 /** The routes of chat, which exist only with a configured model. */
-const chatRoutesOf = ({ chat, ...core }: Core): readonly Route[] =>
+const chatEntries = ({ chat, ...core }: Core): readonly Entry[] =>
   chat === null
     ? []
     : [
-        chatStatusRoute(core, chat),
-        receiptKeysRoute(core, chat),
-        listConversationsRoute(core),
-        createConversationRoute(core),
-        getConversationRoute(core, chat),
-        renameConversationRoute(core),
-        deleteConversationRoute(core),
+        chatReports(core, chat),
+        conversationRoutes(core, chat),
         sendMessageRoute(core, chat),
         listReceiptsRoute(core, chat),
       ];
 
 /** The routes for collectors, which exist only with a configured enrollment signer. */
-const collectorRoutesOf = ({ signer, ...core }: Core): readonly Route[] =>
+const collectorEntries = ({ signer, ...core }: Core): readonly Entry[] =>
   signer === null
     ? []
     : [

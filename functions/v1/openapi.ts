@@ -1,5 +1,5 @@
 import type { Core } from "../core.ts";
-import { anyone } from "../http/guards.ts";
+import { anyone } from "../http/resource.ts";
 import { type Route, route } from "../http/route.ts";
 
 /**

@@ -1,5 +1,5 @@
 import { Whoami } from "#proto/operator/whoami.ts";
-import { type OperatorCore, scope } from "../http/guards.ts";
+import { type OperatorCore, scope } from "../http/resource.ts";
 import { route } from "../http/route.ts";
 
 /** `GET /v1/whoami`: the operator of the bearer token. */

@@ -1,5 +1,5 @@
 import { afterAll, describe, expect, it } from "vitest";
-import { anyone } from "#functions/http/guards.ts";
+import { anyone } from "#functions/http/resource.ts";
 import { type Route, route } from "#functions/http/route.ts";
 import { insertSession } from "#functions/store/operator-session/operator-sessions.ts";
 import { systemEntropy, uuidv7 } from "#kit/entropy.ts";

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { Validator } from "@seriousme/openapi-schema-validator";
 import * as v from "valibot";
 import { afterAll, describe, expect, it } from "vitest";
-import { anyone } from "#functions/http/guards.ts";
+import { anyone } from "#functions/http/resource.ts";
 import { route } from "#functions/http/route.ts";
 import { Problem } from "#functions/problems.ts";
 import { renderOpenApi } from "#scripts/generate/artifacts.ts";

@@ -15,44 +15,35 @@ const view = viewOf(AppliedSet);
 
 /** The routes of what `svc-admin apply` last made of a repository's files; they change nothing else. */
 export const appliedSetRoutes = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
-  resource(
-    core,
-    "/v1/collector/applied-sets",
-    { read: "audit", write: "admin" },
-    ({ get, put }) => ({
-      getAppliedSet: get(
-        "/:name",
-        "The objects that svc-admin apply manages for one set of files",
-        {
-          params,
-          returns: ["The set", AppliedSet],
-          problems: ["not_found"],
-          handle: async ({ params: { name } }) => view(await getAppliedSet(core, name)),
-        },
-      ),
-
-      putAppliedSet: put(
-        "/:name",
-        "Record what svc-admin apply made, at the revision that was read, 0 for none; it changes nothing else",
-        {
-          params,
-          body: AppliedSetBody,
-          bodyBytesMax: appliedSetBytesMax,
-          bodyExample: {
-            revision: 0,
-            content: {
-              complete: true,
-              policies: [{ name: "web servers", made: true }],
-              watches: [],
-              inventory: null,
-              assignments: [],
-            },
-          },
-          returns: ["The set with its new revision", AppliedSet],
-          problems: ["conflict", "apply_in_progress"],
-          handle: async ({ params: { name }, body, caller, origin }) =>
-            view(await putAppliedSet(core, caller, { name, ...body }, origin)),
-        },
-      ),
+  resource(core, "/v1/collector/applied-sets", ({ get, put }) => ({
+    getAppliedSet: get("/:name", "The objects that svc-admin apply manages for one set of files", {
+      params,
+      returns: ["The set", AppliedSet],
+      problems: ["not_found"],
+      handle: async ({ params: { name } }) => view(await getAppliedSet(core, name)),
     }),
-  );
+
+    putAppliedSet: put(
+      "/:name",
+      "Record what svc-admin apply made, at the revision that was read, 0 for none; it changes nothing else",
+      {
+        params,
+        body: AppliedSetBody,
+        bodyBytesMax: appliedSetBytesMax,
+        bodyExample: {
+          revision: 0,
+          content: {
+            complete: true,
+            policies: [{ name: "web servers", made: true }],
+            watches: [],
+            inventory: null,
+            assignments: [],
+          },
+        },
+        returns: ["The set with its new revision", AppliedSet],
+        problems: ["conflict", "apply_in_progress"],
+        handle: async ({ params: { name }, body, caller, origin }) =>
+          view(await putAppliedSet(core, caller, { name, ...body }, origin)),
+      },
+    ),
+  }));

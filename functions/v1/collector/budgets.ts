@@ -11,13 +11,12 @@ import { viewOf } from "#functions/http/route.ts";
 import { Budget, BudgetBody, BudgetList, BudgetName } from "#proto/budget.ts";
 
 const at = "/v1/collector/budgets";
-const callers = { read: "audit", write: "admin" } as const;
 const budgetView = viewOf(Budget);
 const params = v.object({ name: BudgetName });
 
 /** The route that lists the budgets of hosts, on the pool of reports. */
 export const budgetReports = (core: Pick<Core, "config" | "db" | "clock">) =>
-  resource(core, at, callers, ({ get }) => ({
+  resource(core, at, ({ get }) => ({
     listBudgets: get(
       "",
       "How many bytes core stores of each host in an hour, the smallest budget first, and how many hosts each holds",
@@ -30,7 +29,7 @@ export const budgetReports = (core: Pick<Core, "config" | "db" | "clock">) =>
 
 /** The routes that change budgets. */
 export const budgetChanges = (core: BudgetCore & Pick<Core, "config">) =>
-  resource(core, at, callers, ({ put, remove }) => ({
+  resource(core, at, ({ put, remove }) => ({
     putBudget: put(
       "/:name",
       "Set how many bytes core stores in an hour of each host of a filter; a host that has sent more keeps the rest in its queue",

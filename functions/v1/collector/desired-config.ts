@@ -39,7 +39,7 @@ const ResultsView = v.strictObject({
 
 /** The routes of the config that a host should run. */
 export const desiredConfigRoutes = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
-  resource(core, "/v1/collector", { read: "audit", write: "admin" }, ({ put, remove, act }) => ({
+  resource(core, "/v1/collector", ({ put, remove, act }) => ({
     setDesiredConfig: put(
       "/identities/:id/desired-config",
       "Assign a published config to an identity; idempotent",

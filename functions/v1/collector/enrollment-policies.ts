@@ -48,12 +48,11 @@ const TokenDraftBody = v.strictObject({
   bound_device_id: v.optional(v.nullable(Identifier(128)), null),
 });
 
-const callers = { read: "audit", write: "admin" } as const;
 type Needs = Pick<Core, "config" | "db" | "clock" | "entropy">;
 
 /** The routes of enrollment policies and their bootstrap tokens. */
 export const enrollmentPolicyRoutes = (core: Needs) =>
-  resource(core, "/v1/collector/enrollment-policies", callers, ({ list, get, post, act }) => ({
+  resource(core, "/v1/collector/enrollment-policies", ({ list, get, post, act }) => ({
     getEnrollmentPolicy: get("/:id", "One enrollment policy", {
       returns: ["The policy", PolicyView],
       handle: async ({ params }) => policyView(await getPolicy(core, params.id)),
@@ -116,7 +115,7 @@ export const enrollmentPolicyRoutes = (core: Needs) =>
 
 /** The routes of a bootstrap token, by its own id. */
 export const tokenRoutes = (core: Needs) =>
-  resource(core, "/v1/collector/tokens", callers, ({ act }) => ({
+  resource(core, "/v1/collector/tokens", ({ act }) => ({
     revokeBootstrapToken: act("/:id/revoke", "Revoke a bootstrap token; idempotent", {
       ...reasonBody("leaked"),
       returns: ["The revoked token", TokenView],

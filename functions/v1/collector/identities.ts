@@ -53,66 +53,60 @@ type Needs = Pick<Core, "config" | "db" | "clock" | "entropy">;
 
 /** The routes of identities: enrolled hosts and their certificates. */
 export const identityRoutes = (core: Needs) =>
-  resource(
-    core,
-    "/v1/collector/identities",
-    { read: "audit", write: "admin" },
-    ({ list, get, act }) => ({
-      listCollectorIdentities: list("", "Collector identities, newest first", {
-        by: "admin",
-        filter: {
-          q: v.optional(Identifier(256)),
-          status: v.optional(v.picklist(["active", "revoked"], "must be active or revoked")),
-          policy_id: v.optional(Id),
-          token_id: v.optional(Id),
-        },
-        returns: ["A page of identities", ListView(IdentityView)],
-        find: (page, { query: { q: text, status, policy_id: policyId, token_id: tokenId } }) =>
-          browseIdentities(core, { text, status, policyId, tokenId }, page),
-        view: identityView,
-      }),
-
-      getCollectorIdentity: get("/:id", "One collector identity", {
-        returns: ["The identity", IdentityView],
-        handle: async ({ params }) => identityView(await getIdentity(core, params.id)),
-      }),
-
-      revokeCollectorIdentity: act(
-        "/:id/revoke",
-        "Revoke a collector identity and its active certificates; final and idempotent",
-        {
-          ...reasonBody("host_compromised"),
-          returns: ["The revoked identity", RevokedIdentityView],
-          handle: async ({ params, body, caller, origin }) => {
-            const change = { identityId: params.id, reasonCode: body.reason_code ?? null };
-            const { identity, revokedCertificateIds } = await revokeIdentity(
-              core,
-              caller,
-              change,
-              origin,
-            );
-            return revokedView({
-              ...identity,
-              status: "revoked",
-              revokedAt: identity.revokedAt as Date,
-              revokedCertificateIds,
-            });
-          },
-        },
-      ),
-
-      listCertificates: list("/:id/certificates", "The certificates of an identity, newest first", {
-        returns: ["A page of certificates", CertificatePage],
-        find: (page, { params }) => browseCertificates(core, params.id, page),
-        view: (row) =>
-          certificateView({ ...row, status: certificateStatus(row, core.clock.now()) }),
-      }),
+  resource(core, "/v1/collector/identities", ({ list, get, act }) => ({
+    listCollectorIdentities: list("", "Collector identities, newest first", {
+      by: "admin",
+      filter: {
+        q: v.optional(Identifier(256)),
+        status: v.optional(v.picklist(["active", "revoked"], "must be active or revoked")),
+        policy_id: v.optional(Id),
+        token_id: v.optional(Id),
+      },
+      returns: ["A page of identities", ListView(IdentityView)],
+      find: (page, { query: { q: text, status, policy_id: policyId, token_id: tokenId } }) =>
+        browseIdentities(core, { text, status, policyId, tokenId }, page),
+      view: identityView,
     }),
-  );
+
+    getCollectorIdentity: get("/:id", "One collector identity", {
+      returns: ["The identity", IdentityView],
+      handle: async ({ params }) => identityView(await getIdentity(core, params.id)),
+    }),
+
+    revokeCollectorIdentity: act(
+      "/:id/revoke",
+      "Revoke a collector identity and its active certificates; final and idempotent",
+      {
+        ...reasonBody("host_compromised"),
+        returns: ["The revoked identity", RevokedIdentityView],
+        handle: async ({ params, body, caller, origin }) => {
+          const change = { identityId: params.id, reasonCode: body.reason_code ?? null };
+          const { identity, revokedCertificateIds } = await revokeIdentity(
+            core,
+            caller,
+            change,
+            origin,
+          );
+          return revokedView({
+            ...identity,
+            status: "revoked",
+            revokedAt: identity.revokedAt as Date,
+            revokedCertificateIds,
+          });
+        },
+      },
+    ),
+
+    listCertificates: list("/:id/certificates", "The certificates of an identity, newest first", {
+      returns: ["A page of certificates", CertificatePage],
+      find: (page, { params }) => browseCertificates(core, params.id, page),
+      view: (row) => certificateView({ ...row, status: certificateStatus(row, core.clock.now()) }),
+    }),
+  }));
 
 /** The routes of certificates, whoever has them. */
 export const certificateRoutes = (core: Needs) =>
-  resource(core, "/v1/collector/certificates", { read: "audit", write: "admin" }, ({ act }) => ({
+  resource(core, "/v1/collector/certificates", ({ act }) => ({
     revokeCertificate: act(
       "/:id/revoke",
       "Revoke one certificate; idempotent, lists the identity's other active ones",

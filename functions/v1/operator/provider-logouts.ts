@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import type { Core } from "#functions/core.ts";
 import { recordProviderLogout } from "#functions/domain/audit/record-provider-logout.ts";
-import { webItself } from "#functions/http/guards.ts";
+import { webItself } from "#functions/http/resource.ts";
 import { route } from "#functions/http/route.ts";
 import { Identifier, StoredTimestamp } from "#proto/values.ts";
 import { RemoteAddress } from "../shapes.ts";

@@ -27,11 +27,12 @@ const sessionView = viewOf(SessionView);
 
 /** The routes of the sessions of programs: one's own, or everyone's for an admin. */
 export const sessionRoutes = (core: SessionCore) =>
-  resource(core, "/v1/operator/sessions", { read: "read", write: "read" }, ({ list, remove }) => ({
+  resource(core, "/v1/operator/sessions", ({ list, remove }) => ({
     listOperatorSessions: list(
       "",
       "Sessions of programs that call as the caller; with `everyone=true`, for an admin, of every person",
       {
+        by: "read",
         filter: {
           everyone: v.optional(v.picklist(["true", "false"], "must be true or false"), "false"),
         },
@@ -53,6 +54,7 @@ export const sessionRoutes = (core: SessionCore) =>
       "/:id",
       "Revoke a session of the caller, or anyone's as an admin; idempotent",
       {
+        by: "read",
         returns: ["The session is revoked"],
         handle: ({ params, caller, origin }) =>
           revokeSession(core, caller, { sessionId: params.id }, origin),

@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import type { Core } from "#functions/core.ts";
 import { recordSignIn } from "#functions/domain/audit/record-sign-in.ts";
-import { web } from "#functions/http/guards.ts";
+import { web } from "#functions/http/resource.ts";
 import { ReasonCode, route } from "#functions/http/route.ts";
 import { Id, Identifier, StoredTimestamp } from "#proto/values.ts";
 import { RemoteAddress, WebSessionId } from "../shapes.ts";

@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import type { Core } from "#functions/core.ts";
 import { recordSignOut } from "#functions/domain/audit/record-sign-out.ts";
-import { webItself } from "#functions/http/guards.ts";
+import { webItself } from "#functions/http/resource.ts";
 import { route } from "#functions/http/route.ts";
 import { Id, StoredTimestamp } from "#proto/values.ts";
 import { RemoteAddress, WebSessionId } from "../shapes.ts";

@@ -3,7 +3,7 @@ import {
   createTokenExchange,
   type ExchangeCore,
 } from "#functions/domain/workload/exchange-token.ts";
-import { anyone } from "#functions/http/guards.ts";
+import { anyone } from "#functions/http/resource.ts";
 import { route } from "#functions/http/route.ts";
 import { Problem } from "#functions/problems.ts";
 import { formBytesMax, formMediaType, parseForm } from "#kit/form.ts";

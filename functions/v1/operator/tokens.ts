@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { redeemCode } from "#functions/domain/operator-session/authorization-codes.ts";
 import type { SessionCore } from "#functions/domain/operator-session/begin-session.ts";
 import { redeemDeviceCode } from "#functions/domain/operator-session/device-codes.ts";
-import { webItself } from "#functions/http/guards.ts";
+import { webItself } from "#functions/http/resource.ts";
 import { route } from "#functions/http/route.ts";
 import { scopes } from "#proto/operator/scopes.ts";
 import { Id } from "#proto/values.ts";

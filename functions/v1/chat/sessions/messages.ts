@@ -3,9 +3,8 @@ import type { Core } from "#functions/core.ts";
 import { type Answer, createAnswers } from "#functions/domain/chat/answer.ts";
 import type { Chat } from "#functions/domain/chat/chat.ts";
 import { eventStream, type StreamedEvent } from "#functions/http/event-stream.ts";
-import { personScope } from "#functions/http/guards.ts";
 import { problemResponse, toProblem } from "#functions/http/render-problem.ts";
-import { IdParams } from "#functions/http/resource.ts";
+import { IdParams, personScope } from "#functions/http/resource.ts";
 import { route } from "#functions/http/route.ts";
 import { transportStatus } from "#functions/problems.ts";
 

@@ -1,20 +1,86 @@
 import * as v from "valibot";
 import type { Core } from "#functions/core.ts";
 import {
+  exportFleetHours,
   type HostStates,
+  type MatchingHour,
   reportFleetHours,
   type SettledHour,
 } from "#functions/domain/completeness/report-completeness.ts";
-import { scope } from "#functions/http/guards.ts";
-import { createCursorSeal, listFields } from "#functions/http/resource.ts";
-import { route } from "#functions/http/route.ts";
+import { type CsvColumn, csvRoute } from "#functions/http/csv.ts";
+import { createCursorSeal, listFields, resource } from "#functions/http/resource.ts";
 import { hourMs as hourLengthMs, rfc3339 } from "#kit/clock.ts";
 import { incompleteStates } from "#proto/completeness/hour-note.ts";
-import { type HourState, hourStates } from "#proto/completeness/hour-state.ts";
+import {
+  type HourState,
+  hourStates,
+  type Shortage,
+  shortageKinds,
+} from "#proto/completeness/hour-state.ts";
 import { FleetCompleteness, type HostStrip } from "#proto/completeness/report.ts";
 import { shortRecords } from "#proto/completeness/short-records.ts";
 import { Identifier } from "#proto/values.ts";
 import { hourRangeFields, hourRangeOf, shortageViews } from "./hour.ts";
+
+/** The route that reports how many hosts have which state in each hour, and the hosts whose hours are not complete. */
+export const completenessReports = (
+  core: Pick<Core, "config" | "db" | "clock" | "hourColumns">,
+) => {
+  const cursors = createCursorSeal(core.config);
+  return resource(core, "/v1/collector/completeness", ({ get }) => ({
+    reportCompleteness: get(
+      "",
+      "How many hosts have which state in each hour, and the hosts with the most incomplete hours",
+      {
+        query: v.strictObject({ ...hourFilterFields, ...listFields }),
+        returns: ["The report", FleetCompleteness],
+        handle: async ({ query }) => {
+          const now = core.clock.now();
+          const list = "completeness";
+          const [from, to, hours, host] =
+            query.cursor === undefined ? [] : await cursors.open(list, query.cursor);
+          // Further pages are of the hours of the first one.
+          const range =
+            from === undefined
+              ? hourRangeOf(query, now)
+              : { fromMs: Number(from), toMs: Number(to) };
+          const filter = { ...range, states: statesOf(query.state), host: query.host ?? null };
+          const after = host === undefined ? null : { hours: Number(hours), host };
+          const { counts, total, hosts, next } = await reportFleetHours(core, filter, {
+            after,
+            limit: query.limit,
+          });
+          const last = counts.at(-1);
+          const body: FleetCompleteness = {
+            generated_at: rfc3339(now),
+            from: rfc3339(range.fromMs),
+            to: rfc3339(range.toMs),
+            settled_until: last === undefined ? null : rfc3339(last.hourMs + hourLengthMs),
+            hosts:
+              last === undefined
+                ? 0
+                : [...last.hosts.values()].reduce((sum, count) => sum + count, 0),
+            hosts_listed: total,
+            hours: counts.map(({ hourMs, hosts: byState }) => ({
+              from: rfc3339(hourMs),
+              hosts: Object.fromEntries([...byState].filter(([, count]) => count > 0)),
+            })),
+            items: hosts.map((one) => stripView(one, filter.states)),
+            next_cursor:
+              next &&
+              (await cursors.seal(list, [
+                String(range.fromMs),
+                String(range.toMs),
+                String(next.hours),
+                next.host,
+              ])),
+          };
+          return body;
+        },
+      },
+    ),
+  }));
+};
 
 const State = v.picklist(hourStates, "must be a state of an hour");
 const States = v.union(
@@ -38,62 +104,6 @@ export const hourFilterFields = {
 /** Returns the states that a list is of. */
 export const statesOf = (asked: readonly HourState[] | undefined): readonly HourState[] =>
   asked === undefined ? incompleteStates : hourStates.filter((state) => asked.includes(state));
-
-/** `GET /v1/collector/completeness`: how many hosts have which state in each hour, and the hosts whose hours are not complete. */
-export const fleetCompletenessRoute = (
-  core: Pick<Core, "config" | "db" | "clock" | "hourColumns">,
-) => {
-  const cursors = createCursorSeal(core.config);
-  return route({
-    method: "GET",
-    path: "/v1/collector/completeness",
-    operationId: "reportCompleteness",
-    summary:
-      "How many hosts have which state in each hour, and the hosts with the most incomplete hours",
-    guard: scope(core, "audit"),
-    query: v.strictObject({ ...hourFilterFields, ...listFields }),
-    replies: { 200: { description: "The report", schema: FleetCompleteness } },
-    handle: async ({ query }) => {
-      const now = core.clock.now();
-      const list = "completeness";
-      const [from, to, hours, host] =
-        query.cursor === undefined ? [] : await cursors.open(list, query.cursor);
-      // Further pages are of the hours of the first one.
-      const range =
-        from === undefined ? hourRangeOf(query, now) : { fromMs: Number(from), toMs: Number(to) };
-      const filter = { ...range, states: statesOf(query.state), host: query.host ?? null };
-      const after = host === undefined ? null : { hours: Number(hours), host };
-      const { counts, total, hosts, next } = await reportFleetHours(core, filter, {
-        after,
-        limit: query.limit,
-      });
-      const last = counts.at(-1);
-      const body: FleetCompleteness = {
-        generated_at: rfc3339(now),
-        from: rfc3339(range.fromMs),
-        to: rfc3339(range.toMs),
-        settled_until: last === undefined ? null : rfc3339(last.hourMs + hourLengthMs),
-        hosts:
-          last === undefined ? 0 : [...last.hosts.values()].reduce((sum, count) => sum + count, 0),
-        hosts_listed: total,
-        hours: counts.map(({ hourMs, hosts: byState }) => ({
-          from: rfc3339(hourMs),
-          hosts: Object.fromEntries([...byState].filter(([, count]) => count > 0)),
-        })),
-        items: hosts.map((one) => stripView(one, filter.states)),
-        next_cursor:
-          next &&
-          (await cursors.seal(list, [
-            String(range.fromMs),
-            String(range.toMs),
-            String(next.hours),
-            next.host,
-          ])),
-      };
-      return { status: 200, body };
-    },
-  });
-};
 
 const stripView = (
   { host, name, hours, settled }: HostStates,
@@ -131,3 +141,48 @@ const runsOf = (settled: readonly SettledHour[]): HostStrip["runs"] => {
   }
   return runs;
 };
+
+const shortageText = (
+  shortages: readonly Shortage[],
+  kind: Shortage["kind"],
+): string | number | null => {
+  const found = shortages.filter((shortage) => shortage.kind === kind);
+  if (found.length === 0) return null;
+  const reasons = found.flatMap(({ reason }) => reason ?? []);
+  return reasons.length > 0 ? reasons.join(" ") : (found[0]?.count ?? "unknown");
+};
+
+const columns: readonly CsvColumn<MatchingHour>[] = [
+  ["hour", ({ hourMs }) => rfc3339(hourMs)],
+  ["identity", ({ host }) => host],
+  ["identity_id", ({ name }) => name?.identityId ?? null],
+  ["device_id", ({ name }) => name?.deviceId ?? null],
+  ["state", ({ state }) => state],
+  ["accepted", ({ note }) => note?.accepted ?? null],
+  ["stored", ({ note }) => note?.stored ?? null],
+  ...shortageKinds.map(
+    (kind): CsvColumn<MatchingHour> => [
+      kind,
+      ({ note }) => shortageText(note?.shortages ?? [], kind),
+    ],
+  ),
+];
+
+/** `GET /v1/collector/completeness/export.csv`: every hour of the list's filter; audited. */
+export const exportCompletenessRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
+  csvRoute(core, {
+    path: "/v1/collector/completeness/export.csv",
+    operationId: "exportCompleteness",
+    summary:
+      "The hours of hosts that are not complete as CSV, those of the hosts with the most first",
+    query: v.strictObject(hourFilterFields),
+    open: async ({ query, caller: operator, origin }) => {
+      const now = core.clock.now();
+      const range = hourRangeOf(query, now);
+      const { state, host } = query;
+      const asked = { from: rfc3339(range.fromMs), to: rfc3339(range.toMs), state, host };
+      const filter = { ...range, states: statesOf(state), host: host ?? null };
+      const batches = exportFleetHours(core, filter, { operator, origin, asked });
+      return { name: "completeness", asked: { state, host }, at: new Date(now), columns, batches };
+    },
+  });

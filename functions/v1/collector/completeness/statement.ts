@@ -2,7 +2,7 @@ import * as v from "valibot";
 import type { Core } from "#functions/core.ts";
 import { readStatement } from "#functions/domain/completeness/read-statement.ts";
 import { createDownloads, downloadName } from "#functions/http/download.ts";
-import { scope } from "#functions/http/guards.ts";
+import { scope } from "#functions/http/resource.ts";
 import { route } from "#functions/http/route.ts";
 import { QueryTime } from "#functions/v1/query-time.ts";
 import { hourMs as hourLengthMs } from "#kit/clock.ts";

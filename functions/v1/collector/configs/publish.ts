@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import type { Core } from "#functions/core.ts";
 import { checkConfig, publishConfig } from "#functions/domain/config/publish.ts";
-import { scope } from "#functions/http/guards.ts";
+import { scope } from "#functions/http/resource.ts";
 import { route } from "#functions/http/route.ts";
 import { Name } from "#functions/v1/shapes.ts";
 import { ConfigView, configView } from "./config.ts";

@@ -4,17 +4,21 @@ import {
   browseAssignments,
   browseConfigs,
   describeConfig,
+  exportAssignments,
+  exportConfigs,
   findUnstored,
 } from "#functions/domain/config/config-reports.ts";
-import { scope } from "#functions/http/guards.ts";
-import { IdParams, resource } from "#functions/http/resource.ts";
+import { type CsvColumn, csvRoute, memberColumns, viewsOf } from "#functions/http/csv.ts";
+import { IdParams, resource, scope } from "#functions/http/resource.ts";
 import { route, viewOf } from "#functions/http/route.ts";
 import type { AssignmentFilter } from "#functions/store/config/hosts.ts";
 import {
   AssignmentBatch,
   AssignmentPage,
+  type ConfigAssignment,
   ConfigDetail,
   ConfigList,
+  type ListedConfig,
   UnstoredConfigs,
 } from "#proto/fleet-health/config-report.ts";
 import { DateFromTimestamp, Id, Identifier } from "#proto/values.ts";
@@ -50,7 +54,7 @@ const unstoredView = viewOf(UnstoredConfigs.entries.items.item);
 
 /** The routes that read configs; each scans the fleet. */
 export const configReports = (core: Pick<Core, "config" | "db" | "clock">) =>
-  resource(core, "/v1/collector/configs", { read: "audit", write: "admin" }, ({ list, get }) => ({
+  resource(core, "/v1/collector/configs", ({ list, get }) => ({
     listCollectorConfigs: list(
       "",
       "Published collector configs, newest first, and how many hosts should run and do run each",
@@ -114,5 +118,70 @@ export const getConfigRoute = (core: Pick<Core, "config" | "db" | "clock">) =>
         ),
       };
       return { status: 200, body };
+    },
+  });
+
+type ExportCore = Pick<Core, "config" | "db" | "clock" | "entropy">;
+
+const counts = [
+  "desired",
+  "running",
+  "failed",
+  "drifted",
+  "silent",
+  "silent_running",
+  "undesired",
+] as const;
+
+const configColumns: readonly CsvColumn<ListedConfig>[] = [
+  ...memberColumns<ListedConfig>("id", "config_hash", "name", "size_bytes"),
+  ...memberColumns<ListedConfig>("created_at", "created_by", "created_by_email"),
+  ...[...counts, "finished_at" as const].map(
+    (figure): CsvColumn<ListedConfig> => [figure, ({ hosts }) => hosts[figure]],
+  ),
+];
+
+const assignmentColumns = [
+  ...memberColumns<ConfigAssignment>("identity_id", "identity", "device_id"),
+  ...memberColumns<ConfigAssignment>("assigned_at", "assigned_by", "assigned_by_email"),
+  ...memberColumns<ConfigAssignment>("ended_at", "progress", "applied_at"),
+];
+
+/** `GET /v1/collector/configs/export.csv`: every config of the list and its hosts; audited. */
+export const exportConfigsRoute = (core: ExportCore) =>
+  csvRoute(core, {
+    path: "/v1/collector/configs/export.csv",
+    operationId: "exportCollectorConfigs",
+    summary: "All configs under the list's filter as CSV, newest first",
+    query: v.strictObject(configFilterFields),
+    open: async ({ query: asked, caller: operator, origin }) => {
+      const configs = exportConfigs(core, asked.q, { operator, origin, asked });
+      return {
+        name: "configs",
+        asked,
+        columns: configColumns,
+        batches: viewsOf(configs, listedConfigView),
+      };
+    },
+  });
+
+/** `GET /v1/collector/configs/{id}/assignments/export.csv`: every assignment of a config under the list's filter; audited. */
+export const exportAssignmentsRoute = (core: ExportCore) =>
+  csvRoute(core, {
+    path: "/v1/collector/configs/:id/assignments/export.csv",
+    operationId: "exportConfigAssignments",
+    summary: "All assignments of a config under the list's filters as CSV, newest first",
+    params: IdParams,
+    query: v.strictObject(assignmentFilterFields),
+    problems: ["not_found"],
+    open: async ({ params, query: asked, caller: operator, origin }) => {
+      const filter = { ...assignmentFilterOf(asked), configId: params.id };
+      const assignments = await exportAssignments(core, filter, { operator, origin, asked });
+      return {
+        name: "config-assignments",
+        asked: { config: params.id, ...asked },
+        columns: assignmentColumns,
+        batches: viewsOf(assignments, assignmentView),
+      };
     },
   });

@@ -5,9 +5,50 @@ import {
   rollbackOutcomes,
   rollbackTargets,
 } from "#functions/domain/config/roll-back-many.ts";
-import { scope } from "#functions/http/guards.ts";
-import { ReasonCode, route } from "#functions/http/route.ts";
+import { resource } from "#functions/http/resource.ts";
+import { ReasonCode } from "#functions/http/route.ts";
 import { Id } from "#proto/values.ts";
+
+/** The route that gives up to 1,000 hosts their last known good or their previous config. */
+export const configRollbacks = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
+  resource(core, "/v1/collector/config-rollbacks", ({ act }) => ({
+    rollBackCollectorConfigs: act(
+      "",
+      "Give many identities their last known good or previous config; a result for each. dry_run=true changes nothing",
+      {
+        query: v.strictObject({
+          dry_run: v.optional(v.picklist(["true", "false"], "must be true or false"), "false"),
+        }),
+        body: RollbackBody,
+        bodyExample: {
+          identity_ids: ["01920000-0000-7000-8000-000000000001"],
+          to: "previous",
+          reason_code: "bad_rollout",
+        },
+        returns: ["The outcome of each, in the order of the request, with its config", ResultsView],
+        handle: async ({ query, body, caller, origin }) => {
+          const change = {
+            identityIds: body.identity_ids,
+            to: body.to,
+            reasonCode: body.reason_code ?? null,
+            dryRun: query.dry_run === "true",
+          };
+          const results = await rollBackMany(core, caller, change, origin);
+          return {
+            results: results.map(({ identityId, outcome, config }) => ({
+              identity_id: identityId,
+              outcome,
+              config: config && {
+                id: config.id,
+                name: config.name,
+                config_hash: config.configHash,
+              },
+            })),
+          };
+        },
+      },
+    ),
+  }));
 
 const RollbackBody = v.strictObject({
   identity_ids: v.pipe(
@@ -33,48 +74,3 @@ const ResultsView = v.strictObject({
     }),
   ),
 });
-
-/** `POST /v1/collector/config-rollbacks`: gives up to 1,000 hosts their last known good or their previous config. */
-export const rollBackConfigsRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
-  route({
-    method: "POST",
-    path: "/v1/collector/config-rollbacks",
-    operationId: "rollBackCollectorConfigs",
-    summary:
-      "Give many identities their last known good or previous config; a result for each. dry_run=true changes nothing",
-    guard: scope(core, "admin"),
-    query: v.strictObject({
-      dry_run: v.optional(v.picklist(["true", "false"], "must be true or false"), "false"),
-    }),
-    body: RollbackBody,
-    bodyExample: {
-      identity_ids: ["01920000-0000-7000-8000-000000000001"],
-      to: "previous",
-      reason_code: "bad_rollout",
-    },
-    replies: {
-      200: {
-        description: "The outcome of each, in the order of the request, with its config",
-        schema: ResultsView,
-      },
-    },
-    handle: async ({ query, body, caller, origin }) => {
-      const change = {
-        identityIds: body.identity_ids,
-        to: body.to,
-        reasonCode: body.reason_code ?? null,
-        dryRun: query.dry_run === "true",
-      };
-      const results = await rollBackMany(core, caller, change, origin);
-      return {
-        status: 200,
-        body: {
-          results: results.map(({ identityId, outcome, config }) => ({
-            identity_id: identityId,
-            outcome,
-            config: config && { id: config.id, name: config.name, config_hash: config.configHash },
-          })),
-        },
-      };
-    },
-  });

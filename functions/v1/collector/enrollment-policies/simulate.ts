@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import type { Core } from "#functions/core.ts";
 import { simulateEnrollment } from "#functions/domain/enrollment/simulate.ts";
-import { scope } from "#functions/http/guards.ts";
+import { scope } from "#functions/http/resource.ts";
 import { route } from "#functions/http/route.ts";
 import { Problem } from "#functions/problems.ts";
 import { RemoteAddress } from "#functions/v1/shapes.ts";

@@ -1,8 +1,7 @@
 import * as v from "valibot";
 import type { Core } from "#functions/core.ts";
 import { createFacetCounts } from "#functions/domain/fleet/count-facets.ts";
-import { scope } from "#functions/http/guards.ts";
-import { route } from "#functions/http/route.ts";
+import { resource } from "#functions/http/resource.ts";
 import type { FleetCounts } from "#functions/store/fleet/facets.ts";
 import type { FleetRules } from "#functions/store/fleet/rows.ts";
 import {
@@ -20,27 +19,30 @@ import {
 import { PastTime } from "#proto/fleet-health/past.ts";
 import { pastMarkOf, thresholdsView } from "./row.ts";
 
-/** `GET /v1/collector/health/facets`: counts of hosts per value, and of rows per export. */
-export const healthFacetsRoute = (core: Pick<Core, "config" | "db" | "clock">) => {
+/** The route that counts hosts per value, and rows per export. */
+export const facetReports = (core: Pick<Core, "config" | "db" | "clock">) => {
   const countFacets = createFacetCounts(core);
-  return route({
-    method: "GET",
-    path: "/v1/collector/health/facets",
-    operationId: "countFleetHealth",
-    summary:
+  return resource(core, "/v1/collector/health", ({ get }) => ({
+    countFleetHealth: get(
+      "/facets",
       "Counts by version, platform, label, drift, heartbeat age, certificate expiry and export, under the report's filters",
-    guard: scope(core, "audit"),
-    query: v.pipe(
-      v.strictObject({ ...fleetFilterFields, at: v.optional(PastTime) }),
-      v.check((query) => leavesState(query), noStateLeft),
+      {
+        query: v.pipe(
+          v.strictObject({ ...fleetFilterFields, at: v.optional(PastTime) }),
+          v.check((query) => leavesState(query), noStateLeft),
+        ),
+        returns: ["The counts", FleetFacets],
+        problems: ["no_history", "filter_without_history"],
+        handle: async ({ query }) => {
+          const { rules, counts } = await countFacets({
+            filter: filterFromQuery(query),
+            at: query.at,
+          });
+          return facetsView(rules, counts);
+        },
+      },
     ),
-    problems: ["no_history", "filter_without_history"],
-    replies: { 200: { description: "The counts", schema: FleetFacets } },
-    handle: async ({ query }) => {
-      const { rules, counts } = await countFacets({ filter: filterFromQuery(query), at: query.at });
-      return { status: 200, body: facetsView(rules, counts) };
-    },
-  });
+  }));
 };
 
 const facetsView = (rules: FleetRules, counts: FleetCounts): FleetFacets => {

@@ -1,8 +1,7 @@
 import * as v from "valibot";
 import type { Core } from "#functions/core.ts";
 import { createFactorReports } from "#functions/domain/fleet/find-factors.ts";
-import { scope } from "#functions/http/guards.ts";
-import { route } from "#functions/http/route.ts";
+import { resource } from "#functions/http/resource.ts";
 import { FleetFactors } from "#proto/fleet-health/factors.ts";
 import {
   filterFromQuery,
@@ -13,43 +12,43 @@ import {
 import { PastTime } from "#proto/fleet-health/past.ts";
 import { pastMarkOf } from "./row.ts";
 
-/** `GET /v1/collector/health/factors`: what the hosts of a filter have in common, and the others have less often. */
-export const healthFactorsRoute = (core: Pick<Core, "config" | "db" | "clock">) => {
+/** The route that finds what the hosts of a filter have in common, and the others have less often. */
+export const factorReports = (core: Pick<Core, "config" | "db" | "clock">) => {
   const findFactors = createFactorReports(core);
-  return route({
-    method: "GET",
-    path: "/v1/collector/health/factors",
-    operationId: "findCommonFactors",
-    summary:
+  return resource(core, "/v1/collector/health", ({ get }) => ({
+    findCommonFactors: get(
+      "/factors",
       "Labels, versions, configs, sources and the like that the hosts of a filter have more often than all others",
-    guard: scope(core, "audit"),
-    query: v.pipe(
-      v.strictObject({ ...fleetFilterFields, at: v.optional(PastTime) }),
-      v.check((query) => leavesState(query), noStateLeft),
+      {
+        query: v.pipe(
+          v.strictObject({ ...fleetFilterFields, at: v.optional(PastTime) }),
+          v.check((query) => leavesState(query), noStateLeft),
+        ),
+        returns: ["The factors", FleetFactors],
+        problems: ["no_history", "filter_without_history"],
+        handle: async ({ query }) => {
+          const { rules, selected, others, compared, readsSources, factors } = await findFactors({
+            filter: filterFromQuery(query),
+            at: query.at,
+          });
+          const body: FleetFactors = {
+            generated_at: rules.now.toISOString(),
+            ...pastMarkOf(rules),
+            selected,
+            others,
+            compared,
+            ...(readsSources && { reads_sources: true as const }),
+            items: factors.map((factor) => ({
+              kind: factor.kind,
+              value: factor.value,
+              selected: factor.selected,
+              others: factor.all - factor.selected,
+              expected_by_chance: factor.expectedByChance,
+            })),
+          };
+          return body;
+        },
+      },
     ),
-    problems: ["no_history", "filter_without_history"],
-    replies: { 200: { description: "The factors", schema: FleetFactors } },
-    handle: async ({ query }) => {
-      const { rules, selected, others, compared, readsSources, factors } = await findFactors({
-        filter: filterFromQuery(query),
-        at: query.at,
-      });
-      const body: FleetFactors = {
-        generated_at: rules.now.toISOString(),
-        ...pastMarkOf(rules),
-        selected,
-        others,
-        compared,
-        ...(readsSources && { reads_sources: true as const }),
-        items: factors.map((factor) => ({
-          kind: factor.kind,
-          value: factor.value,
-          selected: factor.selected,
-          others: factor.all - factor.selected,
-          expected_by_chance: factor.expectedByChance,
-        })),
-      };
-      return { status: 200, body };
-    },
-  });
+  }));
 };

@@ -1,8 +1,8 @@
 import * as v from "valibot";
 import type { Core } from "#functions/core.ts";
 import { reportHost } from "#functions/domain/fleet/report-host.ts";
-import { scope } from "#functions/http/guards.ts";
-import { route, viewOf } from "#functions/http/route.ts";
+import { resource } from "#functions/http/resource.ts";
+import { viewOf } from "#functions/http/route.ts";
 import type { CollectorEvent } from "#functions/store/audit/list.ts";
 import type { HostLoss } from "#functions/store/export/dead-letters.ts";
 import { PastTime } from "#proto/fleet-health/past.ts";
@@ -11,44 +11,44 @@ import { Id } from "#proto/values.ts";
 import { outagesView } from "../outages.ts";
 import { healthRowView, pastMarkOf, thresholdsView } from "./row.ts";
 
-/** `GET /v1/collector/health/{identity_id}`: one collector and its audit events. */
-export const healthDetailRoute = (core: Pick<Core, "config" | "db" | "clock">) =>
-  route({
-    method: "GET",
-    path: "/v1/collector/health/:identity_id",
-    operationId: "getFleetHealth",
-    summary:
+/** The route that reports one collector and its audit events. */
+export const hostReports = (core: Pick<Core, "config" | "db" | "clock">) =>
+  resource(core, "/v1/collector/health", ({ get }) => ({
+    getFleetHealth: get(
+      "/:identity_id",
       "One collector of the report, with the newest events of its identity, certificates and config",
-    guard: scope(core, "audit"),
-    params: v.object({ identity_id: Id }),
-    query: v.strictObject({ at: v.optional(PastTime) }),
-    replies: { 200: { description: "The collector", schema: FleetHealthDetail } },
-    problems: ["not_found", "no_history"],
-    handle: async ({ params, query }) => {
-      const { rules, row, background, history, exportLosses } = await reportHost(
-        core,
-        params.identity_id,
-        query.at,
-      );
-      const item = healthRowView(row, rules);
-      const body: FleetHealthDetail = {
-        generated_at: rules.now.toISOString(),
-        ...pastMarkOf(rules),
-        thresholds: thresholdsView(rules.thresholds),
-        ...outagesView(rules.outages, Date.parse(item.enrolled_at)),
-        item,
-        config_errors: background.configErrors ?? [],
-        policy: {
-          id: background.policyId,
-          name: background.policyName,
-          reenrollment: background.reenrollment,
+      {
+        params: v.object({ identity_id: Id }),
+        query: v.strictObject({ at: v.optional(PastTime) }),
+        returns: ["The collector", FleetHealthDetail],
+        problems: ["not_found", "no_history"],
+        handle: async ({ params, query }) => {
+          const { rules, row, background, history, exportLosses } = await reportHost(
+            core,
+            params.identity_id,
+            query.at,
+          );
+          const item = healthRowView(row, rules);
+          const body: FleetHealthDetail = {
+            generated_at: rules.now.toISOString(),
+            ...pastMarkOf(rules),
+            thresholds: thresholdsView(rules.thresholds),
+            ...outagesView(rules.outages, Date.parse(item.enrolled_at)),
+            item,
+            config_errors: background.configErrors ?? [],
+            policy: {
+              id: background.policyId,
+              name: background.policyName,
+              reenrollment: background.reenrollment,
+            },
+            ...(exportLosses.length > 0 ? { export_losses: exportLosses.map(lossView) } : {}),
+            history: history.map(eventView),
+          };
+          return body;
         },
-        ...(exportLosses.length > 0 ? { export_losses: exportLosses.map(lossView) } : {}),
-        history: history.map(eventView),
-      };
-      return { status: 200, body };
-    },
-  });
+      },
+    ),
+  }));
 
 const lossView = ({ name, envelopes, reason, lastAt }: HostLoss) => ({
   export: name,

@@ -1,9 +1,8 @@
 import * as v from "valibot";
 import type { Core } from "#functions/core.ts";
 import { createHealthReports, type FleetReport } from "#functions/domain/fleet/report.ts";
-import { scope } from "#functions/http/guards.ts";
-import { createCursorSeal, listFields } from "#functions/http/resource.ts";
-import { route, viewOf } from "#functions/http/route.ts";
+import { createCursorSeal, listFields, resource } from "#functions/http/resource.ts";
+import { viewOf } from "#functions/http/route.ts";
 import {
   filterFromQuery,
   fleetFilterFields,
@@ -19,6 +18,55 @@ import {
 import { fleetSorts, fleetStates } from "#proto/fleet-health/vocabulary.ts";
 import { outagesView } from "../outages.ts";
 import { healthRowView, pastMarkOf, thresholdsView } from "./row.ts";
+
+/** The route of the fleet health report. */
+export const healthReports = (core: Pick<Core, "config" | "db" | "clock">) => {
+  const cursors = createCursorSeal(core.config);
+  const reportHealth = createHealthReports(core);
+  return resource(core, "/v1/collector/health", ({ get }) => ({
+    reportFleetHealth: get(
+      "",
+      "The fleet health report: thresholds, summary, and a page of collectors with their states",
+      {
+        query: HealthQuery,
+        returns: ["The report", FleetHealthReport],
+        problems: ["no_history", "filter_without_history"],
+        handle: async ({ query }) => {
+          const { at, sort, order, limit } = query;
+          const list = `health ${sort} ${order}${at ? ` ${at.toISOString()}` : ""}`;
+          const [value = "", id = ""] =
+            query.cursor === undefined ? [] : await cursors.open(list, query.cursor);
+          const after = query.cursor === undefined ? null : { value, id };
+          const report = await reportHealth(
+            { filter: filterFromQuery(query), at },
+            { sort, order, limit, after },
+          );
+          const { now, thresholds, outages } = report.rules;
+          const { asOf, summary, exports, retentionPause: pause } = report;
+          return {
+            generated_at: asOf.toISOString(),
+            ...pastMarkOf(report.rules),
+            thresholds: thresholdsView(thresholds),
+            ...outagesView(outages, now.getTime() - shownMs),
+            summary: summaryView({
+              ...summary,
+              ...summary.byForwarding,
+              neverForwarded: summary.byForwarding.never,
+              byState: Object.fromEntries(
+                fleetStates.map((state) => [state, summary.byState.get(state) ?? 0]),
+              ),
+            }),
+            ...(exports.length > 0 ? { exports: exports.map(exportLagView) } : {}),
+            ...(pause === null ? {} : { retention_paused: pauseView(pause) }),
+            items: report.rows.map((row) => healthRowView(row, report.rules)),
+            next_cursor:
+              report.next && (await cursors.seal(list, [report.next.value, report.next.id])),
+          };
+        },
+      },
+    ),
+  }));
+};
 
 const HealthQuery = v.pipe(
   v.strictObject({
@@ -36,58 +84,6 @@ const HealthQuery = v.pipe(
 
 /** Outages are shown for this long after their end: hosts that a longer one left silent have their own evidence. */
 const shownMs = 86_400_000;
-
-/** `GET /v1/collector/health`: the fleet health report. */
-export const healthReportRoute = (core: Pick<Core, "config" | "db" | "clock">) => {
-  const cursors = createCursorSeal(core.config);
-  const reportHealth = createHealthReports(core);
-  return route({
-    method: "GET",
-    path: "/v1/collector/health",
-    operationId: "reportFleetHealth",
-    summary:
-      "The fleet health report: thresholds, summary, and a page of collectors with their states",
-    guard: scope(core, "audit"),
-    query: HealthQuery,
-    problems: ["no_history", "filter_without_history"],
-    replies: { 200: { description: "The report", schema: FleetHealthReport } },
-    handle: async ({ query }) => {
-      const { at, sort, order, limit } = query;
-      const list = `health ${sort} ${order}${at ? ` ${at.toISOString()}` : ""}`;
-      const [value = "", id = ""] =
-        query.cursor === undefined ? [] : await cursors.open(list, query.cursor);
-      const after = query.cursor === undefined ? null : { value, id };
-      const report = await reportHealth(
-        { filter: filterFromQuery(query), at },
-        { sort, order, limit, after },
-      );
-      const { now, thresholds, outages } = report.rules;
-      const { asOf, summary, exports, retentionPause: pause } = report;
-      return {
-        status: 200,
-        body: {
-          generated_at: asOf.toISOString(),
-          ...pastMarkOf(report.rules),
-          thresholds: thresholdsView(thresholds),
-          ...outagesView(outages, now.getTime() - shownMs),
-          summary: summaryView({
-            ...summary,
-            ...summary.byForwarding,
-            neverForwarded: summary.byForwarding.never,
-            byState: Object.fromEntries(
-              fleetStates.map((state) => [state, summary.byState.get(state) ?? 0]),
-            ),
-          }),
-          ...(exports.length > 0 ? { exports: exports.map(exportLagView) } : {}),
-          ...(pause === null ? {} : { retention_paused: pauseView(pause) }),
-          items: report.rows.map((row) => healthRowView(row, report.rules)),
-          next_cursor:
-            report.next && (await cursors.seal(list, [report.next.value, report.next.id])),
-        },
-      };
-    },
-  });
-};
 
 const summaryView = viewOf(FleetSummaryView);
 

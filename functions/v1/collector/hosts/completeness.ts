@@ -1,46 +1,84 @@
 import * as v from "valibot";
 import type { Core } from "#functions/core.ts";
+import { closeHostQueue, listHostQueues } from "#functions/domain/completeness/queues.ts";
 import {
   type ReportedHour,
   reportHostHours,
 } from "#functions/domain/completeness/report-completeness.ts";
-import { scope } from "#functions/http/guards.ts";
-import { IdParams } from "#functions/http/resource.ts";
-import { route } from "#functions/http/route.ts";
+import { reasonBody, resource } from "#functions/http/resource.ts";
+import { viewOf } from "#functions/http/route.ts";
 import type { HourAccount, NamedExport } from "#functions/store/completeness/hour-facts.ts";
 import { rfc3339 } from "#kit/clock.ts";
 import { hasDelivered } from "#proto/completeness/hour-state.ts";
-import { HostCompleteness, type HostHourView } from "#proto/completeness/report.ts";
+import {
+  HostCompleteness,
+  type HostHourView,
+  HostQueues,
+  HostQueueView,
+} from "#proto/completeness/report.ts";
+import { Id } from "#proto/values.ts";
 import { hourRangeFields, hourRangeOf, shortageViews } from "../completeness/hour.ts";
 
-/** `GET /v1/collector/hosts/{id}/completeness`: the states of a host's hours, and what their accounts say. */
-export const hostCompletenessRoute = (core: Pick<Core, "config" | "db" | "clock">) =>
-  route({
-    method: "GET",
-    path: "/v1/collector/hosts/:id/completeness",
-    operationId: "getHostCompleteness",
-    summary:
+/** The route that reports the hours of a host, on the pool of reports. */
+export const hostHours = (core: Pick<Core, "config" | "db" | "clock">) =>
+  resource(core, "/v1/collector/hosts", ({ get }) => ({
+    getHostCompleteness: get(
+      "/:id/completeness",
       "The states of a host's hours, and what its accounts of them say: by default of the last week",
-    guard: scope(core, "audit"),
-    params: IdParams,
-    query: v.strictObject(hourRangeFields),
-    replies: { 200: { description: "The hours", schema: HostCompleteness } },
-    problems: ["not_found"],
-    handle: async ({ params, query }) => {
-      const now = core.clock.now();
-      const range = hourRangeOf(query, now);
-      const { host, hours, exports } = await reportHostHours(core, params.id, range);
-      const body: HostCompleteness = {
-        generated_at: rfc3339(now),
-        identity_id: params.id,
-        host_id: host,
-        from: rfc3339(range.fromMs),
-        to: rfc3339(range.toMs),
-        hours: hours.map((hour) => hourView(hour, exports)),
-      };
-      return { status: 200, body };
-    },
-  });
+      {
+        query: v.strictObject(hourRangeFields),
+        returns: ["The hours", HostCompleteness],
+        handle: async ({ params, query }) => {
+          const now = core.clock.now();
+          const range = hourRangeOf(query, now);
+          const { host, hours, exports } = await reportHostHours(core, params.id, range);
+          const body: HostCompleteness = {
+            generated_at: rfc3339(now),
+            identity_id: params.id,
+            host_id: host,
+            from: rfc3339(range.fromMs),
+            to: rfc3339(range.toMs),
+            hours: hours.map((hour) => hourView(hour, exports)),
+          };
+          return body;
+        },
+      },
+    ),
+  }));
+
+/** The routes of the queues of a host that bind its hours, or did. */
+export const hostQueues = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
+  resource(core, "/v1/collector/hosts", ({ get, act }) => ({
+    listHostQueues: get(
+      "/:id/queues",
+      "The queues of a host that bind its hours, and how others ended, the newest first",
+      {
+        returns: ["The queues", HostQueues],
+        handle: async ({ params }) => ({
+          items: (await listHostQueues(core, params.id)).map(queueView),
+        }),
+      },
+    ),
+
+    closeHostQueue: act(
+      "/:id/queues/:queue/close",
+      "Close a queue that will not speak again: its open hours stay incomplete, later ones do without it",
+      {
+        params: QueueParams,
+        ...reasonBody("disk_lost"),
+        returns: ["The queues of the host", HostQueues],
+        problems: ["conflict"],
+        handle: async ({ params, body, caller, origin }) => {
+          const change = {
+            identityId: params.id,
+            queueId: params.queue,
+            reasonCode: body.reason_code ?? null,
+          };
+          return { items: (await closeHostQueue(core, caller, change, origin)).map(queueView) };
+        },
+      },
+    ),
+  }));
 
 const hourView = (
   { hourMs, state, note, accounts, sums }: ReportedHour,
@@ -86,3 +124,10 @@ const accountView = (account: HourAccount): HostHourView["accounts"][number] => 
   sink: account.sink,
   refused: account.refused,
 });
+
+const QueueParams = v.object({
+  id: Id,
+  queue: v.pipe(v.string(), v.regex(/^[0-9a-f]{32}$/, "must be 32 hex digits")),
+});
+
+const queueView = viewOf(HostQueueView);

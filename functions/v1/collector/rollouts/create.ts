@@ -1,42 +1,41 @@
 import { createRollout, type RolloutCore } from "#functions/domain/rollout/create.ts";
-import { scope } from "#functions/http/guards.ts";
-import { route } from "#functions/http/route.ts";
+import { resource } from "#functions/http/resource.ts";
 import { Rollout, RolloutBody } from "#proto/rollout/rollout.ts";
 import { rolloutView } from "./rollout.ts";
 
-/** `POST /v1/collector/rollouts`: assigns a config to the hosts of a filter, wave by wave. */
-export const createRolloutRoute = (core: RolloutCore) =>
-  route({
-    method: "POST",
-    path: "/v1/collector/rollouts",
-    operationId: "createRollout",
-    summary:
+/** The route that assigns a config to the hosts of a filter, wave by wave. */
+export const rolloutCreation = (core: RolloutCore) =>
+  resource(core, "/v1/collector/rollouts", ({ post }) => ({
+    createRollout: post(
+      "",
       "Roll a config out to the hosts of a filter, wave by wave; the hosts are those that match now",
-    guard: scope(core, "admin"),
-    body: RolloutBody,
-    bodyExample: {
-      config_id: "01920000-0000-7000-8000-000000000001",
-      filter: "label.env:prod",
-      waves: [
-        { percent: 5, soak_seconds: 600 },
-        { percent: 100, soak_seconds: 600 },
-      ],
-      gate: {
-        max_failed_percent: 5,
-        states: ["config_invalid", "stale", "rolled_back", "queue_at_risk", "not_applied"],
+      {
+        body: RolloutBody,
+        bodyExample: {
+          config_id: "01920000-0000-7000-8000-000000000001",
+          filter: "label.env:prod",
+          waves: [
+            { percent: 5, soak_seconds: 600 },
+            { percent: 100, soak_seconds: 600 },
+          ],
+          gate: {
+            max_failed_percent: 5,
+            states: ["config_invalid", "stale", "rolled_back", "queue_at_risk", "not_applied"],
+          },
+          on_breach: "pause",
+        },
+        returns: ["The rollout", Rollout],
+        problems: [
+          "not_found",
+          "rollout_overlap",
+          "rollout_waves_invalid",
+          "rollout_without_targets",
+          "rollout_config_unparsable",
+        ],
+        handle: async ({ body, caller, origin }) => {
+          const row = await createRollout(core, caller, body, origin);
+          return rolloutView(row);
+        },
       },
-      on_breach: "pause",
-    },
-    replies: { 201: { description: "The rollout", schema: Rollout } },
-    problems: [
-      "not_found",
-      "rollout_overlap",
-      "rollout_waves_invalid",
-      "rollout_without_targets",
-      "rollout_config_unparsable",
-    ],
-    handle: async ({ body, caller, origin }) => {
-      const row = await createRollout(core, caller, body, origin);
-      return { status: 201, body: rolloutView(row) };
-    },
-  });
+    ),
+  }));

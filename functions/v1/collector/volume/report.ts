@@ -1,13 +1,50 @@
 import * as v from "valibot";
 import type { Core } from "#functions/core.ts";
 import { reportVolumeOf, type VolumePart } from "#functions/domain/volume/report-volume.ts";
-import { scope } from "#functions/http/guards.ts";
-import { route } from "#functions/http/route.ts";
+import { resource } from "#functions/http/resource.ts";
 import type { VolumeSplit } from "#functions/store/volume/report.ts";
 import { QueryTime } from "#functions/v1/query-time.ts";
 import { dayMs, rfc3339 } from "#kit/clock.ts";
 import { QueryInteger } from "#proto/values.ts";
 import { VolumeBy, VolumeReport } from "#proto/volume.ts";
+
+/** The route that reports what core stored over time, and which hosts, kinds, sources or labels sent the most of it. */
+export const volumeReports = (core: Pick<Core, "config" | "db" | "clock">) =>
+  resource(core, "/v1/collector/volume", ({ get }) => ({
+    reportVolume: get(
+      "",
+      "The volume that core stored over time, and its largest senders by host, kind, source or label; default: hosts, the last day",
+      {
+        query: Query,
+        returns: ["The report", VolumeReport],
+        handle: async ({ query }) => {
+          const now = core.clock.now();
+          const toMs = query.to?.(now) ?? now;
+          const asked = { fromMs: query.from?.(now) ?? toMs - dayMs, toMs, limit: query.limit };
+          const found = await reportVolumeOf(core, splitOf(query.by), asked);
+          const { range, stepMs, series, total, count, parts, retentionDays, diskBytes } = found;
+          const body: VolumeReport = {
+            generated_at: rfc3339(now),
+            from: rfc3339(range.fromMs),
+            to: rfc3339(range.toMs),
+            by: query.by,
+            step_seconds: stepMs / 1000,
+            series: series.map(({ fromMs, envelopes, payloadBytes }) => ({
+              from: rfc3339(fromMs),
+              envelopes,
+              payload_bytes: payloadBytes,
+            })),
+            total: { envelopes: total.envelopes, payload_bytes: total.payloadBytes },
+            parts: count,
+            retention_days: retentionDays,
+            disk_bytes: diskBytes,
+            items: parts.map(partView),
+          };
+          return body;
+        },
+      },
+    ),
+  }));
 
 const Query = v.strictObject({
   by: v.optional(VolumeBy, "host"),
@@ -22,44 +59,6 @@ const splitOf = (by: string): VolumeSplit =>
   by.startsWith(labelPrefix)
     ? { by: "label", key: by.slice(labelPrefix.length) }
     : { by: by as Exclude<VolumeSplit["by"], "label"> };
-
-/** `GET /v1/collector/volume`: what core stored over time, and which hosts, kinds, sources or labels sent the most of it. */
-export const volumeRoute = (core: Pick<Core, "config" | "db" | "clock">) =>
-  route({
-    method: "GET",
-    path: "/v1/collector/volume",
-    operationId: "reportVolume",
-    summary:
-      "The volume that core stored over time, and its largest senders by host, kind, source or label; default: hosts, the last day",
-    guard: scope(core, "audit"),
-    query: Query,
-    replies: { 200: { description: "The report", schema: VolumeReport } },
-    handle: async ({ query }) => {
-      const now = core.clock.now();
-      const toMs = query.to?.(now) ?? now;
-      const asked = { fromMs: query.from?.(now) ?? toMs - dayMs, toMs, limit: query.limit };
-      const found = await reportVolumeOf(core, splitOf(query.by), asked);
-      const { range, stepMs, series, total, count, parts, retentionDays, diskBytes } = found;
-      const body: VolumeReport = {
-        generated_at: rfc3339(now),
-        from: rfc3339(range.fromMs),
-        to: rfc3339(range.toMs),
-        by: query.by,
-        step_seconds: stepMs / 1000,
-        series: series.map(({ fromMs, envelopes, payloadBytes }) => ({
-          from: rfc3339(fromMs),
-          envelopes,
-          payload_bytes: payloadBytes,
-        })),
-        total: { envelopes: total.envelopes, payload_bytes: total.payloadBytes },
-        parts: count,
-        retention_days: retentionDays,
-        disk_bytes: diskBytes,
-        items: parts.map(partView),
-      };
-      return { status: 200, body };
-    },
-  });
 
 const partView = ({
   name,

@@ -2,18 +2,65 @@ import * as v from "valibot";
 import type { Core } from "#functions/core.ts";
 import {
   type ChangedInventory,
+  compareWithFleet,
   inventoryEtag,
   putInventory,
 } from "#functions/domain/inventory/inventory.ts";
-import { scope } from "#functions/http/guards.ts";
+import { createCursorSeal, listFields, resource, scope } from "#functions/http/resource.ts";
 import { route } from "#functions/http/route.ts";
+import { rfc3339 } from "#kit/clock.ts";
+import { inventoryStatuses } from "#proto/fleet-health/vocabulary.ts";
 import {
   Inventory,
   InventoryChange,
+  InventoryReport,
   inventoryBytesMax,
   inventoryChangesMax,
 } from "#proto/inventory/inventory.ts";
-import { readInventoryCsv } from "./inventory-csv.ts";
+import { readInventoryCsv } from "./inventory/inventory-csv.ts";
+
+/** The route that compares the inventory with the fleet, by name. */
+export const inventoryReports = (core: Pick<Core, "config" | "db" | "clock">) => {
+  const cursors = createCursorSeal(core.config);
+  return resource(core, "/v1/collector/inventory", ({ get }) => ({
+    listInventory: get(
+      "",
+      "The hosts of the inventory and of the fleet by name, each with its status, and how many have which",
+      {
+        query: Query,
+        returns: ["A page of hosts", InventoryReport],
+        handle: async ({ query }) => {
+          const { status, limit } = query;
+          const list = `inventory ${status ?? ""}`;
+          const [after = null] =
+            query.cursor === undefined ? [] : await cursors.open(list, query.cursor);
+          const statuses = status === undefined ? inventoryStatuses : [status];
+          const now = core.clock.now();
+          const { inventory, counts, page } = await compareWithFleet(core, statuses, {
+            after,
+            limit,
+          });
+          const body: InventoryReport = {
+            generated_at: rfc3339(now),
+            etag: inventory ? inventoryEtag(inventory) : null,
+            updated_at: inventory?.updatedAt.toISOString() ?? null,
+            counts,
+            items: page.rows,
+            next_cursor: page.next && (await cursors.seal(list, [page.next])),
+          };
+          return body;
+        },
+      },
+    ),
+  }));
+};
+
+const Query = v.strictObject({
+  status: v.optional(
+    v.picklist(inventoryStatuses, `must be one of ${inventoryStatuses.join(", ")}`),
+  ),
+  ...listFields,
+});
 
 const Flag = v.optional(v.picklist(["true", "false"], "must be true or false"), "false");
 

@@ -1,0 +1,174 @@
+import * as v from "valibot";
+import type { Core } from "#functions/core.ts";
+import type { Chat } from "#functions/domain/chat/chat.ts";
+import {
+  browseConversations,
+  createConversation,
+  deleteConversation,
+  openConversation,
+  readConversation,
+  renameConversation,
+} from "#functions/domain/chat/conversations.ts";
+import { readReceipts } from "#functions/domain/chat/receipts.ts";
+import { IdParams, ListView, personScope, resource } from "#functions/http/resource.ts";
+import { route, viewOf } from "#functions/http/route.ts";
+import type { ChatMessageRow } from "#functions/store/chat/messages.ts";
+import { Name } from "#functions/v1/shapes.ts";
+import { ReceiptFile } from "#proto/chat/receipt.ts";
+import { ChatConversation, ChatMessage, ChatSession } from "#proto/chat/session.ts";
+import { Identifier } from "#proto/values.ts";
+
+/** The routes of the caller's conversations. */
+export const conversationRoutes = (
+  core: Pick<Core, "config" | "db" | "clock" | "entropy">,
+  chat: Pick<Chat, "signer">,
+) => {
+  const by = personScope(core, "audit");
+  return resource(core, "/v1/chat/sessions", ({ list, post, get, put, remove }) => ({
+    listChatSessions: list("", "The caller's conversations, the last used first", {
+      by,
+      cursors: "chat-sessions",
+      returns: [
+        "A page of conversations",
+        ListView(ChatSession),
+        { items: [sessionExample], next_cursor: null },
+      ],
+      find: (page, { caller }) => browseConversations(core, caller, page),
+      view: sessionView,
+    }),
+
+    createChatSession: post("", "Create a conversation of the caller, who may have 200", {
+      by,
+      body: v.strictObject({ title: v.optional(v.nullable(Name), null) }),
+      bodyAbsentAs: {},
+      bodyExample: { title: createdExample.title },
+      returns: ["The conversation", ChatSession, createdExample],
+      problems: ["conflict"],
+      handle: async ({ body, caller }) =>
+        sessionView(await createConversation(core, caller, body.title)),
+    }),
+
+    getChatSession: get("/:id", "A conversation of the caller with its messages, oldest first", {
+      by,
+      returns: [
+        "The conversation",
+        ChatConversation,
+        { ...sessionExample, messages: messageExamples },
+      ],
+      handle: async ({ params, caller }) => {
+        const { session, messages } = await readConversation(core, chat, caller, params.id);
+        return { ...sessionView(session), messages: messages.map(messageView) };
+      },
+    }),
+
+    renameChatSession: put("/:id", "Rename a conversation of the caller", {
+      by,
+      body: v.strictObject({ title: Identifier(120) }),
+      bodyExample: { title: sessionExample.title },
+      returns: ["The conversation", ChatSession, sessionExample],
+      handle: async ({ params, body, caller }) =>
+        sessionView(await renameConversation(core, caller, { ...params, ...body })),
+    }),
+
+    deleteChatSession: remove(
+      "/:id",
+      "Delete a conversation of the caller with its messages and receipts; an answer that is being written ends",
+      {
+        by,
+        returns: ["The conversation is deleted"],
+        handle: ({ params, caller }) => deleteConversation(core, caller, params.id),
+      },
+    ),
+  }));
+};
+
+/** `GET /v1/chat/sessions/{id}/receipts`: the signed receipts of a conversation, the file that an auditor verifies. */
+export const listReceiptsRoute = (
+  core: Pick<Core, "config" | "db" | "clock">,
+  chat: Pick<Chat, "signer">,
+) =>
+  route({
+    method: "GET",
+    path: "/v1/chat/sessions/:id/receipts",
+    operationId: "getChatReceipts",
+    summary:
+      "The signed receipts of a conversation of the caller, for `svc-server verify-receipts`",
+    guard: personScope(core, "audit"),
+    params: IdParams,
+    replies: {
+      200: {
+        description: "The receipts with their payloads, a signed head and the keys",
+        schema: ReceiptFile,
+      },
+    },
+    problems: ["not_found"],
+    handle: async ({ params, caller }) => {
+      await openConversation(core, chat, caller, params.id);
+      const file = await readReceipts(core, chat.signer, { id: params.id, userId: caller.userId });
+      const headers = {
+        "Content-Disposition": `attachment; filename="chat-receipts-${params.id}.json"`,
+      };
+      return { status: 200, body: file, headers };
+    },
+  });
+
+/** Shows a conversation. */
+const sessionView = viewOf(ChatSession);
+
+const view = viewOf(ChatMessage);
+
+/** Shows a message; of an answer that is being written, the part that is stored. */
+const messageView = (row: ChatMessageRow): ChatMessage =>
+  view({
+    ...row,
+    parts: row.tail === "" ? row.parts : [...row.parts, { type: "text", text: row.tail }],
+  });
+
+/** A conversation of the documentation. */
+const sessionExample: v.InferOutput<typeof ChatSession> = {
+  id: "01920000-0000-7000-8000-0000000000c1",
+  title: "Which hosts stopped forwarding since the rollout?",
+  created_at: "2026-06-01T12:00:00.000Z",
+  updated_at: "2026-06-01T12:01:30.000Z",
+  message_count: 2,
+};
+
+const createdExample = { ...sessionExample, title: "Rollout of 1.4", message_count: 0 };
+
+/** Messages of the documentation. */
+const messageExamples: v.InferOutput<typeof ChatMessage>[] = [
+  {
+    id: "01920000-0000-7000-8000-0000000000c2",
+    role: "user",
+    status: "complete",
+    created_at: "2026-06-01T12:01:30.000Z",
+    parts: [{ type: "text", text: "How many hosts are stale?" }],
+  },
+  {
+    id: "01920000-0000-7000-8000-0000000000c3",
+    role: "assistant",
+    status: "complete",
+    created_at: "2026-06-01T12:01:30.000Z",
+    parts: [
+      {
+        type: "tool_call",
+        call_id: "call_1",
+        name: "query_sql",
+        input: { statement: "select count(*) from collectors where state = 'stale'" },
+      },
+      {
+        type: "tool_result",
+        call_id: "call_1",
+        name: "query_sql",
+        result: {
+          kind: "rows",
+          columns: [{ name: "count", type: "bigint" }],
+          rows: [[3]],
+          row_count: 1,
+          truncated: false,
+        },
+      },
+      { type: "text", text: "3 hosts are stale." },
+    ],
+  },
+];

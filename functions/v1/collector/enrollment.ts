@@ -1,0 +1,233 @@
+import * as v from "valibot";
+import type { Core } from "#functions/core.ts";
+import {
+  browseAllTokens,
+  browsePolicies,
+  exportPolicies,
+  exportRefusals,
+  exportTokens,
+  reportEnrollment,
+} from "#functions/domain/enrollment/enrollment-report.ts";
+import { type CsvColumn, csvRoute, memberColumns, viewsOf } from "#functions/http/csv.ts";
+import { resource } from "#functions/http/resource.ts";
+import { viewOf } from "#functions/http/route.ts";
+import type {
+  ListedPolicyRow,
+  PolicyFilter,
+  TokenFilter,
+} from "#functions/store/enrollment/report.ts";
+import {
+  EnrollmentReport,
+  ListedPolicy,
+  ListedToken,
+  PolicyPage,
+  policyStates,
+  RefusalGroup,
+  TokenPage,
+  tokenStates,
+} from "#proto/operator/enrollment.ts";
+import { Id, Identifier, Repeatable } from "#proto/values.ts";
+
+/** The route that counts policies and tokens by state, and the refusals of the last day by reason and policy. */
+export const enrollmentReports = (core: Pick<Core, "config" | "db" | "clock">) =>
+  resource(core, "/v1/collector/enrollment", ({ get }) => ({
+    reportEnrollment: get(
+      "",
+      "Enrollment policies and bootstrap tokens by state, and rejected enrollments of the last day",
+      {
+        returns: ["The report", EnrollmentReport],
+        handle: async () => {
+          const { until, since, policies, tokens, refusals } = await reportEnrollment(core);
+          const body: EnrollmentReport = {
+            generated_at: until.toISOString(),
+            policies,
+            tokens,
+            since: since.toISOString(),
+            refusals: refusals.map(refusalView),
+          };
+          return body;
+        },
+      },
+    ),
+  }));
+
+/** Returns the view of a group of refusals. */
+export const refusalView = viewOf(RefusalGroup);
+
+/** The query fields that select policies: `q` is part of a name. */
+export const policyFilterFields = {
+  state: v.optional(v.picklist(policyStates, "must be active or frozen")),
+  q: v.optional(Identifier(120)),
+};
+
+/** Returns the filter of parsed query fields. */
+export const policyFilterOf = ({
+  state,
+  q: text,
+}: v.InferOutput<v.ObjectSchema<typeof policyFilterFields, undefined>>): PolicyFilter => ({
+  state,
+  text,
+});
+
+const expected = "must be a state of a token";
+
+/** The query fields that select tokens; `state` is repeatable. */
+export const tokenFilterFields = {
+  state: v.optional(
+    Repeatable(v.picklist(tokenStates, expected), {
+      expected,
+      countMax: tokenStates.length,
+      tooMany: "must be given at most once for each state",
+    }),
+  ),
+  policy_id: v.optional(Id),
+};
+
+/** Returns the filter of parsed query fields. */
+export const tokenFilterOf = ({
+  state: states,
+  policy_id: policyId,
+}: v.InferOutput<v.ObjectSchema<typeof tokenFilterFields, undefined>>): TokenFilter => ({
+  states,
+  policyId,
+});
+
+/** The lists of all policies and all tokens, which run on the pool of reports. */
+export const enrollmentListRoutes = (core: Pick<Core, "config" | "db" | "clock">) =>
+  resource(core, "/v1/collector", ({ list }) => ({
+    listEnrollmentPolicies: list(
+      "/enrollment-policies",
+      "Enrollment policies and how many tokens each has in each state, newest first",
+      {
+        filter: policyFilterFields,
+        returns: ["A page of policies", PolicyPage],
+        find: (page, { query }) => browsePolicies(core, policyFilterOf(query), page),
+        view: listedPolicyView,
+        more: () => ({ workload_issuers: core.config.workloadIssuers.map(({ issuer }) => issuer) }),
+      },
+    ),
+
+    listAllBootstrapTokens: list(
+      "/tokens",
+      "The bootstrap tokens of all policies with their states, newest first",
+      {
+        filter: tokenFilterFields,
+        cursors: "all-tokens",
+        returns: ["A page of tokens", TokenPage],
+        find: (page, { query }) => browseAllTokens(core, tokenFilterOf(query), page),
+        view: listedTokenView,
+      },
+    ),
+  }));
+
+const policyView = viewOf(ListedPolicy);
+
+/** Returns the view of a policy with its tokens by state. */
+export const listedPolicyView = (row: ListedPolicyRow): ListedPolicy =>
+  policyView({ ...row, state: row.frozenAt === null ? "active" : "frozen" });
+
+/** Returns the view of a token, without its value or the hash of it. */
+export const listedTokenView = viewOf(ListedToken);
+
+type ExportCore = Pick<Core, "config" | "db" | "clock" | "entropy">;
+
+const policyColumns = [
+  ...memberColumns<ListedPolicy>(
+    "id",
+    "name",
+    "description",
+    "state",
+    "created_at",
+    "created_by",
+    "created_by_email",
+  ),
+  ...memberColumns<ListedPolicy>(
+    "frozen_at",
+    "allowed_identity_prefixes",
+    "allowed_platforms",
+    "allowed_source_cidrs",
+  ),
+  ...memberColumns<ListedPolicy>("certificate_ttl_seconds", "reenrollment", "enrollment_count"),
+  ...memberColumns<ListedPolicy>("max_enrollments", "max_enrollments_per_hour"),
+  ...tokenStates.map(
+    (state): CsvColumn<ListedPolicy> => [`tokens_${state}`, ({ tokens }) => tokens[state]],
+  ),
+];
+
+const tokenColumns = [
+  ...memberColumns<ListedToken>(
+    "id",
+    "token_prefix",
+    "policy_id",
+    "policy_name",
+    "state",
+    "use_count",
+    "max_uses",
+  ),
+  ...memberColumns<ListedToken>(
+    "expires_at",
+    "last_used_at",
+    "last_used_address",
+    "bound_device_id",
+  ),
+  ...memberColumns<ListedToken>("allowed_source_cidrs", "description"),
+  ...memberColumns<ListedToken>("created_at", "created_by", "created_by_email"),
+];
+
+const refusalColumns = [
+  ...memberColumns<RefusalGroup>("reason", "policy_id", "policy_name"),
+  ...memberColumns<RefusalGroup>("refused", "events", "last_at", "last_address"),
+];
+
+/** `GET /v1/collector/enrollment-policies/export.csv`: every policy of the list; audited. */
+export const exportPoliciesRoute = (core: ExportCore) =>
+  csvRoute(core, {
+    path: "/v1/collector/enrollment-policies/export.csv",
+    operationId: "exportEnrollmentPolicies",
+    summary: "All enrollment policies under the list's filters as CSV, newest first",
+    query: v.strictObject(policyFilterFields),
+    open: async ({ query: asked, caller: operator, origin }) => {
+      const policies = exportPolicies(core, policyFilterOf(asked), { operator, origin, asked });
+      return {
+        name: "enrollment-policies",
+        asked,
+        columns: policyColumns,
+        batches: viewsOf(policies, listedPolicyView),
+      };
+    },
+  });
+
+/** `GET /v1/collector/tokens/export.csv`: every token of the list, without its value; audited. */
+export const exportTokensRoute = (core: ExportCore) =>
+  csvRoute(core, {
+    path: "/v1/collector/tokens/export.csv",
+    operationId: "exportBootstrapTokens",
+    summary: "All bootstrap tokens under the list's filters as CSV, newest first",
+    query: v.strictObject(tokenFilterFields),
+    open: async ({ query: asked, caller: operator, origin }) => {
+      const tokens = exportTokens(core, tokenFilterOf(asked), { operator, origin, asked });
+      return {
+        name: "bootstrap-tokens",
+        asked,
+        columns: tokenColumns,
+        batches: viewsOf(tokens, listedTokenView),
+      };
+    },
+  });
+
+/** `GET /v1/collector/enrollment/refusals.csv`: the rejected enrollments of the last day by reason and policy; audited. */
+export const exportRefusalsRoute = (core: ExportCore) =>
+  csvRoute(core, {
+    path: "/v1/collector/enrollment/refusals.csv",
+    operationId: "exportEnrollmentRefusals",
+    summary: "Rejected enrollments of the last day by reason and policy as CSV",
+    open: async ({ caller: operator, origin }) => {
+      const refusals = exportRefusals(core, { operator, origin, asked: {} });
+      return {
+        name: "enrollment-refusals",
+        asked: {},
+        columns: refusalColumns,
+        batches: viewsOf(refusals, refusalView),
+      };
+    },
+  });

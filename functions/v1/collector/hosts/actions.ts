@@ -1,0 +1,94 @@
+import * as v from "valibot";
+import type { Core } from "#functions/core.ts";
+import { nudgeHost, nudges } from "#functions/domain/certificate/nudge.ts";
+import { getDiag, readDiag, requestDiag } from "#functions/domain/fleet/diags.ts";
+import { downloadName } from "#functions/http/download.ts";
+import { resource, scope } from "#functions/http/resource.ts";
+import { route, viewOf } from "#functions/http/route.ts";
+import { HostDiagView } from "#proto/operator/host-diag.ts";
+import { Id } from "#proto/values.ts";
+
+/** The routes that have a host do something now: report, renew, send its diagnostics. */
+export const hostActions = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
+  resource(core, "/v1/collector/hosts", ({ act, post, get }) => ({
+    nudgeHost: act(
+      "/:id/nudges",
+      "Have a host renew its certificate or report now: at once on its stream, else with its next heartbeat",
+      {
+        status: 204,
+        body: NudgeBody,
+        bodyExample: { action: "renew_now" },
+        returns: ["Sent"],
+        problems: ["conflict"],
+        handle: async ({ params, body, caller, origin }) => {
+          await nudgeHost(core, caller, { identityId: params.id, ...body }, origin);
+        },
+      },
+    ),
+
+    requestHostDiag: post(
+      "/:id/diags",
+      "Request the diagnostics of a host; returns the open request, if there is one",
+      {
+        returns: ["The request", HostDiagView],
+        problems: ["conflict"],
+        handle: async ({ params, caller, origin }) => {
+          const diag = await requestDiag(core, caller, { identityId: params.id }, origin);
+          return diagView(diag);
+        },
+      },
+    ),
+
+    getHostDiag: get(
+      "/:id/diags/:diag",
+      "Whether a host has answered a request for its diagnostics",
+      {
+        by: "admin",
+        params: DiagParams,
+        returns: ["The request", HostDiagView],
+        handle: async ({ params }) =>
+          diagView(await getDiag(core, { identityId: params.id, diagId: params.diag })),
+      },
+    ),
+  }));
+
+const NudgeBody = v.strictObject({
+  action: v.picklist(nudges, `must be one of ${nudges.join(", ")}`),
+});
+
+type Needs = Pick<Core, "config" | "db" | "clock" | "entropy">;
+
+const DiagBundle = v.record(v.string(), v.unknown());
+
+const DiagParams = v.object({ id: Id, diag: Id });
+
+const diagView = viewOf(HostDiagView);
+
+/** `GET /v1/collector/hosts/{id}/diags/{diag}/bundle`: the bundle that a host has sent, as a file; audited. */
+export const readDiagRoute = (core: Needs) =>
+  route({
+    method: "GET",
+    path: "/v1/collector/hosts/:id/diags/:diag/bundle",
+    operationId: "readHostDiag",
+    summary:
+      "The diagnostics that a host has sent, as `svc-collector diag` prints them; kept for a day",
+    guard: scope(core, "admin"),
+    params: DiagParams,
+    replies: { 200: { description: "The bundle, as the host sent it", schema: DiagBundle } },
+    problems: ["not_found", "diag_pending", "diag_forbidden", "diag_too_large", "diag_unanswered"],
+    handle: async ({ params, caller, origin }) => {
+      const of = { identityId: params.id, diagId: params.diag };
+      const { identity, bundle } = await readDiag(core, caller, of, origin);
+      const fileName = downloadName(
+        `diag-${identity.deviceId}`,
+        {},
+        new Date(core.clock.now()),
+        "json",
+      );
+      return {
+        status: 200,
+        text: { type: "application/json", content: bundle },
+        headers: { "Content-Disposition": `attachment; filename="${fileName}"` },
+      };
+    },
+  });
