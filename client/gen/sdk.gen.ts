@@ -20,6 +20,149 @@ export type Options<TData extends TDataShape = TDataShape, ThrowOnError extends 
 };
 
 /**
+ * Enrollment policies and bootstrap tokens by state, and rejected enrollments of the last day
+ *
+ * Admits an operator with the scope `audit`.
+ */
+export const reportEnrollment = <ThrowOnError extends boolean = false>(options: Options<ReportEnrollmentData, ThrowOnError>): RequestResult<ReportEnrollmentResponses, ReportEnrollmentErrors, ThrowOnError> => options.client.get<ReportEnrollmentResponses, ReportEnrollmentErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/enrollment',
+    ...options
+});
+
+/**
+ * Enrollment policies and how many tokens each has in each state, newest first
+ *
+ * Admits an operator with the scope `audit`. Returns a page; `cursor` takes its `next_cursor` for the next one.
+ */
+export const listEnrollmentPolicies = <ThrowOnError extends boolean = false>(options: Options<ListEnrollmentPoliciesData, ThrowOnError>): RequestResult<ListEnrollmentPoliciesResponses, ListEnrollmentPoliciesErrors, ThrowOnError> => options.client.get<ListEnrollmentPoliciesResponses, ListEnrollmentPoliciesErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/enrollment-policies',
+    ...options
+});
+
+/**
+ * Create an enrollment policy
+ *
+ * Admits an operator with the scope `admin`.
+ */
+export const createEnrollmentPolicy = <ThrowOnError extends boolean = false>(options: Options<CreateEnrollmentPolicyData, ThrowOnError>): RequestResult<CreateEnrollmentPolicyResponses, CreateEnrollmentPolicyErrors, ThrowOnError> => options.client.post<CreateEnrollmentPolicyResponses, CreateEnrollmentPolicyErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/enrollment-policies',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * The bootstrap tokens of all policies with their states, newest first
+ *
+ * Admits an operator with the scope `audit`. Returns a page; `cursor` takes its `next_cursor` for the next one.
+ */
+export const listAllBootstrapTokens = <ThrowOnError extends boolean = false>(options: Options<ListAllBootstrapTokensData, ThrowOnError>): RequestResult<ListAllBootstrapTokensResponses, ListAllBootstrapTokensErrors, ThrowOnError> => options.client.get<ListAllBootstrapTokensResponses, ListAllBootstrapTokensErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/tokens',
+    ...options
+});
+
+/**
+ * Rejected enrollments of the last day by reason and policy as CSV
+ *
+ * Admits an operator with the scope `audit`.
+ */
+export const exportEnrollmentRefusals = <ThrowOnError extends boolean = false>(options: Options<ExportEnrollmentRefusalsData, ThrowOnError>): RequestResult<ExportEnrollmentRefusalsResponses, ExportEnrollmentRefusalsErrors, ThrowOnError> => options.client.get<ExportEnrollmentRefusalsResponses, ExportEnrollmentRefusalsErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/enrollment/refusals.csv',
+    ...options
+});
+
+/**
+ * All enrollment policies under the list's filters as CSV, newest first
+ *
+ * Admits an operator with the scope `audit`.
+ */
+export const exportEnrollmentPolicies = <ThrowOnError extends boolean = false>(options: Options<ExportEnrollmentPoliciesData, ThrowOnError>): RequestResult<ExportEnrollmentPoliciesResponses, ExportEnrollmentPoliciesErrors, ThrowOnError> => options.client.get<ExportEnrollmentPoliciesResponses, ExportEnrollmentPoliciesErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/enrollment-policies/export.csv',
+    ...options
+});
+
+/**
+ * All bootstrap tokens under the list's filters as CSV, newest first
+ *
+ * Admits an operator with the scope `audit`.
+ */
+export const exportBootstrapTokens = <ThrowOnError extends boolean = false>(options: Options<ExportBootstrapTokensData, ThrowOnError>): RequestResult<ExportBootstrapTokensResponses, ExportBootstrapTokensErrors, ThrowOnError> => options.client.get<ExportBootstrapTokensResponses, ExportBootstrapTokensErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/tokens/export.csv',
+    ...options
+});
+
+/**
+ * Whether a device could enroll under a policy, and the rule that decides; changes nothing and spends no token
+ *
+ * Admits an operator with the scope `audit`.
+ */
+export const simulateEnrollment = <ThrowOnError extends boolean = false>(options: Options<SimulateEnrollmentData, ThrowOnError>): RequestResult<SimulateEnrollmentResponses, SimulateEnrollmentErrors, ThrowOnError> => options.client.post<SimulateEnrollmentResponses, SimulateEnrollmentErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/enrollment-policies/{id}/simulation',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * Which steps of a new deployment are done, until its first host has enrolled
+ *
+ * Admits an operator with the scope `audit`.
+ */
+export const getSetup = <ThrowOnError extends boolean = false>(options: Options<GetSetupData, ThrowOnError>): RequestResult<GetSetupResponses, GetSetupErrors, ThrowOnError> => options.client.get<GetSetupResponses, GetSetupErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/setup',
+    ...options
+});
+
+/**
  * This document
  *
  * Admits anyone.
@@ -295,40 +438,6 @@ export const getEnrollmentPolicy = <ThrowOnError extends boolean = false>(option
         }],
     url: '/v1/collector/enrollment-policies/{id}',
     ...options
-});
-
-/**
- * Enrollment policies and how many tokens each has in each state, newest first
- *
- * Admits an operator with the scope `audit`. Returns a page; `cursor` takes its `next_cursor` for the next one.
- */
-export const listEnrollmentPolicies = <ThrowOnError extends boolean = false>(options: Options<ListEnrollmentPoliciesData, ThrowOnError>): RequestResult<ListEnrollmentPoliciesResponses, ListEnrollmentPoliciesErrors, ThrowOnError> => options.client.get<ListEnrollmentPoliciesResponses, ListEnrollmentPoliciesErrors, ThrowOnError>({
-    security: [{
-            key: 'bridgeToken',
-            scheme: 'bearer',
-            type: 'http'
-        }],
-    url: '/v1/collector/enrollment-policies',
-    ...options
-});
-
-/**
- * Create an enrollment policy
- *
- * Admits an operator with the scope `admin`.
- */
-export const createEnrollmentPolicy = <ThrowOnError extends boolean = false>(options: Options<CreateEnrollmentPolicyData, ThrowOnError>): RequestResult<CreateEnrollmentPolicyResponses, CreateEnrollmentPolicyErrors, ThrowOnError> => options.client.post<CreateEnrollmentPolicyResponses, CreateEnrollmentPolicyErrors, ThrowOnError>({
-    security: [{
-            key: 'bridgeToken',
-            scheme: 'bearer',
-            type: 'http'
-        }],
-    url: '/v1/collector/enrollment-policies',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
-    }
 });
 
 /**
@@ -1050,115 +1159,6 @@ export const testWatch = <ThrowOnError extends boolean = false>(options: Options
             type: 'http'
         }],
     url: '/v1/collector/watches/{id}/test',
-    ...options
-});
-
-/**
- * Enrollment policies and bootstrap tokens by state, and rejected enrollments of the last day
- *
- * Admits an operator with the scope `audit`.
- */
-export const reportEnrollment = <ThrowOnError extends boolean = false>(options: Options<ReportEnrollmentData, ThrowOnError>): RequestResult<ReportEnrollmentResponses, ReportEnrollmentErrors, ThrowOnError> => options.client.get<ReportEnrollmentResponses, ReportEnrollmentErrors, ThrowOnError>({
-    security: [{
-            key: 'bridgeToken',
-            scheme: 'bearer',
-            type: 'http'
-        }],
-    url: '/v1/collector/enrollment',
-    ...options
-});
-
-/**
- * The bootstrap tokens of all policies with their states, newest first
- *
- * Admits an operator with the scope `audit`. Returns a page; `cursor` takes its `next_cursor` for the next one.
- */
-export const listAllBootstrapTokens = <ThrowOnError extends boolean = false>(options: Options<ListAllBootstrapTokensData, ThrowOnError>): RequestResult<ListAllBootstrapTokensResponses, ListAllBootstrapTokensErrors, ThrowOnError> => options.client.get<ListAllBootstrapTokensResponses, ListAllBootstrapTokensErrors, ThrowOnError>({
-    security: [{
-            key: 'bridgeToken',
-            scheme: 'bearer',
-            type: 'http'
-        }],
-    url: '/v1/collector/tokens',
-    ...options
-});
-
-/**
- * Rejected enrollments of the last day by reason and policy as CSV
- *
- * Admits an operator with the scope `audit`.
- */
-export const exportEnrollmentRefusals = <ThrowOnError extends boolean = false>(options: Options<ExportEnrollmentRefusalsData, ThrowOnError>): RequestResult<ExportEnrollmentRefusalsResponses, ExportEnrollmentRefusalsErrors, ThrowOnError> => options.client.get<ExportEnrollmentRefusalsResponses, ExportEnrollmentRefusalsErrors, ThrowOnError>({
-    security: [{
-            key: 'bridgeToken',
-            scheme: 'bearer',
-            type: 'http'
-        }],
-    url: '/v1/collector/enrollment/refusals.csv',
-    ...options
-});
-
-/**
- * All enrollment policies under the list's filters as CSV, newest first
- *
- * Admits an operator with the scope `audit`.
- */
-export const exportEnrollmentPolicies = <ThrowOnError extends boolean = false>(options: Options<ExportEnrollmentPoliciesData, ThrowOnError>): RequestResult<ExportEnrollmentPoliciesResponses, ExportEnrollmentPoliciesErrors, ThrowOnError> => options.client.get<ExportEnrollmentPoliciesResponses, ExportEnrollmentPoliciesErrors, ThrowOnError>({
-    security: [{
-            key: 'bridgeToken',
-            scheme: 'bearer',
-            type: 'http'
-        }],
-    url: '/v1/collector/enrollment-policies/export.csv',
-    ...options
-});
-
-/**
- * All bootstrap tokens under the list's filters as CSV, newest first
- *
- * Admits an operator with the scope `audit`.
- */
-export const exportBootstrapTokens = <ThrowOnError extends boolean = false>(options: Options<ExportBootstrapTokensData, ThrowOnError>): RequestResult<ExportBootstrapTokensResponses, ExportBootstrapTokensErrors, ThrowOnError> => options.client.get<ExportBootstrapTokensResponses, ExportBootstrapTokensErrors, ThrowOnError>({
-    security: [{
-            key: 'bridgeToken',
-            scheme: 'bearer',
-            type: 'http'
-        }],
-    url: '/v1/collector/tokens/export.csv',
-    ...options
-});
-
-/**
- * Whether a device could enroll under a policy, and the rule that decides; changes nothing and spends no token
- *
- * Admits an operator with the scope `audit`.
- */
-export const simulateEnrollment = <ThrowOnError extends boolean = false>(options: Options<SimulateEnrollmentData, ThrowOnError>): RequestResult<SimulateEnrollmentResponses, SimulateEnrollmentErrors, ThrowOnError> => options.client.post<SimulateEnrollmentResponses, SimulateEnrollmentErrors, ThrowOnError>({
-    security: [{
-            key: 'bridgeToken',
-            scheme: 'bearer',
-            type: 'http'
-        }],
-    url: '/v1/collector/enrollment-policies/{id}/simulation',
-    ...options,
-    headers: {
-        'Content-Type': 'application/json',
-        ...options.headers
-    }
-});
-
-/**
- * Which steps of a new deployment are done, until its first host has enrolled
- *
- * Admits an operator with the scope `audit`.
- */
-export const getSetup = <ThrowOnError extends boolean = false>(options: Options<GetSetupData, ThrowOnError>): RequestResult<GetSetupResponses, GetSetupErrors, ThrowOnError> => options.client.get<GetSetupResponses, GetSetupErrors, ThrowOnError>({
-    security: [{
-            key: 'bridgeToken',
-            scheme: 'bearer',
-            type: 'http'
-        }],
-    url: '/v1/collector/setup',
     ...options
 });
 

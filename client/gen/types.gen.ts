@@ -2149,6 +2149,332 @@ export type Wave = number;
 
 export type WithinSeconds = number;
 
+export type ReportEnrollmentData = {
+    body?: never;
+    path?: never;
+    query?: never;
+    url: '/v1/collector/enrollment';
+};
+
+export type ReportEnrollmentErrors = {
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
+    431: Problem;
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
+};
+
+export type ReportEnrollmentError = ReportEnrollmentErrors[keyof ReportEnrollmentErrors];
+
+export type ReportEnrollmentResponses = {
+    /**
+     * The report
+     */
+    200: EnrollmentReport;
+};
+
+export type ReportEnrollmentResponse = ReportEnrollmentResponses[keyof ReportEnrollmentResponses];
+
+export type ListEnrollmentPoliciesData = {
+    body?: never;
+    path?: never;
+    query?: {
+        state?: 'active' | 'frozen';
+        q?: Name;
+        limit?: number;
+        cursor?: string;
+    };
+    url: '/v1/collector/enrollment-policies';
+};
+
+export type ListEnrollmentPoliciesErrors = {
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
+    431: Problem;
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
+};
+
+export type ListEnrollmentPoliciesError = ListEnrollmentPoliciesErrors[keyof ListEnrollmentPoliciesErrors];
+
+export type ListEnrollmentPoliciesResponses = {
+    /**
+     * A page of policies
+     */
+    200: PolicyPage;
+};
+
+export type ListEnrollmentPoliciesResponse = ListEnrollmentPoliciesResponses[keyof ListEnrollmentPoliciesResponses];
+
+export type CreateEnrollmentPolicyData = {
+    body: PolicyDraftBody;
+    path?: never;
+    query?: never;
+    url: '/v1/collector/enrollment-policies';
+};
+
+export type CreateEnrollmentPolicyErrors = {
+    400: MalformedJsonProblem;
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    408: BodyTimeoutProblem;
+    409: Problem & {
+        code?: 'policy_name_taken';
+    };
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: ValidationFailedProblem;
+    431: Problem;
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
+};
+
+export type CreateEnrollmentPolicyError = CreateEnrollmentPolicyErrors[keyof CreateEnrollmentPolicyErrors];
+
+export type CreateEnrollmentPolicyResponses = {
+    /**
+     * The policy; a TTL above 30 days is capped
+     */
+    201: EnrollmentPolicy;
+};
+
+export type CreateEnrollmentPolicyResponse = CreateEnrollmentPolicyResponses[keyof CreateEnrollmentPolicyResponses];
+
+export type ListAllBootstrapTokensData = {
+    body?: never;
+    path?: never;
+    query?: {
+        state?: Array<'revoked' | 'expired' | 'policy_frozen' | 'exhausted' | 'active'> | 'revoked' | 'expired' | 'policy_frozen' | 'exhausted' | 'active';
+        policy_id?: string;
+        limit?: number;
+        cursor?: string;
+    };
+    url: '/v1/collector/tokens';
+};
+
+export type ListAllBootstrapTokensErrors = {
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
+    431: Problem;
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
+};
+
+export type ListAllBootstrapTokensError = ListAllBootstrapTokensErrors[keyof ListAllBootstrapTokensErrors];
+
+export type ListAllBootstrapTokensResponses = {
+    /**
+     * A page of tokens
+     */
+    200: TokenPage;
+};
+
+export type ListAllBootstrapTokensResponse = ListAllBootstrapTokensResponses[keyof ListAllBootstrapTokensResponses];
+
+export type ExportEnrollmentRefusalsData = {
+    body?: never;
+    path?: never;
+    query?: never;
+    url: '/v1/collector/enrollment/refusals.csv';
+};
+
+export type ExportEnrollmentRefusalsErrors = {
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
+    429: TooManyExportsProblem;
+    431: Problem;
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
+};
+
+export type ExportEnrollmentRefusalsError = ExportEnrollmentRefusalsErrors[keyof ExportEnrollmentRefusalsErrors];
+
+export type ExportEnrollmentRefusalsResponses = {
+    /**
+     * RFC 4180, UTF-8, the first record names the columns
+     */
+    200: string;
+};
+
+export type ExportEnrollmentRefusalsResponse = ExportEnrollmentRefusalsResponses[keyof ExportEnrollmentRefusalsResponses];
+
+export type ExportEnrollmentPoliciesData = {
+    body?: never;
+    path?: never;
+    query?: {
+        state?: 'active' | 'frozen';
+        q?: Name;
+    };
+    url: '/v1/collector/enrollment-policies/export.csv';
+};
+
+export type ExportEnrollmentPoliciesErrors = {
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
+    429: TooManyExportsProblem;
+    431: Problem;
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
+};
+
+export type ExportEnrollmentPoliciesError = ExportEnrollmentPoliciesErrors[keyof ExportEnrollmentPoliciesErrors];
+
+export type ExportEnrollmentPoliciesResponses = {
+    /**
+     * RFC 4180, UTF-8, the first record names the columns
+     */
+    200: string;
+};
+
+export type ExportEnrollmentPoliciesResponse = ExportEnrollmentPoliciesResponses[keyof ExportEnrollmentPoliciesResponses];
+
+export type ExportBootstrapTokensData = {
+    body?: never;
+    path?: never;
+    query?: {
+        state?: Array<'revoked' | 'expired' | 'policy_frozen' | 'exhausted' | 'active'> | 'revoked' | 'expired' | 'policy_frozen' | 'exhausted' | 'active';
+        policy_id?: string;
+    };
+    url: '/v1/collector/tokens/export.csv';
+};
+
+export type ExportBootstrapTokensErrors = {
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
+    429: TooManyExportsProblem;
+    431: Problem;
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
+};
+
+export type ExportBootstrapTokensError = ExportBootstrapTokensErrors[keyof ExportBootstrapTokensErrors];
+
+export type ExportBootstrapTokensResponses = {
+    /**
+     * RFC 4180, UTF-8, the first record names the columns
+     */
+    200: string;
+};
+
+export type ExportBootstrapTokensResponse = ExportBootstrapTokensResponses[keyof ExportBootstrapTokensResponses];
+
+export type SimulateEnrollmentData = {
+    body: {
+        /**
+         * absent: that of the service account token, which is required then
+         */
+        device_id?: string;
+        /**
+         * the host's address, as core sees it: behind a proxy, the proxy's
+         */
+        address: unknown | unknown;
+        platform: Platform;
+        /**
+         * absent: the policy's first
+         */
+        identity_prefix?: string;
+        /**
+         * of a bootstrap token, or of a service account token without its signature
+         */
+        token_sha256?: string;
+        /**
+         * the payload of a service account token; its signature is not checked
+         */
+        token_claims?: {
+            [key: string]: unknown;
+        };
+    };
+    path: {
+        id: string;
+    };
+    query?: never;
+    url: '/v1/collector/enrollment-policies/{id}/simulation';
+};
+
+export type SimulateEnrollmentErrors = {
+    400: MalformedJsonProblem;
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    404: NotFoundProblem;
+    408: BodyTimeoutProblem;
+    413: PayloadTooLargeProblem;
+    415: UnsupportedMediaTypeProblem;
+    422: ValidationFailedProblem;
+    431: Problem;
+    500: InternalProblem;
+    503: DatabaseUnavailableOrOverloadedProblem;
+};
+
+export type SimulateEnrollmentError = SimulateEnrollmentErrors[keyof SimulateEnrollmentErrors];
+
+export type SimulateEnrollmentResponses = {
+    /**
+     * The decision, and the result of each rule in their order
+     */
+    200: {
+        allowed: boolean;
+        /**
+         * null: the service account token names no device
+         */
+        identity: string | null;
+        /**
+         * those that the policy would give the host
+         */
+        labels: {
+            [key: string]: string;
+        };
+        /**
+         * the problem code that enrollment would answer with
+         */
+        code: string | null;
+        /**
+         * the first rule that refuses
+         */
+        rule: string | null;
+        detail: string;
+        checks: Array<{
+            rule: string;
+            outcome: 'passed' | 'refused' | 'not_applicable';
+            detail: string;
+        }>;
+    };
+};
+
+export type SimulateEnrollmentResponse = SimulateEnrollmentResponses[keyof SimulateEnrollmentResponses];
+
+export type GetSetupData = {
+    body?: never;
+    path?: never;
+    query?: never;
+    url: '/v1/collector/setup';
+};
+
+export type GetSetupErrors = {
+    401: NotSignedInProblem;
+    403: ForbiddenProblem;
+    422: ValidationFailedProblem;
+    431: Problem;
+    500: InternalProblem;
+    503: DatabaseUnavailableProblem;
+};
+
+export type GetSetupError = GetSetupErrors[keyof GetSetupErrors];
+
+export type GetSetupResponses = {
+    /**
+     * The steps, and what fills in the command of a host
+     */
+    200: Setup;
+};
+
+export type GetSetupResponse = GetSetupResponses[keyof GetSetupResponses];
+
 export type OpenapiData = {
     body?: never;
     path?: never;
@@ -2758,72 +3084,6 @@ export type GetEnrollmentPolicyResponses = {
 };
 
 export type GetEnrollmentPolicyResponse = GetEnrollmentPolicyResponses[keyof GetEnrollmentPolicyResponses];
-
-export type ListEnrollmentPoliciesData = {
-    body?: never;
-    path?: never;
-    query?: {
-        state?: 'active' | 'frozen';
-        q?: Name;
-        limit?: number;
-        cursor?: string;
-    };
-    url: '/v1/collector/enrollment-policies';
-};
-
-export type ListEnrollmentPoliciesErrors = {
-    401: NotSignedInProblem;
-    403: ForbiddenProblem;
-    422: ValidationFailedProblem;
-    431: Problem;
-    500: InternalProblem;
-    503: DatabaseUnavailableProblem;
-};
-
-export type ListEnrollmentPoliciesError = ListEnrollmentPoliciesErrors[keyof ListEnrollmentPoliciesErrors];
-
-export type ListEnrollmentPoliciesResponses = {
-    /**
-     * A page of policies
-     */
-    200: PolicyPage;
-};
-
-export type ListEnrollmentPoliciesResponse = ListEnrollmentPoliciesResponses[keyof ListEnrollmentPoliciesResponses];
-
-export type CreateEnrollmentPolicyData = {
-    body: PolicyDraftBody;
-    path?: never;
-    query?: never;
-    url: '/v1/collector/enrollment-policies';
-};
-
-export type CreateEnrollmentPolicyErrors = {
-    400: MalformedJsonProblem;
-    401: NotSignedInProblem;
-    403: ForbiddenProblem;
-    408: BodyTimeoutProblem;
-    409: Problem & {
-        code?: 'policy_name_taken';
-    };
-    413: PayloadTooLargeProblem;
-    415: UnsupportedMediaTypeProblem;
-    422: ValidationFailedProblem;
-    431: Problem;
-    500: InternalProblem;
-    503: DatabaseUnavailableOrOverloadedProblem;
-};
-
-export type CreateEnrollmentPolicyError = CreateEnrollmentPolicyErrors[keyof CreateEnrollmentPolicyErrors];
-
-export type CreateEnrollmentPolicyResponses = {
-    /**
-     * The policy; a TTL above 30 days is capped
-     */
-    201: EnrollmentPolicy;
-};
-
-export type CreateEnrollmentPolicyResponse = CreateEnrollmentPolicyResponses[keyof CreateEnrollmentPolicyResponses];
 
 export type FreezeEnrollmentPolicyData = {
     body?: {
@@ -4400,266 +4660,6 @@ export type TestWatchResponses = {
 
 export type TestWatchResponse = TestWatchResponses[keyof TestWatchResponses];
 
-export type ReportEnrollmentData = {
-    body?: never;
-    path?: never;
-    query?: never;
-    url: '/v1/collector/enrollment';
-};
-
-export type ReportEnrollmentErrors = {
-    401: NotSignedInProblem;
-    403: ForbiddenProblem;
-    422: ValidationFailedProblem;
-    431: Problem;
-    500: InternalProblem;
-    503: DatabaseUnavailableProblem;
-};
-
-export type ReportEnrollmentError = ReportEnrollmentErrors[keyof ReportEnrollmentErrors];
-
-export type ReportEnrollmentResponses = {
-    /**
-     * The report
-     */
-    200: EnrollmentReport;
-};
-
-export type ReportEnrollmentResponse = ReportEnrollmentResponses[keyof ReportEnrollmentResponses];
-
-export type ListAllBootstrapTokensData = {
-    body?: never;
-    path?: never;
-    query?: {
-        state?: Array<'revoked' | 'expired' | 'policy_frozen' | 'exhausted' | 'active'> | 'revoked' | 'expired' | 'policy_frozen' | 'exhausted' | 'active';
-        policy_id?: string;
-        limit?: number;
-        cursor?: string;
-    };
-    url: '/v1/collector/tokens';
-};
-
-export type ListAllBootstrapTokensErrors = {
-    401: NotSignedInProblem;
-    403: ForbiddenProblem;
-    422: ValidationFailedProblem;
-    431: Problem;
-    500: InternalProblem;
-    503: DatabaseUnavailableProblem;
-};
-
-export type ListAllBootstrapTokensError = ListAllBootstrapTokensErrors[keyof ListAllBootstrapTokensErrors];
-
-export type ListAllBootstrapTokensResponses = {
-    /**
-     * A page of tokens
-     */
-    200: TokenPage;
-};
-
-export type ListAllBootstrapTokensResponse = ListAllBootstrapTokensResponses[keyof ListAllBootstrapTokensResponses];
-
-export type ExportEnrollmentRefusalsData = {
-    body?: never;
-    path?: never;
-    query?: never;
-    url: '/v1/collector/enrollment/refusals.csv';
-};
-
-export type ExportEnrollmentRefusalsErrors = {
-    401: NotSignedInProblem;
-    403: ForbiddenProblem;
-    422: ValidationFailedProblem;
-    429: TooManyExportsProblem;
-    431: Problem;
-    500: InternalProblem;
-    503: DatabaseUnavailableProblem;
-};
-
-export type ExportEnrollmentRefusalsError = ExportEnrollmentRefusalsErrors[keyof ExportEnrollmentRefusalsErrors];
-
-export type ExportEnrollmentRefusalsResponses = {
-    /**
-     * RFC 4180, UTF-8, the first record names the columns
-     */
-    200: string;
-};
-
-export type ExportEnrollmentRefusalsResponse = ExportEnrollmentRefusalsResponses[keyof ExportEnrollmentRefusalsResponses];
-
-export type ExportEnrollmentPoliciesData = {
-    body?: never;
-    path?: never;
-    query?: {
-        state?: 'active' | 'frozen';
-        q?: Name;
-    };
-    url: '/v1/collector/enrollment-policies/export.csv';
-};
-
-export type ExportEnrollmentPoliciesErrors = {
-    401: NotSignedInProblem;
-    403: ForbiddenProblem;
-    422: ValidationFailedProblem;
-    429: TooManyExportsProblem;
-    431: Problem;
-    500: InternalProblem;
-    503: DatabaseUnavailableProblem;
-};
-
-export type ExportEnrollmentPoliciesError = ExportEnrollmentPoliciesErrors[keyof ExportEnrollmentPoliciesErrors];
-
-export type ExportEnrollmentPoliciesResponses = {
-    /**
-     * RFC 4180, UTF-8, the first record names the columns
-     */
-    200: string;
-};
-
-export type ExportEnrollmentPoliciesResponse = ExportEnrollmentPoliciesResponses[keyof ExportEnrollmentPoliciesResponses];
-
-export type ExportBootstrapTokensData = {
-    body?: never;
-    path?: never;
-    query?: {
-        state?: Array<'revoked' | 'expired' | 'policy_frozen' | 'exhausted' | 'active'> | 'revoked' | 'expired' | 'policy_frozen' | 'exhausted' | 'active';
-        policy_id?: string;
-    };
-    url: '/v1/collector/tokens/export.csv';
-};
-
-export type ExportBootstrapTokensErrors = {
-    401: NotSignedInProblem;
-    403: ForbiddenProblem;
-    422: ValidationFailedProblem;
-    429: TooManyExportsProblem;
-    431: Problem;
-    500: InternalProblem;
-    503: DatabaseUnavailableProblem;
-};
-
-export type ExportBootstrapTokensError = ExportBootstrapTokensErrors[keyof ExportBootstrapTokensErrors];
-
-export type ExportBootstrapTokensResponses = {
-    /**
-     * RFC 4180, UTF-8, the first record names the columns
-     */
-    200: string;
-};
-
-export type ExportBootstrapTokensResponse = ExportBootstrapTokensResponses[keyof ExportBootstrapTokensResponses];
-
-export type SimulateEnrollmentData = {
-    body: {
-        /**
-         * absent: that of the service account token, which is required then
-         */
-        device_id?: string;
-        /**
-         * the host's address, as core sees it: behind a proxy, the proxy's
-         */
-        address: unknown | unknown;
-        platform: Platform;
-        /**
-         * absent: the policy's first
-         */
-        identity_prefix?: string;
-        /**
-         * of a bootstrap token, or of a service account token without its signature
-         */
-        token_sha256?: string;
-        /**
-         * the payload of a service account token; its signature is not checked
-         */
-        token_claims?: {
-            [key: string]: unknown;
-        };
-    };
-    path: {
-        id: string;
-    };
-    query?: never;
-    url: '/v1/collector/enrollment-policies/{id}/simulation';
-};
-
-export type SimulateEnrollmentErrors = {
-    400: MalformedJsonProblem;
-    401: NotSignedInProblem;
-    403: ForbiddenProblem;
-    404: NotFoundProblem;
-    408: BodyTimeoutProblem;
-    413: PayloadTooLargeProblem;
-    415: UnsupportedMediaTypeProblem;
-    422: ValidationFailedProblem;
-    431: Problem;
-    500: InternalProblem;
-    503: DatabaseUnavailableOrOverloadedProblem;
-};
-
-export type SimulateEnrollmentError = SimulateEnrollmentErrors[keyof SimulateEnrollmentErrors];
-
-export type SimulateEnrollmentResponses = {
-    /**
-     * The decision, and the result of each rule in their order
-     */
-    200: {
-        allowed: boolean;
-        /**
-         * null: the service account token names no device
-         */
-        identity: string | null;
-        /**
-         * those that the policy would give the host
-         */
-        labels: {
-            [key: string]: string;
-        };
-        /**
-         * the problem code that enrollment would answer with
-         */
-        code: string | null;
-        /**
-         * the first rule that refuses
-         */
-        rule: string | null;
-        detail: string;
-        checks: Array<{
-            rule: string;
-            outcome: 'passed' | 'refused' | 'not_applicable';
-            detail: string;
-        }>;
-    };
-};
-
-export type SimulateEnrollmentResponse = SimulateEnrollmentResponses[keyof SimulateEnrollmentResponses];
-
-export type GetSetupData = {
-    body?: never;
-    path?: never;
-    query?: never;
-    url: '/v1/collector/setup';
-};
-
-export type GetSetupErrors = {
-    401: NotSignedInProblem;
-    403: ForbiddenProblem;
-    422: ValidationFailedProblem;
-    431: Problem;
-    500: InternalProblem;
-    503: DatabaseUnavailableProblem;
-};
-
-export type GetSetupError = GetSetupErrors[keyof GetSetupErrors];
-
-export type GetSetupResponses = {
-    /**
-     * The steps, and what fills in the command of a host
-     */
-    200: Setup;
-};
-
-export type GetSetupResponse = GetSetupResponses[keyof GetSetupResponses];
-
 export type ExportCollectorConfigsData = {
     body?: never;
     path?: never;
@@ -5462,8 +5462,6 @@ export type ExportFleetHealthData = {
     body?: never;
     path?: never;
     query: {
-        kind: 'stale' | 'queue_risk' | 'renewal_failures' | 'config_drift';
-        at?: PastTime;
         state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
         attention?: Array<'needed'> | 'needed';
         not_attention?: Array<'needed'> | 'needed';
@@ -5548,6 +5546,8 @@ export type ExportFleetHealthData = {
         queue_full_within_seconds?: number;
         not_queue_full_within_seconds?: number;
         not_state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
+        kind: 'stale' | 'queue_risk' | 'renewal_failures' | 'config_drift';
+        at?: PastTime;
     };
     url: '/v1/collector/health/export.csv';
 };

@@ -5,7 +5,7 @@ import {
 } from "#proto/scim/discovery.ts";
 import { scimBasePath } from "#proto/scim/resources.ts";
 import { bodyBytesMax } from "../http/route.ts";
-import { Problem } from "../problems.ts";
+import { requireFound } from "../problems.ts";
 import { countMax, listMessage, type ScimReply, type ScimRouteDefinition } from "./scim-route.ts";
 import type { ResourceView } from "./views.ts";
 
@@ -34,9 +34,7 @@ function discoveryOf(
     body: listMessage(all.length, { offset: 0 }, all),
   });
   const get = async ({ id }: { id: string }): Promise<ScimReply> => {
-    const found = all.find((one) => one.id.toLowerCase() === id);
-    if (found === undefined) throw new Problem("not_found");
-    return { status: 200, body: found };
+    return { status: 200, body: requireFound(all.find((one) => one.id.toLowerCase() === id)) };
   };
   const path = `${scimBasePath}/${name}`;
   return [

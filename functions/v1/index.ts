@@ -76,10 +76,29 @@ type Entry = Route | Readonly<Record<string, Route>>;
 const isRoute = (entry: Entry): entry is Route => typeof entry.handle === "function";
 
 /** Returns the whole API as one list, in the order of the documentation. A new route or resource is one line here. */
-export const routesOf = (core: Core): readonly Route[] =>
-  [...operatorEntries(core), ...reportEntries({ ...core, db: core.reports })]
-    .concat(chatEntries(core), collectorEntries(core), scimRoutesOf(core))
-    .flatMap((entry) => (isRoute(entry) ? [entry] : Object.values(entry)));
+export const routesOf = (core: Core): readonly Route[] => {
+  // Reports run on a pool of their own, as each scans the fleet or may take long: so they cannot starve heartbeats.
+  const reports = { ...core, db: core.reports };
+  return [
+    // Before the policies: `export.csv` would be the id of one.
+    ...enrollmentEntries(reports),
+    ...operatorEntries(core),
+    ...reportEntries(reports),
+    ...chatEntries(core),
+    ...collectorEntries(core),
+    ...scimRoutesOf(core),
+  ].flatMap((entry) => (isRoute(entry) ? [entry] : Object.values(entry)));
+};
+
+const enrollmentEntries = (core: Core): readonly Entry[] => [
+  enrollmentReports(core),
+  enrollmentListRoutes(core),
+  exportRefusalsRoute(core),
+  exportPoliciesRoute(core),
+  exportTokensRoute(core),
+  simulateEnrollmentRoute(core),
+  setupReports(core),
+];
 
 const operatorEntries = (core: Core): readonly Entry[] => [
   openApiRoute(core),
@@ -116,15 +135,7 @@ const operatorEntries = (core: Core): readonly Entry[] => [
   watchActs(core),
 ];
 
-/** Run on a pool of their own, as each scans the fleet or may take long: so reports cannot starve heartbeats. */
 const reportEntries = (core: Core): readonly Entry[] => [
-  enrollmentReports(core),
-  enrollmentListRoutes(core),
-  exportRefusalsRoute(core),
-  exportPoliciesRoute(core),
-  exportTokensRoute(core),
-  simulateEnrollmentRoute(core),
-  setupReports(core),
   exportConfigsRoute(core),
   configReports(core),
   getConfigRoute(core),

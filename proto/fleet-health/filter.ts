@@ -307,6 +307,13 @@ export const leavesState = (query: StateQuery): boolean => statesLeft(query).len
 /** What to report when `leavesState` is false. */
 export const noStateLeft = "state and not_state must leave a state";
 
+/** Returns the query of a report on the hosts of a filter, with fields of its own. */
+export const filterQuery = <Fields extends v.ObjectEntries>(fields: Fields) =>
+  v.pipe(
+    v.strictObject({ ...fleetFilterFields, ...fields }),
+    v.check((query) => leavesState(query as StateQuery), noStateLeft),
+  );
+
 /** Returns the filter of a parsed query. */
 export const filterFromQuery = (query: FleetFilterQuery): FleetFilter =>
   changeFilter(

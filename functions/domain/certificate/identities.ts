@@ -1,5 +1,5 @@
 import type { Core, WriteCore } from "#functions/core.ts";
-import { Problem, requireFound } from "#functions/problems.ts";
+import { requireFound } from "#functions/problems.ts";
 import {
   type CertificateRow,
   findActiveCertificates,
@@ -92,11 +92,8 @@ export const browseIdentities = (
 ): Promise<Paged<IdentityRow>> => listIdentities(db, filter, page);
 
 /** Returns the identity. Throws 404 `not_found`. */
-export const getIdentity = async ({ db }: Pick<Core, "db">, id: string): Promise<IdentityRow> => {
-  const identity = await findIdentity(db, id);
-  if (identity === undefined) throw new Problem("not_found");
-  return identity;
-};
+export const getIdentity = async ({ db }: Pick<Core, "db">, id: string): Promise<IdentityRow> =>
+  requireFound(await findIdentity(db, id));
 
 /** Returns one page of an identity's certificates, newest first. Throws 404 `not_found` for an unknown identity. */
 export const browseCertificates = async (

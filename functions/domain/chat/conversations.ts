@@ -67,8 +67,7 @@ export const openConversation = async (
   operator: Operator,
   id: string,
 ): Promise<ChatSessionRow> => {
-  const session = await findChatSession(core.db, { id, userId: operator.userId });
-  if (session === undefined) throw new Problem("not_found");
+  const session = requireFound(await findChatSession(core.db, { id, userId: operator.userId }));
   if (session.turnExpired) await closeExpiredTurn(core, chat, id);
   return session;
 };

@@ -102,8 +102,7 @@ export const clearConfig = async (
   origin: Origin,
 ): Promise<void> =>
   core.db.transaction(async (tx) => {
-    const identity = await lockIdentity(tx, identityId);
-    if (identity === undefined) throw new Problem("not_found");
+    const identity = requireFound(await lockIdentity(tx, identityId));
     const open = await findOpenAssignment(tx, identityId);
     if (open === undefined) return;
     await endAssignment(tx, identityId, new Date(core.clock.now()));

@@ -98,11 +98,8 @@ export const freezePolicy = async (
   });
 
 /** Returns the policy. Throws 404 `not_found`. */
-export const getPolicy = async ({ db }: Pick<Core, "db">, id: string): Promise<store.PolicyRow> => {
-  const policy = await store.findPolicy(db, id);
-  if (policy === undefined) throw new Problem("not_found");
-  return policy;
-};
+export const getPolicy = async ({ db }: Pick<Core, "db">, id: string): Promise<store.PolicyRow> =>
+  requireFound(await store.findPolicy(db, id));
 
 /** Returns one page of a policy's tokens, newest first. Throws 404 `not_found` for an unknown policy. */
 export const browseTokens = async (

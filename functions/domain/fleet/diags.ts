@@ -51,8 +51,7 @@ export const requestDiag = async (
   origin: Origin,
 ): Promise<HostDiag> =>
   core.db.transaction(async (tx) => {
-    const identity = await lockIdentity(tx, identityId);
-    if (identity === undefined) throw new Problem("not_found");
+    const identity = requireFound(await lockIdentity(tx, identityId));
     if (identity.revokedAt !== null)
       throw new Problem("conflict", { detail: "The identity is revoked" });
     const now = core.clock.now();

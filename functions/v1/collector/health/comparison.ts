@@ -1,15 +1,9 @@
-import * as v from "valibot";
 import type { Core } from "#functions/core.ts";
 import { createComparisons } from "#functions/domain/fleet/compare-change.ts";
 import { resource } from "#functions/http/resource.ts";
 import { QueryTime } from "#functions/v1/query-time.ts";
 import { FleetComparison } from "#proto/fleet-health/comparison.ts";
-import {
-  filterFromQuery,
-  fleetFilterFields,
-  leavesState,
-  noStateLeft,
-} from "#proto/fleet-health/filter.ts";
+import { filterFromQuery, filterQuery } from "#proto/fleet-health/filter.ts";
 
 /** The route that compares the hosts of a filter since a time with similar others. */
 export const comparisonReports = (core: Pick<Core, "config" | "db" | "clock">) => {
@@ -19,10 +13,7 @@ export const comparisonReports = (core: Pick<Core, "config" | "db" | "clock">) =
       "/comparison",
       "Losses, silence, restarts, memory and CPU of a filter's hosts since a time, against similar other hosts",
       {
-        query: v.pipe(
-          v.strictObject({ ...fleetFilterFields, since: QueryTime }),
-          v.check((query) => leavesState(query), noStateLeft),
-        ),
+        query: filterQuery({ since: QueryTime }),
         returns: ["The comparison", FleetComparison],
         problems: ["no_history"],
         handle: async ({ query }) => {

@@ -2,25 +2,16 @@ import * as v from "valibot";
 import type { Core } from "#functions/core.ts";
 import { exportFleet } from "#functions/domain/fleet/export-fleet.ts";
 import { csvRoute, viewsOf } from "#functions/http/csv.ts";
-import {
-  filterFromQuery,
-  fleetFilterFields,
-  leavesState,
-  noStateLeft,
-} from "#proto/fleet-health/filter.ts";
+import { filterFromQuery, filterQuery } from "#proto/fleet-health/filter.ts";
 import { PastTime } from "#proto/fleet-health/past.ts";
 import { exportKinds } from "#proto/fleet-health/vocabulary.ts";
 import { exportColumns, labelColumns } from "./export-csv.ts";
 import { healthRowView } from "./row.ts";
 
-const ExportQuery = v.pipe(
-  v.strictObject({
-    kind: v.picklist(exportKinds, "must be a kind of export"),
-    at: v.optional(PastTime),
-    ...fleetFilterFields,
-  }),
-  v.check((query) => leavesState(query), noStateLeft),
-);
+const ExportQuery = filterQuery({
+  kind: v.picklist(exportKinds, "must be a kind of export"),
+  at: v.optional(PastTime),
+});
 
 /** `GET /v1/collector/health/export.csv`: streams every row of a kind under the filters, with backpressure; audited. */
 export const healthExportRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>

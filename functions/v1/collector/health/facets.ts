@@ -10,12 +10,7 @@ import {
   facetValuesMax,
   heartbeatAgeBounds,
 } from "#proto/fleet-health/facets.ts";
-import {
-  filterFromQuery,
-  fleetFilterFields,
-  leavesState,
-  noStateLeft,
-} from "#proto/fleet-health/filter.ts";
+import { filterFromQuery, filterQuery } from "#proto/fleet-health/filter.ts";
 import { PastTime } from "#proto/fleet-health/past.ts";
 import { pastMarkOf, thresholdsView } from "./row.ts";
 
@@ -27,10 +22,7 @@ export const facetReports = (core: Pick<Core, "config" | "db" | "clock">) => {
       "/facets",
       "Counts by version, platform, label, drift, heartbeat age, certificate expiry and export, under the report's filters",
       {
-        query: v.pipe(
-          v.strictObject({ ...fleetFilterFields, at: v.optional(PastTime) }),
-          v.check((query) => leavesState(query), noStateLeft),
-        ),
+        query: filterQuery({ at: v.optional(PastTime) }),
         returns: ["The counts", FleetFacets],
         problems: ["no_history", "filter_without_history"],
         handle: async ({ query }) => {

@@ -3,12 +3,7 @@ import type { Core } from "#functions/core.ts";
 import { createFactorReports } from "#functions/domain/fleet/find-factors.ts";
 import { resource } from "#functions/http/resource.ts";
 import { FleetFactors } from "#proto/fleet-health/factors.ts";
-import {
-  filterFromQuery,
-  fleetFilterFields,
-  leavesState,
-  noStateLeft,
-} from "#proto/fleet-health/filter.ts";
+import { filterFromQuery, filterQuery } from "#proto/fleet-health/filter.ts";
 import { PastTime } from "#proto/fleet-health/past.ts";
 import { pastMarkOf } from "./row.ts";
 
@@ -20,10 +15,7 @@ export const factorReports = (core: Pick<Core, "config" | "db" | "clock">) => {
       "/factors",
       "Labels, versions, configs, sources and the like that the hosts of a filter have more often than all others",
       {
-        query: v.pipe(
-          v.strictObject({ ...fleetFilterFields, at: v.optional(PastTime) }),
-          v.check((query) => leavesState(query), noStateLeft),
-        ),
+        query: filterQuery({ at: v.optional(PastTime) }),
         returns: ["The factors", FleetFactors],
         problems: ["no_history", "filter_without_history"],
         handle: async ({ query }) => {

@@ -3,12 +3,7 @@ import type { Core } from "#functions/core.ts";
 import { createHealthReports, type FleetReport } from "#functions/domain/fleet/report.ts";
 import { createCursorSeal, listFields, resource } from "#functions/http/resource.ts";
 import { viewOf } from "#functions/http/route.ts";
-import {
-  filterFromQuery,
-  fleetFilterFields,
-  leavesState,
-  noStateLeft,
-} from "#proto/fleet-health/filter.ts";
+import { filterFromQuery, filterQuery } from "#proto/fleet-health/filter.ts";
 import { PastTime } from "#proto/fleet-health/past.ts";
 import {
   type ExportLagView,
@@ -68,19 +63,12 @@ export const healthReports = (core: Pick<Core, "config" | "db" | "clock">) => {
   }));
 };
 
-const HealthQuery = v.pipe(
-  v.strictObject({
-    ...fleetFilterFields,
-    at: v.optional(PastTime),
-    sort: v.optional(
-      v.picklist(fleetSorts, "must be a column that the report sorts by"),
-      "identity",
-    ),
-    order: v.optional(v.picklist(["asc", "desc"], "must be asc or desc"), "asc"),
-    ...listFields,
-  }),
-  v.check((query) => leavesState(query), noStateLeft),
-);
+const HealthQuery = filterQuery({
+  at: v.optional(PastTime),
+  sort: v.optional(v.picklist(fleetSorts, "must be a column that the report sorts by"), "identity"),
+  order: v.optional(v.picklist(["asc", "desc"], "must be asc or desc"), "asc"),
+  ...listFields,
+});
 
 /** Outages are shown for this long after their end: hosts that a longer one left silent have their own evidence. */
 const shownMs = 86_400_000;
