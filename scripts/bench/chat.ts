@@ -10,11 +10,10 @@ import {
   startConversation,
 } from "../lab/chat-client.ts";
 import { mintBridgeToken, people, seedPeople, testTenantId } from "../lab/people.ts";
-import { quantile } from "../lab/quantile.ts";
 import type { EmbeddedDatabase } from "../postgres/embedded-database.ts";
 import { seedLargeFleet } from "./fleet/large-fleet.ts";
 import { openStreams } from "./ingest/ingest-sender.ts";
-import { type Bench, readBenchOptions, rounded } from "./support/bench.ts";
+import { type Bench, describeSamples, readBenchOptions, rounded } from "./support/bench.ts";
 import { type BenchCore, startBenchCore } from "./support/bench-core.ts";
 import { createCorpus, describeCorpus } from "./support/corpus/corpus.ts";
 import { judgeGoals } from "./support/goals.ts";
@@ -62,7 +61,7 @@ export const chatBench: Bench = async (args) => {
   const { answers, floor } = await askAlone(sendAs(people.auditor.userId), rounds);
   const clients = await Promise.all(userIds.map((userId) => startConversation(sendAs(userId))));
   const load = await measureAcks(core, clients, seconds);
-  const first = quantilesOf(answers.map(({ firstTokenMs }) => firstTokenMs));
+  const first = describeSamples(answers.map(({ firstTokenMs }) => firstTokenMs));
   return {
     figure: first.p95,
     unit: "ms to the first word",
@@ -76,7 +75,7 @@ export const chatBench: Bench = async (args) => {
     details: {
       collectors,
       first_token_ms: first,
-      answer_ms: quantilesOf(answers.map(({ totalMs }) => totalMs)).p95,
+      answer_ms: describeSamples(answers.map(({ totalMs }) => totalMs)).p95,
       conversations: { count, ...load },
       core: { idle_mb: idleMb, peak_mb: core.peakMb() },
       floor: "creating a conversation: one request that writes one row",
@@ -85,11 +84,6 @@ export const chatBench: Bench = async (args) => {
 };
 
 const idleMs = 5_000;
-
-const quantilesOf = (ms: readonly number[]) => {
-  const at = (share: number) => rounded(quantile(Float64Array.from(ms), share), 1);
-  return { p50: at(0.5), p95: at(0.95), p99: at(0.99), max: at(1) };
-};
 
 /** Asks in conversations of their own, one after the other. */
 const askAlone = async (send: SendChat, rounds: number) => {
@@ -105,7 +99,7 @@ const askAlone = async (send: SendChat, rounds: number) => {
     answers.push(answer);
     floors.push(floor);
   }
-  return { answers, floor: quantilesOf(floors).p95 };
+  return { answers, floor: describeSamples(floors).p95 };
 };
 
 /** The mock reports a failed query in its answer. */
@@ -125,7 +119,7 @@ const measureAcks = async (core: BenchCore, clients: readonly ChatClient[], seco
     for (const stream of streams) stream.run((latency) => latencies.push(latency));
     await systemClock.sleep(seconds * 1_000);
     await Promise.all(streams.map((stream) => stream.stop()));
-    return quantilesOf(latencies).p99;
+    return describeSamples(latencies).p99;
   };
   await measure();
   const before = await measure();
@@ -144,8 +138,8 @@ const measureAcks = async (core: BenchCore, clients: readonly ChatClient[], seco
     ratio: rounded((2 * among) / (before + after), 2),
     answered: answers.length,
     failed,
-    first_token_p95_ms: quantilesOf(answers.map(({ firstTokenMs }) => firstTokenMs)).p95,
-    answer_p95_ms: quantilesOf(answers.map(({ totalMs }) => totalMs)).p95,
+    first_token_p95_ms: describeSamples(answers.map(({ firstTokenMs }) => firstTokenMs)).p95,
+    answer_p95_ms: describeSamples(answers.map(({ totalMs }) => totalMs)).p95,
     cpu_seconds: mapValues(cpu, (used) => rounded(used, 1)),
   };
 };

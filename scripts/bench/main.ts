@@ -9,7 +9,7 @@ import type { Bench } from "./support/bench.ts";
 const benches: Readonly<Record<string, () => Promise<Bench>>> = {
   assigned: async () => (await import("./management/assigned.ts")).assignedBench,
   chat: async () => (await import("./chat.ts")).chatBench,
-  collector: async () => (await import("./collector/collector.ts")).collectorBench,
+  collector: async () => (await import("./peers/collector.ts")).collectorBench,
   enroll: async () => (await import("./management/enroll.ts")).enrollBench,
   export: async () => (await import("./export/export.ts")).exportBench,
   "fleet-100k": async () => (await import("./fleet/fleet-100k.ts")).fleetBench,

@@ -10,13 +10,13 @@ import { type BenchHost, enrollBenchHosts, hostTarget, pemOf } from "../host/enr
 import { signHeartbeat, verifySignatures } from "../host/heartbeats.ts";
 import { openStatusStream } from "../host/status-stream.ts";
 import { connectSender, type SenderStream } from "../ingest/ingest-sender.ts";
-import { type Bench, readBenchOptions, rounded } from "../support/bench.ts";
+import { type Bench, describeSamples, readBenchOptions, rounded } from "../support/bench.ts";
 import { type BenchCore, startBenchCore } from "../support/bench-core.ts";
 import { createCorpus, describeCorpus } from "../support/corpus/corpus.ts";
 import { tableBytes, walBytes } from "../support/disk.ts";
 import { judgeGoals } from "../support/goals.ts";
 import { memoryOf, ownCpuSeconds, startMeter } from "../support/processes.ts";
-import { describeSamples, FleetFigures } from "./fleet-figures.ts";
+import { FleetFigures } from "./fleet-figures.ts";
 import { type FleetContext, FleetHost } from "./fleet-host.ts";
 
 /** Attempts to connect at once: more than core lets wait, and few enough for the clients' part of them to be computed in time. */

@@ -1,13 +1,3 @@
-import { quantile } from "#scripts/lab/quantile.ts";
-import { rounded } from "../support/bench.ts";
-
-/** Returns median, 99th percentile and largest of samples in milliseconds; zeros without samples. */
-export const describeSamples = (samples: readonly number[] = []) => {
-  const sorted = Float64Array.from(samples);
-  const at = (share: number) => rounded(quantile(sorted, share) || 0, 1);
-  return { count: samples.length, p50: at(0.5), p99: at(0.99), max: at(1) };
-};
-
 /** Collects what the hosts of a fleet do. */
 export class FleetFigures {
   #samples: Record<string, number[]> = {};

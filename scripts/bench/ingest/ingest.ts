@@ -1,7 +1,12 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { mapValues } from "#kit/map-values.ts";
-import { quantile } from "#scripts/lab/quantile.ts";
-import { type Bench, type BenchFigures, readBenchOptions, rounded } from "../support/bench.ts";
+import {
+  type Bench,
+  type BenchFigures,
+  describeSamples,
+  readBenchOptions,
+  rounded,
+} from "../support/bench.ts";
 import { type BenchCore, startBenchCore } from "../support/bench-core.ts";
 import {
   type CorpusMix,
@@ -120,11 +125,11 @@ const measureStreams = async (core: BenchCore, load: Load, warmUpSeconds: number
   const envelopes = acknowledged() - warmUp;
   const { cpu, seconds } = meter();
   const use = await databaseUse(envelopes);
-  const samples = Float64Array.from(latencies);
+  const acks = describeSamples(latencies);
   await Promise.all(streams.map((stream) => stream.stop()));
   const sent = acknowledged();
   for (const sender of senders) sender.close();
-  return { perSecond: envelopes / seconds, cpu: each(cpu, envelopes), use, samples, sent };
+  return { perSecond: envelopes / seconds, cpu: each(cpu, envelopes), use, acks, sent };
 };
 
 const each = (cpu: { core: number; sender: number }, envelopes: number) =>
@@ -143,12 +148,10 @@ const describeThroughput = async (
     what: string;
   },
 ): Promise<BenchFigures> => {
-  const { perSecond, cpu, use, samples, sent, peakMb, floor, what } = measured;
+  const { perSecond, cpu, use, acks, sent, peakMb, floor, what } = measured;
   const { mix } = load;
   const { cpu_us: postgresUs, ...bytes } = use;
   const ratio = rounded(perSecond / floor.rate, 3);
-  const ackMs = (share: number) => tenths(quantile(samples, share));
-  const p99 = ackMs(0.99);
   const bytesOf = (used: Omit<DatabaseUse, "cpu_us">) => used.table_bytes + used.wal_bytes;
   const bytesShare = rounded(bytesOf(bytes) / bytesOf(floor.measured), 3);
   const judged =
@@ -156,7 +159,7 @@ const describeThroughput = async (
       ? judgeGoals("ingest --streams 64 --frame 1", { ratio, per_second: perSecond })
       : judgeGoals("ingest", {
           ratio,
-          ack_p99_ms: p99,
+          ack_p99_ms: acks.p99,
           core_mb: peakMb,
           core_us: cpu.core,
           postgres_us: postgresUs,
@@ -173,7 +176,7 @@ const describeThroughput = async (
     details: {
       ...(await describeLoad(load)),
       stored: sent,
-      ack_ms: { p50: ackMs(0.5), p99, max: ackMs(1) },
+      ack_ms: acks,
       core_peak_rss_mb: peakMb,
       cpu_us_each: { ...cpu, postgres: postgresUs },
       bytes_each: bytes,
@@ -199,7 +202,7 @@ const idleStreams = async (core: BenchCore, load: Load): Promise<BenchFigures> =
     stream.run((latency) => latencies.push(latency));
     await sleepSeconds(load.seconds / 2);
     await stream.stop();
-    return quantile(Float64Array.from(latencies), 0.99);
+    return describeSamples(latencies).p99;
   };
   await measure();
   const alone = await measure();

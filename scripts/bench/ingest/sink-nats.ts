@@ -1,8 +1,7 @@
 import { AckPolicy, jetstream } from "@nats-io/jetstream";
 import { connect } from "@nats-io/transport-node";
 import { type RunningNats, startNats } from "#scripts/lab/nats-servers.ts";
-import { quantile } from "#scripts/lab/quantile.ts";
-import { type Bench, readBenchOptions, rounded } from "../support/bench.ts";
+import { type Bench, describeSamples, readBenchOptions, rounded } from "../support/bench.ts";
 import { startBenchCore } from "../support/bench-core.ts";
 import {
   type CorpusRecord,
@@ -111,7 +110,6 @@ const measureSink = async ({
   const acknowledged = opened.reduce((sum, stream) => sum + stream.acknowledged(), 0);
   const stored = (await envelopesIn(nats)) - had;
   const floor = await floorAfter();
-  const samples = Float64Array.from(latencies);
   return {
     durability: `${nodes} ${nodes === 1 ? "replica, its" : "replicas, their"} files synced ${syncAlways ? "with every message" : "every two minutes"}`,
     nats_server: nats.connection.info?.version,
@@ -120,7 +118,7 @@ const measureSink = async ({
     ratio: rounded(acknowledged / used.seconds / floor.rate, 3),
     acknowledged,
     stored,
-    ack_ms: { p50: rounded(quantile(samples, 0.5), 1), p99: rounded(quantile(samples, 0.99), 1) },
+    ack_ms: describeSamples(latencies),
     core_cpu_us_each: rounded((used.cpu.core * 1e6) / acknowledged, 1),
     core_peak_rss_mb: core.peakMb(),
   };

@@ -6,11 +6,16 @@ import type { Database } from "#functions/store/database/database.ts";
 import { rfc3339, systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import { people } from "#scripts/lab/people.ts";
-import { quantile } from "#scripts/lab/quantile.ts";
 import { type BenchHost, connectHosts, enrollBenchHosts } from "../host/enrolled-hosts.ts";
 import { signHeartbeat, statusWith } from "../host/heartbeats.ts";
 import { connectStatuses, type StatusSender } from "../host/status-stream.ts";
-import { type Bench, readBenchOptions, rounded, runAll } from "../support/bench.ts";
+import {
+  type Bench,
+  describeSamples,
+  readBenchOptions,
+  rounded,
+  runAll,
+} from "../support/bench.ts";
 import { startBenchCore } from "../support/bench-core.ts";
 import { judgeGoals } from "../support/goals.ts";
 
@@ -131,11 +136,8 @@ const describeWaves = (
   fetched: readonly number[],
   reported: readonly number[],
 ) => {
-  const ms = (values: readonly number[]) => {
-    const at = (share: number) => rounded(quantile(Float64Array.from(values), share));
-    return { p50: at(0.5), p99: at(0.99) };
-  };
-  const { p50, p99 } = ms(reported);
+  const applied = describeSamples(reported);
+  const { p50, p99 } = applied;
   return {
     figure: p50,
     unit: "ms",
@@ -145,8 +147,8 @@ const describeWaves = (
     details: {
       leaves_out: "writing and loading the file on the host",
       ...options,
-      fetched_ms: ms(fetched),
-      reported_ms: { p50, p99 },
+      fetched_ms: describeSamples(fetched),
+      reported_ms: applied,
       floor: "the wait until the next heartbeat, without a stream",
     },
   };

@@ -5,7 +5,6 @@ import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
 import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import { mapValues } from "#kit/map-values.ts";
-import { quantile } from "#scripts/lab/quantile.ts";
 import { createBenchCsr } from "../host/bench-csr.ts";
 import {
   benchPrefix,
@@ -14,7 +13,13 @@ import {
   insertBenchPolicy,
   insertBenchTokens,
 } from "../host/enrolled-hosts.ts";
-import { type Bench, readBenchOptions, rounded, runOnEach } from "../support/bench.ts";
+import {
+  type Bench,
+  describeSamples,
+  readBenchOptions,
+  rounded,
+  runOnEach,
+} from "../support/bench.ts";
 import { type BenchCore, startBenchCore } from "../support/bench-core.ts";
 import { judgeGoals } from "../support/goals.ts";
 import { connectHttps, type HttpsSender } from "../support/https-sender.ts";
@@ -114,7 +119,7 @@ const enrollAll = async (
   const { cpu, seconds } = meter();
   return {
     per_second: rounded(count / seconds),
-    latency_ms: { p50: rounded(quantile(latencies, 0.5)), p99: rounded(quantile(latencies, 0.99)) },
+    latency_ms: describeSamples(latencies),
     cpu_us_each: mapValues(cpu, (used) => rounded((used / count) * 1e6)),
   };
 };

@@ -1,12 +1,18 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { createResumeTls, type ResumeTls } from "#collector/identity/resume-tls.ts";
+import { createResumeTls } from "#collector/identity/resume-tls.ts";
 import { mapValues } from "#kit/map-values.ts";
-import { quantile } from "#scripts/lab/quantile.ts";
 import { connectHost, type HostConnection, type HostTarget } from "../host/connection.ts";
 import { type BenchHost, connectHosts, enrollBenchHosts } from "../host/enrolled-hosts.ts";
 import { postHeartbeat, signHeartbeat, statusWith, verifySignatures } from "../host/heartbeats.ts";
 import { connectStatuses } from "../host/status-stream.ts";
-import { type Bench, readBenchOptions, rounded, runAll, runAtRate } from "../support/bench.ts";
+import {
+  type Bench,
+  describeSamples,
+  readBenchOptions,
+  rounded,
+  runAll,
+  runAtRate,
+} from "../support/bench.ts";
 import { type BenchCore, startBenchCore } from "../support/bench-core.ts";
 import { walBytes } from "../support/disk.ts";
 import { benchGoals, judgeGoals } from "../support/goals.ts";
@@ -25,9 +31,8 @@ const noUse = { core: 0, postgres: 0, sender: 0 };
  * Measures signed, stored heartbeats through the ingest listener: core is a process of its own on a durable PostgreSQL, and each of
  * `--hosts` collectors has a TLS connection of its own, with its certificate. They report once a round, `--in-flight` at a time, for
  * `--rounds` rounds, after one to warm up. The floor is how many signatures one core verifies, measured between the rounds.
- * Each connection is HTTP/2, as that of a collector's forwarder, which carries its heartbeats too. With `--connections resumed` each
- * heartbeat has a connection of its own that resumes the TLS session of the one before, as without a forwarder; `new` makes a full
- * handshake each time; `http1` keeps a connection of HTTP/1.1, as a proxy does. With `stream` each host has its stream open, and the rounds
+ * Each connection is HTTP/2, as that of a collector's forwarder, which carries its heartbeats too. With `--connections http1` it is
+ * one of HTTP/1.1, as that of a proxy. With `stream` each host has its stream open, and the rounds
  * after the first are statuses without a report, at a steady `--rate`: five a minute of each host by default. What the same core takes for
  * the open streams alone is measured before, and does not count. `--rate` starts so many a second otherwise too, as a fleet does. `--program`
  * is the main file of another core, to compare with.
@@ -92,7 +97,11 @@ const openSending = async (
   connections: string,
 ): Promise<Sending> => {
   if (connections === "stream") return openStreams(core, hosts);
-  const senders = await connectHosts(core, hosts, senderKinds[connections] ?? connectKept);
+  const senders = await connectHosts(
+    core,
+    hosts,
+    connections === "http1" ? connectHttps : connectKept,
+  );
   return {
     send: (index, heartbeat) => postHeartbeat(senders[index], heartbeat),
     close: () => senders.forEach((sender) => void sender.close()),
@@ -189,13 +198,13 @@ const describeRounds = (
   const microsecondsEach = (cpuSeconds: number) => rounded((cpuSeconds / sent) * 1e6);
   const perSecond = sent / seconds;
   const ratio = rounded(perSecond / floor, 3);
-  const p99 = rounded(quantile(latencies, 0.99));
+  const latency = describeSamples(latencies);
   const log = rounded(measured.logBytes / sent);
   const common = { cpu_us: microsecondsEach(cpu.core + cpu.postgres), core_mb: coreMb };
   const judged = isSteady
     ? judgeGoals("heartbeat --connections stream", { ...common, log_bytes: log })
     : // At a given rate the machine is idle in between.
-      judgeGoals("heartbeat", { ...common, ratio: rate > 0 ? null : ratio, p99_ms: p99 });
+      judgeGoals("heartbeat", { ...common, ratio: rate > 0 ? null : ratio, p99_ms: latency.p99 });
   return {
     figure: rounded(perSecond),
     unit: "heartbeats/s",
@@ -211,7 +220,7 @@ const describeRounds = (
       seconds: rounded(seconds, 2),
       cpu_us_each: mapValues(cpu, microsecondsEach),
       idle_percent: mapValues(idle, (used) => rounded(used * 100, 1)),
-      latency_ms: { p50: rounded(quantile(latencies, 0.5)), p99 },
+      latency_ms: latency,
       core_peak_rss_mb: coreMb,
       core_kib_of_connection: rounded(measured.kibEach),
       log_bytes_each: log,
@@ -225,25 +234,3 @@ type HostSender = Pick<HostConnection, "post" | "close">;
 /** Connects as a collector whose forwarder is connected: each request is a stream of one HTTP/2 connection. */
 const connectKept = (target: HostTarget): Promise<HostSender> =>
   connectHost(target, createResumeTls(), () => undefined);
-
-/** Sends as a collector without a forwarder: each request has a connection of its own, which may resume the TLS session of the one before. */
-const sendSingly = (target: HostTarget, resumes: boolean): HostSender => {
-  const resume = resumes ? createResumeTls() : (connect: Parameters<ResumeTls>[0]) => connect({});
-  return {
-    post: async (path, body) => {
-      const connection = await connectHost(target, resume, () => undefined);
-      try {
-        return await connection.post(path, body);
-      } finally {
-        connection.close();
-      }
-    },
-    close: () => undefined,
-  };
-};
-
-const senderKinds: Readonly<Record<string, (target: HostTarget) => Promise<HostSender>>> = {
-  http1: connectHttps,
-  resumed: async (target) => sendSingly(target, true),
-  new: async (target) => sendSingly(target, false),
-};

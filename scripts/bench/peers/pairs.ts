@@ -1,4 +1,4 @@
-import type { Pair } from "./pair.ts";
+import { measurePair, type Pair, type SideResult } from "./pair.ts";
 import type { PeerName } from "./programs.ts";
 
 /** The parameters of a pair, and where it leaves what must be closed. */
@@ -37,3 +37,19 @@ export const readPairNames = (only: string): PairName[] =>
     if (name === undefined) throw new Error(`no pair is named ${given}: ${pairNames.join(", ")}`);
     return name;
   });
+
+/** Opens a pair and measures its sides; without `peers` only ours and the floor, and nothing is killed. */
+export const measureNamed = async (
+  name: PairName,
+  { seconds, rounds, peers }: { seconds: number; rounds: number; peers?: PairContext["peers"] },
+): Promise<Omit<Pair, "sides"> & { results: SideResult[] }> => {
+  await using resources = new AsyncDisposableStack();
+  const open = await pairs[name]();
+  const { sides, ...pair } = await open({
+    seconds,
+    peers: peers ?? (async () => undefined),
+    defer: (resource) => resources.use(resource),
+  });
+  const measured = peers === undefined ? sides.map(({ kill: _, ...side }) => side) : sides;
+  return { ...pair, results: await measurePair({ sides: measured }, rounds) };
+};

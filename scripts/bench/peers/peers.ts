@@ -1,6 +1,6 @@
 import { type Bench, readBenchOptions, rounded } from "../support/bench.ts";
-import { checkGoals, measurePair } from "./pair.ts";
-import { pairNames, pairs, readPairNames } from "./pairs.ts";
+import { checkGoals } from "./pair.ts";
+import { measureNamed, pairNames, readPairNames } from "./pairs.ts";
 import { peerGoals } from "./peer-goals.ts";
 import { buildPeer, findGo, type PeerName, recipes } from "./programs.ts";
 import { formatPair, tableHead } from "./table.ts";
@@ -23,11 +23,8 @@ export const peersBench: Bench = async (args) => {
   const goals: (ReturnType<typeof checkGoals>[number] & { pair: string })[] = [];
   const table = [tableHead];
   for (const name of readPairNames(options.only)) {
-    await using resources = new AsyncDisposableStack();
-    const open = await pairs[name]();
-    const pair = await open({ seconds, peers, defer: (resource) => resources.use(resource) });
-    const results = await measurePair(pair, rounds);
-    const rows = formatPair(pair.work, results);
+    const { work, corpus, results } = await measureNamed(name, { seconds, rounds, peers });
+    const rows = formatPair(work, results);
     console.error(rows);
     table.push(rows);
     compared[name] = results.map(({ side, figures, oursDividedBy, spread, killed }) => ({
@@ -37,7 +34,7 @@ export const peersBench: Bench = async (args) => {
       spread: rounded(spread, 2),
       killed,
     }));
-    corpora[name] = pair.corpus;
+    corpora[name] = corpus;
     goals.push(...checkGoals(peerGoals[name], results).map((goal) => ({ pair: name, ...goal })));
   }
   console.log(table.join("\n"));

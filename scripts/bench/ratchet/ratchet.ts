@@ -1,8 +1,8 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { cpus } from "node:os";
 import { systemClock } from "#kit/clock.ts";
-import { measurePair, type Side } from "../peers/pair.ts";
-import { type PairName, pairs, readPairNames } from "../peers/pairs.ts";
+import type { Side } from "../peers/pair.ts";
+import { measureNamed, type PairName, readPairNames } from "../peers/pairs.ts";
 import { type Bench, readBenchOptions, rounded } from "../support/bench.ts";
 import { judgeGoals } from "../support/goals.ts";
 import {
@@ -70,12 +70,7 @@ const measureRounds = async (
   name: PairName,
   { seconds, rounds }: { seconds: number; rounds: number },
 ): Promise<MeasuredRounds> => {
-  await using resources = new AsyncDisposableStack();
-  const open = await pairs[name]();
-  const defer = <Resource extends AsyncDisposable>(resource: Resource) => resources.use(resource);
-  const pair = await open({ seconds, peers: async () => undefined, defer });
-  const sides = pair.sides.map(({ kill: _, ...side }) => side);
-  const results = await measurePair({ sides }, rounds);
+  const { results } = await measureNamed(name, { seconds, rounds });
   const roundsOf = (kind: Side["kind"]) =>
     results.find(({ side }) => side.kind === kind)?.rounds ?? [];
   return { ours: roundsOf("ours"), floor: roundsOf("floor") };
