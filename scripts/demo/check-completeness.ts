@@ -20,7 +20,7 @@ import { createTestKey } from "../lab/ca/test-pki.ts";
 import { clockAheadFlags, moveDatabaseClock } from "../lab/clock-ahead.ts";
 import type { LabContext } from "../lab/context.ts";
 import type { Deployment } from "../lab/deployment.ts";
-import { waitUntil } from "../lab/wait-until.ts";
+import { untilOk, waitUntil } from "../lab/wait-until.ts";
 
 const origin = "demo.example.test/completeness";
 
@@ -162,10 +162,7 @@ const restartCore = async (
   await deployment.kill();
   await moveDatabaseClock(sql, aheadMs);
   deployment.start({ nodeFlags: clockAheadFlags(aheadMs) });
-  await waitUntil({ what: "core takes telemetry", ...context }, async () => {
-    const { ok } = await fetch(`${httpUrl}/readyz/ingest`, { signal: AbortSignal.timeout(5_000) });
-    return ok || undefined;
-  });
+  await untilOk(context, "core takes telemetry", [`${httpUrl}/readyz/ingest`]);
 };
 
 /** A statement as a file, with the blocks of its accounts in a folder. */

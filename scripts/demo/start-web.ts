@@ -7,7 +7,7 @@ import type { LabContext } from "../lab/context.ts";
 import { labAccounts, startIdentityProvider } from "../lab/identity-provider.ts";
 import type { LabCore } from "../lab/lab-core.ts";
 import { testTenantId } from "../lab/people.ts";
-import { waitUntil } from "../lab/wait-until.ts";
+import { untilOk } from "../lab/wait-until.ts";
 import { findPorts, isPortFree } from "../ports.ts";
 
 /**
@@ -59,9 +59,6 @@ export const startWeb = async (
       SVC_TENANT_ID: testTenantId,
     },
   });
-  await waitUntil({ what: "web is ready", clock, signal }, async () => {
-    const { ok } = await fetch(`${origin}/readyz`, { signal: AbortSignal.timeout(5_000) });
-    return ok || undefined;
-  });
+  await untilOk({ clock, signal }, "web is ready", [`${origin}/readyz`]);
   return { origin };
 };

@@ -5,12 +5,12 @@
  * docker-compose 1.29 talks to podman's service, which has no timers for health checks where systemd does not run: this test ticks them.
  */
 
-import { type ChildProcess, spawn } from "node:child_process";
-import { once } from "node:events";
+import { spawn } from "node:child_process";
 import { join } from "node:path";
 import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import type { LabContext } from "../lab/context.ts";
 import { people } from "../lab/people.ts";
+import { endChild } from "../lab/processes.ts";
 import { createUserAgent } from "../lab/user-agent.ts";
 import { waitUntil } from "../lab/wait-until.ts";
 import { walkSignIn } from "../lab/walk-sign-in.ts";
@@ -182,14 +182,8 @@ const startService = ({ env, dir }: ContainerTools, cleanup: AsyncDisposableStac
     env,
     stdio: "ignore",
   });
-  cleanup.defer(() => end(service));
+  cleanup.defer(() => endChild(service, "SIGTERM"));
   return socket;
-};
-
-const end = async (child: ChildProcess): Promise<void> => {
-  if (child.exitCode !== null || child.signalCode !== null) return;
-  child.kill("SIGTERM");
-  await once(child, "exit");
 };
 
 /** Runs the health check of each running container once a second, until stopped. */

@@ -23,7 +23,7 @@ import {
   type ProgramCommand,
   type Running,
 } from "../lab/processes.ts";
-import { waitUntil } from "../lab/wait-until.ts";
+import { untilOk, waitUntil } from "../lab/wait-until.ts";
 import { findPorts } from "../ports.ts";
 import { startEmbeddedPostgres } from "../postgres/embedded-postgres.ts";
 import type { BuiltImage, ImageName } from "./build-images.ts";
@@ -322,19 +322,6 @@ const walk = (folder) => {
 };
 walk("");
 console.log(JSON.stringify({ uid: Number(field("Uid")), capabilities: field("CapEff"), writable }));`;
-
-const untilOk = (
-  { clock, signal }: LabContext,
-  what: string,
-  urls: readonly string[],
-): Promise<boolean> =>
-  waitUntil({ what, clock, signal }, async () => {
-    for (const url of urls) {
-      const response = await fetch(url, { signal: AbortSignal.timeout(5_000) });
-      if (!response.ok) throw new Error(`${url}: ${response.status} ${await response.text()}`);
-    }
-    return true;
-  });
 
 const statusOf = async (origin: string, path: string): Promise<[string, number]> => {
   const response = await fetch(origin + path, { headers: { Accept: "text/html" } });

@@ -6,7 +6,7 @@ import type { LabContext } from "./context.ts";
 import { labCoreEnvironment } from "./core-environment.ts";
 import { type Edge, type EdgeOptions, startEdge } from "./edge.ts";
 import type { Finished, Processes, Running } from "./processes.ts";
-import { waitUntil } from "./wait-until.ts";
+import { untilOk } from "./wait-until.ts";
 
 /** Header in which the edge passes the client certificate to core. */
 export const clientCertificateHeader = "X-Client-Cert";
@@ -90,14 +90,10 @@ export const createCoreProcess = async (
       });
     },
     run: (args) => processes.run({ args: [program, ...args], env }),
-    ready: () =>
-      waitUntil({ what: "core is ready", clock, signal }, async () => {
-        for (const path of ["/readyz", "/readyz/ingest"]) {
-          const response = await fetch(httpUrl + path, { signal: AbortSignal.timeout(5_000) });
-          if (!response.ok) throw new Error(`${path}: ${response.status} ${await response.text()}`);
-        }
-        return true;
-      }).then(() => undefined),
+    ready: async () => {
+      const urls = ["/readyz", "/readyz/ingest"].map((path) => httpUrl + path);
+      await untilOk({ clock, signal }, "core is ready", urls);
+    },
     kill: async () => running?.kill(),
   };
 };

@@ -1,5 +1,4 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { once } from "node:events";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -9,6 +8,7 @@ import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import { findPorts, isListening } from "../ports.ts";
 import { canRun, installPackage } from "./install-package.ts";
+import { endChild } from "./processes.ts";
 import { waitUntil } from "./wait-until.ts";
 
 /** One NATS server. */
@@ -163,12 +163,7 @@ const createNode = (name: string, config: string, address: string): NatsNode => 
         async () => (await isListening(address)) || undefined,
       );
     },
-    kill: async () => {
-      if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
-      const exited = once(child, "exit");
-      child.kill("SIGKILL");
-      await exited;
-    },
+    kill: () => endChild(child, "SIGKILL"),
     pid: () => child?.pid ?? 0,
     signal: (signal) => void child?.kill(signal),
   };

@@ -6,6 +6,7 @@
  */
 
 import { type ChildProcess, type ExecFileException, execFile, spawn } from "node:child_process";
+import { once } from "node:events";
 import { closeSync, openSync, readFileSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
@@ -44,6 +45,17 @@ export interface Processes {
   /** Stops every program, the latest started first. */
   stopAll(): Promise<void>;
 }
+
+/** Sends a signal to a child process, unless it has ended; resolves once it has. */
+export const endChild = async (
+  child: ChildProcess | undefined,
+  signal: NodeJS.Signals,
+): Promise<void> => {
+  if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
+  const exited = once(child, "exit");
+  child.kill(signal);
+  await exited;
+};
 
 const stopTimeoutMs = 10_000;
 /** Creates processes with logs in `logDir`; calls `onFailure` for each program that exits unexpectedly. */

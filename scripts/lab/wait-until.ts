@@ -31,3 +31,17 @@ export const waitUntil = async <Found>(
   }
   throw new Error(`${what}: not within ${timeoutMs / 1000} s`, { cause });
 };
+
+/** Waits until each URL answers with a status of 2xx. */
+export const untilOk = (
+  { clock, signal }: Pick<LabContext, "clock" | "signal">,
+  what: string,
+  urls: readonly string[],
+): Promise<boolean> =>
+  waitUntil({ what, clock, signal }, async () => {
+    for (const url of urls) {
+      const response = await fetch(url, { signal: AbortSignal.timeout(5_000) });
+      if (!response.ok) throw new Error(`${url}: ${response.status} ${await response.text()}`);
+    }
+    return true;
+  });

@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { runToEnd } from "../images/run-to-end.ts";
+import { endChild } from "../lab/processes.ts";
 
 const standIn = fileURLToPath(new URL("./stand-in-systemctl.sh", import.meta.url));
 const systemPath = "/usr/sbin:/usr/bin:/sbin:/bin";
@@ -72,8 +73,7 @@ export const openPackageRoot = async (): Promise<PackageRoot> => {
   };
   const close = async () => {
     await run("systemctl stop").catch(() => undefined);
-    holder.kill("SIGKILL");
-    if (holder.exitCode === null && holder.signalCode === null) await once(holder, "exit");
+    await endChild(holder, "SIGKILL");
     await rm(dir, { recursive: true, force: true });
   };
   return { shared, run, close };

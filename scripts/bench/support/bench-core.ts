@@ -1,6 +1,6 @@
-import { once } from "node:events";
 import { bundlePrograms, programPaths } from "#scripts/bundle/bundle-programs.ts";
 import { type IngestCore, prepareIngestCore } from "#scripts/lab/ingest-core.ts";
+import { endChild } from "#scripts/lab/processes.ts";
 import { findPorts } from "#scripts/ports.ts";
 import {
   type EmbeddedDatabase,
@@ -81,9 +81,7 @@ export const startBenchCore = async ({
     peakMb: () => memoryOf(pid()).peakMb,
     kill: async () => {
       endedSeconds += cpuSecondsOf(pid());
-      const ended = once(core.process, "exit");
-      core.process.kill("SIGKILL");
-      await ended;
+      await endChild(core.process, "SIGKILL");
     },
     restart: async () => {
       core = await files.start();

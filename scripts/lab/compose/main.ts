@@ -3,18 +3,15 @@
  * Certificates and secrets are in /lab, which the services share; people are those of the demo. Not part of any published image.
  */
 import { existsSync } from "node:fs";
-import { connect } from "node:net";
+import { isListening } from "#scripts/ports.ts";
 import { enroll } from "./enroll.ts";
 import { makeSecrets } from "./make-secrets.ts";
 import { serveDirectory, serveEdge, serveIdentityProvider } from "./serve.ts";
 
 /** Exits with 0 if something listens on a port of this container. */
-const check = (port: number): Promise<void> =>
-  new Promise((resolve, reject) => {
-    const socket = connect({ port, host: "127.0.0.1" });
-    socket.once("connect", () => resolve(void socket.destroy()));
-    socket.once("error", reject);
-  });
+const check = async (port: string): Promise<void> => {
+  if (!(await isListening(`127.0.0.1:${port}`))) throw new Error(`nothing listens on ${port}`);
+};
 
 const [command = "", argument = ""] = process.argv.slice(2);
 const commands: Readonly<Record<string, () => Promise<void>>> = {
@@ -23,7 +20,7 @@ const commands: Readonly<Record<string, () => Promise<void>>> = {
   "identity-provider": serveIdentityProvider,
   edge: serveEdge,
   enroll: async () => (existsSync("/etc/svc-collector/collector.yaml") ? undefined : enroll()),
-  check: () => check(Number(argument)),
+  check: () => check(argument),
 };
 const run = commands[command];
 if (run === undefined) {
