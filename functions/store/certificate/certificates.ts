@@ -1,4 +1,4 @@
-import { and, count, desc, eq, gt, isNotNull, isNull, lte, ne, sql } from "drizzle-orm";
+import { and, count, desc, eq, gt, isNotNull, isNull, lte, ne, type SQL, sql } from "drizzle-orm";
 import {
   certificate,
   collectorIdentity,
@@ -190,12 +190,8 @@ export const updateIdentityCertificatesRevoked = async (
   identityId: string,
   revokedAt: Date,
 ): Promise<string[]> => {
-  const rows = await db
-    .update(certificate)
-    .set({ status: "revoked", revokedAt })
-    .where(and(eq(certificate.identityId, identityId), eq(certificate.status, "active")))
-    .returning({ id: certificate.id });
-  return rows.map((row) => row.id);
+  const { identityId: ofIdentity, status } = certificate;
+  return revokeWhere(db, revokedAt, and(eq(ofIdentity, identityId), eq(status, "active")));
 };
 
 /** Revokes a certificate and its unused successors. Returns their ids. */
@@ -204,23 +200,25 @@ export const updateCertificateRevoked = async (
   id: string,
   revokedAt: Date,
 ): Promise<string[]> => {
+  const { id: own, predecessorId, firstUsedAt, status } = certificate;
+  const isUnusedSuccessor = and(eq(predecessorId, id), isNull(firstUsedAt), eq(status, "active"));
+  return [
+    ...(await revokeWhere(db, revokedAt, and(eq(own, id), ne(status, "revoked")))),
+    ...(await revokeWhere(db, revokedAt, isUnusedSuccessor)),
+  ];
+};
+
+const revokeWhere = async (
+  db: Executor,
+  revokedAt: Date,
+  where: SQL | undefined,
+): Promise<string[]> => {
   const rows = await db
     .update(certificate)
     .set({ status: "revoked", revokedAt })
-    .where(and(eq(certificate.id, id), ne(certificate.status, "revoked")))
+    .where(where)
     .returning({ id: certificate.id });
-  const successors = await db
-    .update(certificate)
-    .set({ status: "revoked", revokedAt })
-    .where(
-      and(
-        eq(certificate.predecessorId, id),
-        isNull(certificate.firstUsedAt),
-        eq(certificate.status, "active"),
-      ),
-    )
-    .returning({ id: certificate.id });
-  return [...rows, ...successors].map((row) => row.id);
+  return rows.map(({ id }) => id);
 };
 
 /** A certificate and the one that it renewed. */

@@ -1,7 +1,18 @@
-import { and, count, desc, eq, getTableColumns, isNotNull, lt, or, sql } from "drizzle-orm";
+import {
+  and,
+  count,
+  desc,
+  eq,
+  getTableColumns,
+  isNotNull,
+  lt,
+  or,
+  type SQL,
+  sql,
+} from "drizzle-orm";
 import { chatSession } from "#drizzle/schema/chat.ts";
 import type { Executor } from "../database/database.ts";
-import type { Paged, PageRequest } from "../database/statements.ts";
+import { inserterOf, type Paged, type PageRequest, updaterOf } from "../database/statements.ts";
 
 /** A conversation's row. */
 export type ChatSessionRow = typeof chatSession.$inferSelect;
@@ -19,12 +30,7 @@ const leaseEnd = sql`clock_timestamp() + interval '6 seconds'`;
 const isExpired = sql<boolean>`coalesce(${chatSession.turnExpiresAt} < clock_timestamp(), false)`;
 
 /** Inserts a conversation. */
-export const insertChatSession = async (
-  db: Executor,
-  row: typeof chatSession.$inferInsert,
-): Promise<void> => {
-  await db.insert(chatSession).values(row);
-};
+export const insertChatSession = inserterOf(chatSession);
 
 /** Counts the conversations of a person. */
 export const countChatSessions = async (db: Executor, userId: string): Promise<number> => {
@@ -40,10 +46,7 @@ export const findChatSession = async (
   db: Executor,
   { id, userId }: { id: string; userId: string },
 ): Promise<LeasedChatSession | undefined> => {
-  const [row] = await db
-    .select({ ...getTableColumns(chatSession), turnExpired: isExpired })
-    .from(chatSession)
-    .where(and(eq(chatSession.id, id), eq(chatSession.userId, userId)));
+  const [row] = await selectLeased(db, isOwn({ id, userId }));
   return row;
 };
 
@@ -52,13 +55,18 @@ export const lockChatSession = async (
   db: Executor,
   id: string,
 ): Promise<LockedChatSession | undefined> => {
-  const [row] = await db
-    .select({ ...getTableColumns(chatSession), turnExpired: isExpired })
-    .from(chatSession)
-    .where(eq(chatSession.id, id))
-    .for("update");
+  const [row] = await selectLeased(db, eq(chatSession.id, id)).for("update");
   return row;
 };
+
+const selectLeased = (db: Executor, where: SQL | undefined) =>
+  db
+    .select({ ...getTableColumns(chatSession), turnExpired: isExpired })
+    .from(chatSession)
+    .where(where);
+
+const isOwn = ({ id, userId }: { id: string; userId: string }): SQL | undefined =>
+  and(eq(chatSession.id, id), eq(chatSession.userId, userId));
 
 /** Returns one page of a person's conversations, the last used first. Positions are `<updated_at> <id>`. */
 export const listChatSessions = async (
@@ -90,18 +98,7 @@ export const listChatSessions = async (
 };
 
 /** Changes a conversation. */
-export const updateChatSession = async (
-  db: Executor,
-  id: string,
-  change: Partial<
-    Pick<
-      ChatSessionRow,
-      "title" | "updatedAt" | "messageCount" | "receiptCount" | "lastReceiptSha256"
-    >
-  >,
-): Promise<void> => {
-  await db.update(chatSession).set(change).where(eq(chatSession.id, id));
-};
+export const updateChatSession = updaterOf(chatSession);
 
 /** Deletes a conversation of a person with its messages and receipts. Returns false if there is none. */
 export const deleteChatSession = async (
@@ -110,7 +107,7 @@ export const deleteChatSession = async (
 ): Promise<boolean> => {
   const rows = await db
     .delete(chatSession)
-    .where(and(eq(chatSession.id, id), eq(chatSession.userId, userId)))
+    .where(isOwn({ id, userId }))
     .returning({ id: chatSession.id });
   return rows.length > 0;
 };
@@ -137,12 +134,8 @@ export const renewTurn = async (
 };
 
 /** Ends the turn of a conversation. */
-export const releaseTurn = async (db: Executor, id: string): Promise<void> => {
-  await db
-    .update(chatSession)
-    .set({ turnId: null, turnExpiresAt: null })
-    .where(eq(chatSession.id, id));
-};
+export const releaseTurn = (db: Executor, id: string): Promise<void> =>
+  updateChatSession(db, id, { turnId: null, turnExpiresAt: null });
 
 /** Finds conversations whose turn has an expired lease. */
 export const findExpiredTurns = async (db: Executor, limit: number): Promise<string[]> => {
