@@ -12,7 +12,7 @@ import {
 } from "drizzle-orm";
 import { chatSession } from "#drizzle/schema/chat.ts";
 import type { Executor } from "../database/database.ts";
-import { inserterOf, type Paged, type PageRequest, updaterOf } from "../database/statements.ts";
+import type { Paged, PageRequest } from "../database/statements.ts";
 
 /** A conversation's row. */
 export type ChatSessionRow = typeof chatSession.$inferSelect;
@@ -30,7 +30,12 @@ const leaseEnd = sql`clock_timestamp() + interval '6 seconds'`;
 const isExpired = sql<boolean>`coalesce(${chatSession.turnExpiresAt} < clock_timestamp(), false)`;
 
 /** Inserts a conversation. */
-export const insertChatSession = inserterOf(chatSession);
+export const insertChatSession = async (
+  db: Executor,
+  row: typeof chatSession.$inferInsert,
+): Promise<void> => {
+  await db.insert(chatSession).values(row);
+};
 
 /** Counts the conversations of a person. */
 export const countChatSessions = async (db: Executor, userId: string): Promise<number> => {
@@ -98,7 +103,13 @@ export const listChatSessions = async (
 };
 
 /** Changes a conversation. */
-export const updateChatSession = updaterOf(chatSession);
+export const updateChatSession = async (
+  db: Executor,
+  id: string,
+  change: Partial<ChatSessionRow>,
+): Promise<void> => {
+  await db.update(chatSession).set(change).where(eq(chatSession.id, id));
+};
 
 /** Deletes a conversation of a person with its messages and receipts. Returns false if there is none. */
 export const deleteChatSession = async (
