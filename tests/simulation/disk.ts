@@ -78,6 +78,8 @@ export interface Disk {
   shared: Omit<DiskLoss, "at"> | undefined;
   /** How often its files were damaged. */
   damages: number;
+  /** Damage has taken the mark, which says what the other files had. */
+  lacksMark: boolean;
   readonly ledger: Ledger;
 }
 
@@ -90,6 +92,7 @@ export const createDisk = (folder?: QueueFolder): Disk => ({
   restores: 0,
   shared: undefined,
   damages: 0,
+  lacksMark: false,
   ledger: createLedger(),
 });
 

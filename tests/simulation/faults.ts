@@ -2,7 +2,7 @@
 import type { Hold } from "#functions/ingest/held-hosts.ts";
 import { hourMs } from "#kit/clock.ts";
 import type { DiskImage } from "./disk.ts";
-import { damageFolder } from "./file-disk.ts";
+import { damageFolder, markIsGone } from "./file-disk.ts";
 import type { SimulatedHost } from "./host.ts";
 import { wholeLink } from "./network.ts";
 import type { Lab } from "./simulate.ts";
@@ -151,6 +151,7 @@ export const faults: Readonly<Record<string, Fault>> = {
     const how = damageFolder(folder, lab.world.chance);
     lab.world.note(`of ${host.machine}, ${how}`);
     host.disk.damages += 1;
+    host.disk.lacksMark ||= how === markIsGone;
     host.disk.restores += 1;
     host.disk.ledger.dropped.length = 0;
     // Core takes a queue that damage set back for a copy of itself.

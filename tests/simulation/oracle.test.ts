@@ -25,7 +25,12 @@ const hostOf = (machine: string, diskRestores: number): SimulatedHost => {
   const host = {
     hostId,
     machine,
-    disk: { ...createDisk(), ledger, restores: diskRestores },
+    disk: {
+      ...createDisk(),
+      ledger,
+      restores: diskRestores,
+      image: { state: { queueId: Uint8Array.fromHex(queueHex) }, deadLetters: [] },
+    },
     queue: { stats: () => ({ records: 0, droppedRecordsTotal: 0 }) },
     forwarder: { status: () => ({ connected: true, lastError: null }) },
   };
@@ -103,7 +108,13 @@ it("excuses what was stored in a database or a stream that went back, once the d
   expect(brokenLaws({ ...history, hosts: [host] })).toEqual([]);
   // Restores of streams are counted apart.
   expect(brokenLaws({ ...history, hosts: [host], restores: 0 })).toEqual([]);
-  expect(brokenLaws({ ...history, hosts: [host], discarded: [] })).toEqual([laws.stored]);
+  const unsent = { ...history, hosts: [host], discarded: [] };
+  expect(brokenLaws(unsent)).toEqual([laws.stored]);
+  // The mark says what damage to another file took.
+  host.disk.lacksMark = true;
+  expect(brokenLaws(unsent)).toEqual([laws.stored]);
+  host.disk.damages = 2;
+  expect(brokenLaws(unsent)).toEqual([]);
   expect(brokenLaws(history)).toEqual([laws.stored]);
 });
 

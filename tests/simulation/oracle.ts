@@ -153,13 +153,16 @@ const judgeStored = ({
   /** Whether only a database or a stream that went back and a damaged disk knew of it. */
   const isLostWithBoth = ({ hostId, text }: { hostId: string; text: string }) =>
     damaged.has(hostId) && places.has(text);
+  /** Whether other files are damaged too, and the mark that says what they had is gone. */
+  const hasNoMark = ({ hostId }: { hostId: string }) =>
+    hosts.some(({ hostId: of, disk }) => of === hostId && disk.damages > 1 && disk.lacksMark);
   const current = new Set(hosts.map(({ disk }) => disk.image?.state.queueId.toHex()));
   /** Whether its host had left the queue, and had said what the first backup lacked: of the second, it says nothing. */
   const isSaid = ({ text }: { text: string }) =>
     restores > 1 && places.get(text)?.every(({ queueHex }) => !current.has(queueHex)) === true;
+  const excuses = [isReplaced, isLostWithBoth, hasNoMark, isSaid];
   const missing = promised.filter(
-    (record) =>
-      !stored.has(record.text) && !isReplaced(record) && !isLostWithBoth(record) && !isSaid(record),
+    (record) => !stored.has(record.text) && !excuses.some((isExcused) => isExcused(record)),
   );
   return [...Map.groupBy(missing, ({ hostId }) => hostId)].flatMap(([hostId, lost]) => {
     const ofHost = reported.get(hostId) ?? new Set();

@@ -1,5 +1,6 @@
 /** One simulation: a seed decides the lab, what happens to it and when; the oracle judges what is left. */
 
+import { isDiskUnwritable } from "#collector/queue/errors.ts";
 import { type ExportLag, findExportLags } from "#functions/store/export/lag.ts";
 import { judgeAccounts } from "./account-laws.ts";
 import { type Backend, createBackend, usualBackend } from "./backend.ts";
@@ -346,7 +347,12 @@ const startLab = (world: World, plan: Plan, plant: Plant): Lab => {
       // A machine may be copied twice, and a copy too.
       const copies = hosts.filter((host) => host.hostId === hostId).length;
       const name = `${machine.replaceAll("'", "")}${"'".repeat(copies)}`;
-      hosts.push(startHost(world, { ...shared, machine: name, hostId, disk: copied }));
+      try {
+        hosts.push(startHost(world, { ...shared, machine: name, hostId, disk: copied }));
+      } catch (error) {
+        if (!isDiskUnwritable(error)) throw error;
+        world.note(`${name} does not start: ${error}`);
+      }
     },
   };
 };
