@@ -56,18 +56,7 @@ export const startChat = async (
     stopping: AbortSignal;
   },
 ): Promise<StartedChat> => {
-  if (!(await keepReceiptKey(core.db, { signer, clock: core.clock })))
-    throw new ConfigError([
-      {
-        variable: "SVC_CHAT_RECEIPT_SIGNING_KEY_ID",
-        message: "is the id of another key, which has signed receipts: give the new key a new id",
-      },
-    ]);
-  if (config.receiptKey === null)
-    core.log.warn(
-      { key_id: signer.key.kid },
-      "receipts of chat are signed with an ephemeral key: set SVC_CHAT_RECEIPT_SIGNING_KEY_PATH",
-    );
+  await checkReceiptKey(core, config, signer);
   const { createInference } = await import("./inference/create-inference.ts");
   const inference = await createInference(config.inference, core);
   const {
@@ -96,6 +85,25 @@ export const startChat = async (
       await chat.sql?.close();
     },
   };
+};
+
+const checkReceiptKey = async (
+  { db, clock, log }: Needs,
+  { receiptKey }: ChatConfig,
+  signer: ReceiptSigner,
+): Promise<void> => {
+  if (!(await keepReceiptKey(db, { signer, clock })))
+    throw new ConfigError([
+      {
+        variable: "SVC_CHAT_RECEIPT_SIGNING_KEY_ID",
+        message: "is the id of another key, which has signed receipts: give the new key a new id",
+      },
+    ]);
+  if (receiptKey === null)
+    log.warn(
+      { key_id: signer.key.kid },
+      "receipts of chat are signed with an ephemeral key: set SVC_CHAT_RECEIPT_SIGNING_KEY_PATH",
+    );
 };
 
 const createTools = async (

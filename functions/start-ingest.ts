@@ -15,7 +15,12 @@ import { holdHosts } from "./domain/volume/hold-hosts.ts";
 import type { Route } from "./http/route.ts";
 import type { AccountRegister } from "./ingest/accounts.ts";
 import type { CallerConnection } from "./ingest/admission.ts";
-import { createIngest, type Ingest, type IngestNotifications } from "./ingest/create-ingest.ts";
+import {
+  createIngest,
+  type Ingest,
+  type IngestNeeds,
+  type IngestNotifications,
+} from "./ingest/create-ingest.ts";
 import { createFastPath } from "./ingest/fast-path/create-fast-path.ts";
 import { createHeldHosts, holdBack } from "./ingest/held-hosts.ts";
 import type { Sink } from "./ingest/sink.ts";
@@ -71,39 +76,30 @@ export interface RunningIngest {
   close(graceMs: number): Promise<void>;
 }
 
+interface StartNeeds {
+  config: IngestConfig;
+  tls: Reloaded<TlsMaterial>;
+  routes: readonly Route[];
+  databases: CoreDatabases;
+  /** Core on the connections of jobs. */
+  jobsCore: Core;
+  databaseClock: DatabaseClock;
+  sessions: NamedServers;
+  metrics: Metrics;
+  signal: AbortSignal;
+}
+
 /** Starts the ingest listener with its jobs, after creating the partitions that the first frame needs. */
-export const startIngest = async (
-  core: Core,
-  needs: {
-    config: IngestConfig;
-    tls: Reloaded<TlsMaterial>;
-    routes: readonly Route[];
-    databases: CoreDatabases;
-    /** Core on the connections of jobs. */
-    jobsCore: Core;
-    databaseClock: DatabaseClock;
-    sessions: NamedServers;
-    metrics: Metrics;
-    signal: AbortSignal;
-  },
-): Promise<RunningIngest> => {
-  const { config, tls, routes, databases, jobsCore, databaseClock, sessions, metrics, signal } =
-    needs;
+export const startIngest = async (core: Core, needs: StartNeeds): Promise<RunningIngest> => {
+  const { config, databases, jobsCore, sessions, metrics, signal } = needs;
   const { db, clock, entropy, log } = core;
-  const lookups = databases.certificates.db;
-  const keepPartitions = () =>
-    // Drops nothing while the database's clock differs from this machine's.
-    maintainIngestPartitions(
-      { ...jobsCore, clock: systemClock },
-      { retentionDays: config.retentionDays, databaseTime: databaseClock.measure },
-    );
+  const keepPartitions = createPartitionKeeper(needs);
   await keepPartitions();
   const pauseOf = (ms: number) => () => clock.sleep(ms);
   const shared = { clock, log, pause: pauseOf(connectionPauseMs) };
-  const { locate } = sessions.servers;
   const { sink, payloadBytesMax } = await openSink(config, {
     ...shared,
-    databaseUrl: locate,
+    databaseUrl: sessions.servers.locate,
     hasStoredDigests: () => core.heartbeats.hasOlderCore?.() !== true,
     db,
     entropy,
@@ -114,7 +110,6 @@ export const startIngest = async (
     held.set(await holdHosts(jobsCore));
     return undefined;
   };
-  const reporting = { ...core, heartbeats: { ...core.heartbeats, pause: pauseOf(rarePauseMs) } };
   const ingest = createIngest({
     ...shared,
     entropy,
@@ -125,48 +120,13 @@ export const startIngest = async (
     codec: zstdCodec,
     observe: metrics.observeIngest,
     fastPath: createFastPath,
-    certificates: {
-      find: (fingerprints) => findCertificateStates(lookups, fingerprints),
-      areActive: (fingerprints) => areCertificatesActive(lookups, fingerprints),
-      ended: (since) => findEndedCertificates(lookups, since),
-      use: (certificates) => markUsed(core, certificates),
-      refused: (failure) => recordAuthFailure(core, failure),
-    },
-    // Without a signer core knows no host.
-    ...(core.signer === null
-      ? {}
-      : { statuses: createStatusRegister(reporting, { pause: pauseOf(statusPauseMs) }) }),
+    certificates: certificatesOf(core, databases),
+    statuses: statusesOf(core, pauseOf),
     accounts: createAccountRegister(core, sink),
     listen: (on) => databases.listen(ingestChannels(on)),
   });
-  metrics.gauge(
-    "core_ingest_in_flight_bytes",
-    "Bytes received and not yet committed",
-    () => ingest.gauges().inFlightBytes,
-  );
-  metrics.gauge(
-    "core_ingest_open_streams",
-    "Forward streams that are open",
-    () => ingest.gauges().openStreams,
-  );
-  // Only routes with a proof of possession: on this listener the TLS certificate alone identifies the caller.
-  const management = routes.filter(({ guard }) => guard.kind === "collector");
-  const app = createApp(core, { peerOf: ingestPeerOf, routes: management });
-  const managementPaths = new Set(management.map(({ path }) => path));
-  const { host, port } = config;
-  const listener = await listenFor("SVC_INGEST_GRPC_ADDR", () =>
-    startIngestListener({
-      host,
-      port,
-      tls,
-      ingest: ingest.routes,
-      app,
-      managementPaths,
-      clock,
-      log,
-      handshakes: handshakesOf(config.handshakesOfAddress),
-    }),
-  );
+  showGauges(metrics, ingest);
+  const listener = await openListener(core, needs, ingest);
   const runningJobs = [
     ingest.watch(signal),
     runJobs({ clock, signal, log }, [
@@ -186,6 +146,70 @@ export const startIngest = async (
       await Promise.all(runningJobs);
     },
   };
+};
+
+const createPartitionKeeper =
+  ({ config: { retentionDays }, jobsCore, databaseClock }: StartNeeds) =>
+  () =>
+    // Drops nothing while the database's clock differs from this machine's.
+    maintainIngestPartitions(
+      { ...jobsCore, clock: systemClock },
+      { retentionDays, databaseTime: databaseClock.measure },
+    );
+
+const statusesOf = (
+  core: Core,
+  pauseOf: (ms: number) => () => Promise<void>,
+): StatusRegister | undefined => {
+  // Without a signer core knows no host.
+  if (core.signer === null) return undefined;
+  const heartbeats = { ...core.heartbeats, pause: pauseOf(rarePauseMs) };
+  return createStatusRegister({ ...core, heartbeats }, { pause: pauseOf(statusPauseMs) });
+};
+
+const certificatesOf = (
+  core: Core,
+  { certificates: { db } }: CoreDatabases,
+): IngestNeeds["certificates"] => ({
+  find: (fingerprints) => findCertificateStates(db, fingerprints),
+  areActive: (fingerprints) => areCertificatesActive(db, fingerprints),
+  ended: (since) => findEndedCertificates(db, since),
+  use: (certificates) => markUsed(core, certificates),
+  refused: (failure) => recordAuthFailure(core, failure),
+});
+
+const showGauges = (metrics: Metrics, { gauges }: Ingest): void => {
+  metrics.gauge(
+    "core_ingest_in_flight_bytes",
+    "Bytes received and not yet committed",
+    () => gauges().inFlightBytes,
+  );
+  metrics.gauge(
+    "core_ingest_open_streams",
+    "Forward streams that are open",
+    () => gauges().openStreams,
+  );
+};
+
+const openListener = (core: Core, { config, tls, routes }: StartNeeds, ingest: Ingest) => {
+  // Only routes with a proof of possession: on this listener the TLS certificate alone identifies the caller.
+  const management = routes.filter(({ guard }) => guard.kind === "collector");
+  const app = createApp(core, { peerOf: ingestPeerOf, routes: management });
+  const managementPaths = new Set(management.map(({ path }) => path));
+  const { host, port } = config;
+  return listenFor("SVC_INGEST_GRPC_ADDR", () =>
+    startIngestListener({
+      host,
+      port,
+      tls,
+      ingest: ingest.routes,
+      app,
+      managementPaths,
+      clock: core.clock,
+      log: core.log,
+      handshakes: handshakesOf(config.handshakesOfAddress),
+    }),
+  );
 };
 
 /** Returns the channels of what ingest listens for. */

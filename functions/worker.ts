@@ -9,6 +9,7 @@ import { oneLine } from "#kit/log.ts";
 import { isRequestId } from "#kit/request-id.ts";
 import { untraced } from "#kit/tracing/tracer.ts";
 import { createApp } from "./app.ts";
+import type { ChatConfig } from "./config/chat-config.ts";
 import { type CoreConfig, parseCoreConfig } from "./config/core-config.ts";
 import { type Core, type Observer, unobserved } from "./core.ts";
 import type { Chat, ReceiptSigner } from "./domain/chat/chat.ts";
@@ -149,6 +150,19 @@ export const createWorker = (platformOf = edgePlatform): Worker => {
     return creating;
   };
 
+  const chatOf = async (
+    config: ChatConfig,
+    { env, clock, entropy }: WorkerPlatform,
+    log: Log,
+  ): Promise<Chat> => ({
+    inference: await createInference(config.inference, { clock, entropy, log }),
+    sql: null,
+    sqlOffReason:
+      "the SQL tools need the Node server: their parser is WebAssembly, which workerd does not compile at run time",
+    signer: await receiptSignerOf(env),
+    stopping: new AbortController().signal,
+  });
+
   return {
     async fetch(request, bindings, context) {
       const platform = platformOf(request, bindings);
@@ -163,25 +177,10 @@ export const createWorker = (platformOf = edgePlatform): Worker => {
       try {
         const config = configOf(env);
         const { signer, clientCertificates } = await signingOf(env);
-        const database = connectDatabase({
-          url: config.databaseUrl.reveal(),
-          pooled: config.databaseSessionUrl !== null,
-          connectionsMax: connectionsPerRequest,
-          // Each request opens its own connections: a burst waits for them, and a slow request delays no other.
-          connectTimeoutSeconds: 10,
-          deadlineMs: callDeadlineMs.jobs,
-          applicationName: "svc-server worker",
-        });
+        const database = connectFor(config);
         const log = platform.log ?? consoleLog(config.logLevel);
         const { db } = database;
-        const chat: Chat | null = config.chat && {
-          inference: await createInference(config.chat.inference, { clock, entropy, log }),
-          sql: null,
-          sqlOffReason:
-            "the SQL tools need the Node server: their parser is WebAssembly, which workerd does not compile at run time",
-          signer: await receiptSignerOf(env),
-          stopping: new AbortController().signal,
-        };
+        const chat = config.chat && (await chatOf(config.chat, platform, log));
         const core: Core = {
           config,
           db,
@@ -207,31 +206,46 @@ export const createWorker = (platformOf = edgePlatform): Worker => {
           { name: "br" },
           { name: "gzip" },
         ]);
-        if (response.body === null) {
-          context.waitUntil(database.close());
-          return response;
-        }
-        // A response may stream from the database: the client closes when the response ends or its reader disconnects.
-        const { readable, writable } = new TransformStream<Uint8Array, Uint8Array>();
-        const sent = response.body.pipeTo(writable).catch(() => undefined);
-        context.waitUntil(sent.then(() => database.close()));
-        return new Response(readable, response);
+        return closeAfter(response, database, context);
       } catch (error) {
-        console.error(
-          JSON.stringify({
-            level: "error",
-            msg: "the worker cannot serve",
-            err: describeError(error),
-          }),
-        );
-        return unavailable(request, entropy);
+        return unavailable(request, entropy, error);
       }
     },
   };
 };
 
+const connectFor = (config: CoreConfig) =>
+  connectDatabase({
+    url: config.databaseUrl.reveal(),
+    pooled: config.databaseSessionUrl !== null,
+    connectionsMax: connectionsPerRequest,
+    // Each request opens its own connections: a burst waits for them, and a slow request delays no other.
+    connectTimeoutSeconds: 10,
+    deadlineMs: callDeadlineMs.jobs,
+    applicationName: "svc-server worker",
+  });
+
+/** A response may stream from the database: the client closes when the response ends or its reader disconnects. */
+const closeAfter = (
+  response: Response,
+  database: Pick<ReturnType<typeof connectFor>, "close">,
+  context: WorkerContext,
+): Response => {
+  if (response.body === null) {
+    context.waitUntil(database.close());
+    return response;
+  }
+  const { readable, writable } = new TransformStream<Uint8Array, Uint8Array>();
+  const sent = response.body.pipeTo(writable).catch(() => undefined);
+  context.waitUntil(sent.then(() => database.close()));
+  return new Response(readable, response);
+};
+
 /** The answer when the worker is not configured: the reason is only in the log. */
-const unavailable = (request: Request, entropy: Entropy): Response => {
+const unavailable = (request: Request, entropy: Entropy, error: unknown): Response => {
+  console.error(
+    JSON.stringify({ level: "error", msg: "the worker cannot serve", err: describeError(error) }),
+  );
   const received = request.headers.get("x-request-id") ?? undefined;
   const requestId = isRequestId(received) ? received : uuidv7({ clock: systemClock, entropy });
   const { body, headers } = problemResponse(new Problem("internal"), requestId);

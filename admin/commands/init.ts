@@ -41,20 +41,10 @@ export const initAction: Action<InitOptions> = async (terminal, options) => {
   done(`${url} is ready`);
 
   const client = await signIn(terminal, { ...options, url });
-  const { data: me } = await whoami<true>({ client });
-  if (!me.scopes.includes("admin")) {
-    const groups = "the directory's group svc-admin, then wait for the next sync";
-    throw new ActionFailure(exitCodes.refused, `${me.email} lacks the scope admin: join ${groups}`);
-  }
-  done(`signed in as ${me.email}`);
+  done(`signed in as ${await checkAdmin(client)}`);
 
   const { data: setup } = await getSetup<true>({ client });
-  for (const { step, done: isDone, detail } of setup.steps) {
-    const help = remedies[step];
-    if (help === undefined) continue;
-    if (!isDone) throw new ActionFailure(exitCodes.refused, `${step}: ${detail}; ${help}`);
-    done(`${step}: ${detail}`);
-  }
+  for (const step of checkSteps(setup)) done(step);
   const ask = askFor(terminal, options);
   const coreUrl =
     options.core ??
@@ -94,11 +84,12 @@ export const initAction: Action<InitOptions> = async (terminal, options) => {
   if (options.format === "table") terminal.out.write(`${command}\n`);
   else
     await printRecord(terminal, options, { policy_id: policy.id, token_file: tokenFile, command });
-  terminal.err.write(
-    `\nThen svc-collector run. With the package: sudo -u svc-collector svc-collector enroll … --token-stdin <${tokenFile},\n` +
-      `and then sudo systemctl start svc-collector. The host appears at ${url}/fleet\n`,
-  );
+  terminal.err.write(nextSteps(tokenFile, url));
 };
+
+const nextSteps = (tokenFile: string, url: string): string =>
+  `\nThen svc-collector run. With the package: sudo -u svc-collector svc-collector enroll … --token-stdin <${tokenFile},\n` +
+  `and then sudo systemctl start svc-collector. The host appears at ${url}/fleet\n`;
 
 /** The advice for each step that needs a change of configuration. `init` takes the others itself. */
 const remedies: Partial<Record<GetSetupResponse["steps"][number]["step"], string>> = {
@@ -107,6 +98,15 @@ const remedies: Partial<Record<GetSetupResponse["steps"][number]["step"], string
     "set SVC_ENROLLMENT_CA_CERT_FILE and SVC_ENROLLMENT_CA_KEY_FILE of core, or a signer's command",
   ingest: "set SVC_INGEST_GRPC_ADDR of core, and its certificate",
 };
+
+/** Returns what core's configuration has for a first host. */
+const checkSteps = ({ steps }: GetSetupResponse): string[] =>
+  steps.flatMap(({ step, done, detail }) => {
+    const help = remedies[step];
+    if (help === undefined) return [];
+    if (!done) throw new ActionFailure(exitCodes.refused, `${step}: ${detail}; ${help}`);
+    return [`${step}: ${detail}`];
+  });
 
 /** Web and core answer alike, without credentials. */
 const checkReady = async ({ fetch, signal }: Terminal, url: string): Promise<void> => {
@@ -126,6 +126,14 @@ const checkReady = async ({ fetch, signal }: Terminal, url: string): Promise<voi
   const failing = checks.filter(({ status }) => status === "not_ready").map(({ name }) => name);
   if (!response.ok)
     throw fail(`${url} is not ready: ${failing.join(", ")}; its log has the reason`);
+};
+
+/** Returns the address of who is signed in. */
+const checkAdmin = async (client: FleetClient): Promise<string> => {
+  const { data: me } = await whoami<true>({ client });
+  if (me.scopes.includes("admin")) return me.email;
+  const groups = "the directory's group svc-admin, then wait for the next sync";
+  throw new ActionFailure(exitCodes.refused, `${me.email} lacks the scope admin: join ${groups}`);
 };
 
 /** Signs in where nobody is, if somebody can. */

@@ -63,20 +63,15 @@ export const applyPlan = async (
   plan: FleetPlan,
   { objects, clock }: { objects: FleetObjects; clock: Pick<Clock, "monotonic"> },
 ): Promise<Applied> => {
-  const path = { name: plan.set };
-  const record = (revision: number, done: ReadonlySet<PlanStep>, complete: boolean) =>
-    putAppliedSet<true>({
-      client,
-      path,
-      body: { revision, content: contentAfter(plan, done, complete) },
-    });
   const work = plan.steps.filter((step) => step.work !== null);
   const intended = new Set(work.filter(({ keys }) => keys.every((key) => plan.after.has(key))));
   let { revision } = plan;
   let writtenAt = 0;
+  const record = (done: ReadonlySet<PlanStep>, complete: boolean) =>
+    putSet(client, { set: plan.set, revision }, contentAfter(plan, done, complete));
   const begin = async (): Promise<void> => {
     writtenAt = clock.monotonic();
-    revision = (await record(revision, intended, false)).data.revision;
+    revision = (await record(intended, false)).data.revision;
   };
   const keepLease = async (): Promise<void> => {
     if (clock.monotonic() - writtenAt > applyLeaseMs / 4) await begin();
@@ -99,7 +94,7 @@ export const applyPlan = async (
   }
   try {
     // Without an answer the step may have been carried out: as after a kill, the next apply compares with what this one means to do.
-    if (problem === null || !isUnanswered(problem)) await record(revision, done, true);
+    if (problem === null || !isUnanswered(problem)) await record(done, true);
   } catch (error) {
     // The problem that ended the steps can end this too. The set was written before the first step: the next apply compares with that.
     if (problem === null || !(error instanceof FleetError)) throw error;
@@ -115,12 +110,14 @@ export const recordOnly = async (
 ): Promise<void> => {
   const content = contentAfter(plan, new Set(), true);
   if (isDeepStrictEqual(applied?.content, content)) return;
-  await putAppliedSet<true>({
-    client,
-    path: { name: plan.set },
-    body: { revision: plan.revision, content },
-  });
+  await putSet(client, plan, content);
 };
+
+const putSet = (
+  client: FleetClient,
+  { set, revision }: Pick<FleetPlan, "set" | "revision">,
+  content: ReturnType<typeof contentAfter>,
+) => putAppliedSet<true>({ client, path: { name: set }, body: { revision, content } });
 
 /** Returns the content of the set with the entries of the steps that are done, and of the others as they were. */
 const contentAfter = (
@@ -170,13 +167,11 @@ const carryOut = async (
       return undefined;
     case "create_watch":
       return (await createWatch<true>({ client, body: work.body })).data.id;
-    case "change_watch":
-      await changeWatch<true>({
-        client,
-        path: { id: work.id },
-        body: { ...work.body, revision: work.revision },
-      });
+    case "change_watch": {
+      const body = { ...work.body, revision: work.revision };
+      await changeWatch<true>({ client, path: { id: work.id }, body });
       return undefined;
+    }
     case "delete_watch":
       await deleteWatch<true>({ client, path: { id: work.id } });
       return undefined;
@@ -187,12 +182,9 @@ const carryOut = async (
       return undefined;
     }
     case "assign": {
-      const id = configs.get(configKey(work.hash, work.config)) ?? "";
-      await assignCollectorConfig<true>({
-        client,
-        path: { id },
-        body: { identity_ids: [...work.ids] },
-      });
+      const path = { id: configs.get(configKey(work.hash, work.config)) ?? "" };
+      const body = { identity_ids: [...work.ids] };
+      await assignCollectorConfig<true>({ client, path, body });
       return undefined;
     }
     case "clear":

@@ -100,11 +100,7 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
   /** Sends uncompressed: when a compressed frame is too large, only a library inside core may notice, which gives no reason. */
   let uncompressed = false;
 
-  /** How often in a row core has not answered an account, and until when accounts wait for that reason. */
-  let accountTimeouts = 0;
-  let accountsFromMs = 0;
-  const areAccountsPaused = () => clock.monotonic() < accountsFromMs;
-
+  const accounts = createAccountPauses(clock, log);
   let connection: GrpcConnection | undefined;
   let sendStatus: StatusExchange["send"] | undefined;
   const settled = Promise.withResolvers<void>();
@@ -131,19 +127,32 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
     }
   };
 
-  /** Lets telemetry continue without accounts for a while, each time twice as long. */
-  const pauseAccounts = () => {
-    accountTimeouts += 1;
-    if (accountTimeouts < accountTriesMax) return;
-    const pauseMs = Math.min(
-      accountPauseMs.min * 2 ** (accountTimeouts - accountTriesMax),
-      accountPauseMs.max,
-    );
-    accountsFromMs = clock.monotonic() + pauseMs;
-    log.warn(
-      { pause_seconds: pauseMs / 1000 },
-      "core does not answer accounts; they wait, and telemetry continues",
-    );
+  /** Draws the conclusions from the failure of a stream; returns how long to wait before the next one. */
+  const interrupted = (
+    error: unknown,
+    inFlight: readonly SentFrame[],
+    compress: boolean,
+  ): number => {
+    const failure = readFailure(error);
+    status.lastError = failure.message;
+    log.warn({ reason: failure.reason, error: failure.message }, "forwarding interrupted");
+    options.onFailure?.(failure.reason);
+    uncompressed = failure.exhausted;
+    if (error instanceof AccountTimeoutError) accounts.timedOut();
+    if (error instanceof QueueForkedError || failure.reason === "queue_forked") {
+      queue.fork();
+      log.warn(
+        { queue_id: queue.queueId.toHex() },
+        "core knows a copy of the queue; continuing under a new queue id",
+      );
+    }
+    if (failure.reason === "frame_too_large") {
+      // What does not compress is smaller as it is.
+      if (compress) uncompressed = true;
+      else shrink(inFlight);
+      return 0;
+    }
+    return limiter.failed(failure.reason, failure.retryAfterMs);
   };
 
   /** Runs one stream to its end; resolves with how long to wait before the next one. */
@@ -161,7 +170,7 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
           maxInFlightFrames: () => (sendAlone > 0 ? 1 : limiter.framesInFlight()),
           answerTimeoutMs,
           accountTimeoutMs,
-          areAccountsPaused,
+          areAccountsPaused: accounts.arePaused,
           onOpened: ({ send, takesAccounts }) => {
             status.connected = true;
             status.takesAccounts = takesAccounts;
@@ -170,9 +179,7 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
             settled.resolve();
             options.onOpened?.();
           },
-          onAccountAnswered: () => {
-            accountTimeouts = 0;
-          },
+          onAccountAnswered: accounts.answered,
           onAccountRefused: (refusal) =>
             log.warn(refusal, "core refused an account of this host, and keeps it as evidence"),
           onAck: ({ rejected }) => {
@@ -191,26 +198,7 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
     } catch (error) {
       status.connected = false;
       if (signal.aborted) return 0;
-      const failure = readFailure(error);
-      status.lastError = failure.message;
-      log.warn({ reason: failure.reason, error: failure.message }, "forwarding interrupted");
-      options.onFailure?.(failure.reason);
-      uncompressed = failure.exhausted;
-      if (error instanceof AccountTimeoutError) pauseAccounts();
-      if (error instanceof QueueForkedError || failure.reason === "queue_forked") {
-        queue.fork();
-        log.warn(
-          { queue_id: queue.queueId.toHex() },
-          "core knows a copy of the queue; continuing under a new queue id",
-        );
-      }
-      if (failure.reason === "frame_too_large") {
-        // What does not compress is smaller as it is.
-        if (compress) uncompressed = true;
-        else shrink(inFlight);
-        return 0;
-      }
-      return limiter.failed(failure.reason, failure.retryAfterMs);
+      return interrupted(error, inFlight, compress);
     } finally {
       sendStatus = undefined;
       settled.resolve();
@@ -235,7 +223,7 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
       }
       settled.resolve();
     },
-    status: () => ({ ...status, takesAccounts: status.takesAccounts && !areAccountsPaused() }),
+    status: () => ({ ...status, takesAccounts: status.takesAccounts && !accounts.arePaused() }),
     settled: () => settled.promise,
     takesStatus: () => sendStatus !== undefined,
     sendStatus: async (sent) => {
@@ -243,6 +231,31 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
       return sendStatus(sent);
     },
     session: () => (status.connected ? connection?.session() : undefined),
+  };
+};
+
+/** Lets telemetry continue without accounts for a while when core does not answer them, each time twice as long. */
+const createAccountPauses = (clock: Pick<Clock, "monotonic">, log: ForwarderOptions["log"]) => {
+  let timeouts = 0;
+  let untilMs = 0;
+  return {
+    arePaused: () => clock.monotonic() < untilMs,
+    answered: () => {
+      timeouts = 0;
+    },
+    timedOut: () => {
+      timeouts += 1;
+      if (timeouts < accountTriesMax) return;
+      const pauseMs = Math.min(
+        accountPauseMs.min * 2 ** (timeouts - accountTriesMax),
+        accountPauseMs.max,
+      );
+      untilMs = clock.monotonic() + pauseMs;
+      log.warn(
+        { pause_seconds: pauseMs / 1000 },
+        "core does not answer accounts; they wait, and telemetry continues",
+      );
+    },
   };
 };
 

@@ -123,19 +123,24 @@ const exchangeJson = async (
         action: "retry",
         message: "core did not answer in time",
       });
-    const failure = connectionFailure(error);
-    if (/^CERT_(NOT_YET_VALID|HAS_EXPIRED)$/.test(errorCode(error) ?? "") && !options.isProbe) {
-      const { resume: _, ...others } = options;
-      const probe = exchangeJson({ ...others, isProbe: true }, { path: "/", body: {} }, undefined);
-      const date = await probe.then((answer) => answer.date).catch(() => undefined);
-      failure.action = "fix_clock";
-      failure.message = `the server's ${(error as Error).message}: this host's clock says ${new Date(Date.now()).toUTCString()}, the server's ${date ?? "nothing"}`;
-    }
+    const failure = (await clockFailure(error, options)) ?? connectionFailure(error);
     throw new ManagementError(failure, { cause: error });
   } finally {
     signal.removeEventListener("abort", abort);
     end();
   }
+};
+
+/** A certificate that is not valid yet, or no more: with the server's time, for whoever looks at this host's clock. */
+const clockFailure = async (
+  error: unknown,
+  { resume: _, ...options }: TransportOptions,
+): Promise<ManagementFailure | undefined> => {
+  if (options.isProbe || !/^CERT_(NOT_YET_VALID|HAS_EXPIRED)$/.test(errorCode(error) ?? "")) return;
+  const probe = exchangeJson({ ...options, isProbe: true }, { path: "/", body: {} }, undefined);
+  const date = await probe.then((answer) => answer.date).catch(() => undefined);
+  const message = `the server's ${(error as Error).message}: this host's clock says ${new Date(Date.now()).toUTCString()}, the server's ${date ?? "nothing"}`;
+  return { ...connectionFailure(error), action: "fix_clock", message };
 };
 
 const connectionFailure = (error: unknown): ManagementFailure => {

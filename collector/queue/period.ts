@@ -92,18 +92,8 @@ export const account = (state: OpenAccounts, event: AccountEvent): OpenAccounts 
   switch (event.type) {
     case "observed":
       return observed(waited(state, event.now.monotonicMs), event.now);
-    case "stopped": {
-      const { queueId } = period;
-      const content = {
-        ...closePeriod(period, event.now.wallMs, event.now),
-        ...(event.isEnd && { ended: true }),
-      };
-      return {
-        ...state,
-        unsaved: [...unsaved, { queueId, content }],
-        period: { ...beginPeriod(event.now), isClosed: true },
-      };
-    }
+    case "stopped":
+      return stopped(state, event.now, event.isEnd);
     case "accepted":
       return changed({
         isClosed: period.isClosed && event.counts.length === 0,
@@ -174,6 +164,20 @@ const observed = (
 };
 
 /** Counts the time that appends have waited until now. */
+const stopped = (
+  { period, unsaved, ...state }: OpenAccounts,
+  now: Observation,
+  isEnd: boolean,
+): OpenAccounts => {
+  const { queueId } = period;
+  const content = { ...closePeriod(period, now.wallMs, now), ...(isEnd && { ended: true }) };
+  return {
+    ...state,
+    unsaved: [...unsaved, { queueId, content }],
+    period: { ...beginPeriod(now), isClosed: true },
+  };
+};
+
 const waited = (state: OpenAccounts, monotonicMs: number): OpenAccounts => {
   const { waitingSinceMs: since, period } = state;
   if (since === undefined) return state;

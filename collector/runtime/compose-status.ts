@@ -10,8 +10,7 @@ import type { ConfigReport, ProcessFacts } from "./heartbeat-report.ts";
 
 const time = (ms: number | null): string | null => (ms === null ? null : rfc3339(ms));
 
-/** Composes the status of a running collector, field by field. */
-export const composeStatus = (parts: {
+interface StatusParts {
   now: number;
   facts: ProcessFacts;
   loaded: UsableConfig;
@@ -21,7 +20,10 @@ export const composeStatus = (parts: {
   session: CoreSession | undefined;
   sources: readonly Source[];
   conditions: readonly ReportedCondition[];
-}): CollectorStatus => {
+}
+
+/** Composes the status of a running collector, field by field. */
+export const composeStatus = (parts: StatusParts): CollectorStatus => {
   const { facts, loaded, report, queue, session, conditions } = parts;
   const { credentials, config } = loaded;
   const forwarder = session?.forwarder() ?? { connected: false, lastAckAt: null, lastError: null };
@@ -58,12 +60,7 @@ export const composeStatus = (parts: {
     heartbeat: heartbeat
       ? { last_success_at: time(heartbeat.lastSuccessAt), last_error: heartbeat.lastError }
       : null,
-    certificate: {
-      serial_number: credentials.certificate.serialNumber.toLowerCase(),
-      fingerprint_sha256: credentials.fingerprintSha256,
-      not_before: rfc3339(credentials.certificate.validFromDate.getTime()),
-      not_after: rfc3339(credentials.certificate.validToDate.getTime()),
-    },
+    certificate: describeCertificate(credentials),
     renewal: {
       status: renewal.status,
       last_attempt_at: time(renewal.lastAttemptAt),
@@ -73,3 +70,13 @@ export const composeStatus = (parts: {
     sources: parts.sources.map(({ name, counters }) => ({ name, counters: { ...counters?.() } })),
   };
 };
+
+const describeCertificate = ({
+  certificate,
+  fingerprintSha256,
+}: UsableConfig["credentials"]): CollectorStatus["certificate"] => ({
+  serial_number: certificate.serialNumber.toLowerCase(),
+  fingerprint_sha256: fingerprintSha256,
+  not_before: rfc3339(certificate.validFromDate.getTime()),
+  not_after: rfc3339(certificate.validToDate.getTime()),
+});

@@ -1,13 +1,15 @@
 import { describeCondition } from "#proto/management/heartbeat.ts";
 import type { CollectorStatus } from "./status-socket.ts";
 
+type Row = [name: string, ...lines: string[]];
+
 /** Formats the status for people, as aligned lines. Every line ends with a newline. */
 export const describeStatus = (status: CollectorStatus): string => {
   const now = Date.parse(status.now);
   const ago = (time: string) => `${duration(now - Date.parse(time))} ago`;
   const at = (time: string) => `${time.slice(0, 19)}Z (${relative(Date.parse(time) - now)})`;
-  const { config, queue, quarantine, forwarder, heartbeat, certificate, renewal } = status;
-  const rows: [name: string, ...lines: string[]][] = [
+  const { config, queue, forwarder, heartbeat, certificate, renewal } = status;
+  const rows: Row[] = [
     [
       "collector",
       `${status.version}, pid ${status.pid}, up ${duration(now - Date.parse(status.started_at))}`,
@@ -20,53 +22,23 @@ export const describeStatus = (status: CollectorStatus): string => {
         ? `valid, ${shortHash(config.running_config_hash)}`
         : "the config on disk is invalid; the previous one stays in effect",
       ...config.errors,
-      ...(config.desired_config_hash === null ||
-      config.desired_config_hash === config.running_config_hash
-        ? []
-        : [`desired config: ${shortHash(config.desired_config_hash)}`]),
+      ...when(
+        ![null, config.running_config_hash].includes(config.desired_config_hash),
+        `desired config: ${shortHash(config.desired_config_hash)}`,
+      ),
     ],
     [
       "queue",
       describeQueue(queue),
       ...status.conditions.map((condition) => `at risk: ${describeCondition(condition)}`),
-      ...(queue.at_risk && status.conditions.length === 0
-        ? [
-            "at risk: too full, its oldest record is too old, or its files were damaged within a day",
-          ]
-        : []),
-      ...(queue.forks_total > 0
-        ? [
-            `continued under a new queue id, as a copy of the queue exists: ${queue.forks_total} times`,
-          ]
-        : []),
-      ...(quarantine.files > 0
-        ? [
-            `quarantined files: ${quarantine.files}, with ${quarantine.records} records; see quarantine-* in the data directory`,
-          ]
-        : []),
-      ...(queue.file_gaps_total > 0
-        ? [
-            `files rotated away before their end was read: ${queue.file_gaps_total}, ${size(queue.file_gap_bytes_total)} known to be lost`,
-          ]
-        : []),
-      ...(quarantine.lost_records > 0
-        ? [`lost by damage of the queue's files: ${quarantine.lost_records} records`]
-        : []),
+      ...describeLosses(status),
     ],
     [
       "forwarding",
       `${describeConnection(forwarder)} ${forwarder.endpoint}, ${forwarder.last_ack_at === null ? "no ack yet" : `last ack ${ago(forwarder.last_ack_at)}`}`,
       ...optional(forwarder.last_error),
     ],
-    heartbeat === null
-      ? ["heartbeats", "off: the config has no management.core_url"]
-      : [
-          "heartbeats",
-          heartbeat.last_success_at === null
-            ? "none accepted yet"
-            : `last accepted ${ago(heartbeat.last_success_at)}`,
-          ...optional(heartbeat.last_error),
-        ],
+    ["heartbeats", ...describeHeartbeats(heartbeat, ago)],
     [
       "certificate",
       `valid until ${at(certificate.not_after)}, serial ${certificate.serial_number}`,
@@ -78,6 +50,10 @@ export const describeStatus = (status: CollectorStatus): string => {
     ],
     ["sources", ...(status.sources.length === 0 ? ["none"] : status.sources.map(describeSource))],
   ];
+  return align(rows);
+};
+
+const align = (rows: readonly Row[]): string => {
   const width = Math.max(...rows.map(([name]) => name.length)) + 2;
   return rows
     .flatMap(([name, ...lines]) =>
@@ -85,6 +61,39 @@ export const describeStatus = (status: CollectorStatus): string => {
     )
     .join("");
 };
+
+const describeHeartbeats = (
+  heartbeat: CollectorStatus["heartbeat"],
+  ago: (time: string) => string,
+): string[] => {
+  if (heartbeat === null) return ["off: the config has no management.core_url"];
+  const { last_success_at: at, last_error: error } = heartbeat;
+  return [at === null ? "none accepted yet" : `last accepted ${ago(at)}`, ...optional(error)];
+};
+
+/** What is lost of a queue and its files, or may be. */
+const describeLosses = ({ queue, quarantine, conditions }: CollectorStatus): string[] => [
+  ...when(
+    queue.at_risk && conditions.length === 0,
+    "at risk: too full, its oldest record is too old, or its files were damaged within a day",
+  ),
+  ...when(
+    queue.forks_total > 0,
+    `continued under a new queue id, as a copy of the queue exists: ${queue.forks_total} times`,
+  ),
+  ...when(
+    quarantine.files > 0,
+    `quarantined files: ${quarantine.files}, with ${quarantine.records} records; see quarantine-* in the data directory`,
+  ),
+  ...when(
+    queue.file_gaps_total > 0,
+    `files rotated away before their end was read: ${queue.file_gaps_total}, ${size(queue.file_gap_bytes_total)} known to be lost`,
+  ),
+  ...when(
+    quarantine.lost_records > 0,
+    `lost by damage of the queue's files: ${quarantine.lost_records} records`,
+  ),
+];
 
 /** That core holds the host by its budget is no fault of the connection. */
 const describeConnection = ({
@@ -100,6 +109,7 @@ const describeLabels = (labels: CollectorStatus["labels"]): string =>
     .map(([key, value]) => `${key}=${value}`)
     .join(", ") || "none";
 
+const when = (isSo: boolean, line: string): string[] => (isSo ? [line] : []);
 const optional = (text: string | null): string[] => (text === null ? [] : [text]);
 const shortHash = (hash: string | null): string => hash?.slice(0, 12) ?? "unknown";
 

@@ -56,15 +56,7 @@ export const runQuery = async (
   { signal, limits = queryLimits, keepUntil = () => undefined }: QueryOptions,
 ): Promise<ToolResult> => {
   signal.throwIfAborted();
-  const client = new Client({
-    connectionString: url,
-    connectionTimeoutMillis: limits.connectMs,
-    application_name: "svc-server chat",
-    // A server that is gone without a word ends the connection, too.
-    keepAlive: true,
-    keepAliveInitialDelayMillis: 10_000,
-  });
-  client.on("error", () => undefined);
+  const client = createClient(url, limits);
   let isConnected = false;
   let isLeft = false;
   const stopped = Promise.withResolvers<Stopped>();
@@ -116,6 +108,19 @@ export const runQuery = async (
     signal.removeEventListener("abort", abort);
     if (!isLeft) destroyClient(client);
   }
+};
+
+const createClient = (url: string, { connectMs }: QueryLimits): Client => {
+  const client = new Client({
+    connectionString: url,
+    connectionTimeoutMillis: connectMs,
+    application_name: "svc-server chat",
+    // A server that is gone without a word ends the connection, too.
+    keepAlive: true,
+    keepAliveInitialDelayMillis: 10_000,
+  });
+  client.on("error", () => undefined);
+  return client;
 };
 
 const invalidPassword = "28P01";

@@ -340,6 +340,92 @@ export interface ParsedCoreConfig {
   warnings: readonly string[];
 }
 
+type CoreValues = v.InferOutput<v.ObjectSchema<typeof coreVariables, undefined>>;
+
+/** Adds the faults between variables that no part of the config is read from. */
+const addFaultsBetween = (env: Environment, faults: ConfigFault[]): void => {
+  directoryConfigFaults(env, faults);
+  natsFaults(env, faults);
+  chatFaults(env, faults);
+  tracesFaults(env, faults);
+  requireWith(env, faults, "SVC_LICENSE", "SVC_LICENSE_PUBLIC_KEY_FILE");
+  requireWith(
+    env,
+    faults,
+    "SVC_INGEST_GRPC_ADDR",
+    "SVC_INGEST_SERVER_CERT_FILE",
+    "SVC_INGEST_SERVER_KEY_FILE",
+    "SVC_INGEST_CLIENT_CA_FILE",
+  );
+};
+
+const ingestConfigOf = (values: CoreValues): IngestConfig | null =>
+  values.SVC_INGEST_GRPC_ADDR
+    ? {
+        ...values.SVC_INGEST_GRPC_ADDR,
+        serverCertFile: values.SVC_INGEST_SERVER_CERT_FILE ?? "",
+        serverKeyFile: values.SVC_INGEST_SERVER_KEY_FILE ?? "",
+        clientCaFile: values.SVC_INGEST_CLIENT_CA_FILE ?? "",
+        frameBytesMax: values.SVC_INGEST_MAX_FRAME_BYTES,
+        payloadBytesMax: values.SVC_INGEST_MAX_PAYLOAD_BYTES,
+        discardSpanNames: values.SVC_INGEST_SAFE_RAW_DISCARD_OTEL_SPAN_NAMES ?? [],
+        requireEnrollment: values.SVC_INGEST_REQUIRE_ENROLLMENT,
+        retentionDays: values.SVC_INGEST_RETENTION_DAYS,
+        handshakesOfAddress: values.SVC_INGEST_HANDSHAKES_PER_ADDRESS,
+        sink: sinkConfigOf(values),
+      }
+    : null;
+
+const coreConfigOf = (
+  values: CoreValues,
+  {
+    ingestAddress,
+    ...parts
+  }: Pick<CoreConfig, "signer" | "completeness" | "workloadIssuers" | "watchesFile"> & {
+    ingestAddress: string | null;
+  },
+): CoreConfig => ({
+  port: values.PORT,
+  httpHost: values.SVC_HTTP_HOST ?? null,
+  databaseUrl: values.SVC_DATABASE_URL,
+  databaseSessionUrl: values.SVC_DATABASE_SESSION_URL ?? null,
+  tenantId: values.SVC_TENANT_ID,
+  authTokenSecret: values.SVC_AUTH_TOKEN_SECRET,
+  authTokenSecretPrevious: values.SVC_AUTH_TOKEN_SECRET_PREVIOUS ?? null,
+  directory: directoryConfigOf(values),
+  ops: {
+    bearerToken: values.SVC_OPS_BEARER_TOKEN ?? null,
+    trustLoopback: values.SVC_TRUST_LOOPBACK_OPS,
+  },
+  license: values.SVC_LICENSE
+    ? { token: values.SVC_LICENSE, publicKeyFile: values.SVC_LICENSE_PUBLIC_KEY_FILE ?? "" }
+    : null,
+  ingest: ingestConfigOf(values),
+  accountRetentionDays: values.SVC_ACCOUNT_RETENTION_DAYS,
+  queueLostAfterDays: values.SVC_QUEUE_LOST_AFTER_DAYS,
+  stateRetentionDays: values.SVC_STATE_RETENTION_DAYS,
+  revocationGap:
+    parts.signer && values.SVC_INGEST_GRPC_ADDR && !values.SVC_INGEST_REQUIRE_ENROLLMENT
+      ? "SVC_INGEST_REQUIRE_ENROLLMENT is false: a revoked host can forward until its certificate expires"
+      : null,
+  hostIdBytesMax: values.SVC_INGEST_MAX_HOST_ID_BYTES,
+  clientCertificateHeader: values.SVC_ENROLLMENT_CLIENT_CERT_HEADER ?? null,
+  advertised: {
+    coreUrl: values.SVC_ADVERTISED_CORE_URL?.replace(/\/$/, "") ?? null,
+    ingestAddress,
+  },
+  heartbeatIntervalSeconds: values.SVC_HEARTBEAT_INTERVAL,
+  collectorVersionMin: values.SVC_COLLECTOR_MIN_VERSION ?? null,
+  chatEnabled: values.SVC_CHAT_ENABLED,
+  chat: chatConfigOf(values),
+  watches: values.SVC_WATCH_RECEIVERS ?? null,
+  traces: tracesConfigOf(values),
+  onCloudflare: values.SVC_ON_CLOUDFLARE,
+  shutdownDelaySeconds: values.SVC_SHUTDOWN_DELAY,
+  logLevel: values.SVC_LOG_LEVEL,
+  ...parts,
+});
+
 /** Parses core's environment (docs/configuration.md). Throws one `ConfigError` that names every faulty variable and quotes no value. */
 export const parseCoreConfig = (
   env: Environment,
@@ -356,80 +442,17 @@ export const parseCoreConfig = (
   // The rules between variables apply even when one variable is faulty, so that one run reports every fault.
   const signer = signerConfigOf(resolved, faults);
   const completeness = completenessConfigOf(resolved, faults);
-  directoryConfigFaults(resolved, faults);
   const workloadIssuers = workloadIssuersOf(resolved, faults, readFile);
-  natsFaults(resolved, faults);
-  chatFaults(resolved, faults);
-  tracesFaults(resolved, faults);
-  requireWith(resolved, faults, "SVC_LICENSE", "SVC_LICENSE_PUBLIC_KEY_FILE");
-  requireWith(
-    resolved,
-    faults,
-    "SVC_INGEST_GRPC_ADDR",
-    "SVC_INGEST_SERVER_CERT_FILE",
-    "SVC_INGEST_SERVER_KEY_FILE",
-    "SVC_INGEST_CLIENT_CA_FILE",
-  );
+  addFaultsBetween(resolved, faults);
   if (values === undefined || faults.length > 0) throw new ConfigError(faults);
 
-  const config: CoreConfig = {
-    port: values.PORT,
-    httpHost: values.SVC_HTTP_HOST ?? null,
-    databaseUrl: values.SVC_DATABASE_URL,
-    databaseSessionUrl: values.SVC_DATABASE_SESSION_URL ?? null,
-    tenantId: values.SVC_TENANT_ID,
-    authTokenSecret: values.SVC_AUTH_TOKEN_SECRET,
-    authTokenSecretPrevious: values.SVC_AUTH_TOKEN_SECRET_PREVIOUS ?? null,
-    directory: directoryConfigOf(values),
-    workloadIssuers,
-    ops: {
-      bearerToken: values.SVC_OPS_BEARER_TOKEN ?? null,
-      trustLoopback: values.SVC_TRUST_LOOPBACK_OPS,
-    },
-    license: values.SVC_LICENSE
-      ? { token: values.SVC_LICENSE, publicKeyFile: values.SVC_LICENSE_PUBLIC_KEY_FILE ?? "" }
-      : null,
-    ingest: values.SVC_INGEST_GRPC_ADDR
-      ? {
-          ...values.SVC_INGEST_GRPC_ADDR,
-          serverCertFile: values.SVC_INGEST_SERVER_CERT_FILE ?? "",
-          serverKeyFile: values.SVC_INGEST_SERVER_KEY_FILE ?? "",
-          clientCaFile: values.SVC_INGEST_CLIENT_CA_FILE ?? "",
-          frameBytesMax: values.SVC_INGEST_MAX_FRAME_BYTES,
-          payloadBytesMax: values.SVC_INGEST_MAX_PAYLOAD_BYTES,
-          discardSpanNames: values.SVC_INGEST_SAFE_RAW_DISCARD_OTEL_SPAN_NAMES ?? [],
-          requireEnrollment: values.SVC_INGEST_REQUIRE_ENROLLMENT,
-          retentionDays: values.SVC_INGEST_RETENTION_DAYS,
-          handshakesOfAddress: values.SVC_INGEST_HANDSHAKES_PER_ADDRESS,
-          sink: sinkConfigOf(values),
-        }
-      : null,
-    accountRetentionDays: values.SVC_ACCOUNT_RETENTION_DAYS,
-    queueLostAfterDays: values.SVC_QUEUE_LOST_AFTER_DAYS,
-    stateRetentionDays: values.SVC_STATE_RETENTION_DAYS,
+  const config = coreConfigOf(values, {
     signer,
     completeness,
-    revocationGap:
-      signer && values.SVC_INGEST_GRPC_ADDR && !values.SVC_INGEST_REQUIRE_ENROLLMENT
-        ? "SVC_INGEST_REQUIRE_ENROLLMENT is false: a revoked host can forward until its certificate expires"
-        : null,
-    hostIdBytesMax: values.SVC_INGEST_MAX_HOST_ID_BYTES,
-    clientCertificateHeader: values.SVC_ENROLLMENT_CLIENT_CERT_HEADER ?? null,
-    advertised: {
-      coreUrl: values.SVC_ADVERTISED_CORE_URL?.replace(/\/$/, "") ?? null,
-      ingestAddress: resolved.SVC_ADVERTISED_INGEST_ADDR ?? null,
-    },
-    heartbeatIntervalSeconds: values.SVC_HEARTBEAT_INTERVAL,
-    collectorVersionMin: values.SVC_COLLECTOR_MIN_VERSION ?? null,
-    chatEnabled: values.SVC_CHAT_ENABLED,
-    chat: chatConfigOf(values),
-    watches: values.SVC_WATCH_RECEIVERS ?? null,
+    workloadIssuers,
     watchesFile: watchesFileOf(env, readFile),
-    traces: tracesConfigOf(values),
-    onCloudflare: values.SVC_ON_CLOUDFLARE,
-    shutdownDelaySeconds: values.SVC_SHUTDOWN_DELAY,
-    logLevel: values.SVC_LOG_LEVEL,
-  };
+    ingestAddress: resolved.SVC_ADVERTISED_INGEST_ADDR ?? null,
+  });
   const known = [...namesOf(coreVariables), ...Object.keys(env).filter(isOfOthers)];
   const warnings = [
     ...warnOfUnknown(env, "SVC_", known),

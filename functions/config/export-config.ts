@@ -2,6 +2,7 @@ import * as v from "valibot";
 import { isConfidentialUrl } from "#kit/address.ts";
 import {
   ConfigError,
+  type ConfigFault,
   composeVariables,
   type Environment,
   namesOf,
@@ -166,28 +167,25 @@ const readHeadersFile = (
   return values.SVC_EXPORT_HEADERS;
 };
 
-/** Parses the environment of `svc-server export`. Throws one `ConfigError` that names every faulty variable and quotes no value. */
-export const parseExportConfig = (
-  env: Environment,
-  readFile: (path: string) => string,
-): { config: ExportConfig; warnings: readonly string[] } => {
-  const { env: resolved, faults, values } = parseVariables(env, { variables, readFile });
-  const { SVC_EXPORT_ENDPOINT: url = "" } = resolved;
-  const fault = (variable: string, message: string) => faults.push({ variable, message });
-  natsFaults(resolved, faults);
-  const cert = resolved.SVC_EXPORT_CLIENT_CERT_FILE;
-  const key = resolved.SVC_EXPORT_CLIENT_KEY_FILE;
-  requireWith(resolved, faults, "SVC_EXPORT_CLIENT_CERT_FILE", "SVC_EXPORT_CLIENT_KEY_FILE");
-  requireWith(resolved, faults, "SVC_EXPORT_CLIENT_KEY_FILE", "SVC_EXPORT_CLIENT_CERT_FILE");
+type ExportValues = v.InferOutput<v.ObjectSchema<typeof variables, undefined>>;
+
+const addFaultsBetween = (env: Environment, faults: ConfigFault[]): void => {
+  const { SVC_EXPORT_ENDPOINT: url = "" } = env;
+  const fault = (message: string) => faults.push({ variable: "SVC_EXPORT_ENDPOINT", message });
+  natsFaults(env, faults);
+  requireWith(env, faults, "SVC_EXPORT_CLIENT_CERT_FILE", "SVC_EXPORT_CLIENT_KEY_FILE");
+  requireWith(env, faults, "SVC_EXPORT_CLIENT_KEY_FILE", "SVC_EXPORT_CLIENT_CERT_FILE");
+  if (!url) return;
   if (!url.startsWith("https:"))
     for (const variable of ["SVC_EXPORT_CA_FILE", "SVC_EXPORT_CLIENT_CERT_FILE"])
-      if (url && resolved[variable])
-        fault("SVC_EXPORT_ENDPOINT", `must be https while ${variable} is set`);
-  if (url && resolved.SVC_EXPORT_HEADERS && !isConfidentialUrl(url))
-    fault("SVC_EXPORT_ENDPOINT", "must be https while SVC_EXPORT_HEADERS is set");
-  if (values === undefined || faults.length > 0) throw new ConfigError(faults);
-  const protocol = values.SVC_EXPORT_PROTOCOL;
-  if (protocol === "grpc" && values.SVC_EXPORT_ENDPOINT.pathname !== "/")
+      if (env[variable]) fault(`must be https while ${variable} is set`);
+  if (env.SVC_EXPORT_HEADERS && !isConfidentialUrl(url))
+    fault("must be https while SVC_EXPORT_HEADERS is set");
+};
+
+/** Throws at the first fault between values that are right by themselves. */
+const checkValues = (values: ExportValues): void => {
+  if (values.SVC_EXPORT_PROTOCOL === "grpc" && values.SVC_EXPORT_ENDPOINT.pathname !== "/")
     throw new ConfigError([
       { variable: "SVC_EXPORT_ENDPOINT", message: "must have no path with the protocol grpc" },
     ]);
@@ -195,6 +193,19 @@ export const parseExportConfig = (
     throw new ConfigError([
       { variable: "SVC_EXPORT_REQUEST_BYTES", message: "must be at most SVC_EXPORT_BUFFER_BYTES" },
     ]);
+};
+
+/** Parses the environment of `svc-server export`. Throws one `ConfigError` that names every faulty variable and quotes no value. */
+export const parseExportConfig = (
+  env: Environment,
+  readFile: (path: string) => string,
+): { config: ExportConfig; warnings: readonly string[] } => {
+  const { env: resolved, faults, values } = parseVariables(env, { variables, readFile });
+  addFaultsBetween(resolved, faults);
+  if (values === undefined || faults.length > 0) throw new ConfigError(faults);
+  checkValues(values);
+  const cert = resolved.SVC_EXPORT_CLIENT_CERT_FILE;
+  const key = resolved.SVC_EXPORT_CLIENT_KEY_FILE;
   const headersFile = resolved.SVC_EXPORT_HEADERS_FILE ?? null;
   const config: ExportConfig = {
     databaseUrl: values.SVC_DATABASE_URL,
@@ -203,7 +214,7 @@ export const parseExportConfig = (
     name: values.SVC_EXPORT_NAME,
     start: values.SVC_EXPORT_START,
     endpoint: values.SVC_EXPORT_ENDPOINT,
-    protocol,
+    protocol: values.SVC_EXPORT_PROTOCOL,
     headers: values.SVC_EXPORT_HEADERS ?? {},
     headersFile,
     readHeaders: () =>

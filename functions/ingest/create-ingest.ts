@@ -7,7 +7,12 @@ import type { HostDirective } from "../store/certificate/identities.ts";
 import type { BlockCodec } from "../store/ingest/stored-envelope.ts";
 import type { IngestObserver } from "./accept-frame.ts";
 import type { AccountRegister } from "./accounts.ts";
-import { type CertificateRegister, createAdmission, type UsedCertificate } from "./admission.ts";
+import {
+  type Admission,
+  type CertificateRegister,
+  createAdmission,
+  type UsedCertificate,
+} from "./admission.ts";
 import { type ByteBudget, createByteBudget } from "./byte-budget.ts";
 import { inGroups } from "./in-groups.ts";
 import { createOpenStreams } from "./open-streams.ts";
@@ -46,7 +51,7 @@ export interface IngestNeeds {
   /** Bytes received and not yet committed, in all; 64 MiB by default. */
   inFlightBytesMax?: number;
   /** Where statuses go; without it, hosts send heartbeats by HTTP. */
-  statuses?: StatusRegister;
+  statuses?: StatusRegister | undefined;
   /** Where accounts go; without it, hosts keep theirs. */
   accounts?: AccountRegister | undefined;
   /** `createFastPath`, or nothing to serve everything by the plain path. */
@@ -76,24 +81,43 @@ export interface Ingest {
   close(): Promise<void>;
 }
 
-/** Makes ingest. */
-export const createIngest = (needs: IngestNeeds): Ingest => {
-  const { config, clock, log, observe } = needs;
+/** Makes an admission that notes first uses of certificates of several identities at once. */
+const createSharedAdmission = ({
+  config: { requireEnrollment },
+  clock,
+  certificates,
+  pause,
+  pauseUses,
+}: IngestNeeds): Admission => {
   const useAll = async (used: readonly UsedCertificate[]) => {
-    await needs.certificates.use(used);
+    await certificates.use(used);
     return used;
   };
-  const useInGroup = inGroups(useAll, {
-    keyOf: ({ identityId }) => identityId,
-    pause: needs.pauseUses,
-  });
+  const keyOf = ({ identityId }: UsedCertificate) => identityId;
+  const useInGroup = inGroups(useAll, { keyOf, pause: pauseUses });
   const use = async (certificate: UsedCertificate) => void (await useInGroup(certificate));
-  const admission = createAdmission({
+  return createAdmission({
     clock,
-    certificates: { ...needs.certificates, use },
-    requireEnrollment: config.requireEnrollment,
-    pause: needs.pause,
+    certificates: { ...certificates, use },
+    requireEnrollment,
+    pause,
   });
+};
+
+const frameLimitsOf = ({
+  config: { frameBytesMax, payloadBytesMax, discardSpanNames },
+  hostIdBytesMax,
+}: IngestNeeds): IngestDependencies["limits"] => ({
+  frameBytesMax,
+  payloadBytesMax,
+  hostIdBytesMax,
+  discardSpanNames: new Set(discardSpanNames),
+});
+
+/** Makes ingest. */
+export const createIngest = (needs: IngestNeeds): Ingest => {
+  const { clock, log, observe } = needs;
+  const admission = createSharedAdmission(needs);
   const streams = createOpenStreams({
     admission,
     clock,
@@ -121,12 +145,7 @@ export const createIngest = (needs: IngestNeeds): Ingest => {
     sink: needs.sink,
     statuses,
     accounts: needs.accounts,
-    limits: {
-      frameBytesMax: config.frameBytesMax,
-      payloadBytesMax: config.payloadBytesMax,
-      hostIdBytesMax: needs.hostIdBytesMax,
-      discardSpanNames: new Set(config.discardSpanNames),
-    },
+    limits: frameLimitsOf(needs),
     fastPath: needs.fastPath,
     codec: needs.codec,
     clock,
@@ -137,11 +156,10 @@ export const createIngest = (needs: IngestNeeds): Ingest => {
   return {
     routes,
     async watch(signal) {
-      await needs
-        .listen?.({ revoked: streams.triggerRecheck, directive: statuses.direct })
-        .catch((err: unknown) =>
-          log.warn({ err }, "notifications failed; streams are rechecked every 2 s"),
-        );
+      const on = { revoked: streams.triggerRecheck, directive: statuses.direct };
+      await needs.listen?.(on).catch((err: unknown) => {
+        log.warn({ err }, "notifications failed; streams are rechecked every 2 s");
+      });
       await Promise.all([streams.watch(signal), incomplete.watch(signal)]);
     },
     reopenStreams: streams.reopen,

@@ -78,6 +78,50 @@ type Entry<Answer> = { rejections: number } & (
   | { state: "rejected"; cause: unknown }
 );
 
+/** The answers of one stream, in the order of their messages. */
+const createAnswers = <Answer>() => {
+  const entries: Entry<Answer>[] = [];
+  let rejections = 0;
+  /** The first answer is ready. */
+  const changed = createSignal();
+  /** There may be room again. */
+  const drained = createSignal();
+  return {
+    changed,
+    drained,
+    /** Resolves once a message is answered, with false if it is rejected. */
+    push: (answer: Promise<Answer>, rejected = 0): Promise<boolean> => {
+      rejections += rejected;
+      const at = entries.push({ state: "pending", rejections: rejected }) - 1;
+      const entry = entries[at] as Entry<Answer>;
+      return answer.then(
+        (value) => {
+          Object.assign(entry, { state: "answered", answer: value });
+          if (entries[0] === entry) changed.raise();
+          return true;
+        },
+        (cause: unknown) => {
+          Object.assign(entry, { state: "rejected", cause });
+          if (entries[0] === entry) changed.raise();
+          return false;
+        },
+      );
+    },
+    /** Moves the answers that are ready to `ready`; returns the rejection that follows them. */
+    take: (ready: Answer[]): { cause: unknown } | undefined => {
+      for (let entry = entries[0]; entry && entry.state !== "pending"; entry = entries[0]) {
+        if (entry.state === "rejected") return entry;
+        ready.push(entry.answer);
+        entries.shift();
+        rejections -= entry.rejections;
+      }
+      return undefined;
+    },
+    hasRoom: () => entries.length < framesInFlightMax && rejections < rejectionsInFlightMax,
+    isEmpty: () => entries.length === 0,
+  };
+};
+
 /**
  * Runs a stream to its end. Messages come in groups, as they arrive; answers leave in groups, as they become ready. Throws a Problem,
  * or the reason of `abort` as soon as it aborts. `disconnected` only ends the reading: Connect aborts it also when a message is
@@ -92,31 +136,11 @@ export async function* forward<Answer>(
     pushed,
   }: { abort: AbortSignal; disconnected: AbortSignal; pushed: PushedAnswers<Answer> },
 ): AsyncGenerator<Answer[]> {
-  const entries: Entry<Answer>[] = [];
-  const changed = createSignal();
-  const drained = createSignal();
-  let rejections = 0;
+  const answers = createAnswers<Answer>();
+  const { push, changed, drained } = answers;
   let opened = false;
   let ended = false;
 
-  /** Resolves once a message is answered, with false if it is rejected. */
-  const push = (answer: Promise<Answer>, rejected = 0): Promise<boolean> => {
-    rejections += rejected;
-    const at = entries.push({ state: "pending", rejections: rejected }) - 1;
-    const entry = entries[at] as Entry<Answer>;
-    return answer.then(
-      (value) => {
-        Object.assign(entry, { state: "answered", answer: value });
-        if (entries[0] === entry) changed.raise();
-        return true;
-      },
-      (cause: unknown) => {
-        Object.assign(entry, { state: "rejected", cause });
-        if (entries[0] === entry) changed.raise();
-        return false;
-      },
-    );
-  };
   /** Returns what must end before the next message: Opened reports the cursor before the frames of its stream. */
   const serve = (message: ForwardMessage): Promise<boolean> | undefined => {
     if (!opened && message.case !== "open") throw outOfOrder("open must be the first message");
@@ -133,13 +157,11 @@ export async function* forward<Answer>(
   };
   const read = async (): Promise<void> => {
     const isOver = () => abort.aborted || disconnected.aborted;
-    const hasRoom = () =>
-      isOver() || (entries.length < framesInFlightMax && rejections < rejectionsInFlightMax);
     const iterator = requests[Symbol.asyncIterator]();
     const pause = () => steps.untilReadable(abort, disconnected);
     while (!isOver()) {
       for (let paused = pause(); paused; paused = pause()) await paused;
-      while (!hasRoom()) await drained.wait();
+      while (!isOver() && !answers.hasRoom()) await drained.wait();
       const next = await iterator.next();
       if (next.done) return;
       for (const decode of next.value) {
@@ -168,29 +190,16 @@ export async function* forward<Answer>(
   try {
     for (;;) {
       if (abort.aborted) throw abort.reason;
-      const answers: Answer[] = [];
-      let rejection: { cause: unknown } | undefined;
-      for (
-        let entry = entries[0];
-        entry !== undefined && entry.state !== "pending";
-        entry = entries[0]
-      ) {
-        if (entry.state === "rejected") {
-          rejection = entry;
-          break;
-        }
-        answers.push(entry.answer);
-        entries.shift();
-        rejections -= entry.rejections;
-      }
-      answers.push(...pushed.take());
-      if (answers.length > 0) {
+      const ready: Answer[] = [];
+      const rejection = answers.take(ready);
+      ready.push(...pushed.take());
+      if (ready.length > 0) {
         drained.raise();
-        yield answers;
+        yield ready;
       }
       if (rejection) throw rejection.cause;
-      if (answers.length > 0) continue;
-      if (ended && entries.length === 0) return;
+      if (ready.length > 0) continue;
+      if (ended && answers.isEmpty()) return;
       await changed.wait();
     }
   } finally {

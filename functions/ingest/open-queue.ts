@@ -107,7 +107,7 @@ export const createQueueOpener = <Tx>({
   log,
   pause,
 }: QueueOpenerNeeds<Tx>): QueueOpener => {
-  const recordedLosses = createRecordedLosses();
+  const losses = createLosses({ register, observe, log });
   const decideAll = async (tx: Tx, opens: readonly Open[], now: Date) => {
     const rows = await register.lock(tx, opens, now);
     return opens.map((claims, index): Decision => {
@@ -150,8 +150,61 @@ export const createQueueOpener = <Tx>({
       },
       { isShared: true },
     );
+  const openAlone = ({ open, isGone }: { open: Open; isGone(): boolean }): Promise<Decision> =>
+    register.transaction(async (tx) => {
+      const now = new Date(clock.now());
+      const leftIds = open.leftQueues.map(({ queueId }) => queueId);
+      const leftRows =
+        leftIds.length > 0 ? await register.lockLeft(tx, queueOf(open), leftIds) : [];
+      const [decision] = (await decideAll(tx, [open], now)) as [Decision];
+      const { isForked, lost, row } = decision;
+      if (isForked && isGone()) throw new Problem("queue_forked");
+      const lostHere = await losses.count(tx, row, lost);
+      if (isForked) await register.noteFork(tx, queueOf(open));
+      else await store(tx, [{ ...decision, lostHere }], now);
+      const others = isForked ? [forkEvent(row.cursor)] : [];
+      const own = await losses.record(tx, queueOf(open), { row, lost, others, now });
+      const settled = await losses.settleLeft(tx, open, leftRows, now);
+      if (leftIds.length > 0) await register.endLeft(tx, open.hostId, leftIds, now);
+      return { ...decision, ...settled, losses: [...own, ...settled.losses] };
+    });
+  const keyOf = ({ hostId }: QueueName) => hostId;
+  const openInGroup = inGroups(openTogether, { keyOf, pause });
+  const openInTurn = inTurn(openAlone, ({ open }) => keyOf(open));
+  const findInTurn = inTurn(register.findCursor, keyOf);
+
+  return {
+    async open(claims, isGone = () => false) {
+      checkOpen(claims);
+      const queue = queueOf(claims);
+      const sessionId = sessionOf(claims);
+      if (sessionId === undefined && claims.ackedThrough === 0n)
+        return { ...queue, sessionId, cursor: await findInTurn(queue) };
+      const opened = claims.leftQueues.length > 0 ? undefined : await openInGroup(claims);
+      const {
+        isForked,
+        losses: lost = [],
+        cursor,
+        left,
+      } = opened ?? (await openInTurn({ open: claims, isGone }));
+      losses.committed(lost);
+      if (isForked) throw new Problem("queue_forked");
+      return { ...queue, sessionId, cursor, left };
+    },
+  };
+};
+
+type LossOfQueue = Loss & { queue: QueueName };
+
+/** Decides what is lost of opened queues, and records it. */
+const createLosses = <Tx>({
+  register,
+  observe,
+  log,
+}: Pick<QueueOpenerNeeds<Tx>, "register" | "observe" | "log">) => {
+  const recordedLosses = createRecordedLosses();
   /** Returns how many sequences this sink has lost of a queue; null if another one has them. */
-  const countLost = async (
+  const count = async (
     tx: Tx,
     row: LockedCursor,
     lost: Loss | undefined,
@@ -161,7 +214,7 @@ export const createQueueOpener = <Tx>({
   };
 
   /** Records what the database has lost of a queue, with other events of it; returns that, unless another sink has it. */
-  const recordLoss = async (
+  const record = async (
     tx: Tx,
     queue: QueueName,
     {
@@ -214,60 +267,21 @@ export const createQueueOpener = <Tx>({
       left.push({ queueId, cursor, ackedThrough });
       const unrecorded = lost && recordedLosses.without(queue, lost);
       if (row && unrecorded && !isElsewhere)
-        losses.push(...(await recordLoss(tx, queue, { row, lost: unrecorded, now })));
+        losses.push(...(await record(tx, queue, { row, lost: unrecorded, now })));
     }
     return { left, losses };
   };
 
-  const openAlone = ({ open, isGone }: { open: Open; isGone(): boolean }): Promise<Decision> =>
-    register.transaction(async (tx) => {
-      const now = new Date(clock.now());
-      const leftIds = open.leftQueues.map(({ queueId }) => queueId);
-      const leftRows =
-        leftIds.length > 0 ? await register.lockLeft(tx, queueOf(open), leftIds) : [];
-      const [decision] = (await decideAll(tx, [open], now)) as [Decision];
-      const { isForked, lost, row } = decision;
-      if (isForked && isGone()) throw new Problem("queue_forked");
-      const lostHere = await countLost(tx, row, lost);
-      if (isForked) await register.noteFork(tx, queueOf(open));
-      else await store(tx, [{ ...decision, lostHere }], now);
-      const others = isForked ? [forkEvent(row.cursor)] : [];
-      const own = await recordLoss(tx, queueOf(open), { row, lost, others, now });
-      const settled = await settleLeft(tx, open, leftRows, now);
-      if (leftIds.length > 0) await register.endLeft(tx, open.hostId, leftIds, now);
-      return { ...decision, ...settled, losses: [...own, ...settled.losses] };
-    });
-  const keyOf = ({ hostId }: QueueName) => hostId;
-  const openInGroup = inGroups(openTogether, { keyOf, pause });
-  const openInTurn = inTurn(openAlone, ({ open }) => keyOf(open));
-  const findInTurn = inTurn(register.findCursor, keyOf);
-
-  return {
-    async open(claims, isGone = () => false) {
-      checkOpen(claims);
-      const queue = queueOf(claims);
-      const sessionId = sessionOf(claims);
-      if (sessionId === undefined && claims.ackedThrough === 0n)
-        return { ...queue, sessionId, cursor: await findInTurn(queue) };
-      const opened = claims.leftQueues.length > 0 ? undefined : await openInGroup(claims);
-      const {
-        isForked,
-        losses = [],
-        cursor,
-        left,
-      } = opened ?? (await openInTurn({ open: claims, isGone }));
-      for (const lost of losses) {
-        recordedLosses.add(lost.queue, lost);
-        if (lost.isPlausible) observe.gap(sequencesOf(lost));
-        else observe.implausibleGap();
-      }
-      if (isForked) throw new Problem("queue_forked");
-      return { ...queue, sessionId, cursor, left };
-    },
+  /** Counts what was recorded, once its transaction has committed. */
+  const committed = (losses: readonly LossOfQueue[]): void => {
+    for (const lost of losses) {
+      recordedLosses.add(lost.queue, lost);
+      if (lost.isPlausible) observe.gap(sequencesOf(lost));
+      else observe.implausibleGap();
+    }
   };
+  return { count, record, settleLeft, committed };
 };
-
-type LossOfQueue = Loss & { queue: QueueName };
 
 type Decision = ReturnType<typeof decideOpen> & {
   claims: Open;

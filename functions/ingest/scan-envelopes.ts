@@ -178,6 +178,10 @@ class EnvelopeScanner {
       this.#kept.push(start, end);
       return;
     }
+    this.#countStored(sequence, kind, payloadBytes, isObserved);
+  }
+
+  #countStored(sequence: number, kind: KnownKind, payloadBytes: number, isObserved: boolean): void {
     if (this.#count === 0) this.#first = sequence;
     this.#lastStored = sequence;
     this.#count++;

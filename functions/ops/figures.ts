@@ -69,6 +69,29 @@ export const figuresOf = (
         .map(({ name, notAfter }) => sample({ certificate: name }, notAfter / 1000)),
   },
   {
+    name: "core_rollouts",
+    help: "Rollouts that have not ended, by state",
+    labels: ["state"],
+    read: async () => {
+      const counts = await countOpenRollouts(core.reports);
+      const open = rolloutStates.filter((state) => !endedStates.includes(state));
+      return open.map((state) => sample({ state }, counts.get(state) ?? 0));
+    },
+  },
+  {
+    name: "core_retention_paused",
+    help: "Whether a jump of the database's clock holds retention back: 1 or 0",
+    labels: [],
+    read: async () => [sample({}, (await findRetentionPause(core.reports)) === null ? 0 : 1)],
+  },
+  ...hostFiguresOf(core),
+  ...exportFiguresOf(core),
+  ...watchFiguresOf(core),
+];
+
+/** Hosts of the fleet, by what pages say of them. */
+const hostFiguresOf = (core: Pick<Core, "db" | "reports" | "clock" | "config">): Figure[] => [
+  {
     name: "core_hosts",
     help: "Hosts of the fleet, by state as on /fleet",
     labels: ["state"],
@@ -90,22 +113,6 @@ export const figuresOf = (
       const filter = parseFilter(waitingHosts, core.clock.now());
       return [sample({}, await countHosts(core.reports, rules, [filter]))];
     },
-  },
-  {
-    name: "core_rollouts",
-    help: "Rollouts that have not ended, by state",
-    labels: ["state"],
-    read: async () => {
-      const counts = await countOpenRollouts(core.reports);
-      const open = rolloutStates.filter((state) => !endedStates.includes(state));
-      return open.map((state) => sample({ state }, counts.get(state) ?? 0));
-    },
-  },
-  {
-    name: "core_retention_paused",
-    help: "Whether a jump of the database's clock holds retention back: 1 or 0",
-    labels: [],
-    read: async () => [sample({}, (await findRetentionPause(core.reports)) === null ? 0 : 1)],
   },
   {
     name: "core_completeness_states",
@@ -139,8 +146,6 @@ export const figuresOf = (
       return budgets.map(({ name, heldHosts }) => sample({ budget: name }, heldHosts));
     },
   },
-  ...exportFiguresOf(core),
-  ...watchFiguresOf(core),
 ];
 
 /** Watches and their messages (docs/watches.md). */

@@ -94,22 +94,32 @@ const checkMessage = (
     fields++;
     const field = shape.fields[tag >>> 3];
     if (field?.counter === undefined) singular++;
-    if (field !== undefined) {
-      const { counter, message, isText } = field;
-      const isPacked = field.packable && wireType === WireType.LengthDelimited;
-      if (field.wireType !== wireType && !isPacked)
-        throw new ProtobufError("a field has another type than the schema says");
-      if (counter !== undefined && !isPacked) countValue(counter);
-      if (isText) {
-        if (!isAscii(bytes, at, to)) checkText(checking, at, to);
-      } else if (message !== undefined) checkMessage(checking, at, to, message, depth + 1);
-      else if (isPacked) checkPacked(checking, at, to, field);
-    }
+    if (field !== undefined) checkField(checking, at, to, field, wireType, depth);
     at = to;
   }
   if (singular > max.singular)
     throw new WireLimitError(`${shape.name} repeats fields that occur once`, shape.name);
   countFields(checking, fields);
+};
+
+/** Checks the value of a field that the schema has. */
+const checkField = (
+  checking: Checking,
+  at: number,
+  to: number,
+  field: FieldShape,
+  wireType: number,
+  depth: number,
+): void => {
+  const { counter, message, isText } = field;
+  const isPacked = field.packable && wireType === WireType.LengthDelimited;
+  if (field.wireType !== wireType && !isPacked)
+    throw new ProtobufError("a field has another type than the schema says");
+  if (counter !== undefined && !isPacked) countValue(counter);
+  if (isText) {
+    if (!isAscii(checking.bytes, at, to)) checkText(checking, at, to);
+  } else if (message !== undefined) checkMessage(checking, at, to, message, depth + 1);
+  else if (isPacked) checkPacked(checking, at, to, field);
 };
 
 /** Counts the fields of a message at once, as a check for each takes a third of the time. */

@@ -74,20 +74,30 @@ export const createConsumer = (
   const countRefused = (reason: SourceRefusal, { kind }: Signal, records: number) =>
     refused(reason, { kind, source: name, records });
 
-  /** Returns the payload with valid UTF-8 in all strings, and how many were repaired. Throws `ProtobufError`. */
-  const checkPayload = (
-    wire: WireCheck,
-    received: Uint8Array,
-  ): { payload: Uint8Array; repaired: number } => {
-    const repaired = wire.check(received);
-    return { payload: repaired === 0 ? received : wire.repairText(received), repaired };
-  };
-
   const loadCheck = async (signal: Signal): Promise<WireCheck> => {
     const { createRequestCheck } = await import("./schemas.ts");
     const check = checks.get(signal) ?? createRequestCheck(signal);
     checks.set(signal, check);
     return check;
+  };
+
+  /** Returns the payload with valid UTF-8 in all strings, and how many were repaired; else why it is rejected. */
+  const checkPayload = (
+    wire: WireCheck,
+    signal: Signal,
+    received: Uint8Array,
+  ): ConsumeOutcome | { payload: Uint8Array; repaired: number } => {
+    try {
+      const repaired = wire.check(received);
+      return { payload: repaired === 0 ? received : wire.repairText(received), repaired };
+    } catch (error) {
+      if (error instanceof WireLimitError) {
+        countRefused("too_large", signal, 1);
+        return { status: "too_large", message: `${error.message}: send fewer items at once` };
+      }
+      if (error instanceof ProtobufError) return { status: "invalid", message: error.message };
+      throw error;
+    }
   };
 
   const consume: Consume = async (signal, received, isWanted, traceparent) => {
@@ -103,19 +113,22 @@ export const createConsumer = (
       throw error;
     }
   };
+  const tooLarge = (rejectedItems: number, isSomeStored: boolean): ConsumeOutcome => {
+    const message = `larger than ${limits.itemBytesMax} bytes, the most that can be forwarded`;
+    return isSomeStored
+      ? { status: "partial", message: `some are ${message}`, rejectedItems }
+      : { status: "too_large", message };
+  };
+  const unstored = (error: unknown): ConsumeOutcome => {
+    if (error instanceof QueueFullError) return unavailable("the collector's queue is full");
+    if (error instanceof QueueClosedError) return unavailable("the collector is stopping");
+    log.error({ err: error, source: name }, "the queue could not store a request");
+    return unavailable("the collector's queue cannot be written");
+  };
   const store: Consume = async (signal, received, isWanted) => {
     const wire = checks.get(signal) ?? (await loadCheck(signal));
-    let checked: ReturnType<typeof checkPayload>;
-    try {
-      checked = checkPayload(wire, received);
-    } catch (error) {
-      if (error instanceof WireLimitError) {
-        countRefused("too_large", signal, 1);
-        return { status: "too_large", message: `${error.message}: send fewer items at once` };
-      }
-      if (error instanceof ProtobufError) return { status: "invalid", message: error.message };
-      throw error;
-    }
+    const checked = checkPayload(wire, signal, received);
+    if ("status" in checked) return checked;
     const { payload, repaired } = checked;
     if (payload.length === 0) return { status: "stored" };
     if (waitingBytes + payload.length > limits.waitingBytesMax)
@@ -137,7 +150,6 @@ export const createConsumer = (
       attributes: {},
       payload: part,
     }));
-    const tooLargeMessage = `larger than ${limits.itemBytesMax} bytes, the most that can be forwarded`;
     waitingBytes += payload.length;
     try {
       const options = { signal: timeout.signal(), isWanted };
@@ -149,21 +161,12 @@ export const createConsumer = (
       }
       counts.rejected_items += rejectedItems;
       counts.repaired_strings += repaired;
-      if (cut > 0 && records.length === 0) return { status: "too_large", message: tooLargeMessage };
-      if (cut > 0)
-        return { status: "partial", message: `some are ${tooLargeMessage}`, rejectedItems };
-      if (repaired > 0)
-        return {
-          status: "partial",
-          message: `replaced invalid UTF-8 in ${repaired} strings`,
-          rejectedItems: 0,
-        };
-      return { status: "stored" };
+      if (cut > 0) return tooLarge(rejectedItems, records.length > 0);
+      if (repaired === 0) return { status: "stored" };
+      const message = `replaced invalid UTF-8 in ${repaired} strings`;
+      return { status: "partial", message, rejectedItems: 0 };
     } catch (error) {
-      if (error instanceof QueueFullError) return unavailable("the collector's queue is full");
-      if (error instanceof QueueClosedError) return unavailable("the collector is stopping");
-      log.error({ err: error, source: name }, "the queue could not store a request");
-      return unavailable("the collector's queue cannot be written");
+      return unstored(error);
     } finally {
       waitingBytes -= payload.length;
     }

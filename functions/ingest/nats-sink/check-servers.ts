@@ -65,22 +65,8 @@ export const checkServers = async (
         variable: "SVC_NATS_URLS",
         message: `${is}; update it: ${oldestVersion} is the oldest supported`,
       });
-    else if (isBefore(server.version, checkedOnceVersion))
-      warnings.push(
-        `${is}: update it to ${completeVersion} or later. It compares expected sequences wrongly, and replicas that were stopped, ` +
-          "or whose disk was full, lack acknowledged messages or have some twice",
-      );
-    else if (
-      !isBefore(server.version, deletingVersions.from) &&
-      isBefore(server.version, deletingVersions.fixed)
-    )
-      warnings.push(
-        `${is}: update it to ${deletingVersions.fixed} or later, which keeps streams when it is killed`,
-      );
-    else if (replicas > 1 && isBefore(server.version, completeVersion))
-      warnings.push(
-        `${is}: update it to ${completeVersion} or later, whose replicas stay the same when a disk is full`,
-      );
+    else
+      warnings.push(...updateAdvice(server.version, replicas).map((advice) => `${is}: ${advice}`));
     const syncing = replicas > 1 ? syncingVersion.replicated : syncingVersion.single;
     if (mustSync && isBefore(server.version, syncing))
       refuse(
@@ -104,6 +90,24 @@ export const checkServers = async (
         "so acknowledged envelopes survive a loss of power only if what is below the server keeps its memory",
     );
   return warnings;
+};
+
+/** Returns what a supported version calls for. */
+const updateAdvice = (version: string, replicas: number): string[] => {
+  if (isBefore(version, checkedOnceVersion))
+    return [
+      `update it to ${completeVersion} or later. It compares expected sequences wrongly, and replicas that were stopped, ` +
+        "or whose disk was full, lack acknowledged messages or have some twice",
+    ];
+  if (!isBefore(version, deletingVersions.from) && isBefore(version, deletingVersions.fixed))
+    return [
+      `update it to ${deletingVersions.fixed} or later, which keeps streams when it is killed`,
+    ];
+  if (replicas > 1 && isBefore(version, completeVersion))
+    return [
+      `update it to ${completeVersion} or later, whose replicas stay the same when a disk is full`,
+    ];
+  return [];
 };
 
 /** Servers change their settings when they restart; a round is a second. */

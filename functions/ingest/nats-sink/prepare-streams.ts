@@ -127,71 +127,79 @@ export const isStreamMissing = (error: unknown): boolean =>
 const refusal = ({ name, num_replicas }: WantedStream, cause: unknown): string =>
   `the servers refuse to create the stream ${name} with ${num_replicas} replicas: ${cause instanceof Error ? cause.message : String(cause)}`;
 
-const faultsOf = (wanted: WantedStream, found: StreamConfig): ConfigFault[] => {
+/** What a stream has, what it must have, and how an operator brings it there. */
+interface Expectation {
+  variable?: string;
+  what: string;
+  is: unknown;
+  must: unknown;
+  remedy: string;
+}
+
+const faultsOf = (wanted: WantedStream, found: StreamConfig): ConfigFault[] =>
+  [...expectationsOf(wanted, found), ...refusedOf(found, wanted.name)]
+    .filter(({ is, must }) => String(is) !== String(must))
+    .map(({ variable = "SVC_NATS_STREAM", what, is, must, remedy }) => ({
+      variable,
+      message: `the stream ${wanted.name} has ${what} ${is}, not ${must}; ${remedy}`,
+    }));
+
+const edit = (name: string, flag: string): string => `run: nats stream edit ${name} ${flag}`;
+const replace = (name: string): string =>
+  `it cannot be changed: empty the stream through its consumers and run: nats stream rm ${name}`;
+const age = (nanos: number): string => `${nanos / nanosOfSecond}s`;
+
+const expectationsOf = (wanted: WantedStream, found: StreamConfig): Expectation[] => {
   const { name } = wanted;
-  const edit = (flag: string) => `run: nats stream edit ${name} ${flag}`;
-  const replace = `it cannot be changed: empty the stream through its consumers and run: nats stream rm ${name}`;
-  const faults: ConfigFault[] = [];
-  const expect = (
-    variable: string,
-    what: string,
-    is: unknown,
-    must: unknown,
-    remedy: string,
-  ): void => {
-    if (String(is) !== String(must))
-      faults.push({
-        variable,
-        message: `the stream ${name} has ${what} ${is}, not ${must}; ${remedy}`,
-      });
-  };
-  expect(
-    "SVC_NATS_REPLICAS",
-    "replicas",
-    found.num_replicas,
-    wanted.num_replicas,
-    edit(`--replicas=${wanted.num_replicas}`),
-  );
-  expect("SVC_NATS_STREAM", "retention", found.retention, wanted.retention, replace);
-  expect("SVC_NATS_STREAM", "storage", found.storage, wanted.storage, replace);
-  expect(
-    "SVC_NATS_STREAM",
-    "the discard policy",
-    found.discard,
-    wanted.discard,
-    edit(`--discard=${wanted.discard}`),
-  );
-  expect(
-    "SVC_NATS_STREAM",
-    "subjects",
-    found.subjects,
-    wanted.subjects,
-    edit(`--subjects='${wanted.subjects[0]}'`),
-  );
-  const age = (nanos: number) => `${nanos / nanosOfSecond}s`;
-  expect(
-    "SVC_NATS_MAX_AGE",
-    "max age",
-    age(found.max_age),
-    age(wanted.max_age),
-    edit(`--max-age=${age(wanted.max_age)}`),
-  );
-  const perSubject = [
-    "messages per subject",
-    found.max_msgs_per_subject,
-    wanted.max_msgs_per_subject,
-  ] as const;
-  expect(
-    "SVC_NATS_STREAM",
-    ...perSubject,
-    edit(`--max-msgs-per-subject=${wanted.max_msgs_per_subject}`),
-  );
-  for (const [setting, flag] of Object.entries(refusedSettings)) {
+  return [
+    {
+      variable: "SVC_NATS_REPLICAS",
+      what: "replicas",
+      is: found.num_replicas,
+      must: wanted.num_replicas,
+      remedy: edit(name, `--replicas=${wanted.num_replicas}`),
+    },
+    {
+      what: "retention",
+      is: found.retention,
+      must: wanted.retention,
+      remedy: replace(name),
+    },
+    { what: "storage", is: found.storage, must: wanted.storage, remedy: replace(name) },
+    {
+      what: "the discard policy",
+      is: found.discard,
+      must: wanted.discard,
+      remedy: edit(name, `--discard=${wanted.discard}`),
+    },
+    {
+      what: "subjects",
+      is: found.subjects,
+      must: wanted.subjects,
+      remedy: edit(name, `--subjects='${wanted.subjects[0]}'`),
+    },
+    {
+      variable: "SVC_NATS_MAX_AGE",
+      what: "max age",
+      is: age(found.max_age),
+      must: age(wanted.max_age),
+      remedy: edit(name, `--max-age=${age(wanted.max_age)}`),
+    },
+    {
+      what: "messages per subject",
+      is: found.max_msgs_per_subject,
+      must: wanted.max_msgs_per_subject,
+      remedy: edit(name, `--max-msgs-per-subject=${wanted.max_msgs_per_subject}`),
+    },
+  ];
+};
+
+const refusedOf = (found: StreamConfig, name: string): Expectation[] =>
+  Object.entries(refusedSettings).flatMap(([setting, flag]) => {
     const value = found[setting as keyof StreamConfig];
     if (!value || value === PersistMode.Default || (Array.isArray(value) && value.length === 0))
-      continue;
-    const shown = typeof value === "object" ? "set" : value;
-    expect("SVC_NATS_STREAM", setting, shown, "unset", flag === null ? replace : edit(flag ?? ""));
-  }
-  return faults;
-};
+      return [];
+    const is = typeof value === "object" ? "set" : value;
+    const remedy = flag === null ? replace(name) : edit(name, flag ?? "");
+    return [{ what: setting, is, must: "unset", remedy }];
+  });
