@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { isConfidentialUrl } from "./address.ts";
+import { isConfidentialUrl } from "./confidential-url.ts";
 
 it.each([
   ["https://admin.example.test", true],

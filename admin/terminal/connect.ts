@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { connectFleet, type FleetClient } from "#client/index.ts";
-import { isConfidentialUrl } from "#kit/address.ts";
+import { isConfidentialUrl } from "#kit/confidential-url.ts";
 import { ActionFailure, exitCodes } from "./exit-codes.ts";
 import { readSession, sessionPath } from "./session-file.ts";
 import type { Terminal } from "./terminal.ts";

@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { isLoopbackHost } from "#kit/address.ts";
+import { isLoopbackHost } from "#kit/confidential-url.ts";
 import { errorCode, fileFault } from "#kit/describe-error.ts";
 import { Secret } from "#kit/secret.ts";
 import {

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import { isLoopbackHost } from "#kit/address.ts";
+import { isLoopbackHost } from "#kit/confidential-url.ts";
 import { hasPlainDirectories } from "#proto/collector-config/file-patterns.ts";
 import type { CollectorConfig, SourceConfig } from "#proto/collector-config/parse.ts";
 import { splitHostPort } from "#proto/collector-config/schema.ts";

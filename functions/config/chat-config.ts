@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { isConfidentialUrl } from "#kit/address.ts";
+import { isConfidentialUrl } from "#kit/confidential-url.ts";
 import { type ConfigFault, type Environment, namesOf } from "#kit/env.ts";
 import type { Secret } from "#kit/secret.ts";
 import {

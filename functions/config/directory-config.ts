@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { isConfidentialUrl } from "#kit/address.ts";
+import { isConfidentialUrl } from "#kit/confidential-url.ts";
 import type { ConfigFault, Environment } from "#kit/env.ts";
 import { Secret } from "#kit/secret.ts";
 import { BooleanVariable, DurationVariable, fileForm, TextVariable } from "#kit/variables.ts";

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { isConfidentialUrl } from "#kit/address.ts";
+import { isConfidentialUrl } from "#kit/confidential-url.ts";
 import {
   ConfigError,
   type ConfigFault,

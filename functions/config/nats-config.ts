@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { isLoopbackHost } from "#kit/address.ts";
+import { isLoopbackHost } from "#kit/confidential-url.ts";
 import type { ConfigFault, Environment } from "#kit/env.ts";
 import { DurationVariable, IntegerVariable, TextVariable } from "#kit/variables.ts";
 

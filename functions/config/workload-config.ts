@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { isConfidentialUrl } from "#kit/address.ts";
+import { isConfidentialUrl } from "#kit/confidential-url.ts";
 import { type ConfigFault, type Environment, GuardedFileError } from "#kit/env.ts";
 import { TextVariable } from "#kit/variables.ts";
 import { type Scope, scopes } from "#proto/operator/scopes.ts";

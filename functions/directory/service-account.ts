@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { isConfidentialUrl } from "#kit/address.ts";
+import { isConfidentialUrl } from "#kit/confidential-url.ts";
 import { DirectoryFault } from "./snapshot.ts";
 
 /** The parts of a Google key file that a token request needs. */

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { isConfidentialUrl } from "../address.ts";
+import { isConfidentialUrl } from "../confidential-url.ts";
 import { type ConfigFault, type Environment, requireWith } from "../env.ts";
 import { HeadersVariable, TextVariable } from "../variables.ts";
 

@@ -6,7 +6,7 @@ import {
   type ServerHttp2Session,
 } from "node:http2";
 import type { AddressInfo, Server as NetServer } from "node:net";
-import { isLoopbackHost } from "#kit/address.ts";
+import { isLoopbackHost } from "#kit/confidential-url.ts";
 import { containFailures } from "#kit/contain-failures.ts";
 import { hostPortForm, splitHostPort } from "#proto/collector-config/schema.ts";
 import type { SourceRefusal } from "#proto/completeness/account.ts";

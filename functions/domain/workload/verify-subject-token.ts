@@ -1,8 +1,8 @@
 import { decodeJwt, errors, type JWTPayload } from "jose";
 import * as v from "valibot";
 import type { WorkloadIssuer } from "#functions/config/workload-config.ts";
-import { isConfidentialUrl } from "#kit/address.ts";
 import type { Clock } from "#kit/clock.ts";
+import { isConfidentialUrl } from "#kit/confidential-url.ts";
 import { createIssuerRequest, type IssuerRequest } from "#kit/foreign-json.ts";
 import { createIssuerKeys, verifyIssuerToken } from "#kit/verify-issuer-token.ts";
 
