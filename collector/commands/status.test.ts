@@ -4,9 +4,9 @@ import * as v from "valibot";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createTestCollectorEnv } from "#tests/fakes/collector-env.ts";
 import { createRunningCollector, type RunningCollector } from "#tests/support/running-collector.ts";
-import { describeStatus } from "../status/describe-status.ts";
 import { CollectorStatus } from "../status/status-socket.ts";
 import { runCommandLine } from "./command-line.ts";
+import { describeStatus } from "./status.ts";
 
 let collector: RunningCollector;
 beforeEach(async () => {

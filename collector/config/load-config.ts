@@ -20,7 +20,9 @@ import {
   readableCertificates,
   readPemCertificate,
 } from "../identity/credentials.ts";
-import { ownPaths } from "./source-settings.ts";
+import { identityDirectoryOf } from "../identity/identity-directory.ts";
+import type { SourceSettings } from "../sources/source.ts";
+import { isInsideRoots } from "./desired-rules.ts";
 
 /** The config without `--config`. */
 export const defaultConfigPath = "/etc/svc-collector/collector.yaml";
@@ -244,6 +246,31 @@ const checkBuffer = async (
     if (describeReadFailure(error) !== "does not exist")
       loaded.errors.push(errorAt(["buffer", "dir"], describeReadFailure(error)));
   }
+};
+
+/** Returns the collector's own files and directories, from which no source may read. */
+const ownPaths = ({ path, config }: Pick<UsableConfig, "path" | "config">): string[] => {
+  const { certFile, keyFile } = config.forwarder.mtls;
+  const identity = identityDirectoryOf(config) ?? [];
+  const directories = [path, certFile, keyFile].map(dirname);
+  return [
+    ...new Set([path, certFile, keyFile, ...directories, ...[identity].flat(), config.buffer.dir]),
+  ];
+};
+
+/**
+ * Returns what the sources of a loaded config run with. Where core may assign configs, a source whose patterns are all inside
+ * `file_roots` reads only there, also through links: it may come from core. Any other source can only be this host's own.
+ */
+export const sourceSettings = (loaded: Pick<UsableConfig, "path" | "config">): SourceSettings[] => {
+  const { sources, management } = loaded.config;
+  const { applyDesiredConfig, fileRoots } = management;
+  const neverRead = ownPaths(loaded);
+  return sources.map((source) => {
+    if (source.type !== "file") return source;
+    const isConfined = applyDesiredConfig && isInsideRoots(source.include, fileRoots);
+    return { ...source, rules: { neverRead, ...(isConfined ? { roots: fileRoots } : {}) } };
+  });
 };
 
 /** Rejects patterns that can match nothing but the collector's own files, which no source reads. */

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { parseCollectorConfig } from "#proto/collector-config/parse.ts";
-import { sourceSettings } from "./source-settings.ts";
+import { sourceSettings } from "./load-config.ts";
 
 const settings = (management: string, include: string[]) => {
   const parsed = parseCollectorConfig(`forwarder:

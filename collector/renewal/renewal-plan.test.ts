@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { createSeededEntropy } from "#tests/fakes/entropy.ts";
 import type { Credentials } from "../identity/credentials.ts";
-import { planRenewal, retryDelayMs } from "./renewal-plan.ts";
+import { planRenewal, retryDelayMs } from "./renewals.ts";
 
 const day = 86_400_000;
 const notBefore = Date.UTC(2026, 5, 1);

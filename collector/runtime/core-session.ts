@@ -42,9 +42,9 @@ import type { TransportOptions } from "../management/transport.ts";
 import type { Queue } from "../queue/queue.ts";
 import { createPendingPromotion, type PendingPromotion } from "../renewal/pending-promotion.ts";
 import { renewCredentials, renewTimeoutMs } from "../renewal/renew-credentials.ts";
-import { planRenewal } from "../renewal/renewal-plan.ts";
 import {
   createRenewals,
+  planRenewal,
   type RenewalReport,
   type Renewals,
   renewalNotConfigured,

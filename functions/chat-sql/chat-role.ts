@@ -2,13 +2,18 @@
  * The login role that runs the model's SQL. It can read the views of schema `chat` and nothing else. Core's own role, which may be a
  * superuser, never runs the model's SQL.
  */
-import { sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
 import { errorCode } from "#kit/describe-error.ts";
 import type { Database, Executor } from "../store/database/database.ts";
+import { arrayLiteral } from "../store/database/statements.ts";
 import { workMem } from "./check-plan.ts";
-import { findPublicGrants, revokePublicGrants } from "./public-grants.ts";
-import { expelChatRole, lockRoles } from "./public-role.ts";
-import { scramVerifier } from "./scram-verifier.ts";
+import {
+  admitLocked,
+  ensurePublicRole,
+  expelChatRole,
+  letOwnerAdmit,
+  lockRoles,
+} from "./public-role.ts";
 
 /** The login of the role that runs the model's SQL. */
 export interface ChatLogin {
@@ -60,6 +65,189 @@ const superuserSettings = { temp_file_limit: "256MB" } as const;
 
 /** The names of roles that core makes begin with this. */
 const rolePrefix = "svc_chat_";
+
+const iterations = 4096;
+
+/**
+ * Returns the SCRAM-SHA-256 verifier of a password (RFC 5803, as PostgreSQL stores it): the server's log of a CREATE ROLE then holds no
+ * password. `password` is ASCII; the same password and salt give the same verifier.
+ */
+const scramVerifier = async (password: string, salt: string): Promise<string> => {
+  const saltBytes = new TextEncoder().encode(salt).slice(0, 16);
+  const material = await crypto.subtle.importKey(
+    "raw",
+    new TextEncoder().encode(password),
+    "PBKDF2",
+    false,
+    ["deriveBits"],
+  );
+  const salted = new Uint8Array(
+    await crypto.subtle.deriveBits(
+      { name: "PBKDF2", hash: "SHA-256", salt: saltBytes, iterations },
+      material,
+      256,
+    ),
+  );
+  const stored = new Uint8Array(
+    await crypto.subtle.digest("SHA-256", await hmac(salted, "Client Key")),
+  );
+  const server = await hmac(salted, "Server Key");
+  return `SCRAM-SHA-256$${iterations}:${saltBytes.toBase64()}$${stored.toBase64()}:${server.toBase64()}`;
+};
+
+const hmac = async (
+  key: Uint8Array<ArrayBuffer>,
+  text: string,
+): Promise<Uint8Array<ArrayBuffer>> => {
+  const imported = await crypto.subtle.importKey(
+    "raw",
+    key,
+    { name: "HMAC", hash: "SHA-256" },
+    false,
+    ["sign"],
+  );
+  return new Uint8Array(await crypto.subtle.sign("HMAC", imported, new TextEncoder().encode(text)));
+};
+
+/**
+ * Functions of PostgreSQL that every role may execute and that read about other sessions, roles and settings, write, wait, lock, notify,
+ * or run a query from a text: as patterns of their names. Those of extensions and of core itself are in other schemas.
+ */
+const functionPatterns = [
+  "pg\\_%",
+  "lo\\_%",
+  "loread",
+  "lowrite",
+  "binary\\_upgrade\\_%",
+  "has\\_%\\_privilege",
+  "txid\\_%",
+  "inet\\_client\\_%",
+  "inet\\_server\\_%",
+  "brin\\_%\\_range",
+  "brin\\_summarize\\_new\\_values",
+  "gin\\_clean\\_pending\\_list",
+  "set\\_config",
+  "current\\_setting",
+  "setseed",
+  "current\\_query",
+  "currtid2",
+  "version",
+  "query\\_to\\_xml%",
+  "cursor\\_to\\_xml%",
+  "table\\_to\\_xml%",
+  "schema\\_to\\_xml%",
+  "database\\_to\\_xml%",
+  "ts\\_stat",
+  "ts\\_rewrite",
+  "to\\_reg%",
+  "col\\_description",
+  "obj\\_description",
+  "shobj\\_description",
+  "format\\_type",
+  "aclexplode",
+  "row\\_security\\_active",
+  "mxid\\_age",
+  "getpgusername",
+  "getdatabaseencoding",
+  "current\\_database",
+  "current\\_schema%",
+  // Functions of extensions, and of core itself.
+  "dblink%",
+  "set\\_limit",
+  "show\\_limit",
+  "fleet\\_host\\_refresh",
+  "expect\\_ingest\\_cursors",
+] as const;
+
+/** A privilege of PUBLIC in the terms of GRANT. */
+interface PublicGrant extends Record<string, unknown> {
+  kind: string;
+  privilege: string;
+  object: string;
+}
+
+const patterns = sql`array[${sql.join(
+  functionPatterns.map((pattern) => sql`${pattern}`),
+  sql`, `,
+)}]`;
+
+const isPublic = (acl: SQL, privilege: string): SQL =>
+  sql`exists (select from aclexplode(${acl}) a where a.grantee = 0 and a.privilege_type = ${privilege})`;
+
+/** Selects what PUBLIC has and the chat role must not have. */
+const publicGrants: SQL = sql`
+  select 'function' as kind, 'execute' as privilege, p.oid::regprocedure::text as object
+  from pg_proc p
+  where p.proname like any (${patterns}) and p.prorettype <> 'trigger'::regtype and p.prokind = 'f'
+    and ${isPublic(sql`coalesce(p.proacl, acldefault('f', p.proowner))`, "EXECUTE")}
+  union all
+  select 'table', 'select', c.oid::regclass::text
+  from pg_class c
+  where c.relnamespace in ('pg_catalog'::regnamespace, 'information_schema'::regnamespace) and c.relkind in ('r', 'v', 'm', 'p')
+    and ${isPublic(sql`c.relacl`, "SELECT")}
+  union all
+  -- An update of this view sets a parameter.
+  select 'table', 'update', c.oid::regclass::text
+  from pg_class c where c.oid = 'pg_catalog.pg_settings'::regclass and ${isPublic(sql`c.relacl`, "UPDATE")}
+  union all
+  select 'table', 'select (' || string_agg(quote_ident(b.attname), ', ' order by b.attnum) || ')', c.oid::regclass::text
+  from pg_attribute b join pg_class c on c.oid = b.attrelid
+  where b.attacl is not null and ${isPublic(sql`b.attacl`, "SELECT")} group by c.oid
+  union all
+  select 'language', 'usage', quote_ident(lanname) from pg_language
+  where lanpltrusted and ${isPublic(sql`coalesce(lanacl, acldefault('l', lanowner))`, "USAGE")}
+  union all
+  select 'database', 'temporary', quote_ident(datname) from pg_database
+  where datname = current_database() and ${isPublic(sql`coalesce(datacl, acldefault('d', datdba))`, "TEMPORARY")}`;
+
+/** Returns what PUBLIC still has of what the chat role must not have, in words. */
+const findPublicGrants = async (db: Executor): Promise<string[]> => {
+  const found = await db.execute<PublicGrant>(publicGrants);
+  return Array.from(found, ({ kind, privilege, object }) => `${privilege} on ${kind} ${object}`);
+};
+
+/**
+ * Revokes from PUBLIC what the chat role must not have and grants it to a group of which every other role is a member, so that nobody else
+ * loses anything. Runs in the caller's transaction, which holds the lock; needs a superuser.
+ */
+const revokePublicGrants = async (transaction: Executor, chatRole: string): Promise<void> => {
+  const { group, isNew } = await ensurePublicRole(transaction);
+  // In a restored or copied database PUBLIC lacks these grants, and the group that has them is another database's.
+  if (isNew) await transaction.execute(sql.raw(grantTakenTo(group)));
+  const found = await transaction.execute<PublicGrant>(publicGrants);
+  for (const grants of Map.groupBy(
+    found,
+    ({ kind, privilege }) => `${privilege} on ${kind}`,
+  ).values()) {
+    const [{ kind, privilege }] = grants as [PublicGrant];
+    const objects = grants.map(({ object }) => object);
+    // One statement for all of them takes milliseconds.
+    await transaction.execute(
+      sql.raw(`grant ${privilege} on ${kind} ${objects.join(", ")} to ${group}`),
+    );
+    await transaction.execute(
+      sql.raw(`revoke ${privilege} on ${kind} ${objects.join(", ")} from public`),
+    );
+    await transaction.execute(sql`insert into chat_revoked_grant (kind, privilege, object)
+      select ${kind}, ${privilege}, object from unnest(${arrayLiteral(objects)}::text[]) as object on conflict do nothing`);
+  }
+  await admitLocked(transaction, chatRole);
+  await letOwnerAdmit(transaction, group);
+};
+
+/** Another version of PostgreSQL may lack an object, and the database may have been renamed. */
+const grantTakenTo = (group: string) => `do $$
+  declare taken record;
+  begin
+    for taken in select kind, privilege, case kind when 'database' then quote_ident(current_database()) else object end as object
+      from chat_revoked_grant
+    loop
+      begin
+        execute format('grant %s on %s %s to ${group}', taken.privilege, taken.kind, taken.object);
+      exception when undefined_function or undefined_table or undefined_column or undefined_object then null;
+      end;
+    end loop;
+  end $$`;
 
 /**
  * Creates or repairs the role, and takes from PUBLIC what the role must not have, when core is a superuser. Returns the login and what

@@ -8,9 +8,14 @@ import { runsOf } from "#tests/support/is-slow.ts";
 import { spansOf, traceRequest } from "#tests/support/otlp.ts";
 import { logRecordsOf } from "#tests/support/otlp-backend.ts";
 import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
-import { attestResources, hostIdentityKey } from "./attest-resources.ts";
 import { createSuspects } from "./create-delivery.ts";
-import { type Apartness, cutRequests, encodeRequest } from "./export-requests.ts";
+import {
+  type Apartness,
+  attestResources,
+  cutRequests,
+  encodeRequest,
+  hostIdentityKey,
+} from "./export-requests.ts";
 
 const envelope = (some: Partial<StoredEnvelope>): StoredEnvelope => ({
   hostId: "spiffe://fleet.test/host/web-17",

@@ -17,7 +17,7 @@ import {
 } from "../store/export/positions.ts";
 import { readerSetup } from "../store/export/read-envelopes.ts";
 import { destroyClient, openCopyClient } from "../store/ingest/copy-transaction.ts";
-import { createPostgresSource } from "./postgres-source.ts";
+import { createPostgresSource } from "./open-source.ts";
 
 /* A server that goes on without its last commits: a standby that was promoted while it lagged, or a server that was restored. */
 

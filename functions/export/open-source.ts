@@ -1,3 +1,4 @@
+import type { Client } from "pg";
 import type { Clock } from "#kit/clock.ts";
 import { ConfigError } from "#kit/env.ts";
 import type { Log } from "#kit/log.ts";
@@ -5,16 +6,27 @@ import type { ExportConfig } from "../config/export-config.ts";
 import type { NamedServers } from "../node/database/database-servers.ts";
 import { zstdCodec } from "../node/ingest/zstd-codec.ts";
 import type { Database } from "../store/database/database.ts";
+import { serverCheck } from "../store/database/identity.ts";
+import { alignStoredCount } from "../store/export/lag.ts";
 import {
   createExportPosition,
   type ExportLease,
+  ExportLeaseLost,
   ExportPositionForeign,
+  moveExportPosition,
+  readHorizon,
 } from "../store/export/positions.ts";
-import { readerSetup } from "../store/export/read-envelopes.ts";
-import { destroyClient, openCopyClient } from "../store/ingest/copy-transaction.ts";
-import { describeDamage } from "../store/ingest/stored-envelope.ts";
-import { createPostgresSource } from "./postgres-source.ts";
-import type { ClosableSource } from "./source.ts";
+import { type ReadEnvelopes, readEnvelopes, readerSetup } from "../store/export/read-envelopes.ts";
+import { destroyClient, limitSilence, openCopyClient } from "../store/ingest/copy-transaction.ts";
+import {
+  type BlockCodec,
+  type DamagedBlock,
+  describeDamage,
+  objectBytes,
+  type StoredEnvelope,
+} from "../store/ingest/stored-envelope.ts";
+import { summarizeRows } from "../store/rows/partitions.ts";
+import type { ClosableSource, ExportChunk } from "./source.ts";
 
 /** Where an export reads, by its configuration. */
 export interface ExportSources {
@@ -30,6 +42,174 @@ const chunksInMemory = 8;
 const chunkBytesMax = 8 * 1024 * 1024;
 /** The system itself gives a connection up after 15 minutes without an acknowledgement. */
 const silenceMs = 30_000;
+
+/** The dependencies of the source. */
+interface PostgresSourceOptions {
+  db: Database;
+  /** Opens a connection that reads; the source replaces one that fails. */
+  connect(): Promise<Client>;
+  disconnect(client: Client): void;
+  lease: ExportLease;
+  clock: Pick<Clock, "monotonic">;
+  /** The size of a chunk that the source aims at. */
+  chunkBytes: number;
+  codec: Pick<BlockCodec, "decompress">;
+  /** Called for each damaged block, whose envelopes are counted as lost. */
+  onDamaged(block: DamagedBlock): void;
+  /** A server that sends nothing for so long while it is read is unreachable. */
+  silenceMs: number;
+}
+
+/** A chunk with where it ends. */
+interface PostgresChunk extends ExportChunk {
+  to: bigint;
+  /** Envelopes of damaged blocks. */
+  lost: number;
+}
+
+const firstWidth = 1024n;
+const widthMax = 1n << 40n;
+/** A chunk may be so much larger than the aim before it is read again in smaller ranges. */
+const overshoot = 4;
+/** How often the position of an idle export moves, and how often the index learns of new rows: until then each read scans them. */
+const idleCommitMs = 5_000;
+const summarizeMs = 2_000;
+
+/**
+ * Reads `ingest_block` in the order of its commits: ranges of transaction ids, each as wide as makes a chunk of `chunkBytes` by the ones
+ * before. A single transaction is read whole, whatever its size; the committer bounds it.
+ */
+export const createPostgresSource = (options: PostgresSourceOptions): ClosableSource => {
+  const { db, lease, clock, chunkBytes } = options;
+  let from = lease.position;
+  let horizon = from;
+  let width = firstWidth;
+  let client: Client | undefined;
+  let movedAt = clock.monotonic();
+  let summarizedAt = clock.monotonic();
+  const chunks = new WeakMap<ExportChunk, PostgresChunk>();
+
+  const disconnect = (): void => {
+    if (client) options.disconnect(client);
+    client = undefined;
+  };
+
+  const readRange = async (to: bigint): Promise<ReadEnvelopes | null> => {
+    client ??= await connectOn(lease, options);
+    try {
+      const bytesMax = to === from + 1n ? Number.POSITIVE_INFINITY : chunkBytes * overshoot;
+      const read = await limitSilence(
+        client,
+        options.silenceMs,
+        readEnvelopes(client, { from, to, bytesMax }, options.codec),
+      );
+      if (read === null) disconnect();
+      return read;
+    } catch (cause) {
+      disconnect();
+      throw cause;
+    }
+  };
+
+  const summarize = async (): Promise<void> => {
+    if (clock.monotonic() - summarizedAt < summarizeMs) return;
+    await summarizeRows(db).catch(() => undefined);
+    summarizedAt = clock.monotonic();
+  };
+
+  const toChunk = ({ envelopes: rows, damaged }: ReadEnvelopes, to: bigint): PostgresChunk => {
+    damaged.forEach(options.onDamaged);
+    const lost = damaged.reduce((sum, { envelopes }) => sum + envelopes, 0);
+    const bytes = bytesOf(rows);
+    const chunk = { queues: groupQueues(rows), envelopes: rows.length, bytes, to, lost };
+    chunks.set(chunk, chunk);
+    from = to;
+    return chunk;
+  };
+
+  return {
+    async read() {
+      for (;;) {
+        if (from >= horizon) horizon = await readHorizon(db, lease);
+        if (from >= horizon) return null;
+        const to = smallest(from + width, horizon);
+        const read = await readRange(to);
+        if (read === null) {
+          width = largest(1n, (to - from) / 4n);
+          continue;
+        }
+        width = nextWidth(width, { ids: to - from, bytes: bytesOf(read.envelopes), chunkBytes });
+        if (read.envelopes.length > 0) await summarize();
+        const chunk = toChunk(read, to);
+        const isIdle =
+          chunk.envelopes === 0 && chunk.lost === 0 && clock.monotonic() - movedAt < idleCommitMs;
+        if (isIdle) continue;
+        movedAt = clock.monotonic();
+        return chunk;
+      }
+    },
+    async commit(chunk, outcome) {
+      const read = chunks.get(chunk);
+      if (read === undefined) throw new TypeError("a chunk of another source");
+      const { envelopes: passed, lost, to: position } = read;
+      await moveExportPosition(db, lease, { ...outcome, passed, lost, position });
+      if (read.envelopes === 0) await alignStoredCount(db, lease.name);
+    },
+    close: disconnect,
+  };
+};
+
+/**
+ * Connects to the server that the position is one of: the former primary of a failover may still accept readers, and a server that was started
+ * anew may have been restored.
+ */
+const connectOn = async (
+  { identity }: ExportLease,
+  {
+    connect,
+    disconnect,
+    silenceMs,
+  }: Pick<PostgresSourceOptions, "connect" | "disconnect" | "silenceMs">,
+): Promise<Client> => {
+  const client = await connect();
+  if (identity === null) return client;
+  const { query, isSame } = serverCheck(identity);
+  const checked = client.query<{ timeline: number | null; started: string }>(query);
+  const { rows } = await limitSilence(client, silenceMs, checked);
+  if (isSame(rows[0])) return client;
+  disconnect(client);
+  throw new ExportLeaseLost("the reader's server is on another timeline, or was started anew");
+};
+
+const largest = (one: bigint, other: bigint): bigint => (one > other ? one : other);
+const smallest = (one: bigint, other: bigint): bigint => -largest(-one, -other);
+const bytesOf = (rows: readonly StoredEnvelope[]): number =>
+  rows.reduce((sum, { payload }) => sum + payload.length + objectBytes, 0);
+
+/** Returns a width that makes a chunk of the aimed size, at most four times the last one. */
+const nextWidth = (
+  width: bigint,
+  read: { ids: bigint; bytes: number; chunkBytes: number },
+): bigint => {
+  const factor = Math.min(4, read.chunkBytes / Math.max(1, read.bytes));
+  // A range that ended at the horizon says nothing about a wider one.
+  if (read.ids < width && factor > 1) return width;
+  const next = BigInt(Math.max(1, Math.floor(Number(read.ids) * factor)));
+  return smallest(next, widthMax);
+};
+
+/** Groups rows by queue, each in the order of its sequence. */
+const groupQueues = (rows: readonly StoredEnvelope[]): StoredEnvelope[][] => {
+  const queues = new Map<string, StoredEnvelope[]>();
+  for (const row of rows) {
+    const key = `${row.hostId}\0${row.queueId.toHex()}`;
+    const queue = queues.get(key);
+    if (queue) queue.push(row);
+    else queues.set(key, [row]);
+  }
+  for (const queue of queues.values()) queue.sort((a, b) => (a.sequence < b.sequence ? -1 : 1));
+  return [...queues.values()];
+};
 
 /** Makes the sources that the configuration names. Connects to NATS for its own; the client is loaded only then. */
 export const createSources = async (

@@ -18,7 +18,7 @@ import { adoptExports } from "../store/export/renumber-envelopes.ts";
 import { blockColumns } from "../store/ingest/block-rows.ts";
 import { destroyClient, openCopyClient } from "../store/ingest/copy-transaction.ts";
 import { describeDamage } from "../store/ingest/stored-envelope.ts";
-import { createPostgresSource } from "./postgres-source.ts";
+import { createPostgresSource } from "./open-source.ts";
 import type { ClosableSource, ExportChunk } from "./source.ts";
 
 let database: TestDatabase;

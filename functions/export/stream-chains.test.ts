@@ -6,7 +6,7 @@ import { createTestLog } from "#tests/fakes/log.ts";
 import { createTestDatabase } from "#tests/support/database.ts";
 import { streamSettings } from "#tests/support/nats-sink.ts";
 import { openStreamStore } from "#tests/support/stored-envelopes.ts";
-import { type StreamMessage, storedMessage } from "./stream-message.ts";
+import { type StreamMessage, storedMessage } from "./stream-pulls.ts";
 import { createStreamChains } from "./stream-source.ts";
 
 const { stream } = streamSettings;

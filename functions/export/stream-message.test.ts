@@ -1,6 +1,6 @@
 import type { Msg } from "@nats-io/transport-node";
 import { expect, it } from "vitest";
-import { toStreamMessage } from "./stream-message.ts";
+import { toStreamMessage } from "./stream-pulls.ts";
 
 const delivered = (reply: string) =>
   toStreamMessage({ subject: "svc.telemetry", data: new Uint8Array(), reply } as unknown as Msg);

@@ -8,8 +8,7 @@ import type { NatsConnection } from "@nats-io/transport-node";
 import { LRUCache } from "lru-cache";
 import type { Clock } from "#kit/clock.ts";
 import type { Log } from "#kit/log.ts";
-import { isReplaced } from "../ingest/nats-sink/export-lags.ts";
-import { type StreamState, streamStateOf } from "../ingest/nats-sink/stream-state.ts";
+import { isReplaced, type StreamState, streamStateOf } from "../ingest/nats-sink/export-lags.ts";
 import type { Database } from "../store/database/database.ts";
 import { findStreamExports } from "../store/export/lag.ts";
 import {
@@ -29,8 +28,7 @@ import {
   type StoredEnvelope,
 } from "../store/ingest/stored-envelope.ts";
 import type { ClosableSource, ExportChunk } from "./source.ts";
-import { type StreamMessage, storedMessage } from "./stream-message.ts";
-import { pullMessages } from "./stream-pulls.ts";
+import { pullMessages, type StreamMessage, storedMessage } from "./stream-pulls.ts";
 
 /** The dependencies of the source. */
 export interface StreamSourceOptions {

@@ -1,10 +1,10 @@
 import { HTTPException } from "hono/http-exception";
 import type { Log } from "#kit/log.ts";
 import { problemDocument } from "#kit/problem-document.ts";
-import { Problem, problemCatalog, transportStatus } from "../problems.ts";
+import { scimBasePath, scimMediaType, scimUrn } from "#proto/scim/resources.ts";
+import { Problem, type ProblemCode, problemCatalog, transportStatus } from "../problems.ts";
 import { databaseProblem } from "../store/database/problem.ts";
 import type { HttpContext } from "./request.ts";
-import { isScimPath, scimError } from "./scim-error.ts";
 
 /** Returns any error as a problem. An unknown error becomes `internal`, and only the log shows its cause. */
 export const toProblem = (error: unknown): Problem => {
@@ -14,6 +14,34 @@ export const toProblem = (error: unknown): Problem => {
   if (error instanceof HTTPException && error.status === 400)
     return new Problem("malformed_json", { cause: error });
   return databaseProblem(error) ?? new Problem("internal", { cause: error });
+};
+
+const scimTypes: Partial<Record<ProblemCode, string>> = {
+  malformed_json: "invalidSyntax",
+  scim_filter_invalid: "invalidFilter",
+  scim_path_invalid: "invalidPath",
+  scim_syntax_invalid: "invalidSyntax",
+  scim_target_missing: "noTarget",
+  scim_value_invalid: "invalidValue",
+  scim_read_only: "mutability",
+  scim_value_taken: "uniqueness",
+};
+
+/** Whether a path is SCIM's, whose errors have a form of their own. */
+const isScimPath = (path: string): boolean => path.startsWith(`${scimBasePath}/`);
+
+/** Returns the body and media type of a problem as SCIM's error message (RFC 7644, 3.12). */
+const scimError = (code: ProblemCode, { status, detail }: { status: number; detail: string }) => {
+  const scimType = scimTypes[code];
+  return {
+    body: JSON.stringify({
+      schemas: [scimUrn.error],
+      status: String(status),
+      ...(scimType === undefined ? {} : { scimType }),
+      detail,
+    }),
+    type: `${scimMediaType}; charset=utf-8`,
+  };
 };
 
 /** Renders an error as an RFC 9457 response. The only error translator of the HTTP transport. */

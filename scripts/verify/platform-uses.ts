@@ -50,8 +50,7 @@ export const allowedUses: AllowedUses = [
   {
     reason: "limits a connection to PostgreSQL, of which a simulation has a model",
     uses: {
-      "functions/chat-sql/create-chat-sql.ts": ["AbortSignal.timeout"],
-      "functions/chat-sql/query-queue.ts": ["setTimeout"],
+      "functions/chat-sql/create-chat-sql.ts": ["AbortSignal.timeout", "setTimeout"],
       "functions/chat-sql/run-query.ts": ["setTimeout"],
       "functions/node/database/database-servers.ts": ["Math.random"],
       "functions/node/database/prepare-database.ts": ["setTimeout"],

@@ -1,7 +1,7 @@
 /** A process that exports, as the product composes it, on the models of the servers and the backend. */
 import { type ExportConfig, parseExportConfig } from "#functions/config/export-config.ts";
 import { createExportMetrics } from "#functions/export/export-metrics.ts";
-import { createPostgresSource } from "#functions/export/postgres-source.ts";
+import { createPostgresSource } from "#functions/export/open-source.ts";
 import { runExport } from "#functions/export/run-export.ts";
 import type { ClosableSource } from "#functions/export/source.ts";
 import {

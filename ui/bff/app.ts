@@ -3,14 +3,15 @@ import { etag } from "hono/etag";
 import { routePath } from "hono/route";
 import { secureHeaders } from "hono/secure-headers";
 import { uuidv7 } from "#kit/entropy.ts";
+import { singleFlight } from "#kit/group-calls.ts";
 import { createRequestBodies } from "#kit/request-bodies.ts";
 import { isRequestId } from "#kit/request-id.ts";
 import { requestPath } from "#kit/request-path.ts";
+import { withTimeout } from "#kit/with-timeout.ts";
 import { clientAddress, isTrustedProxy } from "./client-address.ts";
 import { type CoreClient, createCoreClient } from "./core-client.ts";
 import { createRefusalLimit, deviceLimit, limitAddress } from "./limit-address.ts";
 import { signOutPage } from "./login-page.ts";
-import { createReadiness, health } from "./ops.ts";
 import type { PageLinks } from "./page-frame.ts";
 import { createPages, type Pages, pageLinksOf } from "./pages.ts";
 import { createProblemRenderer, WebProblem } from "./problems.ts";
@@ -25,6 +26,7 @@ import { createSessions } from "./session.ts";
 import { callbackPath } from "./sign-in/authorization-code.ts";
 import { backchannelLogoutPath } from "./sign-in/backchannel-logout.ts";
 import { authorizePath, devicePath } from "./sign-in/fresh-sign-in.ts";
+import { findPersonBySubject } from "./sign-in/people.ts";
 import { createSignIn } from "./sign-in/routes.ts";
 import { createSessionRoute, createSignedIn } from "./signed-in.ts";
 import { changeWatchPath, createWatchForms, newWatchPath } from "./watches/watch-forms.ts";
@@ -137,6 +139,54 @@ const serveRequests = (
     if (!headers.has("Cache-Control")) headers.set("Cache-Control", "no-store");
     const seconds = (clock.monotonic() - startedAt) / 1000;
     log.debug({ request_id: requestId, method, path, status, seconds }, "request");
+  };
+};
+
+const checkTimeoutMs = 2000;
+
+/** `GET /healthz`: the process is up. Checks no dependency. The form is core's. */
+const health: Handler = (c) => c.json({ status: "ready", checks: [] });
+
+/**
+ * `GET /readyz`: checks that web is not stopping, that the database answers what a sign-in reads and that core answers; 503 when one of
+ * them does not within two seconds, or once web is stopping. Open, and therefore without detail, which is in the log.
+ */
+const createReadiness = (
+  { config, db, clock, log }: Pick<Web, "config" | "db" | "clock" | "log">,
+  { core, isStopping }: { core: CoreClient; isStopping(): boolean },
+): Handler => {
+  const checks = {
+    database: () => findPersonBySubject(db, { tenantId: config.tenantId, subject: "" }),
+    // Core answers web itself with 401, which is enough.
+    core: (requestId: string) =>
+      core.call({ path: "/whoami", requestId }).then((response) => response.body?.cancel()),
+  };
+  const passes = async (name: string, check: Promise<unknown>): Promise<boolean> => {
+    try {
+      await withTimeout(checkTimeoutMs, clock, check);
+      return true;
+    } catch (err) {
+      log.warn({ check: name, err }, "readiness check failed");
+      return false;
+    }
+  };
+  // Needs no credentials, so concurrent requests share one check.
+  const check = singleFlight((requestId: string) =>
+    Promise.all([passes("database", checks.database()), passes("core", checks.core(requestId))]),
+  );
+  return async (c) => {
+    const found = [!isStopping(), ...(await check(c.get("requestId")))];
+    const status = (ready: boolean) => (ready ? "ready" : "not_ready");
+    const ready = found.every(Boolean);
+    const body = {
+      status: status(ready),
+      checks: ["stopping", "database", "core"].map((name, at) => ({
+        name,
+        status: status(found[at] ?? false),
+        detail: null,
+      })),
+    };
+    return c.json(body, ready ? 200 : 503);
   };
 };
 

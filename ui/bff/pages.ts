@@ -7,8 +7,7 @@ import { queryOf } from "./read-request.ts";
 import type { Handler, WebContext, WebEnv } from "./request.ts";
 import type { Sessions } from "./session.ts";
 import { localPath } from "./sign-in/local-path.ts";
-import { isProviderReturn } from "./sign-in/provider-sign-out.ts";
-import { loginPath } from "./sign-in/routes.ts";
+import { isProviderReturn, loginPath } from "./sign-in/routes.ts";
 import type { Web } from "./web.ts";
 
 /** The pages that browsers show, and their assets. */

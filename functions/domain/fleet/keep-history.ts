@@ -1,8 +1,10 @@
 import { tryLock } from "#functions/store/database/try-lock.ts";
 import { loadHosts } from "#functions/store/fleet/columns/resident-hosts.ts";
 import {
+  addSample,
   countChanges,
   deleteOldHistory,
+  isSampleDue,
   recordThresholds,
 } from "#functions/store/fleet/history.ts";
 import { deleteOldFigures, sampleHosts } from "#functions/store/fleet/host-hours.ts";
@@ -14,7 +16,6 @@ import {
   settledMs,
 } from "#functions/store/fleet/past/checkpoints.ts";
 import { rewindHosts } from "#functions/store/fleet/past/rewind-hosts.ts";
-import { addSample, isSampleDue } from "#functions/store/fleet/samples.ts";
 import { summarizeFleet } from "#functions/store/fleet/summary.ts";
 import { findRetentionPause } from "#functions/store/retention/retention-pause.ts";
 import { dayMs } from "#kit/clock.ts";

@@ -1,11 +1,11 @@
 import type { Outage } from "#functions/store/fleet/counted-time.ts";
-import { findHistoryStart } from "#functions/store/fleet/history.ts";
 import {
   type FleetSample,
+  findHistoryStart,
   findOutagesBetween,
   findSamples,
   sampleMs,
-} from "#functions/store/fleet/samples.ts";
+} from "#functions/store/fleet/history.ts";
 import { dayMs, hourMs } from "#kit/clock.ts";
 import { type TimelineSpan, timelineSteps } from "#proto/fleet-health/timeline.ts";
 import type { FleetCore } from "./rules.ts";

@@ -43,7 +43,7 @@ import {
 import type { Sink } from "../sink.ts";
 import { createAckedMessages } from "./acked-messages.ts";
 import { createServerInspection } from "./check-servers.ts";
-import { watchExportLags } from "./export-lags.ts";
+import { streamStateOf, watchExportLags } from "./export-lags.ts";
 import { createHealth } from "./health.ts";
 import { createKeyedMutex } from "./keyed-mutex.ts";
 import { createLossReports } from "./loss-reports.ts";
@@ -74,7 +74,6 @@ import {
 } from "./queue-view.ts";
 import { createRestoreDetector } from "./restore-detector.ts";
 import { createStoredCounts } from "./stored-counts.ts";
-import { streamStateOf } from "./stream-state.ts";
 import { createViews } from "./views.ts";
 
 /** The dependencies of the sink. */

@@ -6,7 +6,6 @@ import {
   type StreamExport,
 } from "#functions/store/export/lag.ts";
 import type { Clock } from "#kit/clock.ts";
-import { streamStateOf } from "./stream-state.ts";
 
 const intervalMs = 2_000;
 
@@ -27,6 +26,33 @@ export const watchExportLags = async (
     await clock.sleep(intervalMs, signal).catch(() => undefined);
     if (!signal.aborted) await noteExportLags({ manager, db, stream }).catch(() => undefined);
   }
+};
+
+/** Which messages a stream has. */
+export interface StreamState {
+  /** The name and the time of creation: a stream that was deleted and created again numbers its messages anew. */
+  identity: string;
+  /** The sequence of the oldest message; one above the last where there is none. */
+  firstSequence: bigint;
+  lastSequence: bigint;
+  /** When the oldest message was stored, in milliseconds; null without one. */
+  firstAt: number | null;
+}
+
+/** Reads the state of a stream. */
+export const streamStateOf = async (
+  { streams }: Pick<JetStreamManager, "streams">,
+  name: string,
+): Promise<StreamState> => {
+  const { created, state } = await streams.info(name);
+  const lastSequence = BigInt(state.last_seq);
+  const isEmpty = state.messages === 0;
+  return {
+    identity: `${name} ${created}`,
+    firstSequence: isEmpty ? lastSequence + 1n : BigInt(state.first_seq),
+    lastSequence,
+    firstAt: isEmpty ? null : Date.parse(state.first_ts),
+  };
 };
 
 /** Notes how far each export of a stream is behind it. */

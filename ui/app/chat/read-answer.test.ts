@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { readAnswer } from "./read-answer.ts";
+import { readAnswer } from "./conversation.ts";
 
 const id = "01920000-0000-7000-8000-000000000001";
 const done = `event: done\ndata: {"message_id":"${id}","status":"complete"}\n\n`;

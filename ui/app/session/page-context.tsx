@@ -13,8 +13,8 @@ import { type ApiClient, ApiProblem } from "../api/api-client.ts";
 import { ShownReportsProvider } from "../api/live-report.tsx";
 import { ageMs, createMoment, type Moment, readMoment } from "../browser/moment.ts";
 import { createShortcutSwitch, type ShortcutSwitch } from "../browser/shortcuts.ts";
-import { claimTab } from "../browser/stored-text.ts";
-import { createTimeZoneChoice, type TimeZoneChoice } from "../browser/time-zone.ts";
+import { claimTab, readStoredText, storeText } from "../browser/stored-text.ts";
+import type { TimeZone } from "../format/format.ts";
 
 /**
  * The state of the page's session. `ended` keeps the session that was known, so that the page keeps what it shows; it becomes `known`
@@ -25,6 +25,28 @@ export type PageSession =
   | { status: "known"; session: Session; since: Moment }
   | { status: "ended"; session: Session | undefined }
   | { status: "failed"; problem: ApiProblem };
+
+const storageKey = "time-zone";
+
+/** The zone of absolute times: stored in this browser, UTC by default. */
+interface TimeZoneChoice {
+  zone: Accessor<TimeZone>;
+  choose(zone: TimeZone): void;
+}
+
+/** Returns the choice of a zone. Create one for a page. */
+const createTimeZoneChoice = (): TimeZoneChoice => {
+  const [zone, setZone] = createSignal<TimeZone>(
+    readStoredText(storageKey) === "local" ? "local" : "utc",
+  );
+  return {
+    zone,
+    choose(next) {
+      setZone(next);
+      storeText(storageKey, next);
+    },
+  };
+};
 
 /** The dependencies of every page. */
 export interface PageContext {

@@ -1,8 +1,14 @@
 import { type JSX, Show } from "solid-js";
 import { type WatchState, watchStates } from "#proto/watch/vocabulary.ts";
-import { type Watch, WatchDetail, WatchList } from "#proto/watch/watch.ts";
+import {
+  type CommonFactor,
+  type Watch,
+  WatchDetail,
+  type WatchEventKind,
+  WatchList,
+} from "#proto/watch/watch.ts";
 import { useUpdates } from "../api/live-report.tsx";
-import { Icon } from "../design/icon.tsx";
+import { Icon, type ShapeName } from "../design/icon.tsx";
 import {
   Chips,
   type RecordColumn,
@@ -13,18 +19,58 @@ import {
 } from "../design/records.tsx";
 import { Notice } from "../design/report-parts.tsx";
 import { Outages } from "../fleet/summary/outages.tsx";
-import { formatCount, formatCountOf, formatKnown, plainText } from "../format/format.ts";
+import {
+  formatCount,
+  formatCountOf,
+  formatDuration,
+  formatKnown,
+  plainText,
+} from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { createListPage, PageFrame, RecordPage, Time } from "../shell/page.tsx";
-import {
-  eventWords,
-  factorWords,
-  hostsPath,
-  hostWords,
-  stateMarks,
-  thresholdWords,
-} from "./watch-view.ts";
 import "./watches.css";
+import type { FleetFilter } from "#proto/fleet-health/filter.ts";
+import { parseQuery } from "#proto/fleet-health/query-language/parse.ts";
+import { factorNames } from "../fleet/factors/factor-view.ts";
+import { defaultView, viewPath, withFilter } from "../fleet/view/view-state.ts";
+
+/** A state in words and as a shape. */
+const stateMarks: Readonly<Record<WatchState, { words: string; shape: ShapeName }>> = {
+  inactive: { words: "Inactive", shape: "check" },
+  pending: { words: "Pending", shape: "info" },
+  firing: { words: "Firing", shape: "warning" },
+};
+
+/** The kinds of events in words. */
+const eventWords: Readonly<Record<WatchEventKind, string>> = {
+  firing: "Began to fire",
+  resolved: "Ended",
+  silenced: "Silenced",
+  unsilenced: "Silence ended",
+  delivered: "Message delivered",
+  dropped: "Message given up",
+};
+
+/** Returns what a watch allows: `more than 5 hosts for 10 min`. */
+const thresholdWords = ({
+  more_than: hosts,
+  for_seconds: seconds,
+}: Pick<Watch, "more_than" | "for_seconds">): string =>
+  `more than ${formatCountOf(hosts, "host")}${seconds === 0 ? "" : ` for ${formatDuration(seconds)}`}`;
+
+/** Returns the filter of a watch in words. */
+const hostWords = ({ filter }: Pick<Watch, "filter">): string =>
+  filter.trim() === "" ? "every host" : plainText(filter);
+
+/** Returns the address of the hosts that a watch counts, as they are now. */
+const hostsPath = ({ filter: query }: Pick<Watch, "filter">, now: number): string => {
+  const { filter }: { filter: FleetFilter } = parseQuery(query, new Date(now));
+  return viewPath(withFilter(defaultView, filter));
+};
+
+/** Returns what the hosts have in common: `17 of them have label region:fra1, and 3 other hosts`. */
+const factorWords = ({ kind, value, selected, others }: CommonFactor): string =>
+  `${formatCount(selected)} of them have ${factorNames[kind]} ${plainText(value)}, and ${others === 0 ? "no other host" : formatCountOf(others, "other host")}`;
 
 /** A state as shape and word. */
 const WatchStateMark = (props: { state: WatchState }) => (

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { createExchanges, ExchangeEvicted } from "./exchanges.ts";
+import { createExchanges, ExchangeEvicted } from "./complete.ts";
 
 const setUp = () => {
   const exchanges = createExchanges();

@@ -7,7 +7,7 @@ import { walkSignIn } from "#scripts/lab/walk-sign-in.ts";
 import { startTestWeb } from "#tests/support/web.ts";
 import { createWebApp } from "../app.ts";
 import { createProvider } from "./provider.ts";
-import { createProviderSignOut } from "./provider-sign-out.ts";
+import { createProviderSignOut } from "./routes.ts";
 
 /* Signing out at web and at a real identity provider: each ends the session of the other. */
 

@@ -1,17 +1,129 @@
 import * as v from "valibot";
 import type { Core } from "#functions/core.ts";
 import { exportFleet } from "#functions/domain/fleet/export-fleet.ts";
-import { csvRoute, viewsOf } from "#functions/http/csv.ts";
+import { type CsvColumn, csvRoute, memberColumns, viewsOf } from "#functions/http/csv.ts";
+import type { LabelKeys } from "#functions/store/fleet/labels.ts";
 import { filterFromQuery, filterQuery } from "#proto/fleet-health/filter.ts";
 import { PastTime } from "#proto/fleet-health/past.ts";
-import { exportKinds } from "#proto/fleet-health/vocabulary.ts";
-import { exportColumns, labelColumns } from "./export-csv.ts";
+import type { FleetHealthRow } from "#proto/fleet-health/row.ts";
+import {
+  type ExportKind,
+  exportKinds,
+  type FleetCondition,
+} from "#proto/fleet-health/vocabulary.ts";
+import { type ReportedNumber, reportedNumbers } from "#proto/management/reported-numbers.ts";
 import { healthRowView } from "./row.ts";
 
 const ExportQuery = filterQuery({
   kind: v.picklist(exportKinds, "must be a kind of export"),
   at: v.optional(PastTime),
 });
+
+type ExportColumn = CsvColumn<FleetHealthRow>;
+
+/** Returns the columns of the numbers of the queue or the process. */
+const numberColumns = (group: "queue" | "process"): ExportColumn[] =>
+  Object.entries<ReportedNumber>(reportedNumbers[group]).flatMap(
+    ([name, { csv }]): ExportColumn[] => {
+      const read = ({ [group]: values }: FleetHealthRow) =>
+        (values as Record<string, number | null>)[name] ?? null;
+      return csv === undefined ? [] : [[csv, read]];
+    },
+  );
+
+const who = [
+  ...memberColumns<FleetHealthRow>("identity_id", "identity", "device_id", "hostname"),
+  ...memberColumns<FleetHealthRow>("platform", "version", "state"),
+];
+
+const seen: readonly ExportColumn[] = [
+  ...memberColumns<FleetHealthRow>(
+    "enrolled_at",
+    "last_heartbeat_at",
+    "last_envelope_at",
+    "forwarding",
+  ),
+  ["forwarder_connected", (row) => row.forwarder && String(row.forwarder.connected)],
+  ["forwarder_last_ack_at", (row) => row.forwarder?.last_ack_at ?? null],
+  ["forwarder_last_error", (row) => row.forwarder?.last_error ?? null],
+  ...numberColumns("process"),
+  ...memberColumns<FleetHealthRow>("core", "subnet", "incomplete_hours"),
+  ["day_bytes", (row) => row.volume?.day_bytes ?? null],
+  ["usual_bytes", (row) => row.volume?.usual_bytes ?? null],
+  ["held_by_budget", (row) => row.hold?.budget ?? null],
+  ["held_until", (row) => row.hold?.until ?? null],
+  ["inventory", (row) => row.inventory?.status ?? null],
+  ["owner", (row) => row.inventory?.owner ?? null],
+];
+
+const certificate: readonly ExportColumn[] = [
+  ["certificate_id", (row) => row.certificate.id],
+  ["certificate_status", (row) => row.certificate.status],
+  ["certificate_not_after", (row) => row.certificate.not_after],
+  ["certificate_renew_after", (row) => row.certificate.renew_after],
+  ["successor_id", (row) => row.successor?.id ?? null],
+];
+
+const lastAuthFailure: readonly ExportColumn[] = [
+  ["last_auth_failure_at", (row) => row.last_auth_failure?.at ?? null],
+  ["last_auth_failure_reason", (row) => row.last_auth_failure?.reason ?? null],
+];
+
+/** The condition that puts a row into the export, even if another condition decides its state. */
+const why = (condition: FleetCondition): readonly ExportColumn[] => {
+  const of = (row: FleetHealthRow) => row.conditions.find(({ state }) => state === condition);
+  return [
+    ["since", (row) => of(row)?.since ?? null],
+    ["evidence", (row) => of(row)?.evidence ?? null],
+  ];
+};
+
+/** The columns of each export, in their order. */
+const exportColumns: Record<ExportKind, readonly ExportColumn[]> = {
+  stale: [...who, ...why("stale"), ...seen, ...certificate, ...lastAuthFailure],
+  queue_risk: [
+    ...who,
+    ...why("queue_at_risk"),
+    ...numberColumns("queue"),
+    ["ingest_gap_records_max", (row) => row.ingest_gap?.records_max ?? null],
+    ["ingest_gap_last_at", (row) => row.ingest_gap?.last_at ?? null],
+    ...seen,
+  ],
+  renewal_failures: [
+    ...who,
+    ...why("renewal_failed"),
+    ["renewal_status", (row) => row.renewal.status],
+    ["renewal_last_error", (row) => row.renewal.last_error],
+    ...certificate,
+    ...seen,
+    ...lastAuthFailure,
+  ],
+  config_drift: [
+    ...who,
+    ["drift", (row) => row.config.drift],
+    ["running_config_hash", (row) => row.config.running_config_hash],
+    ["desired_config_hash", (row) => row.config.desired_config_hash],
+    ["last_known_good_config_hash", (row) => row.config.last_known_good_config_hash],
+    ...seen,
+  ],
+};
+
+/** Returns a column for each key of labels, and one for the labels of all other keys if there are any. */
+export const labelColumns = ({ keys, hasOthers }: LabelKeys): ExportColumn[] => [
+  ...keys.map(
+    (key): ExportColumn => [
+      `label.${key}`,
+      ({ labels }) => (Object.hasOwn(labels, key) ? (labels[key] ?? null) : null),
+    ],
+  ),
+  ...(hasOthers ? [["other_labels", (row) => otherLabels(row, keys)] satisfies ExportColumn] : []),
+];
+
+const otherLabels = ({ labels }: FleetHealthRow, keys: readonly string[]): string =>
+  Object.entries(labels)
+    .filter(([key]) => !keys.includes(key))
+    .map(([key, value]) => `${key}=${value}`)
+    .join(" ");
 
 /** `GET /v1/collector/health/export.csv`: streams every row of a kind under the filters, with backpressure; audited. */
 export const healthExportRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
