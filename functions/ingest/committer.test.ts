@@ -154,20 +154,6 @@ describe("committer", () => {
     expect(batches.length).toBeLessThan(20);
   });
 
-  it("three cores that commit the same queues in different orders neither deadlock nor store a row twice", async () => {
-    const cores = [start(), start(), start()];
-    const hosts = Array.from({ length: 30 }, (_, index) => `host-${index}`);
-    const sent = cores.flatMap(({ send }, index) => {
-      const order = index % 2 === 0 ? hosts : hosts.toReversed();
-      return order.flatMap((hostId) => [1, 2, 3].map((n) => send(n, n, { hostId })));
-    });
-    const outcomes = (await Promise.all(sent)) as { outcome: string }[];
-    expect(outcomes.some(({ outcome }) => outcome === "committed")).toBe(true);
-    const rows = await stored();
-    expect(new Set(rows).size).toBe(rows.length);
-    expect(rows.length).toBe(90);
-  });
-
   it("rejects a COPY that fails at its end, and commits the next (postgres.js reports this failure as success)", async () => {
     const { sql } = database.connect();
     // A unique index on the default partition fails after the last block has been sent.

@@ -257,19 +257,6 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
     expect(observed("implausibleGap") - before.implausible).toBe(2);
   });
 
-  it("Q12: records the range also of a queue that it rejects as a copy", async () => {
-    const client = await connect();
-    const queue = newQueue();
-    const session = newQueue();
-    await begin(client, queue, session, 3);
-    const other = openSession(queue, { session_id: newQueue(), acked_through: 7 });
-    await expectForked(client, [other]);
-    expect(await eventsOf(queue)).toMatchObject([
-      { action: "ingest.gap", details: { from: 4, through: 7 } },
-      { action: "queue.forked", details: { cursor: 3 } },
-    ]);
-  });
-
   it("Q12: goes on with a stream that was open during the restore by asking it to open again", async () => {
     const client = await connect();
     const queue = newQueue();

@@ -79,7 +79,6 @@ const startReplica = async (onTestEnd: (work: () => Promise<unknown>) => void) =
 };
 
 const faults: Record<string, (connections: Connections) => void> = {
-  "has no fault": () => undefined,
   "lost its notifications": ({ notifications }) => {
     notifications.target("/nowhere");
     notifications.reset();

@@ -19,6 +19,7 @@ const fates = {
   early: { kind: "otel_metric", observedAt: { seconds: -86_400n, nanos: 999_999_999 } },
   timed: { kind: "otel_span", observedAt: { seconds: 1_795_000_000n, nanos: 5_000 } },
   own: { kind: "own_kind", attributes: { 'a"\\': "é\n", 10: "", 9: "" } },
+  another: { kind: "own_kind_2" },
   large: { kind: "log_line", payload: new Uint8Array(4_000).fill(97) },
   rejectedKind: { kind: "Not a kind" },
   rejectedPayload: { kind: "log_line", payload: new Uint8Array(5_001) },
@@ -58,7 +59,7 @@ const sending = fc.record<Sending>({
       fate: fc.oneof(
         {
           weight: 12,
-          arbitrary: fc.constantFrom<Fate>("line", "line", "early", "timed", "own", "large"),
+          arbitrary: fc.constantFrom<Fate>("line", "early", "timed", "own", "another", "large"),
         },
         fc.constantFrom<Fate>("rejectedKind", "rejectedPayload", "rejectedText", "discarded"),
       ),

@@ -5,21 +5,13 @@ import { signBytes } from "#collector/management/signed-request.ts";
 import { noteQueues } from "#functions/store/ingest/queues.ts";
 import { hourMs } from "#kit/clock.ts";
 import { accountPayload } from "#proto/completeness/account.ts";
-import {
-  type AccountFacts,
-  anyQueue,
-  type HourStatus,
-  stateOfHour,
-  sumHour,
-} from "#proto/completeness/hour-state.ts";
 import { AccountBodySchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { createTestToken, type TestCollector } from "#tests/support/collector.ts";
 import { createTestCore, type TestCore } from "#tests/support/core.ts";
-import { readCountingRules } from "../fleet/rules.ts";
+import { readHourRules, readHourStatuses } from "../completeness/hour-statuses.ts";
 import { createAccountAcceptor, type SentAccount, type StreamOfAccount } from "./accept-account.ts";
 import { createStreamRanges } from "./account-ranges.ts";
 import { noCounts } from "./decide-account.ts";
-import { readLosses } from "./read-account.ts";
 
 type Fields = Omit<MessageInitShape<typeof AccountBodySchema>, "$typeName">;
 
@@ -110,73 +102,12 @@ const recordGap = async (of: Uint8Array, from: number, through: number) => {
     values (gen_random_uuid(), now(), 'collector', '', ${host.identity}, 'ingest.gap', 'host', '', 'success',
       ${JSON.stringify({ queue_id: Buffer.from(of).toString("hex"), from, through })}::text::jsonb)`;
 };
-const ms = (column: string) => sql.unsafe(`(extract(epoch from ${column}) * 1000)::bigint::text`);
 /** Decides on an hour by what the database has. */
-const stateOf = async (hourMs = hour): Promise<HourStatus | null> => {
-  const { now, outages } = await readCountingRules(test.core);
-  const rows = await sql`
-    select *, ${ms("from_at")} as from_ms, ${ms("to_at")} as to_ms, ${ms("received_at")} as received_ms
-    from ingest_account where host_id = ${host.identity}`;
-  const facts = rows.map((row): AccountFacts => {
-    const count = (name: string) => Number(row[name]);
-    const accepted = count("accepted");
-    const stored = count("stored");
-    const rejected = count("rejected");
-    const discarded = count("discarded");
-    const lost = count("lost");
-    const missing = count("missing");
-    return {
-      queueId: Buffer.from(row.queue_id).toString("hex"),
-      fromMs: count("from_ms"),
-      toMs: count("to_ms"),
-      receivedMs: count("received_ms"),
-      accepted,
-      stored,
-      rejected,
-      discarded,
-      lost,
-      missing,
-      xid: BigInt(row.xid),
-      isStopped: row.is_stopped,
-      isChecked: row.is_checked,
-      refused: row.refused,
-      sink: row.sink,
-      exportRejections: [],
-      streamEnd: null,
-      stated: row.refused === null ? readLosses(row.body) : readLosses(new Uint8Array()),
-    };
-  });
-  const linked = facts.filter(({ refused }) => refused === null);
-  const [spoken] = await sql`select ${ms("last_heartbeat_at")} as at from fleet_status
-    where identity = ${host.identity} and isfinite(last_heartbeat_at)`;
-  const positions = await sql`select position::text from export_position`;
-  return stateOfHour(
-    {
-      hourMs,
-      accounts: sumHour(hourMs, facts),
-      enrolledMs: 0,
-      revokedMs: null,
-      queues:
-        linked.length === 0
-          ? []
-          : [
-              anyQueue(
-                Math.min(...linked.map(({ fromMs }) => fromMs)),
-                Math.max(...linked.map(({ toMs }) => toMs)),
-              ),
-            ],
-      isSilent: !(Number(spoken?.at ?? 0) > now.getTime() - 180_000),
-      outages: outages.map(({ beganAt, countedFrom }) => ({
-        fromMs: beganAt.getTime(),
-        untilMs: countedFrom?.getTime() ?? Number.POSITIVE_INFINITY,
-      })),
-      exports: positions.map(({ position }) => ({ stream: null, position: BigInt(position) })),
-    },
-    now.getTime(),
-  );
+const stateOf = async (hourMs = hour) => {
+  const rules = await readHourRules(test.core);
+  const [decided] = await readHourStatuses(test.core, rules, [{ host: host.identity, hourMs }]);
+  return decided?.status;
 };
-const seen = (at: number) =>
-  sql`update fleet_status set last_heartbeat_at = ${new Date(at).toISOString()} where identity_id = ${host.identityId}`;
 
 describe("accepting an account", () => {
   it("ends the queue of which it is the last, also when it comes again, and refuses what follows", async () => {
@@ -352,10 +283,6 @@ describe("accepting an account", () => {
     const [row] =
       await sql`select lost::int, stored::int, missing::int, is_checked from ingest_account`;
     expect(row).toEqual({ lost: 9, stored: 88, missing: 0, is_checked: true });
-    expect(await stateOf()).toMatchObject({
-      state: "short",
-      shortages: [{ kind: "lost_in_restore", count: 9 }],
-    });
     const [queue] = await sql`select range_stored::int, range_lost::int from ingest_cursor
       where queue_id = ${queueId}`;
     expect(queue).toEqual({ range_stored: 0, range_lost: 0 });
@@ -475,44 +402,14 @@ describe("accepting an account", () => {
       "certificate_unknown",
       () => signed(bodyOf({ certificateSha256: fingerprintOf(other) }), other),
     ],
-    [
-      "contradicts_sequences",
-      () => signed(bodyOf({ number: 1n, lastSequence: 50n, accepted: [{ records: 50n }] })),
-    ],
-    ["contradicts_itself", () => signed(bodyOf({ lastSequence: 99n }))],
     ["malformed", () => signed(Uint8Array.of(0xff))],
     // More than an account may have, though each is empty.
     ["malformed", () => signed(bodyOf({ refused: Array.from({ length: 1_001 }, () => ({})) }))],
   ] as const)(
     "keeps one as evidence for %s, audits it, and shows its hour as short",
     async (reason, make) => {
-      if (reason === "contradicts_sequences") {
-        await count(10);
-        const first = {
-          lastSequence: 10n,
-          accepted: [{ records: 10n }],
-          toMs: BigInt(hour),
-          fromMs: BigInt(hour),
-        };
-        await accept(signed(bodyOf(first)));
-        await count(100, { stored: 90 });
-        const previousSha256 = digestOf(bodyOf(first));
-        const less = {
-          number: 2n,
-          previousSha256,
-          firstSequence: 11n,
-          lastSequence: 100n,
-          ackedBeforeThrough: 50n,
-        };
-        expect(
-          await accept(signed(bodyOf({ ...less, accepted: [{ records: 90n }] }))),
-        ).toMatchObject({
-          refused: reason,
-        });
-      } else {
-        await count(100);
-        expect(await accept(make())).toMatchObject({ refused: reason });
-      }
+      await count(100);
+      expect(await accept(make())).toMatchObject({ refused: reason });
       const [evidence] = await sql`select refused from ingest_account where refused is not null`;
       expect(evidence).toEqual({ refused: reason });
       const [event] = await sql`
@@ -647,31 +544,5 @@ describe("a host that sends accounts in a loop", () => {
     // Those that were refused may come again.
     await test.clock.advance(hourMs);
     expect(await send(41n)).toEqual(taken(3n));
-  });
-});
-
-describe("the hours of a host without accounts", () => {
-  const firstAccount = () => {
-    const fields = { fromMs: BigInt(hour - 1), toMs: BigInt(hour), lastSequence: 0n, accepted: [] };
-    return accept(signed(bodyOf(fields)));
-  };
-
-  it("are late after the grace while it speaks, silent when it does not, and core's outage if there was one", async () => {
-    await firstAccount();
-    expect(await stateOf()).toBeNull();
-    await test.clock.advance(15 * 60_000);
-    await seen(test.clock.now() - 10_000);
-    expect(await stateOf()).toMatchObject({ state: "late" });
-    await seen(hour);
-    expect(await stateOf()).toMatchObject({ state: "silent" });
-    const [from, to] = [hour + 40 * 60_000, hour + 55 * 60_000].map((at) =>
-      new Date(at).toISOString(),
-    );
-    await sql`insert into core_outage (id, began_at, ended_at) values (${crypto.randomUUID()}, ${from ?? ""}, ${to ?? ""})`;
-    expect(await stateOf()).toMatchObject({ state: "core_out" });
-    await count(100);
-    const previousSha256 = Buffer.from((await sql`select sha256 from ingest_account`)[0]?.sha256);
-    await accept(signed(bodyOf({ number: 2n, previousSha256 })));
-    expect(await stateOf()).toMatchObject({ state: "undelivered" });
   });
 });

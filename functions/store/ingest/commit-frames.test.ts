@@ -107,6 +107,23 @@ it("continues the digest of a range by digests of stored bytes, and of envelopes
   expect(all.rows[0]?.digest.toString("hex")).toBe(chain.toString("hex"));
 });
 
+it("counts what is committed ahead, and nothing when the cursor was elsewhere", async () => {
+  const client = await connect();
+  const ahead = (sequence: bigint) =>
+    commitFramesAhead(client, [frame("ahead", sequence)], {
+      ...needs,
+      expected: new Map([[queueKey("ahead", queueId), sequence - 1n]]),
+      turn: undefined,
+    });
+  await commitFrames(client, [frame("ahead")], needs);
+  expect(await ahead(2n)).toHaveLength(1);
+  expect(await ahead(6n)).toBeUndefined();
+  const { rows } = await client.query(
+    "select envelopes::int from ingest_hour where host_id = 'ahead'",
+  );
+  expect(rows).toEqual([{ envelopes: 2 }]);
+});
+
 /* The transaction ids of a queue's rows rise with their sequence, whatever overlaps: the export reads envelopes in their order. */
 
 const readIds = async (client: Client, hostId: string): Promise<number[]> => {
