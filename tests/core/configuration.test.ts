@@ -152,7 +152,12 @@ const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
   SVC_DIRECTORY_DOMAIN: {
     unset: required,
     accepts: { "Example.COM": "example.com" },
-    rejects: { ...noText, "@example.com": "must be a domain name", com: "must be a domain name" },
+    rejects: {
+      ...noText,
+      ...Object.fromEntries(
+        ["@example.com", "example.com.", "com"].map((name) => [name, "must be a domain name"]),
+      ),
+    },
   },
   SVC_DIRECTORY_PROVIDER: choice("google", ["google", "file", "scim"], "ldap"),
   SVC_DIRECTORY_SCIM_TOKEN: {

@@ -187,6 +187,8 @@ describe("under any filter", () => {
         for (const { key, count, values, values_other: others } of facets.labels) {
           expect(count).toBe(walked.filter((row) => row.labels[key] !== undefined).length);
           expect(sum(values) + others).toBe(count);
+          const counts = values.map(({ count }) => count);
+          expect(counts).toEqual(counts.toSorted((one, other) => other - one));
           for (const { value, count: hosts } of values)
             expect(hosts).toBe(walked.filter((row) => row.labels[key] === value).length);
         }

@@ -103,6 +103,18 @@ describe("an enrollment that fails between signing and recording", () => {
     ).toEqual([]);
   });
 
+  it("leaves no reservation when the signer fails, whose reason is only logged", async () => {
+    const { token } = await createTestToken(test, { max_enrollments: 1 });
+    const body = await requestOf(device(), await createTestKey());
+    whileSigning = () => Promise.reject(new Error("the device is locked"));
+    const failed = await enroll(token, body);
+    expect(failed.body).toMatchObject({ code: "signer_failed", action: "retry" });
+    expect(JSON.stringify(failed.body)).not.toContain("locked");
+    expect(test.log.text()).toContain("the device is locked");
+    whileSigning = async () => undefined;
+    expect((await enroll(token, body)).status).toBe(201);
+  });
+
   it("E3: an expired reservation cannot replace a certificate issued under another policy", async () => {
     const first = await createTestToken(test);
     const second = await createTestToken(test);

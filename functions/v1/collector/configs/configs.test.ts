@@ -22,10 +22,11 @@ const published = async (comment?: string) => String((await publish(yaml(comment
 const desired = ({ identityId }: TestCollector) =>
   `/v1/collector/identities/${identityId}/desired-config`;
 const assign = (host: TestCollector, body: object) => test.admin.put(desired(host), body);
-const fetched = async (host: TestCollector) => {
+const fetched = async (host: TestCollector, current_config_id?: unknown) => {
   await test.clock.advance(11_000);
   const { body } = await manage(test, host, "config_desired", {
     sent_at: test.clock.iso(),
+    current_config_id,
   });
   return body.assignment as Record<string, unknown> | null;
 };
@@ -145,7 +146,7 @@ describe("POST /v1/collector/configs", () => {
 });
 
 describe("desired config of an identity", () => {
-  it("reaches the collector, is omitted when unchanged, and can be removed", {
+  it("H6: reaches its collector alone, is omitted when unchanged, announced by the heartbeat, and can be removed", {
     tags: "workerd",
   }, async () => {
     const host = await enroll("assigned");
@@ -156,11 +157,19 @@ describe("desired config of an identity", () => {
       status: 200,
       body: { config_id: configId, previous_config_id: null },
     });
-    expect(await fetched(host)).toMatchObject({
-      config_id: configId,
+    const { config_hash } = (await publish(yaml("one"), "?dry_run=true")).body;
+    const known = { config_id: configId, config_hash };
+    const assigned_at = test.clock.iso();
+    expect(await fetched(host)).toEqual({
+      ...known,
+      assigned_at,
       unchanged: false,
       yaml: yaml("one"),
     });
+    expect(await fetched(host, configId)).toEqual({ ...known, assigned_at, unchanged: true });
+    const beat = await manage(test, host, "heartbeat", heartbeatBody(test.clock.now()));
+    expect(beat.body).toMatchObject({ desired_config: known });
+    expect(await fetched(await enroll("another"), configId)).toBeNull();
     const second = await published("two");
     expect((await assign(host, { config_id: second })).body).toMatchObject({
       previous_config_id: configId,
@@ -178,6 +187,17 @@ describe("desired config of an identity", () => {
       .map(({ action }) => action)
       .filter((action) => action.startsWith("config."));
     expect(actions.sort()).toEqual(["config.assign", "config.assign", "config.clear"]);
+  });
+
+  it("H1: is sent to exactly one of many concurrent copies, on any connection", async () => {
+    const host = await enroll("copied");
+    const body = { sent_at: test.clock.iso() };
+    const answers = await Promise.all(
+      Array.from({ length: 20 }, () => manage(test, host, "config_desired", body)),
+    );
+    expect(answers.map(({ status }) => status).sort()).toEqual([200, ...Array(19).fill(409)]);
+    for (const answer of answers)
+      if (answer.status === 409) expect(answer.body.last_sent_at).toBe(body.sent_at);
   });
 
   it("answers 409 when another config is assigned than expected, and for a revoked identity", async () => {

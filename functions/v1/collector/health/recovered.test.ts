@@ -95,21 +95,3 @@ it("a host whose certificate was about to expire has changed with the new one, a
   await renewed(lifetime / 4 - 1);
   expect(await changedWithin(60)).toBe(true);
 });
-
-it("a record that core rejected counts as lost, as one that the collector dropped", async () => {
-  const { test, beat, found } = await setUp();
-  await beat();
-  expect(await found("dropped_more_than=0")).toBe(false);
-  await test.clock.advance(minute);
-  await beat({ queue: { ...body.queue, dead_letters: 2 } });
-  expect([await found("dropped_more_than=1"), await found("dropped_more_than=2")]).toEqual([
-    true,
-    false,
-  ]);
-  await test.clock.advance(minute);
-  await beat({ queue: { ...body.queue, dropped_records_total: 3, dead_letters: 2 } });
-  expect([await found("dropped_more_than=4"), await found("dropped_more_than=5")]).toEqual([
-    true,
-    false,
-  ]);
-});
