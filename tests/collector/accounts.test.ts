@@ -80,27 +80,6 @@ it("states a stop and the time until the next start, and drops of a full queue",
   ]);
 });
 
-it("settles what a host kept while it was offline, hour by hour", async () => {
-  const test = await startAccountingHost();
-  const queue = test.open();
-  for (let hour = 1; hour <= 5; hour++) {
-    await append(queue, texts(hour * 10));
-    await test.pass(60, queue);
-  }
-  await append(queue, texts(7));
-  test.forward(queue);
-  await test.settled(queue);
-  const expected = [10, 20, 30, 40, 50].map((accepted, index) => ({
-    number: index + 1,
-    is_checked: true,
-    missing: 0,
-    accepted,
-    stored: accepted,
-  }));
-  expect(await test.accounts()).toMatchObject(expected);
-  await test.drained(queue);
-});
-
 it("keeps an account by another key as evidence, and goes on with telemetry and later accounts", async () => {
   const test = await startAccountingHost();
   const queue = test.open();
