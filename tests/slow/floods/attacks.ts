@@ -28,20 +28,17 @@ const forwardPath = "/svc.ingest.v1.IngestService/Forward";
 const heartbeatPath = "/v1/collector/heartbeat";
 const grpc = { "content-type": "application/grpc" };
 
-/** Opens a connection again and again, and writes bursts on each until core closes it. */
+/** Opens a connection again and again, and writes bursts on each until core closes it: at least one, however late the thread gets the CPU. */
 const flood = async (
   target: Target,
   burst: (from: number) => Buffer,
   streamsOfBurst: number,
 ): Promise<number> => {
   let streams = 0;
-  while (!target.signal.aborted) {
+  const isOver = () => streams > 0 && target.signal.aborted;
+  while (!isOver()) {
     const { socket, closed } = await connectRaw(target, target.pair);
-    for (
-      let id = 1;
-      id < 200_000 && socket.writable && !target.signal.aborted;
-      id += 2 * streamsOfBurst
-    ) {
+    for (let id = 1; id < 200_000 && socket.writable && !isOver(); id += 2 * streamsOfBurst) {
       streams += streamsOfBurst;
       if (!socket.write(burst(id)))
         await Promise.race([once(socket, "drain").catch(() => 0), closed]);
@@ -62,8 +59,9 @@ const hold = async (
 ): Promise<number> => {
   const sockets = new Set<Socket>();
   let opened = 0;
-  while (!target.signal.aborted) {
-    while (sockets.size < connections && !target.signal.aborted) {
+  const isOver = () => opened > 0 && target.signal.aborted;
+  while (!isOver()) {
+    while (sockets.size < connections && !isOver()) {
       const { socket } = await connectRaw(target, target.pair);
       sockets.add(socket);
       socket.once("close", () => sockets.delete(socket));
