@@ -32,47 +32,66 @@ type Counts = Pick<
   "accepted" | "stored" | "rejected" | "discarded" | "lost" | "missing"
 >;
 
+/** What a lost range takes from last to first: nobody knows at which sequences core had rejected or missed a record. */
+const leastLost = ["missing", "rejected", "discarded", "stored"] as const;
+
 /**
  * Returns the counts of an accepted account as they are since its stream has lost ranges, of its own queue or of those that the host has left. A
- * record that core had rejected or missed in a lost range is named twice, as nobody knows its place.
+ * record that core had rejected or missed in a lost range is named twice.
  */
 export const withLosses = <Account extends Counts & { body: Uint8Array; lastSequence: bigint }>(
   account: Account,
   ranges: readonly (LostRange & { isOwn: boolean })[],
 ): Account => {
   if (ranges.length === 0) return account;
-  const { ackedBeforeThrough } = fromBinary(AccountBodySchema, account.body);
-  const { accepted, lastSequence } = account;
+  const { own, earlier } = partsOf(account);
+  const lostOwn = countLost(ranges, { isOwn: true, part: own });
+  const lostEarlier = countLost(ranges, { isOwn: false, part: earlier });
+
+  const { stored, rejected, discarded, missing, lost } = account;
+  const acceptedOwn = Number(own.lastSequence - own.firstSequence + 1n);
+  // The account counts records of the earlier part only if they were rejected, missed or lost there.
+  const namedEarlier = stored + rejected + discarded + missing + lost - acceptedOwn;
+  const leftEarlier = Math.max(0, namedEarlier - Math.min(lost, lostEarlier));
+
+  let left = acceptedOwn - lostOwn + leftEarlier;
+  const counts = { missing: 0, rejected: 0, discarded: 0, stored: 0 };
+  for (const name of leastLost) {
+    counts[name] = Math.max(0, Math.min(account[name], left));
+    left -= counts[name];
+  }
+  return { ...account, ...counts, lost: Math.max(lost, lostOwn + lostEarlier) };
+};
+
+interface Part {
+  firstSequence: bigint;
+  lastSequence: bigint;
+}
+
+/** Splits the sequences of an account into those acknowledged under an earlier id of its queue, whose ranges they lie in, and its own. */
+const partsOf = ({
+  accepted,
+  body,
+  lastSequence,
+}: {
+  accepted: number;
+  body: Uint8Array;
+  lastSequence: bigint;
+}): { earlier: Part; own: Part } => {
+  const { ackedBeforeThrough } = fromBinary(AccountBodySchema, body);
   const firstSequence = lastSequence - BigInt(accepted) + 1n;
-  // The first ones were acknowledged under an earlier id of the queue, and lie in that id's ranges.
   const ownFrom = ackedBeforeThrough < firstSequence ? firstSequence : ackedBeforeThrough + 1n;
-  const count = (isOwn: boolean, first: bigint, last: bigint) => {
-    const chosen = ranges.filter((range) => range.isOwn === isOwn);
-    return Number(
-      lostWithin(chosen, {
-        firstSequence: first,
-        lastSequence: last < lastSequence ? last : lastSequence,
-      }),
-    );
-  };
-  const lost = count(true, ownFrom, lastSequence);
-  const lostBefore = count(false, firstSequence, ownFrom - 1n);
-  const own = accepted - Number(ownFrom - firstSequence);
-  const { stored, rejected, discarded, missing } = account;
-  // What it names beside its own: rejected or missed under an earlier id.
-  const named = stored + rejected + discarded + missing + account.lost - own;
-  let left = own - lost + Math.max(0, named - Math.min(account.lost, lostBefore));
-  const take = (most: number): number => {
-    const taken = Math.max(0, Math.min(most, left));
-    left -= taken;
-    return taken;
-  };
+  const earlierThrough = ownFrom > lastSequence ? lastSequence : ownFrom - 1n;
   return {
-    ...account,
-    missing: take(missing),
-    rejected: take(rejected),
-    discarded: take(discarded),
-    stored: take(stored),
-    lost: Math.max(account.lost, lost + lostBefore),
+    earlier: { firstSequence, lastSequence: earlierThrough },
+    own: { firstSequence: ownFrom, lastSequence },
   };
+};
+
+const countLost = (
+  ranges: readonly (LostRange & { isOwn: boolean })[],
+  { isOwn, part }: { isOwn: boolean; part: Part },
+): number => {
+  const chosen = ranges.filter((range) => range.isOwn === isOwn);
+  return Number(lostWithin(chosen, part));
 };

@@ -73,37 +73,54 @@ export async function* exportStatement(
     throw new Error(`entry ${entryIndex} of the log of statements is damaged`);
   const { host } = order;
   // A host's lines need the hashes of all others.
-  const scanned =
-    host !== undefined || lines <= provenLinesMax
-      ? await scanLines(needs, { id, entry, host })
-      : undefined;
+  const hasProofs = host !== undefined || lines <= provenLinesMax;
+  const scanned = hasProofs ? await scanLines(needs, { id, entry, host }) : undefined;
   if (scanned !== undefined && scanned.hashes.length !== lines) throw noStatement();
-  const lineProver = scanned && createProver(codec.digest, scanned.hashes);
-  const prover = createProver(codec.digest, log);
   yield `${text}\n${host === undefined ? "" : formatFileOnly(host)}`;
+  const lineProver = scanned && createProver(codec.digest, scanned.hashes);
   const certificates = new Set<string>();
   for await (const page of readLines(needs, { id, entry })) {
-    const wanted = page.filter(({ index }) => host === undefined || scanned?.wanted.has(index));
-    for (let at = 0; at < wanted.length; at += linesOfRead)
+    const chosen = page.filter(({ index }) => host === undefined || scanned?.wanted.has(index));
+    for (let at = 0; at < chosen.length; at += linesOfRead)
       yield await formatPage(needs, order, {
-        page: wanted.slice(at, at + linesOfRead),
+        page: chosen.slice(at, at + linesOfRead),
         prover: lineProver,
         certificates,
       });
   }
-  const { since } = order;
-  const isOlder = since !== undefined && since < head.size;
-  const note =
-    head.note ?? `${formatCheckpoint({ origin: "unsigned", size: head.size, root: head.root })}\n`;
+  yield await formatEnd(needs, {
+    order,
+    head,
+    entryIndex,
+    prover: createProver(codec.digest, log),
+  });
+}
+
+/** Formats the end of a file: the proofs that its entry, and the first one, are in the log that `head` signs. */
+const formatEnd = async (
+  { db }: Needs,
+  {
+    order: { since },
+    head: { size, root, note },
+    entryIndex,
+    prover,
+  }: {
+    order: StatementOrder;
+    head: { size: number; root: Uint8Array; note: string | null };
+    entryIndex: number;
+    prover: TreeProver;
+  },
+): Promise<string> => {
   const [first = ""] = await listLogEntries(db, 0, 1);
-  yield formatFileEnd({
+  const isOlder = since !== undefined && since < size;
+  return formatFileEnd({
     first: { entry: first, proof: prover.inclusion(0) },
     consistency: isOlder ? [{ size: since, proof: prover.consistency(since) }] : [],
     index: entryIndex,
     proof: prover.inclusion(entryIndex),
-    note,
+    note: note ?? `${formatCheckpoint({ origin: "unsigned", size, root })}\n`,
   });
-}
+};
 
 const noStatement = () =>
   new Problem("not_found", {
@@ -171,42 +188,43 @@ const scanLines = async (
   return { hashes, wanted };
 };
 
+/** Formats lines and their accounts, behind the certificates that the file does not have yet. */
 const formatPage = async (
   needs: Needs,
-  { hour, host, withAccounts, onBlock }: StatementOrder,
+  order: StatementOrder,
   {
     page,
     prover,
     certificates,
   }: { page: readonly IndexedLine[]; prover: TreeProver | undefined; certificates: Set<string> },
 ): Promise<string> => {
-  const { db } = needs;
-  const hourOf = (line: StatementLine): number => line.correctedMs ?? hour.getTime();
+  const keyOf = ({ host, correctedMs }: StatementLine) => ({
+    host,
+    hourMs: correctedMs ?? order.hour.getTime(),
+  });
   // Lines of other hosts only show which host's is there.
-  const isOwn = ({ host: name, of }: StatementLine) =>
-    of !== null && (host === undefined || name === host);
-  const wanted = page.flatMap(({ line }) =>
-    isOwn(line) ? [{ host: line.host, hourMs: hourOf(line) }] : [],
-  );
-  const accounts = withAccounts
-    ? await findHourAccounts(db, wanted)
+  const isWanted = ({ host, of }: StatementLine) =>
+    of !== null && (order.host === undefined || host === order.host);
+  const hours = page.filter(({ line }) => isWanted(line)).map(({ line }) => keyOf(line));
+  const accounts = order.withAccounts
+    ? await findHourAccounts(needs.db, hours)
     : new Map<string, HourAccount[]>();
-  let text = "";
-  for (const { index, text: lineText, line } of page) {
-    const found = accounts.get(hourKey({ host: line.host, hourMs: hourOf(line) })) ?? [];
+  let formatted = "";
+  for (const { index, text, line } of page) {
+    const { host } = line;
     const files: FileAccount[] = [];
-    for (const account of found) {
-      text += await certificateOf(needs, { host: line.host, account, certificates });
-      files.push(await fileAccountOf(needs, { host: line.host, account, onBlock }));
+    for (const account of accounts.get(hourKey(keyOf(line))) ?? []) {
+      formatted += await certificateOf(needs, { host, account, certificates });
+      files.push(await fileAccountOf(needs, { host, account, onBlock: order.onBlock }));
     }
     const proof = prover?.inclusion(index) ?? null;
-    text += formatFileLine({ index, text: lineText, proof, accounts: files });
+    formatted += formatFileLine({ index, text, proof, accounts: files });
   }
-  return text;
+  return formatted;
 };
 
 const fileAccountOf = async (
-  { db }: Needs,
+  needs: Needs,
   {
     host,
     account,
@@ -214,28 +232,36 @@ const fileAccountOf = async (
   }: { host: string; account: HourAccount } & Pick<StatementOrder, "onBlock">,
 ): Promise<FileAccount> => {
   const { queueId, rangeDigest, refused } = account;
-  const body = Uint8Array.from(account.body);
-  const signature = Uint8Array.from(account.signature);
   const blocks: FileBlock[] = [];
-  if (onBlock !== undefined && rangeDigest !== null && refused === null) {
-    const { firstSequence, lastSequence } = fromBinary(AccountBodySchema, body);
-    for (let from = firstSequence; from <= lastSequence; ) {
-      const range = {
-        host,
-        queueId,
-        from,
-        through: lastSequence,
-        until: new Date(account.receivedMs),
-      };
-      const block = await findRangeBlock(db, range);
-      if (block === undefined) break;
+  if (onBlock !== undefined && rangeDigest !== null && refused === null)
+    for await (const block of listAccountBlocks(needs, { host, account })) {
       await onBlock(queueId, block);
       blocks.push(block);
-      from = block.lastSequence + 1n;
     }
-  }
-  return { body, signature, rangeDigest, refused, blocks };
+  return {
+    body: Uint8Array.from(account.body),
+    signature: Uint8Array.from(account.signature),
+    rangeDigest,
+    refused,
+    blocks,
+  };
 };
+
+/** Lists the stored blocks of an account, in order, up to the first that is gone. */
+async function* listAccountBlocks(
+  { db }: Needs,
+  { host, account }: { host: string; account: HourAccount },
+): AsyncGenerator<RangeBlock> {
+  const { queueId, body, receivedMs } = account;
+  const { firstSequence, lastSequence } = fromBinary(AccountBodySchema, body);
+  const until = new Date(receivedMs);
+  for (let from = firstSequence; from <= lastSequence; ) {
+    const block = await findRangeBlock(db, { host, queueId, from, through: lastSequence, until });
+    if (block === undefined) return;
+    yield block;
+    from = block.lastSequence + 1n;
+  }
+}
 
 /** Returns the certificate of an account's key, unless the file has it; empty if core has not issued it. */
 const certificateOf = async (

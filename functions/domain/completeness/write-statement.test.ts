@@ -560,6 +560,16 @@ describe("the statement of an hour", () => {
     ]);
   });
 
+  it("lets another core write the next hour where old lines cannot be deleted", async () => {
+    const core = await open();
+    const config = { ...core.config, accountRetentionDays: Number.POSITIVE_INFINITY };
+    await expect(writeStatement({ ...core, config }, owner)).rejects.toThrow();
+    await test.clock.advance(hourMs);
+    expect(await writeStatement(core, otherOwner)).toMatchObject({
+      hour: "2026-11-25T10:00:00.000Z",
+    });
+  });
+
   it("leaves no lines of an attempt that failed, and its log cannot be changed", async () => {
     const core = await open();
     let isBroken = true;

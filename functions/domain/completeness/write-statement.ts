@@ -28,8 +28,8 @@ import {
   type StatementRow,
   signLogHead,
 } from "#functions/store/completeness/log.ts";
-import { findOldestXid } from "#functions/store/completeness/settled-hours.ts";
 import type { Executor } from "#functions/store/database/database.ts";
+import { findOldestXid } from "#functions/store/database/statements.ts";
 import { findRetentionPause } from "#functions/store/retention/retention-pause.ts";
 import { dayMs, hourMs } from "#kit/clock.ts";
 import { uuidv7 } from "#kit/entropy.ts";
@@ -73,7 +73,7 @@ export const writeStatement = async (
   core: StatementCore,
   owner: string,
 ): Promise<StatementReport | undefined> => {
-  const { db, clock, config } = core;
+  const { db, clock } = core;
   await signHead(core);
   const last = await findLastStatement(db);
   const now = clock.now();
@@ -88,10 +88,18 @@ export const writeStatement = async (
     await deleteUnfinishedChunks(db);
     return await writeHour(core, { owner, hour, last });
   } finally {
-    const keptFrom = new Date(now - config.accountRetentionDays * dayMs);
-    for (let count = 0; count < deletedMax && (await deleteOldLines(db, keptFrom)); count++);
-    await releaseWriter(db, owner);
+    try {
+      await deleteExpiredLines(core, now);
+    } finally {
+      await releaseWriter(db, owner);
+    }
   }
+};
+
+const deleteExpiredLines = async ({ db, config }: StatementCore, now: number): Promise<void> => {
+  const keptFrom = new Date(now - config.accountRetentionDays * dayMs);
+  for (let count = 0; count < deletedMax; count++)
+    if (!(await deleteOldLines(db, keptFrom))) return;
 };
 
 const writeHour = async (
@@ -102,62 +110,77 @@ const writeHour = async (
   const id = uuidv7({ clock, entropy });
   const seenBelow = await findOldestXid(db);
   const rules = await readHourRules(core);
-  const tree = createTree(codec.digest);
-  let corrections = 0;
-  const encoder = new TextEncoder();
-  const store = async (lines: readonly StatementLine[], isCorrection: boolean): Promise<void> => {
-    if (lines.length === 0) return;
-    const texts = lines.map((line) => formatLine(line, hour));
-    const raw = encoder.encode(texts.join("\n"));
-    const firstLine = tree.size;
-    for (const text of texts) tree.append(leafHash(codec.digest, encoder.encode(text)));
-    if (isCorrection) corrections += lines.length;
-    await insertChunk(db, {
-      statementId: id,
-      firstLine,
-      rawBytes: raw.length,
-      lines: codec.compress(raw),
-    });
-    if (!(await claimWriter(db, owner)))
-      throw new WriterSuperseded("another core writes the statement");
-  };
+  const draft = createDraft(core, { id, hour, owner });
   for await (const hosts of listAllHosts(db, hour)) {
-    const own = hosts.map((host) => ({ host, hourMs: hour }));
-    await store(await readHourLines(core, rules, { hours: own, areCorrections: false }), false);
+    const hours = hosts.map((host) => ({ host, hourMs: hour }));
+    await draft.add(await readHourLines(core, rules, { hours, areCorrections: false }));
   }
-  const settled = await findSettledHours(db, { hour, last, rules });
-  for (let at = 0; at < settled.hours.length; at += linesOfChunk) {
-    const hours = settled.hours.slice(at, at + linesOfChunk);
-    await store(await readHourLines(core, rules, { hours, areCorrections: true }), true);
+  const ownLines = draft.tree.size;
+  const { hours: corrected, ...reached } = await findSettledHours(db, { hour, last, rules });
+  for (let at = 0; at < corrected.length; at += linesOfChunk) {
+    const hours = corrected.slice(at, at + linesOfChunk);
+    await draft.add(await readHourLines(core, rules, { hours, areCorrections: true }));
   }
-  const entry = formatEntry({ version: 2, hourMs: hour, lines: tree.size, root: tree.root() });
+  const lines = draft.tree.size;
+  const root = draft.tree.root();
+  const entry = formatEntry({ version: 2, hourMs: hour, lines, root });
   await db.transaction(async (tx) => {
-    if (!(await lockWriter(tx, owner)))
-      throw new WriterSuperseded("another core writes the statement");
+    if (!(await lockWriter(tx, owner))) throw new WriterSuperseded();
     const hashes = await listLogHashes(tx);
-    const hash = leafHash(codec.digest, encoder.encode(entry));
-    const { hours, ...reached } = settled;
+    const hash = leafHash(codec.digest, new TextEncoder().encode(entry));
     const row = {
       hour: new Date(hour),
       id,
-      lines: tree.size,
-      root: tree.root(),
+      lines,
+      root,
       entryIndex: hashes.length,
+      seenBelow,
+      writtenAt: new Date(clock.now()),
+      ...reached,
     };
-    const written = { ...reached, seenBelow, writtenAt: new Date(clock.now()) };
-    await insertStatement(tx, { ...row, ...written }, { text: entry, hash });
+    await insertStatement(tx, row, { text: entry, hash });
     await appendHead(core, tx, {
       size: hashes.length + 1,
       root: merkleRoot(codec.digest, [...hashes, hash]),
       entry,
     });
   });
-  return { hour: new Date(hour).toISOString(), lines: tree.size, corrections };
+  return { hour: new Date(hour).toISOString(), lines, corrections: lines - ownLines };
+};
+
+/** The lines of a statement that is being written, each page stored and hashed as it is added. */
+const createDraft = (
+  { db, codec }: StatementCore,
+  { id, hour, owner }: { id: string; hour: number; owner: string },
+) => {
+  const encoder = new TextEncoder();
+  const tree = createTree(codec.digest);
+  return {
+    tree,
+    /** Adds a page, and renews the right to write. Throws `WriterSuperseded`. */
+    add: async (lines: readonly StatementLine[]): Promise<void> => {
+      if (lines.length === 0) return;
+      const texts = lines.map((line) => formatLine(line, hour));
+      const raw = encoder.encode(texts.join("\n"));
+      const firstLine = tree.size;
+      for (const text of texts) tree.append(leafHash(codec.digest, encoder.encode(text)));
+      await insertChunk(db, {
+        statementId: id,
+        firstLine,
+        rawBytes: raw.length,
+        lines: codec.compress(raw),
+      });
+      if (!(await claimWriter(db, owner))) throw new WriterSuperseded();
+    },
+  };
 };
 
 /** Another core has taken the right to write: it writes the statement, and this one's is dropped. */
 class WriterSuperseded extends Error {
   override readonly name = "WriterSuperseded";
+  constructor() {
+    super("another core writes the statement");
+  }
 }
 
 /** Lists all hosts of an hour, some at a time, in the order of their bytes. */

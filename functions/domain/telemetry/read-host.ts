@@ -7,6 +7,7 @@
 import type { Core } from "#functions/core.ts";
 import { Problem } from "#functions/problems.ts";
 import { findIdentity } from "#functions/store/certificate/identities.ts";
+import { findOldestXid } from "#functions/store/database/statements.ts";
 import {
   type BlockPlace,
   type BlockSearch,
@@ -14,7 +15,6 @@ import {
   findFirstReceipt,
   type HostRange,
   readBlockAt,
-  readBlockHorizon,
 } from "#functions/store/ingest/host-blocks.ts";
 import { BlockCorrupt, type StoredEnvelope } from "#functions/store/ingest/stored-envelope.ts";
 import { readHostRows } from "#functions/store/rows/read-host-rows.ts";
@@ -75,7 +75,7 @@ async function* batchesOf(
   const range: HostRange = { hostId, from, to, kind };
   const select = selectionOf(core, query);
   // Transactions before the horizon are read as the past, later ones as they commit.
-  const horizon = follow ? await readBlockHorizon(core.db) : null;
+  const horizon = follow ? await findOldestXid(core.db) : null;
   const xids = horizon === null ? undefined : { from: null, to: horizon };
   // Rows of an earlier version have no index by host: only a range that begins somewhere is searched for them.
   const readRows = () => (from === null ? [] : readHostRows(core.db, range));
@@ -241,7 +241,7 @@ async function* followBlocks(
   for (let from = horizon; ; ) {
     yield [];
     await core.clock.sleep(followMs);
-    const xids = { from, to: await readBlockHorizon(core.db) };
+    const xids = { from, to: await findOldestXid(core.db) };
     if (xids.to === from) continue;
     from = xids.to;
     const first = await findFirstReceipt(core.db, xids);

@@ -15,6 +15,7 @@ import {
   insertRows,
   listPage,
   lockerOf,
+  oldestXid,
   type Paged,
   type PageRequest,
 } from "../database/statements.ts";
@@ -375,7 +376,7 @@ export const findEndedCertificates = async (
   const [row] = await db.execute<
     EndsRead & { ended: string[] | null } & Record<string, unknown>
   >(sql`
-    select pg_snapshot_xmin(pg_current_snapshot())::text as xid, pg_postmaster_start_time()::text as server,
+    select ${oldestXid}::text as xid, pg_postmaster_start_time()::text as server,
       (select array_agg(encode(${fingerprintSha256}, 'hex')) from ${certificate} where ${isEndedSince}) as ended`);
   if (row === undefined) throw new Error("a row without a table is missing");
   const { xid, server, ended } = row;

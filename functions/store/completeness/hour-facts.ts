@@ -12,7 +12,7 @@ import {
 import { withLosses } from "#proto/completeness/lost-ranges.ts";
 import type { Executor } from "../database/database.ts";
 import { readDatabaseIdentity } from "../database/identity.ts";
-import { arrayLiteral } from "../database/statements.ts";
+import { arrayLiteral, nextXid } from "../database/statements.ts";
 
 /** A host and the start of an hour, in milliseconds since the Unix epoch. */
 export interface HostHour {
@@ -292,7 +292,7 @@ export const listExports = async (db: Executor): Promise<NamedExport[]> => {
     position: string;
     elsewhere: boolean;
   }>(sql`
-    select name, stream, position::text, stream is null and (position > pg_snapshot_xmax(pg_current_snapshot())::text::bigint
+    select name, stream, position::text, stream is null and (position > ${nextXid}
       or coalesce(system_identifier <> ${systemIdentifier}::text, false) or coalesce(database_oid <> ${databaseOid}::text, false)) as elsewhere
     from export_position order by name collate "C"`);
   return rows.map(({ name, stream, position, elsewhere }) => ({

@@ -128,11 +128,3 @@ export const findDeliveredInStream = async (
     order by stream_end limit ${limit}`);
   return rows.map(settlingOf);
 };
-
-/** Returns the transaction id below which no transaction runs any more. */
-export const findOldestXid = async (db: Executor): Promise<bigint> => {
-  const [row] = await db.execute<{ xid: string }>(
-    sql`select pg_snapshot_xmin(pg_current_snapshot())::text as xid`,
-  );
-  return BigInt(row?.xid ?? 0);
-};

@@ -207,3 +207,14 @@ const inserts = new WeakMap<PgTable, ReturnType<typeof insertOf>>();
 /** Returns a value as JSON for its column's text input; JSON itself writes dates. */
 const wireOf = (value: unknown): unknown =>
   value instanceof Uint8Array ? `\\x${value.toHex()}` : (value ?? null);
+
+/** Every transaction with a lower id has ended. */
+export const oldestXid = sql`pg_snapshot_xmin(pg_current_snapshot())::text::bigint`;
+/** No transaction has this id yet, nor a higher one. */
+export const nextXid = sql`pg_snapshot_xmax(pg_current_snapshot())::text::bigint`;
+
+/** Returns the oldest transaction id in use: no row of a lower one can appear later. */
+export const findOldestXid = async (db: Pick<Executor, "execute">): Promise<bigint> => {
+  const [row] = await db.execute<{ xid: string }>(sql`select ${oldestXid}::text as xid`);
+  return BigInt(row?.xid ?? 0);
+};

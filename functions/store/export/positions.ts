@@ -1,4 +1,4 @@
-import { sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
 import type { Database, Executor } from "../database/database.ts";
 import {
   currentTimeline,
@@ -6,6 +6,7 @@ import {
   type ServerIdentity,
   serverStart,
 } from "../database/identity.ts";
+import { nextXid, oldestXid } from "../database/statements.ts";
 import {
   addHostLosses,
   addRejections,
@@ -62,15 +63,24 @@ export const createExportPosition = async (
   // Rows that came with a dump are below all ids (renumber-envelopes.ts).
   const position =
     start === "now"
-      ? sql`pg_snapshot_xmin(pg_current_snapshot())::text::bigint`
+      ? oldestXid
       : sql`least(0, (select min(xid) from ingest_block where xid < 0), (select min(xid) from ingest_envelope where xid < 0))`;
+  const stored = await insertPosition(db, { name, stream: null, position });
+  if (stored !== null) throw new ExportPositionForeign(`it is a position in the stream ${stored}`);
+};
+
+/** Inserts a position unless the name has one; returns the stream of the stored one, null in PostgreSQL. */
+const insertPosition = async (
+  db: Database,
+  { name, stream, position }: { name: string; stream: string | null; position: SQL },
+): Promise<string | null> => {
   await db.execute(sql`
-    insert into export_position (name, position, position_at, lease_until, epoch, exported, rejected_items, lost, updated_at)
-    values (${name}, ${position}, clock_timestamp(), clock_timestamp(), 0, 0, 0, 0, clock_timestamp()) on conflict do nothing`);
+    insert into export_position (name, stream, position, position_at, lease_until, epoch, exported, rejected_items, lost, updated_at)
+    values (${name}, ${stream}, ${position}, clock_timestamp(), clock_timestamp(), 0, 0, 0, 0, clock_timestamp()) on conflict do nothing`);
   const [row] = await db.execute<{ stream: string | null }>(
     sql`select stream from export_position where name = ${name}`,
   );
-  if (row?.stream) throw new ExportPositionForeign(`it is a position in the stream ${row.stream}`);
+  return row?.stream ?? null;
 };
 
 /** A position in a stream. */
@@ -86,14 +96,12 @@ export const createStreamPosition = async (
   name: string,
   { stream, position }: StreamPosition,
 ): Promise<void> => {
-  await db.execute(sql`
-    insert into export_position (name, position, position_at, stream, lease_until, epoch, exported, rejected_items, lost, updated_at)
-    values (${name}, ${position.toString()}::bigint, clock_timestamp(), ${stream}, clock_timestamp(), 0, 0, 0, 0, clock_timestamp())
-    on conflict do nothing`);
-  const [row] = await db.execute<{ stream: string | null }>(
-    sql`select stream from export_position where name = ${name}`,
-  );
-  if (row && row.stream === null) throw new ExportPositionForeign("it is a position in PostgreSQL");
+  const stored = await insertPosition(db, {
+    name,
+    stream,
+    position: sql`${position.toString()}::bigint`,
+  });
+  if (stored === null) throw new ExportPositionForeign("it is a position in PostgreSQL");
 };
 
 /** Moves a lease to a position in another stream; changes `lease` accordingly. Throws `ExportLeaseLost`. */
@@ -127,7 +135,7 @@ export const acquireExportLease = async (
     where name = ${name} and ${isOn(identity)}
       and (owner is null or lease_until < clock_timestamp() or lease_until::text = ${seenUntil ?? ""})
     returning epoch, stream, position::text as position, system_identifier as system, database_oid as oid, timeline,
-      position > pg_snapshot_xmax(pg_current_snapshot())::text::bigint as ahead`);
+      position > ${nextXid} as ahead`);
   if (row === undefined) {
     const [held] = await db.execute<{ until: string }>(
       sql`select lease_until::text as until from export_position where name = ${name}`,
@@ -283,8 +291,6 @@ export const moveExportPosition = async (
   Object.assign(lease, { position });
 };
 
-const nextXid = sql`pg_snapshot_xmax(pg_current_snapshot())::text::bigint`;
-
 /**
  * Returns the oldest transaction id in use: every transaction below it has ended. Throws `ExportLeaseLost` on another timeline, and once
  * the server was started anew.
@@ -294,7 +300,7 @@ export const readHorizon = async (
   { identity }: Pick<ExportLease, "identity">,
 ): Promise<bigint> => {
   const [row] = await db.execute<{ horizon: string }>(sql`
-    select pg_snapshot_xmin(pg_current_snapshot())::text as horizon where ${isOn(identity)}`);
+    select ${oldestXid}::text as horizon where ${isOn(identity)}`);
   if (row === undefined)
     throw new ExportLeaseLost("the server is on another timeline, or was started anew");
   return BigInt(row.horizon);

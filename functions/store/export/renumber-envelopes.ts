@@ -7,6 +7,7 @@
 import { sql } from "drizzle-orm";
 import type { Database, Executor } from "../database/database.ts";
 import { readDatabaseIdentity } from "../database/identity.ts";
+import { nextXid } from "../database/statements.ts";
 
 /** What `adoptExports` has done. */
 export interface AdoptedExports {
@@ -25,7 +26,6 @@ export const adoptExports = async (db: Database): Promise<AdoptedExports> => {
   return db.transaction(async (tx) => {
     // No process that exports moves its position meanwhile.
     await tx.execute(sql`lock table export_position in share row exclusive mode`);
-    const nextXid = sql`pg_snapshot_xmax(pg_current_snapshot())::text::bigint`;
     const [found] = await tx.execute<{ highest: string; copied: string }>(sql`
       select coalesce(max(xid), -1)::text as highest, count(*) filter (where xid >= 0)::text as copied
       from (select xid from ingest_block where ${isCopied} union all select xid from ingest_envelope where ${isCopied}

@@ -119,14 +119,6 @@ export const readBlockAt = async (
   return readCheckedBlock({ hostId, queueId, receivedAt, rawBytes, encoding, data, digest }, codec);
 };
 
-/** Returns the oldest transaction id in use: no block below it can appear later. */
-export const readBlockHorizon = async (db: Pick<Executor, "execute">): Promise<bigint> => {
-  const [row] = await db.execute<{ xid: string }>(
-    sql`select pg_snapshot_xmin(pg_current_snapshot())::text as xid`,
-  );
-  return BigInt(row?.xid ?? 0);
-};
-
 /** Returns when the first of the blocks with `from <= xid < to` was received, of all hosts, by the index on `xid`; null without one. */
 export const findFirstReceipt = async (
   db: Pick<Executor, "execute">,
