@@ -183,16 +183,20 @@ const addFaultsBetween = (env: Environment, faults: ConfigFault[]): void => {
     fault("must be https while SVC_EXPORT_HEADERS is set");
 };
 
-/** Throws at the first fault between values that are right by themselves. */
-const checkValues = (values: ExportValues): void => {
+/** Returns the faults between values that are right by themselves. */
+const faultsBetweenValues = (values: ExportValues): ConfigFault[] => {
+  const faults: ConfigFault[] = [];
   if (values.SVC_EXPORT_PROTOCOL === "grpc" && values.SVC_EXPORT_ENDPOINT.pathname !== "/")
-    throw new ConfigError([
-      { variable: "SVC_EXPORT_ENDPOINT", message: "must have no path with the protocol grpc" },
-    ]);
+    faults.push({
+      variable: "SVC_EXPORT_ENDPOINT",
+      message: "must have no path with the protocol grpc",
+    });
   if (values.SVC_EXPORT_REQUEST_BYTES > values.SVC_EXPORT_BUFFER_BYTES)
-    throw new ConfigError([
-      { variable: "SVC_EXPORT_REQUEST_BYTES", message: "must be at most SVC_EXPORT_BUFFER_BYTES" },
-    ]);
+    faults.push({
+      variable: "SVC_EXPORT_REQUEST_BYTES",
+      message: "must be at most SVC_EXPORT_BUFFER_BYTES",
+    });
+  return faults;
 };
 
 /** Parses the environment of `svc-server export`. Throws one `ConfigError` that names every faulty variable and quotes no value. */
@@ -202,8 +206,8 @@ export const parseExportConfig = (
 ): { config: ExportConfig; warnings: readonly string[] } => {
   const { env: resolved, faults, values } = parseVariables(env, { variables, readFile });
   addFaultsBetween(resolved, faults);
+  if (values !== undefined) faults.push(...faultsBetweenValues(values));
   if (values === undefined || faults.length > 0) throw new ConfigError(faults);
-  checkValues(values);
   const cert = resolved.SVC_EXPORT_CLIENT_CERT_FILE;
   const key = resolved.SVC_EXPORT_CLIENT_KEY_FILE;
   const headersFile = resolved.SVC_EXPORT_HEADERS_FILE ?? null;

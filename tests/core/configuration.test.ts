@@ -584,3 +584,27 @@ describe("the variables that a deployment needs", () => {
       ]);
   });
 });
+
+it("an export's variables that contradict each other are all named at once", () => {
+  const env = {
+    SVC_DATABASE_URL: "postgres://core@127.0.0.1/core",
+    SVC_EXPORT_ENDPOINT: "https://otel.example.com/otlp",
+    SVC_EXPORT_PROTOCOL: "grpc",
+    SVC_EXPORT_REQUEST_BYTES: "2097152",
+    SVC_EXPORT_BUFFER_BYTES: "1048576",
+  };
+  expect(() => parseExportConfig(env, () => "")).toThrow(
+    expect.objectContaining({
+      faults: [
+        {
+          variable: "SVC_EXPORT_ENDPOINT",
+          message: "must have no path with the protocol grpc",
+        },
+        {
+          variable: "SVC_EXPORT_REQUEST_BYTES",
+          message: "must be at most SVC_EXPORT_BUFFER_BYTES",
+        },
+      ],
+    }),
+  );
+});
