@@ -51,30 +51,20 @@ export const reportVolumeOf = async (
     findLargest(db, split, range, asked.limit),
     findDiskOfDays(db, { today, days: measuredDays }),
   ]);
-  const hosts =
-    split.by === "host"
-      ? await findHostsOfVolume(
-          db,
-          largest.parts.flatMap(({ name }) => name ?? []),
-        )
-      : undefined;
+  const names = split.by === "host" ? largest.parts.flatMap(({ name }) => name ?? []) : [];
+  const hosts = await findHostsOfVolume(db, names);
   const retentionDays = config.ingest?.retentionDays || null;
+  // What is still to come of the last hour or day does not make the rate lower.
+  const lastedMs = Math.max(hourMs, Math.min(range.toMs, now) - range.fromMs);
   const diskOf = ({ payloadBytes }: StoredVolume): number | null => {
     if (retentionDays === null || disk.payloadBytes === 0) return null;
-    // What is still to come of the last hour or day does not make it less.
-    const perDay =
-      (payloadBytes * dayMs) / Math.max(hourMs, Math.min(range.toMs, now) - range.fromMs);
-    return Math.round(perDay * retentionDays * (disk.diskBytes / disk.payloadBytes));
+    const bytesPerDay = (payloadBytes * dayMs) / lastedMs;
+    return Math.round(bytesPerDay * retentionDays * (disk.diskBytes / disk.payloadBytes));
   };
-  const first = range.fromMs - (range.fromMs % stepMs);
-  const steps = Array.from(
-    { length: Math.ceil((range.toMs - first) / stepMs) },
-    (_, step) => first + step * stepMs,
-  );
   return {
     range,
     stepMs,
-    series: steps.map((fromMs) => ({
+    series: stepsOf(range, stepMs).map((fromMs) => ({
       fromMs,
       ...(found.get(fromMs) ?? { envelopes: 0, payloadBytes: 0 }),
     })),
@@ -83,19 +73,26 @@ export const reportVolumeOf = async (
     parts: largest.parts.map((part) => ({
       ...part,
       diskBytes: diskOf(part),
-      ...(hosts === undefined || part.name === null ? {} : { host: hosts.get(part.name) }),
+      host: part.name === null ? undefined : hosts.get(part.name),
     })),
     retentionDays,
     diskBytes: diskOf(largest.total),
   };
 };
 
+/** Returns where each step begins that a range touches. */
+const stepsOf = ({ fromMs, toMs }: VolumeRange, stepMs: number): number[] => {
+  const first = fromMs - (fromMs % stepMs);
+  const count = Math.ceil((toMs - first) / stepMs);
+  return Array.from({ length: count }, (_, step) => first + step * stepMs);
+};
+
 const keepsHours = ({ fromMs }: VolumeRange, now: number): boolean =>
   Math.floor(fromMs / dayMs) >= Math.floor(now / dayMs) - volumeHoursDays;
 
 const rangeOf = (split: VolumeSplit, asked: VolumeRange, now: number): VolumeRange => {
-  const hours = within(asked, hourMs);
-  const range = split.by !== "source" && keepsHours(hours, now) ? hours : within(asked, dayMs);
+  const hours = widen(asked, hourMs);
+  const range = split.by !== "source" && keepsHours(hours, now) ? hours : widen(asked, dayMs);
   if (range.fromMs >= range.toMs) throw invalid("must be before to");
   const days = split.by === "kind" ? volumeDaysMax.kind : volumeDaysMax.others;
   if (range.toMs - range.fromMs > (days + 1) * dayMs)
@@ -103,7 +100,8 @@ const rangeOf = (split: VolumeSplit, asked: VolumeRange, now: number): VolumeRan
   return range;
 };
 
-const within = ({ fromMs, toMs }: VolumeRange, stepMs: number): VolumeRange => ({
+/** Returns the whole steps that a range touches. */
+const widen = ({ fromMs, toMs }: VolumeRange, stepMs: number): VolumeRange => ({
   fromMs: Math.floor(fromMs / stepMs) * stepMs,
   toMs: Math.ceil(toMs / stepMs) * stepMs,
 });

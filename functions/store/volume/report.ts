@@ -147,6 +147,7 @@ export const findHostsOfVolume = async (
   db: Executor,
   hosts: readonly string[],
 ): Promise<Map<string, HostOfVolume>> => {
+  if (hosts.length === 0) return new Map();
   const rows = await db.execute<{
     host_id: string;
     identity_id: string | null;
