@@ -35,6 +35,12 @@ const start = async ({ isConnected = true }: { isConnected?: boolean } = {}) => 
       ending,
       isOpen: endedAt === null,
     }));
+  const stored = async (): Promise<number> => {
+    const [row] = await test.connection.db.execute<{ envelopes: number }>(
+      "select coalesce(sum(envelopes), 0)::int as envelopes from ingest_block",
+    );
+    return row?.envelopes ?? 0;
+  };
   const retire = async () => {
     const env = { ...createTestCollectorEnv(), clock: systemClock };
     const code = await runCommandLine(["retire", "--config", host.config, "--json"], env);
@@ -78,7 +84,7 @@ const start = async ({ isConnected = true }: { isConnected?: boolean } = {}) => 
       host.config,
       host.configText.replace("buffer: {dir: data}", `buffer: ${buffer}`) + more,
     );
-  return { ...test, host, queues, retire, run, configure };
+  return { ...test, host, queues, stored, retire, run, configure };
 };
 
 it("end by retire, which forwards what they have, and a later start has another one", async () => {
@@ -121,10 +127,10 @@ it.each([
   ],
   ["does not end without", "{dir: data}", [{ ending: null, isOpen: true }]],
 ])("a stop %s", async (_, buffer, expected) => {
-  const { configure, run, queues, accounts } = await start();
+  const { configure, run, queues, accounts, stored } = await start();
   configure(buffer);
   const { stop } = await run(20);
-  await eventually(async () => expect(await queues()).toHaveLength(1));
+  await eventually(async () => expect(await stored()).toBe(20));
   await stop();
   expect(await queues()).toMatchObject(expected);
   expect((await accounts()).reduce((sum, { stored }) => sum + stored, 0)).toBe(20);
