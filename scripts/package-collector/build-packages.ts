@@ -7,11 +7,7 @@ import { nodePackages } from "../licenses/program-packages.ts";
 import { packagesOf, type ShippedPackage, shippedFiles } from "../licenses/shipped-packages.ts";
 import { nodeOf, type PackagePlatform, packagePlatforms } from "../platforms/package-platforms.ts";
 import { root } from "../repository-files.ts";
-import {
-  type BuiltPackage,
-  buildDebianPackage,
-  type PackageBuild,
-} from "./build-debian-package.ts";
+import { type BuiltPackage, buildDebianPackage } from "./build-debian-package.ts";
 import { buildExecutable } from "./build-executable.ts";
 import { buildRpmPackage } from "./build-rpm-package.ts";
 import { createCompletions } from "./completions.ts";
@@ -24,8 +20,6 @@ export interface CollectorPackages {
   debian: BuiltPackage | null;
   rpm: BuiltPackage | null;
   packages: readonly ShippedPackage[];
-  /** What the packages were built of. */
-  build: PackageBuild;
 }
 
 /** How a build differs from one of the release. */
@@ -70,7 +64,6 @@ export const buildPackages = async (
     debian: formats.has("debian") ? await buildDebianPackage(work, build) : null,
     rpm: formats.has("rpm") ? await buildRpmPackage(work, build) : null,
     packages,
-    build,
   };
 };
 
