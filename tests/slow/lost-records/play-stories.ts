@@ -1,11 +1,13 @@
 import { cp, mkdir, readFile, rm, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { parseDocument } from "yaml";
+import { createLogSigner } from "#functions/domain/completeness/log-signer.ts";
+import { createNodeSigningKey } from "#functions/node/node-cryptography.ts";
 import { hourMs } from "#kit/clock.ts";
 import { graceMs } from "#proto/completeness/hour-state.ts";
+import { formatNoteKey } from "#proto/completeness/signed-note.ts";
 import { programPaths } from "#scripts/bundle/bundle-programs.ts";
-import { createStatementLog } from "#scripts/demo/check-completeness.ts";
-import { clockAheadFlags, moveDatabaseClock } from "#scripts/lab/clock-ahead.ts";
+import { createTestKey } from "#scripts/lab/ca/test-pki.ts";
 import type { LabContext } from "#scripts/lab/context.ts";
 import { clientCertificateHeader } from "#scripts/lab/core-process.ts";
 import { startEdge } from "#scripts/lab/edge.ts";
@@ -15,6 +17,7 @@ import { createLineWriter, type LineWriter } from "#scripts/lab/line-writer.ts";
 import { createOperatorApi, createPolicyWithToken } from "#scripts/lab/operator-api.ts";
 import { waitUntil } from "#scripts/lab/wait-until.ts";
 import { findPorts } from "#scripts/ports.ts";
+import { clockAheadFlags, moveDatabaseClock } from "./clock-ahead.ts";
 import { readHour, tryChangedFiles } from "./read-hour.ts";
 
 /** A host of a story. */
@@ -47,6 +50,22 @@ const storyNames = [
   "never-started",
 ] as const;
 type Hosts = Record<(typeof storyNames)[number], StoryHost>;
+
+const origin = "lost-records.example.test/completeness";
+
+/** Makes the key of the log of statements: the variables of core, and its line in a file of keys. */
+const createStatementLog = async (
+  dir: string,
+): Promise<{ env: Record<string, string>; key: string }> => {
+  const keyFile = join(dir, "completeness.pem");
+  const { pem } = await createTestKey("ed25519");
+  await writeFile(keyFile, pem, { mode: 0o600 });
+  const { key } = await createLogSigner(origin, createNodeSigningKey(pem));
+  return {
+    env: { SVC_COMPLETENESS_KEY_FILE: keyFile, SVC_COMPLETENESS_ORIGIN: origin },
+    key: formatNoteKey(key),
+  };
+};
 
 /** Plays all stories in one hour of one core. */
 export const playStories = async (context: LabContext, cleanup: AsyncDisposableStack) => {

@@ -1,4 +1,3 @@
-/** Moves clocks of a lab ahead, for what a deployment does at times that nobody waits for. */
 import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
 
 /** Returns options of Node with which a program's wall clock is ahead of the machine's. */
