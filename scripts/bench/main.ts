@@ -8,11 +8,9 @@ import type { Bench } from "./support/bench.ts";
 /** Loaded on use: a bench's imports take memory and time. */
 const benches: Readonly<Record<string, () => Promise<Bench>>> = {
   assigned: async () => (await import("./management/assigned.ts")).assignedBench,
-  chat: async () => (await import("./chat.ts")).chatBench,
   collector: async () => (await import("./peers/collector.ts")).collectorBench,
   enroll: async () => (await import("./management/enroll.ts")).enrollBench,
   export: async () => (await import("./export/export.ts")).exportBench,
-  "fleet-100k": async () => (await import("./fleet/fleet-100k.ts")).fleetBench,
   health: async () => (await import("./fleet/health.ts")).healthBench,
   heartbeat: async () => (await import("./management/heartbeat.ts")).heartbeatBench,
   ingest: async () => (await import("./ingest/ingest.ts")).ingestBench,

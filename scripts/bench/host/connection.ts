@@ -14,8 +14,6 @@ import {
 
 /** A connection of one host to the ingest listener: HTTP/2 over mutual TLS. */
 export interface HostConnection {
-  /** Whether it resumed a TLS session. */
-  isResumed: boolean;
   /** Posts JSON. Rejects when the connection ends before the response does. `status` is 0 for any other than 200: its document names it. */
   post(path: string, body: string): Promise<{ status: number; text: string }>;
   /** Opens a Forward stream with its first message; the function that it returns sends a further one. */
@@ -89,7 +87,6 @@ export const connectHost = (
       return stream;
     };
     const connection: HostConnection = {
-      isResumed: false,
       post: (path, body) => {
         const headers = managementHeaders[path];
         if (headers === undefined || socket.destroyed) return Promise.reject(failure);
@@ -116,7 +113,6 @@ export const connectHost = (
         if (isOpen) return;
         isOpen = true;
         clearTimeout(timeout);
-        connection.isResumed = socket.isSessionReused();
         resolve(connection);
       },
       onHeaders: (stream, isOk) => {

@@ -36,8 +36,6 @@ export interface StreamOptions {
 export interface SenderStream {
   /** Keeps `framesInFlight` frames in flight until `stop`; calls `onAck` with the latency of each ack. */
   run(onAck: (latencyMs: number) => void): void;
-  /** Sends `framesPerSecond` whatever is acknowledged, until `stop`; calls `onAck` with the latency of each ack. */
-  runAt(framesPerSecond: number, onAck: (latencyMs: number) => void): void;
   /** Stops sending; resolves when everything is acknowledged. */
   stop(): Promise<void>;
   /** Returns the number of acknowledged envelopes. */
@@ -152,7 +150,6 @@ const createFlow = (
   let next = firstSequence;
   let received = 0;
   let running = false;
-  let paced: NodeJS.Timeout | undefined;
   let onAck: (latencyMs: number) => void = () => undefined;
   const opened = Promise.withResolvers<void>();
   let drained: (() => void) | undefined;
@@ -185,19 +182,8 @@ const createFlow = (
       running = true;
       for (let index = 0; index < framesInFlight; index++) send();
     },
-    runAt(framesPerSecond, callback) {
-      onAck = callback;
-      const startedAt = performance.now();
-      let sent = 0;
-      // Several in a tick when this process was busy: what is sent does not depend on how fast it is acknowledged.
-      paced = setInterval(() => {
-        const due = Math.floor(((performance.now() - startedAt) / 1000) * framesPerSecond);
-        for (; sent < due; sent++) send();
-      }, 5);
-    },
     async stop() {
       running = false;
-      clearInterval(paced);
       if (sentFrames.length > 0)
         await Promise.race([new Promise<void>((resolve) => (drained = resolve)), failed]);
     },

@@ -12,9 +12,9 @@ import { cpuSecondsOf, memoryOf, startProcess } from "./processes.ts";
 export interface BenchCore extends AsyncDisposable {
   database: EmbeddedDatabase;
   files: IngestCore;
-  /** The process of the core that runs now. */
+  /** The process of core. */
   readonly pid: number;
-  /** The port of plain HTTP; another one after core was killed. */
+  /** The port of plain HTTP. */
   httpPort: number;
   ingestPort: number;
   /** The port of the TLS edge in front of core, for `localhost`; 0 without one. */
@@ -26,8 +26,6 @@ export interface BenchCore extends AsyncDisposable {
   peakMb(): number;
   /** Kills core with SIGKILL; resolves once it has ended. */
   kill(): Promise<void>;
-  /** Starts it again, with the same ingest listener. */
-  restart(): Promise<void>;
 }
 
 const edgeProgram = new URL("./tls-edge.ts", import.meta.url).pathname;
@@ -55,36 +53,29 @@ export const startBenchCore = async ({
   resources.defer(() => files.remove());
   await seed?.(database, files);
   await database.sql`vacuum analyze`;
-  let core = await files.start();
-  let endedSeconds = 0;
+  const core = await files.start();
   resources.defer(() => void core.process.kill("SIGKILL"));
   const edge = hasEdge
     ? resources.adopt(await startEdge(files, core.port), ({ stop }) => stop())
     : undefined;
-  const pid = () => core.process.pid ?? 0;
+  const pid = core.process.pid ?? 0;
   const owned = resources.move();
   return {
     database,
     files,
-    get pid() {
-      return pid();
-    },
+    pid,
     httpPort: core.port,
     ingestPort,
     edgePort: Number(edge?.records[0]?.port ?? 0),
     ca: files.caPem,
     cpu: () => ({
-      core: endedSeconds + cpuSecondsOf(pid()),
+      core: cpuSecondsOf(pid),
       postgres: cpuSecondsOf(database.pid),
       edge: edge === undefined ? 0 : cpuSecondsOf(edge.pid),
     }),
-    peakMb: () => memoryOf(pid()).peakMb,
+    peakMb: () => memoryOf(pid).peakMb,
     kill: async () => {
-      endedSeconds += cpuSecondsOf(pid());
       await endChild(core.process, "SIGKILL");
-    },
-    restart: async () => {
-      core = await files.start();
     },
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };

@@ -44,19 +44,6 @@ export const benchGoals = {
     log_bytes: atMost(120, "bytes", "write-ahead log of it"),
     core_mb: below(350, "MB", "core's peak memory"),
   },
-  "fleet-100k": {
-    core_percent: below(60, "%", "core's CPU for heartbeats of 100,000 hosts, one a minute"),
-    heartbeat_p99_ms: below(
-      1_100,
-      "ms",
-      "p99 of a status, beside envelopes too; core groups a second's",
-    ),
-    ack_p99_ms: below(150, "ms", "ack p99 of 20,000 envelopes/s beside"),
-    revoked_s: below(5, "s", "from a revocation to the end of the host's stream"),
-    back_s: below(600, "s", "until every host is back after ten minutes without core"),
-    memory: below(1.5, "×", "core's peak memory then, by that before"),
-    streams_ended: atMost(0, "", "streams that core ended before"),
-  },
   assigned: {
     p50_ms: below(500, "ms", "from the assignment to core's row of the host's report"),
     p99_ms: below(2_000, "ms", "p99 of it, for a wave of 100 hosts"),
@@ -100,11 +87,6 @@ export const benchGoals = {
     loaded_mb: below(110, "MB", "memory under load"),
     idle_mb: atMost(64, "MB", "memory when idle"),
     idle_percent: atMost(0.2, "%", "CPU when idle"),
-  },
-  chat: {
-    first_token_ms: below(150, "ms", "p95 to the mock's first word at 100,000 hosts"),
-    ack_ratio: below(2, "×", "ingest's ack p99 beside 50 conversations, by that alone"),
-    failed: atMost(0, "", "failed queries of them"),
   },
   "sink-nats": {
     per_second: atLeast(150_000, "/s", "envelopes/s in JetStream as it ships, 64 queues"),
