@@ -4,7 +4,7 @@ import { type Entropy, systemEntropy } from "#kit/entropy.ts";
 import type { Environment } from "#kit/env.ts";
 
 /** A stream that a command writes to. */
-export interface Output {
+interface Output {
   write(text: string): unknown;
   /** What its reader has left. */
   readonly writableLength?: number;
@@ -32,7 +32,7 @@ const operatingSystems: Partial<Record<string, string>> = { win32: "windows" };
 const architectures: Partial<Record<string, string>> = { x64: "amd64", ia32: "386" };
 
 /** Returns the platform of a Node process in the terms of enrollment policies. */
-export const platformName = (os: string, cpu: string): string =>
+const platformName = (os: string, cpu: string): string =>
   `${operatingSystems[os] ?? os}/${architectures[cpu] ?? cpu}`;
 
 /** Ignores errors: forwarding continues when the reader of the output disconnects. */

@@ -294,7 +294,7 @@ export const problemCatalog = {
 export type ProblemCode = keyof typeof problemCatalog;
 
 /** The optional parts of a problem; `kind` overrides the catalog's where one code has two statuses. */
-export interface CoreProblemOptions extends ProblemOptions {
+interface CoreProblemOptions extends ProblemOptions {
   kind?: ProblemKind;
 }
 

@@ -18,7 +18,7 @@ import { withConfigError } from "./node/with-config-error.ts";
 const turnsIntervalMs = 3_000;
 
 /** The chat agent of a server. */
-export interface StartedChat {
+interface StartedChat {
   chat: Chat;
   /** Ends its jobs and closes its connections, after `stopping` has aborted. */
   close(): Promise<void>;

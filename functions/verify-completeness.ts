@@ -102,7 +102,7 @@ const messageOf = (error: unknown): string => {
 };
 
 /** The texts of a verification, and the function that reads its blocks. */
-export interface VerifiedFile {
+interface VerifiedFile {
   file: string;
   keys: string;
   witness: string | null;
@@ -167,7 +167,7 @@ const readArguments = (args: readonly string[]) => {
 };
 
 /** The file of keys has none, or something else. */
-export class KeysMalformed extends Error {
+class KeysMalformed extends Error {
   override readonly name = "KeysMalformed";
 }
 

@@ -44,7 +44,7 @@ export interface WorkerContext {
 }
 
 /** The platform of one request; workerd provides all of it by default. */
-export interface WorkerPlatform {
+interface WorkerPlatform {
   env: Environment;
   clock: Clock;
   entropy: Entropy;

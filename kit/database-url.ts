@@ -1,5 +1,5 @@
 /** The servers that a connection URL names, each with a URL of its own. Neither this file nor its messages quote the URL. */
-export interface DatabaseUrls {
+interface DatabaseUrls {
   /** One URL for each server, in the order of the URL; without the parameters that choose among servers. */
   servers: readonly string[];
   /** Undefined without TLS. */

@@ -8,7 +8,7 @@ export interface EstimatedDifference {
 }
 
 /** Observations that are true, of all. */
-export interface Share {
+interface Share {
   count: number;
   of: number;
 }

@@ -10,7 +10,7 @@ import type { Clock } from "./clock.ts";
 import { jsonLimits, parseForeignJson } from "./foreign-json.ts";
 
 /** The limits of incomplete bodies. */
-export interface BodyLimits {
+interface BodyLimits {
   bytesMax: number;
   addressBytesMax: number;
   /** From the first read to the last byte. */
@@ -18,14 +18,14 @@ export interface BodyLimits {
 }
 
 /** An edge or web is one address to core: its share is that of hundreds of requests which arrive at once. */
-export const bodyLimits: BodyLimits = {
+const bodyLimits: BodyLimits = {
   bytesMax: 64 * 1024 * 1024,
   addressBytesMax: 16 * 1024 * 1024,
   timeoutMs: 30_000,
 };
 
 /** Why a body was not read, as the code of a problem. */
-export type BodyRefusal = "payload_too_large" | "body_timeout" | "overloaded";
+type BodyRefusal = "payload_too_large" | "body_timeout" | "overloaded";
 
 /** Reads the bodies of the requests to one program. */
 export interface RequestBodies {

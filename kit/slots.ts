@@ -1,5 +1,5 @@
 /** Acquires a slot for `key`. Returns its release function, which is idempotent, or null at the limit. */
-export type Slots = (key: string) => (() => void) | null;
+type Slots = (key: string) => (() => void) | null;
 
 /** Creates a counter of `max` slots a key. A key without acquired slots takes no memory. */
 export const createSlots = (max: number): Slots => {

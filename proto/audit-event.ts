@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { Id, IsoTimestamp, TextOrNull } from "./values.ts";
 
 /** The kinds of actor of an audit event. */
-export const actorTypes = ["operator", "workload", "collector", "system"] as const;
+const actorTypes = ["operator", "workload", "collector", "system"] as const;
 
 /** The outcomes of an audit event. */
 export const auditOutcomes = ["success", "failure"] as const;
@@ -29,7 +29,7 @@ export const AuditEventView = v.strictObject({
 export type AuditEventView = v.InferOutput<typeof AuditEventView>;
 
 /** The types of records whose names audit events carry as ids. */
-export const namedRecordTypes = [
+const namedRecordTypes = [
   "collector_identity",
   "certificate",
   "collector_config",

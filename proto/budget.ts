@@ -6,7 +6,7 @@ import { Integer, IsoTimestamp } from "./values.ts";
 export const budgetsMax = 20;
 
 /** The least of a budget: a host must be able to send what waits in some frames. */
-export const budgetBytesMin = 1024 * 1024;
+const budgetBytesMin = 1024 * 1024;
 
 /** How long a core may take to see that a host has sent its budget. */
 export const budgetCheckSeconds = 5;

@@ -35,7 +35,7 @@ export const tag = {
 } as const;
 
 /** One element. `raw` is tag, length and value; both arrays are views of the bytes that were read. */
-export interface DerElement {
+interface DerElement {
   readonly tag: number;
   readonly raw: Uint8Array;
   readonly value: Uint8Array;
@@ -150,7 +150,7 @@ const readTime = (element: DerElement): number => {
 };
 
 /** One extension; `value` is the DER inside the OCTET STRING. */
-export interface CertificateExtension {
+interface CertificateExtension {
   readonly critical: boolean;
   readonly value: Uint8Array;
 }

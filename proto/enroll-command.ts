@@ -1,5 +1,5 @@
 /** The values of a host's command; null for what its admin has to fill in. */
-export interface EnrollCommand {
+interface EnrollCommand {
   coreUrl: string | null;
   ingestAddress: string | null;
   identityPrefix: string | null;

@@ -12,7 +12,7 @@ export interface GrpcMessage {
 }
 
 /** Cuts a stream of bytes into messages. */
-export interface GrpcMessageReader {
+interface GrpcMessageReader {
   /** Returns the messages that end in this chunk. Throws `tooLarge()` as soon as a length over the limit is known. */
   push(chunk: Uint8Array<ArrayBuffer>): GrpcMessage[];
   /** Returns how many bytes of the message that is incomplete were pushed, its prefix included; 0 after a whole message. */

@@ -6,7 +6,7 @@ import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { decodeText, eachField, readWire, wireTag } from "./wire.ts";
 
 /** A `google.protobuf.Any` beside an error. */
-export interface GrpcDetail {
+interface GrpcDetail {
   typeUrl: string;
   value: Uint8Array;
 }

@@ -23,7 +23,7 @@ export type Action<Options> = (
 ) => Ended;
 
 /** A field of a request, as the API describes it; a text has no type. */
-export interface Field {
+interface Field {
   type?: string;
   choices?: readonly string[];
   required?: boolean;
@@ -41,7 +41,7 @@ export interface Operation {
 }
 
 /** The name of an operation of the API. */
-export type OperationName = keyof typeof operationsJson;
+type OperationName = keyof typeof operationsJson;
 
 /** The answer of an operation. */
 export type AnswerOf<Name extends OperationName> =
@@ -54,7 +54,7 @@ export type AnswerOf<Name extends OperationName> =
 type RowOf<Data> = Data extends { items: readonly (infer Row extends object)[] } ? Row : never;
 
 /** An option that says more than its description: which field of the request it gives, unless its name does, and what commander takes. */
-export interface OptionOf {
+interface OptionOf {
   says?: string;
   field?: string;
   default?: string;
@@ -65,7 +65,7 @@ export interface OptionOf {
 }
 
 /** The options of a command, in the order of `--help`: how one is typed, and its description. The API says what a field of it takes. */
-export type OptionsOf = Readonly<Record<string, string | OptionOf>>;
+type OptionsOf = Readonly<Record<string, string | OptionOf>>;
 
 /** The subject of a question or a sentence: the id and the name that the command was given, and the record before it changes. */
 export interface Subject<Record> {

@@ -11,7 +11,7 @@ export interface Completed {
 }
 
 /** An option of a command; `choices` are the values that it takes, where they are few, `conflicts` the flags that it excludes. */
-export interface Flag {
+interface Flag {
   name: string;
   takesValue: boolean;
   choices: readonly string[];

@@ -48,7 +48,7 @@ export const checkAtCore = async (
 };
 
 /** How far a plan was carried out: the steps that were, and why the next one was not. */
-export interface Applied {
+interface Applied {
   done: ReadonlySet<PlanStep>;
   problem: Problem | null;
 }

@@ -63,7 +63,7 @@ const DefinitionFile = v.strictObject({
 type DefinitionFile = v.InferOutput<typeof DefinitionFile>;
 
 /** A config to publish, its text as it is in its file. */
-export interface DefinedConfig {
+interface DefinedConfig {
   name: string;
   file: string;
   yaml: string;

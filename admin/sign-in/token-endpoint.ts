@@ -23,7 +23,7 @@ const Refusal = v.union([
 ]);
 
 /** The result of a request to web's OAuth endpoints: parsed JSON, or the error of RFC 6749, 5.2. */
-export type OAuthAnswer<Value> = { value: Value } | { error: string; description: string };
+type OAuthAnswer<Value> = { value: Value } | { error: string; description: string };
 
 /** Reports whether a request failed because the server's certificate has an unknown CA. `fetch` wraps the error of TLS. */
 const isUntrusted = (error: unknown): boolean =>

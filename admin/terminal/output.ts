@@ -36,7 +36,7 @@ export const printRows = async <Row>(
 };
 
 /** Prints the rows of a list in parts. */
-export interface ListPrinter<Row> {
+interface ListPrinter<Row> {
   print(rows: readonly Row[]): Promise<void>;
   /** Ends the list: without it, JSON is not valid, so that a reader of a list that failed notices. */
   end(): Promise<void>;

@@ -13,7 +13,7 @@ export const textOfInstant = (time: Instant | undefined): string | undefined =>
 const rfc3339Pattern = /^(\d{4}-\d\d-(\d\d)T\d\d:\d\d(:\d\d)?)(\.\d{1,9})?(Z|[+-]\d\d:\d\d)$/i;
 
 /** Parses `2h`, or a time with its offset from UTC; throws commander's error. */
-export const parseInstant = (text: string): Instant => {
+const parseInstant = (text: string): Instant => {
   const secondsAgo = secondsOf(text);
   if (secondsAgo !== undefined && secondsAgo > 0) return { secondsAgo };
   const [, local = "", day] = rfc3339Pattern.exec(text) ?? [];

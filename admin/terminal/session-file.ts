@@ -22,7 +22,7 @@ const StoredSession = v.object({
 });
 
 /** The session of `svc-admin login`. */
-export type StoredSession = v.InferOutput<typeof StoredSession>;
+type StoredSession = v.InferOutput<typeof StoredSession>;
 
 /** Returns the path of the session: `$XDG_CONFIG_HOME/svc-admin/session.json`, by default below `~/.config`. */
 export const sessionPath = (env: Readonly<Record<string, string | undefined>>): string =>

@@ -34,7 +34,7 @@ export const defineCommand = <const Kinds extends FlagKinds>(
 ): Command<Kinds> => command;
 
 /** The flags of a command: `text` takes a value, `switch` does not. */
-export type FlagKinds = Readonly<Record<string, "text" | "switch">>;
+type FlagKinds = Readonly<Record<string, "text" | "switch">>;
 
 /** The values of parsed flags. */
 export type FlagValues<Kinds extends FlagKinds> = {

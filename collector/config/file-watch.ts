@@ -4,7 +4,7 @@ import { dirname } from "node:path";
 import type { Clock } from "#kit/clock.ts";
 
 /** A watch on a few files. */
-export interface FileWatch {
+interface FileWatch {
   /**
    * Resolves when a file was replaced or changed since it last resolved, at first since the watch was created. With `eager` it also
    * resolves after every check without a change. Rejects with the signal's reason.

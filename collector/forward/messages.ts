@@ -8,7 +8,7 @@ import { decodeText, eachField, readWire, wireTag } from "#proto/wire.ts";
 import type { QueueStats } from "../queue/stats.ts";
 
 /** The first message of a stream. */
-export interface Open {
+interface Open {
   hostId: string;
   queueId: Uint8Array;
   sessionId: Uint8Array;
@@ -78,7 +78,7 @@ export interface Directive {
 }
 
 /** A message of core. */
-export type ForwardResponse =
+type ForwardResponse =
   | { opened: Opened }
   | { ack: Ack }
   | { statusAnswer: StatusAnswer }

@@ -59,7 +59,7 @@ export const readableCertificates = (pem: string): string => {
 };
 
 /** Reads a private key in PEM; throws `CredentialsError`. */
-export const readPrivateKey = (pem: string): KeyObject => {
+const readPrivateKey = (pem: string): KeyObject => {
   try {
     return createPrivateKey(pem);
   } catch (cause) {

@@ -35,7 +35,7 @@ export class IdentityLockedError extends Error {
 }
 
 /** The subject of a certificate request. While it is the same, a request without an answer is repeated with its key. */
-export interface RequestSubject {
+interface RequestSubject {
   purpose: "enroll" | "renew";
   identity: string;
   /** Fingerprint of the certificate that is renewed; empty for an enrollment. */
@@ -43,7 +43,7 @@ export interface RequestSubject {
 }
 
 /** A key on disk and the request made from it. */
-export interface CertificateRequest {
+interface CertificateRequest {
   readonly csrPem: string;
   readonly keyPem: string;
 }
@@ -53,7 +53,7 @@ export const credentialFiles = { certificate: "tls.crt", key: "tls.key" } as con
 const renewAfterFile = "renew-after";
 
 /** A certificate for the prepared key, to install. */
-export interface Installation {
+interface Installation {
   /** `renew` keeps the replaced credentials, which are of the same identity, as `previous`. */
   purpose: RequestSubject["purpose"];
   certificatePem: string;

@@ -26,7 +26,7 @@ export interface HeartbeatStatus {
 }
 
 /** Sends heartbeats. */
-export interface HeartbeatSender {
+interface HeartbeatSender {
   /**
    * Sends heartbeats until the signal aborts, and resolves then. Sends the first as if triggered and the next after the interval ±10 %. A
    * failed one is logged and not repeated: the next one carries newer state. `Retry-After` lengthens the wait, which `retry` ends; after

@@ -19,7 +19,7 @@ import { failureOfResponse, type ManagementResponse } from "./management-error.t
 import { postJson, type TransportOptions } from "./transport.ts";
 
 /** Creates rising `sent_at` values for one purpose. */
-export interface SentAt {
+interface SentAt {
   /**
    * Returns max(now, last + 1 ms) after writing it to disk. Returns it even if the write fails: heartbeats must report the full disk,
    * and core returns the last value to a later process that has lost it. Ignores a last value beyond the skew that core allows: core

@@ -12,7 +12,7 @@ import type { Status, StatusAnswer } from "../forward/messages.ts";
 import type { HeartbeatReply } from "./heartbeat-sender.ts";
 
 /** Heartbeats on a stream. */
-export interface StreamHeartbeats {
+interface StreamHeartbeats {
   /** Sends a heartbeat; resolves with core's answer, or undefined if this one must be sent by HTTP. Never rejects. */
   send(): Promise<HeartbeatReply | undefined>;
   /** Whether a stream takes heartbeats, and the report has changed since core accepted the last one. */
@@ -22,7 +22,7 @@ export interface StreamHeartbeats {
 }
 
 /** A report, and the figures that its status carries. */
-export interface ComposedHeartbeat {
+interface ComposedHeartbeat {
   report: HeartbeatReport;
   status: Pick<Status, "queue" | "lastAckAgeSeconds" | "usage">;
 }

@@ -85,7 +85,7 @@ export const createAccountTable = (database: DatabaseSync): AccountTable => {
 };
 
 /** What is still readable of the accounts in a corrupt database. */
-export interface RemainingAccounts {
+interface RemainingAccounts {
   rows: readonly AccountRow[];
   period: Period | undefined;
 }

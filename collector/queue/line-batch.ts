@@ -12,7 +12,7 @@ import {
 import type { RecordBatch } from "./record.ts";
 
 /** Lines of one file, as they lie in the buffer that they were read into. */
-export interface FileLines {
+interface FileLines {
   /** The name of the source. */
   readonly source: string;
   readonly path: string;

@@ -17,7 +17,7 @@ const own = { source: "queue", key: "losses" } as const;
 const Saved = v.object({ records: v.number(), lastAgeMs: v.nullable(v.number()) });
 
 /** Returns the losses that a queue with these checkpoints has. */
-export const lossesOf = (checkpoints: Iterable<Checkpoint>): Losses => {
+const lossesOf = (checkpoints: Iterable<Checkpoint>): Losses => {
   for (const { source, key, value } of checkpoints)
     if (source === own.source && key === own.key && value !== null) return parseLosses(value);
   return parseLosses(undefined);

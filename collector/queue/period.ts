@@ -53,7 +53,7 @@ interface UnsavedAccount {
 }
 
 /** The accounts of an open queue, apart from those on disk. */
-export interface OpenAccounts {
+interface OpenAccounts {
   readonly period: Period;
   /** Accounts of earlier times that are not written yet, the oldest first. */
   readonly unsaved: readonly UnsavedAccount[];

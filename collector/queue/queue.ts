@@ -73,10 +73,10 @@ export interface Queue extends QueueSessions {
 }
 
 /** The outcome of one `append`. */
-export type AppendOutcome = "stored" | "dropped";
+type AppendOutcome = "stored" | "dropped";
 
 /** Optional parts of an `append`. */
-export interface AppendOptions {
+interface AppendOptions {
   checkpoints?: readonly Checkpoint[];
   signal?: AbortSignal;
   /** Called when there is room for a call that waited; false rejects the call as if its signal had aborted. */

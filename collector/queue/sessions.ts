@@ -13,7 +13,7 @@ import {
 import type { QueueStore, QueueTransaction } from "./store.ts";
 
 /** The claims with which the collector opens the queue in core (docs/protocol.md, "Fencing"). */
-export interface QueueSession {
+interface QueueSession {
   readonly queueId: Uint8Array<ArrayBuffer>;
   readonly sessionId: Uint8Array<ArrayBuffer>;
   /** Oldest first. */

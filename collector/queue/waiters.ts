@@ -1,7 +1,7 @@
 import { QueueFullError } from "./errors.ts";
 
 /** Readers that wait for records above a sequence. */
-export interface RecordWaiters {
+interface RecordWaiters {
   /** Resolves when `notify` is called with a sequence above `sequence`; rejects with the signal's reason. */
   wait(sequence: number, signal: AbortSignal): Promise<void>;
   /** Wakes the readers that wait for a record up to `lastSequence`. */

@@ -23,7 +23,7 @@ export class CredentialsRejectedByConfigError extends Error {
 }
 
 /** The parameters and dependencies of a renewal. */
-export interface Renewal {
+interface Renewal {
   /** The config that names the credentials. */
   configPath: string;
   directory: IdentityDirectory;

@@ -61,12 +61,10 @@ const callTimeoutMs = 30_000;
 const unknownCertificate = "certificate_unknown";
 
 /** Fetches the config that core assigns to this host. Throws `ManagementError`. */
-export type FetchDesiredConfig = (
-  currentConfigId: string | undefined,
-) => Promise<ConfigDesiredResponse>;
+type FetchDesiredConfig = (currentConfigId: string | undefined) => Promise<ConfigDesiredResponse>;
 
 /** The parameters and dependencies of a core session. */
-export interface CoreSessionOptions {
+interface CoreSessionOptions {
   loaded: UsableConfig;
   queue: Queue;
   /** Without it, nothing is forwarded: the queue is a stand-in. */

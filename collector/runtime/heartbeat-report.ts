@@ -38,7 +38,7 @@ export const measureUsage = (): ProcessUsage => {
 };
 
 /** The part of a heartbeat that changes. */
-export interface Figures {
+interface Figures {
   config: ConfigReport;
   queue: QueueStats;
   usage: ProcessUsage;

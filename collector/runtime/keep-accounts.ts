@@ -7,7 +7,7 @@ import { observeMs } from "../queue/period.ts";
 import type { Queue } from "../queue/queue.ts";
 
 /** What keeping accounts needs. */
-export interface KeepAccountsOptions {
+interface KeepAccountsOptions {
   queue: Pick<Queue, "accounts">;
   clock: Clock;
   /** Returns those that the collector runs with now. */

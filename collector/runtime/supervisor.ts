@@ -41,7 +41,7 @@ import {
 const drainMs = 5_000;
 
 /** The dependencies of a running collector. */
-export interface SupervisorOptions {
+interface SupervisorOptions {
   loaded: UsableConfig;
   env: Pick<CollectorEnv, "clock" | "entropy" | "effectiveUid">;
   facts: ProcessFacts;

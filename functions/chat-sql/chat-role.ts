@@ -28,7 +28,7 @@ export class ChatRoleFault extends Error {
 }
 
 /** The views that the role may read. */
-export const chatViews = [
+const chatViews = [
   "fleet",
   "issued_certificates",
   "heartbeats",

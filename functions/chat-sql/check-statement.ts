@@ -3,14 +3,14 @@ import { functions, grammar, operators, types, valueFunctions } from "./statemen
 import { stringsOf } from "./statement-names.ts";
 
 /** The longest statement, in bytes of UTF-8. */
-export const statementBytesMax = 8 * 1024;
+const statementBytesMax = 8 * 1024;
 const depthMax = 40;
 /** Objects and lists of the syntax tree within each other: about six for each expression. */
 const nodeDepthMax = 2_000;
 const operatorRun = /[-+*/<>=~!@#%^&|`?]{65}/;
 
 /** PostgreSQL's parser: returns the syntax tree of a text, or throws its error. */
-export type ParseSql = (text: string) => unknown;
+type ParseSql = (text: string) => unknown;
 
 /** The relations that a statement may read, and the names of their columns. */
 export interface Readable {

@@ -11,7 +11,7 @@ import {
 import { relationColumns } from "./relation-columns.ts";
 
 /** A relation that the model may read, with what its columns alone do not say. */
-export interface Relation extends RelationSummary {
+interface Relation extends RelationSummary {
   columns: readonly ColumnDescription[];
   notes(thresholds: FleetThresholds): readonly string[];
 }

@@ -18,13 +18,13 @@ export interface BoundStatement {
 }
 
 /** How long a query may run, its connection included; the server ends it a second earlier. */
-export interface QueryLimits {
+interface QueryLimits {
   statementMs: number;
   connectMs: number;
 }
 
 /** The time that a query may take. */
-export const queryLimits: QueryLimits = { statementMs: 5_000, connectMs: 3_000 };
+const queryLimits: QueryLimits = { statementMs: 5_000, connectMs: 3_000 };
 
 /** Bytes from the server after which the connection is closed: more than any result within the limits has. */
 const receivedBytesMax = 2 * resultBytesMax;

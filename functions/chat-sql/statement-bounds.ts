@@ -31,7 +31,7 @@ export class StatementRefused extends Error {
 }
 
 /** The most of each that a statement may have. */
-export const statementLimits = {
+const statementLimits = {
   relations: 8,
   SELECTs: 24,
   "columns in a SELECT": 100,

@@ -3,7 +3,7 @@
  * or an enumeration that cannot name anything; `names` are identifiers that the statement introduces; `{ is }` is a node without its
  * wrapper. `checked` fields name something that exists: check-statement.ts decides on them.
  */
-export type FieldRule = "nodes" | "plain" | "names" | "checked" | { is: string };
+type FieldRule = "nodes" | "plain" | "names" | "checked" | { is: string };
 
 /**
  * The syntax nodes of PostgreSQL's parser that a statement may hold, with every field that they may have. Any other node and any other

@@ -375,7 +375,7 @@ const isOfOthers = (name: string): boolean =>
   /^SVC_(EXPORT|ADMIN)_/.test(name);
 
 /** A parsed configuration, and warnings for the operator. */
-export interface ParsedCoreConfig {
+interface ParsedCoreConfig {
   config: CoreConfig;
   warnings: readonly string[];
 }

@@ -31,7 +31,7 @@ import {
 } from "./nats-config.ts";
 
 /** The signals of OTLP, as its paths name them. */
-export const exportSignals = ["traces", "logs", "metrics"] as const;
+const exportSignals = ["traces", "logs", "metrics"] as const;
 /** One of `exportSignals`. */
 export type ExportSignal = (typeof exportSignals)[number];
 

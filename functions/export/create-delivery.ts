@@ -24,7 +24,7 @@ import { createPace, type Pace } from "./pace.ts";
 import type { ChunkOutcome } from "./source.ts";
 
 /** The dependencies of delivering. */
-export interface DeliveryNeeds {
+interface DeliveryNeeds {
   db: Database;
   config: ExportConfig;
   client: Pick<OtlpClient, "send">;
@@ -35,7 +35,7 @@ export interface DeliveryNeeds {
 }
 
 /** Delivers envelopes of whole hosts in their order, and learns which outcomes are stored. */
-export interface Delivery {
+interface Delivery {
   /** Rejects only when the signal aborts. */
   deliverAll(envelopes: Iterable<StoredEnvelope>, signal: AbortSignal): Promise<ChunkOutcome>;
   committed(outcome: ChunkOutcome): void;
@@ -135,7 +135,7 @@ const logLetters = (
 };
 
 /** The fate of an envelope that the backend rejects for good: kept as a dead letter, dropped since its host has its share of them, or not decided. */
-export type DeadLetterDecision = "store" | "drop" | "wait";
+type DeadLetterDecision = "store" | "drop" | "wait";
 
 /** The dependencies of a limit. */
 export interface DeadLetterLimitOptions {

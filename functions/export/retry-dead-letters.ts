@@ -28,7 +28,7 @@ export interface RetryOptions {
 }
 
 /** The outcome of a retry. */
-export interface RetryReport {
+interface RetryReport {
   /** Dead letters that the backend accepted: they are deleted. */
   accepted: number;
   /** Spans, log records and data points of these that the backend rejected nevertheless. */

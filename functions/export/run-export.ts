@@ -20,7 +20,7 @@ import type { OtlpClient } from "./otlp-client.ts";
 import type { ChunkOutcome, ClosableSource, ExportChunk, ExportSource } from "./source.ts";
 
 /** The dependencies of an export. */
-export interface ExportNeeds {
+interface ExportNeeds {
   db: Database;
   config: ExportConfig;
   /** Unique to this process. */

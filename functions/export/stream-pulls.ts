@@ -13,7 +13,7 @@ import { createInbox, type Msg, type MsgHdrs, type NatsConnection } from "@nats-
 import type { Clock } from "#kit/clock.ts";
 
 /** The dependencies of pulls. */
-export interface PullOptions {
+interface PullOptions {
   connection: NatsConnection;
   stream: string;
   consumer: string;
@@ -94,7 +94,7 @@ const heldBytesOf = (data: Uint8Array, headers: MsgHdrs | undefined): number =>
   Math.max(data.length, Number(headers?.get("Svc-Raw-Bytes") || 0)) + overheadBytes;
 
 /** The buffer of pulls. */
-export interface StreamPulls {
+interface StreamPulls {
   /**
    * Returns what has arrived, up to the aim, once it is as much, or after a tenth of a second, in the order of the stream. Rejects once a
    * delivery is missing, or the consumer.

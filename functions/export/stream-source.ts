@@ -31,7 +31,7 @@ import type { ClosableSource, ExportChunk } from "./source.ts";
 import { pullMessages, type StreamMessage, storedMessage } from "./stream-pulls.ts";
 
 /** The dependencies of the source. */
-export interface StreamSourceOptions {
+interface StreamSourceOptions {
   db: Database;
   connection: NatsConnection;
   manager: JetStreamManager;
@@ -61,7 +61,7 @@ const nanosOfMs = 1_000_000;
 const consumerNotFound = 10_014;
 
 /** The name of an export's consumer. */
-export const consumerNameOf = (exportName: string): string => `svc-export-${exportName}`;
+const consumerNameOf = (exportName: string): string => `svc-export-${exportName}`;
 
 /** Returns JetStream's manager. Rejects while the stream does not exist: core creates it, and until then an export has nothing to read. */
 export const manageStream = async (

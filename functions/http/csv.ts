@@ -5,7 +5,7 @@ import { type OperatorCore, scope } from "./resource.ts";
 import { type Route, type RouteDefinition, route } from "./route.ts";
 
 /** The value of a cell; null is an empty cell. */
-export type CsvCell = string | number | null;
+type CsvCell = string | number | null;
 
 /** A column of a CSV file: its name in the first record, and its cell of a row. */
 export type CsvColumn<Row> = readonly [name: string, cell: (row: Row) => CsvCell];
@@ -81,7 +81,7 @@ export const csvReply = {
 };
 
 /** A CSV file: its rows, and what its name has. */
-export interface CsvFile<Row> {
+interface CsvFile<Row> {
   name: string;
   /** The filter that was asked for. */
   asked: Readonly<Record<string, unknown>>;

@@ -10,7 +10,7 @@ const downloadsMax = 8;
 const idleMs = 60_000;
 
 /** A file that is streamed: its media type, its name, and its texts, which are read on demand. */
-export interface Download {
+interface Download {
   type: string;
   fileName: string;
   texts: AsyncIterable<string>;

@@ -4,7 +4,7 @@ import { Problem } from "../problems.ts";
 import type { Route } from "./route.ts";
 
 /** Below the 5 s that web waits for headers, so that web receives which part is unavailable. */
-export const readDeadlineMs = 4_000;
+const readDeadlineMs = 4_000;
 
 const operatorGuards: readonly string[] = ["scope", "web"];
 

@@ -18,7 +18,7 @@ export interface RequestOrigin {
 }
 
 /** The variables of a request, set by the middleware of `app.ts`. */
-export interface HttpVariables {
+interface HttpVariables {
   peer: Peer;
   origin: RequestOrigin;
   bodies: RequestBodies;

@@ -196,7 +196,7 @@ export const ListView = <Item extends v.GenericSchema>(item: Item) =>
  * Creates the function that returns the response of the list `name` with one page. Its cursors are invalid for any other list. `more` returns further
  * members of the response.
  */
-export const createList = (config: CursorSecrets, name: string) => {
+const createList = (config: CursorSecrets, name: string) => {
   const cursors = createCursorSeal(config);
   return async <Row, View>(
     query: { limit: number; cursor?: string | undefined },
@@ -215,7 +215,7 @@ export const createList = (config: CursorSecrets, name: string) => {
 };
 
 /** Turns positions in a list into opaque cursors and back. Rejects a cursor of another list, order or deployment. */
-export interface CursorSeal {
+interface CursorSeal {
   seal(list: string, position: readonly string[]): Promise<string>;
   /** Returns the position. Throws 422 `validation_failed` for text that `seal` did not return for this list. */
   open(list: string, cursor: string): Promise<string[]>;

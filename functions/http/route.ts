@@ -57,7 +57,7 @@ export interface Reply {
 }
 
 /** A second media type of a route's body; `read` turns its text into the value that JSON would have had. */
-export interface TextBody {
+interface TextBody {
   type: string;
   read(text: string): unknown;
 }
@@ -282,7 +282,7 @@ const strictUtf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
  * Reads at most `bytesMax` bytes, with or without a Content-Length, within the program's limits of incomplete bodies. Throws
  * `payload_too_large`, `body_timeout`, `overloaded`, and `unsupported_media_type` for a compressed body (RFC 9110, 15.5.16).
  */
-export const readBody = async (
+const readBody = async (
   c: HttpContext,
   bytesMax = bodyBytesMax,
 ): Promise<Uint8Array<ArrayBuffer>> => {
@@ -343,11 +343,11 @@ export const parseJson = (parse: () => ReturnType<ParseBody>): unknown => {
 };
 
 /** Returns the media type of a request's body without parameters, in lower case; undefined without one. */
-export const mediaTypeOf = (request: Request): string | undefined =>
+const mediaTypeOf = (request: Request): string | undefined =>
   request.headers.get("content-type")?.split(";")[0]?.trim().toLowerCase();
 
 /** Returns a request's body as UTF-8 text. Throws 422 `validation_failed` for other bytes, and as `readBody` does. */
-export const readText = async (c: HttpContext, bytesMax = bodyBytesMax): Promise<string> => {
+const readText = async (c: HttpContext, bytesMax = bodyBytesMax): Promise<string> => {
   const bytes = await readBody(c, bytesMax);
   try {
     return strictUtf8.decode(bytes);
@@ -418,7 +418,7 @@ type Source<Value> = Value extends string
   : Value;
 
 /** The row that a view is made of. Its other members stay out of the response. */
-export type RowOf<View> = { [Name in keyof View as CamelCase<Name>]: Source<View[Name]> };
+type RowOf<View> = { [Name in keyof View as CamelCase<Name>]: Source<View[Name]> };
 
 /** The schema of a response whose members have a name each. */
 type ViewSchema = v.GenericSchema & { readonly entries: v.ObjectEntries };

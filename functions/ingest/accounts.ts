@@ -16,7 +16,7 @@ import type { Caller } from "./admission.ts";
 import type { OpenedQueue } from "./open-queue.ts";
 
 /** A queue as the stream of an account has it: its session, the sequence through which core has acknowledged, and its earlier ids. */
-export type QueueOfStream = Pick<OpenedQueue, "queueId" | "sessionId" | "cursor" | "left">;
+type QueueOfStream = Pick<OpenedQueue, "queueId" | "sessionId" | "cursor" | "left">;
 
 /** Where accounts are decided on and stored. */
 export interface AccountRegister {
@@ -35,7 +35,7 @@ export interface AccountStream {
 }
 
 /** Returns what decides on the accounts of a caller's stream, each once the last frame before it is settled. */
-export type OpenAccountHandler = (
+type OpenAccountHandler = (
   caller: Caller,
   stream: () => AccountStream,
 ) => (account: Account) => Promise<AccountReply>;
@@ -77,7 +77,7 @@ export const createAccountHandlers = (
 };
 
 /** The answer to an account, as a message of the stream. */
-export interface AccountReply {
+interface AccountReply {
   case: "accountAck";
   value: AccountAck;
 }

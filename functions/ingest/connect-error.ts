@@ -5,7 +5,7 @@ import { Problem, transportStatus } from "../problems.ts";
 import { databaseProblem } from "../store/database/problem.ts";
 
 /** The `domain` of every `google.rpc.ErrorInfo` that core sends: reasons are unique within it. */
-export const errorDomain = "svc.ingest.v1";
+const errorDomain = "svc.ingest.v1";
 
 /**
  * Translates any error into a ConnectError with `google.rpc.ErrorInfo`, whose `reason` is the problem's code and whose `metadata` holds

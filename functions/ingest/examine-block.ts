@@ -24,7 +24,7 @@ import { frameOf, scanEnvelopes } from "./scan-envelopes.ts";
 export const acceptedEncodings = [BlockEncoding.NONE, BlockEncoding.ZSTD];
 
 /** The context of examining what a caller has sent. */
-export interface Examination {
+interface Examination {
   /** The caller's. */
   identity: string;
   /** `frameBytesMax` bounds the envelopes before compression. */

@@ -15,10 +15,10 @@ export interface FrameLimits {
 }
 
 /** Why core rejects one envelope for good while it accepts the rest of its frame. */
-export type RejectionCode = "payload_too_large" | "kind_invalid" | "envelope_invalid";
+type RejectionCode = "payload_too_large" | "kind_invalid" | "envelope_invalid";
 
 /** A rejected envelope, as its ack reports it. The message never quotes what was sent. */
-export interface Rejected {
+interface Rejected {
   sequence: bigint;
   code: RejectionCode;
   message: string;

@@ -21,7 +21,7 @@ export type DecodeMessage = () => ForwardMessage;
 export type ForwardAnswer = Extract<ForwardResponse["message"], { value: unknown }>;
 
 /** Answers a stream's messages. */
-export interface ForwardSteps<Answer> {
+interface ForwardSteps<Answer> {
   /** Returns whether a message that has arrived may be served; if not, `abort` has aborted. */
   mayAccept(): boolean;
   /** Checks an Open and returns its answer. */
@@ -42,7 +42,7 @@ const framesInFlightMax = 256;
 const rejectionsInFlightMax = 10_000;
 
 /** Messages to the client that wait for no ack. */
-export interface PushedAnswers<Answer> {
+interface PushedAnswers<Answer> {
   /** Sends a message, in place of an unsent one of the same `kind`. */
   push(answer: Answer, kind: string): void;
   /** Removes and returns those that are unsent. */

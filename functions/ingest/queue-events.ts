@@ -100,7 +100,7 @@ export const withoutStored = (lost: Loss, cursor: bigint): Loss | undefined => {
 };
 
 /** The losses that this core has recorded of queues whose cursors stay: their hosts may state them again. */
-export interface RecordedLosses {
+interface RecordedLosses {
   /** Returns what of a loss is not recorded yet. */
   without(queue: QueueName, lost: Loss): Loss | undefined;
   /** Call it once the record is committed. */

@@ -22,7 +22,7 @@ import {
 class NotPlain extends Error {}
 
 /** The envelopes that were read. */
-export interface ScannedEnvelopes {
+interface ScannedEnvelopes {
   run: EnvelopeRun;
   discarded: readonly bigint[];
   /** The last sequence, discarded or not; that before the first without one. */

@@ -41,7 +41,7 @@ export interface StatusRegister {
 }
 
 /** What core sends to a host beside acks. */
-export type StatusMessage =
+type StatusMessage =
   | { case: "statusAnswer"; value: StatusAnswer }
   | { case: "directive"; value: Directive };
 
@@ -49,7 +49,7 @@ export type StatusMessage =
 type SendAside = (message: StatusMessage, kind: string) => void;
 
 /** The statuses of one stream. */
-export interface StatusChannel {
+interface StatusChannel {
   /** Makes the stream one that directives to its host are sent on. */
   takeDirectives(): void;
   /** Decides on a status and sends the answer. Throws `frame_invalid` while another one is unanswered, or if this core takes none. */

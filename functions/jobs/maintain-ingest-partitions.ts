@@ -16,7 +16,7 @@ import { claimDrop, recordClock } from "../store/retention/retention-clock.ts";
 import { deleteOldVolume } from "../store/volume/fold.ts";
 
 /** The UTC days whose partitions a tick created or dropped. */
-export interface PartitionReport {
+interface PartitionReport {
   created: string[];
   dropped: string[];
   /** Core's clock and the database's are too far apart: nothing was dropped. */

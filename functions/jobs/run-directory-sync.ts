@@ -26,7 +26,7 @@ const readMsMax = 15 * 60_000;
 const fileIntervalMs = 5000;
 
 /** The dependencies of the job. */
-export interface DirectoryJobNeeds {
+interface DirectoryJobNeeds {
   core: Pick<Core, "config" | "db" | "clock" | "entropy" | "log">;
   /** Returns the contents of a file; throws if other users may read it. */
   readKeyFile(path: string): string;

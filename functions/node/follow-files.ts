@@ -27,7 +27,7 @@ import {
 import { createConfigLoads, withConfigError } from "./with-config-error.ts";
 
 /** A signer and a reader of client certificates, reloaded when the CA files change. */
-export interface FollowedSigner {
+interface FollowedSigner {
   signer: Signer;
   clientCertificates: ClientCertificateReader;
   files: ReloadedFiles;
@@ -47,7 +47,7 @@ export interface FollowedFiles {
 }
 
 /** The parts of core that following uses. */
-export type FollowNeeds = SignerNeeds & { log: ReloadOptions<unknown>["log"] };
+type FollowNeeds = SignerNeeds & { log: ReloadOptions<unknown>["log"] };
 
 /**
  * Loads the enrollment CA, the TLS files of the ingest listener and the receivers of watches, where configured. Throws `ConfigError` with the

@@ -12,7 +12,7 @@ import { createSignerCommand } from "./run-signer-command.ts";
 import { withConfigError } from "./with-config-error.ts";
 
 /** A signer and the bundle that its certificates are verified against. */
-export interface LoadedSigner {
+interface LoadedSigner {
   signer: Signer;
   authorities: readonly Authority[];
 }

@@ -13,7 +13,7 @@ const exitConfig = 78;
 const logEndMs = 1_000;
 
 /** A program that the environment configures. */
-export interface ConfiguredProgram<Config extends { logLevel: string }, Loaded> {
+interface ConfiguredProgram<Config extends { logLevel: string }, Loaded> {
   usage: string;
   parse(
     env: Environment,
@@ -71,7 +71,7 @@ export const runConfigured = async <Config extends { logLevel: string }, Loaded>
 };
 
 /** Creates a log that writes one JSON object per line to stdout, at `level` and above; none at `silent`. */
-export const createStdoutLog = (level: string): LineLog => {
+const createStdoutLog = (level: string): LineLog => {
   // As when the reader of the log ends.
   process.stdout.on("error", () => undefined);
   return createLineLog({ level, format: "json" }, process.stdout, systemClock, 12);

@@ -15,7 +15,7 @@ export const withConfigError = async <Result>(
 };
 
 /** Several loads whose faults are reported together. */
-export interface ConfigLoads {
+interface ConfigLoads {
   /** Runs `load`. Returns undefined, and keeps the faults, when it throws a `ConfigError`. */
   run<Result>(load: () => Result | Promise<Result>): Promise<Result | undefined>;
   /** Throws one `ConfigError` with the faults of every load, if there are any. */

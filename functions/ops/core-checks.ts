@@ -18,7 +18,7 @@ import {
 import type { Check } from "./readiness.ts";
 
 /** The parts of core that the checks query. */
-export interface CheckedParts {
+interface CheckedParts {
   pendingMigrations(): Promise<readonly string[]>;
   clock: Parameters<typeof clockCheck>[0];
   ingest: { health(): { healthy: boolean; detail: string } } | null;

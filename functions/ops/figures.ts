@@ -29,7 +29,7 @@ export interface Figure {
 }
 
 /** One value of a figure, with a value for each of its labels. */
-export interface Sample {
+interface Sample {
   labels: Readonly<Record<string, string>>;
   value: number;
 }

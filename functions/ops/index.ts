@@ -11,7 +11,7 @@ import { Problem } from "../problems.ts";
 import { type Check, type ReadinessReport, runChecks } from "./readiness.ts";
 
 /** The checks and figures that the ops endpoints report. */
-export interface Ops {
+interface Ops {
   config: Pick<CoreConfig, "ops">;
   clock: Clock;
   log: Log;

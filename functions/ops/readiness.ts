@@ -3,7 +3,7 @@ import type { Log } from "#kit/log.ts";
 import { TimedOut, withTimeout } from "#kit/with-timeout.ts";
 
 /** The status of one check or of all. `disabled`: not configured, which is no fault. */
-export type ReadinessStatus = "ready" | "not_ready" | "disabled";
+type ReadinessStatus = "ready" | "not_ready" | "disabled";
 
 /** The result of one check, with a detail for the operator. */
 export interface CheckResult {

@@ -9,7 +9,7 @@ import { type Check, runChecks } from "./readiness.ts";
 export const coreReportIntervalMs = 10_000;
 
 /** What a core says of itself. */
-export interface ReportedCore {
+interface ReportedCore {
   machine: string;
   version: string;
   /** The checks of the readiness endpoints, by endpoint. */

@@ -12,7 +12,7 @@ import { Problem, type ProblemCode } from "../problems.ts";
 import type { Projection, ResourceView } from "./views.ts";
 
 /** The input of a handler. */
-export interface ScimRequest {
+interface ScimRequest {
   /** The id in the path; empty without one. */
   id: string;
   query: URLSearchParams;

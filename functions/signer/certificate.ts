@@ -37,7 +37,7 @@ export interface ClientCertificate {
 }
 
 /** Why a certificate identifies no collector. */
-export type ClientCertificateFault =
+type ClientCertificateFault =
   | "malformed"
   | "identity_invalid"
   | "key_not_allowed"
@@ -47,7 +47,7 @@ export type ClientCertificateFault =
   | "untrusted";
 
 /** A certificate, or why it is rejected; `identityFault` is the reason for `identity_invalid`. */
-export type ClientCertificateResult =
+type ClientCertificateResult =
   | { readonly ok: true; readonly certificate: ClientCertificate }
   | {
       readonly ok: false;

@@ -29,7 +29,7 @@ export interface CheckedCsr {
 }
 
 /** Why a request is rejected. */
-export type CsrFault =
+type CsrFault =
   | "too_large"
   | "not_pem"
   | "malformed"
@@ -55,7 +55,7 @@ export const csrFaultDetail: Readonly<Record<CsrFault, string>> = {
 };
 
 /** A request, or why it is rejected. */
-export type CsrResult =
+type CsrResult =
   | { readonly ok: true; readonly csr: CheckedCsr }
   | { readonly ok: false; readonly fault: CsrFault };
 
@@ -97,7 +97,7 @@ export const checkCsr = async (pem: string, { verify }: SignatureVerifier): Prom
 };
 
 /** The parts of a request, as views of its DER. */
-export interface CsrParts {
+interface CsrParts {
   /** The signed part: the CertificationRequestInfo, in DER. */
   readonly info: Uint8Array;
   readonly spki: Uint8Array;

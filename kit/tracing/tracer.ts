@@ -1,5 +1,5 @@
 /** Facts of a span, by the names of OpenTelemetry's semantic conventions. */
-export type SpanFacts = Readonly<Record<string, string | number>>;
+type SpanFacts = Readonly<Record<string, string | number>>;
 
 /** An operation that is being recorded. */
 export interface Span {

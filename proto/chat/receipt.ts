@@ -4,13 +4,7 @@ import type { MessageStatus } from "./session.ts";
 import type { ToolName, ToolResult } from "./tools.ts";
 
 /** What a receipt is of. `closing` ends each turn. */
-export const receiptKinds = [
-  "user_message",
-  "tool_call",
-  "tool_result",
-  "answer",
-  "closing",
-] as const;
+const receiptKinds = ["user_message", "tool_call", "tool_result", "answer", "closing"] as const;
 
 /** What a receipt is of. */
 export type ReceiptKind = (typeof receiptKinds)[number];

@@ -19,13 +19,13 @@ export type ReceiptFaultKind =
   | "truncated";
 
 /** The first fault of a list of receipts. `seq` is the receipt's place in the list, from 1. */
-export interface ReceiptFault {
+interface ReceiptFault {
   seq: number;
   kind: ReceiptFaultKind;
 }
 
 /** The result of a verification. */
-export interface ReceiptVerification {
+interface ReceiptVerification {
   /** Receipts that verify, from the first. */
   checked: number;
   /** Turns among them that are closed. */

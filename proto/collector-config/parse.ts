@@ -19,7 +19,7 @@ export type CollectorConfig = ReturnType<typeof toConfig>;
 export type SourceConfig = CollectorConfig["sources"][number];
 
 /** The result of `parseCollectorConfig`: the config and a function that locates errors in its text, or every error. */
-export type ParsedCollectorConfig =
+type ParsedCollectorConfig =
   | { ok: true; config: CollectorConfig; errorAt: ParsedTree["errorAt"] }
   | { ok: false; errors: ConfigTextError[] };
 

@@ -24,7 +24,7 @@ const nodeHash = (sha256: Sha256, left: Uint8Array, right: Uint8Array): Uint8Arr
 };
 
 /** A tree that grows by leaves and keeps only the roots of its complete subtrees. */
-export interface GrowingTree {
+interface GrowingTree {
   readonly size: number;
   append(hash: Uint8Array): void;
   root(): Uint8Array;
@@ -148,7 +148,7 @@ const climb = (
 };
 
 /** A place in a tree. */
-export interface LeafPlace {
+interface LeafPlace {
   index: number;
   size: number;
 }

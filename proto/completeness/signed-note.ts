@@ -61,7 +61,7 @@ export const signNote = async (
 };
 
 /** A note that at least one known key has signed. */
-export interface OpenedNote {
+interface OpenedNote {
   text: string;
   /** The known keys whose signatures are good. */
   keys: readonly NoteKey[];

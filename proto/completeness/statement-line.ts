@@ -10,7 +10,7 @@ import {
 import { decodeBase64, isSizeText } from "./signed-note.ts";
 
 /** The versions of statements. */
-export type StatementVersion = 1 | 2;
+type StatementVersion = 1 | 2;
 
 /** The counts of a line of version 1 in their order; a line leaves zeroes out. */
 const firstCounts = [
@@ -276,7 +276,7 @@ export const parseEntry = (text: string): LogEntry | undefined => {
 };
 
 /** An account as a statement refers to it: its hash, and the digest of the blocks of its range (null for none). */
-export interface AccountDigest {
+interface AccountDigest {
   sha256: Uint8Array;
   rangeDigest: Uint8Array | null;
 }
@@ -321,7 +321,7 @@ export const compareHosts = (a: string, b: string): number => {
 };
 
 /** The place of a line in its statement. */
-export type LinePlace = Pick<StatementLine, "host" | "correctedMs">;
+type LinePlace = Pick<StatementLine, "host" | "correctedMs">;
 
 /** Compares lines in their order: own lines come before corrections, each sorted by the host and then by the hour. */
 export const compareLines = (a: LinePlace, b: LinePlace): number => {

@@ -51,14 +51,14 @@ export interface StatementFault {
 }
 
 /** What only a later version knows: it is signed, and this one cannot judge it. */
-export interface StatementNotice {
+interface StatementNotice {
   kind: "state" | "field" | "item";
   name: string;
   host: string;
 }
 
 /** The outcome of a check: good, bad, or what is needed for it is not there. */
-export type CheckOutcome = "good" | "bad" | "unknown";
+type CheckOutcome = "good" | "bad" | "unknown";
 
 /** What a verification needs beside the file. */
 export interface StatementChecks {

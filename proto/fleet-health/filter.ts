@@ -283,7 +283,7 @@ export const fleetFilterFields = {
 };
 
 /** The parsed query parameters of a filter. */
-export type FleetFilterQuery = v.InferOutput<v.ObjectSchema<typeof fleetFilterFields, undefined>>;
+type FleetFilterQuery = v.InferOutput<v.ObjectSchema<typeof fleetFilterFields, undefined>>;
 
 /** Returns `filter` with `change` applied, without the parts that are undefined. */
 export const changeFilter = (

@@ -15,7 +15,7 @@ import { ProofFields } from "./proof.ts";
 import { type ReportedNumber, reportedNumbers } from "./reported-numbers.ts";
 
 /** The status of the collector's renewal; `failed` stays until an operator acts. */
-export const renewalStatuses = ["not_configured", "ok", "due", "retrying", "failed"] as const;
+const renewalStatuses = ["not_configured", "ok", "due", "retrying", "failed"] as const;
 
 /** The first configuration errors and conditions of a heartbeat are stored, at most this many of each. */
 const reportedMax = 20;

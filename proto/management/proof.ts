@@ -18,7 +18,7 @@ export const ProofFields = {
 };
 
 /** The values that a proof signs. */
-export interface ProofInput {
+interface ProofInput {
   readonly purpose: ProofPurpose;
   readonly identity: string;
   /** SHA-256 of the certificate's DER, lowercase hex. */

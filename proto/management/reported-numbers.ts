@@ -152,7 +152,7 @@ export const everyNumber: readonly (ReportedNumber & { readonly column: NumberCo
 export type ProcessFigures = Record<keyof (typeof reportedNumbers)["process"], number | null>;
 
 /** A figure that the report sorts by. */
-export type SortedFigure = Extract<AnyNumber, { sorts: true }>["figure"];
+type SortedFigure = Extract<AnyNumber, { sorts: true }>["figure"];
 
 /** The figures that the report sorts by. */
 export const sortedFigures = everyNumber.flatMap(({ sorts, figure }) =>

@@ -3,7 +3,7 @@ import { diagRefusals } from "../management/diag.ts";
 import { Id, IsoTimestamp } from "../values.ts";
 
 /** The states of a request for the diagnostics of a host. */
-export const hostDiagStates = ["pending", "received", "refused", "unanswered"] as const;
+const hostDiagStates = ["pending", "received", "refused", "unanswered"] as const;
 
 /** A request for the diagnostics of a host (docs/telemetry.md). */
 export const HostDiagView = v.strictObject({

@@ -3,7 +3,7 @@ import * as v from "valibot";
 import { TextOrNull } from "../values.ts";
 
 /** The steps, in the order in which an admin takes them. */
-export const setupSteps = ["directory", "signer", "ingest", "policy", "token", "host"] as const;
+const setupSteps = ["directory", "signer", "ingest", "policy", "token", "host"] as const;
 
 /** One of `setupSteps`. */
 export type SetupStep = (typeof setupSteps)[number];

@@ -22,14 +22,7 @@ export const SubjectPattern = v.pipe(
 );
 
 /** The claims of a pod and its node, by the names that rules use. */
-export const boundClaims = [
-  "namespace",
-  "service_account",
-  "pod",
-  "pod_uid",
-  "node",
-  "node_uid",
-] as const;
+const boundClaims = ["namespace", "service_account", "pod", "pod_uid", "node", "node_uid"] as const;
 
 /** One of `boundClaims`. */
 export type BoundClaim = (typeof boundClaims)[number];

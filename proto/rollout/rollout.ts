@@ -14,7 +14,7 @@ import {
 export const wavesMax = 50;
 
 /** The longest soak of a wave: a week. */
-export const soakSecondsMax = 604_800;
+const soakSecondsMax = 604_800;
 
 /** The most targets in the evidence of a breach. */
 export const evidenceMax = 50;

@@ -5,7 +5,7 @@ export interface ScimAttribute {
 }
 
 /** An operator that compares an attribute with a value (RFC 7644, 3.4.2.2). */
-export type ScimComparison = "eq" | "ne" | "co" | "sw" | "ew" | "gt" | "ge" | "lt" | "le";
+type ScimComparison = "eq" | "ne" | "co" | "sw" | "ew" | "gt" | "ge" | "lt" | "le";
 
 /** A value of a filter. */
 export type ScimValue = string | number | boolean | null;

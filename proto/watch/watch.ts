@@ -21,10 +21,10 @@ export type WatchEventKind = (typeof watchEventKinds)[number];
 export const watchesMax = 200;
 
 /** The longest time of a watch: a week. */
-export const watchSecondsMax = 604_800;
+const watchSecondsMax = 604_800;
 
 /** The longest silence: 30 days. */
-export const silenceSecondsMax = 2_592_000;
+const silenceSecondsMax = 2_592_000;
 
 const ReceiverName = Identifier(64);
 

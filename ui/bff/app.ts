@@ -33,7 +33,7 @@ import { changeWatchPath, createWatchForms, newWatchPath } from "./watches/watch
 import type { Web } from "./web.ts";
 
 /** The options that differ between a listener and a test. */
-export interface WebAppOptions {
+interface WebAppOptions {
   /** Returns the direct remote address of a request. */
   remoteAddressOf(c: WebContext): string;
   /** Whether web has been told to stop; by default it never is. */

@@ -117,7 +117,7 @@ const coreVariables =
   /^SVC_(DIRECTORY|INGEST|NATS|ENROLLMENT|LICENSE|OPS|TRUST|HEARTBEAT|COLLECTOR|CHAT|INFERENCE|WORKLOAD|ADVERTISED|EXPORT|COMPLETENESS|ACCOUNT|QUEUE|STATE|WATCH)_|^SVC_(LICENSE(_FILE)?|AUTH_TOKEN_SECRET_PREVIOUS(_FILE)?|DATABASE_SESSION_URL(_FILE)?|ON_CLOUDFLARE)$/;
 
 /** A parsed configuration and its warnings. */
-export interface ParsedWebConfig {
+interface ParsedWebConfig {
   config: WebConfig;
   warnings: readonly string[];
 }

@@ -32,14 +32,14 @@ export interface CoreCall {
 }
 
 /** A person as core reports them now. */
-export interface PersonOfCore {
+interface PersonOfCore {
   userId: string;
   email: string;
   scopes: Scope[];
 }
 
 /** The outcome of a sign-in, for the audit log. */
-export type SignInRecord =
+type SignInRecord =
   | {
       outcome: "success";
       userId: string;

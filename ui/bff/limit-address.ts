@@ -4,7 +4,7 @@ import { createTokenBuckets, type TokenBuckets } from "#kit/token-buckets.ts";
 import type { Handler, WebContext } from "./request.ts";
 
 /** The requests of an address: `burst` at once, then `perSecond`. */
-export interface AddressLimit {
+interface AddressLimit {
   burst: number;
   perSecond: number;
 }

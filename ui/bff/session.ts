@@ -31,14 +31,14 @@ export interface WebSession {
 }
 
 /** A session that a later one of the same browser replaced. It ends with that one. */
-export interface ReplacedSession {
+interface ReplacedSession {
   id: string;
   /** Seconds since the Unix epoch. */
   expiresAt: number;
 }
 
 /** A person who signs in. */
-export interface SignedInPerson {
+interface SignedInPerson {
   userId: string;
   displayName: string;
   /** The seconds since the provider authenticated the person; null if it does not say. */
@@ -46,7 +46,7 @@ export interface SignedInPerson {
 }
 
 /** The session of a request. A cookie with an invalid signature counts as none. */
-export type SessionCookie =
+type SessionCookie =
   | { kind: "none" }
   | { kind: "expired" }
   | { kind: "valid"; session: WebSession };

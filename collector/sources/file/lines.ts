@@ -1,7 +1,7 @@
 import type { FileHandle } from "node:fs/promises";
 
 /** The lines of one read. */
-export interface Lines {
+interface Lines {
   /** Where each line starts and ends in `chunk`, in turn, without its line end (`\n` or `\r\n`). */
   readonly bounds: readonly number[];
   /** Whether the only one is a piece of a line that is longer than `lineBytesMax`, of which more follows. */

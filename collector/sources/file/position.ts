@@ -4,7 +4,7 @@ import * as v from "valibot";
 import { readAt } from "./lines.ts";
 
 /** Where a file was found. It does not change when the file is renamed. */
-export interface FileLocation {
+interface FileLocation {
   readonly path: string;
   /** The file's own directory, in which it is renamed, if `path` leads there through a symbolic link. */
   readonly directory?: string | undefined;

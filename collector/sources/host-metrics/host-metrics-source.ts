@@ -11,7 +11,7 @@ import { TimedOut, withTimeout } from "#kit/with-timeout.ts";
 import type { Source, SourceDependencies } from "../source.ts";
 
 /** The config of a `host_metrics` source (docs/collector-config.md). */
-export interface HostMetricsSourceConfig {
+interface HostMetricsSourceConfig {
   /** `host_metrics` unless given. */
   readonly name?: string;
   readonly intervalSeconds: number;

@@ -20,7 +20,7 @@ type Attributes = Readonly<Record<string, string>>;
 type Point = readonly [value: number, attributes?: Attributes | undefined];
 
 /** The resource that the metrics describe. */
-export interface HostResource {
+interface HostResource {
   hostname: string;
   collectorVersion: string;
 }

@@ -8,7 +8,7 @@ import type { SourceDependencies } from "../source.ts";
 import { countItems, type Signal } from "./signals.ts";
 
 /** The outcome of an export request. */
-export type ConsumeOutcome =
+type ConsumeOutcome =
   /** All of it is on disk. */
   | { status: "stored" }
   /** All of it but `rejectedItems` is on disk; none with 0, when its text was repaired. */
@@ -46,7 +46,7 @@ export interface ConsumerLimits {
 }
 
 /** Makes the consumer of one source, and its counts. */
-export interface Consumer {
+interface Consumer {
   consume: Consume;
   /** Items that were rejected as too large, and strings in which invalid UTF-8 was replaced. */
   counts(): { rejected_items: number; repaired_strings: number };

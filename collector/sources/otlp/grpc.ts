@@ -19,7 +19,7 @@ import { readTraceparent } from "./trace-consume.ts";
  */
 
 /** Answers an encoded request with an encoded response, or throws `GrpcError`. */
-export type UnaryMethod = (
+type UnaryMethod = (
   request: Uint8Array,
   isWanted: () => boolean,
   traceparent: string | undefined,
@@ -56,7 +56,7 @@ export const otlpMethods = (
   );
 
 /** Limits of the methods, and the callback for their failures. */
-export interface UnaryGrpcOptions {
+interface UnaryGrpcOptions {
   /** The limit of a message before decompression; `gunzip` limits its output. */
   messageBytesMax: number;
   inFlight: InFlightRequests;

@@ -16,7 +16,7 @@ export class GunzipError extends Error {
 export type Gunzip = (compressed: Uint8Array) => Promise<Buffer>;
 
 /** Limits of a `Gunzip`. */
-export interface GunzipLimits {
+interface GunzipLimits {
   /** The limit of each output. */
   bytesMax: number;
   /** The limit of all waiting inputs together. */

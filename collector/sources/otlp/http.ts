@@ -30,7 +30,7 @@ class HttpRefusal extends Error {
 }
 
 /** Limits of the handler, and the callback for its failures. */
-export interface OtlpHttpOptions {
+interface OtlpHttpOptions {
   /** The limit of a body before decompression; `gunzip` limits its output. */
   bodyBytesMax: number;
   inFlight: InFlightRequests;

@@ -19,14 +19,14 @@ import { type Signal, signals } from "./signals.ts";
 import { traceConsume } from "./trace-consume.ts";
 
 /** Where one transport listens, and the hosts beside loopback's that requests may name. */
-export interface OtlpListenerConfig {
+interface OtlpListenerConfig {
   /** `host:port`. */
   listen: string;
   allowedHosts?: readonly string[];
 }
 
 /** Where an `otlp` source listens (docs/collector-config.md); a transport that is absent is off. */
-export interface OtlpSourceConfig {
+interface OtlpSourceConfig {
   /** `otlp` by default. */
   name?: string;
   grpc?: OtlpListenerConfig;

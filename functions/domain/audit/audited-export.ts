@@ -17,7 +17,7 @@ export interface RequestedExport {
 }
 
 /** The audit entry of an export. */
-export interface ExportEntry {
+interface ExportEntry {
   action: AuditAction;
   target: { type: string; id: string };
   details?: Readonly<Record<string, unknown>>;

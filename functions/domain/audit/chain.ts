@@ -11,7 +11,7 @@ import type { Database } from "#functions/store/database/database.ts";
 import { equalBytes } from "#kit/bytes.ts";
 
 /** An event as the database stores it. */
-export type StoredAuditEvent = Required<AuditEventRow>;
+type StoredAuditEvent = Required<AuditEventRow>;
 
 /** The digests of the platform. */
 export type Digests = Pick<Cryptography, "sha256Hex">;
@@ -38,7 +38,7 @@ export interface ChainFault {
 }
 
 /** The first fault of the log. */
-export type AuditFault = ChainFault | { kind: "event_unchained"; count: number };
+type AuditFault = ChainFault | { kind: "event_unchained"; count: number };
 
 /** A position in the chain: the sequence of an event, and its hash. */
 export interface ChainPosition {
@@ -70,7 +70,7 @@ export const checkLinks = async (
 };
 
 /** The result of a verification, with the last hash, for comparison with hashes that were logged elsewhere. */
-export interface AuditVerification {
+interface AuditVerification {
   ok: boolean;
   checked: number;
   headSeq: number;

@@ -11,7 +11,7 @@ import { recordRefusals } from "./record-refusals.ts";
 import { endWebSession, sessionEnders } from "./record-sign-out.ts";
 
 /** A logout token that web has verified (OpenID Connect Back-Channel Logout 1.0). It names a person, a session at the provider, or both. */
-export interface ProviderLogout {
+interface ProviderLogout {
   jti: string;
   subject: string | null;
   providerSessionId: string | null;

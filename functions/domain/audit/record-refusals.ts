@@ -84,7 +84,7 @@ export const recordRefusals = async (
 };
 
 /** Records a refusal, in a transaction that concurrent ones share: a flood of them needs one connection. */
-export type RecordRefusal = (entry: RefusalEntry) => Promise<void>;
+type RecordRefusal = (entry: RefusalEntry) => Promise<void>;
 
 /** Creates the record of refusals of one action. */
 export const createRecordRefusal = ({

@@ -13,7 +13,7 @@ import { recordRefusals } from "./record-refusals.ts";
 import { endWebSession, sessionEnders } from "./record-sign-out.ts";
 
 /** The session at web that begins with a sign-in. */
-export interface BegunSession {
+interface BegunSession {
   id: string;
   expiresAt: Date;
   /** The session at the identity provider; null if that names none. */
@@ -21,7 +21,7 @@ export interface BegunSession {
 }
 
 /** The outcome of a sign-in; a failure names the person as far as web knows. */
-export type SignIn =
+type SignIn =
   | {
       outcome: "success";
       remoteAddress: string;

@@ -7,7 +7,7 @@ import {
 import { type Actor, type Origin, recordAudit } from "./audit-log.ts";
 
 /** The session at web that ends. */
-export interface EndedSession {
+interface EndedSession {
   sessionId: string;
   userId: string;
   expiresAt: Date;

@@ -27,7 +27,7 @@ const passIntervalMs = 3_600_000;
 const pendingMax = 10_000;
 
 /** What one call of `verifyChain` did. */
-export interface ChainCheck {
+interface ChainCheck {
   checked: number;
   fault: ChainFault | null;
 }

@@ -34,10 +34,10 @@ export type ProveCore = Pick<
 >;
 
 /** The parts of core that admit a collector, or record why it was rejected. */
-export type AdmitCore = WriteCore;
+type AdmitCore = WriteCore;
 
 /** The client certificate and the signed request that a collector presents. */
-export interface Presented {
+interface Presented {
   /** DER of the client certificate. */
   der: Uint8Array;
   purpose: ProofPurpose;
@@ -61,7 +61,7 @@ export interface AdmittedCollector {
 }
 
 /** An authentication failure of a known identity. */
-export interface AuthFailure {
+interface AuthFailure {
   identity: string;
   /** The problem's code. */
   reason: string;

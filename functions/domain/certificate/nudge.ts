@@ -9,7 +9,7 @@ import type { Operator } from "../operator/authenticate.ts";
 export const nudges = ["renew_now", "report_now"] as const;
 
 /** One of `nudges`. */
-export type Nudge = (typeof nudges)[number];
+type Nudge = (typeof nudges)[number];
 
 /**
  * Has a host renew or report, at once on its stream. Without a stream it reports with its next heartbeat, whose answers say `renew_now` until

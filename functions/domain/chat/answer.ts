@@ -29,7 +29,7 @@ const turnMs = 60_000;
 const openMs = 3_000;
 
 /** A question to a conversation. */
-export interface Question {
+interface Question {
   sessionId: string;
   content: string;
 }

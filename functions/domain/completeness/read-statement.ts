@@ -6,7 +6,7 @@ import type { Operator } from "../operator/authenticate.ts";
 import { exportStatement, type StatementOrder } from "./export-statement.ts";
 
 /** Selects the parts of a statement that an operator may read: never blocks, which are telemetry. `host` may be a device id. */
-export type ReadOrder = Omit<StatementOrder, "onBlock">;
+type ReadOrder = Omit<StatementOrder, "onBlock">;
 
 /** Returns the file of an hour's statement, part by part; audited before the first. Throws 404 `not_found` as `exportStatement` does. */
 export const readStatement = async (

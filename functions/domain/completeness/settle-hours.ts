@@ -56,10 +56,10 @@ import { hoursOf } from "./settled-hours.ts";
 import { deliveryColumns, slowestExport, streamDelivery } from "./stream-delivery.ts";
 
 /** The parts of core that settle hours. */
-export type SettlingCore = ReadCore;
+type SettlingCore = ReadCore;
 
 /** What a call has settled. */
-export interface SettlingReport {
+interface SettlingReport {
   /** The hour whose turn it was. */
   hour?: string;
   hosts?: number;

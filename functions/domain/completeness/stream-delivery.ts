@@ -19,7 +19,7 @@ interface DeliveryColumns {
 }
 
 /** The part of a stream that every export of it has delivered since. */
-export interface StreamDelivery {
+interface StreamDelivery {
   stream: string;
   from: bigint;
   through: bigint;

@@ -57,7 +57,7 @@ export type StatementCore = ConfiguredCore & {
 };
 
 /** What a call has written. */
-export interface StatementReport {
+interface StatementReport {
   hour: string;
   lines: number;
   corrections: number;

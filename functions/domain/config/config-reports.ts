@@ -21,7 +21,7 @@ import { auditedExport, exportBatchRows, type RequestedExport } from "../audit/a
 import { readCountingRules } from "../fleet/rules.ts";
 
 /** The parts of core that read configs with their progress. */
-export type ConfigReportCore = ReadCore;
+type ConfigReportCore = ReadCore;
 
 /** A config and the hosts of its hash. */
 export interface ConfigWithProgress extends ListedConfigRow {
@@ -41,7 +41,7 @@ export const browseConfigs = async (
 };
 
 /** A config with its text, its hosts and its newest batches of assignments. */
-export interface DescribedConfig extends ConfigWithProgress {
+interface DescribedConfig extends ConfigWithProgress {
   now: Date;
   yaml: string;
   batches: AssignmentBatchRow[];

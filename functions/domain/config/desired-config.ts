@@ -60,7 +60,7 @@ export const assignConfig = async (
   });
 
 /** The outcome for one identity of a bulk assignment. */
-export interface BulkResult {
+interface BulkResult {
   identityId: string;
   outcome: "assigned" | "unchanged" | "not_found" | "revoked";
 }

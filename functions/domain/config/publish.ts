@@ -40,7 +40,7 @@ export const publishConfig = async (
   });
 
 /** A config that may be published. */
-export interface CheckedConfig {
+interface CheckedConfig {
   yaml: string;
   configHash: string;
   sizeBytes: number;

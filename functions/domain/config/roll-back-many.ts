@@ -18,7 +18,7 @@ import { type Assigned, assignLocked, notifyAssigned } from "./desired-config.ts
 export const rollbackTargets = ["last_known_good", "previous"] as const;
 
 /** One of `rollbackTargets`. */
-export type RollbackTarget = (typeof rollbackTargets)[number];
+type RollbackTarget = (typeof rollbackTargets)[number];
 
 /** The outcomes of a rollback for one host. */
 export const rollbackOutcomes = [
@@ -32,7 +32,7 @@ export const rollbackOutcomes = [
 ] as const;
 
 /** The outcome for one host, and the config that it has or would have; null for a host that is not changed. */
-export interface RollbackResult {
+interface RollbackResult {
   identityId: string;
   outcome: (typeof rollbackOutcomes)[number];
   config: Pick<ConfigRow, "id" | "name" | "configHash"> | null;

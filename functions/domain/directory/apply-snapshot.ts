@@ -112,7 +112,7 @@ const refuse = async (
 };
 
 /** Returns the record of a sync that wrote no snapshot: the previous one stays the newest. */
-export const endedWithoutSnapshot = (
+const endedWithoutSnapshot = (
   { clock }: Pick<DirectoryCore, "clock">,
   last: DirectorySync | undefined,
   end: Pick<DirectorySync, "outcome" | "reasonCode">,

@@ -20,7 +20,7 @@ import { type AuditEntry, recordAudits } from "../audit/audit-log.ts";
 import { peopleOf } from "./audit-entries.ts";
 
 /** How core noticed a restore. */
-export type RestoreReason =
+type RestoreReason =
   /** The rows were copied: a dump was loaded. */
   | "rows_copied"
   | "other_server"

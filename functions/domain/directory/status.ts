@@ -8,7 +8,7 @@ import {
 import type { HeldFor, SuspectSetting } from "./rules.ts";
 
 /** The state of the directory sync: the newest sync, and the counts of people. */
-export interface DirectorySyncState {
+interface DirectorySyncState {
   /** Null before the first sync. */
   last: DirectorySync | null;
   counts: PeopleCounts;

@@ -7,7 +7,7 @@ export const tokenTtlSecondsMax = 604_800;
 export const tokenTtlSecondsDefault = 3600;
 
 /** The state of a token, in order of precedence. */
-export type OwnTokenState = "revoked" | "expired" | "exhausted" | "active";
+type OwnTokenState = "revoked" | "expired" | "exhausted" | "active";
 
 /** Returns the state of a token at `now`, regardless of its policy. */
 export const tokenState = (

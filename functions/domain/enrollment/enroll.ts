@@ -109,7 +109,7 @@ export const createAdmitToken = (core: WorkloadCore, runOrRefuse: RunOrRefuse): 
 type Reservation = Extract<Reserved, { kind: "reserved" }>;
 
 /** Enrolls a host by a token that was admitted. */
-export type Enroll = (token: AdmittedToken, body: EnrollRequest, origin: Origin) => Promise<Issued>;
+type Enroll = (token: AdmittedToken, body: EnrollRequest, origin: Origin) => Promise<Issued>;
 
 /**
  * Creates the enrollment of hosts (docs/enroll.md): reserve a use under every limit, sign outside any transaction, record. A crash

@@ -14,7 +14,7 @@ import { dayMs } from "#kit/clock.ts";
 import { auditedExport, exportBatchRows, type RequestedExport } from "../audit/audited-export.ts";
 
 /** The parts of core that read enrollment. */
-export type EnrollmentReportCore = TimedCore;
+type EnrollmentReportCore = TimedCore;
 
 const nowOf = ({ clock }: EnrollmentReportCore): Date => new Date(clock.now());
 

@@ -19,7 +19,7 @@ import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 
 /** A policy to create, with defaults applied. */
-export interface PolicyDraft {
+interface PolicyDraft {
   name: string;
   description: string | null;
   allowedIdentityPrefixes: string[];

@@ -35,7 +35,7 @@ import {
 } from "./use-rules.ts";
 
 /** The use of a policy to simulate. */
-export interface SimulatedUse {
+interface SimulatedUse {
   policyId: string;
   /** Null for the one that the service account token names. */
   deviceId: string | null;
@@ -50,14 +50,14 @@ export interface SimulatedUse {
 }
 
 /** The result of one rule. */
-export interface SimulatedCheck {
+interface SimulatedCheck {
   rule: string;
   outcome: "passed" | "refused" | "not_applicable";
   detail: string;
 }
 
 /** The decision on a simulated use: that of enrollment, by its rules in their order. */
-export interface Simulation {
+interface Simulation {
   /** Null for a service account token that names no device. */
   identity: string | null;
   /** Those that the policy would give the host. */

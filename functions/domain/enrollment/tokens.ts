@@ -15,7 +15,7 @@ import type { Operator } from "../operator/authenticate.ts";
 import { generateToken, tokenPrefixCharacters } from "./bootstrap-token.ts";
 
 /** A token to create, with defaults applied. */
-export interface TokenDraft {
+interface TokenDraft {
   policyId: string;
   ttlSeconds: number;
   maxUses: number;

@@ -24,7 +24,7 @@ export interface Rule<Facts> {
 }
 
 /** The token of a use. A simulation may have none; then the rules of tokens do not apply. */
-export type GivenToken<Row = TokenTerms> = Row | "unknown" | "not_given";
+type GivenToken<Row = TokenTerms> = Row | "unknown" | "not_given";
 
 /** The facts of `admissionRules`. */
 export interface AdmissionFacts {

@@ -9,7 +9,7 @@ import { compareFollowed } from "./compare-followed.ts";
 import { readFleetRules, type ViewCore } from "./rules.ts";
 
 /** A change: the hosts of a filter, and when it began. */
-export interface Change {
+interface Change {
   filter: FleetFilter;
   since: Date;
 }

@@ -9,7 +9,7 @@ import { rfc3339, timestampOf } from "#kit/clock.ts";
 import { type FleetCondition, fleetConditions } from "#proto/fleet-health/vocabulary.ts";
 
 /** A condition that applies to a host: since when as far as core knows, and the evidence in words. */
-export interface Condition {
+interface Condition {
   state: FleetCondition;
   since: string;
   evidence: string;

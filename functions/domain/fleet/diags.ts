@@ -28,7 +28,7 @@ const keptMs = 24 * 3_600_000;
 const answerMarginSeconds = 30;
 
 /** A request for diagnostics, with its state. */
-export interface HostDiag extends DiagRow {
+interface HostDiag extends DiagRow {
   state: HostDiagView["state"];
   /** Core deletes it then. */
   expiresAt: Date;

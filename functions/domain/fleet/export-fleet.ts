@@ -8,12 +8,12 @@ import type { ViewQuery } from "./report.ts";
 import { readViewRules, requireHistory } from "./view-rules.ts";
 
 /** An export that an operator requests. */
-export interface FleetExport extends ViewQuery, RequestedExport {
+interface FleetExport extends ViewQuery, RequestedExport {
   kind: ExportKind;
 }
 
 /** The rules of an export, the keys of its labels, and its rows in batches, each read on demand. */
-export interface ExportedFleet {
+interface ExportedFleet {
   rules: FleetRules;
   labels: LabelKeys;
   batches: AsyncGenerator<FleetRow[], void, void>;

@@ -7,7 +7,7 @@ import type { ViewCore } from "./rules.ts";
 import { readViewRules, requireHistory } from "./view-rules.ts";
 
 /** What the hosts of a filter have more often than all others. */
-export interface CommonFactors {
+interface CommonFactors {
   rules: FleetRules;
   selected: number;
   others: number;

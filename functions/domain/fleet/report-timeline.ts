@@ -11,7 +11,7 @@ import { type TimelineSpan, timelineSteps } from "#proto/fleet-health/timeline.t
 import type { FleetCore } from "./rules.ts";
 
 /** The counts of the whole fleet over a time, and when no core could receive. */
-export interface FleetTimeline {
+interface FleetTimeline {
   from: Date;
   to: Date;
   /** From when views of the past have an answer; null before history begins. */

@@ -19,7 +19,7 @@ export interface BriefStatus {
 }
 
 /** The host of a status, by the certificate that TLS has verified. */
-export interface StatusCaller {
+interface StatusCaller {
   identity: string;
   fingerprintSha256: string;
   /** Milliseconds since the epoch. */
@@ -28,7 +28,7 @@ export interface StatusCaller {
 }
 
 /** Counts a status as a heartbeat, or returns that core needs the report. */
-export type RecordStatus = (
+type RecordStatus = (
   caller: StatusCaller,
   status: BriefStatus,
   origin: () => Origin,

@@ -10,7 +10,7 @@ import type { FleetSort } from "#proto/fleet-health/vocabulary.ts";
 import { countedOutages, readFleetRules, type ViewCore, withNames } from "./rules.ts";
 
 /** The rules of a view, and the hosts that they decide on in core's memory. */
-export interface ViewRules {
+interface ViewRules {
   rules: FleetRules;
   columns: FleetColumns | undefined;
 }

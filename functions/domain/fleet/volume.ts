@@ -5,7 +5,7 @@ import { hourMs } from "#kit/clock.ts";
 import { volumeHours } from "#proto/fleet-health/volume.ts";
 
 /** What core stored for a host in an hour, by kind. */
-export interface VolumeHour {
+interface VolumeHour {
   /** Milliseconds since the epoch. */
   from: number;
   counts: ReadonlyMap<string, HourCount>;

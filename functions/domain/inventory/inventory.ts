@@ -18,7 +18,7 @@ import { type FleetCore, readFleetRules } from "../fleet/rules.ts";
 import type { Operator } from "../operator/authenticate.ts";
 
 /** A whole inventory that replaces the one before. */
-export interface NewInventory {
+interface NewInventory {
   hosts: readonly InventoryHost[];
   /** The `If-Match` header; empty without one. */
   ifMatch: string;
@@ -97,7 +97,7 @@ const matches = (ifMatch: string, current: InventoryRow | undefined): boolean =>
     ifMatch.split(",").some((tag) => ["*", inventoryEtag(current)].includes(tag.trim())));
 
 /** The inventory beside the fleet. */
-export interface ComparedInventory {
+interface ComparedInventory {
   inventory: InventoryRow | undefined;
   counts: Record<InventoryStatus, number> | null;
   page: Paged<InventoryItem>;

@@ -10,7 +10,7 @@ export interface LicenseSource {
 }
 
 /** The state of a license. It is only reported: nothing stops working when it is not `ready`. */
-export interface LicenseState {
+interface LicenseState {
   edition: "community" | "licensed";
   status: "ready" | "not_ready";
   detail: string;

@@ -27,7 +27,7 @@ export const codeSeconds = 60;
 const sessionsKeptDays = 30;
 
 /** A request to sign a program in as the person who consents. */
-export interface Authorization {
+interface Authorization {
   /** BASE64URL(SHA-256(code_verifier)): RFC 7636, 4.2. */
   codeChallenge: string;
   /** On the program's loopback interface (RFC 8252, 7.3). */
@@ -78,7 +78,7 @@ export const refuseConsent = async (
   );
 
 /** The parameters with which a program redeems its code. */
-export interface Redemption {
+interface Redemption {
   code: string;
   codeVerifier: string;
   redirectUri: string;

@@ -28,7 +28,7 @@ export interface IssuedToken {
 }
 
 /** What a session is begun for. */
-export interface SessionRequest {
+interface SessionRequest {
   userId: string;
   flow: SessionFlow;
   clientName: string;

@@ -25,7 +25,7 @@ import {
 } from "./begin-session.ts";
 
 /** The lifetime of a device's codes. */
-export const deviceSeconds = 600;
+const deviceSeconds = 600;
 const intervalSecondsFirst = 5;
 /** RFC 8628, 3.5: `slow_down` adds this to the interval. */
 const intervalSecondsAdded = 5;
@@ -37,7 +37,7 @@ const alphabet = "BCDFGHJKLMNPQRSTVWXZ";
 const userCodeLength = 8;
 
 /** Returns a user code as the database keeps it: upper case, without hyphen and spaces; null for text that is none. */
-export const canonicalUserCode = (text: string): string | null => {
+const canonicalUserCode = (text: string): string | null => {
   const code = text.toUpperCase().replace(/[\s-]/g, "");
   return code.length === userCodeLength && [...code].every((letter) => alphabet.includes(letter))
     ? code
@@ -56,7 +56,7 @@ const randomUserCode = (entropy: Entropy): string => {
 };
 
 /** The codes of a device that asks to be signed in. */
-export interface DeviceCodes {
+interface DeviceCodes {
   deviceCode: string;
   /** As people see it: `BCDF-GHJK`. */
   userCode: string;

@@ -11,7 +11,7 @@ import type { Operator } from "../operator/authenticate.ts";
 import type { SessionCore } from "./begin-session.ts";
 
 /** The state of a session. */
-export type SessionState = "revoked" | "expired" | "active";
+type SessionState = "revoked" | "expired" | "active";
 
 /** Returns the state of a session at `now`. */
 export const sessionState = (

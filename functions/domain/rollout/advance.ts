@@ -38,7 +38,7 @@ import type { RolloutCore } from "./create.ts";
 import { soakEnd } from "./waves.ts";
 
 /** The result of one step of a rollout: `more`: the next step may follow at once; `idle`: it waits; `busy`: another core advances rollouts. */
-export type Advance = "more" | "idle" | "busy";
+type Advance = "more" | "idle" | "busy";
 
 /** A host that sends heartbeats has this long to run its new config, and at least six intervals. */
 const applySecondsMin = 600;

@@ -11,7 +11,7 @@ import { requireRollout } from "./require-rollout.ts";
 import { soakEnd } from "./waves.ts";
 
 /** A rollout, and the outages of core while it was open. */
-export interface TimedRollout extends DescribedRollout {
+interface TimedRollout extends DescribedRollout {
   outages: Outage[];
 }
 

@@ -20,14 +20,14 @@ import { decideDirectoryChanges } from "../directory/rules.ts";
 import { roleGroups, scimSnapshot, subjectOf } from "./directory-user.ts";
 
 /** The parts of core that confirm access. */
-export type ConfirmCore = ConfiguredCore;
+type ConfirmCore = ConfiguredCore;
 
 /** Returns the people and memberships that wait since a restore. */
 export const listHeldAccess = ({ db }: Pick<Core, "db">): Promise<HeldAccess> =>
   findHeldAccess(db, Object.values(roleGroups));
 
 /** The numbers of people and of memberships that wait, and when core last noticed a restore; null if never. */
-export interface HeldCounts {
+interface HeldCounts {
   people: number;
   memberships: number;
   restoredAt: Date | null;
@@ -43,7 +43,7 @@ export const readHeldCounts = async ({ db }: Pick<Core, "db">): Promise<HeldCoun
 };
 
 /** The access that was confirmed, and the addresses that are of nobody who waits for it. */
-export interface ConfirmedAccess {
+interface ConfirmedAccess {
   people: AccessRow[];
   unknown: string[];
 }

@@ -36,7 +36,7 @@ export const parseOperations = (body: unknown): readonly ScimOperation[] => {
 };
 
 /** Returns the path of an operation. Throws `scim_path_invalid`. */
-export const parsePath = (text: string): ScimPath => {
+const parsePath = (text: string): ScimPath => {
   try {
     return parseScimPath(text);
   } catch (error) {

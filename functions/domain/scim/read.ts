@@ -19,7 +19,7 @@ import { findUser } from "./users.ts";
 type Reading = Pick<ScimCore, "db">;
 
 /** A group with its members; none if they were not asked for. */
-export interface GroupWithMembers {
+interface GroupWithMembers {
   group: ScimGroupRow;
   members: readonly ScimMemberRow[];
 }

@@ -49,7 +49,7 @@ import { type AccountFault, dayOfAccount, type ReadAccount, readAccount } from "
 export type AccountCore = Pick<Core, "db" | "clock" | "entropy" | "cryptography">;
 
 /** The host that sends an account, by the certificate of its connection. */
-export interface AccountCaller {
+interface AccountCaller {
   identity: string;
   fingerprintSha256: string;
   /** DER of that certificate. */
@@ -72,7 +72,7 @@ export interface StreamOfAccount {
 }
 
 /** Core's answer: the last account that it has of the queue, and why it refuses this one. */
-export interface AccountAnswer {
+interface AccountAnswer {
   through: bigint;
   refused: AccountFault | "";
 }

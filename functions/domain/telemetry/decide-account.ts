@@ -52,7 +52,7 @@ export interface RangeFacts {
 }
 
 /** The facts that core has when an account arrives. */
-export interface AccountContext {
+interface AccountContext {
   last: StoredAccount | undefined;
   same: boolean;
   /** Core has had the account of an earlier id of the queue that number 1 names, and lost it. */

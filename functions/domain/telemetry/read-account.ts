@@ -5,7 +5,7 @@ import { type StatedLosses, statedLosses } from "#proto/completeness/account.ts"
 import { type AccountBody, AccountBodySchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 
 /** Why core refuses an account, and keeps it as evidence. */
-export const accountFaults = [
+const accountFaults = [
   /** It is no `AccountBody`, or has a number that no host can have. */
   "malformed",
   /** It names another host than the caller. */

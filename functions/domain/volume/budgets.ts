@@ -19,7 +19,7 @@ import type { Operator } from "../operator/authenticate.ts";
 export type BudgetCore = WriteCore;
 
 /** A budget, and how many hosts it holds now. */
-export interface DescribedBudget extends BudgetRow {
+interface DescribedBudget extends BudgetRow {
   heldHosts: number;
 }
 

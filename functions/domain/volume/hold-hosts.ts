@@ -17,7 +17,7 @@ import { type AuditEntry, recordAudits } from "../audit/audit-log.ts";
 import { readFleetRules } from "../fleet/rules.ts";
 
 /** The parts of core that hold hosts. */
-export type HoldCore = ConfiguredCore;
+type HoldCore = ConfiguredCore;
 
 /**
  * Decides which hosts have sent their budget of this hour, unless another core does so now, and returns those that are held. The beginning and

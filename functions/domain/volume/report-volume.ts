@@ -21,7 +21,7 @@ export interface VolumePart extends StoredVolume {
 }
 
 /** What core stored in a range. */
-export interface VolumeOfRange {
+interface VolumeOfRange {
   range: VolumeRange;
   stepMs: number;
   series: (StoredVolume & { fromMs: number })[];

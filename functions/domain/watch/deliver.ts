@@ -13,7 +13,7 @@ import { rfc3339 } from "#kit/clock.ts";
 import type { Secret } from "#kit/secret.ts";
 
 /** What became of a request. */
-export type SendOutcome =
+type SendOutcome =
   | { status: "delivered" }
   /** `isFinal`: the receiver wants no more of it. `afterMs`: what it asks to wait. */
   | { status: "failed"; reason: string; isFinal: boolean; afterMs: number | null };

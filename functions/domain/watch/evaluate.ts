@@ -31,7 +31,7 @@ export interface WatchCount {
 }
 
 /** What an evaluation changes, and what it records and reports. */
-export interface WatchDecision {
+interface WatchDecision {
   change: Partial<WatchStatus>;
   /** The change of state, for the history. */
   event: "firing" | "resolved" | null;

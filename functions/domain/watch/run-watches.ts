@@ -23,7 +23,7 @@ import { evaluateWatch, type WatchCount } from "./evaluate.ts";
 import { addMessages } from "./watches.ts";
 
 /** The parts of core that evaluate watches. */
-export type WatchJobCore = Pick<
+type WatchJobCore = Pick<
   Core,
   "config" | "watches" | "db" | "reports" | "clock" | "entropy" | "fleetColumns" | "observe"
 >;

@@ -27,14 +27,14 @@ const refusalsBurst = 30;
 const refusalsPerSecond = 0.1;
 
 /** A token of a workload. */
-export interface ExchangedToken {
+interface ExchangedToken {
   accessToken: string;
   expiresInSeconds: number;
   scopes: readonly Scope[];
 }
 
 /** Exchanges a workload's own token (RFC 8693). */
-export type ExchangeToken = (subjectToken: string, origin: Origin) => Promise<ExchangedToken>;
+type ExchangeToken = (subjectToken: string, origin: Origin) => Promise<ExchangedToken>;
 
 /**
  * Creates the exchange. It verifies the token against its issuer's keys, and gives the scopes of the first matching rule. Refusals are

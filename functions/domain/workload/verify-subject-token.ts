@@ -33,7 +33,7 @@ export class IssuerUnavailable extends Error {
 }
 
 /** Verifies a token of one of the issuers. Throws `SubjectTokenRejected` or `IssuerUnavailable`. */
-export type VerifySubjectToken = (token: string) => Promise<{
+type VerifySubjectToken = (token: string) => Promise<{
   issuer: WorkloadIssuer;
   subject: string;
   payload: JWTPayload;

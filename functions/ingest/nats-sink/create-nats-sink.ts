@@ -77,7 +77,7 @@ import { createStoredCounts } from "./stored-counts.ts";
 import { createViews } from "./views.ts";
 
 /** The dependencies of the sink. */
-export interface NatsSinkNeeds extends QueueEventNeeds {
+interface NatsSinkNeeds extends QueueEventNeeds {
   db: Database;
   /** Closed with the sink. */
   connection: NatsConnection;

@@ -7,7 +7,7 @@ import type { StreamNames } from "./prepare-streams.ts";
 import type { Publisher } from "./publisher.ts";
 
 /** Whether the streams store what they receive. */
-export interface StreamHealth {
+interface StreamHealth {
   /** Runs work on the streams unless they have a fault, watches its outcome and returns it. */
   observe<Result>(work: () => Promise<Result>): Promise<Result>;
   status: Committer["health"];

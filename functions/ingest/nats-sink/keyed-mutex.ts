@@ -1,5 +1,5 @@
 /** Runs work by key: that of one key in the order of the calls, one at a time. */
-export interface KeyedMutex {
+interface KeyedMutex {
   run<Result>(key: string, work: () => Promise<Result>): Promise<Result>;
   /** Resolves when nothing runs or waits. */
   idle(): Promise<void>;

@@ -15,7 +15,7 @@ export interface PlannedBlock extends ReturnType<typeof encodeRun> {
 }
 
 /** What is stored of a queue, and where. */
-export interface PlanContext {
+interface PlanContext {
   cursor: bigint;
   chainOf(kind: string): string;
   /** Returns the sequence up to which a chain has all envelopes of its kinds. */

@@ -18,7 +18,7 @@ export interface PublishObserver {
 }
 
 /** A message, and the stream sequence of the last message of its subject; 0 for none. */
-export interface FencedMessage {
+interface FencedMessage {
   subject: string;
   expected: number;
   /** Their values must have no line breaks. */

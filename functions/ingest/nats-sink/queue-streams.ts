@@ -68,7 +68,7 @@ export interface QueueStreams {
 }
 
 /** What changes of a queue's state. */
-export interface QueueStateChange {
+interface QueueStateChange {
   session?: string;
   cursor?: bigint;
   totals?: RangeCounts | null;

@@ -46,7 +46,7 @@ export const handshakeLimits: HandshakeLimits = {
 };
 
 /** The connections of a TLS server, those with an unfinished handshake included. */
-export interface Connections {
+interface Connections {
   /** Destroys the connections whose handshake is unfinished. */
   destroyUnfinished(): void;
   /** Destroys all. */

@@ -57,13 +57,13 @@ const pingTimeoutMs = 5_000;
 const refusedOfAddressMax = 100;
 
 /** A verified client certificate. */
-export interface PeerOfConnection {
+interface PeerOfConnection {
   caller: CallerCertificate;
   der: Uint8Array<ArrayBuffer>;
 }
 
 /** An open call. */
-export interface Call {
+interface Call {
   /** Resolves, once the connection has been admitted, with why the call is rejected; undefined when that is known already. */
   ready: Promise<Problem | undefined> | undefined;
   /** Releases the slot. `isFault`: the client has reset the call. */
@@ -85,7 +85,7 @@ export interface Connection {
 }
 
 /** All connections. */
-export interface IngestConnections {
+interface IngestConnections {
   open(socket: TLSSocket, session?: ServerHttp2Session): Connection;
   /** Closes those of a fifteenth of the connections that are idle or whose host has vanished; for every second. */
   check(): void;

@@ -16,7 +16,7 @@ import type { Exchange } from "./ingest-listener.ts";
 import { endWithResponse } from "./ingest-streams.ts";
 
 /** A request as HTTP/2 delivers it. */
-export interface StreamedRequest {
+interface StreamedRequest {
   stream: ServerHttp2Stream;
   headers: IncomingHttpHeaders;
   rawHeaders: readonly string[];

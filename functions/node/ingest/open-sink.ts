@@ -8,7 +8,7 @@ import type { Metrics } from "../metrics.ts";
 import { zstdCodec } from "./zstd-codec.ts";
 
 /** A sink, and the largest payload that it stores. */
-export interface OpenedSink {
+interface OpenedSink {
   sink: Sink;
   payloadBytesMax: number;
 }

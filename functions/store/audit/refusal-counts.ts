@@ -7,7 +7,7 @@ import { anyOf, insertRows } from "../database/statements.ts";
 export type RefusalCountRow = typeof refusalCount.$inferSelect;
 
 /** What tells the counts of one action and minute apart. */
-export type RefusalKey = Pick<RefusalCountRow, "addressKey" | "reasonCode" | "targetId">;
+type RefusalKey = Pick<RefusalCountRow, "addressKey" | "reasonCode" | "targetId">;
 
 /** Returns the key as text. */
 export const refusalKeyText = ({ addressKey, reasonCode, targetId }: RefusalKey): string =>

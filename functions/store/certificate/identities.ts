@@ -201,12 +201,7 @@ export const notifyRevocation = async (db: Executor, identity: string): Promise<
 export const directiveChannel = "svc_directive";
 
 /** What a host is told to do, by its signed requests. */
-export const directiveActions = [
-  "config_assigned",
-  "renew_now",
-  "report_now",
-  "send_diag",
-] as const;
+const directiveActions = ["config_assigned", "renew_now", "report_now", "send_diag"] as const;
 
 /** A directive to some hosts. */
 export interface HostDirective {

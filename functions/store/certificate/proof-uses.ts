@@ -58,7 +58,7 @@ export const spacingSecondsOf = (intervalSeconds = Number.POSITIVE_INFINITY): nu
   Math.min(60 / minuteCountMax, intervalSeconds / 2);
 
 /** The times by which a statement decides on proofs. */
-export interface ProofTimes {
+interface ProofTimes {
   at: SQL;
   /**
    * Core accepts no later `sent_at` now. A stored one beyond it was accepted while a clock was wrong, and is ignored, or the host could send

@@ -3,7 +3,7 @@ import { chatReceipt, chatReceiptKey } from "#drizzle/schema/chat.ts";
 import type { Executor } from "../database/database.ts";
 
 /** A receipt's row. */
-export type ChatReceiptRow = typeof chatReceipt.$inferSelect;
+type ChatReceiptRow = typeof chatReceipt.$inferSelect;
 
 /** A receipt key's row. */
 export type ChatReceiptKeyRow = typeof chatReceiptKey.$inferSelect;

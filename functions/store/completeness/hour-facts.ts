@@ -48,7 +48,7 @@ export const listUnenrolledHosts = async (db: Executor, sinceMs: number): Promis
 };
 
 /** What decides on the states of a host's hours beside their accounts; times in milliseconds since the Unix epoch. */
-export interface HostFacts {
+interface HostFacts {
   host: string;
   enrolledMs: number | null;
   revokedMs: number | null;

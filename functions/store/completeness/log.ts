@@ -12,10 +12,10 @@ import { firstRow } from "../database/statements.ts";
 export type StatementRow = typeof completenessStatement.$inferSelect;
 
 /** Lines of a statement. */
-export type ChunkRow = typeof completenessChunk.$inferSelect;
+type ChunkRow = typeof completenessChunk.$inferSelect;
 
 /** A head of the log. */
-export type HeadRow = typeof completenessHead.$inferSelect;
+type HeadRow = typeof completenessHead.$inferSelect;
 
 /** Finds the newest statement. */
 export const findLastStatement = (db: Executor): Promise<StatementRow | undefined> =>

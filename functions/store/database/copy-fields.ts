@@ -1,5 +1,5 @@
 /** Reads the columns of a row of binary COPY, one after the other (PostgreSQL's manual, "COPY", "Binary Format"). */
-export interface CopyFields {
+interface CopyFields {
   text(): string;
   /** A copy: pg reuses the memory of a message. */
   bytes(): Uint8Array<ArrayBuffer>;

@@ -4,7 +4,7 @@ import { directorySync } from "#drizzle/schema/operator.ts";
 import type { Executor } from "./database.ts";
 
 /** What a database says about itself. */
-export type LineageRow = Omit<typeof databaseLineage.$inferSelect, "singleton" | "writtenXid">;
+type LineageRow = Omit<typeof databaseLineage.$inferSelect, "singleton" | "writtenXid">;
 
 /** The lineage of a database as found. */
 export interface FoundLineage extends LineageRow {

@@ -42,7 +42,7 @@ export interface SchemaFiles {
 }
 
 /** The changes that a call of `migrate` made. */
-export interface MigrationReport {
+interface MigrationReport {
   /** Names of migrations and definitions. */
   applied: string[];
 }

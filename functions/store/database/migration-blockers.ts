@@ -2,7 +2,7 @@ import type { SqlClient } from "./pool/sql-client.ts";
 import { isLockTimeout } from "./problem.ts";
 
 /** A transaction that holds a lock that a migration waits for. What another role runs is null unless core may read it. */
-export interface Blocker {
+interface Blocker {
   /** 0 for a prepared transaction, which has no process. */
   pid: number;
   application: string | null;

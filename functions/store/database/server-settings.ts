@@ -2,7 +2,7 @@ import { sql } from "drizzle-orm";
 import type { Executor } from "./database.ts";
 
 /** The settings that decide whether a committed row survives a crash and whether the server accepts writes. */
-export interface ServerSettings {
+interface ServerSettings {
   /** The major version. */
   version: number;
   fsync: boolean;

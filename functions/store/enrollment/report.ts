@@ -20,7 +20,7 @@ import {
 import type { PolicyRow, TokenRow } from "./policies.ts";
 
 /** Tokens by state. */
-export type TokenCounts = Record<TokenState, number>;
+type TokenCounts = Record<TokenState, number>;
 
 /** Returns the state of a token, beside its policy. Agrees with `checkTokenUse`, which decides on a use. */
 const tokenStateAt = (now: Date): SQL<TokenState> => sql<TokenState>`case
@@ -150,7 +150,7 @@ export const listAllTokens = async (
 };
 
 /** Rejected enrollments for one reason under one policy. */
-export interface RefusalGroupRow {
+interface RefusalGroupRow {
   reason: string;
   policyId: string | null;
   policyName: string | null;

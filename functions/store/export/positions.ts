@@ -84,7 +84,7 @@ const insertPosition = async (
 };
 
 /** A position in a stream. */
-export interface StreamPosition {
+interface StreamPosition {
   stream: string;
   /** Messages through it are exported. */
   position: bigint;
@@ -167,7 +167,7 @@ export const acquireExportLease = async (
 };
 
 /** The outcome of an attempt to take a lease. */
-export type AcquiredLease =
+type AcquiredLease =
   /** `leftTimeline`: the one that the position was stored on, if the server is on another one now. */
   | { lease: ExportLease; leftTimeline: number | null }
   /** Another process has it until then, as the database writes it. */
@@ -230,7 +230,7 @@ export const releaseExportLease = async (db: Executor, lease: ExportLease): Prom
 };
 
 /** The new position of an export, and its counts since the one before. */
-export interface ExportProgress {
+interface ExportProgress {
   position: bigint;
   /** The time after which everything behind a position in a stream was stored. */
   positionAt?: number;

@@ -20,7 +20,7 @@ import {
 import { copyRows, decodeRow } from "../rows/read-rows.ts";
 
 /** Which envelopes to read. */
-export interface EnvelopeRange {
+interface EnvelopeRange {
   from: bigint;
   to: bigint;
   /** Stops reading beyond so many bytes of memory. */

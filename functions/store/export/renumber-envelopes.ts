@@ -10,7 +10,7 @@ import { readDatabaseIdentity } from "../database/identity.ts";
 import { nextXid } from "../database/statements.ts";
 
 /** What `adoptExports` has done. */
-export interface AdoptedExports {
+interface AdoptedExports {
   /** Envelopes that came with a dump, and whose blocks are numbered anew. */
   renumbered: number;
   /** The exports whose positions were of another database. */

@@ -18,7 +18,7 @@ const outagesMax = 20;
 export const isUnbroken = (elapsedMs: number): boolean => elapsedMs <= gapMsMin;
 
 /** The time that a core claims. */
-export interface ReceivedTime {
+interface ReceivedTime {
   sessionId: string;
   from: Date;
   until: Date;

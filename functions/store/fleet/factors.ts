@@ -21,7 +21,7 @@ export interface CountedFactor {
 }
 
 /** Counts of a selection and of all hosts. */
-export interface FactorCounts {
+interface FactorCounts {
   selected: number;
   all: number;
   /** The sources of the hosts are being read, and not counted. */

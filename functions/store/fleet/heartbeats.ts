@@ -34,7 +34,7 @@ import {
 import type { FleetThresholds } from "./rows.ts";
 
 /** One heartbeat: its proof and its report. */
-export interface HeartbeatWrite {
+interface HeartbeatWrite {
   /** From the certificate. Two certificates of one identity write the same row. */
   identity: string;
   use: ProofUse;

@@ -8,7 +8,7 @@ import { ofRecentDays } from "./predicate.ts";
 import { type FleetRules, hostsOf } from "./rows.ts";
 
 /** The hosts with a source, in a selection and in all. */
-export type CountedSources = Map<string, { selected: number; all: number }>;
+type CountedSources = Map<string, { selected: number; all: number }>;
 
 /** Counts by a scan of the accounts, which takes a second for 100,000 hosts. */
 export const countSources = async (

@@ -300,7 +300,7 @@ const incompleteFrom = (place: SQL): SQL =>
   sql`length(translate(encode(substring(d.states from ${place}), 'escape'), ${others}::text, ''))`;
 
 /** The ids of hosts with an incomplete hour that begins at a time or later: found by an index, once for the statement. */
-export const hostsIncompleteSince = (sinceMs: number): SQL => {
+const hostsIncompleteSince = (sinceMs: number): SQL => {
   const { day, place } = firstHour(sinceMs);
   return sql`select h.identity_id from completeness_day d join fleet_host h on h.identity = d.host_id collate "C"
     where d.incomplete_hours > 0 and (d.day > ${day}::int

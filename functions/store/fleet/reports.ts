@@ -58,7 +58,7 @@ const otherColumns = {
 } as const satisfies Readonly<Record<string, ReportedColumn>>;
 
 /** A reported column. */
-export type ReportedName = keyof HealthReport;
+type ReportedName = keyof HealthReport;
 
 /** A report as the columns that it fills. */
 export type HealthReport = Record<NumberColumn, number | null> & {
@@ -143,7 +143,7 @@ const wasStale = ({ staleBefore, returnSeconds }: Silence): SQL => sql`exists(
     where counted_from > seen_at and began_at < ${at}))`;
 
 /** When silence counts, as parts of a statement. */
-export interface Silence {
+interface Silence {
   staleBefore: SQL;
   enrollingBefore: SQL;
   returnSeconds: SQL;

@@ -238,7 +238,7 @@ export const progressOf = (rules: CountingRules): SQL<ConfigProgress> => {
 export const appliedAt = sql`greatest(running_config_since, config_assigned_at)`;
 
 /** A column of `fleet` with a config's hash. */
-export type HashColumn = "desired_config" | "running_config" | "last_known_good_config";
+type HashColumn = "desired_config" | "running_config" | "last_known_good_config";
 
 /**
  * Returns the predicate that a host's hash begins with `prefix`, 6 to 64 lowercase hex digits, by the first 16 of them: a host that could report

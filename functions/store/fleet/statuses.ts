@@ -46,7 +46,7 @@ export interface SeenHost {
 }
 
 /** The decision on a status. */
-export interface SeenRecord {
+interface SeenRecord {
   /** `report_needed`: the digest is not that of the host's last report, and nothing was recorded. */
   outcome: "recorded" | "report_needed";
   desiredConfig: DesiredConfig | null;

@@ -192,7 +192,7 @@ export const countStoredWithin = async (
 };
 
 /** A certificate that core has issued to a host. */
-export interface HostCertificate {
+interface HostCertificate {
   certificatePem: string;
   revokedAt: Date | null;
 }

@@ -2,7 +2,7 @@ import { Client, type Connection, type Submittable } from "pg";
 import { blockColumns, copyData } from "./block-rows.ts";
 
 /** Copies rows between two groups of statements, all of which go to the server in one piece. */
-export interface CopyTransaction {
+interface CopyTransaction {
   /** Statements that run before the rows. */
   before: readonly string[];
   /** CopyData messages of `ingest_block`, a row each. */

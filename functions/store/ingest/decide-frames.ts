@@ -21,7 +21,7 @@ export interface FrameToCommit {
 }
 
 /** What became of the sequences of a queue. */
-export interface SequenceCounts {
+interface SequenceCounts {
   stored: number;
   rejected: number;
   discarded: number;

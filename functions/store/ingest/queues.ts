@@ -54,7 +54,7 @@ const upsertQueues = defineStatement(sql`
     or (excluded.sends_accounts and not q.sends_accounts)`);
 
 /** An end of a queue: until when it binds hours, and why no longer. */
-export interface QueueEnd {
+interface QueueEnd {
   endedAt: Date;
   ending: QueueEnding;
 }

@@ -3,7 +3,7 @@ import type { Executor } from "../database/database.ts";
 import { arrayLiteral } from "../database/statements.ts";
 
 /** A committer's transaction that waits for rows of a COPY. */
-export interface WaitingCopy {
+interface WaitingCopy {
   /** Another one as soon as the connection does something else. */
   copy: string;
   ended: boolean;

@@ -24,7 +24,7 @@ import {
 import { webSessionEnded } from "../operator/operators.ts";
 
 /** A session of a program. */
-export type SessionRow = typeof operatorSession.$inferSelect;
+type SessionRow = typeof operatorSession.$inferSelect;
 
 /** A session, with the address of its person, and whether the session at web in which they consented has ended. */
 export type ListedSession = SessionRow & { email: string; isWebSessionEnded: boolean };

@@ -58,7 +58,7 @@ export const findWebSessionPerson = async (
 };
 
 /** A workload that has exchanged a token. */
-export type WorkloadRow = typeof workload.$inferSelect;
+type WorkloadRow = typeof workload.$inferSelect;
 
 /** Inserts a workload, or updates when it was last seen. Returns its row, with the id of its first exchange. */
 export const upsertWorkload = async (db: Executor, row: WorkloadRow): Promise<WorkloadRow> => {

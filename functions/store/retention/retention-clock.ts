@@ -13,7 +13,7 @@ import { findRetentionPause, pauseBetween, type RetentionPause } from "./retenti
 type RetentionRow = Omit<typeof retentionClock.$inferSelect, "singleton">;
 
 /** Returns what follows from seeing the database's clock at `now`. The first time, nothing is dropped on that day. */
-export const seeClock = (row: RetentionRow | undefined, now: Date): RetentionRow => {
+const seeClock = (row: RetentionRow | undefined, now: Date): RetentionRow => {
   const today = dayOf(now);
   if (row === undefined)
     return {

@@ -16,7 +16,7 @@ const changedMax = 2000;
 const controlMax = 8000;
 
 /** A wave of a rollout. */
-export interface ComparedWave {
+interface ComparedWave {
   rolloutId: string;
   wave: number;
 }

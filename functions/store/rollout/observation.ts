@@ -117,7 +117,7 @@ export const markFailed = async (tx: Executor, observed: Observed): Promise<numb
 };
 
 /** The targets of a wave that decide whether it may soak. */
-export interface Unsettled {
+interface Unsettled {
   /** Assigned, reachable, and still in the time to apply. */
   waiting: number;
   applied: number;

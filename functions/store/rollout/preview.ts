@@ -8,7 +8,7 @@ import { type CountingRules, type FleetRules, heartbeatRecent, isCounted } from 
 import { candidates } from "./targets.ts";
 
 /** Hosts of the filter that have the same assigned config; null for none. Only hosts that a rollout can change. */
-export interface PresentConfig {
+interface PresentConfig {
   config: { id: string; name: string | null; configHash: string; yaml: string } | null;
   hosts: number;
 }
@@ -46,7 +46,7 @@ export const findPresentConfigs = async (
 };
 
 /** A host of the filter that a rollout would skip. */
-export interface RefusedHost {
+interface RefusedHost {
   identityId: string;
   identity: string;
   reason: TargetReason;
@@ -68,7 +68,7 @@ export const findRefusedHosts = async (
 };
 
 /** Versions of collectors that have refused a config, with what they reported. */
-export interface RefusingVersion {
+interface RefusingVersion {
   version: string;
   errors: string[];
   /** The hosts that refuse it now. */

@@ -8,7 +8,7 @@ import { fleetPredicate } from "../fleet/predicate.ts";
 import { type FleetRules, timestampAt } from "../fleet/rows.ts";
 
 /** A target's row. */
-export type TargetRow = typeof rolloutTarget.$inferSelect;
+type TargetRow = typeof rolloutTarget.$inferSelect;
 
 /** Why a host of the filter cannot be changed by a rollout, by the columns of `fleet` and of `collector_health` (h); null if it can. */
 const skipReason = ({ now }: FleetRules): SQL => sql`case
@@ -102,7 +102,7 @@ export const insertTargets = async (
 };
 
 /** The number of targets by status. */
-export type TargetCounts = Record<TargetStatus, number>;
+type TargetCounts = Record<TargetStatus, number>;
 
 /** Counts the targets of each wave by status. A wave without targets is absent. */
 export const countTargets = async (

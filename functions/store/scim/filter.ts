@@ -3,7 +3,7 @@ import { lowerAscii } from "#kit/lower-ascii.ts";
 import type { ScimAttribute, ScimFilter, ScimValue } from "#proto/scim/filter.ts";
 
 /** How a filter compares an attribute. `key`: text without case, in a column of its own. */
-export interface FilterColumn {
+interface FilterColumn {
   type: "text" | "exact" | "key" | "boolean" | "timestamp";
   column: SQL;
 }

@@ -74,7 +74,7 @@ export const tryLockHolds = async (tx: Executor): Promise<boolean> => {
 };
 
 /** A budget with its parsed filter. */
-export interface FilteredBudget {
+interface FilteredBudget {
   name: string;
   filter: FleetFilter;
   bytesPerHour: number;

@@ -11,7 +11,7 @@ import { toleranceSeconds } from "../fleet/times-ahead.ts";
 export type MessageRow = typeof watchMessage.$inferSelect;
 
 /** A message to send. */
-export type NewMessage = Pick<MessageRow, "id" | "watchId" | "receiver" | "body" | "createdAt">;
+type NewMessage = Pick<MessageRow, "id" | "watchId" | "receiver" | "body" | "createdAt">;
 
 /** Adds messages. Lock their watch first, so that they have its order. */
 export const insertMessages = async (
@@ -63,7 +63,7 @@ export const claimMessages = async (
 };
 
 /** The claim of a message: its number of attempts tells it from later ones. */
-export type MessageClaim = Pick<MessageRow, "id" | "attempts">;
+type MessageClaim = Pick<MessageRow, "id" | "attempts">;
 
 const claimed = ({ id, attempts }: MessageClaim) =>
   and(eq(watchMessage.id, id), eq(watchMessage.attempts, attempts));
@@ -123,7 +123,7 @@ export const deleteOldMessages = async (tx: Executor, before: Date): Promise<Mes
 };
 
 /** The messages that a receiver does not have yet. */
-export interface WaitingMessages {
+interface WaitingMessages {
   receiver: string;
   messages: number;
   oldestAt: Date;

@@ -130,7 +130,7 @@ export const findOldestEvaluation = async (db: Executor): Promise<Date | null> =
 };
 
 /** What an event records; without a watch of its id, nothing is. */
-export type NewWatchEvent = Pick<WatchEventRow, "watchId" | "at" | "kind"> &
+type NewWatchEvent = Pick<WatchEventRow, "watchId" | "at" | "kind"> &
   Partial<Pick<WatchEventRow, "count" | "receiver" | "detail">>;
 
 /** Adds an event to the history of a watch, if it still exists. */

@@ -52,16 +52,16 @@ export const enrollmentReports = (core: Pick<Core, "config" | "db" | "clock">) =
   }));
 
 /** Returns the view of a group of refusals. */
-export const refusalView = viewOf(RefusalGroup);
+const refusalView = viewOf(RefusalGroup);
 
 /** The query fields that select policies: `q` is part of a name. */
-export const policyFilterFields = {
+const policyFilterFields = {
   state: v.optional(v.picklist(policyStates, "must be active or frozen")),
   q: v.optional(Identifier(120)),
 };
 
 /** Returns the filter of parsed query fields. */
-export const policyFilterOf = ({
+const policyFilterOf = ({
   state,
   q: text,
 }: v.InferOutput<v.ObjectSchema<typeof policyFilterFields, undefined>>): PolicyFilter => ({
@@ -72,7 +72,7 @@ export const policyFilterOf = ({
 const expected = "must be a state of a token";
 
 /** The query fields that select tokens; `state` is repeatable. */
-export const tokenFilterFields = {
+const tokenFilterFields = {
   state: v.optional(
     Repeatable(v.picklist(tokenStates, expected), {
       expected,
@@ -84,7 +84,7 @@ export const tokenFilterFields = {
 };
 
 /** Returns the filter of parsed query fields. */
-export const tokenFilterOf = ({
+const tokenFilterOf = ({
   state: states,
   policy_id: policyId,
 }: v.InferOutput<v.ObjectSchema<typeof tokenFilterFields, undefined>>): TokenFilter => ({
@@ -123,11 +123,11 @@ export const enrollmentListRoutes = (core: Pick<Core, "config" | "db" | "clock">
 const policyView = viewOf(ListedPolicy);
 
 /** Returns the view of a policy with its tokens by state. */
-export const listedPolicyView = (row: ListedPolicyRow): ListedPolicy =>
+const listedPolicyView = (row: ListedPolicyRow): ListedPolicy =>
   policyView({ ...row, state: row.frozenAt === null ? "active" : "frozen" });
 
 /** Returns the view of a token, without its value or the hash of it. */
-export const listedTokenView = viewOf(ListedToken);
+const listedTokenView = viewOf(ListedToken);
 
 type ExportCore = Pick<Core, "config" | "db" | "clock" | "entropy">;
 

@@ -140,7 +140,7 @@ export const watchActs = (core: WatchCore) =>
 const view = viewOf(Watch);
 
 /** Returns the view of a watch. */
-export const watchView = (row: DescribedWatch): Watch => {
+const watchView = (row: DescribedWatch): Watch => {
   const {
     isFiring,
     firingSince,

@@ -10,7 +10,7 @@ import {
 import { nearest } from "./nearest.ts";
 
 /** The filter of a link, and why the report would reject parts of it. */
-export interface FilterLink {
+interface FilterLink {
   /** The filter of the valid parts. */
   readonly filter: FleetFilter;
   /** A sentence for each parameter that is not valid, its name first. */

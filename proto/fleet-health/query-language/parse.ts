@@ -24,7 +24,7 @@ export interface Fault {
 }
 
 /** The filter of the valid parts of a query, and its faults in order. Apply the filter only without faults. */
-export interface ParsedQuery {
+interface ParsedQuery {
   filter: FleetFilter;
   faults: readonly Fault[];
 }

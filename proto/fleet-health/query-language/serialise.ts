@@ -18,7 +18,7 @@ export const serialiseFilter = (filter: FleetFilter, now: Date): string =>
     .join(" ");
 
 /** One value of a filter as the query writes it, and the filter without it. */
-export interface Pill {
+interface Pill {
   label: string;
   without: FleetFilter;
 }

@@ -21,7 +21,7 @@ export interface Written {
 }
 
 /** The result of reading a value, or the fault in words. */
-export type Read = { value: unknown } | { fault: string };
+type Read = { value: unknown } | { fault: string };
 
 /** A key and its operators: how values of `part` are written. `write` is the inverse of `read`. */
 export interface Term {

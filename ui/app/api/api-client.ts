@@ -23,7 +23,7 @@ export interface ApiClient {
 }
 
 /** A request that changes something, or whose answer is a stream. */
-export interface ApiRequest {
+interface ApiRequest {
   method: "GET" | "POST" | "PUT" | "DELETE";
   /** Sent as JSON. */
   body?: unknown;

@@ -12,7 +12,7 @@ import { sessionsPath } from "./conversation.ts";
 const SessionPage = v.object({ items: v.array(ChatSession), next_cursor: v.nullable(v.string()) });
 
 /** A change of the list that the rest of the panel follows. */
-export interface HistoryChanges {
+interface HistoryChanges {
   renamed(id: string, title: string): void;
   deleted(id: string): void;
 }

@@ -104,7 +104,7 @@ export const shortageText = ({ kind, count, reason }: ShortageView): string => {
 };
 
 /** Says by how much an hour is short; an empty text where nobody can say. */
-export const shortBy = (shortages: readonly ShortageView[]): string => {
+const shortBy = (shortages: readonly ShortageView[]): string => {
   const records = shortRecords(shortages);
   return records === 0 ? "" : formatCountOf(records, "record");
 };
@@ -113,7 +113,7 @@ export const shortBy = (shortages: readonly ShortageView[]): string => {
 export const shownState = (state: HourState | null): ShownState => state ?? "undecided";
 
 /** Returns the hour of a timestamp in UTC: `10:00`. */
-export const clockText = (at: string): string => at.slice(11, 16);
+const clockText = (at: string): string => at.slice(11, 16);
 
 /** Returns the day and hour of a timestamp in UTC: `2026-11-25 10:00`. */
 export const dayHourText = (at: string): string => `${at.slice(0, 10)} ${clockText(at)}`;
@@ -141,7 +141,7 @@ export const deliveryText = ({
   ].join(", ");
 
 /** A line of an hour's account: what, how many, and whether it is a difference. */
-export interface AccountLine {
+interface AccountLine {
   words: string;
   amount: string;
   isLoss: boolean;

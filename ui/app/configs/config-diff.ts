@@ -2,7 +2,7 @@ import { diffLines } from "diff";
 import { linesOf } from "./progress-view.ts";
 
 /** A line of a diff, or a run of unchanged lines that is left out. */
-export type DiffLine =
+type DiffLine =
   | {
       kind: "same" | "added" | "removed";
       text: string;

@@ -8,7 +8,7 @@ const ShortcutList = lazyPart(
 );
 
 /** The actions behind the keys of `/fleet`. */
-export interface FleetActions {
+interface FleetActions {
   search(): void;
   exports(): void;
   help(): void;

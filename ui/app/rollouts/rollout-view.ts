@@ -97,7 +97,7 @@ export const targetReasonWords: Readonly<Record<TargetReason, string>> = {
 };
 
 /** What a list of targets shows; all of them without a part. */
-export interface TargetsView {
+interface TargetsView {
   wave?: number | undefined;
   status?: TargetStatus | undefined;
   cursor?: string | undefined;
@@ -127,7 +127,7 @@ export const reachOf = ({ percent, count }: Pick<RolloutWave, "percent" | "count
   percent === null ? formatCountOf(count ?? 0, "host") : `${percent} %`;
 
 /** Where a wave is. */
-export type WavePhase = "waiting" | "current" | "done";
+type WavePhase = "waiting" | "current" | "done";
 
 /** Returns where a wave is. */
 export const wavePhase = (wave: Pick<RolloutWave, "started_at" | "completed_at">): WavePhase =>
@@ -211,7 +211,7 @@ export const hadFailed = ({
   failed === 0 ? undefined : `${formatCount(failed)} of them had failed`;
 
 /** A command of `svc-admin` that changes a rollout. */
-export interface RolloutCommand {
+interface RolloutCommand {
   command: string;
   about: string;
 }

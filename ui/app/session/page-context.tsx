@@ -20,7 +20,7 @@ import type { TimeZone } from "../format/format.ts";
  * The state of the page's session. `ended` keeps the session that was known, so that the page keeps what it shows; it becomes `known`
  * again once the same person has signed in elsewhere in this browser.
  */
-export type PageSession =
+type PageSession =
   | { status: "loading" }
   | { status: "known"; session: Session; since: Moment }
   | { status: "ended"; session: Session | undefined }

@@ -23,7 +23,7 @@ export interface Attempt {
 }
 
 /** Starts and resumes attempts. */
-export interface Attempts {
+interface Attempts {
   /** Starts an attempt. Returns the `Set-Cookie` headers that store it and clear the oldest of a browser that has too many. */
   begin(
     returnTo: string,

@@ -8,7 +8,7 @@ import { type Authenticated, type Provider, ProviderUnavailable } from "./provid
 import { providerErrors, SignInRefusal } from "./refusal.ts";
 
 /** A person who may sign in. */
-export interface AdmittedPerson {
+interface AdmittedPerson {
   userId: string;
   displayName: string;
   authenticationAgeSeconds: number | null;

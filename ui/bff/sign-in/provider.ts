@@ -7,7 +7,7 @@ import type { LoggedOut } from "../core-client.ts";
 import type { Web } from "../web.ts";
 
 /** The part of a provider's metadata that web uses (OpenID Connect Discovery 1.0). */
-export interface ProviderMetadata {
+interface ProviderMetadata {
   issuer: string;
   authorizationEndpoint: string;
   tokenEndpoint: string;

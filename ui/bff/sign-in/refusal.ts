@@ -34,7 +34,7 @@ export const providerErrors = [
 export type RefusalPart = NeededPart | (typeof providerErrors)[number];
 
 /** The person whom a refusal concerns, as far as known. */
-export interface RefusedPerson {
+interface RefusedPerson {
   userId: string | null;
   subject: string | null;
 }

@@ -21,7 +21,7 @@ import { type RefusalPart, type RefusalReason, SignInRefusal } from "./refusal.t
 import { createReportSignOut } from "./sign-outs.ts";
 
 /** The routes that sign people in and out. */
-export interface SignInRoutes {
+interface SignInRoutes {
   /** `GET /api/auth/login?return_to=&prompt=`: redirects to the provider; `prompt=select_account` has it let the person change accounts. */
   begin: Handler;
   /** `GET /api/auth/callback/idp`: the provider's redirect; admits or refuses the person. */

@@ -16,7 +16,7 @@ import type { Query, Rows } from "./sql-client.ts";
 /** Closes connections of a pool: the idle ones from which nothing has come for `silentMs`, or without it all. */
 export type DropConnections = (cause: Error, silentMs: number | undefined) => void;
 
-export interface PoolOptions extends ConnectionOptions {
+interface PoolOptions extends ConnectionOptions {
   connectionsMax: number;
   waitingMax: number;
   /** From a call's beginning, its wait included; 0: none. */

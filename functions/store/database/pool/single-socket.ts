@@ -13,7 +13,7 @@ export type OpenSocket = (target: {
 }) => Socket | Promise<Socket>;
 
 /** A socket for a client of postgres.js, which never gets a second one. */
-export interface SingleSocket {
+interface SingleSocket {
   open: OpenSocket;
   destroy(): void;
 }

@@ -32,11 +32,11 @@ export interface ColumnView {
 }
 
 /** Marks with 1 the hosts of a view that have a value which the statement finds. */
-export type FindMarked = (part: Extract<Expression, { kind: "found" }>) => Uint8Array;
+type FindMarked = (part: Extract<Expression, { kind: "found" }>) => Uint8Array;
 
 type Compared = Extract<Expression, { kind: "compare" }>;
 /** Decides expressions on the hosts of a view. What it returns is shared: nobody may change it. */
-export interface Evaluator {
+interface Evaluator {
   /** Marks with 1 the hosts that a condition is true of. */
   mark(condition: Expression): Uint8Array;
   numbers(expression: Expression): Float64Array;

@@ -89,7 +89,7 @@ const markFound = (view: ResidentHosts, column: string, found: readonly string[]
 };
 
 /** What hosts are sorted by: their identities, or numbers in the order of their places. */
-export type HostOrder = "identity" | { numbers: Float64Array; areTimes: boolean };
+type HostOrder = "identity" | { numbers: Float64Array; areTimes: boolean };
 
 /** The position of a host in an order, as the database writes it. */
 interface Position {

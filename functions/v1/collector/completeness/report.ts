@@ -95,14 +95,14 @@ const States = v.union(
 );
 
 /** Which hours of which hosts: without `state`, those that somebody should look at. */
-export const hourFilterFields = {
+const hourFilterFields = {
   ...hourRangeFields,
   state: v.optional(States),
   host: v.optional(Identifier(2048)),
 };
 
 /** Returns the states that a list is of. */
-export const statesOf = (asked: readonly HourState[] | undefined): readonly HourState[] =>
+const statesOf = (asked: readonly HourState[] | undefined): readonly HourState[] =>
   asked === undefined ? incompleteStates : hourStates.filter((state) => asked.includes(state));
 
 const stripView = (

@@ -25,10 +25,10 @@ import { DateFromTimestamp, Id, Identifier } from "#proto/values.ts";
 import { assignmentView, listedConfigView } from "./config.ts";
 
 /** The query fields that select configs: `q` is part of a name, or the start of a hash. */
-export const configFilterFields = { q: v.optional(Identifier(120)) };
+const configFilterFields = { q: v.optional(Identifier(120)) };
 
 /** The query fields that select assignments. `current=true`: not replaced or removed; `since` and `until`: when they were made. */
-export const assignmentFilterFields = {
+const assignmentFilterFields = {
   current: v.optional(v.picklist(["true", "false"], "must be true or false")),
   assigned_by: v.optional(Id),
   since: v.optional(DateFromTimestamp),

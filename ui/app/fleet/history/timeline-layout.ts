@@ -15,7 +15,7 @@ const bands = [
 ] as const satisfies readonly (readonly FleetState[])[];
 
 /** A drawing of a timeline: areas that stand on each other, and the times in which core was out. */
-export interface TimelineDrawing {
+interface TimelineDrawing {
   areas: readonly { state: FleetState; path: string }[];
   outages: readonly { x: number; width: number }[];
   /** The most hosts of all areas at a time. */

@@ -5,7 +5,7 @@ import { splitWords } from "#proto/fleet-health/query-language/words.ts";
 const head = "at:";
 
 /** A query without its `at:`, with spaces in its place, so that faults keep their positions; the past time, to the second, and its faults. */
-export interface TimedQuery {
+interface TimedQuery {
   rest: string;
   at: string | undefined;
   faults: readonly Fault[];

@@ -32,7 +32,7 @@ export interface AgeView {
 }
 
 /** A hash beside others: equal ones share a `group`, numbered from 1 in the order desired, running, last known good. */
-export interface HashView {
+interface HashView {
   /** Six characters, or `none`. */
   text: string;
   group: number;

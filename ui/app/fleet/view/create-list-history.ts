@@ -7,7 +7,7 @@ import { createPageTrail, type PageTrail } from "./page-trail.ts";
 import { type FleetView, viewPath, withPage, withRow } from "./view-state.ts";
 
 /** The way through the pages of the table and its drawer. */
-export interface ListHistory {
+interface ListHistory {
   trail: Accessor<PageTrail>;
   /** The address named a page that does not exist, and this is the first one instead; until it is dismissed or left. */
   isPageLost: Accessor<boolean>;
