@@ -1,5 +1,5 @@
 import fc from "fast-check";
-import { beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, expect, it } from "vitest";
 import { readPublicKey } from "#functions/signer/cryptography.ts";
 import { readCsr } from "#functions/signer/csr.ts";
 import {
@@ -145,120 +145,113 @@ const tampered = (der: Uint8Array) =>
       return Uint8Array.of(...head, ...(how === "remove" ? [] : [byte]), ...tail);
     });
 
-describe("the readers of the hot paths agree with x509", () => {
-  const text = fc.string({
-    minLength: 1,
-    maxLength: 40,
-    unit: fc.constantFrom(..."abcXYZ019-._~:/?#[]@!$&'()*+,;=%é\n "),
-  });
-  const certificate = fc.record({
-    names: fc.array(
-      fc.record({ type: fc.constantFrom("dns" as const, "url" as const), value: text }),
-      {
-        maxLength: 3,
-      },
-    ),
-    subject: fc.constantFrom("", "CN=web-1", "C=DE, O=Ä & Sons, CN=a\\, b"),
-    years: fc.integer({ min: 1, max: 60 }),
-    extra: fc.array(
-      fc.record({
-        arc: fc.nat(300_000),
-        critical: fc.boolean(),
-        value: fc.uint8Array({ maxLength: 200 }),
-      }),
-      {
-        maxLength: 3,
-      },
-    ),
-  });
+const text = fc.string({
+  minLength: 1,
+  maxLength: 40,
+  unit: fc.constantFrom(..."abcXYZ019-._~:/?#[]@!$&'()*+,;=%é\n "),
+});
+const certificate = fc.record({
+  names: fc.array(
+    fc.record({ type: fc.constantFrom("dns" as const, "url" as const), value: text }),
+    {
+      maxLength: 3,
+    },
+  ),
+  subject: fc.constantFrom("", "CN=web-1", "C=DE, O=Ä & Sons, CN=a\\, b"),
+  years: fc.integer({ min: 1, max: 60 }),
+  extra: fc.array(
+    fc.record({
+      arc: fc.nat(300_000),
+      critical: fc.boolean(),
+      value: fc.uint8Array({ maxLength: 200 }),
+    }),
+    {
+      maxLength: 3,
+    },
+  ),
+});
 
-  it("E9: on random certificates and requests, all of which both accept", async () => {
-    await fc.assert(
-      fc.asyncProperty(certificate, async ({ names, subject, years, extra }) => {
-        const extensions = [
-          ...(names.length > 0 ? [testNames(names)] : []),
-          ...extra.map(
-            ({ arc, critical, value }, index) =>
-              new x509.Extension(`1.2.${index}.${arc}`, critical, value),
-          ),
-        ];
-        const notAfter = new Date(Date.UTC(2026 + years, 1, 28, 23, 59, 59));
-        const { own, other } = readBoth(
-          await issueTestCertificate({ ca, key, subject, extensions, notAfter }),
-        );
-        expect(own).toEqual(other);
-        const der = decodePem(
-          await createTestCsr({ key, subject, extensions }),
-          "CERTIFICATE REQUEST",
-        );
-        const request = readBothCsr(der ?? new Uint8Array());
-        expect(request.own).toEqual(request.other);
-      }),
-      { numRuns: runsOf(60) },
+it("E9: on random certificates and requests, all of which both accept", async () => {
+  await fc.assert(
+    fc.asyncProperty(certificate, async ({ names, subject, years, extra }) => {
+      const extensions = [
+        ...(names.length > 0 ? [testNames(names)] : []),
+        ...extra.map(
+          ({ arc, critical, value }, index) =>
+            new x509.Extension(`1.2.${index}.${arc}`, critical, value),
+        ),
+      ];
+      const notAfter = new Date(Date.UTC(2026 + years, 1, 28, 23, 59, 59));
+      const { own, other } = readBoth(
+        await issueTestCertificate({ ca, key, subject, extensions, notAfter }),
+      );
+      expect(own).toEqual(other);
+      const der = decodePem(
+        await createTestCsr({ key, subject, extensions }),
+        "CERTIFICATE REQUEST",
+      );
+      const request = readBothCsr(der ?? new Uint8Array());
+      expect(request.own).toEqual(request.other);
+    }),
+    { numRuns: runsOf(60) },
+  );
+});
+
+it("E9: on tampered certificates, unless it rejects them", async () => {
+  const der = await issueTestCertificate({ ca, key });
+  const { property, compared } = agrees(readBoth);
+  fc.assert(fc.property(tampered(der), property), { numRuns: runsOf(4_000) });
+  expect(compared()).toBeGreaterThan(runsOf(400));
+});
+
+it("E9: on tampered requests, unless it rejects them", async () => {
+  const der = decodePem(
+    await createTestCsr({ key, uri: "https://fleet.test/d/1" }),
+    "CERTIFICATE REQUEST",
+  );
+  const { property, compared } = agrees(readBothCsr);
+  fc.assert(fc.property(tampered(der ?? new Uint8Array()), property), { numRuns: runsOf(4_000) });
+  expect(compared()).toBeGreaterThan(runsOf(400));
+});
+
+it("rejects laxer encodings, which x509 reads", async () => {
+  const der = await issueTestCertificate({ ca, key });
+  const [tbs, ...signed] = readElements(readValue(der, tag.sequence));
+  const fields = readElements(tbs?.value ?? new Uint8Array()).map(({ raw }) => raw);
+  /** The certificate with its `index`th field replaced. */
+  const withField = (index: number, ...replacement: Uint8Array[]) =>
+    writeDer(
+      tag.sequence,
+      writeDer(tag.sequence, ...fields.slice(0, index), ...replacement, ...fields.slice(index + 1)),
+      ...signed.map(({ raw }) => raw),
     );
-  });
-
-  it("E9: on tampered certificates, unless it rejects them", async () => {
-    const der = await issueTestCertificate({ ca, key });
-    const { property, compared } = agrees(readBoth);
-    fc.assert(fc.property(tampered(der), property), { numRuns: runsOf(4_000) });
-    expect(compared()).toBeGreaterThan(runsOf(400));
-  });
-
-  it("E9: on tampered requests, unless it rejects them", async () => {
-    const der = decodePem(
-      await createTestCsr({ key, uri: "https://fleet.test/d/1" }),
-      "CERTIFICATE REQUEST",
-    );
-    const { property, compared } = agrees(readBothCsr);
-    fc.assert(fc.property(tampered(der ?? new Uint8Array()), property), { numRuns: runsOf(4_000) });
-    expect(compared()).toBeGreaterThan(runsOf(400));
-  });
-
-  it("rejects laxer encodings, which x509 reads", async () => {
-    const der = await issueTestCertificate({ ca, key });
-    const [tbs, ...signed] = readElements(readValue(der, tag.sequence));
-    const fields = readElements(tbs?.value ?? new Uint8Array()).map(({ raw }) => raw);
-    /** The certificate with its `index`th field replaced. */
-    const withField = (index: number, ...replacement: Uint8Array[]) =>
+  const serial = fields[1] ?? new Uint8Array();
+  const extensions = fields[7] ?? new Uint8Array();
+  const laxer = {
+    "trailing bytes": Uint8Array.of(...der, 0),
+    "a length in the long form": withField(
+      1,
+      Uint8Array.of(2, 0x81, serial.length - 2, ...serial.subarray(2)),
+    ),
+    "a padded serial number": withField(
+      1,
+      writeDer(tag.integer, Uint8Array.of(0), serial.subarray(2)),
+    ),
+    "a negative serial number": withField(1, Uint8Array.of(2, 1, 0xff)),
+    "an extension given twice": withField(
+      7,
       writeDer(
-        tag.sequence,
+        tag.context3,
         writeDer(
           tag.sequence,
-          ...fields.slice(0, index),
-          ...replacement,
-          ...fields.slice(index + 1),
-        ),
-        ...signed.map(({ raw }) => raw),
-      );
-    const serial = fields[1] ?? new Uint8Array();
-    const extensions = fields[7] ?? new Uint8Array();
-    const laxer = {
-      "trailing bytes": Uint8Array.of(...der, 0),
-      "a length in the long form": withField(
-        1,
-        Uint8Array.of(2, 0x81, serial.length - 2, ...serial.subarray(2)),
-      ),
-      "a padded serial number": withField(
-        1,
-        writeDer(tag.integer, Uint8Array.of(0), serial.subarray(2)),
-      ),
-      "a negative serial number": withField(1, Uint8Array.of(2, 1, 0xff)),
-      "an extension given twice": withField(
-        7,
-        writeDer(
-          tag.context3,
-          writeDer(
-            tag.sequence,
-            ...Array(2).fill(readValue(readValue(extensions, tag.context3), tag.sequence)),
-          ),
+          ...Array(2).fill(readValue(readValue(extensions, tag.context3), tag.sequence)),
         ),
       ),
-    };
-    expect(() => readCertificate(withField(1, serial))).not.toThrow();
-    for (const [what, bytes] of Object.entries(laxer)) {
-      expect(() => new x509.X509Certificate(bytes), what).not.toThrow();
-      expect(() => readCertificate(bytes), what).toThrow(DerError);
-    }
-  });
+    ),
+  };
+  expect(() => readCertificate(withField(1, serial))).not.toThrow();
+  for (const [what, bytes] of Object.entries(laxer)) {
+    expect(() => new x509.X509Certificate(bytes), what).not.toThrow();
+    expect(() => readCertificate(bytes), what).toThrow(DerError);
+  }
 });

@@ -83,70 +83,69 @@ describe("status", () => {
   });
 });
 
-describe("describeStatus", () => {
-  it("aligns every line, formats durations in two units and sizes in one, and lists errors", () => {
-    const found: CollectorStatus = {
-      version: "1.2.3",
-      commit: "abc",
-      pid: 42,
-      started_at: "2026-06-01T08:00:00.000Z",
-      now: "2026-06-03T11:04:05.000Z",
-      identity: "https://fleet.test/d/1",
-      labels: { env: "prod", team: "payments" },
-      config: {
-        valid: true,
-        errors: ["desired config: buffer.dir must stay as it is on this host"],
-        running_config_hash: "a".repeat(64),
-        desired_config_hash: "b".repeat(64),
-        last_known_good_config_hash: null,
+it("describeStatus aligns every line, formats durations in two units and sizes in one, and lists errors", () => {
+  const found: CollectorStatus = {
+    version: "1.2.3",
+    commit: "abc",
+    pid: 42,
+    started_at: "2026-06-01T08:00:00.000Z",
+    now: "2026-06-03T11:04:05.000Z",
+    identity: "https://fleet.test/d/1",
+    labels: { env: "prod", team: "payments" },
+    config: {
+      valid: true,
+      errors: ["desired config: buffer.dir must stay as it is on this host"],
+      running_config_hash: "a".repeat(64),
+      desired_config_hash: "b".repeat(64),
+      last_known_good_config_hash: null,
+    },
+    queue: {
+      records: 12,
+      bytes: 4200,
+      max_bytes: 104_857_600,
+      oldest_record_age_seconds: 3,
+      dropped_records_total: 0,
+      dead_letters: 1,
+      forks_total: 0,
+      file_gaps_total: 2,
+      file_gap_bytes_total: 2048,
+      at_risk: true,
+    },
+    conditions: [
+      {
+        code: "queue_unwritable",
+        since: "2026-06-03T11:00:00.000Z",
+        reason: "disk is full",
+        path: "/var/lib/q",
       },
-      queue: {
-        records: 12,
-        bytes: 4200,
-        max_bytes: 104_857_600,
-        oldest_record_age_seconds: 3,
-        dropped_records_total: 0,
-        dead_letters: 1,
-        forks_total: 0,
-        file_gaps_total: 2,
-        file_gap_bytes_total: 2048,
-        at_risk: true,
-      },
-      conditions: [
-        {
-          code: "queue_unwritable",
-          since: "2026-06-03T11:00:00.000Z",
-          reason: "disk is full",
-          path: "/var/lib/q",
-        },
-      ],
-      quarantine: { files: 1, records: 7, lost_records: 5 },
-      forwarder: {
-        endpoint: "core:8443",
-        connected: false,
-        last_ack_at: "2026-06-03T11:03:00.000Z",
-        last_error: "unavailable: away",
-      },
-      heartbeat: null,
-      certificate: {
-        serial_number: "1a",
-        fingerprint_sha256: "c".repeat(64),
-        not_before: "2026-06-01T00:00:00.000Z",
-        not_after: "2026-06-21T00:00:00.000Z",
-      },
-      renewal: {
-        status: "retrying",
-        last_attempt_at: null,
-        next_attempt_at: "2026-06-03T11:04:35.000Z",
-        last_error: "timeout: core did not answer in time",
-      },
-      sources: [
-        { name: "otlp", counters: {} },
-        { name: "host_metrics", counters: { stored: 51, skipped: 2 } },
-      ],
-    };
-    expect(describeStatus(v.parse(CollectorStatus, found))).toBe(
-      `collector    1.2.3, pid 42, up 2 d 3 h
+    ],
+    quarantine: { files: 1, records: 7, lost_records: 5 },
+    forwarder: {
+      endpoint: "core:8443",
+      connected: false,
+      last_ack_at: "2026-06-03T11:03:00.000Z",
+      last_error: "unavailable: away",
+    },
+    heartbeat: null,
+    certificate: {
+      serial_number: "1a",
+      fingerprint_sha256: "c".repeat(64),
+      not_before: "2026-06-01T00:00:00.000Z",
+      not_after: "2026-06-21T00:00:00.000Z",
+    },
+    renewal: {
+      status: "retrying",
+      last_attempt_at: null,
+      next_attempt_at: "2026-06-03T11:04:35.000Z",
+      last_error: "timeout: core did not answer in time",
+    },
+    sources: [
+      { name: "otlp", counters: {} },
+      { name: "host_metrics", counters: { stored: 51, skipped: 2 } },
+    ],
+  };
+  expect(describeStatus(v.parse(CollectorStatus, found))).toBe(
+    `collector    1.2.3, pid 42, up 2 d 3 h
 identity     https://fleet.test/d/1
 labels       env=prod, team=payments
 config       valid, aaaaaaaaaaaa
@@ -166,12 +165,11 @@ renewal      retrying, next at 2026-06-03T11:04:35Z (in 30 s)
 sources      otlp
              host_metrics, 51 stored, 2 skipped
 `,
-    );
-    const last_error =
-      "budget_exceeded: core holds the host by its budget small until 2026-06-03T12:00:00.000Z";
-    const held = describeStatus({ ...found, forwarder: { ...found.forwarder, last_error } });
-    expect(held).toContain(`forwarding   held by its budget at core:8443, last ack 1 min 5 s ago
+  );
+  const last_error =
+    "budget_exceeded: core holds the host by its budget small until 2026-06-03T12:00:00.000Z";
+  const held = describeStatus({ ...found, forwarder: { ...found.forwarder, last_error } });
+  expect(held).toContain(`forwarding   held by its budget at core:8443, last ack 1 min 5 s ago
              ${last_error}
 `);
-  });
 });

@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { parseCollectorConfig } from "#proto/collector-config/parse.ts";
 import { sourceSettings } from "./load-config.ts";
 
@@ -14,31 +14,29 @@ sources: [{type: host_metrics}, {type: file, include: ${JSON.stringify(include)}
   return sourceSettings({ path: "/etc/c/collector.yaml", config: parsed.config });
 };
 
-describe("sourceSettings", () => {
-  it("forbids the directories of the config, the identity and the buffer to every file source", () => {
-    const [, file] = settings("", ["/x/*.log"]);
-    const rules = file?.type === "file" ? file.rules : expect.fail("no file source");
-    expect(rules).toEqual({
-      neverRead: expect.arrayContaining([
-        "/etc/c",
-        "/etc/c/identity",
-        "/etc/c/identity/current",
-        "/etc/c/identity/current/tls.key",
-        "/q",
-      ]),
-    });
-    expect(rules.neverRead).not.toContain("/etc/ca");
+it("forbids the directories of the config, the identity and the buffer to every file source", () => {
+  const [, file] = settings("", ["/x/*.log"]);
+  const rules = file?.type === "file" ? file.rules : expect.fail("no file source");
+  expect(rules).toEqual({
+    neverRead: expect.arrayContaining([
+      "/etc/c",
+      "/etc/c/identity",
+      "/etc/c/identity/current",
+      "/etc/c/identity/current/tls.key",
+      "/q",
+    ]),
   });
+  expect(rules.neverRead).not.toContain("/etc/ca");
+});
 
-  it.each<[boolean, string, string[]]>([
-    [true, ", apply_desired_config: true", ["/var/log/a.log", "/srv/logs/**/*.log"]],
-    // Core cannot have assigned these.
-    [false, ", apply_desired_config: true", ["/var/log/a.log", "/opt/app.log"]],
-    [false, ", apply_desired_config: true", ["/var/log/{a,b}/x.log"]],
-    [false, "", ["/var/log/a.log"]],
-  ])("confines to the roots (%s) with%s a source of %j", (isConfined, management, include) => {
-    const [, file] = settings(management, include);
-    const rules = file?.type === "file" ? file.rules : expect.fail("no file source");
-    expect(rules.roots).toEqual(isConfined ? ["/var/log", "/srv/logs"] : undefined);
-  });
+it.each<[boolean, string, string[]]>([
+  [true, ", apply_desired_config: true", ["/var/log/a.log", "/srv/logs/**/*.log"]],
+  // Core cannot have assigned these.
+  [false, ", apply_desired_config: true", ["/var/log/a.log", "/opt/app.log"]],
+  [false, ", apply_desired_config: true", ["/var/log/{a,b}/x.log"]],
+  [false, "", ["/var/log/a.log"]],
+])("confines to the roots (%s) with%s a source of %j", (isConfined, management, include) => {
+  const [, file] = settings(management, include);
+  const rules = file?.type === "file" ? file.rules : expect.fail("no file source");
+  expect(rules.roots).toEqual(isConfined ? ["/var/log", "/srv/logs"] : undefined);
 });

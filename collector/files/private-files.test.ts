@@ -51,16 +51,14 @@ describe("writeDurably", () => {
   });
 });
 
-describe("makePrivateDirectory", () => {
-  it("makes an open directory private, and rejects a link in its place", async () => {
-    const path = join(dir, "identity");
-    await makePrivateDirectory(path);
-    await chmod(path, 0o755);
-    await makePrivateDirectory(path);
-    expect((await stat(path)).mode & 0o777).toBe(0o700);
-    await symlink(path, join(dir, "linked"));
-    await expect(makePrivateDirectory(join(dir, "linked"))).rejects.toThrow("not a link");
-  });
+it("makePrivateDirectory makes an open directory private, and rejects a link in its place", async () => {
+  const path = join(dir, "identity");
+  await makePrivateDirectory(path);
+  await chmod(path, 0o755);
+  await makePrivateDirectory(path);
+  expect((await stat(path)).mode & 0o777).toBe(0o700);
+  await symlink(path, join(dir, "linked"));
+  await expect(makePrivateDirectory(join(dir, "linked"))).rejects.toThrow("not a link");
 });
 
 describe("makeOwnDirectory", () => {
@@ -96,13 +94,11 @@ describe("makeOwnDirectory", () => {
   });
 });
 
-describe("switchLink", () => {
-  it("creates or changes a link in one step", async () => {
-    for (const target of ["a", "b"]) {
-      await writeFile(join(dir, target), target);
-      await switchLink(join(dir, "current"), target, { entropy: systemEntropy });
-      expect(await readFile(join(dir, "current"), "utf8")).toBe(target);
-    }
-    expect((await readdir(dir)).sort()).toEqual(["a", "b", "current"]);
-  });
+it("switchLink creates or changes a link in one step", async () => {
+  for (const target of ["a", "b"]) {
+    await writeFile(join(dir, target), target);
+    await switchLink(join(dir, "current"), target, { entropy: systemEntropy });
+    expect(await readFile(join(dir, "current"), "utf8")).toBe(target);
+  }
+  expect((await readdir(dir)).sort()).toEqual(["a", "b", "current"]);
 });

@@ -313,108 +313,101 @@ describe("refusals", () => {
   });
 });
 
-describe("a certificate that core does not know", () => {
-  it("is reported with the command that helps, and one that is revoked without it", async () => {
-    peer.behaviour.refuse = () => peerError(Code.PermissionDenied, "certificate_unknown");
-    await queue.append(records(1, 3));
-    const forwarder = forward();
-    const advice = /^certificate_unknown: .*svc-collector enroll --reenroll/;
-    await eventually(() => expect(forwarder.status().lastError).toMatch(advice));
-    peer.behaviour.refuse = () => peerError(Code.PermissionDenied, "certificate_revoked");
-    await eventually(() =>
-      expect(forwarder.status().lastError).toMatch(/^certificate_revoked: (?!.*reenroll)/),
-    );
-  });
+it("a certificate that core does not know is reported with the command that helps, and one that is revoked without it", async () => {
+  peer.behaviour.refuse = () => peerError(Code.PermissionDenied, "certificate_unknown");
+  await queue.append(records(1, 3));
+  const forwarder = forward();
+  const advice = /^certificate_unknown: .*svc-collector enroll --reenroll/;
+  await eventually(() => expect(forwarder.status().lastError).toMatch(advice));
+  peer.behaviour.refuse = () => peerError(Code.PermissionDenied, "certificate_revoked");
+  await eventually(() =>
+    expect(forwarder.status().lastError).toMatch(/^certificate_revoked: (?!.*reenroll)/),
+  );
 });
 
-describe("an account", () => {
-  const account = {
-    number: 1,
-    lastSequence: 3,
-    body: new Uint8Array(3),
-    signature: new Uint8Array(3),
-  };
+const account = {
+  number: 1,
+  lastSequence: 3,
+  body: new Uint8Array(3),
+  signature: new Uint8Array(3),
+};
 
-  /** A core that commits each frame at once, and answers the third account alone. */
-  const connectToCore = (received: string[]) => {
-    const respond = (
-      message: NonNullable<MessageInitShape<typeof ForwardResponseSchema>["message"]>,
-    ) => toBinary(ForwardResponseSchema, create(ForwardResponseSchema, { message }));
-    let cursor = 0n;
-    const answerTo = ({
-      message: { case: kind, value },
-    }: ForwardRequest): Uint8Array | undefined => {
-      const last = kind === "frame" ? value.envelopes.at(-1)?.sequence : undefined;
-      received.push(last === undefined ? String(kind) : `frame ${last}`);
-      if (kind === "open")
-        return respond({ case: "opened", value: { cursor, takesAccounts: true } });
-      if (last !== undefined) {
-        cursor = last;
-        return respond({ case: "ack", value: { ackedThrough: cursor } });
+/** A core that commits each frame at once, and answers the third account alone. */
+const connectToCore = (received: string[]) => {
+  const respond = (
+    message: NonNullable<MessageInitShape<typeof ForwardResponseSchema>["message"]>,
+  ) => toBinary(ForwardResponseSchema, create(ForwardResponseSchema, { message }));
+  let cursor = 0n;
+  const answerTo = ({ message: { case: kind, value } }: ForwardRequest): Uint8Array | undefined => {
+    const last = kind === "frame" ? value.envelopes.at(-1)?.sequence : undefined;
+    received.push(last === undefined ? String(kind) : `frame ${last}`);
+    if (kind === "open") return respond({ case: "opened", value: { cursor, takesAccounts: true } });
+    if (last !== undefined) {
+      cursor = last;
+      return respond({ case: "ack", value: { ackedThrough: cursor } });
+    }
+    const accounts = received.filter((name) => name === "account").length;
+    return accounts < 3 ? undefined : respond({ case: "accountAck", value: { through: 1n } });
+  };
+  const run = async ({ requests, onResponse, signal }: GrpcCall): Promise<void> => {
+    const serve = async () => {
+      for await (const request of requests) {
+        const answer = answerTo(fromBinary(ForwardRequestSchema, request as Uint8Array));
+        if (answer) onResponse(answer);
       }
-      const accounts = received.filter((name) => name === "account").length;
-      return accounts < 3 ? undefined : respond({ case: "accountAck", value: { through: 1n } });
     };
-    const run = async ({ requests, onResponse, signal }: GrpcCall): Promise<void> => {
-      const serve = async () => {
-        for await (const request of requests) {
-          const answer = answerTo(fromBinary(ForwardRequestSchema, request as Uint8Array));
-          if (answer) onResponse(answer);
-        }
-      };
-      const aborted = new Promise<never>((_, reject) =>
-        signal.addEventListener("abort", () => reject(signal.reason), { once: true }),
-      );
-      await Promise.race([serve(), aborted]);
-    };
-    return () => ({ run, session: () => undefined, abort: () => undefined });
+    const aborted = new Promise<never>((_, reject) =>
+      signal.addEventListener("abort", () => reject(signal.reason), { once: true }),
+    );
+    await Promise.race([serve(), aborted]);
   };
+  return () => ({ run, session: () => undefined, abort: () => undefined });
+};
 
-  it("that core does not answer twice keeps telemetry back for half a minute, and is sent again a minute later", async () => {
-    const clock = createTestClock();
-    let isPending = true;
-    const accounts: QueueAccounts = {
-      ...queue.accounts,
-      next: () => (isPending ? account : undefined),
-      boundaryAbove: () => Number.POSITIVE_INFINITY,
-      changed: (signal) => clock.sleep(Number.MAX_SAFE_INTEGER, signal),
-      acknowledged: () => {
-        isPending = false;
-      },
-    };
-    await queue.append(records(1, 5));
-    const received: string[] = [];
-    const forwarder = forward({
-      clock,
-      connect: connectToCore(received),
-      queue: new Proxy(queue, {
-        get: (of, name) => (name === "accounts" ? accounts : Reflect.get(of, name)),
-      }),
-    });
-    // Acks are deleted in the queue's own time.
-    const until = (last: string) => eventually(() => expect(received.at(-1)).toBe(last));
-    await until("account");
-    expect(received).toEqual(["open", "frame 3", "account"]);
-    await clock.advance(14_999);
-    expect(forwarder.status()).toMatchObject({ connected: true, takesAccounts: true });
-    await clock.advance(1);
-    expect(forwarder.status()).toMatchObject({
-      connected: false,
-      lastError: "deadline_exceeded: core did not answer an account for 15 s",
-    });
-    await clock.advance(1_000);
-    await until("account");
-    await clock.advance(16_000);
-    await until("frame 5");
-    expect(received.slice(3)).toEqual(["open", "account", "open", "frame 5"]);
-    expect(forwarder.status()).toMatchObject({ connected: true, takesAccounts: false });
-    expect(log.text()).toContain("they wait, and telemetry continues");
-
-    await clock.advance(60_000);
-    await until("account");
-    expect([isPending, received.length]).toEqual([false, 8]);
-    expect(forwarder.status()).toMatchObject({ connected: true, takesAccounts: true });
+it("an account that core does not answer twice keeps telemetry back for half a minute, and is sent again a minute later", async () => {
+  const clock = createTestClock();
+  let isPending = true;
+  const accounts: QueueAccounts = {
+    ...queue.accounts,
+    next: () => (isPending ? account : undefined),
+    boundaryAbove: () => Number.POSITIVE_INFINITY,
+    changed: (signal) => clock.sleep(Number.MAX_SAFE_INTEGER, signal),
+    acknowledged: () => {
+      isPending = false;
+    },
+  };
+  await queue.append(records(1, 5));
+  const received: string[] = [];
+  const forwarder = forward({
+    clock,
+    connect: connectToCore(received),
+    queue: new Proxy(queue, {
+      get: (of, name) => (name === "accounts" ? accounts : Reflect.get(of, name)),
+    }),
   });
+  // Acks are deleted in the queue's own time.
+  const until = (last: string) => eventually(() => expect(received.at(-1)).toBe(last));
+  await until("account");
+  expect(received).toEqual(["open", "frame 3", "account"]);
+  await clock.advance(14_999);
+  expect(forwarder.status()).toMatchObject({ connected: true, takesAccounts: true });
+  await clock.advance(1);
+  expect(forwarder.status()).toMatchObject({
+    connected: false,
+    lastError: "deadline_exceeded: core did not answer an account for 15 s",
+  });
+  await clock.advance(1_000);
+  await until("account");
+  await clock.advance(16_000);
+  await until("frame 5");
+  expect(received.slice(3)).toEqual(["open", "account", "open", "frame 5"]);
+  expect(forwarder.status()).toMatchObject({ connected: true, takesAccounts: false });
+  expect(log.text()).toContain("they wait, and telemetry continues");
+
+  await clock.advance(60_000);
+  await until("account");
+  expect([isPending, received.length]).toEqual([false, 8]);
+  expect(forwarder.status()).toMatchObject({ connected: true, takesAccounts: true });
 });
 
 describe("the connection", () => {

@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { createTestClock } from "#tests/fakes/clock.ts";
 import { createSeededEntropy } from "#tests/fakes/entropy.ts";
 import { createTestLog } from "#tests/fakes/log.ts";
@@ -57,52 +57,50 @@ const refuse = (retryAfterSeconds?: number) => () => {
   });
 };
 
-describe("createHeartbeatSender", () => {
-  it("sends the first at once and the rest every 60 s ±10 %, not in step", async () => {
-    const { sent, gaps } = await play([], 1200);
-    expect(sent[0]).toBe(0);
-    expect(gaps.length).toBeGreaterThan(15);
-    for (const gap of gaps) expect(Math.abs(gap - 60)).toBeLessThanOrEqual(6);
-    expect(new Set(gaps).size).toBeGreaterThan(10);
-  });
+it("sends the first at once and the rest every 60 s ±10 %, not in step", async () => {
+  const { sent, gaps } = await play([], 1200);
+  expect(sent[0]).toBe(0);
+  expect(gaps.length).toBeGreaterThan(15);
+  for (const gap of gaps) expect(Math.abs(gap - 60)).toBeLessThanOrEqual(6);
+  expect(new Set(gaps).size).toBeGreaterThan(10);
+});
 
-  it("uses core's interval after the first answer", async () => {
-    const { gaps } = await play(
-      Array.from({ length: 20 }, () => () => answer(10)),
-      100,
-    );
-    expect(gaps.length).toBeGreaterThan(7);
-    for (const gap of gaps) expect(Math.abs(gap - 10)).toBeLessThanOrEqual(1);
-  });
+it("uses core's interval after the first answer", async () => {
+  const { gaps } = await play(
+    Array.from({ length: 20 }, () => () => answer(10)),
+    100,
+  );
+  expect(gaps.length).toBeGreaterThan(7);
+  for (const gap of gaps) expect(Math.abs(gap - 10)).toBeLessThanOrEqual(1);
+});
 
-  it("logs and reports a failure, does not repeat the heartbeat, and waits for Retry-After", async () => {
-    const { gaps, log, failures, status } = await play([refuse(), refuse(200)], 400);
-    expect(failures).toEqual(["database_unavailable", "database_unavailable"]);
-    expect(status).toEqual({ lastSuccessAt: expect.any(Number), lastError: null });
-    expect(Math.abs((gaps[0] ?? 0) - 60)).toBeLessThanOrEqual(6);
-    expect(gaps[1]).toBeCloseTo(200);
-    expect(log.lines.map(({ level, message }) => `${level} ${message}`)).toEqual([
-      "warn heartbeat failed",
-      "warn heartbeat failed",
-      "info heartbeats reach core again",
-    ]);
-  });
+it("logs and reports a failure, does not repeat the heartbeat, and waits for Retry-After", async () => {
+  const { gaps, log, failures, status } = await play([refuse(), refuse(200)], 400);
+  expect(failures).toEqual(["database_unavailable", "database_unavailable"]);
+  expect(status).toEqual({ lastSuccessAt: expect.any(Number), lastError: null });
+  expect(Math.abs((gaps[0] ?? 0) - 60)).toBeLessThanOrEqual(6);
+  expect(gaps[1]).toBeCloseTo(200);
+  expect(log.lines.map(({ level, message }) => `${level} ${message}`)).toEqual([
+    "warn heartbeat failed",
+    "warn heartbeat failed",
+    "info heartbeats reach core again",
+  ]);
+});
 
-  it("waits for Retry-After alone after `rate_limited`, since the newest report is not known yet", async () => {
-    const limited = () => {
-      throw new ManagementError({
-        code: "rate_limited",
-        message: "x",
-        action: "retry",
-        retryAfterSeconds: 10,
-      });
-    };
-    const { sent } = await play([limited], 20);
-    expect(sent).toEqual([0, 10]);
-  });
+it("waits for Retry-After alone after `rate_limited`, since the newest report is not known yet", async () => {
+  const limited = () => {
+    throw new ManagementError({
+      code: "rate_limited",
+      message: "x",
+      action: "retry",
+      retryAfterSeconds: 10,
+    });
+  };
+  const { sent } = await play([limited], 20);
+  expect(sent).toEqual([0, 10]);
+});
 
-  it("stops at once during a wait", async () => {
-    const { sent } = await play([], 1);
-    expect(sent).toEqual([0]);
-  });
+it("stops at once during a wait", async () => {
+  const { sent } = await play([], 1);
+  expect(sent).toEqual([0]);
 });

@@ -63,46 +63,44 @@ describe("createSentAt", () => {
   });
 });
 
-describe("signBody", () => {
-  it.each([
-    ["p256", "sha256"],
-    ["p384", "sha384"],
-    ["ed25519", null],
-  ] as const)(
-    "signs the canonical body, unknown fields included, with a %s key",
-    async (kind, digest) => {
-      const key = await createTestKey(kind);
-      const privateKey = createPrivateKey(key.pem);
-      const signer = {
-        identity: "https://fleet.test/d/1",
-        fingerprintSha256: "ab".repeat(32),
-        privateKey,
-      };
-      const body = {
-        z: [1, { b: "é\u2028", a: null }],
-        absent: undefined,
-        sent_at: "2026-06-01T12:00:00.000Z",
-        future: true,
-      };
-      const signed = signBody("heartbeat", signer, body);
-      // Core receives the body as JSON.
-      const received = JSON.parse(JSON.stringify(signed));
-      const payload = proofPayload({
-        purpose: "heartbeat",
-        identity: signer.identity,
-        certificateSha256: signer.fingerprintSha256,
-        sentAt: received.sent_at,
-        bodySha256: createHash("sha256").update(canonicalBody(received)).digest("hex"),
-      });
-      const check = (text: string) =>
-        verify(
-          digest,
-          Buffer.from(text),
-          createPublicKey(privateKey),
-          Buffer.from(signed.proof, "base64"),
-        );
-      expect(check(payload)).toBe(true);
-      expect(check(payload.replace("heartbeat", "renew"))).toBe(false);
-    },
-  );
-});
+it.each([
+  ["p256", "sha256"],
+  ["p384", "sha384"],
+  ["ed25519", null],
+] as const)(
+  "signBody signs the canonical body, unknown fields included, with a %s key",
+  async (kind, digest) => {
+    const key = await createTestKey(kind);
+    const privateKey = createPrivateKey(key.pem);
+    const signer = {
+      identity: "https://fleet.test/d/1",
+      fingerprintSha256: "ab".repeat(32),
+      privateKey,
+    };
+    const body = {
+      z: [1, { b: "é\u2028", a: null }],
+      absent: undefined,
+      sent_at: "2026-06-01T12:00:00.000Z",
+      future: true,
+    };
+    const signed = signBody("heartbeat", signer, body);
+    // Core receives the body as JSON.
+    const received = JSON.parse(JSON.stringify(signed));
+    const payload = proofPayload({
+      purpose: "heartbeat",
+      identity: signer.identity,
+      certificateSha256: signer.fingerprintSha256,
+      sentAt: received.sent_at,
+      bodySha256: createHash("sha256").update(canonicalBody(received)).digest("hex"),
+    });
+    const check = (text: string) =>
+      verify(
+        digest,
+        Buffer.from(text),
+        createPublicKey(privateKey),
+        Buffer.from(signed.proof, "base64"),
+      );
+    expect(check(payload)).toBe(true);
+    expect(check(payload.replace("heartbeat", "renew"))).toBe(false);
+  },
+);

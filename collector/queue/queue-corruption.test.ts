@@ -188,35 +188,33 @@ describe("Q5: a queue whose database is found corrupt while it runs", () => {
   });
 });
 
-describe("Q5: a record with a flipped bit", () => {
-  it.each(["payload 7 of the records", "file.path"])(
-    "in its %j becomes a dead letter, counted, and the other records are read",
-    async (part) => {
-      const queue = open();
-      for (let index = 0; index < 20; index++)
-        await queue.append([record(`payload ${index} of the records`)]);
-      await queue.close();
-      const bytes = readFileSync(database());
-      const at = bytes.indexOf(part);
-      bytes[at + 2] = (bytes[at + 2] ?? 0) ^ 0x01;
-      writeFileSync(database(), bytes);
-      const corrupt: number[] = [];
-      const again = open({
-        onQuarantined: () => expect.fail("the file is intact"),
-        onCorruptRecords: (sequences) => corrupt.push(...sequences),
-      });
-      expect(readAll(again)).toHaveLength(19);
-      expect(corrupt).toHaveLength(1);
-      expect(readAll(again).map(({ sequence }) => sequence)).not.toContain(corrupt[0]);
-      expect(again.stats()).toMatchObject({
-        records: 19,
-        deadLetters: 1,
-        quarantined: 0,
-        droppedRecordsTotal: 0,
-      });
-    },
-  );
-});
+it.each(["payload 7 of the records", "file.path"])(
+  "Q5: a record with a flipped bit in its %j becomes a dead letter, counted, and the other records are read",
+  async (part) => {
+    const queue = open();
+    for (let index = 0; index < 20; index++)
+      await queue.append([record(`payload ${index} of the records`)]);
+    await queue.close();
+    const bytes = readFileSync(database());
+    const at = bytes.indexOf(part);
+    bytes[at + 2] = (bytes[at + 2] ?? 0) ^ 0x01;
+    writeFileSync(database(), bytes);
+    const corrupt: number[] = [];
+    const again = open({
+      onQuarantined: () => expect.fail("the file is intact"),
+      onCorruptRecords: (sequences) => corrupt.push(...sequences),
+    });
+    expect(readAll(again)).toHaveLength(19);
+    expect(corrupt).toHaveLength(1);
+    expect(readAll(again).map(({ sequence }) => sequence)).not.toContain(corrupt[0]);
+    expect(again.stats()).toMatchObject({
+      records: 19,
+      deadLetters: 1,
+      quarantined: 0,
+      droppedRecordsTotal: 0,
+    });
+  },
+);
 
 describe("Q5: a flipped bit", () => {
   it("in the numbers of records and bytes neither fills the queue for good nor lifts its limit", async () => {
@@ -335,41 +333,39 @@ it("Q5: a new queue continues the totals and checkpoints of the corrupt one", as
   expect(again.beginSession("a host").leftQueues).toMatchObject([{ queueId, storedThrough: 3 }]);
 });
 
-describe("Q10: a queue of another format", () => {
-  /** The files of the directory and their hashes, without the lock. */
-  const snapshot = () =>
-    Object.fromEntries(
-      readdirSync(dirOf())
-        .filter((name) => name !== "queue.lock")
-        .map((name) => [name, hash("sha256", readFileSync(join(dirOf(), name)))]),
-    );
-
-  it.each([
-    ["older", 1, "WAL"],
-    ["older", 5, "DELETE"],
-    ["newer", 7, "WAL"],
-    ["newer", 99, "DELETE"],
-  ])(
-    "(%s: %i, journal %s) is refused with a clear message, and nothing changes on disk",
-    async (_, format, journal) => {
-      await fill();
-      change(`PRAGMA journal_mode = ${journal}; PRAGMA user_version = ${format}`);
-      const before = snapshot();
-      for (let attempt = 0; attempt < 2; attempt++)
-        expect(() => open({ onQuarantined: () => expect.fail("the file is intact") })).toThrow(
-          expect.objectContaining({
-            name: "QueueVersionError",
-            message: expect.stringContaining(
-              `has format ${format}, and this collector reads format 6 alone`,
-            ),
-          }),
-        );
-      expect(snapshot()).toEqual(before);
-      expect(() => readQueueStats(dirOf(), { ...limits, clock: { now: Date.now } })).toThrow(
-        "has format",
-      );
-      change("PRAGMA user_version = 6");
-      expect(open().stats().records).toBe(60);
-    },
+/** The files of the directory and their hashes, without the lock. */
+const snapshot = () =>
+  Object.fromEntries(
+    readdirSync(dirOf())
+      .filter((name) => name !== "queue.lock")
+      .map((name) => [name, hash("sha256", readFileSync(join(dirOf(), name)))]),
   );
-});
+
+it.each([
+  ["older", 1, "WAL"],
+  ["older", 5, "DELETE"],
+  ["newer", 7, "WAL"],
+  ["newer", 99, "DELETE"],
+])(
+  "Q10: a queue of another format: (%s: %i, journal %s) is refused with a clear message, and nothing changes on disk",
+  async (_, format, journal) => {
+    await fill();
+    change(`PRAGMA journal_mode = ${journal}; PRAGMA user_version = ${format}`);
+    const before = snapshot();
+    for (let attempt = 0; attempt < 2; attempt++)
+      expect(() => open({ onQuarantined: () => expect.fail("the file is intact") })).toThrow(
+        expect.objectContaining({
+          name: "QueueVersionError",
+          message: expect.stringContaining(
+            `has format ${format}, and this collector reads format 6 alone`,
+          ),
+        }),
+      );
+    expect(snapshot()).toEqual(before);
+    expect(() => readQueueStats(dirOf(), { ...limits, clock: { now: Date.now } })).toThrow(
+      "has format",
+    );
+    change("PRAGMA user_version = 6");
+    expect(open().stats().records).toBe(60);
+  },
+);

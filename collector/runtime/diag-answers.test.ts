@@ -131,33 +131,31 @@ describe("a request of core for diagnostics", () => {
   });
 });
 
-describe("a flood of directives", () => {
-  it("costs one fetch, and one more if some came during it", async () => {
-    await running.stop();
-    running = await createRunningCollector({ management: ", apply_desired_config: true" });
-    running.peer.behaviour.answerStatus = () => ({ nextStatusSeconds: 60 });
-    const fetching = Promise.withResolvers<void>();
-    running.onDesired(async () => {
-      await fetching.promise;
-      return { status: 200, body: { assignment: null } };
-    });
-    await running.start();
-    await connected();
-    const flood = () => {
-      for (let sent = 0; sent < 200; sent++)
-        running.peer.direct({ action: { case: "configAssigned", value: {} } });
-    };
-    flood();
-    await expect.poll(() => fetched().length).toBe(1);
-    flood();
-    const last = randomUUID();
-    request(last);
-    await expect.poll(() => sent().length).toBe(1);
-    expect(fetched()).toHaveLength(1);
-    fetching.resolve();
-    await expect.poll(() => fetched().length).toBe(2);
-    request(randomUUID());
-    await expect.poll(() => sent().length).toBe(2);
-    expect(fetched()).toHaveLength(2);
+it("a flood of directives costs one fetch, and one more if some came during it", async () => {
+  await running.stop();
+  running = await createRunningCollector({ management: ", apply_desired_config: true" });
+  running.peer.behaviour.answerStatus = () => ({ nextStatusSeconds: 60 });
+  const fetching = Promise.withResolvers<void>();
+  running.onDesired(async () => {
+    await fetching.promise;
+    return { status: 200, body: { assignment: null } };
   });
+  await running.start();
+  await connected();
+  const flood = () => {
+    for (let sent = 0; sent < 200; sent++)
+      running.peer.direct({ action: { case: "configAssigned", value: {} } });
+  };
+  flood();
+  await expect.poll(() => fetched().length).toBe(1);
+  flood();
+  const last = randomUUID();
+  request(last);
+  await expect.poll(() => sent().length).toBe(1);
+  expect(fetched()).toHaveLength(1);
+  fetching.resolve();
+  await expect.poll(() => fetched().length).toBe(2);
+  request(randomUUID());
+  await expect.poll(() => sent().length).toBe(2);
+  expect(fetched()).toHaveLength(2);
 });

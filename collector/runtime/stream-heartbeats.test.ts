@@ -130,19 +130,17 @@ describe("heartbeats on the stream", () => {
   });
 });
 
-describe("directives", () => {
-  it("make the host fetch its config and renew by signed requests, after a part of the time that core says", async () => {
-    running.peer.behaviour.answerStatus = () => accept;
-    await running.start();
-    await wait(1);
-    expect(running.peer.opens).toEqual([{ takesDirectives: true }]);
-    running.peer.direct({ action: { case: "configAssigned", value: {} }, spreadMs: 20 });
-    running.peer.direct({ action: { case: "renewNow", value: {} } });
-    await expect
-      .poll(() => running.server.calls.map(({ path }) => path))
-      .toContain("/v1/collector/renew");
-    expect(running.server.calls.map(({ path }) => path)).not.toContain(
-      "/v1/collector/config/desired",
-    );
-  });
+it("directives make the host fetch its config and renew by signed requests, after a part of the time that core says", async () => {
+  running.peer.behaviour.answerStatus = () => accept;
+  await running.start();
+  await wait(1);
+  expect(running.peer.opens).toEqual([{ takesDirectives: true }]);
+  running.peer.direct({ action: { case: "configAssigned", value: {} }, spreadMs: 20 });
+  running.peer.direct({ action: { case: "renewNow", value: {} } });
+  await expect
+    .poll(() => running.server.calls.map(({ path }) => path))
+    .toContain("/v1/collector/renew");
+  expect(running.server.calls.map(({ path }) => path)).not.toContain(
+    "/v1/collector/config/desired",
+  );
 });

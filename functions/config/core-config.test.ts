@@ -32,80 +32,70 @@ const signerOf = (settings: Readonly<Record<string, string>>) => {
   }
 };
 
-describe("unknown variables", () => {
-  it("get a warning with the nearest known name; variables of other programs get none", () => {
-    const others = {
-      SVC_CHAT_ENABLED: "false",
-      SVC_INFERENCE_CHAT_MODEL: "m",
-      SVC_API_URL: "http://core/v1",
-      SVC_ADMIN_URL: "x",
-    };
-    const { warnings } = parseCoreConfig(
-      { ...complete, ...others, SVC_TENNANT_ID: "x", SVC_OTHER: "y" },
-      () => "",
-    );
-    expect(warnings).toEqual([
-      "SVC_OTHER is not known",
-      "SVC_TENNANT_ID is not known; did you mean SVC_TENANT_ID?",
-    ]);
-  });
+it("unknown variables get a warning with the nearest known name; variables of other programs get none", () => {
+  const others = {
+    SVC_CHAT_ENABLED: "false",
+    SVC_INFERENCE_CHAT_MODEL: "m",
+    SVC_API_URL: "http://core/v1",
+    SVC_ADMIN_URL: "x",
+  };
+  const { warnings } = parseCoreConfig(
+    { ...complete, ...others, SVC_TENNANT_ID: "x", SVC_OTHER: "y" },
+    () => "",
+  );
+  expect(warnings).toEqual([
+    "SVC_OTHER is not known",
+    "SVC_TENNANT_ID is not known; did you mean SVC_TENANT_ID?",
+  ]);
 });
 
-describe("the header of client certificates", () => {
-  it.each([
-    "Authorization",
-    "Cookie",
-    "Host",
-    "X-Forwarded-For",
-    "Content-Type",
-    "TE",
-    "Traceparent",
-    "CF-Connecting-IP",
-  ])("is not %s, which has another meaning", (name) => {
-    const env = { ...complete, SVC_ENROLLMENT_CLIENT_CERT_HEADER: name };
-    expect(() => parseCoreConfig(env, () => "")).toThrow(
-      "must be a header without another meaning, such as X-Client-Cert",
-    );
-  });
+it.each([
+  "Authorization",
+  "Cookie",
+  "Host",
+  "X-Forwarded-For",
+  "Content-Type",
+  "TE",
+  "Traceparent",
+  "CF-Connecting-IP",
+])("the header of client certificates is not %s, which has another meaning", (name) => {
+  const env = { ...complete, SVC_ENROLLMENT_CLIENT_CERT_HEADER: name };
+  expect(() => parseCoreConfig(env, () => "")).toThrow(
+    "must be a header without another meaning, such as X-Client-Cert",
+  );
 });
 
-describe("ingest with a signer", () => {
-  it("gets a warning while a revoked host may keep forwarding", () => {
-    const ingest = {
-      SVC_INGEST_GRPC_ADDR: "0.0.0.0:8443",
-      SVC_INGEST_SERVER_CERT_FILE: "/ingest.crt",
-      SVC_INGEST_SERVER_KEY_FILE: "/ingest.key",
-      SVC_INGEST_CLIENT_CA_FILE: "/ca.crt",
-    };
-    const signer = {
-      SVC_ENROLLMENT_CA_CERT_FILE: "/ca.crt",
-      SVC_ENROLLMENT_CA_KEY_FILE: "/ca.key",
-    };
-    const warningsOf = (env: Readonly<Record<string, string>>) =>
-      parseCoreConfig({ ...complete, ...env }, () => "").warnings;
-    expect(warningsOf({ ...ingest, ...signer })).toEqual([
-      "SVC_INGEST_REQUIRE_ENROLLMENT is false: a revoked host can forward until its certificate expires",
-    ]);
-    expect(warningsOf({ ...ingest, ...signer, SVC_INGEST_REQUIRE_ENROLLMENT: "true" })).toEqual([]);
-    expect([...warningsOf(ingest), ...warningsOf(signer)]).toEqual([]);
-  });
+it("ingest with a signer gets a warning while a revoked host may keep forwarding", () => {
+  const ingest = {
+    SVC_INGEST_GRPC_ADDR: "0.0.0.0:8443",
+    SVC_INGEST_SERVER_CERT_FILE: "/ingest.crt",
+    SVC_INGEST_SERVER_KEY_FILE: "/ingest.key",
+    SVC_INGEST_CLIENT_CA_FILE: "/ca.crt",
+  };
+  const signer = {
+    SVC_ENROLLMENT_CA_CERT_FILE: "/ca.crt",
+    SVC_ENROLLMENT_CA_KEY_FILE: "/ca.key",
+  };
+  const warningsOf = (env: Readonly<Record<string, string>>) =>
+    parseCoreConfig({ ...complete, ...env }, () => "").warnings;
+  expect(warningsOf({ ...ingest, ...signer })).toEqual([
+    "SVC_INGEST_REQUIRE_ENROLLMENT is false: a revoked host can forward until its certificate expires",
+  ]);
+  expect(warningsOf({ ...ingest, ...signer, SVC_INGEST_REQUIRE_ENROLLMENT: "true" })).toEqual([]);
+  expect([...warningsOf(ingest), ...warningsOf(signer)]).toEqual([]);
 });
 
-describe("the sink's settings", () => {
-  const parse = (env: Readonly<Record<string, string>>) =>
-    parseCoreConfig({ ...complete, ...env }, () => "");
-  it("need servers for nats, and warn of a connection to another machine without TLS", () => {
-    expect(() => parse({ SVC_INGEST_SINK: "nats" })).toThrow(
-      "SVC_NATS_URLS: is required when SVC_INGEST_SINK is nats",
-    );
-    const warningsAt = (SVC_NATS_URLS: string) =>
-      parse({ SVC_INGEST_SINK: "nats", SVC_NATS_URLS }).warnings;
-    expect(warningsAt("nats://127.0.0.1:4222")).toEqual([]);
-    expect(warningsAt("tls://nats.example:4222")).toEqual([]);
-    expect(warningsAt("nats://nats.example:4222")).toEqual([
-      expect.stringContaining("without TLS"),
-    ]);
-  });
+const parse = (env: Readonly<Record<string, string>>) =>
+  parseCoreConfig({ ...complete, ...env }, () => "");
+it("the sink's settings need servers for nats, and warn of a connection to another machine without TLS", () => {
+  expect(() => parse({ SVC_INGEST_SINK: "nats" })).toThrow(
+    "SVC_NATS_URLS: is required when SVC_INGEST_SINK is nats",
+  );
+  const warningsAt = (SVC_NATS_URLS: string) =>
+    parse({ SVC_INGEST_SINK: "nats", SVC_NATS_URLS }).warnings;
+  expect(warningsAt("nats://127.0.0.1:4222")).toEqual([]);
+  expect(warningsAt("tls://nats.example:4222")).toEqual([]);
+  expect(warningsAt("nats://nats.example:4222")).toEqual([expect.stringContaining("without TLS")]);
 });
 
 describe("the signer's settings", () => {

@@ -230,30 +230,28 @@ describe("a read that fails", () => {
   };
 });
 
-describe("parseServiceAccount", () => {
-  it.each([
-    ["", "is not JSON"],
-    ["{}", "type, client_email, private_key, token_uri"],
-    [
-      JSON.stringify({
-        type: "authorized_user",
-        client_email: "a",
-        private_key: "hunter2",
-        token_uri: "x",
-      }),
-      "private_key",
-    ],
-    [
-      JSON.stringify({
-        type: "service_account",
-        client_email: "a@b.test",
-        private_key: "-----BEGIN PRIVATE KEY-----",
-        token_uri: "http://tokens.example.test/token",
-      }),
-      "key: token_uri",
-    ],
-  ])("refuses %j", (contents, message) => {
-    expect(() => parseServiceAccount(contents)).toThrow(message);
-    expect(() => parseServiceAccount(contents)).not.toThrow("hunter2");
-  });
+it.each([
+  ["", "is not JSON"],
+  ["{}", "type, client_email, private_key, token_uri"],
+  [
+    JSON.stringify({
+      type: "authorized_user",
+      client_email: "a",
+      private_key: "hunter2",
+      token_uri: "x",
+    }),
+    "private_key",
+  ],
+  [
+    JSON.stringify({
+      type: "service_account",
+      client_email: "a@b.test",
+      private_key: "-----BEGIN PRIVATE KEY-----",
+      token_uri: "http://tokens.example.test/token",
+    }),
+    "key: token_uri",
+  ],
+])("parseServiceAccount refuses %j", (contents, message) => {
+  expect(() => parseServiceAccount(contents)).toThrow(message);
+  expect(() => parseServiceAccount(contents)).not.toThrow("hunter2");
 });

@@ -195,17 +195,15 @@ describe.each(["openai", "openai-compatible", "litellm", "anthropic"] as const)(
   },
 );
 
-describe("the provider anthropic", () => {
-  it("retries an overload that Anthropic reports as the first event of a stream", async () => {
-    const { start, clock, log } = await setUpProvider("anthropic", [
-      { errorAfter: [], type: "overloaded_error", message: "secret-in-body" },
-      { answer: [{ text: "late" }] },
-    ]);
-    const { parts, ended } = start();
-    await logged(log, 1);
-    expect(log.text()).not.toContain("secret-in-body");
-    await clock.advance(1_000);
-    await ended;
-    expect(textOf(parts)).toBe("late");
-  });
+it("the provider anthropic retries an overload that Anthropic reports as the first event of a stream", async () => {
+  const { start, clock, log } = await setUpProvider("anthropic", [
+    { errorAfter: [], type: "overloaded_error", message: "secret-in-body" },
+    { answer: [{ text: "late" }] },
+  ]);
+  const { parts, ended } = start();
+  await logged(log, 1);
+  expect(log.text()).not.toContain("secret-in-body");
+  await clock.advance(1_000);
+  await ended;
+  expect(textOf(parts)).toBe("late");
 });

@@ -166,11 +166,12 @@ describe.each(["openai", "openai-compatible", "litellm", "anthropic"] as const)(
   },
 );
 
-describe("the providers' own base URLs", () => {
-  it.each([
-    ["openai", "https://api.openai.com/v1/chat/completions"],
-    ["anthropic", "https://api.anthropic.com/v1/messages"],
-  ] as const)("T3: %s ignores the variables that its SDK reads", async (provider, url) => {
+it.each([
+  ["openai", "https://api.openai.com/v1/chat/completions"],
+  ["anthropic", "https://api.anthropic.com/v1/messages"],
+] as const)(
+  "T3: the providers' own base URLs %s ignores the variables that its SDK reads",
+  async (provider, url) => {
     const fetched = vi.fn(
       async (_input: unknown, _init?: RequestInit) => new Response(null, { status: 400 }),
     );
@@ -193,5 +194,5 @@ describe("the providers' own base URLs", () => {
     vi.unstubAllEnvs();
     expect(fetched.mock.calls.map(([input]) => String(input))).toEqual([url]);
     expect(fetched.mock.calls[0]?.[1]?.redirect).toBe("manual");
-  });
-});
+  },
+);

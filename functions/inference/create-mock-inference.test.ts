@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { type ToolResult, toolNames } from "#proto/chat/tools.ts";
 import { fleetStates } from "#proto/fleet-health/vocabulary.ts";
 import { createMockInference } from "./create-mock-inference.ts";
@@ -48,51 +48,49 @@ const ask = async (
   }
 };
 
-describe("the mock", () => {
-  it("calls each tool once, and answers with the hosts in each state and a link", async () => {
-    const { called, answer } = await ask("Hello");
-    expect(called.map(({ name }) => name)).toEqual(toolNames);
-    const states = fleetStates.filter((state) => state !== "healthy" && state !== "enrolling");
-    expect(answer.split("\n").slice(0, -1)).toEqual([
-      "3 hosts of 10 need attention:",
-      "- healthy: 7 hosts",
-      "- stale: 2 hosts",
-      "- cert_expiring: 1 host",
-      `All that need it: /fleet?${states.map((state) => `state=${state}`).join("&")}`,
-    ]);
-  });
+it("calls each tool once, and answers with the hosts in each state and a link", async () => {
+  const { called, answer } = await ask("Hello");
+  expect(called.map(({ name }) => name)).toEqual(toolNames);
+  const states = fleetStates.filter((state) => state !== "healthy" && state !== "enrolling");
+  expect(answer.split("\n").slice(0, -1)).toEqual([
+    "3 hosts of 10 need attention:",
+    "- healthy: 7 hosts",
+    "- stale: 2 hosts",
+    "- cert_expiring: 1 host",
+    `All that need it: /fleet?${states.map((state) => `state=${state}`).join("&")}`,
+  ]);
+});
 
-  it("answers the last question of a conversation, with call ids of its own", async () => {
-    const first = await ask("Hello");
-    const second = await ask("And now?", counts, { before: first.messages });
-    expect(second.answer).toBe(first.answer);
-    const ids = [...first.called, ...second.called].map(({ callId }) => callId);
-    expect(new Set(ids).size).toBe(2 * toolNames.length);
-  });
+it("answers the last question of a conversation, with call ids of its own", async () => {
+  const first = await ask("Hello");
+  const second = await ask("And now?", counts, { before: first.messages });
+  expect(second.answer).toBe(first.answer);
+  const ids = [...first.called, ...second.called].map(({ callId }) => callId);
+  expect(new Set(ids).size).toBe(2 * toolNames.length);
+});
 
-  it("reports that a query failed, with the reason", async () => {
-    const { answer } = await ask("Hello", {
-      kind: "error",
-      code: "statement_timeout",
-      message: "Too long.",
-    });
-    expect(answer).toBe("I cannot answer this: the query failed (statement_timeout). Too long.");
+it("reports that a query failed, with the reason", async () => {
+  const { answer } = await ask("Hello", {
+    kind: "error",
+    code: "statement_timeout",
+    message: "Too long.",
   });
+  expect(answer).toBe("I cannot answer this: the query failed (statement_timeout). Too long.");
+});
 
-  it("reports that the tools are off, and invents nothing", async () => {
-    const { called, answer } = await ask("Hello", counts, { offered: [] });
-    expect(called).toEqual([]);
-    expect(answer).toContain("not available");
-  });
+it("reports that the tools are off, and invents nothing", async () => {
+  const { called, answer } = await ask("Hello", counts, { offered: [] });
+  expect(called).toEqual([]);
+  expect(answer).toContain("not available");
+});
 
-  it("throws the reason of its signal", async () => {
-    const abort = new AbortController();
-    const messages: InferenceMessage[] = [{ role: "user", text: "hello" }];
-    const round = model
-      .stream({ system: "", messages, tools: [], signal: abort.signal })
-      [Symbol.asyncIterator]();
-    await round.next();
-    abort.abort(new Error("stopped by the person"));
-    await expect(round.next()).rejects.toThrow("stopped by the person");
-  });
+it("throws the reason of its signal", async () => {
+  const abort = new AbortController();
+  const messages: InferenceMessage[] = [{ role: "user", text: "hello" }];
+  const round = model
+    .stream({ system: "", messages, tools: [], signal: abort.signal })
+    [Symbol.asyncIterator]();
+  await round.next();
+  abort.abort(new Error("stopped by the person"));
+  await expect(round.next()).rejects.toThrow("stopped by the person");
 });

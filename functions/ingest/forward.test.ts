@@ -1,5 +1,5 @@
 import { create } from "@bufbuild/protobuf";
-import { describe, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { OpenSchema, StatusSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { Problem } from "../problems.ts";
 import { runOf } from "../store/ingest/envelope-run.ts";
@@ -107,161 +107,159 @@ const startOpened = async (...messages: ForwardMessage[]) => {
   return stream;
 };
 
-describe("forward", () => {
-  it("answers in the order of the frames, as many at a time as are ready", async () => {
+it("answers in the order of the frames, as many at a time as are ready", async () => {
+  const stream = start();
+  const first = stream.answers.next();
+  await stream.send(open, frame(1), frame(2));
+  await stream.send(frame(3));
+  expect((await first).value).toEqual(["opened"]);
+  const next = stream.answers.next();
+  await stream.commit(2, 3);
+  await stream.commit(1);
+  expect((await next).value).toEqual(["ack 1", "ack 2", "ack 3"]);
+  const last = stream.answers.next();
+  await stream.end();
+  expect((await last).done).toBe(true);
+});
+
+it("sends what is pushed after Opened, and before acks that wait; of one kind the newest", async () => {
+  const stream = start();
+  const opened = stream.answers.next();
+  await stream.send(open, frame(1), status);
+  expect((await opened).value).toEqual(["opened", "status"]);
+  stream.pushed.push("directive 1", "directive");
+  stream.pushed.push("directive 2", "directive");
+  expect((await stream.answers.next()).value).toEqual(["directive 2"]);
+  const acked = stream.answers.next();
+  await stream.commit(1);
+  expect((await acked).value).toEqual(["ack 1"]);
+});
+
+it("sends what is pushed at once where it can, and never before what waits", () => {
+  const sent: string[] = [];
+  let canSend = true;
+  const pushed = createPushedAnswers((answer: string) => canSend && sent.push(answer) > 0);
+  pushed.push("first", "status");
+  canSend = false;
+  pushed.push("second", "status");
+  canSend = true;
+  pushed.push("third", "directive");
+  expect(sent).toEqual(["first"]);
+  expect(pushed.take()).toEqual(["second", "third"]);
+  pushed.push("fourth", "status");
+  expect(sent).toEqual(["first", "fourth"]);
+});
+
+it("rejects a second Open, and a status before Open", async () => {
+  for (const [first, second] of [
+    [open, open],
+    [status, open],
+  ] as const) {
     const stream = start();
-    const first = stream.answers.next();
-    await stream.send(open, frame(1), frame(2));
-    await stream.send(frame(3));
-    expect((await first).value).toEqual(["opened"]);
-    const next = stream.answers.next();
-    await stream.commit(2, 3);
-    await stream.commit(1);
-    expect((await next).value).toEqual(["ack 1", "ack 2", "ack 3"]);
-    const last = stream.answers.next();
-    await stream.end();
-    expect((await last).done).toBe(true);
-  });
+    const ended = (async () => {
+      for await (const _ of stream.answers);
+    })();
+    ended.catch(() => undefined);
+    await stream.send(first, second);
+    await expect(ended).rejects.toMatchObject({ code: "frame_invalid" });
+  }
+});
 
-  it("sends what is pushed after Opened, and before acks that wait; of one kind the newest", async () => {
-    const stream = start();
-    const opened = stream.answers.next();
-    await stream.send(open, frame(1), status);
-    expect((await opened).value).toEqual(["opened", "status"]);
-    stream.pushed.push("directive 1", "directive");
-    stream.pushed.push("directive 2", "directive");
-    expect((await stream.answers.next()).value).toEqual(["directive 2"]);
-    const acked = stream.answers.next();
-    await stream.commit(1);
-    expect((await acked).value).toEqual(["ack 1"]);
-  });
+it("accepts no frame that comes with an Open which is rejected: it would belong to no session", async () => {
+  const stream = start({ open: () => Promise.reject(new Problem("queue_forked")) });
+  const rejected = expect(stream.answers.next()).rejects.toMatchObject({ code: "queue_forked" });
+  await stream.send(open, frame(1));
+  await stream.send(frame(2));
+  await rejected;
+  expect(stream.accepted()).toEqual([]);
+});
 
-  it("sends what is pushed at once where it can, and never before what waits", () => {
-    const sent: string[] = [];
-    let canSend = true;
-    const pushed = createPushedAnswers((answer: string) => canSend && sent.push(answer) > 0);
-    pushed.push("first", "status");
-    canSend = false;
-    pushed.push("second", "status");
-    canSend = true;
-    pushed.push("third", "directive");
-    expect(sent).toEqual(["first"]);
-    expect(pushed.take()).toEqual(["second", "third"]);
-    pushed.push("fourth", "status");
-    expect(sent).toEqual(["first", "fourth"]);
-  });
+it("acknowledges the frames before a rejected one, then throws its error, and reads no more", async () => {
+  const stream = await startOpened(frame(1), frame(2), frame(3));
+  await stream.reject(2, new Error("rejected"));
+  await stream.commit(3);
+  const acked = stream.answers.next();
+  await stream.commit(1);
+  expect((await acked).value).toEqual(["ack 1"]);
+  await expect(stream.answers.next()).rejects.toThrow("rejected");
+});
 
-  it("rejects a second Open, and a status before Open", async () => {
-    for (const [first, second] of [
-      [open, open],
-      [status, open],
-    ] as const) {
-      const stream = start();
-      const ended = (async () => {
-        for await (const _ of stream.answers);
-      })();
-      ended.catch(() => undefined);
-      await stream.send(first, second);
-      await expect(ended).rejects.toMatchObject({ code: "frame_invalid" });
-    }
-  });
+it("acknowledges the frames read before the client disconnects or sends an invalid message", async () => {
+  const stream = await startOpened(frame(1));
+  await stream.send(open);
+  stream.disconnected.abort(new Error("disconnected"));
+  const acked = stream.answers.next();
+  await stream.commit(1);
+  expect((await acked).value).toEqual(["ack 1"]);
+  await expect(stream.answers.next()).rejects.toMatchObject({ code: "frame_invalid" });
+});
 
-  it("accepts no frame that comes with an Open which is rejected: it would belong to no session", async () => {
-    const stream = start({ open: () => Promise.reject(new Problem("queue_forked")) });
-    const rejected = expect(stream.answers.next()).rejects.toMatchObject({ code: "queue_forked" });
-    await stream.send(open, frame(1));
-    await stream.send(frame(2));
-    await rejected;
-    expect(stream.accepted()).toEqual([]);
+it("acknowledges the frames before one of the same group that cannot be decoded", async () => {
+  const stream = await startOpened();
+  const acked = stream.answers.next();
+  await stream.send(frame(1), () => {
+    throw new Error("malformed");
   });
+  await stream.commit(1);
+  expect((await acked).value).toEqual(["ack 1"]);
+  await expect(stream.answers.next()).rejects.toThrow("malformed");
+});
 
-  it("acknowledges the frames before a rejected one, then throws its error, and reads no more", async () => {
-    const stream = await startOpened(frame(1), frame(2), frame(3));
-    await stream.reject(2, new Error("rejected"));
-    await stream.commit(3);
-    const acked = stream.answers.next();
-    await stream.commit(1);
-    expect((await acked).value).toEqual(["ack 1"]);
-    await expect(stream.answers.next()).rejects.toThrow("rejected");
-  });
+it("G4: ends at once when it is aborted, whatever is pending, and accepts no more", async () => {
+  const stream = await startOpened(frame(1));
+  const pending = stream.answers.next();
+  stream.abort.abort(new Error("revoked"));
+  await expect(pending).rejects.toThrow("revoked");
+  await stream.send(frame(2));
+  expect(stream.accepted()).toEqual(["1"]);
+});
 
-  it("acknowledges the frames read before the client disconnects or sends an invalid message", async () => {
-    const stream = await startOpened(frame(1));
-    await stream.send(open);
-    stream.disconnected.abort(new Error("disconnected"));
-    const acked = stream.answers.next();
-    await stream.commit(1);
-    expect((await acked).value).toEqual(["ack 1"]);
-    await expect(stream.answers.next()).rejects.toMatchObject({ code: "frame_invalid" });
-  });
+it("O2: decodes no message of a chunk while those before it fill the budget", async () => {
+  const stream = start();
+  const readable = Promise.withResolvers<void>();
+  const opened = stream.answers.next();
+  const filling = () => {
+    stream.setReadable(readable.promise);
+    return frame(1);
+  };
+  await stream.send(open, filling, frame(2));
+  await opened;
+  expect(stream.accepted()).toEqual(["1"]);
+  readable.resolve();
+  await stream.send(frame(3));
+  expect(stream.accepted()).toEqual(["1", "2", "3"]);
+});
 
-  it("acknowledges the frames before one of the same group that cannot be decoded", async () => {
-    const stream = await startOpened();
-    const acked = stream.answers.next();
-    await stream.send(frame(1), () => {
-      throw new Error("malformed");
-    });
-    await stream.commit(1);
-    expect((await acked).value).toEqual(["ack 1"]);
-    await expect(stream.answers.next()).rejects.toThrow("malformed");
-  });
+it("pauses reading on request, and 256 frames ahead of the acks", async () => {
+  const stream = await startOpened();
+  const before = stream.pulls();
+  const budget = Promise.withResolvers<void>();
+  stream.setReadable(budget.promise);
+  await stream.send(frame(1));
+  await stream.send(frame(2));
+  expect(stream.pulls()).toBe(before);
+  budget.resolve();
+  await stream.send(...Array.from({ length: 300 }, (_, index) => frame(index + 3)));
+  const full = stream.pulls();
+  await stream.send(frame(400));
+  expect(stream.pulls()).toBe(full);
+  const acks = stream.answers.next();
+  await stream.commit(...Array.from({ length: 302 }, (_, index) => index + 1));
+  expect((await acks).value?.length).toBe(302);
+  const resumed = stream.answers.next();
+  await stream.commit(400);
+  expect((await resumed).value).toEqual(["ack 400"]);
+});
 
-  it("G4: ends at once when it is aborted, whatever is pending, and accepts no more", async () => {
-    const stream = await startOpened(frame(1));
-    const pending = stream.answers.next();
-    stream.abort.abort(new Error("revoked"));
-    await expect(pending).rejects.toThrow("revoked");
-    await stream.send(frame(2));
-    expect(stream.accepted()).toEqual(["1"]);
-  });
-
-  it("O2: decodes no message of a chunk while those before it fill the budget", async () => {
-    const stream = start();
-    const readable = Promise.withResolvers<void>();
-    const opened = stream.answers.next();
-    const filling = () => {
-      stream.setReadable(readable.promise);
-      return frame(1);
-    };
-    await stream.send(open, filling, frame(2));
-    await opened;
-    expect(stream.accepted()).toEqual(["1"]);
-    readable.resolve();
-    await stream.send(frame(3));
-    expect(stream.accepted()).toEqual(["1", "2", "3"]);
-  });
-
-  it("pauses reading on request, and 256 frames ahead of the acks", async () => {
-    const stream = await startOpened();
-    const before = stream.pulls();
-    const budget = Promise.withResolvers<void>();
-    stream.setReadable(budget.promise);
-    await stream.send(frame(1));
-    await stream.send(frame(2));
-    expect(stream.pulls()).toBe(before);
-    budget.resolve();
-    await stream.send(...Array.from({ length: 300 }, (_, index) => frame(index + 3)));
-    const full = stream.pulls();
-    await stream.send(frame(400));
-    expect(stream.pulls()).toBe(full);
-    const acks = stream.answers.next();
-    await stream.commit(...Array.from({ length: 302 }, (_, index) => index + 1));
-    expect((await acks).value?.length).toBe(302);
-    const resumed = stream.answers.next();
-    await stream.commit(400);
-    expect((await resumed).value).toEqual(["ack 400"]);
-  });
-
-  it("G2: reads no more while 10,000 rejections wait for their acks to leave", async () => {
-    const stream = await startOpened(frame(1, 9_999));
-    await stream.send(frame(2, 1));
-    const full = stream.pulls();
-    await stream.send(frame(3));
-    expect(stream.pulls()).toBe(full);
-    const acks = stream.answers.next();
-    await stream.commit(1, 2);
-    expect((await acks).value?.length).toBe(2);
-    await stream.send(frame(4));
-    expect(stream.pulls()).toBeGreaterThan(full);
-  });
+it("G2: reads no more while 10,000 rejections wait for their acks to leave", async () => {
+  const stream = await startOpened(frame(1, 9_999));
+  await stream.send(frame(2, 1));
+  const full = stream.pulls();
+  await stream.send(frame(3));
+  expect(stream.pulls()).toBe(full);
+  const acks = stream.answers.next();
+  await stream.commit(1, 2);
+  expect((await acks).value?.length).toBe(2);
+  await stream.send(frame(4));
+  expect(stream.pulls()).toBeGreaterThan(full);
 });

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import { status } from "@grpc/grpc-js";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import { systemClock } from "#kit/clock.ts";
 import { encodePem } from "#proto/pem.ts";
 import { startDatabaseProxy, type TcpProxy } from "#tests/fakes/tcp-proxy.ts";
@@ -101,8 +101,9 @@ const faults: Record<string, (connections: Connections) => void> = {
   },
 };
 
-describe("G4: a revocation ends an open stream within 5 s on a replica that", () => {
-  it.concurrent.for(Object.entries(faults))("%s", async ([name, fail], { onTestFinished }) => {
+it.concurrent.for(Object.entries(faults))(
+  "G4: a revocation ends an open stream within 5 s on a replica that %s",
+  async ([name, fail], { onTestFinished }) => {
     const ends: (() => Promise<unknown>)[] = [];
     onTestFinished(async () => {
       for (const end of ends.reverse()) await end();
@@ -126,5 +127,5 @@ describe("G4: a revocation ends an open stream within 5 s on a replica that", ()
     expect([status.PERMISSION_DENIED, status.UNAVAILABLE]).toContain(error?.code);
     // A machine that does not run this process delays it by as much, at each of a few ticks.
     expect(performance.now() - revokedAt).toBeLessThan(5_000 + (3 * lag.max) / 1e6);
-  });
-});
+  },
+);

@@ -115,25 +115,23 @@ beforeEach(async () => {
   for (const receiver of [webhook, alertmanager]) receiver.received.length = 0;
 });
 
-describe("receivers that have changed", () => {
-  it("get the messages that waited, at their new address", async () => {
-    const id = await create();
-    webhook.answer = () => 503;
-    await post(id, "test");
-    await deliverMessages(core, send);
-    expect(webhook.received).toHaveLength(1);
-    const [hook, ...others] = core.watches()?.receivers ?? [];
-    const moved = hook && {
-      webUrl: "https://fleet.test",
-      receivers: [{ ...hook, url: `${alertmanager.url}/moved` }, ...others],
-    };
-    await clock.advance(60_000);
-    await deliverMessages({ ...core, watches: () => moved ?? null }, send);
-    expect([webhook.received.length, alertmanager.received.map(({ path }) => path)]).toEqual([
-      1,
-      ["/moved"],
-    ]);
-  });
+it("receivers that have changed get the messages that waited, at their new address", async () => {
+  const id = await create();
+  webhook.answer = () => 503;
+  await post(id, "test");
+  await deliverMessages(core, send);
+  expect(webhook.received).toHaveLength(1);
+  const [hook, ...others] = core.watches()?.receivers ?? [];
+  const moved = hook && {
+    webUrl: "https://fleet.test",
+    receivers: [{ ...hook, url: `${alertmanager.url}/moved` }, ...others],
+  };
+  await clock.advance(60_000);
+  await deliverMessages({ ...core, watches: () => moved ?? null }, send);
+  expect([webhook.received.length, alertmanager.received.map(({ path }) => path)]).toEqual([
+    1,
+    ["/moved"],
+  ]);
 });
 
 describe("a watch", () => {

@@ -6,43 +6,41 @@ import { crowd, setUpDirectorySync } from "#tests/support/set-up-directory-sync.
 const fixture = await setUpDirectorySync();
 const { directory, events, peopleInDatabase, status, stored, sync } = fixture;
 
-describe("the guard", () => {
-  it("Y2: holds a mass absence until three syncs agree, and applies suspensions and lost groups at once", async () => {
-    directory.set({ users: crowd(17) });
-    await sync();
-    const left = [
-      { ...usualDirectory.users[0], suspended: true } as LabUser,
-      ...usualDirectory.users.slice(1),
-    ];
-    directory.set({
-      users: left,
-      groups: [{ email: adminGroup, members: ["20", people.auditor.subject] }],
-    });
-    expect(await sync()).toMatchObject({ outcome: "held", held: 17 });
-    expect(
-      (await peopleInDatabase()).filter(([, personStatus]) => personStatus === "active").length,
-    ).toBe(19);
-    expect((await peopleInDatabase())[0]).toEqual(["ada@example.test", "suspended", []]);
-    expect((await fixture.test.auditor.read("/v1/whoami")).scopes).toContain("admin");
-    const report = await fixture.test.auditor.read("/v1/directory/status");
-    expect(report).toMatchObject({
-      last_sync: { outcome: "held", reason_code: "mass_absence" },
-      counts: { absences_held: 17 },
-    });
-    expect(await sync()).toMatchObject({ outcome: "held" });
-    expect(await sync()).toMatchObject({ outcome: "synced", changed: 17 });
-    expect(
-      (await peopleInDatabase()).filter(([, personStatus]) => personStatus === "absent").length,
-    ).toBe(17);
-    expect(fixture.observed).toEqual(["synced", "held", "held", "synced"]);
-    const { body } = await fixture.test.auditor.get<{ items: object[] }>(
-      "/v1/audit-events?action=directory.refuse",
-    );
-    expect(body.items).toMatchObject([
-      { reason: "mass_absence", details: { held: 17, users: 3 } },
-      { reason: "mass_absence", details: { held: 17, users: 3 } },
-    ]);
+it("Y2: the guard holds a mass absence until three syncs agree, and applies suspensions and lost groups at once", async () => {
+  directory.set({ users: crowd(17) });
+  await sync();
+  const left = [
+    { ...usualDirectory.users[0], suspended: true } as LabUser,
+    ...usualDirectory.users.slice(1),
+  ];
+  directory.set({
+    users: left,
+    groups: [{ email: adminGroup, members: ["20", people.auditor.subject] }],
   });
+  expect(await sync()).toMatchObject({ outcome: "held", held: 17 });
+  expect(
+    (await peopleInDatabase()).filter(([, personStatus]) => personStatus === "active").length,
+  ).toBe(19);
+  expect((await peopleInDatabase())[0]).toEqual(["ada@example.test", "suspended", []]);
+  expect((await fixture.test.auditor.read("/v1/whoami")).scopes).toContain("admin");
+  const report = await fixture.test.auditor.read("/v1/directory/status");
+  expect(report).toMatchObject({
+    last_sync: { outcome: "held", reason_code: "mass_absence" },
+    counts: { absences_held: 17 },
+  });
+  expect(await sync()).toMatchObject({ outcome: "held" });
+  expect(await sync()).toMatchObject({ outcome: "synced", changed: 17 });
+  expect(
+    (await peopleInDatabase()).filter(([, personStatus]) => personStatus === "absent").length,
+  ).toBe(17);
+  expect(fixture.observed).toEqual(["synced", "held", "held", "synced"]);
+  const { body } = await fixture.test.auditor.get<{ items: object[] }>(
+    "/v1/audit-events?action=directory.refuse",
+  );
+  expect(body.items).toMatchObject([
+    { reason: "mass_absence", details: { held: 17, users: 3 } },
+    { reason: "mass_absence", details: { held: 17, users: 3 } },
+  ]);
 });
 
 describe("several cores", () => {
@@ -90,34 +88,32 @@ describe("several cores", () => {
   });
 });
 
-describe("Y4: a database connection that is killed while a snapshot is written", () => {
-  // After the people, and after all but the audit event.
-  it.each(["authentication_identity", "audit_event"])(
-    "Y4: at %s leaves nothing of it, and the next sync writes all",
-    async (table) => {
-      await sync();
-      const before = await stored();
-      directory.set({ users: crowd(5).slice(1) });
-      // Writes to the table wait for a lock that this test holds, and die waiting.
-      const { sql } = fixture.test.database.connect();
-      await sql.begin(async (blocker) => {
-        await blocker.unsafe(`lock table ${table} in share row exclusive mode`);
-        const killed = sync();
-        killed.catch(() => undefined);
-        const waiting = `select pg_terminate_backend(pid) from pg_stat_activity
+// After the people, and after all but the audit event.
+it.each(["authentication_identity", "audit_event"])(
+  "Y4: a database connection that is killed while a snapshot is written at %s leaves nothing of it, and the next sync writes all",
+  async (table) => {
+    await sync();
+    const before = await stored();
+    directory.set({ users: crowd(5).slice(1) });
+    // Writes to the table wait for a lock that this test holds, and die waiting.
+    const { sql } = fixture.test.database.connect();
+    await sql.begin(async (blocker) => {
+      await blocker.unsafe(`lock table ${table} in share row exclusive mode`);
+      const killed = sync();
+      killed.catch(() => undefined);
+      const waiting = `select pg_terminate_backend(pid) from pg_stat_activity
           where datname = current_database() and wait_event_type = 'Lock' and application_name = 'svc-server'`;
-        await expect.poll(async () => (await sql.unsafe(waiting)).length).toBe(1);
-        await expect(killed).rejects.toThrow();
-      });
-      expect(await stored()).toEqual(before);
-      expect(await status()).toMatchObject({
-        last_sync: { outcome: "synced" },
-        failures_in_a_row: 0,
-      });
-      expect((await events()).length).toBe(1);
-      expect(fixture.observed).toEqual(["synced", "failed"]);
-      await sync();
-      expect((await peopleInDatabase()).length).toBe(8);
-    },
-  );
-});
+      await expect.poll(async () => (await sql.unsafe(waiting)).length).toBe(1);
+      await expect(killed).rejects.toThrow();
+    });
+    expect(await stored()).toEqual(before);
+    expect(await status()).toMatchObject({
+      last_sync: { outcome: "synced" },
+      failures_in_a_row: 0,
+    });
+    expect((await events()).length).toBe(1);
+    expect(fixture.observed).toEqual(["synced", "failed"]);
+    await sync();
+    expect((await peopleInDatabase()).length).toBe(8);
+  },
+);

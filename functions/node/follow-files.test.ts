@@ -1,7 +1,7 @@
 import { X509Certificate } from "node:crypto";
 import { chmodSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, expect, it } from "vitest";
 import { decodePem } from "#proto/pem.ts";
 import {
   createTestCa,
@@ -50,139 +50,135 @@ const follow = (
     { cryptography, log, clock: { now: () => now }, path: "/usr/bin:/bin" },
   );
 
-describe("files that change while core runs", () => {
-  it("keeps the old CA while only its certificate is replaced, reports why, and uses the new one once its key is there", async () => {
-    const { signing, check } = await follow();
-    if (signing === null) throw new Error("no signer");
-    const spki = (await createTestKey()).spki;
-    const request = { csrPem: "", spki, identity: "https://fleet.test/d/1", ttlSeconds: 600, now };
-    const issuer = async () => {
-      const { certificatePem } = await signing.signer.sign({
-        ...request,
-        serial: new Uint8Array(16).fill(1),
-      });
-      const certificate = new X509Certificate(certificatePem);
-      return [ca, next].findIndex(({ pem }) =>
-        certificate.verify(new X509Certificate(pem).publicKey),
-      );
-    };
-    const reads = async (from: TestCa) => {
-      const der = await issueTestCertificate({ ca: from, key: await createTestKey() });
-      return (await signing.clientCertificates.read(der)).ok;
-    };
-    const ready = filesCheck("files", signing.files);
-    expect([await issuer(), await reads(ca), await reads(next)]).toEqual([0, true, false]);
-    put("ca.pem", next.pem);
-    await check();
-    await check();
-    expect([await issuer(), await reads(ca), await reads(next)]).toEqual([0, true, false]);
-    expect(await ready.find()).toMatchObject({
-      status: "ready",
-      detail: expect.stringContaining("matches no certificate"),
+it("keeps the old CA while only its certificate is replaced, reports why, and uses the new one once its key is there", async () => {
+  const { signing, check } = await follow();
+  if (signing === null) throw new Error("no signer");
+  const spki = (await createTestKey()).spki;
+  const request = { csrPem: "", spki, identity: "https://fleet.test/d/1", ttlSeconds: 600, now };
+  const issuer = async () => {
+    const { certificatePem } = await signing.signer.sign({
+      ...request,
+      serial: new Uint8Array(16).fill(1),
     });
-    expect(log.lines.filter(({ level }) => level === "warn")).toHaveLength(1);
-    put("ca.key", next.key.pem);
-    await check();
-    expect([await issuer(), await reads(ca), await reads(next)]).toEqual([1, false, true]);
-    expect(await ready.find()).toEqual({ status: "ready", detail: "the newest are in use" });
-    expect(log.text()).not.toContain("PRIVATE KEY");
-  });
-
-  it("C1: rejects a key that was opened to the group, and reloads nothing while nothing changes", async () => {
-    const { signing, check } = await follow();
-    chmodSync(at("ca.key"), 0o640);
-    await check();
-    expect(signing?.files.fault()).toContain(
-      "SVC_ENROLLMENT_CA_KEY_FILE: the key file is open to group or world",
+    const certificate = new X509Certificate(certificatePem);
+    return [ca, next].findIndex(({ pem }) =>
+      certificate.verify(new X509Certificate(pem).publicKey),
     );
-    chmodSync(at("ca.key"), 0o600);
-    await check();
-    expect(signing?.files.fault()).toBeUndefined();
-    const lines = log.lines.length;
-    await check();
-    expect(log.lines).toHaveLength(lines);
-    rmSync(at("ca.pem"));
-    await check();
-    expect(signing?.files.fault()).toBe("SVC_ENROLLMENT_CA_CERT_FILE: cannot be read (ENOENT)");
-    expect(signing?.authorities().map(({ der }) => der)).toEqual([
-      decodePem(ca.pem, "CERTIFICATE"),
-    ]);
+  };
+  const reads = async (from: TestCa) => {
+    const der = await issueTestCertificate({ ca: from, key: await createTestKey() });
+    return (await signing.clientCertificates.read(der)).ok;
+  };
+  const ready = filesCheck("files", signing.files);
+  expect([await issuer(), await reads(ca), await reads(next)]).toEqual([0, true, false]);
+  put("ca.pem", next.pem);
+  await check();
+  await check();
+  expect([await issuer(), await reads(ca), await reads(next)]).toEqual([0, true, false]);
+  expect(await ready.find()).toMatchObject({
+    status: "ready",
+    detail: expect.stringContaining("matches no certificate"),
   });
+  expect(log.lines.filter(({ level }) => level === "warn")).toHaveLength(1);
+  put("ca.key", next.key.pem);
+  await check();
+  expect([await issuer(), await reads(ca), await reads(next)]).toEqual([1, false, true]);
+  expect(await ready.find()).toEqual({ status: "ready", detail: "the newest are in use" });
+  expect(log.text()).not.toContain("PRIVATE KEY");
+});
 
-  it("K6: uses a new CA after its files could not even be looked at for a while", async () => {
-    const { signing, check } = await follow();
-    rmSync(at("ca.pem"));
-    symlinkSync(at("ca.pem"), at("ca.pem"));
-    await check();
-    expect(signing?.files.fault()).toBe("SVC_ENROLLMENT_CA_CERT_FILE: cannot be read (ELOOP)");
-    put("ca.pem", next.pem);
-    put("ca.key", next.key.pem);
-    await check();
-    expect(signing?.files.fault()).toBeUndefined();
-    expect(signing?.authorities().map(({ der }) => der)).toEqual([
-      decodePem(next.pem, "CERTIFICATE"),
-    ]);
-  });
+it("C1: rejects a key that was opened to the group, and reloads nothing while nothing changes", async () => {
+  const { signing, check } = await follow();
+  chmodSync(at("ca.key"), 0o640);
+  await check();
+  expect(signing?.files.fault()).toContain(
+    "SVC_ENROLLMENT_CA_KEY_FILE: the key file is open to group or world",
+  );
+  chmodSync(at("ca.key"), 0o600);
+  await check();
+  expect(signing?.files.fault()).toBeUndefined();
+  const lines = log.lines.length;
+  await check();
+  expect(log.lines).toHaveLength(lines);
+  rmSync(at("ca.pem"));
+  await check();
+  expect(signing?.files.fault()).toBe("SVC_ENROLLMENT_CA_CERT_FILE: cannot be read (ENOENT)");
+  expect(signing?.authorities().map(({ der }) => der)).toEqual([decodePem(ca.pem, "CERTIFICATE")]);
+});
 
-  it("rejects a CA that the ingest listener would not trust, until the listener's bundle holds it", async () => {
-    const server = await createTestCa();
-    put("tls.crt", server.pem);
-    put("tls.key", server.key.pem);
-    put("clients.pem", ca.pem);
-    const files = {
-      serverCertFile: at("tls.crt"),
-      serverKeyFile: at("tls.key"),
-      clientCaFile: at("clients.pem"),
-    };
-    const { signing, tls, check } = await follow(files as IngestConfig);
-    const seen: string[] = [];
-    tls?.subscribe(({ ca: bundle }) => seen.push(bundle.toString()));
-    put("ca.pem", next.pem);
-    put("ca.key", next.key.pem);
-    await check();
-    expect(signing?.files.fault()).toContain("SVC_INGEST_CLIENT_CA_FILE: trusts no certificate");
-    put("clients.pem", ca.pem + next.pem);
-    await check();
-    expect([signing?.files.fault(), tls?.fault()]).toEqual([undefined, undefined]);
-    expect(seen).toEqual([ca.pem + next.pem]);
-    put("clients.pem", ca.pem);
-    await check();
-    expect(tls?.fault()).toContain("SVC_INGEST_CLIENT_CA_FILE: trusts no certificate");
-    expect(seen).toHaveLength(1);
-  });
+it("K6: uses a new CA after its files could not even be looked at for a while", async () => {
+  const { signing, check } = await follow();
+  rmSync(at("ca.pem"));
+  symlinkSync(at("ca.pem"), at("ca.pem"));
+  await check();
+  expect(signing?.files.fault()).toBe("SVC_ENROLLMENT_CA_CERT_FILE: cannot be read (ELOOP)");
+  put("ca.pem", next.pem);
+  put("ca.key", next.key.pem);
+  await check();
+  expect(signing?.files.fault()).toBeUndefined();
+  expect(signing?.authorities().map(({ der }) => der)).toEqual([
+    decodePem(next.pem, "CERTIFICATE"),
+  ]);
+});
 
-  it("uses changed receivers of watches; keeps the old ones, and quotes no secret, while the file is invalid", async () => {
-    const secret = `whsec_${btoa("a secret of 24 bytes at least")}`;
-    const receiver = (name: string, more = "") =>
-      `web_url: https://fleet.test\nreceivers: [{kind: webhook, name: ${name}, url: 'https://hooks.test', secret: ${secret}${more}}]\n`;
-    put("receivers.yaml", receiver("on-call"));
-    const path = at("receivers.yaml");
-    const file = watchesFileOf({ SVC_WATCH_RECEIVERS_FILE: path }, (named) =>
-      readFileSync(named, "utf8"),
-    );
-    const { watches, check } = await follow(null, file);
-    const names = () => watches?.current().receivers.map(({ name }) => name);
-    put("receivers.yaml", receiver("night"));
+it("rejects a CA that the ingest listener would not trust, until the listener's bundle holds it", async () => {
+  const server = await createTestCa();
+  put("tls.crt", server.pem);
+  put("tls.key", server.key.pem);
+  put("clients.pem", ca.pem);
+  const files = {
+    serverCertFile: at("tls.crt"),
+    serverKeyFile: at("tls.key"),
+    clientCaFile: at("clients.pem"),
+  };
+  const { signing, tls, check } = await follow(files as IngestConfig);
+  const seen: string[] = [];
+  tls?.subscribe(({ ca: bundle }) => seen.push(bundle.toString()));
+  put("ca.pem", next.pem);
+  put("ca.key", next.key.pem);
+  await check();
+  expect(signing?.files.fault()).toContain("SVC_INGEST_CLIENT_CA_FILE: trusts no certificate");
+  put("clients.pem", ca.pem + next.pem);
+  await check();
+  expect([signing?.files.fault(), tls?.fault()]).toEqual([undefined, undefined]);
+  expect(seen).toEqual([ca.pem + next.pem]);
+  put("clients.pem", ca.pem);
+  await check();
+  expect(tls?.fault()).toContain("SVC_INGEST_CLIENT_CA_FILE: trusts no certificate");
+  expect(seen).toHaveLength(1);
+});
+
+it("uses changed receivers of watches; keeps the old ones, and quotes no secret, while the file is invalid", async () => {
+  const secret = `whsec_${btoa("a secret of 24 bytes at least")}`;
+  const receiver = (name: string, more = "") =>
+    `web_url: https://fleet.test\nreceivers: [{kind: webhook, name: ${name}, url: 'https://hooks.test', secret: ${secret}${more}}]\n`;
+  put("receivers.yaml", receiver("on-call"));
+  const path = at("receivers.yaml");
+  const file = watchesFileOf({ SVC_WATCH_RECEIVERS_FILE: path }, (named) =>
+    readFileSync(named, "utf8"),
+  );
+  const { watches, check } = await follow(null, file);
+  const names = () => watches?.current().receivers.map(({ name }) => name);
+  put("receivers.yaml", receiver("night"));
+  await check();
+  expect([names(), watches?.fault()]).toEqual([["night"], undefined]);
+  for (const [text, fault] of [
+    [receiver("day", ", colour: red"), "receivers.0.colour is not known"],
+    [receiver("day").replace(secret, `${secret}!`), "receivers.0.secret must be whsec_"],
+    ["", "SVC_WATCH_RECEIVERS"],
+  ] as const) {
+    put("receivers.yaml", text);
     await check();
-    expect([names(), watches?.fault()]).toEqual([["night"], undefined]);
-    for (const [text, fault] of [
-      [receiver("day", ", colour: red"), "receivers.0.colour is not known"],
-      [receiver("day").replace(secret, `${secret}!`), "receivers.0.secret must be whsec_"],
-      ["", "SVC_WATCH_RECEIVERS"],
-    ] as const) {
-      put("receivers.yaml", text);
-      await check();
-      expect([names(), watches?.fault()]).toEqual([["night"], expect.stringContaining(fault)]);
-    }
-    rmSync(path);
-    await check();
-    expect([names(), watches?.fault()]).toEqual([
-      ["night"],
-      expect.stringContaining("SVC_WATCH_RECEIVERS_FILE"),
-    ]);
-    put("receivers.yaml", receiver("day"));
-    await check();
-    expect([names(), watches?.fault()]).toEqual([["day"], undefined]);
-    expect(log.text()).not.toContain(secret);
-  });
+    expect([names(), watches?.fault()]).toEqual([["night"], expect.stringContaining(fault)]);
+  }
+  rmSync(path);
+  await check();
+  expect([names(), watches?.fault()]).toEqual([
+    ["night"],
+    expect.stringContaining("SVC_WATCH_RECEIVERS_FILE"),
+  ]);
+  put("receivers.yaml", receiver("day"));
+  await check();
+  expect([names(), watches?.fault()]).toEqual([["day"], undefined]);
+  expect(log.text()).not.toContain(secret);
 });

@@ -239,88 +239,84 @@ it("says whether a revoked host can still forward, and is ready either way", asy
   });
 });
 
-describe("licensing", () => {
-  it("is community without a license; with one, checks signature, expiry and number of collectors", async () => {
-    const clock = createTestClock();
-    const { publicKey, privateKey } = await generateKeyPair("EdDSA", { extractable: true });
-    const stranger = await generateKeyPair("EdDSA");
-    const publicKeyPem = await exportSPKI(publicKey);
-    const exp = clock.now() / 1000 + 60;
-    const sign = (claims: Record<string, unknown>, key = privateKey) =>
-      new SignJWT(claims).setProtectedHeader({ alg: "EdDSA" }).sign(key);
-    const judge = async (token: string, enrolled = 5) =>
-      checkLicense(
-        { token: new Secret(token), publicKeyPem },
-        { clock, countCollectors: async () => enrolled },
-      );
-
-    expect(
-      await checkLicense(null, {
-        clock,
-        countCollectors: () => expect.fail("called without a license"),
-      }),
-    ).toMatchObject({
-      edition: "community",
-      status: "ready",
-    });
-    const good = await sign({ max_collectors: 5, exp });
-    expect(await judge(good)).toMatchObject({ edition: "licensed", status: "ready" });
-    expect((await judge(good, 6)).detail).toBe("6 collectors are enrolled, the license covers 5");
-    expect(
-      (await judge(await sign({ max_collectors: 5, exp }, stranger.privateKey))).detail,
-    ).toContain("does not verify");
-    expect((await judge(await sign({ max_collectors: 5 }))).status).toBe("not_ready");
-    expect((await judge(await sign({ max_collectors: "5", exp }))).detail).toContain(
-      "max_collectors",
+it("licensing is community without a license; with one, checks signature, expiry and number of collectors", async () => {
+  const clock = createTestClock();
+  const { publicKey, privateKey } = await generateKeyPair("EdDSA", { extractable: true });
+  const stranger = await generateKeyPair("EdDSA");
+  const publicKeyPem = await exportSPKI(publicKey);
+  const exp = clock.now() / 1000 + 60;
+  const sign = (claims: Record<string, unknown>, key = privateKey) =>
+    new SignJWT(claims).setProtectedHeader({ alg: "EdDSA" }).sign(key);
+  const judge = async (token: string, enrolled = 5) =>
+    checkLicense(
+      { token: new Secret(token), publicKeyPem },
+      { clock, countCollectors: async () => enrolled },
     );
-    expect((await judge("not a token")).status).toBe("not_ready");
-    await clock.advance(60_000);
-    expect((await judge(good)).detail).toBe("the license has expired");
+
+  expect(
+    await checkLicense(null, {
+      clock,
+      countCollectors: () => expect.fail("called without a license"),
+    }),
+  ).toMatchObject({
+    edition: "community",
+    status: "ready",
   });
+  const good = await sign({ max_collectors: 5, exp });
+  expect(await judge(good)).toMatchObject({ edition: "licensed", status: "ready" });
+  expect((await judge(good, 6)).detail).toBe("6 collectors are enrolled, the license covers 5");
+  expect(
+    (await judge(await sign({ max_collectors: 5, exp }, stranger.privateKey))).detail,
+  ).toContain("does not verify");
+  expect((await judge(await sign({ max_collectors: 5 }))).status).toBe("not_ready");
+  expect((await judge(await sign({ max_collectors: "5", exp }))).detail).toContain(
+    "max_collectors",
+  );
+  expect((await judge("not a token")).status).toBe("not_ready");
+  await clock.advance(60_000);
+  expect((await judge(good)).detail).toBe("the license has expired");
 });
 
-describe("metrics", () => {
-  it("count requests by route pattern, and no caller chooses a label", async () => {
-    const { observe, observeIngest, observeDirectory, gauge, render } = createMetrics(
-      createTestLog(),
-    );
-    observe.httpRequest({ route: "/v1/whoami", method: "GET", status: 200 }, 0.003);
-    observe.httpRequest({ route: "unmatched", method: "X-RANDOM-1", status: 404 }, 0.001);
-    observe.enroll("issued");
-    observe.heartbeat("clock_skew");
-    observeIngest.committed({
-      envelopes: 5,
-      bytes: 100,
-      discarded: 2,
-      rejected: ["payload_too_large"],
-    });
-    observeIngest.batch({ seconds: 0.01, frames: 1, rows: 2 });
-    observeIngest.refused("sequence_gap");
-    for (const outcome of ["synced", "held", "refused", "failed"] as const)
-      observeDirectory.ended(outcome);
-    observeDirectory.snapshot({ syncedAt: 1_780_000_000_000, held: 12 });
-    let inFlight = 7;
-    gauge("core_ingest_in_flight_bytes", "Bytes", () => inFlight);
-    inFlight = 8;
-    const { type, content } = await render();
-    expect(content).toContain("core_ingest_envelopes_total 5");
-    expect(content).toContain("core_ingest_safe_raw_discarded_total 2");
-    expect(content).toContain('core_ingest_rejected_total{code="payload_too_large"} 1');
-    expect(content).toContain('core_ingest_refused_total{reason="sequence_gap"} 1');
-    expect(content).toContain("core_ingest_commit_seconds_count 1");
-    expect(content).toContain("core_ingest_in_flight_bytes 8");
-    expect(content).toContain('directory_sync_total{outcome="held"} 1');
-    expect(content).toContain("directory_sync_failures_total 2");
-    expect(content).toContain("directory_snapshot_timestamp_seconds 1780000000");
-    expect(content).toContain("directory_absences_held 12");
-    expect(type).toMatch(/^text\/plain; version=0\.0\.4/);
-    expect(content).toContain(
-      'core_http_request_duration_seconds_count{route="/v1/whoami",method="GET",status="200"} 1',
-    );
-    expect(content).toContain('method="other",status="404"');
-    expect(content).toContain('core_enroll_total{outcome="issued"} 1');
-    expect(content).toContain('core_heartbeat_total{outcome="clock_skew"} 1');
-    expect(content).toContain("nodejs_eventloop_lag_p99_seconds");
-    expect(content).not.toContain("X-RANDOM-1");
+it("metrics count requests by route pattern, and no caller chooses a label", async () => {
+  const { observe, observeIngest, observeDirectory, gauge, render } = createMetrics(
+    createTestLog(),
+  );
+  observe.httpRequest({ route: "/v1/whoami", method: "GET", status: 200 }, 0.003);
+  observe.httpRequest({ route: "unmatched", method: "X-RANDOM-1", status: 404 }, 0.001);
+  observe.enroll("issued");
+  observe.heartbeat("clock_skew");
+  observeIngest.committed({
+    envelopes: 5,
+    bytes: 100,
+    discarded: 2,
+    rejected: ["payload_too_large"],
   });
+  observeIngest.batch({ seconds: 0.01, frames: 1, rows: 2 });
+  observeIngest.refused("sequence_gap");
+  for (const outcome of ["synced", "held", "refused", "failed"] as const)
+    observeDirectory.ended(outcome);
+  observeDirectory.snapshot({ syncedAt: 1_780_000_000_000, held: 12 });
+  let inFlight = 7;
+  gauge("core_ingest_in_flight_bytes", "Bytes", () => inFlight);
+  inFlight = 8;
+  const { type, content } = await render();
+  expect(content).toContain("core_ingest_envelopes_total 5");
+  expect(content).toContain("core_ingest_safe_raw_discarded_total 2");
+  expect(content).toContain('core_ingest_rejected_total{code="payload_too_large"} 1');
+  expect(content).toContain('core_ingest_refused_total{reason="sequence_gap"} 1');
+  expect(content).toContain("core_ingest_commit_seconds_count 1");
+  expect(content).toContain("core_ingest_in_flight_bytes 8");
+  expect(content).toContain('directory_sync_total{outcome="held"} 1');
+  expect(content).toContain("directory_sync_failures_total 2");
+  expect(content).toContain("directory_snapshot_timestamp_seconds 1780000000");
+  expect(content).toContain("directory_absences_held 12");
+  expect(type).toMatch(/^text\/plain; version=0\.0\.4/);
+  expect(content).toContain(
+    'core_http_request_duration_seconds_count{route="/v1/whoami",method="GET",status="200"} 1',
+  );
+  expect(content).toContain('method="other",status="404"');
+  expect(content).toContain('core_enroll_total{outcome="issued"} 1');
+  expect(content).toContain('core_heartbeat_total{outcome="clock_skew"} 1');
+  expect(content).toContain("nodejs_eventloop_lag_p99_seconds");
+  expect(content).not.toContain("X-RANDOM-1");
 });

@@ -355,19 +355,17 @@ describe("a group", () => {
   });
 });
 
-describe("discovery", () => {
-  it("describes what core supports", { tags: "workerd" }, async () => {
-    const { body } = await scim("GET", "/ServiceProviderConfig");
-    expect(body).toMatchObject({
-      patch: { supported: true },
-      bulk: { supported: false },
-      filter: { maxResults: 200 },
-    });
-    expect((await scim("GET", "/ResourceTypes")).body).toMatchObject({ totalResults: 2 });
-    expect((await scim("GET", "/ResourceTypes/Group")).body).toMatchObject({ endpoint: "/Groups" });
-    expect((await scim("GET", "/Schemas")).body).toMatchObject({ totalResults: 2 });
-    const schema = await scim("GET", "/Schemas/urn:ietf:params:scim:schemas:core:2.0:User");
-    expect(schema.body.attributes.map(({ name }: { name: string }) => name)).toContain("userName");
-    expect((await scim("GET", "/Schemas/urn:none")).status).toBe(404);
+it("discovery describes what core supports", { tags: "workerd" }, async () => {
+  const { body } = await scim("GET", "/ServiceProviderConfig");
+  expect(body).toMatchObject({
+    patch: { supported: true },
+    bulk: { supported: false },
+    filter: { maxResults: 200 },
   });
+  expect((await scim("GET", "/ResourceTypes")).body).toMatchObject({ totalResults: 2 });
+  expect((await scim("GET", "/ResourceTypes/Group")).body).toMatchObject({ endpoint: "/Groups" });
+  expect((await scim("GET", "/Schemas")).body).toMatchObject({ totalResults: 2 });
+  const schema = await scim("GET", "/Schemas/urn:ietf:params:scim:schemas:core:2.0:User");
+  expect(schema.body.attributes.map(({ name }: { name: string }) => name)).toContain("userName");
+  expect((await scim("GET", "/Schemas/urn:none")).status).toBe(404);
 });

@@ -1,5 +1,5 @@
 import fc from "fast-check";
-import { beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, expect, it } from "vitest";
 import { runsOf } from "#tests/support/is-slow.ts";
 import {
   createTestReceiptKey,
@@ -94,183 +94,181 @@ const altered = (value: unknown, at: number): unknown => {
 
 const runs = { numRuns: runsOf(30) };
 
-describe("verifyReceipts", () => {
-  it("accepts any chain, with the keys of the file and with given ones", () =>
-    fc.assert(
-      fc.asyncProperty(chains, async (entries) => {
-        const file = await signed(entries);
-        const turns = entries.filter(({ kind }) => kind === "closing").length;
-        const expected = { checked: entries.length, turns, fault: null };
-        expect(await verifyReceipts(plain(file))).toEqual(expected);
-        expect(await verifyReceipts(plain(file), [second.key, first.key])).toEqual(expected);
-      }),
-      runs,
-    ));
+it("accepts any chain, with the keys of the file and with given ones", () =>
+  fc.assert(
+    fc.asyncProperty(chains, async (entries) => {
+      const file = await signed(entries);
+      const turns = entries.filter(({ kind }) => kind === "closing").length;
+      const expected = { checked: entries.length, turns, fault: null };
+      expect(await verifyReceipts(plain(file))).toEqual(expected);
+      expect(await verifyReceipts(plain(file), [second.key, first.key])).toEqual(expected);
+    }),
+    runs,
+  ));
 
-  it("accepts a conversation without a turn", async () => {
-    expect(await verifyReceipts(await signed([]))).toEqual({ checked: 0, turns: 0, fault: null });
+it("accepts a conversation without a turn", async () => {
+  expect(await verifyReceipts(await signed([]))).toEqual({ checked: 0, turns: 0, fault: null });
+});
+
+it("T5: one character changed in any field of any receipt names that receipt", () =>
+  fc.assert(
+    fc.asyncProperty(chains, fc.nat(), fc.nat(), async (entries, place, at) => {
+      const file = await signed(entries);
+      const index = place % file.items.length;
+      for (const leaf of leavesOf(file.items[index], () => undefined, "")) {
+        leaf.set(altered(leaf.value, at));
+        const fault = await faultOf(file);
+        leaf.set(leaf.value);
+        expect({ path: leaf.path, seq: fault?.seq }).toEqual({ path: leaf.path, seq: index + 1 });
+      }
+      expect(await faultOf(file)).toBeNull();
+    }),
+    runs,
+  ));
+
+it("T5: one character changed in any field of the head is a fault", () =>
+  fc.assert(
+    fc.asyncProperty(chains, fc.nat(), async (entries, at) => {
+      const file = await signed(entries);
+      for (const leaf of leavesOf(file.head, () => undefined, "")) {
+        leaf.set(altered(leaf.value, at));
+        expect({ path: leaf.path, kind: (await faultOf(file))?.kind }).toEqual({
+          path: leaf.path,
+          kind: "head",
+        });
+        leaf.set(leaf.value);
+      }
+    }),
+    runs,
+  ));
+
+it("T5: a receipt that is removed, repeated or swapped with another is named", () =>
+  fc.assert(
+    fc.asyncProperty(chains, fc.nat(), fc.nat(), async (entries, a, b) => {
+      const file = await signed(entries);
+      const { length } = file.items;
+      const one = a % length;
+      const other = b % length;
+      const removed = { ...file, items: file.items.toSpliced(one, 1) };
+      expect((await faultOf(removed))?.seq).toBe(one + 1);
+      const [item] = file.items.slice(one);
+      if (item === undefined) return;
+      const repeated = { ...file, items: file.items.toSpliced(one, 0, item) };
+      expect(await faultOf(repeated)).toEqual({ seq: one + 2, kind: "sequence" });
+      if (one === other) return;
+      const swapped = {
+        ...file,
+        items: file.items.with(one, file.items[other] ?? item).with(other, item),
+      };
+      expect(await faultOf(swapped)).toEqual({ seq: Math.min(one, other) + 1, kind: "sequence" });
+    }),
+    runs,
+  ));
+
+it("T5: a chain that is cut off, also at the end of a turn, ends before its head", () =>
+  fc.assert(
+    fc.asyncProperty(chains, fc.nat(), async (entries, a) => {
+      const file = await signed(entries);
+      const kept = a % file.items.length;
+      const cut = { ...file, items: file.items.slice(0, kept) };
+      expect(await faultOf(cut)).toEqual({ seq: kept + 1, kind: "truncated" });
+    }),
+    runs,
+  ));
+
+it("T5: a receipt or head of another conversation does not fit, even by the same key", async () => {
+  const turn: TestEntry[] = [
+    { kind: "user_message", payload: { message_id: "q", content: "one" } },
+    { kind: "answer", payload: { message_id: "m", text: "a" } },
+    { kind: "closing", payload: { message_id: "m", status: "complete" } },
+  ];
+  const file = await signed(turn);
+  const other = await signed(turn, otherSessionId);
+  const [, answer] = other.items;
+  if (answer === undefined) throw new Error("no answer");
+  expect(await faultOf({ ...file, items: file.items.with(1, answer) })).toEqual({
+    seq: 2,
+    kind: "session",
   });
-
-  it("T5: one character changed in any field of any receipt names that receipt", () =>
-    fc.assert(
-      fc.asyncProperty(chains, fc.nat(), fc.nat(), async (entries, place, at) => {
-        const file = await signed(entries);
-        const index = place % file.items.length;
-        for (const leaf of leavesOf(file.items[index], () => undefined, "")) {
-          leaf.set(altered(leaf.value, at));
-          const fault = await faultOf(file);
-          leaf.set(leaf.value);
-          expect({ path: leaf.path, seq: fault?.seq }).toEqual({ path: leaf.path, seq: index + 1 });
-        }
-        expect(await faultOf(file)).toBeNull();
-      }),
-      runs,
-    ));
-
-  it("T5: one character changed in any field of the head is a fault", () =>
-    fc.assert(
-      fc.asyncProperty(chains, fc.nat(), async (entries, at) => {
-        const file = await signed(entries);
-        for (const leaf of leavesOf(file.head, () => undefined, "")) {
-          leaf.set(altered(leaf.value, at));
-          expect({ path: leaf.path, kind: (await faultOf(file))?.kind }).toEqual({
-            path: leaf.path,
-            kind: "head",
-          });
-          leaf.set(leaf.value);
-        }
-      }),
-      runs,
-    ));
-
-  it("T5: a receipt that is removed, repeated or swapped with another is named", () =>
-    fc.assert(
-      fc.asyncProperty(chains, fc.nat(), fc.nat(), async (entries, a, b) => {
-        const file = await signed(entries);
-        const { length } = file.items;
-        const one = a % length;
-        const other = b % length;
-        const removed = { ...file, items: file.items.toSpliced(one, 1) };
-        expect((await faultOf(removed))?.seq).toBe(one + 1);
-        const [item] = file.items.slice(one);
-        if (item === undefined) return;
-        const repeated = { ...file, items: file.items.toSpliced(one, 0, item) };
-        expect(await faultOf(repeated)).toEqual({ seq: one + 2, kind: "sequence" });
-        if (one === other) return;
-        const swapped = {
-          ...file,
-          items: file.items.with(one, file.items[other] ?? item).with(other, item),
-        };
-        expect(await faultOf(swapped)).toEqual({ seq: Math.min(one, other) + 1, kind: "sequence" });
-      }),
-      runs,
-    ));
-
-  it("T5: a chain that is cut off, also at the end of a turn, ends before its head", () =>
-    fc.assert(
-      fc.asyncProperty(chains, fc.nat(), async (entries, a) => {
-        const file = await signed(entries);
-        const kept = a % file.items.length;
-        const cut = { ...file, items: file.items.slice(0, kept) };
-        expect(await faultOf(cut)).toEqual({ seq: kept + 1, kind: "truncated" });
-      }),
-      runs,
-    ));
-
-  it("T5: a receipt or head of another conversation does not fit, even by the same key", async () => {
-    const turn: TestEntry[] = [
-      { kind: "user_message", payload: { message_id: "q", content: "one" } },
-      { kind: "answer", payload: { message_id: "m", text: "a" } },
-      { kind: "closing", payload: { message_id: "m", status: "complete" } },
-    ];
-    const file = await signed(turn);
-    const other = await signed(turn, otherSessionId);
-    const [, answer] = other.items;
-    if (answer === undefined) throw new Error("no answer");
-    expect(await faultOf({ ...file, items: file.items.with(1, answer) })).toEqual({
-      seq: 2,
-      kind: "session",
-    });
-    const renamed = { ...answer, session_id: sessionId };
-    expect(await faultOf({ ...file, items: file.items.with(1, renamed) })).toEqual({
-      seq: 2,
-      kind: "signature",
-    });
-    expect(await faultOf({ ...file, head: other.head })).toEqual({ seq: 3, kind: "head" });
-    expect(await faultOf({ ...file, session_id: otherSessionId })).toEqual({
-      seq: 1,
-      kind: "session",
-    });
-    // Another chain of the same conversation: signed, and not the one before it.
-    const forked = await signed([
-      { kind: "user_message", payload: { message_id: "q", content: "two" } },
-      ...turn.slice(1),
-    ]);
-    const [question] = forked.items;
-    if (question === undefined) throw new Error("no question");
-    expect(await faultOf({ ...file, items: file.items.with(0, question) })).toEqual({
-      seq: 2,
-      kind: "previous",
-    });
-    expect(await faultOf({ ...file, head: forked.head })).toEqual({ seq: 3, kind: "head" });
-    const shorter = await signed(turn.slice(0, 1));
-    expect(await faultOf({ ...file, head: shorter.head })).toEqual({ seq: 3, kind: "head" });
+  const renamed = { ...answer, session_id: sessionId };
+  expect(await faultOf({ ...file, items: file.items.with(1, renamed) })).toEqual({
+    seq: 2,
+    kind: "signature",
   });
-
-  it("T5: a key that is swapped, unknown or named twice is a fault, whatever the file says", async () => {
-    const turn: TestEntry[] = [
-      { kind: "user_message", payload: { message_id: "q", content: "one" } },
-      { kind: "closing", payload: { message_id: "m", status: "aborted" } },
-    ];
-    const impostor = await createTestReceiptKey("first");
-    const forged = await signChain(sessionId, turn, impostor);
-    expect((await verifyReceipts(forged)).fault).toBeNull();
-    expect(await faultOf(forged)).toEqual({ seq: 1, kind: "signature" });
-    const file = await signChain(sessionId, turn, first);
-    expect(await faultOf(file, [second.key])).toEqual({ seq: 1, kind: "key" });
-    expect(await faultOf(file, [first.key, impostor.key])).toEqual({ seq: 1, kind: "key" });
-    expect((await verifyReceipts({ ...file, keys: [impostor.key] })).fault).toEqual({
-      seq: 1,
-      kind: "signature",
-    });
+  expect(await faultOf({ ...file, head: other.head })).toEqual({ seq: 3, kind: "head" });
+  expect(await faultOf({ ...file, session_id: otherSessionId })).toEqual({
+    seq: 1,
+    kind: "session",
   });
-
-  it("T5: a signature or key in another spelling of base64url is a fault", async () => {
-    const file = await signed([
-      { kind: "user_message", payload: { message_id: "q", content: "one" } },
-    ]);
-    // The last character has bits that decoding ignores.
-    const respelled = (text: string) =>
-      text.slice(0, -1) + String.fromCharCode(text.charCodeAt(text.length - 1) + 1);
-    const [item] = file.items;
-    if (item === undefined) throw new Error("no receipt");
-    const items = [{ ...item, signature: respelled(item.signature) }];
-    expect(await faultOf({ ...file, items })).toEqual({ seq: 1, kind: "signature" });
-    const head = { ...file.head, signature: respelled(file.head.signature) };
-    expect(await faultOf({ ...file, head })).toEqual({ seq: 1, kind: "head" });
-    const keys = [first, second].map(({ key }) => ({ ...key, x: respelled(key.x) }));
-    expect(await faultOf(file, keys)).toEqual({ seq: 1, kind: "key" });
+  // Another chain of the same conversation: signed, and not the one before it.
+  const forked = await signed([
+    { kind: "user_message", payload: { message_id: "q", content: "two" } },
+    ...turn.slice(1),
+  ]);
+  const [question] = forked.items;
+  if (question === undefined) throw new Error("no question");
+  expect(await faultOf({ ...file, items: file.items.with(0, question) })).toEqual({
+    seq: 2,
+    kind: "previous",
   });
+  expect(await faultOf({ ...file, head: forked.head })).toEqual({ seq: 3, kind: "head" });
+  const shorter = await signed(turn.slice(0, 1));
+  expect(await faultOf({ ...file, head: shorter.head })).toEqual({ seq: 3, kind: "head" });
+});
 
-  it("T5: receipts in an order that no turn has do not verify, though they are signed", async () => {
-    const question: TestEntry = {
-      kind: "user_message",
-      payload: { message_id: "q", content: "one" },
-    };
-    const answer: TestEntry = { kind: "answer", payload: { message_id: "m", text: "a" } };
-    const closing: TestEntry = {
-      kind: "closing",
-      payload: { message_id: "m", status: "complete" },
-    };
-    expect(await faultOf(await signed([answer, closing]))).toEqual({ seq: 1, kind: "order" });
-    expect(await faultOf(await signed([question, answer, answer]))).toEqual({
-      seq: 3,
-      kind: "order",
-    });
-    expect(await faultOf(await signed([question, answer, question]))).toEqual({
-      seq: 3,
-      kind: "order",
-    });
-    expect(await faultOf(await signed([question, answer]))).toBeNull();
+it("T5: a key that is swapped, unknown or named twice is a fault, whatever the file says", async () => {
+  const turn: TestEntry[] = [
+    { kind: "user_message", payload: { message_id: "q", content: "one" } },
+    { kind: "closing", payload: { message_id: "m", status: "aborted" } },
+  ];
+  const impostor = await createTestReceiptKey("first");
+  const forged = await signChain(sessionId, turn, impostor);
+  expect((await verifyReceipts(forged)).fault).toBeNull();
+  expect(await faultOf(forged)).toEqual({ seq: 1, kind: "signature" });
+  const file = await signChain(sessionId, turn, first);
+  expect(await faultOf(file, [second.key])).toEqual({ seq: 1, kind: "key" });
+  expect(await faultOf(file, [first.key, impostor.key])).toEqual({ seq: 1, kind: "key" });
+  expect((await verifyReceipts({ ...file, keys: [impostor.key] })).fault).toEqual({
+    seq: 1,
+    kind: "signature",
   });
+});
+
+it("T5: a signature or key in another spelling of base64url is a fault", async () => {
+  const file = await signed([
+    { kind: "user_message", payload: { message_id: "q", content: "one" } },
+  ]);
+  // The last character has bits that decoding ignores.
+  const respelled = (text: string) =>
+    text.slice(0, -1) + String.fromCharCode(text.charCodeAt(text.length - 1) + 1);
+  const [item] = file.items;
+  if (item === undefined) throw new Error("no receipt");
+  const items = [{ ...item, signature: respelled(item.signature) }];
+  expect(await faultOf({ ...file, items })).toEqual({ seq: 1, kind: "signature" });
+  const head = { ...file.head, signature: respelled(file.head.signature) };
+  expect(await faultOf({ ...file, head })).toEqual({ seq: 1, kind: "head" });
+  const keys = [first, second].map(({ key }) => ({ ...key, x: respelled(key.x) }));
+  expect(await faultOf(file, keys)).toEqual({ seq: 1, kind: "key" });
+});
+
+it("T5: receipts in an order that no turn has do not verify, though they are signed", async () => {
+  const question: TestEntry = {
+    kind: "user_message",
+    payload: { message_id: "q", content: "one" },
+  };
+  const answer: TestEntry = { kind: "answer", payload: { message_id: "m", text: "a" } };
+  const closing: TestEntry = {
+    kind: "closing",
+    payload: { message_id: "m", status: "complete" },
+  };
+  expect(await faultOf(await signed([answer, closing]))).toEqual({ seq: 1, kind: "order" });
+  expect(await faultOf(await signed([question, answer, answer]))).toEqual({
+    seq: 3,
+    kind: "order",
+  });
+  expect(await faultOf(await signed([question, answer, question]))).toEqual({
+    seq: 3,
+    kind: "order",
+  });
+  expect(await faultOf(await signed([question, answer]))).toBeNull();
 });

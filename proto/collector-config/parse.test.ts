@@ -1,5 +1,5 @@
 import fc from "fast-check";
-import { describe, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { cpuMillisecondsOf } from "#tests/support/cpu-time.ts";
 import { runsOf } from "#tests/support/is-slow.ts";
 import { parseCollectorConfig } from "./parse.ts";
@@ -17,277 +17,271 @@ const errorsOf = (text: string) => {
   return parsed.ok ? [] : parsed.errors;
 };
 
-describe("parseCollectorConfig", () => {
-  it("fills in every documented default", () => {
-    const parsed = parseCollectorConfig(minimal);
-    expect(parsed.ok && parsed.config).toEqual({
-      hostId: undefined,
-      runAsRootAcknowledged: false,
-      labels: {},
-      log: { level: "info", format: "json" },
-      sources: [],
-      forwarder: {
-        endpoint: "core.example.net:8443",
-        mtls: {
-          certFile: "/i/tls.crt",
-          keyFile: "/i/tls.key",
-          caFile: "/i/ca.pem",
-          serverName: undefined,
-        },
-        batch: { maxEnvelopes: 500, maxBytes: 1_048_576, lingerMs: 50 },
-        maxInFlightFrames: 8,
-        compression: "gzip",
-      },
-      buffer: {
-        dir: "/q",
-        maxDiskUsageBytes: 104_857_600,
-        maxRecordAgeSeconds: 604_800,
-        dropNewestOnFull: false,
-        atRiskBytesPercent: 80,
-        atRiskOldestSeconds: 86_400,
-        ephemeral: false,
-      },
-      management: {
-        coreUrl: undefined,
+it("fills in every documented default", () => {
+  const parsed = parseCollectorConfig(minimal);
+  expect(parsed.ok && parsed.config).toEqual({
+    hostId: undefined,
+    runAsRootAcknowledged: false,
+    labels: {},
+    log: { level: "info", format: "json" },
+    sources: [],
+    forwarder: {
+      endpoint: "core.example.net:8443",
+      mtls: {
+        certFile: "/i/tls.crt",
+        keyFile: "/i/tls.key",
+        caFile: "/i/ca.pem",
         serverName: undefined,
-        caFile: undefined,
-        heartbeatIntervalSeconds: 60,
-        desiredConfigHash: undefined,
-        lastKnownGoodConfigHash: undefined,
-        applyDesiredConfig: false,
-        fileRoots: ["/var/log"],
-        listenHosts: [],
-        remoteDiag: true,
       },
-    });
+      batch: { maxEnvelopes: 500, maxBytes: 1_048_576, lingerMs: 50 },
+      maxInFlightFrames: 8,
+      compression: "gzip",
+    },
+    buffer: {
+      dir: "/q",
+      maxDiskUsageBytes: 104_857_600,
+      maxRecordAgeSeconds: 604_800,
+      dropNewestOnFull: false,
+      atRiskBytesPercent: 80,
+      atRiskOldestSeconds: 86_400,
+      ephemeral: false,
+    },
+    management: {
+      coreUrl: undefined,
+      serverName: undefined,
+      caFile: undefined,
+      heartbeatIntervalSeconds: 60,
+      desiredConfigHash: undefined,
+      lastKnownGoodConfigHash: undefined,
+      applyDesiredConfig: false,
+      fileRoots: ["/var/log"],
+      listenHosts: [],
+      remoteDiag: true,
+    },
   });
+});
 
-  it("parses the three types of sources, with both OTLP listeners unless one is configured", () => {
-    const parsed = parseCollectorConfig(
-      `${minimal}sources: [{type: otlp}, {type: otlp, http: {listen: "[::1]:1"}}, {type: file, include: [/v/*.log]}, {type: host_metrics}]`,
+it("parses the three types of sources, with both OTLP listeners unless one is configured", () => {
+  const parsed = parseCollectorConfig(
+    `${minimal}sources: [{type: otlp}, {type: otlp, http: {listen: "[::1]:1"}}, {type: file, include: [/v/*.log]}, {type: host_metrics}]`,
+  );
+  expect(parsed.ok && parsed.config.sources).toEqual([
+    {
+      type: "otlp",
+      grpc: { listen: "127.0.0.1:4317", allowedHosts: [] },
+      http: { listen: "127.0.0.1:4318", allowedHosts: [] },
+    },
+    { type: "otlp", grpc: undefined, http: { listen: "[::1]:1", allowedHosts: [] } },
+    { type: "file", include: ["/v/*.log"], exclude: [], startAt: "end" },
+    { type: "host_metrics", intervalSeconds: 60 },
+  ]);
+});
+
+it.each([
+  ["an unknown key", `${minimal}managment: {}\n`, { path: "managment", line: 6, column: 1 }],
+  [
+    "a nested unknown key",
+    `${minimal}log: {levle: info}\n`,
+    { path: "log.levle", line: 6, column: 7 },
+  ],
+  [
+    "a key of every object",
+    `${minimal}constructor: 1\n`,
+    { path: "constructor", line: 6, column: 1 },
+  ],
+  [
+    "a key that would be a prototype",
+    `${minimal}__proto__: {}\n`,
+    { path: "__proto__", line: 6, column: 1 },
+  ],
+  ["a duplicate key", `${minimal}buffer: {dir: /other}\n`, { path: "buffer", line: 6, column: 1 }],
+  [
+    "a missing required key",
+    minimal.replace("  dir: /q\n", "  {}\n"),
+    { path: "buffer.dir", line: 4, column: 1 },
+  ],
+  ["a sequence for a mapping", `${minimal}log: []\n`, { path: "log", line: 6, column: 6 }],
+  ["an empty section", `${minimal}management:\n`, { path: "management", line: 6 }],
+  [
+    "text for a number",
+    `${minimal.trimEnd()}\n  max_disk_usage_mb: "5"\n`,
+    { path: "buffer.max_disk_usage_mb", line: 6 },
+  ],
+  [
+    "a cap below one megabyte",
+    `${minimal.trimEnd()}\n  max_disk_usage_mb: 0\n`,
+    { path: "buffer.max_disk_usage_mb" },
+  ],
+  [
+    "an unknown source",
+    `${minimal}sources:\n  - {type: syslog}\n`,
+    { path: "sources.0.type", line: 7, column: 12 },
+  ],
+  [
+    "a bad start_at",
+    `${minimal}sources: [{type: file, include: [/a], start_at: now}]`,
+    { path: "sources.0.start_at" },
+  ],
+  [
+    "plain http to core",
+    `${minimal}management: {core_url: "http://127.0.0.1"}`,
+    { path: "management.core_url" },
+  ],
+  [
+    "credentials in core_url",
+    `${minimal}management: {core_url: "https://a:b@c"}`,
+    { path: "management.core_url" },
+  ],
+  ...["::1:8443", "[:::]:8443", "999.0.0.1:8443", "[x:8443"].map(
+    (endpoint): [string, string, object] => [
+      `the endpoint ${endpoint}`,
+      minimal.replace("core.example.net:8443", `"${endpoint}"`),
+      { path: "forwarder.endpoint" },
+    ],
+  ),
+  [
+    "an endpoint without a port",
+    minimal.replace(":8443", ""),
+    { path: "forwarder.endpoint", line: 2, column: 13 },
+  ],
+  [
+    "another acknowledgement",
+    `${minimal}run_as_root_acknowledged: yes`,
+    { path: "run_as_root_acknowledged" },
+  ],
+  ["a merge key", `x: &x {a: 1}\n<<: *x\n${minimal}`, { path: "x", line: 1, column: 1 }],
+  ["a custom tag", `${minimal}host_id: !env NAME\n`, { line: 6, column: 10 }],
+  ["a second document", `${minimal}---\n${minimal}`, { line: 6, column: 1 }],
+  ["YAML 1.1", `%YAML 1.1\n---\n${minimal}`, { line: 1 }],
+  ["no text", "", { path: "", line: 1, column: 1 }],
+])("rejects %s and reports its position", (_name, text, expected) => {
+  expect(errorsOf(text)[0]).toMatchObject(expected);
+});
+
+it("locates an error behind an alias at the value that the alias names", () => {
+  expect(
+    errorsOf(`${minimal}log: &l {level: 5}\nmanagement: *l\n`).map(({ path, line }) => [
+      path,
+      line,
+    ]),
+  ).toEqual([
+    ["log.level", 6],
+    ["management.level", 7],
+  ]);
+});
+
+it("I3: rejects alias bombs, cycles and extreme nesting within 50 ms each", async () => {
+  const names = "abcdefghi".split("");
+  const bomb = names
+    .map(
+      (name, index) =>
+        `${name}: &${name} [${Array(10)
+          .fill(index === 0 ? "x" : `*${names[index - 1]}`)
+          .join(", ")}]`,
+    )
+    .join("\n");
+  parseCollectorConfig(minimal);
+  for (const text of [
+    bomb,
+    "&a [*a]",
+    "[".repeat(200_000),
+    "{".repeat(200_000),
+    "- ".repeat(100_000),
+    "a: ".repeat(80_000),
+  ]) {
+    const spent = await cpuMillisecondsOf(50, () =>
+      expect(parseCollectorConfig(text).ok).toBe(false),
     );
-    expect(parsed.ok && parsed.config.sources).toEqual([
-      {
-        type: "otlp",
-        grpc: { listen: "127.0.0.1:4317", allowedHosts: [] },
-        http: { listen: "127.0.0.1:4318", allowedHosts: [] },
-      },
-      { type: "otlp", grpc: undefined, http: { listen: "[::1]:1", allowedHosts: [] } },
-      { type: "file", include: ["/v/*.log"], exclude: [], startAt: "end" },
-      { type: "host_metrics", intervalSeconds: 60 },
-    ]);
-  });
+    expect(spent).toBeLessThan(50);
+  }
+});
 
-  it.each([
-    ["an unknown key", `${minimal}managment: {}\n`, { path: "managment", line: 6, column: 1 }],
-    [
-      "a nested unknown key",
-      `${minimal}log: {levle: info}\n`,
-      { path: "log.levle", line: 6, column: 7 },
-    ],
-    [
-      "a key of every object",
-      `${minimal}constructor: 1\n`,
-      { path: "constructor", line: 6, column: 1 },
-    ],
-    [
-      "a key that would be a prototype",
-      `${minimal}__proto__: {}\n`,
-      { path: "__proto__", line: 6, column: 1 },
-    ],
-    [
-      "a duplicate key",
-      `${minimal}buffer: {dir: /other}\n`,
-      { path: "buffer", line: 6, column: 1 },
-    ],
-    [
-      "a missing required key",
-      minimal.replace("  dir: /q\n", "  {}\n"),
-      { path: "buffer.dir", line: 4, column: 1 },
-    ],
-    ["a sequence for a mapping", `${minimal}log: []\n`, { path: "log", line: 6, column: 6 }],
-    ["an empty section", `${minimal}management:\n`, { path: "management", line: 6 }],
-    [
-      "text for a number",
-      `${minimal.trimEnd()}\n  max_disk_usage_mb: "5"\n`,
-      { path: "buffer.max_disk_usage_mb", line: 6 },
-    ],
-    [
-      "a cap below one megabyte",
-      `${minimal.trimEnd()}\n  max_disk_usage_mb: 0\n`,
-      { path: "buffer.max_disk_usage_mb" },
-    ],
-    [
-      "an unknown source",
-      `${minimal}sources:\n  - {type: syslog}\n`,
-      { path: "sources.0.type", line: 7, column: 12 },
-    ],
-    [
-      "a bad start_at",
-      `${minimal}sources: [{type: file, include: [/a], start_at: now}]`,
-      { path: "sources.0.start_at" },
-    ],
-    [
-      "plain http to core",
-      `${minimal}management: {core_url: "http://127.0.0.1"}`,
-      { path: "management.core_url" },
-    ],
-    [
-      "credentials in core_url",
-      `${minimal}management: {core_url: "https://a:b@c"}`,
-      { path: "management.core_url" },
-    ],
-    ...["::1:8443", "[:::]:8443", "999.0.0.1:8443", "[x:8443"].map(
-      (endpoint): [string, string, object] => [
-        `the endpoint ${endpoint}`,
-        minimal.replace("core.example.net:8443", `"${endpoint}"`),
-        { path: "forwarder.endpoint" },
-      ],
-    ),
-    [
-      "an endpoint without a port",
-      minimal.replace(":8443", ""),
-      { path: "forwarder.endpoint", line: 2, column: 13 },
-    ],
-    [
-      "another acknowledgement",
-      `${minimal}run_as_root_acknowledged: yes`,
-      { path: "run_as_root_acknowledged" },
-    ],
-    ["a merge key", `x: &x {a: 1}\n<<: *x\n${minimal}`, { path: "x", line: 1, column: 1 }],
-    ["a custom tag", `${minimal}host_id: !env NAME\n`, { line: 6, column: 10 }],
-    ["a second document", `${minimal}---\n${minimal}`, { line: 6, column: 1 }],
-    ["YAML 1.1", `%YAML 1.1\n---\n${minimal}`, { line: 1 }],
-    ["no text", "", { path: "", line: 1, column: 1 }],
-  ])("rejects %s and reports its position", (_name, text, expected) => {
-    expect(errorsOf(text)[0]).toMatchObject(expected);
-  });
-
-  it("locates an error behind an alias at the value that the alias names", () => {
-    expect(
-      errorsOf(`${minimal}log: &l {level: 5}\nmanagement: *l\n`).map(({ path, line }) => [
-        path,
-        line,
-      ]),
-    ).toEqual([
-      ["log.level", 6],
-      ["management.level", 7],
-    ]);
-  });
-
-  it("I3: rejects alias bombs, cycles and extreme nesting within 50 ms each", async () => {
-    const names = "abcdefghi".split("");
-    const bomb = names
-      .map(
-        (name, index) =>
-          `${name}: &${name} [${Array(10)
-            .fill(index === 0 ? "x" : `*${names[index - 1]}`)
-            .join(", ")}]`,
-      )
-      .join("\n");
-    parseCollectorConfig(minimal);
-    for (const text of [
-      bomb,
-      "&a [*a]",
-      "[".repeat(200_000),
-      "{".repeat(200_000),
-      "- ".repeat(100_000),
-      "a: ".repeat(80_000),
-    ]) {
-      const spent = await cpuMillisecondsOf(50, () =>
-        expect(parseCollectorConfig(text).ok).toBe(false),
-      );
-      expect(spent).toBeLessThan(50);
-    }
-  });
-
-  it("O3: rejects 256 KiB of nodes, lines, anchors, tags, escapes and documents by their tokens, within 50 ms each", async () => {
-    const inFlow = ["[],", "{},", "1,", "a:\n", ":\n", "&a a,", "!a a,", "*a ", "#\n", "\n", ","];
-    const inBlock = ["-\n", "a:\n", ":\n", "}", "---\n", "...\n", "%a\n", "#\n", "\n", "\t\n"];
-    const texts = [
-      ...inFlow.map((unit) => `[${unit.repeat(configBytesMax)}`),
-      ...inBlock.map((unit) => unit.repeat(configBytesMax)),
-      `"${"\\x".repeat(configBytesMax)}`,
-      `>\n${" a\n\n".repeat(configBytesMax)}`,
-    ];
-    for (const text of texts) {
-      const whole = text.slice(0, configBytesMax);
-      const spent = await cpuMillisecondsOf(50, () =>
-        expect([whole.slice(0, 20), parseTree(whole).ok]).toEqual([whole.slice(0, 20), false]),
-      );
-      expect([whole.slice(0, 20), spent < 50]).toEqual([whole.slice(0, 20), true]);
-    }
-  });
-
-  it("O3: accepts 10,000 tokens, and any number in a file of its own operator", () => {
-    const list = (items: number) => "- a\n".repeat(items);
-    const tooMany = {
-      errors: [
-        expect.objectContaining({ message: expect.stringMatching(/^must have at most 10000 /) }),
-      ],
-    };
-    expect(parseTree(list(1_500)).ok).toBe(true);
-    expect(parseTree(list(2_500))).toMatchObject(tooMany);
-    expect(parseTree(list(2_500), anyTokens).ok).toBe(true);
-  });
-
-  it("I3: stores a long key once, however many values are below it, and rejects a long text behind many aliases", () => {
-    const before = process.memoryUsage().heapUsed;
-    const parsed = parseTree(`? ${"k".repeat(64_000)}\n: [${"1,".repeat(4_000)}]`, anyTokens);
-    expect(process.memoryUsage().heapUsed - before).toBeLessThan(64_000_000);
-    expect(parsed.ok && parsed.errorAt(["k".repeat(64_000), 3999], "here").column).toBe(8002);
-    expect(parseTree(`a: &a ${"k".repeat(64_000)}\nb: [${"*a, ".repeat(2_000)}]`)).toMatchObject({
-      ok: false,
-      errors: expect.arrayContaining([
-        expect.objectContaining({ message: "the aliases repeat too much" }),
-      ]),
-    });
-  });
-
-  it("E12: never quotes a value, whatever its key", () => {
-    const secret = "svcbt_0123456789";
-    const shapes = [
-      `host_id: {a: ${secret}}`,
-      `log: {level: ${secret}, format: ${secret}}`,
-      `sources: [{type: ${secret}}, ${secret}]`,
-      `management: {core_url: "http://${secret}", desired_config_hash: ${secret}, heartbeat_interval_seconds: ${secret}}`,
-      `run_as_root_acknowledged: ${secret}`,
-      `host_id: !t ${secret}`,
-      `host_id: "${secret}\\q"`,
-      `host_id: [${secret}`,
-      `*${secret}`,
-    ];
-    for (const shape of shapes) {
-      const errors = errorsOf(`${minimal}${shape}\n`);
-      expect(errors.length).toBeGreaterThan(0);
-      expect(JSON.stringify(errors)).not.toContain(secret);
-    }
-  });
-
-  it("never throws, whatever the text", () => {
-    const pieces = fc.constantFrom(
-      ..."abk0:-?[]{}&*!|>'\"#%@`, \n\t\\~.",
-      "key: ",
-      "- ",
-      "forwarder",
-      "buffer",
-      "\ud800",
-      "\u2028",
-      "&a ",
-      "*a ",
+it("O3: rejects 256 KiB of nodes, lines, anchors, tags, escapes and documents by their tokens, within 50 ms each", async () => {
+  const inFlow = ["[],", "{},", "1,", "a:\n", ":\n", "&a a,", "!a a,", "*a ", "#\n", "\n", ","];
+  const inBlock = ["-\n", "a:\n", ":\n", "}", "---\n", "...\n", "%a\n", "#\n", "\n", "\t\n"];
+  const texts = [
+    ...inFlow.map((unit) => `[${unit.repeat(configBytesMax)}`),
+    ...inBlock.map((unit) => unit.repeat(configBytesMax)),
+    `"${"\\x".repeat(configBytesMax)}`,
+    `>\n${" a\n\n".repeat(configBytesMax)}`,
+  ];
+  for (const text of texts) {
+    const whole = text.slice(0, configBytesMax);
+    const spent = await cpuMillisecondsOf(50, () =>
+      expect([whole.slice(0, 20), parseTree(whole).ok]).toEqual([whole.slice(0, 20), false]),
     );
-    fc.assert(
-      fc.property(
-        fc.oneof(
-          fc.string({ unit: "binary" }),
-          fc.array(pieces).map((parts) => parts.join("")),
-        ),
-        (text) => {
-          const parsed = parseCollectorConfig(text);
-          return parsed.ok || parsed.errors.every(({ line, column }) => line >= 1 && column >= 1);
-        },
+    expect([whole.slice(0, 20), spent < 50]).toEqual([whole.slice(0, 20), true]);
+  }
+});
+
+it("O3: accepts 10,000 tokens, and any number in a file of its own operator", () => {
+  const list = (items: number) => "- a\n".repeat(items);
+  const tooMany = {
+    errors: [
+      expect.objectContaining({ message: expect.stringMatching(/^must have at most 10000 /) }),
+    ],
+  };
+  expect(parseTree(list(1_500)).ok).toBe(true);
+  expect(parseTree(list(2_500))).toMatchObject(tooMany);
+  expect(parseTree(list(2_500), anyTokens).ok).toBe(true);
+});
+
+it("I3: stores a long key once, however many values are below it, and rejects a long text behind many aliases", () => {
+  const before = process.memoryUsage().heapUsed;
+  const parsed = parseTree(`? ${"k".repeat(64_000)}\n: [${"1,".repeat(4_000)}]`, anyTokens);
+  expect(process.memoryUsage().heapUsed - before).toBeLessThan(64_000_000);
+  expect(parsed.ok && parsed.errorAt(["k".repeat(64_000), 3999], "here").column).toBe(8002);
+  expect(parseTree(`a: &a ${"k".repeat(64_000)}\nb: [${"*a, ".repeat(2_000)}]`)).toMatchObject({
+    ok: false,
+    errors: expect.arrayContaining([
+      expect.objectContaining({ message: "the aliases repeat too much" }),
+    ]),
+  });
+});
+
+it("E12: never quotes a value, whatever its key", () => {
+  const secret = "svcbt_0123456789";
+  const shapes = [
+    `host_id: {a: ${secret}}`,
+    `log: {level: ${secret}, format: ${secret}}`,
+    `sources: [{type: ${secret}}, ${secret}]`,
+    `management: {core_url: "http://${secret}", desired_config_hash: ${secret}, heartbeat_interval_seconds: ${secret}}`,
+    `run_as_root_acknowledged: ${secret}`,
+    `host_id: !t ${secret}`,
+    `host_id: "${secret}\\q"`,
+    `host_id: [${secret}`,
+    `*${secret}`,
+  ];
+  for (const shape of shapes) {
+    const errors = errorsOf(`${minimal}${shape}\n`);
+    expect(errors.length).toBeGreaterThan(0);
+    expect(JSON.stringify(errors)).not.toContain(secret);
+  }
+});
+
+it("never throws, whatever the text", () => {
+  const pieces = fc.constantFrom(
+    ..."abk0:-?[]{}&*!|>'\"#%@`, \n\t\\~.",
+    "key: ",
+    "- ",
+    "forwarder",
+    "buffer",
+    "\ud800",
+    "\u2028",
+    "&a ",
+    "*a ",
+  );
+  fc.assert(
+    fc.property(
+      fc.oneof(
+        fc.string({ unit: "binary" }),
+        fc.array(pieces).map((parts) => parts.join("")),
       ),
-      { numRuns: runsOf(500) },
-    );
-  });
+      (text) => {
+        const parsed = parseCollectorConfig(text);
+        return parsed.ok || parsed.errors.every(({ line, column }) => line >= 1 && column >= 1);
+      },
+    ),
+    { numRuns: runsOf(500) },
+  );
 });

@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { noLosses } from "./account.ts";
 import {
   type AccountFacts,
@@ -73,289 +73,284 @@ const stateWith = (
     nowMs,
   );
 
-describe("the state of a host's hour", () => {
-  test("is complete when all that the host accepted is stored and delivered", () => {
-    expect(stateWith([account()])).toEqual({
-      state: "complete",
-      shortages: [],
-      binding: [{ queueId: null, fromMs: hour, toMs: end }],
-      isClockWrong: false,
-    });
-    const parts = [
-      account({ toMs: hour + minute, accepted: 1 }),
-      account({ fromMs: hour + minute, accepted: 7 }),
-    ];
-    expect(stateWith(parts)?.state).toBe("complete");
-    expect(stateWith([account({ accepted: 0, stored: 0 })], { exportedBelow: [] })?.state).toBe(
-      "complete",
+test("is complete when all that the host accepted is stored and delivered", () => {
+  expect(stateWith([account()])).toEqual({
+    state: "complete",
+    shortages: [],
+    binding: [{ queueId: null, fromMs: hour, toMs: end }],
+    isClockWrong: false,
+  });
+  const parts = [
+    account({ toMs: hour + minute, accepted: 1 }),
+    account({ fromMs: hour + minute, accepted: 7 }),
+  ];
+  expect(stateWith(parts)?.state).toBe("complete");
+  expect(stateWith([account({ accepted: 0, stored: 0 })], { exportedBelow: [] })?.state).toBe(
+    "complete",
+  );
+});
+
+test("is undelivered while an export is behind its accounts, or none is on", () => {
+  expect(stateWith([account()], { exportedBelow: [100n, 70n] })?.state).toBe("undelivered");
+  expect(stateWith([account()], { exportedBelow: [100n, 71n] })?.state).toBe("complete");
+  expect(stateWith([account()], { exportedBelow: [] })?.state).toBe("undelivered");
+});
+
+test("is delivered by the exports of the stream that stores it, whatever those of PostgreSQL have passed", () => {
+  const streamed = account({
+    sink: "nats",
+    xid: 90n,
+    streamEnd: { stream: "S 1", sequence: 500n },
+  });
+  const at = (stream: string | null, position: bigint) => ({ stream, position });
+  const stateFor = (...exports: HourFacts["exports"]) => stateWith([streamed], { exports })?.state;
+  expect(stateFor(at("S 1", 500n))).toBe("complete");
+  expect(stateFor(at("S 1", 500n), at(null, 1n))).toBe("complete");
+  expect(stateFor(at("S 1", 500n), at("S 1", 499n))).toBe("undelivered");
+  expect(stateFor(at(null, 1000n))).toBe("undelivered");
+  // A stream that was created again numbers its messages anew.
+  expect(stateFor(at("S 2", 900n))).toBe("undelivered");
+  const parts = [{ ...streamed, toMs: hour + minute }, account({ fromMs: hour + minute })];
+  expect(stateWith(parts, { exports: [at("S 1", 500n)] })?.state).toBe("undelivered");
+  expect(stateWith(parts, { exports: [at("S 1", 500n), at(null, 71n)] })?.state).toBe("complete");
+  expect(sumHour(hour, parts)).toMatchObject({ sinks: ["nats", "postgres"], xid: 70n });
+});
+
+test("is short of what the host dropped, core rejected or lost, and what never came", () => {
+  const refused = { queue_full: 310, too_large: 2, malformed: 5, retry: 9 };
+  const stated = { ...noLosses, refused, expired: 4, fileGapBytes: 77, fileGaps: 1 };
+  const counts = { stored: 900, rejected: 60, lost: 30, missing: 10 };
+  expect(stateWith([account({ stated, ...counts })])).toMatchObject({
+    state: "short",
+    isClockWrong: false,
+    shortages: [
+      { kind: "dropped", count: 312 },
+      { kind: "rejected", count: 60 },
+      { kind: "lost_in_restore", count: 30 },
+      { kind: "missing", count: 10 },
+      { kind: "file_gap", count: 77 },
+    ],
+  });
+});
+
+test("is short of what the backends of exports rejected, also while another export is behind", () => {
+  const exportRejections = [
+    { name: "backend", records: 2, items: 7 },
+    { name: "archive", records: 1, items: 0 },
+  ];
+  const shortages = [
+    { kind: "export_rejected", count: 5 },
+    { kind: "export_rejected_items", count: 7 },
+  ];
+  const parts = [
+    account({
+      toMs: hour + minute,
+      exportRejections: [{ name: "backend", records: 2, items: 0 }],
+    }),
+    account({ fromMs: hour + minute, exportRejections }),
+  ];
+  expect(stateWith(parts, { exportedBelow: [1n] })).toMatchObject({ state: "short", shortages });
+  expect(sumHour(hour, parts).exportRejections).toEqual([
+    { name: "backend", records: 4, items: 7 },
+    { name: "archive", records: 1, items: 0 },
+  ]);
+});
+
+test("is not short of what was discarded as configured, sent again, or malformed", () => {
+  const stated = { ...noLosses, refused: { malformed: 5, retry: 9 }, expired: 4, damaged: 3 };
+  expect(stateWith([account({ stated, stored: 900, discarded: 100 })])?.state).toBe("complete");
+});
+
+test("is short of an account that core refuses, with the reason, also before the others come", () => {
+  const refused = account({ refused: "signature_invalid", receivedMs: hour });
+  const shortages = [{ kind: "account_refused", count: null, reason: "signature_invalid" }];
+  expect(stateWith([refused])).toMatchObject({ state: "short", shortages });
+  expect(stateWith([refused, account()])).toMatchObject({ state: "short", shortages });
+  expect(stateWith([refused], { hourMs: hour - hourLength })?.state).not.toBe("complete");
+});
+
+test("is short of accounts that are lost: later ones have come", () => {
+  const next = account({ fromMs: end, toMs: end + hourLength });
+  expect(stateWith([next])).toMatchObject({
+    state: "short",
+    shortages: [{ kind: "accounts_lost", count: null }],
+  });
+  const half = account({ toMs: hour + 30 * minute });
+  expect(stateWith([half, next])?.state).toBe("short");
+  expect(stateWith([half])?.state).toBe("late");
+});
+
+test("is late of what two accounts of the same time leave out, as of a restored disk", () => {
+  const half = account({ toMs: hour + 30 * minute });
+  expect(stateWith([half, half])?.state).toBe("late");
+  expect(stateWith([half, account({ fromMs: hour + 20 * minute })])?.state).toBe("complete");
+});
+
+test("is late when a host that speaks has sent no account of it, and silent when it does not speak", () => {
+  expect(stateWith([])?.state).toBe("late");
+  expect(stateWith([], { isSilent: true })?.state).toBe("silent");
+});
+
+test("is not running when no collector ran, through all hours of a sleep of three days", () => {
+  const sleep = [stopped(hour - 30 * minute, hour + 72 * hourLength)];
+  for (const at of [hour, hour + hourLength, hour + 71 * hourLength]) {
+    expect(stateWith(sleep, { hourMs: at, nowMs: hour + 80 * hourLength })?.state).toBe(
+      "not_running",
     );
-  });
+  }
+  const fromMs = hour + 72 * hourLength - minute;
+  const toMs = hour + 72 * hourLength;
+  const awake = account({ fromMs, toMs, receivedMs: toMs, accepted: 3 });
+  const woken = [stopped(hour, hour + 72 * hourLength - minute), awake];
+  const at = { hourMs: hour + 71 * hourLength, nowMs: hour + 80 * hourLength };
+  expect(stateWith(woken, at)?.state).toBe("complete");
+});
 
-  test("is undelivered while an export is behind its accounts, or none is on", () => {
-    expect(stateWith([account()], { exportedBelow: [100n, 70n] })?.state).toBe("undelivered");
-    expect(stateWith([account()], { exportedBelow: [100n, 71n] })?.state).toBe("complete");
-    expect(stateWith([account()], { exportedBelow: [] })?.state).toBe("undelivered");
-  });
+test("is core's outage until the account comes", () => {
+  const outages = [{ fromMs: hour + 40 * minute, untilMs: hour + 55 * minute }];
+  expect(stateWith([], { outages })?.state).toBe("core_out");
+  expect(stateWith([], { outages, isSilent: true })?.state).toBe("core_out");
+  expect(stateWith([account()], { outages })?.state).toBe("complete");
+  const inGrace = [{ fromMs: end + 5 * minute, untilMs: Number.POSITIVE_INFINITY }];
+  expect(stateWith([], { outages: inGrace })?.state).toBe("core_out");
+  const earlier = [{ fromMs: hour - 40 * minute, untilMs: hour }];
+  expect(stateWith([], { outages: earlier })?.state).toBe("late");
+});
 
-  test("is delivered by the exports of the stream that stores it, whatever those of PostgreSQL have passed", () => {
-    const streamed = account({
-      sink: "nats",
-      xid: 90n,
-      streamEnd: { stream: "S 1", sequence: 500n },
-    });
-    const at = (stream: string | null, position: bigint) => ({ stream, position });
-    const stateFor = (...exports: HourFacts["exports"]) =>
-      stateWith([streamed], { exports })?.state;
-    expect(stateFor(at("S 1", 500n))).toBe("complete");
-    expect(stateFor(at("S 1", 500n), at(null, 1n))).toBe("complete");
-    expect(stateFor(at("S 1", 500n), at("S 1", 499n))).toBe("undelivered");
-    expect(stateFor(at(null, 1000n))).toBe("undelivered");
-    // A stream that was created again numbers its messages anew.
-    expect(stateFor(at("S 2", 900n))).toBe("undelivered");
-    const parts = [{ ...streamed, toMs: hour + minute }, account({ fromMs: hour + minute })];
-    expect(stateWith(parts, { exports: [at("S 1", 500n)] })?.state).toBe("undelivered");
-    expect(stateWith(parts, { exports: [at("S 1", 500n), at(null, 71n)] })?.state).toBe("complete");
-    expect(sumHour(hour, parts)).toMatchObject({ sinks: ["nats", "postgres"], xid: 70n });
-  });
+test("is not accounted for hosts that send no accounts, and for what core cannot have counted", () => {
+  expect(stateWith([], { queues: [] })?.state).toBe("not_accounted");
+  expect(stateWith([], { fromMs: end, throughMs: end + hourLength })?.state).toBe("not_accounted");
+  expect(stateWith([account({ isChecked: false })])?.state).toBe("not_accounted");
+});
 
-  test("is short of what the host dropped, core rejected or lost, and what never came", () => {
-    const refused = { queue_full: 310, too_large: 2, malformed: 5, retry: 9 };
-    const stated = { ...noLosses, refused, expired: 4, fileGapBytes: 77, fileGaps: 1 };
-    const counts = { stored: 900, rejected: 60, lost: 30, missing: 10 };
-    expect(stateWith([account({ stated, ...counts })])).toMatchObject({
-      state: "short",
-      isClockWrong: false,
-      shortages: [
-        { kind: "dropped", count: 312 },
-        { kind: "rejected", count: 60 },
-        { kind: "lost_in_restore", count: 30 },
-        { kind: "missing", count: 10 },
-        { kind: "file_gap", count: 77 },
-      ],
-    });
+test("may lack more than it has counts for where core cannot have counted", () => {
+  const shortages = [
+    { kind: "rejected", count: 2 },
+    { kind: "unknown", count: null },
+  ];
+  const counted = account({ isChecked: false, rejected: 2 });
+  expect(stateWith([{ ...counted, stored: counted.accepted - 3 }])).toMatchObject({
+    state: "short",
+    shortages,
   });
+  const whole = { ...counted, stored: counted.accepted - 2 };
+  expect(stateWith([whole])).toMatchObject({ state: "short", shortages: shortages.slice(0, 1) });
+});
 
-  test("is short of what the backends of exports rejected, also while another export is behind", () => {
-    const exportRejections = [
-      { name: "backend", records: 2, items: 7 },
-      { name: "archive", records: 1, items: 0 },
-    ];
-    const shortages = [
-      { kind: "export_rejected", count: 5 },
-      { kind: "export_rejected_items", count: 7 },
-    ];
-    const parts = [
-      account({
-        toMs: hour + minute,
-        exportRejections: [{ name: "backend", records: 2, items: 0 }],
-      }),
-      account({ fromMs: hour + minute, exportRejections }),
-    ];
-    expect(stateWith(parts, { exportedBelow: [1n] })).toMatchObject({ state: "short", shortages });
-    expect(sumHour(hour, parts).exportRejections).toEqual([
-      { name: "backend", records: 4, items: 7 },
-      { name: "archive", records: 1, items: 0 },
-    ]);
+test("counts the first hour of a host from its first account", () => {
+  const fromMs = hour + 20 * minute;
+  expect(stateWith([account({ fromMs })], { fromMs })?.state).toBe("complete");
+  expect(stateWith([account({ fromMs })])?.state).not.toBe("complete");
+});
+
+test("is not decided before the hour is over, while its account is not due, and for hosts that were not there", () => {
+  expect(stateWith([account()], { nowMs: end - 1 })).toBeNull();
+  expect(stateWith([], { nowMs: afterGrace - 1 })).toBeNull();
+  expect(stateWith([account()], { nowMs: end })?.state).toBe("complete");
+  expect(stateWith([], { enrolledMs: end })).toBeNull();
+  expect(stateWith([], { revokedMs: hour })).toBeNull();
+});
+
+test("says that the host's clock is ahead, and takes its word for what it accepted, and not for the time to come", () => {
+  const ahead = account({ receivedMs: hour - hourLength });
+  expect(stateWith([ahead], { throughMs: hour - hourLength })).toMatchObject({
+    state: "complete",
+    isClockWrong: true,
   });
-
-  test("is not short of what was discarded as configured, sent again, or malformed", () => {
-    const stated = { ...noLosses, refused: { malformed: 5, retry: 9 }, expired: 4, damaged: 3 };
-    expect(stateWith([account({ stated, stored: 900, discarded: 100 })])?.state).toBe("complete");
+  expect(stateWith([account({ receivedMs: end - 2 * minute })])).toMatchObject({
+    isClockWrong: false,
   });
-
-  test("is short of an account that core refuses, with the reason, also before the others come", () => {
-    const refused = account({ refused: "signature_invalid", receivedMs: hour });
-    const shortages = [{ kind: "account_refused", count: null, reason: "signature_invalid" }];
-    expect(stateWith([refused])).toMatchObject({ state: "short", shortages });
-    expect(stateWith([refused, account()])).toMatchObject({ state: "short", shortages });
-    expect(stateWith([refused], { hourMs: hour - hourLength })?.state).not.toBe("complete");
+  const asleep = { ...stopped(hour, end + 3 * hourLength), receivedMs: hour + minute };
+  expect(stateWith([asleep], { throughMs: hour })).toMatchObject({
+    state: "late",
+    isClockWrong: true,
   });
+});
 
-  test("is short of accounts that are lost: later ones have come", () => {
-    const next = account({ fromMs: end, toMs: end + hourLength });
-    expect(stateWith([next])).toMatchObject({
-      state: "short",
-      shortages: [{ kind: "accounts_lost", count: null }],
-    });
-    const half = account({ toMs: hour + 30 * minute });
-    expect(stateWith([half, next])?.state).toBe("short");
-    expect(stateWith([half])?.state).toBe("late");
-  });
+/** A queue that core has seen since before the hour. */
+const queue = (changes: Partial<QueueFacts> = {}): QueueFacts => ({
+  ...anyQueue(hour - hourLength, end),
+  queueId: "aa",
+  ...changes,
+});
+const bb = (changes: Partial<QueueFacts> = {}) =>
+  queue({ queueId: "bb", accountedThroughMs: null, ...changes });
+const stateOf = (
+  queues: readonly QueueFacts[],
+  accounts = [account()],
+  facts: Partial<HourFacts> = {},
+) => stateWith(accounts, { queues, ...facts });
+const unknown = { state: "short", shortages: [{ kind: "unknown", count: null }] };
 
-  test("is late of what two accounts of the same time leave out, as of a restored disk", () => {
-    const half = account({ toMs: hour + 30 * minute });
-    expect(stateWith([half, half])?.state).toBe("late");
-    expect(stateWith([half, account({ fromMs: hour + 20 * minute })])?.state).toBe("complete");
-  });
-
-  test("is late when a host that speaks has sent no account of it, and silent when it does not speak", () => {
-    expect(stateWith([])?.state).toBe("late");
-    expect(stateWith([], { isSilent: true })?.state).toBe("silent");
-  });
-
-  test("is not running when no collector ran, through all hours of a sleep of three days", () => {
-    const sleep = [stopped(hour - 30 * minute, hour + 72 * hourLength)];
-    for (const at of [hour, hour + hourLength, hour + 71 * hourLength]) {
-      expect(stateWith(sleep, { hourMs: at, nowMs: hour + 80 * hourLength })?.state).toBe(
-        "not_running",
-      );
-    }
-    const fromMs = hour + 72 * hourLength - minute;
-    const toMs = hour + 72 * hourLength;
-    const awake = account({ fromMs, toMs, receivedMs: toMs, accepted: 3 });
-    const woken = [stopped(hour, hour + 72 * hourLength - minute), awake];
-    const at = { hourMs: hour + 71 * hourLength, nowMs: hour + 80 * hourLength };
-    expect(stateWith(woken, at)?.state).toBe("complete");
-  });
-
-  test("is core's outage until the account comes", () => {
-    const outages = [{ fromMs: hour + 40 * minute, untilMs: hour + 55 * minute }];
-    expect(stateWith([], { outages })?.state).toBe("core_out");
-    expect(stateWith([], { outages, isSilent: true })?.state).toBe("core_out");
-    expect(stateWith([account()], { outages })?.state).toBe("complete");
-    const inGrace = [{ fromMs: end + 5 * minute, untilMs: Number.POSITIVE_INFINITY }];
-    expect(stateWith([], { outages: inGrace })?.state).toBe("core_out");
-    const earlier = [{ fromMs: hour - 40 * minute, untilMs: hour }];
-    expect(stateWith([], { outages: earlier })?.state).toBe("late");
-  });
-
-  test("is not accounted for hosts that send no accounts, and for what core cannot have counted", () => {
-    expect(stateWith([], { queues: [] })?.state).toBe("not_accounted");
-    expect(stateWith([], { fromMs: end, throughMs: end + hourLength })?.state).toBe(
-      "not_accounted",
-    );
-    expect(stateWith([account({ isChecked: false })])?.state).toBe("not_accounted");
-  });
-
-  test("may lack more than it has counts for where core cannot have counted", () => {
-    const shortages = [
-      { kind: "rejected", count: 2 },
+test("L1: is not complete while a queue that core has seen is not accounted for, and says so for good once it has ended", () => {
+  expect(stateOf([queue()])?.state).toBe("complete");
+  expect(stateOf([queue(), bb({ fromMs: hour + minute })])?.state).toBe("late");
+  expect(stateOf([queue(), bb({ fromMs: end })])?.state).toBe("complete");
+  for (const ending of ["forked", "revoked", "closed", "lost"] as const)
+    expect(stateOf([queue(), bb({ ending, endMs: end })]), ending).toMatchObject(unknown);
+  expect(stateOf([queue(), bb({ ending: "lost", endMs: hour })])?.state).toBe("complete");
+  expect(stateOf([queue(), bb()], [account({ stored: 90, missing: 10 })])).toMatchObject({
+    shortages: [
+      { kind: "missing", count: 10 },
       { kind: "unknown", count: null },
-    ];
-    const counted = account({ isChecked: false, rejected: 2 });
-    expect(stateWith([{ ...counted, stored: counted.accepted - 3 }])).toMatchObject({
-      state: "short",
-      shortages,
-    });
-    const whole = { ...counted, stored: counted.accepted - 2 };
-    expect(stateWith([whole])).toMatchObject({ state: "short", shortages: shortages.slice(0, 1) });
+    ],
   });
+});
 
-  test("counts the first hour of a host from its first account", () => {
-    const fromMs = hour + 20 * minute;
-    expect(stateWith([account({ fromMs })], { fromMs })?.state).toBe("complete");
-    expect(stateWith([account({ fromMs })])?.state).not.toBe("complete");
+test("L2: is not complete while the account of one of two queues ends before it does", () => {
+  const early = account({ queueId: "bb", toMs: hour + 10 * minute });
+  expect(stateOf([queue(), bb()], [account(), early])?.state).toBe("late");
+  expect(stateOf([queue(), bb()], [account(), { ...early, toMs: end }])?.state).toBe("complete");
+  expect(stateOf([queue(), bb({ accountedThroughMs: end })], [account(), early])).toMatchObject({
+    shortages: [{ kind: "accounts_lost", count: null }],
   });
+});
 
-  test("is not decided before the hour is over, while its account is not due, and for hosts that were not there", () => {
-    expect(stateWith([account()], { nowMs: end - 1 })).toBeNull();
-    expect(stateWith([], { nowMs: afterGrace - 1 })).toBeNull();
-    expect(stateWith([account()], { nowMs: end })?.state).toBe("complete");
-    expect(stateWith([], { enrolledMs: end })).toBeNull();
-    expect(stateWith([], { revokedMs: hour })).toBeNull();
+test("L3: is short of what nobody knows when a copy of a queue has sent, unless the accounts of the queue go through that", () => {
+  const forked = queue({
+    ending: "forked",
+    endMs: hour + 20 * minute,
+    accountedThroughMs: hour - minute,
   });
+  const next = { queueId: "bb", fromMs: hour };
+  expect(stateOf([forked, bb({ fromMs: hour })], [account(next)])).toMatchObject(unknown);
+  const own = account({ toMs: hour + 20 * minute });
+  expect(stateOf([forked, bb({ fromMs: hour })], [own, account(next)])?.state).toBe("complete");
+});
 
-  test("says that the host's clock is ahead, and takes its word for what it accepted, and not for the time to come", () => {
-    const ahead = account({ receivedMs: hour - hourLength });
-    expect(stateWith([ahead], { throughMs: hour - hourLength })).toMatchObject({
-      state: "complete",
-      isClockWrong: true,
-    });
-    expect(stateWith([account({ receivedMs: end - 2 * minute })])).toMatchObject({
-      isClockWrong: false,
-    });
-    const asleep = { ...stopped(hour, end + 3 * hourLength), receivedMs: hour + minute };
-    expect(stateWith([asleep], { throughMs: hour })).toMatchObject({
-      state: "late",
-      isClockWrong: true,
-    });
-  });
+test("L4: is short of what nobody knows when its host is revoked in the middle of it", () => {
+  const revokedMs = hour + 20 * minute;
+  const revoked = queue({ ending: "revoked", endMs: revokedMs, accountedThroughMs: null });
+  expect(stateOf([revoked], [], { revokedMs })).toMatchObject(unknown);
+  const justBefore = account({ toMs: revokedMs - 1 });
+  expect(stateOf([revoked], [justBefore], { revokedMs })).toMatchObject(unknown);
+});
 
-  /** A queue that core has seen since before the hour. */
-  const queue = (changes: Partial<QueueFacts> = {}): QueueFacts => ({
-    ...anyQueue(hour - hourLength, end),
-    queueId: "aa",
-    ...changes,
-  });
-  const bb = (changes: Partial<QueueFacts> = {}) =>
-    queue({ queueId: "bb", accountedThroughMs: null, ...changes });
-  const stateOf = (
-    queues: readonly QueueFacts[],
-    accounts = [account()],
-    facts: Partial<HourFacts> = {},
-  ) => stateWith(accounts, { queues, ...facts });
-  const unknown = { state: "short", shortages: [{ kind: "unknown", count: null }] };
+test("L5: is short of any gap of a log file, of any size", () => {
+  const stated = { ...noLosses, fileGaps: 1 };
+  expect(stateOf([queue()], [account({ stated })])?.shortages).toEqual([
+    { kind: "file_gap", count: null },
+  ]);
+});
 
-  test("L1: is not complete while a queue that core has seen is not accounted for, and says so for good once it has ended", () => {
-    expect(stateOf([queue()])?.state).toBe("complete");
-    expect(stateOf([queue(), bb({ fromMs: hour + minute })])?.state).toBe("late");
-    expect(stateOf([queue(), bb({ fromMs: end })])?.state).toBe("complete");
-    for (const ending of ["forked", "revoked", "closed", "lost"] as const)
-      expect(stateOf([queue(), bb({ ending, endMs: end })]), ending).toMatchObject(unknown);
-    expect(stateOf([queue(), bb({ ending: "lost", endMs: hour })])?.state).toBe("complete");
-    expect(stateOf([queue(), bb()], [account({ stored: 90, missing: 10 })])).toMatchObject({
-      shortages: [
-        { kind: "missing", count: 10 },
-        { kind: "unknown", count: null },
-      ],
-    });
+test("follows a queue into its successor, and ends with the last account of one that ends", () => {
+  const at = hour + 10 * minute;
+  const first = queue({ ending: "succeeded", endMs: at, accountedThroughMs: at });
+  const one = account({ toMs: at });
+  const two = account({ queueId: "bb", fromMs: at });
+  expect(stateOf([first, bb({ fromMs: at })], [one, two])?.state).toBe("complete");
+  expect(stateOf([first, bb({ fromMs: at })], [two])).toMatchObject({
+    shortages: [{ kind: "accounts_lost" }],
   });
+  const ended = queue({ ending: "ended", endMs: at, accountedThroughMs: at });
+  expect(stateOf([ended], [one])?.state).toBe("complete");
+  expect(
+    stateWith([], { queues: [ended], hourMs: end, nowMs: afterGrace + hourLength })?.state,
+  ).toBe("not_running");
+});
 
-  test("L2: is not complete while the account of one of two queues ends before it does", () => {
-    const early = account({ queueId: "bb", toMs: hour + 10 * minute });
-    expect(stateOf([queue(), bb()], [account(), early])?.state).toBe("late");
-    expect(stateOf([queue(), bb()], [account(), { ...early, toMs: end }])?.state).toBe("complete");
-    expect(stateOf([queue(), bb({ accountedThroughMs: end })], [account(), early])).toMatchObject({
-      shortages: [{ kind: "accounts_lost", count: null }],
-    });
-  });
-
-  test("L3: is short of what nobody knows when a copy of a queue has sent, unless the accounts of the queue go through that", () => {
-    const forked = queue({
-      ending: "forked",
-      endMs: hour + 20 * minute,
-      accountedThroughMs: hour - minute,
-    });
-    const next = { queueId: "bb", fromMs: hour };
-    expect(stateOf([forked, bb({ fromMs: hour })], [account(next)])).toMatchObject(unknown);
-    const own = account({ toMs: hour + 20 * minute });
-    expect(stateOf([forked, bb({ fromMs: hour })], [own, account(next)])?.state).toBe("complete");
-  });
-
-  test("L4: is short of what nobody knows when its host is revoked in the middle of it", () => {
-    const revokedMs = hour + 20 * minute;
-    const revoked = queue({ ending: "revoked", endMs: revokedMs, accountedThroughMs: null });
-    expect(stateOf([revoked], [], { revokedMs })).toMatchObject(unknown);
-    const justBefore = account({ toMs: revokedMs - 1 });
-    expect(stateOf([revoked], [justBefore], { revokedMs })).toMatchObject(unknown);
-  });
-
-  test("L5: is short of any gap of a log file, of any size", () => {
-    const stated = { ...noLosses, fileGaps: 1 };
-    expect(stateOf([queue()], [account({ stated })])?.shortages).toEqual([
-      { kind: "file_gap", count: null },
-    ]);
-  });
-
-  test("follows a queue into its successor, and ends with the last account of one that ends", () => {
-    const at = hour + 10 * minute;
-    const first = queue({ ending: "succeeded", endMs: at, accountedThroughMs: at });
-    const one = account({ toMs: at });
-    const two = account({ queueId: "bb", fromMs: at });
-    expect(stateOf([first, bb({ fromMs: at })], [one, two])?.state).toBe("complete");
-    expect(stateOf([first, bb({ fromMs: at })], [two])).toMatchObject({
-      shortages: [{ kind: "accounts_lost" }],
-    });
-    const ended = queue({ ending: "ended", endMs: at, accountedThroughMs: at });
-    expect(stateOf([ended], [one])?.state).toBe("complete");
-    expect(
-      stateWith([], { queues: [ended], hourMs: end, nowMs: afterGrace + hourLength })?.state,
-    ).toBe("not_running");
-  });
-
-  test("is not accounted for a client that sends none, unless its host has sent some", () => {
-    const silent = bb({ sendsAccounts: false });
-    expect(stateOf([silent], [])?.state).toBe("not_accounted");
-    expect(stateOf([queue(), silent])?.state).toBe("late");
-  });
+test("is not accounted for a client that sends none, unless its host has sent some", () => {
+  const silent = bb({ sendsAccounts: false });
+  expect(stateOf([silent], [])?.state).toBe("not_accounted");
+  expect(stateOf([queue(), silent])?.state).toBe("late");
 });

@@ -1,6 +1,6 @@
 import { hash } from "node:crypto";
 import fc from "fast-check";
-import { describe, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { equalBytes } from "#kit/bytes.ts";
 import {
   createProver,
@@ -111,133 +111,125 @@ const consistencies = [
 ];
 const rootAt = (size: number): Uint8Array => hex(roots[size - 1] ?? "");
 
-describe("RFC 6962 trees", () => {
-  it("have the published roots at every size", () => {
-    expect(merkleRoot(sha256, []).toHex()).toBe(
-      "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
-    );
-    for (const [at, root] of roots.entries())
-      expect(Buffer.from(merkleRoot(sha256, hashes.slice(0, at + 1))).toString("hex")).toBe(root);
-  });
-
-  it.each(inclusions)(
-    "have the published inclusion proof of leaf $index in a tree of $size",
-    (vector) => {
-      const { index, size } = vector;
-      const leaf = hashes[index] ?? new Uint8Array();
-      const proof = vector.proof.map(hex);
-      const made = createProver(sha256, hashes.slice(0, size)).inclusion(index);
-      expect(made.map((node) => Buffer.from(node).toString("hex"))).toEqual(vector.proof);
-      expect(
-        Buffer.from(rootOfInclusion(sha256, { index, size }, { leaf, proof }) ?? []).toString(
-          "hex",
-        ),
-      ).toBe(roots[size - 1]);
-    },
+it("have the published roots at every size", () => {
+  expect(merkleRoot(sha256, []).toHex()).toBe(
+    "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
   );
+  for (const [at, root] of roots.entries())
+    expect(Buffer.from(merkleRoot(sha256, hashes.slice(0, at + 1))).toString("hex")).toBe(root);
+});
 
-  it.each(consistencies)(
-    "have the published consistency proof from $from to $to",
-    ({ from, to, ...vector }) => {
-      const made = createProver(sha256, hashes.slice(0, to)).consistency(from);
-      expect(made.map((node) => Buffer.from(node).toString("hex"))).toEqual(vector.proof);
-      const heads = {
-        before: { size: from, root: rootAt(from) },
-        after: { size: to, root: rootAt(to) },
-      };
-      expect(isConsistent(sha256, heads, vector.proof.map(hex))).toBe(true);
-    },
-  );
+it.each(inclusions)(
+  "have the published inclusion proof of leaf $index in a tree of $size",
+  (vector) => {
+    const { index, size } = vector;
+    const leaf = hashes[index] ?? new Uint8Array();
+    const proof = vector.proof.map(hex);
+    const made = createProver(sha256, hashes.slice(0, size)).inclusion(index);
+    expect(made.map((node) => Buffer.from(node).toString("hex"))).toEqual(vector.proof);
+    expect(
+      Buffer.from(rootOfInclusion(sha256, { index, size }, { leaf, proof }) ?? []).toString("hex"),
+    ).toBe(roots[size - 1]);
+  },
+);
 
-  const arbitraryTree = fc.integer({ min: 1, max: 70 }).chain((size) =>
-    fc.record({
-      hashes: fc.constant(
-        Array.from({ length: size }, (_, at) => leafHash(sha256, Uint8Array.of(at))),
-      ),
-      index: fc.nat({ max: size - 1 }),
-      from: fc.nat({ max: size }),
-      bit: fc.nat({ max: 255 }),
+it.each(consistencies)(
+  "have the published consistency proof from $from to $to",
+  ({ from, to, ...vector }) => {
+    const made = createProver(sha256, hashes.slice(0, to)).consistency(from);
+    expect(made.map((node) => Buffer.from(node).toString("hex"))).toEqual(vector.proof);
+    const heads = {
+      before: { size: from, root: rootAt(from) },
+      after: { size: to, root: rootAt(to) },
+    };
+    expect(isConsistent(sha256, heads, vector.proof.map(hex))).toBe(true);
+  },
+);
+
+const arbitraryTree = fc.integer({ min: 1, max: 70 }).chain((size) =>
+  fc.record({
+    hashes: fc.constant(
+      Array.from({ length: size }, (_, at) => leafHash(sha256, Uint8Array.of(at))),
+    ),
+    index: fc.nat({ max: size - 1 }),
+    from: fc.nat({ max: size }),
+    bit: fc.nat({ max: 255 }),
+  }),
+);
+const flip = (bytes: Uint8Array, bit: number): Uint8Array =>
+  bytes.map((byte, at) => (at === bit >> 3 ? byte ^ (1 << (bit & 7)) : byte));
+
+it("prove each leaf at its place and at no other one", () => {
+  fc.assert(
+    fc.property(arbitraryTree, ({ hashes: all, index, from: other, bit }) => {
+      const size = all.length;
+      const leaf = all[index] ?? new Uint8Array();
+      const root = merkleRoot(sha256, all);
+      const proof = createProver(sha256, all).inclusion(index);
+      const proves = (
+        place: { index: number; size: number },
+        nodes: readonly Uint8Array[],
+        hashed = leaf,
+      ) =>
+        equalBytes(
+          rootOfInclusion(sha256, place, { leaf: hashed, proof: nodes }) ?? new Uint8Array(),
+          root,
+        );
+      expect(proves({ index, size }, proof)).toBe(true);
+      if (other !== index) expect(proves({ index: other, size }, proof)).toBe(false);
+      expect(proves({ index, size: size * 2 }, proof)).toBe(false);
+      expect(proves({ index, size }, [...proof, root])).toBe(false);
+      expect(proves({ index, size }, proof, flip(leaf, bit))).toBe(false);
+      for (const at of proof.keys()) {
+        expect(proves({ index, size }, proof.toSpliced(at, 1))).toBe(false);
+        expect(proves({ index, size }, proof.with(at, flip(proof[at] ?? root, bit)))).toBe(false);
+      }
     }),
   );
-  const flip = (bytes: Uint8Array, bit: number): Uint8Array =>
-    bytes.map((byte, at) => (at === bit >> 3 ? byte ^ (1 << (bit & 7)) : byte));
+});
 
-  it("prove each leaf at its place and at no other one", () => {
-    fc.assert(
-      fc.property(arbitraryTree, ({ hashes: all, index, from: other, bit }) => {
-        const size = all.length;
-        const leaf = all[index] ?? new Uint8Array();
-        const root = merkleRoot(sha256, all);
-        const proof = createProver(sha256, all).inclusion(index);
-        const proves = (
-          place: { index: number; size: number },
-          nodes: readonly Uint8Array[],
-          hashed = leaf,
-        ) =>
-          equalBytes(
-            rootOfInclusion(sha256, place, { leaf: hashed, proof: nodes }) ?? new Uint8Array(),
-            root,
-          );
-        expect(proves({ index, size }, proof)).toBe(true);
-        if (other !== index) expect(proves({ index: other, size }, proof)).toBe(false);
-        expect(proves({ index, size: size * 2 }, proof)).toBe(false);
-        expect(proves({ index, size }, [...proof, root])).toBe(false);
-        expect(proves({ index, size }, proof, flip(leaf, bit))).toBe(false);
-        for (const at of proof.keys()) {
-          expect(proves({ index, size }, proof.toSpliced(at, 1))).toBe(false);
-          expect(proves({ index, size }, proof.with(at, flip(proof[at] ?? root, bit)))).toBe(false);
-        }
-      }),
-    );
-  });
-
-  it("prove that a tree continues its beginning and no other one", () => {
-    fc.assert(
-      fc.property(arbitraryTree, ({ hashes: all, index, from, bit }) => {
-        const size = all.length;
-        const before = { size: from, root: merkleRoot(sha256, all.slice(0, from)) };
-        const after = { size, root: merkleRoot(sha256, all) };
-        const proof = createProver(sha256, all).consistency(from);
-        expect(isConsistent(sha256, { before, after }, proof)).toBe(true);
-        expect(isConsistent(sha256, { before, after }, [...proof, after.root])).toBe(false);
-        if (from === 0) return;
-        const changed = all.with(index, flip(all[index] ?? after.root, bit));
-        const rewritten = { size, root: merkleRoot(sha256, changed) };
-        // A change behind the beginning is what a log may do; one in it is not, whichever proof comes with it.
+it("prove that a tree continues its beginning and no other one", () => {
+  fc.assert(
+    fc.property(arbitraryTree, ({ hashes: all, index, from, bit }) => {
+      const size = all.length;
+      const before = { size: from, root: merkleRoot(sha256, all.slice(0, from)) };
+      const after = { size, root: merkleRoot(sha256, all) };
+      const proof = createProver(sha256, all).consistency(from);
+      expect(isConsistent(sha256, { before, after }, proof)).toBe(true);
+      expect(isConsistent(sha256, { before, after }, [...proof, after.root])).toBe(false);
+      if (from === 0) return;
+      const changed = all.with(index, flip(all[index] ?? after.root, bit));
+      const rewritten = { size, root: merkleRoot(sha256, changed) };
+      // A change behind the beginning is what a log may do; one in it is not, whichever proof comes with it.
+      expect(
+        isConsistent(
+          sha256,
+          { before, after: rewritten },
+          createProver(sha256, changed).consistency(from),
+        ),
+      ).toBe(index >= from);
+      expect(
+        isConsistent(sha256, { before: { ...before, root: flip(before.root, bit) }, after }, proof),
+      ).toBe(false);
+      for (const at of proof.keys()) {
+        expect(isConsistent(sha256, { before, after }, proof.toSpliced(at, 1))).toBe(false);
         expect(
           isConsistent(
             sha256,
-            { before, after: rewritten },
-            createProver(sha256, changed).consistency(from),
-          ),
-        ).toBe(index >= from);
-        expect(
-          isConsistent(
-            sha256,
-            { before: { ...before, root: flip(before.root, bit) }, after },
-            proof,
+            { before, after },
+            proof.with(at, flip(proof[at] ?? after.root, bit)),
           ),
         ).toBe(false);
-        for (const at of proof.keys()) {
-          expect(isConsistent(sha256, { before, after }, proof.toSpliced(at, 1))).toBe(false);
-          expect(
-            isConsistent(
-              sha256,
-              { before, after },
-              proof.with(at, flip(proof[at] ?? after.root, bit)),
-            ),
-          ).toBe(false);
-        }
-      }),
-    );
-  });
+      }
+    }),
+  );
+});
 
-  it("grow leaf by leaf to the root of all", () => {
-    const tree = createTree(sha256);
-    for (const [at, node] of hashes.entries()) {
-      tree.append(node);
-      expect(tree.size).toBe(at + 1);
-      expect(Buffer.from(tree.root()).toString("hex")).toBe(roots[at]);
-    }
-  });
+it("grow leaf by leaf to the root of all", () => {
+  const tree = createTree(sha256);
+  for (const [at, node] of hashes.entries()) {
+    tree.append(node);
+    expect(tree.size).toBe(at + 1);
+    expect(Buffer.from(tree.root()).toString("hex")).toBe(roots[at]);
+  }
 });

@@ -99,37 +99,33 @@ describe("HeartbeatRequest", () => {
   });
 });
 
-describe("StoredTimestamp", () => {
-  it.each([
-    ["2026-11-20T12:00:00.123Z", "2026-11-20T12:00:00.123Z"],
-    ["2026-11-20T12:00:00Z", "2026-11-20T12:00:00.000Z"],
-    ["2026-11-20T12:00:00.5Z", "2026-11-20T12:00:00.500Z"],
-    ["0001-01-01T00:00:00.000Z", "0001-01-01T00:00:00.000Z"],
-    ["9999-12-31T23:59:59.999999999Z", "9999-12-31T23:59:59.999Z"],
-  ])("%s is stored as %s", (sent, stored) => {
-    expect(v.parse(StoredTimestamp, sent)).toBe(stored);
-  });
+it.each([
+  ["2026-11-20T12:00:00.123Z", "2026-11-20T12:00:00.123Z"],
+  ["2026-11-20T12:00:00Z", "2026-11-20T12:00:00.000Z"],
+  ["2026-11-20T12:00:00.5Z", "2026-11-20T12:00:00.500Z"],
+  ["0001-01-01T00:00:00.000Z", "0001-01-01T00:00:00.000Z"],
+  ["9999-12-31T23:59:59.999999999Z", "9999-12-31T23:59:59.999Z"],
+])("StoredTimestamp %s is stored as %s", (sent, stored) => {
+  expect(v.parse(StoredTimestamp, sent)).toBe(stored);
 });
 
-describe("Timestamp", () => {
-  it("accepts real UTC times up to year 9999 and nothing else", () => {
-    expect(parseTimestamp("9999-12-31T23:59:59.999Z")).toBe(253402300799999);
-    expect(parseTimestamp("2026-11-20T12:00:00Z")).toBe(Date.UTC(2026, 10, 20, 12));
-    expect(parseTimestamp("2026-11-20T12:00:00.123999999Z")).toBe(
-      Date.UTC(2026, 10, 20, 12, 0, 0, 123),
-    );
-    for (const text of [
-      "2026-02-30T00:00:00Z",
-      "2026-11-20T24:00:00Z",
-      "2026-11-20T12:00:60Z",
-      "2026-11-20 12:00:00Z",
-      "2026-11-20T12:00:00+00:00",
-      "2026-11-20T12:00:00",
-      "2026-11-20T12:00:00.Z",
-      "+010000-01-01T00:00:00Z",
-      "",
-    ]) {
-      expect(parseTimestamp(text)).toBeUndefined();
-    }
-  });
+it("Timestamp accepts real UTC times up to year 9999 and nothing else", () => {
+  expect(parseTimestamp("9999-12-31T23:59:59.999Z")).toBe(253402300799999);
+  expect(parseTimestamp("2026-11-20T12:00:00Z")).toBe(Date.UTC(2026, 10, 20, 12));
+  expect(parseTimestamp("2026-11-20T12:00:00.123999999Z")).toBe(
+    Date.UTC(2026, 10, 20, 12, 0, 0, 123),
+  );
+  for (const text of [
+    "2026-02-30T00:00:00Z",
+    "2026-11-20T24:00:00Z",
+    "2026-11-20T12:00:60Z",
+    "2026-11-20 12:00:00Z",
+    "2026-11-20T12:00:00+00:00",
+    "2026-11-20T12:00:00",
+    "2026-11-20T12:00:00.Z",
+    "+010000-01-01T00:00:00Z",
+    "",
+  ]) {
+    expect(parseTimestamp(text)).toBeUndefined();
+  }
 });

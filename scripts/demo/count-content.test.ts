@@ -1,5 +1,5 @@
 import { create, toBinary } from "@bufbuild/protobuf";
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
 import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
 import { ExportTraceServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
 import { createTestDatabase, type TestDatabase } from "#tests/support/database.ts";
@@ -40,44 +40,42 @@ const storeSpans = (...ids: (string | undefined)[]) => {
   return store("otel_span", toBinary(ExportTraceServiceRequestSchema, request));
 };
 
-describe("the count by content", () => {
-  it("reports all sent and all stored when each id is there once, in any split into requests", async () => {
-    await storeSpans("a", "b");
-    await storeSpans("c");
-    await storeLine("d");
-    await store("otel_metric", Uint8Array.of(0xff));
-    expect(await countContent(sql, new Set(["a", "b", "c", "d"]))).toEqual({
-      sent: 4,
-      stored: 4,
-      duplicates: 0,
-      missing: 0,
-      foreign: 0,
-    });
+it("reports all sent and all stored when each id is there once, in any split into requests", async () => {
+  await storeSpans("a", "b");
+  await storeSpans("c");
+  await storeLine("d");
+  await store("otel_metric", Uint8Array.of(0xff));
+  expect(await countContent(sql, new Set(["a", "b", "c", "d"]))).toEqual({
+    sent: 4,
+    stored: 4,
+    duplicates: 0,
+    missing: 0,
+    foreign: 0,
   });
+});
 
-  it("sees a copy in another envelope and in the same one, and what is missing beside it", async () => {
-    await storeSpans("a", "a", "b");
-    await storeSpans("b");
-    await storeLine("d");
-    await storeLine("d");
-    expect(await countContent(sql, new Set(["a", "b", "c", "d", "e"]))).toEqual({
-      sent: 5,
-      stored: 6,
-      duplicates: 3,
-      missing: 2,
-      foreign: 0,
-    });
+it("sees a copy in another envelope and in the same one, and what is missing beside it", async () => {
+  await storeSpans("a", "a", "b");
+  await storeSpans("b");
+  await storeLine("d");
+  await storeLine("d");
+  expect(await countContent(sql, new Set(["a", "b", "c", "d", "e"]))).toEqual({
+    sent: 5,
+    stored: 6,
+    duplicates: 3,
+    missing: 2,
+    foreign: 0,
   });
+});
 
-  it("does not count an id that was never sent as sent", async () => {
-    await storeSpans("a", undefined, "z");
-    await storeLine("y");
-    await store("log_line", new TextEncoder().encode("half a lin"));
-    expect(await countContent(sql, new Set(["a", "b"]))).toMatchObject({
-      stored: 5,
-      duplicates: 0,
-      missing: 1,
-      foreign: 4,
-    });
+it("does not count an id that was never sent as sent", async () => {
+  await storeSpans("a", undefined, "z");
+  await storeLine("y");
+  await store("log_line", new TextEncoder().encode("half a lin"));
+  expect(await countContent(sql, new Set(["a", "b"]))).toMatchObject({
+    stored: 5,
+    duplicates: 0,
+    missing: 1,
+    foreign: 4,
   });
 });

@@ -93,50 +93,48 @@ describe("svc-fleet-sim", () => {
   });
 });
 
-describe("a failure", () => {
-  const failureOf = async (args: readonly string[]) => {
-    let stdout = "";
-    const code = await runFleetSim([...args, "--json"], {
-      stdout: { write: (text) => (stdout += text) },
-      stderr: { write: () => undefined },
-      signal: new AbortController().signal,
-    });
-    return {
-      exit: code,
-      ...(JSON.parse(stdout) as { error: { code: string; message: string } }).error,
-    };
-  };
-
-  it("is reported before anything is played: a file that cannot be written, an unavailable core", async () => {
-    const dir = await mkdtemp(join(tmpdir(), "svc-fleet-sim-"));
-    try {
-      const token = join(dir, "token");
-      await writeFile(token, "a.b.c");
-      const drive = [
-        "--scenario",
-        "smoke",
-        "--drive",
-        "http://127.0.0.1:1",
-        "--operator-token-file",
-        token,
-        "--client-certificate-header",
-        "X-Client-Cert",
-      ];
-      for (const out of [join(dir, "nowhere", "report.json"), dir])
-        expect(await failureOf([...drive, "--out", out])).toMatchObject({
-          exit: 1,
-          code: "file_unwritable",
-        });
-      expect(await failureOf(drive)).toMatchObject({
-        exit: 1,
-        code: "drive_failed",
-        message: expect.stringContaining("econnrefused: nothing listens there"),
-      });
-      expect(await readdir(dir)).toEqual(["token"]);
-    } finally {
-      await rm(dir, { recursive: true });
-    }
+const failureOf = async (args: readonly string[]) => {
+  let stdout = "";
+  const code = await runFleetSim([...args, "--json"], {
+    stdout: { write: (text) => (stdout += text) },
+    stderr: { write: () => undefined },
+    signal: new AbortController().signal,
   });
+  return {
+    exit: code,
+    ...(JSON.parse(stdout) as { error: { code: string; message: string } }).error,
+  };
+};
+
+it("a failure is reported before anything is played: a file that cannot be written, an unavailable core", async () => {
+  const dir = await mkdtemp(join(tmpdir(), "svc-fleet-sim-"));
+  try {
+    const token = join(dir, "token");
+    await writeFile(token, "a.b.c");
+    const drive = [
+      "--scenario",
+      "smoke",
+      "--drive",
+      "http://127.0.0.1:1",
+      "--operator-token-file",
+      token,
+      "--client-certificate-header",
+      "X-Client-Cert",
+    ];
+    for (const out of [join(dir, "nowhere", "report.json"), dir])
+      expect(await failureOf([...drive, "--out", out])).toMatchObject({
+        exit: 1,
+        code: "file_unwritable",
+      });
+    expect(await failureOf(drive)).toMatchObject({
+      exit: 1,
+      code: "drive_failed",
+      message: expect.stringContaining("econnrefused: nothing listens there"),
+    });
+    expect(await readdir(dir)).toEqual(["token"]);
+  } finally {
+    await rm(dir, { recursive: true });
+  }
 });
 
 describe("the scenario fleet-100", () => {

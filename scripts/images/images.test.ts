@@ -138,31 +138,29 @@ it("the build context is an allow list", async () => {
   expect(lines.filter((line) => /secret|\.env|\.git|node_modules|dist/.test(line))).toEqual([]);
 });
 
-describe("check-health", () => {
-  const check = async (port: number, path: string) =>
-    promisify(execFile)(process.execPath, [checkHealth, path], {
-      env: { PORT: String(port) },
-    }).then(
-      () => ({ code: 0, stderr: "" }),
-      ({ code, stderr }: { code: number; stderr: string }) => ({ code, stderr }),
-    );
+const check = async (port: number, path: string) =>
+  promisify(execFile)(process.execPath, [checkHealth, path], {
+    env: { PORT: String(port) },
+  }).then(
+    () => ({ code: 0, stderr: "" }),
+    ({ code, stderr }: { code: number; stderr: string }) => ({ code, stderr }),
+  );
 
-  it("exits with 0 for 2xx, and with 1 and one line for anything else", async () => {
-    const server = createServer((request, response) =>
-      response.writeHead(request.url === "/readyz" ? 200 : 503).end(),
-    );
-    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-    onTestFinished(() => void server.close());
-    const { port } = server.address() as AddressInfo;
-    expect(await check(port, "/readyz")).toEqual({ code: 0, stderr: "" });
-    expect(await check(port, "/healthz")).toEqual({
-      code: 1,
-      stderr: `http://127.0.0.1:${port}/healthz: status 503\n`,
-    });
-    server.closeAllConnections();
-    await new Promise((resolve) => server.close(resolve));
-    const refused = await check(port, "/readyz");
-    expect(refused.code).toBe(1);
-    expect(refused.stderr).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/readyz: .*\n$/);
+it("check-health exits with 0 for 2xx, and with 1 and one line for anything else", async () => {
+  const server = createServer((request, response) =>
+    response.writeHead(request.url === "/readyz" ? 200 : 503).end(),
+  );
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  onTestFinished(() => void server.close());
+  const { port } = server.address() as AddressInfo;
+  expect(await check(port, "/readyz")).toEqual({ code: 0, stderr: "" });
+  expect(await check(port, "/healthz")).toEqual({
+    code: 1,
+    stderr: `http://127.0.0.1:${port}/healthz: status 503\n`,
   });
+  server.closeAllConnections();
+  await new Promise((resolve) => server.close(resolve));
+  const refused = await check(port, "/readyz");
+  expect(refused.code).toBe(1);
+  expect(refused.stderr).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/readyz: .*\n$/);
 });

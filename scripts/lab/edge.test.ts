@@ -6,7 +6,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
 import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import { issueClient } from "./ca/issue-client.ts";
@@ -81,81 +81,79 @@ const call = async (path: string, options: RequestOptions = {}, body?: string, {
   return { status: response.statusCode, headers: response.headers, body: await text(response) };
 };
 
-describe("the edge", () => {
-  it("P2: drops a client certificate header that a caller sent, in any case, twice, or named by Connection", async () => {
-    const forged = encodeURIComponent(member.cert.toString());
-    await call("/v1/a", { headers: { "x-client-cert": forged } });
-    await call("/v1/a", {
-      headers: ["Host", "localhost", "X-CLIENT-CERT", forged, "x-client-cert", forged] as never,
+it("P2: drops a client certificate header that a caller sent, in any case, twice, or named by Connection", async () => {
+  const forged = encodeURIComponent(member.cert.toString());
+  await call("/v1/a", { headers: { "x-client-cert": forged } });
+  await call("/v1/a", {
+    headers: ["Host", "localhost", "X-CLIENT-CERT", forged, "x-client-cert", forged] as never,
+  });
+  await call("/v1/a", { headers: { "X-Client-Cert": forged, Connection: "X-Client-Cert" } });
+  expect(seen).toHaveLength(3);
+  for (const { rawHeaders } of seen)
+    expect(rawHeaders.join("\n").toLowerCase()).not.toContain("x-client-cert");
+});
+
+it("P4: sets the certificate of the handshake once, URL-escaped, whatever the caller sends", async () => {
+  await call("/v1/a", {
+    ...member,
+    headers: { "X-Client-Cert": "forged", Connection: "close, X-Client-Cert" },
+  });
+  const { headers = {}, rawHeaders = [] }: Partial<(typeof seen)[number]> = seen[0] ?? {};
+  const [leaf] = member.cert.toString().split(/(?<=-----END CERTIFICATE-----\n)/);
+  expect(decodeURIComponent(String(headers["x-client-cert"]))).toBe(leaf);
+  expect(String(headers["x-client-cert"])).not.toMatch(/[\s+/=]/);
+  expect(rawHeaders.filter((name) => name.toLowerCase() === "x-client-cert")).toHaveLength(1);
+});
+
+it("does not forward a certificate of another authority, and serves the caller as anonymous", async () => {
+  expect(await call("/v1/a", stranger)).toMatchObject({ status: 200 });
+  expect(seen[0]?.headers).not.toHaveProperty("x-client-cert");
+});
+
+it("I8: declares itself a proxy, and drops forwarding headers of the caller", async () => {
+  const forged = {
+    Forwarded: "for=10.0.0.1",
+    "X-Forwarded-For": "10.0.0.1",
+    "X-Forwarded-Host": "evil.test",
+    "X-Real-IP": "10.0.0.1",
+    Via: "1.1 other",
+  };
+  await call("/v1/a?b=%2F", { headers: { ...forged, Authorization: "Bearer t" } });
+  expect(seen[0]?.url).toBe("/v1/a?b=%2F");
+  expect(seen[0]?.headers).toMatchObject({
+    via: "1.1 edge",
+    "x-forwarded-for": "127.0.0.1",
+    "x-forwarded-proto": "https",
+    authorization: "Bearer t",
+  });
+  for (const name of ["forwarded", "x-forwarded-host", "x-real-ip"])
+    expect(seen[0]?.headers).not.toHaveProperty(name);
+});
+
+it("forwards bodies and responses unchanged, redirects included", async () => {
+  answer = (_, response) => {
+    response.writeHead(307, {
+      Location: "/elsewhere",
+      "X-Request-Id": "r1",
+      "Content-Type": "application/json",
     });
-    await call("/v1/a", { headers: { "X-Client-Cert": forged, Connection: "X-Client-Cert" } });
-    expect(seen).toHaveLength(3);
-    for (const { rawHeaders } of seen)
-      expect(rawHeaders.join("\n").toLowerCase()).not.toContain("x-client-cert");
-  });
+    response.end("{}");
+  };
+  const body = "x".repeat(300_000);
+  const sent = await call("/v1/a", { method: "POST", headers: { Expect: "100-continue" } }, body);
+  expect(sent).toMatchObject({ status: 307, body: "{}" });
+  expect(sent.headers).toMatchObject({ location: "/elsewhere", "x-request-id": "r1" });
+  expect(seen[0]?.body).toBe(body);
+});
 
-  it("P4: sets the certificate of the handshake once, URL-escaped, whatever the caller sends", async () => {
-    await call("/v1/a", {
-      ...member,
-      headers: { "X-Client-Cert": "forged", Connection: "close, X-Client-Cert" },
-    });
-    const { headers = {}, rawHeaders = [] }: Partial<(typeof seen)[number]> = seen[0] ?? {};
-    const [leaf] = member.cert.toString().split(/(?<=-----END CERTIFICATE-----\n)/);
-    expect(decodeURIComponent(String(headers["x-client-cert"]))).toBe(leaf);
-    expect(String(headers["x-client-cert"])).not.toMatch(/[\s+/=]/);
-    expect(rawHeaders.filter((name) => name.toLowerCase() === "x-client-cert")).toHaveLength(1);
-  });
-
-  it("does not forward a certificate of another authority, and serves the caller as anonymous", async () => {
-    expect(await call("/v1/a", stranger)).toMatchObject({ status: 200 });
-    expect(seen[0]?.headers).not.toHaveProperty("x-client-cert");
-  });
-
-  it("I8: declares itself a proxy, and drops forwarding headers of the caller", async () => {
-    const forged = {
-      Forwarded: "for=10.0.0.1",
-      "X-Forwarded-For": "10.0.0.1",
-      "X-Forwarded-Host": "evil.test",
-      "X-Real-IP": "10.0.0.1",
-      Via: "1.1 other",
-    };
-    await call("/v1/a?b=%2F", { headers: { ...forged, Authorization: "Bearer t" } });
-    expect(seen[0]?.url).toBe("/v1/a?b=%2F");
-    expect(seen[0]?.headers).toMatchObject({
-      via: "1.1 edge",
-      "x-forwarded-for": "127.0.0.1",
-      "x-forwarded-proto": "https",
-      authorization: "Bearer t",
-    });
-    for (const name of ["forwarded", "x-forwarded-host", "x-real-ip"])
-      expect(seen[0]?.headers).not.toHaveProperty(name);
-  });
-
-  it("forwards bodies and responses unchanged, redirects included", async () => {
-    answer = (_, response) => {
-      response.writeHead(307, {
-        Location: "/elsewhere",
-        "X-Request-Id": "r1",
-        "Content-Type": "application/json",
-      });
-      response.end("{}");
-    };
-    const body = "x".repeat(300_000);
-    const sent = await call("/v1/a", { method: "POST", headers: { Expect: "100-continue" } }, body);
-    expect(sent).toMatchObject({ status: 307, body: "{}" });
-    expect(sent.headers).toMatchObject({ location: "/elsewhere", "x-request-id": "r1" });
-    expect(seen[0]?.body).toBe(body);
-  });
-
-  it("exposes only the API, and answers for a core that is silent or unavailable", async () => {
-    expect(await call("/metrics")).toMatchObject({ status: 404 });
-    expect(await call("/v1/../metrics")).toMatchObject({ status: 404 });
-    expect(seen).toEqual([]);
-    answer = (_, response) => response.destroy();
-    expect(await call("/v1/a")).toMatchObject({ status: 502 });
-    answer = () => undefined;
-    const withShortTimeout = await startEdge({ ...edgeOptions, timeoutMs: 200 });
-    expect(await call("/v1/a", {}, undefined, withShortTimeout)).toMatchObject({ status: 504 });
-    await withShortTimeout.close();
-  });
+it("exposes only the API, and answers for a core that is silent or unavailable", async () => {
+  expect(await call("/metrics")).toMatchObject({ status: 404 });
+  expect(await call("/v1/../metrics")).toMatchObject({ status: 404 });
+  expect(seen).toEqual([]);
+  answer = (_, response) => response.destroy();
+  expect(await call("/v1/a")).toMatchObject({ status: 502 });
+  answer = () => undefined;
+  const withShortTimeout = await startEdge({ ...edgeOptions, timeoutMs: 200 });
+  expect(await call("/v1/a", {}, undefined, withShortTimeout)).toMatchObject({ status: 504 });
+  await withShortTimeout.close();
 });

@@ -4,7 +4,7 @@ import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { hostname } from "node:os";
 import { dirname, join } from "node:path";
 import type { Browser } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import { bundlePrograms } from "#scripts/bundle/bundle-programs.ts";
 import { bundleUi } from "#scripts/bundle/bundle-ui.ts";
 import { readDocument } from "#scripts/docs-check/read-document.ts";
@@ -128,44 +128,42 @@ const openShell = () => {
   };
 };
 
-describe("the first day", () => {
-  it("goes from an empty database to a host that is enrolled, configured, watched and revoked, by the page's commands", async () => {
-    const type = openShell();
-    await type("cat >people.yaml");
-    await serve("lab-services", '"ready"');
-    const webEnv = readFileSync(join(dir, "day/web.env"), "utf8");
-    origin = /WEBAUTH_URL="(.*)"/.exec(webEnv)?.[1] ?? "";
-    await serve("day/core.env", '"ready"');
-    await serve("day/web.env", '"ready"');
-    await expect.poll(() => fetch(`${origin}/readyz`).then(({ status }) => status)).toBe(200);
+it("the first day goes from an empty database to a host that is enrolled, configured, watched and revoked, by the page's commands", async () => {
+  const type = openShell();
+  await type("cat >people.yaml");
+  await serve("lab-services", '"ready"');
+  const webEnv = readFileSync(join(dir, "day/web.env"), "utf8");
+  origin = /WEBAUTH_URL="(.*)"/.exec(webEnv)?.[1] ?? "";
+  await serve("day/core.env", '"ready"');
+  await serve("day/web.env", '"ready"');
+  await expect.poll(() => fetch(`${origin}/readyz`).then(({ status }) => status)).toBe(200);
 
-    expect(await type("svc-admin login")).toContain("as ada@example.com (read, audit, admin)");
-    expect(await type("svc-admin init")).toMatch(
-      /created policy first hosts[\s\S]*svc-collector enroll \\/,
-    );
-    expect(await type("eval")).toContain(`spiffe://example.com/host/${hostname()}`);
-    await type("awk '1; /^management:/");
-    await serve("svc-collector/main.mjs run", "collector runs");
-    const published = await type("configs publish");
-    expect(published).toContain("+log: { level: debug }");
-    expect(published).toMatch(/^Config [0-9a-f]{12} \(debugging\) for 1 host: 1 would change$/m);
-    expect(await type("until svc-admin rollouts list")).toContain(
-      `spiffe://example.com/host/${hostname()}`,
-    );
-    const simulated = await type("simulate enroll");
-    expect(simulated).toContain("would be refused with identity_exists by the rule reenrollment");
-    expect(simulated).toContain("spiffe://example.com/host/web-2 may enroll.");
-    const records = await type("identities revoke");
-    for (const action of [
-      "enrollment_policy.create",
-      "bootstrap_token.create",
-      "collector.enroll",
-      "config.publish",
-      "rollout.create",
-      "identity.revoke",
-    ])
-      expect(records).toContain(action);
-    expect(blocks.map(({ text }) => text)).toEqual([]);
-    expect(readFileSync(join(dir, "day/enroll.sh"), "utf8")).not.toContain("svcbt_");
-  }, 240_000);
-});
+  expect(await type("svc-admin login")).toContain("as ada@example.com (read, audit, admin)");
+  expect(await type("svc-admin init")).toMatch(
+    /created policy first hosts[\s\S]*svc-collector enroll \\/,
+  );
+  expect(await type("eval")).toContain(`spiffe://example.com/host/${hostname()}`);
+  await type("awk '1; /^management:/");
+  await serve("svc-collector/main.mjs run", "collector runs");
+  const published = await type("configs publish");
+  expect(published).toContain("+log: { level: debug }");
+  expect(published).toMatch(/^Config [0-9a-f]{12} \(debugging\) for 1 host: 1 would change$/m);
+  expect(await type("until svc-admin rollouts list")).toContain(
+    `spiffe://example.com/host/${hostname()}`,
+  );
+  const simulated = await type("simulate enroll");
+  expect(simulated).toContain("would be refused with identity_exists by the rule reenrollment");
+  expect(simulated).toContain("spiffe://example.com/host/web-2 may enroll.");
+  const records = await type("identities revoke");
+  for (const action of [
+    "enrollment_policy.create",
+    "bootstrap_token.create",
+    "collector.enroll",
+    "config.publish",
+    "rollout.create",
+    "identity.revoke",
+  ])
+    expect(records).toContain(action);
+  expect(blocks.map(({ text }) => text)).toEqual([]);
+  expect(readFileSync(join(dir, "day/enroll.sh"), "utf8")).not.toContain("svcbt_");
+}, 240_000);

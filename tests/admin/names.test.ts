@@ -83,26 +83,24 @@ describe("a name in the place of an id", () => {
   });
 });
 
-describe("a change of every host", () => {
-  it.each([
-    ["configs", "assign", configId],
-    ["configs", "rollback"],
-    ["rollouts", "create", configId],
-  ])("%s %s needs --all", async (...command) => {
-    for (const query of [[], [""], ['""'], [" "]])
-      expect(await admin.run(...command, ...query, "--yes")).toMatchObject({
-        exitCode: 2,
-        out: "",
-        err: expect.stringContaining("add --all"),
-      });
-    expect(await admin.run(...command, "out-1", "--all", "--yes")).toMatchObject({
+it.each([
+  ["configs", "assign", configId],
+  ["configs", "rollback"],
+  ["rollouts", "create", configId],
+])("a change of every host %s %s needs --all", async (...command) => {
+  for (const query of [[], [""], ['""'], [" "]])
+    expect(await admin.run(...command, ...query, "--yes")).toMatchObject({
       exitCode: 2,
       out: "",
+      err: expect.stringContaining("add --all"),
     });
-    const asked = await admin.run(...command, "--all");
-    expect(asked.err).toMatch(/ 5 hosts|no host has a config/);
-    expect(asked.exitCode).not.toBe(0);
+  expect(await admin.run(...command, "out-1", "--all", "--yes")).toMatchObject({
+    exitCode: 2,
+    out: "",
   });
+  const asked = await admin.run(...command, "--all");
+  expect(asked.err).toMatch(/ 5 hosts|no host has a config/);
+  expect(asked.exitCode).not.toBe(0);
 });
 
 describe("the bundle that ships", () => {

@@ -201,58 +201,56 @@ describe("svc-admin plan and apply", () => {
   });
 });
 
-describe("an apply that ends in the middle", () => {
-  const inventory = "/v1/collector/inventory";
-  let isCutOff = false;
+const inventory = "/v1/collector/inventory";
+let isCutOff = false;
 
-  it.each([
-    {
-      how: "when somebody changes what it read",
-      code: "inventory_changed",
-      meanwhile: async (method: string, path: string) => {
-        const body = { hosts: [{ name: crypto.randomUUID() }] };
-        if (method === "PUT" && path === inventory) await core.admin.put(inventory, body);
-      },
+it.each([
+  {
+    how: "when somebody changes what it read",
+    code: "inventory_changed",
+    meanwhile: async (method: string, path: string) => {
+      const body = { hosts: [{ name: crypto.randomUUID() }] };
+      if (method === "PUT" && path === inventory) await core.admin.put(inventory, body);
     },
-    {
-      how: "when it is cut off, and cannot write what it did",
-      code: "unreachable",
-      meanwhile: (method: string, path: string) => {
-        if (method === "PUT" && path === inventory) isCutOff = true;
-        if (isCutOff) throw new TypeError("no route to host");
-      },
+  },
+  {
+    how: "when it is cut off, and cannot write what it did",
+    code: "unreachable",
+    meanwhile: (method: string, path: string) => {
+      if (method === "PUT" && path === inventory) isCutOff = true;
+      if (isCutOff) throw new TypeError("no route to host");
     },
-  ])(
-    "says what was and was not done, and the next one continues, $how",
-    async ({ code, meanwhile }) => {
-      const { set, dir, write } = createFiles();
-      isCutOff = false;
-      hooks.before = meanwhile;
-      const { exitCode, steps, err } = await run("apply", dir);
-      expect({ exitCode, outcomes: steps.map(({ outcome }) => outcome) }).toEqual({
-        exitCode: 5,
-        outcomes: ["done", "done", "done", "done", "not done", "not done"],
-      });
-      expect(err).toContain(`code ${code}`);
-      expect(err).toContain("4 of 6 changes were made: apply again to continue");
+  },
+])(
+  "an apply that ends in the middle says what was and was not done, and the next one continues, $how",
+  async ({ code, meanwhile }) => {
+    const { set, dir, write } = createFiles();
+    isCutOff = false;
+    hooks.before = meanwhile;
+    const { exitCode, steps, err } = await run("apply", dir);
+    expect({ exitCode, outcomes: steps.map(({ outcome }) => outcome) }).toEqual({
+      exitCode: 5,
+      outcomes: ["done", "done", "done", "done", "not done", "not done"],
+    });
+    expect(err).toContain(`code ${code}`);
+    expect(err).toContain("4 of 6 changes were made: apply again to continue");
 
-      hooks.before = () => undefined;
-      if (isCutOff) {
-        expect(await run("apply", dir)).toMatchObject({
-          exitCode: 1,
-          err: expect.stringContaining("code apply_in_progress"),
-        });
-        await clock.advance(applyLeaseMs);
-      }
+    hooks.before = () => undefined;
+    if (isCutOff) {
       expect(await run("apply", dir)).toMatchObject({
-        exitCode: 0,
-        brief: ["change inventory", "assign assignment"],
+        exitCode: 1,
+        err: expect.stringContaining("code apply_in_progress"),
       });
-      await expectNoDifference(dir);
-      await expectPruned({ set, dir, write });
-    },
-  );
-});
+      await clock.advance(applyLeaseMs);
+    }
+    expect(await run("apply", dir)).toMatchObject({
+      exitCode: 0,
+      brief: ["change inventory", "assign assignment"],
+    });
+    await expectNoDifference(dir);
+    await expectPruned({ set, dir, write });
+  },
+);
 
 it("what an apply made by a request without an answer is of its set all the same", async () => {
   const { set, dir, write, content } = createFiles();

@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { describePreview } from "#admin/commands/preview.ts";
 
 const config = {
@@ -21,40 +21,38 @@ const preview = {
   in_other_rollouts: [],
 };
 
-describe("the words of a preview", () => {
-  it("say that only comments change, where collectors read the same", () => {
-    expect(describePreview(preview).split("\n")).toEqual([
-      "Config bbbbbbbbbbbb for 50 hosts: only comments or formatting change, nothing that collectors read",
-      "  49 from bbbbbbbbbbbb (before): only comments or formatting differ",
-      "  1 has it already",
-    ]);
-  });
+it("say that only comments change, where collectors read the same", () => {
+  expect(describePreview(preview).split("\n")).toEqual([
+    "Config bbbbbbbbbbbb for 50 hosts: only comments or formatting change, nothing that collectors read",
+    "  49 from bbbbbbbbbbbb (before): only comments or formatting differ",
+    "  1 has it already",
+  ]);
+});
 
-  it("count only hosts whose collectors read something else, in the right number", () => {
-    const from = [
-      { config: other, hosts: 1, diff: "" },
-      { config: same, hosts: 2, diff: "" },
-    ];
-    const busy = [{ rollout_id: config.id, hosts: 1 }];
-    const shown = describePreview({
-      ...preview,
-      hosts: 5,
-      will_change: 3,
-      unchanged: 1,
-      skipped: 1,
-      from,
-      in_other_rollouts: busy,
-      refused: [{ identity_id: config.id, identity: "a", reason: "revoked" }],
-    });
-    expect(shown.split("\n")).toEqual([
-      "Config bbbbbbbbbbbb for 5 hosts: 1 would change",
-      "  1 from aaaaaaaaaaaa (before)",
-      "  2 from bbbbbbbbbbbb (before): only comments or formatting differ",
-      "  1 has it already",
-      "  1 is skipped: a (revoked)",
-      `  1 is in the rollout ${config.id}`,
-    ]);
-    const none = describePreview({ ...preview, hosts: 1, will_change: 0, from: [] });
-    expect(none.split("\n")[0]).toBe("Config bbbbbbbbbbbb for 1 host: nothing would change");
+it("count only hosts whose collectors read something else, in the right number", () => {
+  const from = [
+    { config: other, hosts: 1, diff: "" },
+    { config: same, hosts: 2, diff: "" },
+  ];
+  const busy = [{ rollout_id: config.id, hosts: 1 }];
+  const shown = describePreview({
+    ...preview,
+    hosts: 5,
+    will_change: 3,
+    unchanged: 1,
+    skipped: 1,
+    from,
+    in_other_rollouts: busy,
+    refused: [{ identity_id: config.id, identity: "a", reason: "revoked" }],
   });
+  expect(shown.split("\n")).toEqual([
+    "Config bbbbbbbbbbbb for 5 hosts: 1 would change",
+    "  1 from aaaaaaaaaaaa (before)",
+    "  2 from bbbbbbbbbbbb (before): only comments or formatting differ",
+    "  1 has it already",
+    "  1 is skipped: a (revoked)",
+    `  1 is in the rollout ${config.id}`,
+  ]);
+  const none = describePreview({ ...preview, hosts: 1, will_change: 0, from: [] });
+  expect(none.split("\n")[0]).toBe("Config bbbbbbbbbbbb for 1 host: nothing would change");
 });

@@ -108,29 +108,27 @@ describe("svc-admin rollouts create", () => {
   });
 });
 
-describe("svc-admin configs preview", () => {
-  it("prints what changes and the diff, and ends with 1 where a rollout could not start", async () => {
-    const config = await publish();
-    const shown = await script.run`configs preview ${config} wave`;
-    expect(shown).toMatchObject({ exitCode: 0, err: "" });
-    expect(shown.out).toMatch(
-      /^Config [0-9a-f]{12} for 4 hosts: 4 would change\n {2}4 from [0-9a-f]{12}\n\n---/,
-    );
-    expect(shown.out).toMatch(/\n-buffer: .*\n\+buffer: /);
-    const preview = JSON.parse((await script.run`configs preview ${config} wave -o json`).out);
-    expect(preview).toMatchObject({ config: { id: config }, hosts: 4, will_change: 4, skipped: 0 });
-    const { id } = await create();
-    const taken = await script.run`configs preview ${config} wave`;
-    expect(taken).toMatchObject({
-      exitCode: 1,
-      out: expect.stringContaining(`  4 are in the rollout ${id}\n`),
-    });
-    expect(await script.run`configs preview ${config} device:nobody`).toMatchObject({
-      exitCode: 1,
-    });
-    const fault = await script.run`configs preview ${config} stat:stale`;
-    expect(fault).toMatchObject({ exitCode: 2, err: expect.stringContaining("^^^^") });
+it("svc-admin configs preview prints what changes and the diff, and ends with 1 where a rollout could not start", async () => {
+  const config = await publish();
+  const shown = await script.run`configs preview ${config} wave`;
+  expect(shown).toMatchObject({ exitCode: 0, err: "" });
+  expect(shown.out).toMatch(
+    /^Config [0-9a-f]{12} for 4 hosts: 4 would change\n {2}4 from [0-9a-f]{12}\n\n---/,
+  );
+  expect(shown.out).toMatch(/\n-buffer: .*\n\+buffer: /);
+  const preview = JSON.parse((await script.run`configs preview ${config} wave -o json`).out);
+  expect(preview).toMatchObject({ config: { id: config }, hosts: 4, will_change: 4, skipped: 0 });
+  const { id } = await create();
+  const taken = await script.run`configs preview ${config} wave`;
+  expect(taken).toMatchObject({
+    exitCode: 1,
+    out: expect.stringContaining(`  4 are in the rollout ${id}\n`),
   });
+  expect(await script.run`configs preview ${config} device:nobody`).toMatchObject({
+    exitCode: 1,
+  });
+  const fault = await script.run`configs preview ${config} stat:stale`;
+  expect(fault).toMatchObject({ exitCode: 2, err: expect.stringContaining("^^^^") });
 });
 
 describe("svc-admin rollouts watch", () => {
@@ -175,31 +173,29 @@ describe("svc-admin rollouts watch", () => {
   });
 });
 
-describe("the controls", () => {
-  it("pause and resume at once; abort and roll back name what they hit, and ask", async () => {
-    const { id } = await create();
-    expect(await json`pause ${id} --reason lunch`).toMatchObject({
-      state: "paused",
-      reason: { code: "operator", detail: "lunch" },
-    });
-    expect(await json("resume", id)).toMatchObject({ state: "running" });
-    await tick();
-    for (const change of ["abort", "roll-back"]) {
-      const asked = await doubtful.run("rollouts", change, id);
-      expect(asked).toMatchObject({ exitCode: 1, out: "" });
-      expect(asked.err).toMatch(
-        /^Rollout [0-9a-f-]{36} of config [0-9a-f]{12}: 1 of 4 hosts have it/,
-      );
-    }
-    expect(await json("show", id)).toMatchObject({ state: "running" });
-    expect(await json`roll-back ${id} --yes`).toMatchObject({ state: "rolling_back" });
-    expect(await run("watch", id)).toMatchObject({ exitCode: 5 });
-    expect(await run("resume", id)).toMatchObject({
-      exitCode: 1,
-      err: expect.stringContaining("code rollout_state"),
-    });
-    const { id: other } = await create();
-    expect(await json`abort ${other} --yes`).toMatchObject({ state: "aborted" });
-    expect(await run("watch", other)).toMatchObject({ exitCode: 5 });
+it("the controls pause and resume at once; abort and roll back name what they hit, and ask", async () => {
+  const { id } = await create();
+  expect(await json`pause ${id} --reason lunch`).toMatchObject({
+    state: "paused",
+    reason: { code: "operator", detail: "lunch" },
   });
+  expect(await json("resume", id)).toMatchObject({ state: "running" });
+  await tick();
+  for (const change of ["abort", "roll-back"]) {
+    const asked = await doubtful.run("rollouts", change, id);
+    expect(asked).toMatchObject({ exitCode: 1, out: "" });
+    expect(asked.err).toMatch(
+      /^Rollout [0-9a-f-]{36} of config [0-9a-f]{12}: 1 of 4 hosts have it/,
+    );
+  }
+  expect(await json("show", id)).toMatchObject({ state: "running" });
+  expect(await json`roll-back ${id} --yes`).toMatchObject({ state: "rolling_back" });
+  expect(await run("watch", id)).toMatchObject({ exitCode: 5 });
+  expect(await run("resume", id)).toMatchObject({
+    exitCode: 1,
+    err: expect.stringContaining("code rollout_state"),
+  });
+  const { id: other } = await create();
+  expect(await json`abort ${other} --yes`).toMatchObject({ state: "aborted" });
+  expect(await run("watch", other)).toMatchObject({ exitCode: 5 });
 });

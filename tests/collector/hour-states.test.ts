@@ -1,6 +1,6 @@
 import { cp, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { describe, expect, it, onTestFinished } from "vitest";
+import { expect, it, onTestFinished } from "vitest";
 import type { Queue } from "#collector/queue/queue.ts";
 import { exportStatement } from "#functions/domain/completeness/export-statement.ts";
 import { settleHours } from "#functions/domain/completeness/settle-hours.ts";
@@ -127,319 +127,317 @@ const start = async ({
   };
 };
 
-describe("an hour of a host", () => {
-  it("is complete when all that its collector accepted is stored and delivered", async () => {
-    const test = await start();
-    const { queue } = test.openForwarded();
-    await test.sendHour(queue, 25);
-    await test.pastGrace(two, queue);
-    await test.expectState("complete", two);
-    expect(await test.linesAt(two)).toEqual(["complete accepted=25 stored=25 delivered=backend"]);
-  });
+it("is complete when all that its collector accepted is stored and delivered", async () => {
+  const test = await start();
+  const { queue } = test.openForwarded();
+  await test.sendHour(queue, 25);
+  await test.pastGrace(two, queue);
+  await test.expectState("complete", two);
+  expect(await test.linesAt(two)).toEqual(["complete accepted=25 stored=25 delivered=backend"]);
+});
 
-  it("is short of 310 records that a full queue dropped", async () => {
-    const test = await start();
-    const queue = test.open({ maxDiskUsageBytes: 5_000, dropNewestOnFull: true });
-    while (queue.stats().droppedRecordsTotal < 310) await test.add(queue, 10);
-    const accepted = queue.stats().records;
-    await test.pass(60, queue);
-    test.forward(queue);
-    await test.settled(queue);
-    await test.pastGrace(two, queue);
-    expect(await test.stateAt(two)).toEqual({
-      state: "short",
-      shortages: [{ kind: "dropped", count: 310 }],
-    });
-    const line = `short accepted=${accepted} stored=${accepted} queue_full=310 short=dropped delivered=backend`;
-    expect(await test.linesAt(two)).toEqual([line]);
-  });
-
-  it("is short of what a restored database lost, hour by hour", async () => {
-    const test = await start();
-    const { queue, stop } = test.openForwarded();
-    for (const count of [10, 20, 30]) await test.sendHour(queue, count);
-    await test.pass(20, queue);
-    await test.settle();
-    expect(await test.stateAt(two + 2 * hourMs)).toMatchObject({ state: "complete" });
-    await stop();
-    // Back to the first hour.
-    await test.sql`delete from ingest_account where number > 1`;
-    await test.sql`delete from ingest_block where first_sequence > 10`;
-    await test.sql`update ingest_cursor set cursor = 10, counted_through = 10, range_stored = 0, range_digest = null`;
-    test.forward(queue);
-    await test.add(queue, 5);
-    await test.pass(40, queue);
-    await test.settled(queue);
-    await test.pastGrace(two + 3 * hourMs, queue);
-    // Core has the accounts again that it lost too, and names the range.
-    const accounts = (await test.accounts()).toSorted((a, b) => a.number - b.number);
-    expect(
-      accounts.map(({ number, refused, is_checked: isChecked }) => [number, refused, isChecked]),
-    ).toEqual([
-      [1, null, true],
-      [2, null, false],
-      [3, null, false],
-      [4, null, true],
-    ]);
-    expect(await test.sql`select records_max::int as lost from ingest_gap`).toEqual([{ lost: 50 }]);
-    const lost = (count: number) => ({
-      state: "short",
-      shortages: [{ kind: "lost_in_restore", count }],
-    });
-    await test.expectState("complete", two);
-    expect(await test.stateAt(two + hourMs)).toEqual(lost(20));
-    expect(await test.stateAt(two + 2 * hourMs)).toEqual(lost(30));
-    await test.expectState("complete", two + 3 * hourMs);
-    const hours = await test.linesAt(two + 3 * hourMs);
-    expect(hours).toContain(
-      `short hour=${named(two + hourMs)} accepted=20 lost=20 short=lost_in_restore delivered=backend`,
-    );
-  });
-
-  it("is complete for a queue and its clone together", async () => {
-    const test = await start();
-    const { queue, stop } = test.openForwarded();
-    await test.send(queue, 20);
-    await stop();
-    await test.add(queue, 5);
-    await queue.close();
-    const copied = await test.copy();
-    const original = test.open();
-    test.forward(original);
-    await test.send(original, 7);
-    const copy = test.open({ entropy: createSeededEntropy(2) }, copied);
-    test.forward(copy);
-    await test.send(copy, 30);
-    expect(copy.stats().forks).toBe(1);
-    await test.pass(60, original, copy);
-    for (const each of [original, copy]) await test.settled(each);
-    await test.pastGrace(two, original, copy);
-    await test.expectState("complete", two);
-    // The five that both had are stored twice, and stated twice.
-    expect(await test.linesAt(two)).toEqual([
-      expect.stringMatching(/^complete accepted=\d+ stored=67 /),
-    ]);
-  });
-
-  it("is silent while its host sleeps for three days, and not running once the host says so", async () => {
-    const test = await start({ startMs: two - hourMs });
-    const { queue } = test.openForwarded();
-    await test.sendHour(queue, 0);
-    await test.add(queue, 5);
-    await test.pass(30, queue);
-    await test.drained(queue);
-    // The machine, and its monotonic clock, stand still for the collector.
-    await test.clock.advance(3 * dayMs);
-    await test.settle();
-    const asleep = two + 10 * hourMs;
-    const woken = two + 3 * dayMs;
-    await test.expectState("silent", asleep);
-    queue.accounts.observe();
-    await test.add(queue, 3);
-    await test.pass(30, queue);
-    await test.settled(queue);
-    await test.pastGrace(woken, queue);
-    await test.expectState("not_running", two + hourMs, asleep, two + 3 * dayMs - hourMs);
-    await test.expectState("complete", two, woken);
-  });
-
-  it("is explained by an outage of core from 02:40 to 02:55 until its account comes", async () => {
-    const test = await start({ startMs: two - hourMs });
-    const { db } = test.connection;
-    const extend = (session: number, [from, until]: [number, number]) =>
-      db.transaction((tx) =>
-        extendSession(tx, {
-          sessionId: `01920000-0000-7000-8000-00000000000${session}`,
-          outageId: `01920000-0000-7000-8000-0000000000f${session}`,
-          from: new Date(two + from * minuteMs),
-          until: new Date(two + until * minuteMs),
-        }),
-      );
-    const { queue, stop } = test.openForwarded();
-    await test.sendHour(queue, 0);
-    await extend(1, [-60, 40]);
-    await test.add(queue, 40);
-    await test.pass(40, queue);
-    await test.drained(queue);
-    await stop();
-    await test.add(queue, 15);
-    await test.pass(15, queue);
-    await extend(2, [55, 55]);
-    await test.pass(20, queue);
-    await extend(2, [55, 75]);
-    await test.settle();
-    await test.expectState("core_out", two);
-    expect(await test.linesAt(two)).toEqual(["core_out"]);
-    test.forward(queue);
-    await test.settled(queue);
-    await test.settle();
-    await test.expectState("complete", two);
-    await test.pass(45, queue);
-    await test.settled(queue);
-    await extend(2, [55, 135]);
-    await test.pastGrace(two + hourMs, queue);
-    const corrected = `complete hour=${named(two)} accepted=55 stored=55 delivered=backend`;
-    expect(await test.linesAt(two + hourMs)).toContain(corrected);
-  });
-
-  it("is complete when core's clock is 40 minutes behind the host's, and says so", async () => {
-    const test = await start({ aheadMs: -40 * minuteMs });
-    const { queue } = test.openForwarded();
-    for (let hour = 0; hour < 3; hour++) await test.sendHour(queue, 10);
-    for (const hour of [two, two + hourMs]) {
-      await test.pastGrace(hour, queue);
-      await test.expectState("complete", hour);
-      expect(await test.linesAt(hour)).toContain(
-        "complete accepted=10 stored=10 clock=ahead delivered=backend",
-      );
-    }
-  });
-
-  it("is late, and then complete, when core's clock is 40 minutes ahead of the host's", async () => {
-    const test = await start({ startMs: two - hourMs, aheadMs: 40 * minuteMs });
-    const { queue } = test.openForwarded();
-    await test.sendHour(queue, 0);
-    await test.add(queue, 10);
-    await test.pass(36, queue);
-    // It speaks.
-    await test.send(queue, 1);
-    await test.settle();
-    await test.expectState("late", two);
-    await test.pass(24, queue);
-    await test.settled(queue);
-    await test.settle();
-    await test.expectState("complete", two);
-  });
-
-  it("is short of 7 spans that the backend of an export rejects, until a retry delivers them", async () => {
-    const test = await start({ isDelivered: false });
-    const backend = await startOtlpBackend();
-    onTestFinished(backend.close);
-    const env = { SVC_DATABASE_URL: test.database.url, SVC_EXPORT_ENDPOINT: backend.httpUrl };
-    // A partial success that rejects seven spans: "too old".
-    const partial = Uint8Array.of(10, 11, 8, 7, 18, 7, ...new TextEncoder().encode("too old"));
-    backend.answer = ({ signal }) => (signal === "traces" ? { body: partial } : "accept");
-    const { queue } = test.openForwarded();
-    await test.add(queue, 20);
-    const payload = traceRequest(Array.from({ length: 12 }, (_, index) => `span ${index}`));
-    await queue.append([
-      { kind: "otel_span", observedAtMs: 0, source: "otlp", attributes: {}, payload },
-    ]);
-    await test.sendHour(queue, 0);
-    await test.pastGrace(two, queue);
-    await test.expectState("undelivered", two);
-
-    const running = startProgram("functions/main.ts", ["export"], env);
-    onTestFinished(async () => void (await stopProgram(running)));
-    const settledTo = (state: object) =>
-      eventually(async () => {
-        await test.settle();
-        expect(await test.stateAt(two)).toEqual(state);
-      });
-    const shortages = [{ kind: "export_rejected_items", count: 7 }];
-    await settledTo({ state: "short", shortages });
-    backend.answer = () => "accept";
-    const retry = startProgram("functions/main.ts", ["export", "retry-dead-letters"], env);
-    expect(await retry.exited).toBe(0);
-    await settledTo({ state: "complete", shortages: [] });
-
-    await test.sendHour(queue, 0);
-    await test.pastGrace(two + hourMs, queue);
-    const corrected = `complete hour=${named(two)} accepted=21 stored=21 delivered=default`;
-    expect(await test.linesAt(two + hourMs)).toContain(corrected);
-  });
-
-  /** What is said of an hour: its state, the statement, and the relation of the chat. */
-  const saidOf = async (
-    { sql, stateAt, linesAt }: Awaited<ReturnType<typeof start>>,
-    hour: number,
-  ) => ({
-    ...(await stateAt(hour)),
-    line: (await linesAt(hour))[0],
-    chat: [
-      ...(await sql`select state, short_of from chat.incomplete_hours where hour = ${new Date(hour).toISOString()}::timestamptz`),
-    ],
-  });
-  const unknown = {
+it("is short of 310 records that a full queue dropped", async () => {
+  const test = await start();
+  const queue = test.open({ maxDiskUsageBytes: 5_000, dropNewestOnFull: true });
+  while (queue.stats().droppedRecordsTotal < 310) await test.add(queue, 10);
+  const accepted = queue.stats().records;
+  await test.pass(60, queue);
+  test.forward(queue);
+  await test.settled(queue);
+  await test.pastGrace(two, queue);
+  expect(await test.stateAt(two)).toEqual({
     state: "short",
-    shortages: [{ kind: "unknown", count: null }],
-    line: expect.stringMatching(/^short .*short=unknown/),
-    chat: [{ state: "short", short_of: "unknown" }],
-  };
-  const late = {
-    state: "late",
-    shortages: [],
-    line: expect.stringMatching(/^late/),
-    chat: [{ state: "late", short_of: null }],
-  };
+    shortages: [{ kind: "dropped", count: 310 }],
+  });
+  const line = `short accepted=${accepted} stored=${accepted} queue_full=310 short=dropped delivered=backend`;
+  expect(await test.linesAt(two)).toEqual([line]);
+});
 
-  it("L1: is late while a queue is gone before its first account, and short once an admin closes that", async () => {
-    const test = await start();
-    const lost = test.open();
-    const { queueId } = lost;
-    const stop = test.forward(lost);
-    await test.send(lost, 20);
-    await stop();
-    await lost.close();
-    await rm(test.dir, { recursive: true });
-    const queue = test.open({ entropy: createSeededEntropy(2) });
-    test.forward(queue);
-    await test.sendHour(queue, 10);
-    await test.pass(14, queue);
-    await test.send(queue, 1);
-    await test.pastGrace(two, queue);
-    expect(await saidOf(test, two)).toEqual(late);
-    const now = new Date(test.clock.now());
-    await endQueue(
-      test.connection.db,
-      { hostId: accountingHost, queueId },
-      { endedAt: now, ending: "closed" },
-      now,
+it("is short of what a restored database lost, hour by hour", async () => {
+  const test = await start();
+  const { queue, stop } = test.openForwarded();
+  for (const count of [10, 20, 30]) await test.sendHour(queue, count);
+  await test.pass(20, queue);
+  await test.settle();
+  expect(await test.stateAt(two + 2 * hourMs)).toMatchObject({ state: "complete" });
+  await stop();
+  // Back to the first hour.
+  await test.sql`delete from ingest_account where number > 1`;
+  await test.sql`delete from ingest_block where first_sequence > 10`;
+  await test.sql`update ingest_cursor set cursor = 10, counted_through = 10, range_stored = 0, range_digest = null`;
+  test.forward(queue);
+  await test.add(queue, 5);
+  await test.pass(40, queue);
+  await test.settled(queue);
+  await test.pastGrace(two + 3 * hourMs, queue);
+  // Core has the accounts again that it lost too, and names the range.
+  const accounts = (await test.accounts()).toSorted((a, b) => a.number - b.number);
+  expect(
+    accounts.map(({ number, refused, is_checked: isChecked }) => [number, refused, isChecked]),
+  ).toEqual([
+    [1, null, true],
+    [2, null, false],
+    [3, null, false],
+    [4, null, true],
+  ]);
+  expect(await test.sql`select records_max::int as lost from ingest_gap`).toEqual([{ lost: 50 }]);
+  const lost = (count: number) => ({
+    state: "short",
+    shortages: [{ kind: "lost_in_restore", count }],
+  });
+  await test.expectState("complete", two);
+  expect(await test.stateAt(two + hourMs)).toEqual(lost(20));
+  expect(await test.stateAt(two + 2 * hourMs)).toEqual(lost(30));
+  await test.expectState("complete", two + 3 * hourMs);
+  const hours = await test.linesAt(two + 3 * hourMs);
+  expect(hours).toContain(
+    `short hour=${named(two + hourMs)} accepted=20 lost=20 short=lost_in_restore delivered=backend`,
+  );
+});
+
+it("is complete for a queue and its clone together", async () => {
+  const test = await start();
+  const { queue, stop } = test.openForwarded();
+  await test.send(queue, 20);
+  await stop();
+  await test.add(queue, 5);
+  await queue.close();
+  const copied = await test.copy();
+  const original = test.open();
+  test.forward(original);
+  await test.send(original, 7);
+  const copy = test.open({ entropy: createSeededEntropy(2) }, copied);
+  test.forward(copy);
+  await test.send(copy, 30);
+  expect(copy.stats().forks).toBe(1);
+  await test.pass(60, original, copy);
+  for (const each of [original, copy]) await test.settled(each);
+  await test.pastGrace(two, original, copy);
+  await test.expectState("complete", two);
+  // The five that both had are stored twice, and stated twice.
+  expect(await test.linesAt(two)).toEqual([
+    expect.stringMatching(/^complete accepted=\d+ stored=67 /),
+  ]);
+});
+
+it("is silent while its host sleeps for three days, and not running once the host says so", async () => {
+  const test = await start({ startMs: two - hourMs });
+  const { queue } = test.openForwarded();
+  await test.sendHour(queue, 0);
+  await test.add(queue, 5);
+  await test.pass(30, queue);
+  await test.drained(queue);
+  // The machine, and its monotonic clock, stand still for the collector.
+  await test.clock.advance(3 * dayMs);
+  await test.settle();
+  const asleep = two + 10 * hourMs;
+  const woken = two + 3 * dayMs;
+  await test.expectState("silent", asleep);
+  queue.accounts.observe();
+  await test.add(queue, 3);
+  await test.pass(30, queue);
+  await test.settled(queue);
+  await test.pastGrace(woken, queue);
+  await test.expectState("not_running", two + hourMs, asleep, two + 3 * dayMs - hourMs);
+  await test.expectState("complete", two, woken);
+});
+
+it("is explained by an outage of core from 02:40 to 02:55 until its account comes", async () => {
+  const test = await start({ startMs: two - hourMs });
+  const { db } = test.connection;
+  const extend = (session: number, [from, until]: [number, number]) =>
+    db.transaction((tx) =>
+      extendSession(tx, {
+        sessionId: `01920000-0000-7000-8000-00000000000${session}`,
+        outageId: `01920000-0000-7000-8000-0000000000f${session}`,
+        from: new Date(two + from * minuteMs),
+        until: new Date(two + until * minuteMs),
+      }),
     );
-    await test.pass(1, queue);
-    await test.settle();
-    expect(await test.stateAt(two)).toEqual({ state: unknown.state, shortages: unknown.shortages });
-  });
+  const { queue, stop } = test.openForwarded();
+  await test.sendHour(queue, 0);
+  await extend(1, [-60, 40]);
+  await test.add(queue, 40);
+  await test.pass(40, queue);
+  await test.drained(queue);
+  await stop();
+  await test.add(queue, 15);
+  await test.pass(15, queue);
+  await extend(2, [55, 55]);
+  await test.pass(20, queue);
+  await extend(2, [55, 75]);
+  await test.settle();
+  await test.expectState("core_out", two);
+  expect(await test.linesAt(two)).toEqual(["core_out"]);
+  test.forward(queue);
+  await test.settled(queue);
+  await test.settle();
+  await test.expectState("complete", two);
+  await test.pass(45, queue);
+  await test.settled(queue);
+  await extend(2, [55, 135]);
+  await test.pastGrace(two + hourMs, queue);
+  const corrected = `complete hour=${named(two)} accepted=55 stored=55 delivered=backend`;
+  expect(await test.linesAt(two + hourMs)).toContain(corrected);
+});
 
-  it("L3: is short of what nobody knows after a disk went back, however much its successor states", async () => {
-    const test = await start();
-    const { queue, stop } = test.openForwarded();
-    await test.send(queue, 20);
-    const copied = await test.copy();
-    await rm(join(copied, "queue.lock"), { force: true });
-    await test.send(queue, 7);
-    await stop();
-    await test.add(queue, 81);
-    await queue.close();
-    const back = test.open({ entropy: createSeededEntropy(2) }, copied);
-    test.forward(back);
-    await test.sendHour(back, 10);
-    await test.pastGrace(two, back);
-    await test.expectState("silent", two);
-    // The copied queue is not seen again.
-    await test.clock.advance(dayMs);
-    await test.settle();
-    expect(await test.stateAt(two)).toEqual({ state: unknown.state, shortages: unknown.shortages });
-  });
+it("is complete when core's clock is 40 minutes behind the host's, and says so", async () => {
+  const test = await start({ aheadMs: -40 * minuteMs });
+  const { queue } = test.openForwarded();
+  for (let hour = 0; hour < 3; hour++) await test.sendHour(queue, 10);
+  for (const hour of [two, two + hourMs]) {
+    await test.pastGrace(hour, queue);
+    await test.expectState("complete", hour);
+    expect(await test.linesAt(hour)).toContain(
+      "complete accepted=10 stored=10 clock=ahead delivered=backend",
+    );
+  }
+});
 
-  it("L4: is short of what nobody knows when its host is revoked with unsent records", async () => {
-    const test = await start();
-    const { queue, stop } = test.openForwarded();
-    await test.send(queue, 20);
-    await stop();
-    await test.add(queue, 30);
-    await test.pass(30, queue);
-    await test.sql`update collector_identity set revoked_at = ${new Date(test.clock.now()).toISOString()}`;
-    await test.pastGrace(two, queue);
-    expect(await saidOf(test, two)).toEqual(unknown);
-  });
+it("is late, and then complete, when core's clock is 40 minutes ahead of the host's", async () => {
+  const test = await start({ startMs: two - hourMs, aheadMs: 40 * minuteMs });
+  const { queue } = test.openForwarded();
+  await test.sendHour(queue, 0);
+  await test.add(queue, 10);
+  await test.pass(36, queue);
+  // It speaks.
+  await test.send(queue, 1);
+  await test.settle();
+  await test.expectState("late", two);
+  await test.pass(24, queue);
+  await test.settled(queue);
+  await test.settle();
+  await test.expectState("complete", two);
+});
 
-  it("is not accounted by a core that takes no accounts", async () => {
-    const test = await start({ takesAccounts: false });
-    const { queue } = test.openForwarded();
-    await test.send(queue, 10);
-    await test.pastGrace(two, queue);
-    await test.expectState("not_accounted", two);
-    expect(queue.accounts.pendingThrough()).toBe(10);
-  });
+it("is short of 7 spans that the backend of an export rejects, until a retry delivers them", async () => {
+  const test = await start({ isDelivered: false });
+  const backend = await startOtlpBackend();
+  onTestFinished(backend.close);
+  const env = { SVC_DATABASE_URL: test.database.url, SVC_EXPORT_ENDPOINT: backend.httpUrl };
+  // A partial success that rejects seven spans: "too old".
+  const partial = Uint8Array.of(10, 11, 8, 7, 18, 7, ...new TextEncoder().encode("too old"));
+  backend.answer = ({ signal }) => (signal === "traces" ? { body: partial } : "accept");
+  const { queue } = test.openForwarded();
+  await test.add(queue, 20);
+  const payload = traceRequest(Array.from({ length: 12 }, (_, index) => `span ${index}`));
+  await queue.append([
+    { kind: "otel_span", observedAtMs: 0, source: "otlp", attributes: {}, payload },
+  ]);
+  await test.sendHour(queue, 0);
+  await test.pastGrace(two, queue);
+  await test.expectState("undelivered", two);
+
+  const running = startProgram("functions/main.ts", ["export"], env);
+  onTestFinished(async () => void (await stopProgram(running)));
+  const settledTo = (state: object) =>
+    eventually(async () => {
+      await test.settle();
+      expect(await test.stateAt(two)).toEqual(state);
+    });
+  const shortages = [{ kind: "export_rejected_items", count: 7 }];
+  await settledTo({ state: "short", shortages });
+  backend.answer = () => "accept";
+  const retry = startProgram("functions/main.ts", ["export", "retry-dead-letters"], env);
+  expect(await retry.exited).toBe(0);
+  await settledTo({ state: "complete", shortages: [] });
+
+  await test.sendHour(queue, 0);
+  await test.pastGrace(two + hourMs, queue);
+  const corrected = `complete hour=${named(two)} accepted=21 stored=21 delivered=default`;
+  expect(await test.linesAt(two + hourMs)).toContain(corrected);
+});
+
+/** What is said of an hour: its state, the statement, and the relation of the chat. */
+const saidOf = async (
+  { sql, stateAt, linesAt }: Awaited<ReturnType<typeof start>>,
+  hour: number,
+) => ({
+  ...(await stateAt(hour)),
+  line: (await linesAt(hour))[0],
+  chat: [
+    ...(await sql`select state, short_of from chat.incomplete_hours where hour = ${new Date(hour).toISOString()}::timestamptz`),
+  ],
+});
+const unknown = {
+  state: "short",
+  shortages: [{ kind: "unknown", count: null }],
+  line: expect.stringMatching(/^short .*short=unknown/),
+  chat: [{ state: "short", short_of: "unknown" }],
+};
+const late = {
+  state: "late",
+  shortages: [],
+  line: expect.stringMatching(/^late/),
+  chat: [{ state: "late", short_of: null }],
+};
+
+it("L1: is late while a queue is gone before its first account, and short once an admin closes that", async () => {
+  const test = await start();
+  const lost = test.open();
+  const { queueId } = lost;
+  const stop = test.forward(lost);
+  await test.send(lost, 20);
+  await stop();
+  await lost.close();
+  await rm(test.dir, { recursive: true });
+  const queue = test.open({ entropy: createSeededEntropy(2) });
+  test.forward(queue);
+  await test.sendHour(queue, 10);
+  await test.pass(14, queue);
+  await test.send(queue, 1);
+  await test.pastGrace(two, queue);
+  expect(await saidOf(test, two)).toEqual(late);
+  const now = new Date(test.clock.now());
+  await endQueue(
+    test.connection.db,
+    { hostId: accountingHost, queueId },
+    { endedAt: now, ending: "closed" },
+    now,
+  );
+  await test.pass(1, queue);
+  await test.settle();
+  expect(await test.stateAt(two)).toEqual({ state: unknown.state, shortages: unknown.shortages });
+});
+
+it("L3: is short of what nobody knows after a disk went back, however much its successor states", async () => {
+  const test = await start();
+  const { queue, stop } = test.openForwarded();
+  await test.send(queue, 20);
+  const copied = await test.copy();
+  await rm(join(copied, "queue.lock"), { force: true });
+  await test.send(queue, 7);
+  await stop();
+  await test.add(queue, 81);
+  await queue.close();
+  const back = test.open({ entropy: createSeededEntropy(2) }, copied);
+  test.forward(back);
+  await test.sendHour(back, 10);
+  await test.pastGrace(two, back);
+  await test.expectState("silent", two);
+  // The copied queue is not seen again.
+  await test.clock.advance(dayMs);
+  await test.settle();
+  expect(await test.stateAt(two)).toEqual({ state: unknown.state, shortages: unknown.shortages });
+});
+
+it("L4: is short of what nobody knows when its host is revoked with unsent records", async () => {
+  const test = await start();
+  const { queue, stop } = test.openForwarded();
+  await test.send(queue, 20);
+  await stop();
+  await test.add(queue, 30);
+  await test.pass(30, queue);
+  await test.sql`update collector_identity set revoked_at = ${new Date(test.clock.now()).toISOString()}`;
+  await test.pastGrace(two, queue);
+  expect(await saidOf(test, two)).toEqual(unknown);
+});
+
+it("is not accounted by a core that takes no accounts", async () => {
+  const test = await start({ takesAccounts: false });
+  const { queue } = test.openForwarded();
+  await test.send(queue, 10);
+  await test.pastGrace(two, queue);
+  await test.expectState("not_accounted", two);
+  expect(queue.accounts.pendingThrough()).toBe(10);
 });

@@ -471,8 +471,9 @@ const cookies = fc.oneof(
 /** What a header may hold. */
 const toHeader = (text: string): string => text.replaceAll(/[^\t\x20-\x7e]/g, "?");
 
-describe("any form, multipart body and cookie gets a refusal, and causes no failure", () => {
-  it.each(Object.entries(formPaths))("%s", async (name, [to, path]) => {
+it.each(Object.entries(formPaths))(
+  "any form, multipart body and cookie gets a refusal, and causes no failure %s",
+  async (name, [to, path]) => {
     const counts: Record<string, number> = {};
     answers[name] = counts;
     const property = fc.asyncProperty(contents, cookies, async ([type, text], cookie) => {
@@ -484,8 +485,8 @@ describe("any form, multipart body and cookie gets a refusal, and causes no fail
       await web.clock.advance(1_000);
     });
     await fc.assert(property, { numRuns: runs, seed, endOnFailure: true });
-  });
-});
+  },
+);
 
 const big = (length: number): number[] => [length >> 8, length & 0xff];
 const element = (tag: number, content: number[]): number[] => [

@@ -5,7 +5,7 @@
 import { spawnSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import {
   type ChatClient,
   readReceiptKeys,
@@ -54,60 +54,56 @@ beforeAll(async () => {
   conversation = await startConversation(send);
 });
 
-describe("a dialogue with core", () => {
-  it("answers what the tables hold", async () => {
-    // Until the truth is the same before and after the answer: a host may become stale meanwhile.
-    const ask = async () => {
-      for (;;) {
-        const before = await readStates(sql);
-        const { text, results } = await conversation.ask(
-          "How many hosts need attention right now?",
-        );
-        if (JSON.stringify(before) === JSON.stringify(await readStates(sql)))
-          return { text, results, states: before };
-      }
-    };
-    const { text, results, states } = await ask();
-    const sum = (rows: typeof states) => rows.reduce((total, { hosts }) => total + hosts, 0);
-    const troubled = states.filter(({ state }) => state !== "healthy" && state !== "enrolling");
-    expect(troubled.length).toBeGreaterThan(4);
-    expect(results.map(({ kind }) => kind)).toEqual(["relations", "relation", "rows"]);
-    expect(text).toContain(`${sum(troubled)} hosts of ${sum(states)} need attention`);
-    for (const { state, hosts } of states) expect(text).toContain(`- ${state}: ${hosts} host`);
-  });
+it("answers what the tables hold", async () => {
+  // Until the truth is the same before and after the answer: a host may become stale meanwhile.
+  const ask = async () => {
+    for (;;) {
+      const before = await readStates(sql);
+      const { text, results } = await conversation.ask("How many hosts need attention right now?");
+      if (JSON.stringify(before) === JSON.stringify(await readStates(sql)))
+        return { text, results, states: before };
+    }
+  };
+  const { text, results, states } = await ask();
+  const sum = (rows: typeof states) => rows.reduce((total, { hosts }) => total + hosts, 0);
+  const troubled = states.filter(({ state }) => state !== "healthy" && state !== "enrolling");
+  expect(troubled.length).toBeGreaterThan(4);
+  expect(results.map(({ kind }) => kind)).toEqual(["relations", "relation", "rows"]);
+  expect(text).toContain(`${sum(troubled)} hosts of ${sum(states)} need attention`);
+  for (const { state, hosts } of states) expect(text).toContain(`- ${state}: ${hosts} host`);
+});
 
-  it("has receipts that verify offline, by the keys of core", async () => {
-    const { raw, file } = await conversation.receipts();
-    const turns = file.items.filter(({ kind }) => kind === "closing").length;
-    expect(turns).toBeGreaterThanOrEqual(1);
-    expect(verify(raw, await readReceiptKeys(send))).toMatchObject({
-      status: 0,
-      result: {
-        ok: true,
-        checked: file.items.length,
-        turns,
-        keys: "given",
-        ephemeral: true,
-        fault: null,
-      },
-    });
+it("has receipts that verify offline, by the keys of core", async () => {
+  const { raw, file } = await conversation.receipts();
+  const turns = file.items.filter(({ kind }) => kind === "closing").length;
+  expect(turns).toBeGreaterThanOrEqual(1);
+  expect(verify(raw, await readReceiptKeys(send))).toMatchObject({
+    status: 0,
+    result: {
+      ok: true,
+      checked: file.items.length,
+      turns,
+      keys: "given",
+      ephemeral: true,
+      fault: null,
+    },
   });
+});
 
-  it("T5: verification names the receipt of which one byte was changed", async () => {
-    const { raw, file } = await conversation.receipts();
-    const keys = await readReceiptKeys(send);
-    const at = file.items.findIndex(({ kind }) => kind === "answer");
-    const text = String(file.items[at]?.payload.text);
-    const digit = /\d/.exec(text)?.[0] ?? "";
-    const quoted = JSON.stringify(text);
-    const changed = raw.replace(quoted, () =>
-      quoted.replace(digit, String((Number(digit) + 1) % 10)),
-    );
-    expect(changed.length).toBe(raw.length);
-    expect(verify(changed, keys)).toMatchObject({
-      status: 1,
-      result: { ok: false, checked: at, fault: { seq: at + 1, kind: "payload" } },
-    });
+it("T5: verification names the receipt of which one byte was changed", async () => {
+  const { raw, file } = await conversation.receipts();
+  const keys = await readReceiptKeys(send);
+  const at = file.items.findIndex(({ kind }) => kind === "answer");
+  const text = String(file.items[at]?.payload.text);
+  const digit = /\d/.exec(text)?.[0] ?? "";
+  const quoted = JSON.stringify(text);
+  const changed = raw.replace(quoted, () =>
+    quoted.replace(digit, String((Number(digit) + 1) % 10)),
+  );
+  expect(changed.length).toBe(raw.length);
+  expect(verify(changed, keys)).toMatchObject({
+    status: 1,
+    result: { ok: false, checked: at, fault: { seq: at + 1, kind: "payload" } },
   });
 });
 

@@ -1,7 +1,7 @@
 import { type ChildProcess, execFileSync } from "node:child_process";
 import { once } from "node:events";
 import pg from "pg";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import { type IngestCore, prepareIngestCore } from "#scripts/lab/ingest-core.ts";
 import {
   type EmbeddedPostgres,
@@ -63,55 +63,53 @@ afterAll(async () => {
   await postgres.stop();
 });
 
-describe("core and its database, with the real drivers", () => {
-  it("D1: is ready within 5 s of each immediate restart of PostgreSQL, under load", {
-    timeout: 60_000,
-  }, async () => {
-    await untilReady();
-    const stop = new AbortController();
-    const load = Array.from({ length: 4 }, async () => {
-      while (!stop.signal.aborted) await readiness("/readyz");
+it("D1: is ready within 5 s of each immediate restart of PostgreSQL, under load", {
+  timeout: 60_000,
+}, async () => {
+  await untilReady();
+  const stop = new AbortController();
+  const load = Array.from({ length: 4 }, async () => {
+    while (!stop.signal.aborted) await readiness("/readyz");
+  });
+  for (let restart = 0; restart < 3; restart++) {
+    proxy.target("/nowhere");
+    await crash();
+    // So long that the driver's own backoff would have grown to seconds.
+    await expect.poll(() => readiness("/readyz"), { interval: 10 }).toBe(503);
+    await new Promise((resolve) => setTimeout(resolve, 1_000));
+    proxy.target(socketOf(postgres));
+    expect(await untilReady()).toBeLessThan(5_000);
+  }
+  stop.abort();
+  await Promise.all(load);
+});
+
+it("D8: is ready again within 15 s after every connection was black-holed", {
+  timeout: 60_000,
+}, async () => {
+  proxy.swallowOpen();
+  await expect.poll(() => readiness("/readyz"), { interval: 50 }).toBe(503);
+  expect(await untilReady()).toBeLessThan(15_000);
+});
+
+it("D3: answers 503 while PostgreSQL is stopped, and exits within 10 s of SIGTERM", {
+  timeout: 60_000,
+}, async () => {
+  await untilReady();
+  signal("STOP");
+  try {
+    expect(await readiness("/readyz")).toBe(503);
+    const enrolled = await fetch(`http://127.0.0.1:${running.port}/v1/whoami`, {
+      headers: { authorization: `Bearer ${"a".repeat(20)}` },
+      signal: AbortSignal.timeout(8_000),
     });
-    for (let restart = 0; restart < 3; restart++) {
-      proxy.target("/nowhere");
-      await crash();
-      // So long that the driver's own backoff would have grown to seconds.
-      await expect.poll(() => readiness("/readyz"), { interval: 10 }).toBe(503);
-      await new Promise((resolve) => setTimeout(resolve, 1_000));
-      proxy.target(socketOf(postgres));
-      expect(await untilReady()).toBeLessThan(5_000);
-    }
-    stop.abort();
-    await Promise.all(load);
-  });
-
-  it("D8: is ready again within 15 s after every connection was black-holed", {
-    timeout: 60_000,
-  }, async () => {
-    proxy.swallowOpen();
-    await expect.poll(() => readiness("/readyz"), { interval: 50 }).toBe(503);
-    expect(await untilReady()).toBeLessThan(15_000);
-  });
-
-  it("D3: answers 503 while PostgreSQL is stopped, and exits within 10 s of SIGTERM", {
-    timeout: 60_000,
-  }, async () => {
-    await untilReady();
-    signal("STOP");
-    try {
-      expect(await readiness("/readyz")).toBe(503);
-      const enrolled = await fetch(`http://127.0.0.1:${running.port}/v1/whoami`, {
-        headers: { authorization: `Bearer ${"a".repeat(20)}` },
-        signal: AbortSignal.timeout(8_000),
-      });
-      expect(enrolled.status).toBe(401);
-      const startedAt = performance.now();
-      running.process.kill("SIGTERM");
-      await once(running.process, "exit");
-      expect(performance.now() - startedAt).toBeLessThan(10_000);
-      expect(running.process.exitCode).toBe(0);
-    } finally {
-      signal("CONT");
-    }
-  });
+    expect(enrolled.status).toBe(401);
+    const startedAt = performance.now();
+    running.process.kill("SIGTERM");
+    await once(running.process, "exit");
+    expect(performance.now() - startedAt).toBeLessThan(10_000);
+    expect(running.process.exitCode).toBe(0);
+  } finally {
+    signal("CONT");
+  }
 });

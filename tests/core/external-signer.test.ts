@@ -3,7 +3,7 @@ import { X509Certificate } from "node:crypto";
 import { chmodSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { and, eq } from "drizzle-orm";
-import { afterAll, describe, expect, it } from "vitest";
+import { afterAll, expect, it } from "vitest";
 import { auditEvent } from "#drizzle/schema/audit.ts";
 import { certificate } from "#drizzle/schema/enrollment.ts";
 import { signerLoader } from "#functions/node/load-signer.ts";
@@ -69,66 +69,62 @@ const failureOf = async (action: string) => {
   return events[0];
 };
 
-describe("an operator's own signer", () => {
-  it("enrolls, heartbeats and renews with certificates that openssl verifies", async () => {
-    const { token } = await createTestToken(test, { certificate_ttl_seconds: 172_800 });
-    const host = await enrollTestCollector(test, { token, deviceId: "web-1" });
-    clock.set(Date.now());
-    const beat = { ...heartbeatBody(clock.now()) };
-    expect((await manage(test, host, "heartbeat", beat)).status).toBe(200);
-    const key = await createTestKey();
-    const csr_pem = await createTestCsr({ key, uri: host.identity });
-    const sent_at = new Date(clock.now()).toISOString();
-    const renewed = await manage(test, host, "renew", { sent_at, csr_pem, collector_version: "1" });
-    expect(renewed.status).toBe(200);
-    const pem = String(renewed.body.certificate_pem);
-    expect(new X509Certificate(pem).subjectAltName).toBe(`URI:${host.identity}`);
-    writeFileSync(file("issued.pem"), pem);
-    const args = ["verify", "-purpose", "sslclient", "-CAfile", file("ca.pem"), file("issued.pem")];
-    expect(execFileSync("openssl", args, { encoding: "utf8" })).toContain(": OK");
-    clock.set(Date.now());
-    const successor = collectorOf(key, renewed.body);
-    expect((await manage(test, successor, "heartbeat", heartbeatBody(clock.now()))).status).toBe(
-      200,
-    );
-  });
+it("enrolls, heartbeats and renews with certificates that openssl verifies", async () => {
+  const { token } = await createTestToken(test, { certificate_ttl_seconds: 172_800 });
+  const host = await enrollTestCollector(test, { token, deviceId: "web-1" });
+  clock.set(Date.now());
+  const beat = { ...heartbeatBody(clock.now()) };
+  expect((await manage(test, host, "heartbeat", beat)).status).toBe(200);
+  const key = await createTestKey();
+  const csr_pem = await createTestCsr({ key, uri: host.identity });
+  const sent_at = new Date(clock.now()).toISOString();
+  const renewed = await manage(test, host, "renew", { sent_at, csr_pem, collector_version: "1" });
+  expect(renewed.status).toBe(200);
+  const pem = String(renewed.body.certificate_pem);
+  expect(new X509Certificate(pem).subjectAltName).toBe(`URI:${host.identity}`);
+  writeFileSync(file("issued.pem"), pem);
+  const args = ["verify", "-purpose", "sslclient", "-CAfile", file("ca.pem"), file("issued.pem")];
+  expect(execFileSync("openssl", args, { encoding: "utf8" })).toContain(": OK");
+  clock.set(Date.now());
+  const successor = collectorOf(key, renewed.body);
+  expect((await manage(test, successor, "heartbeat", heartbeatBody(clock.now()))).status).toBe(200);
+});
 
-  it("S2: answers 502 to a certificate that does not match, and reports the reason in log and audit alone", async () => {
-    const { token } = await createTestToken(test, { certificate_ttl_seconds: 172_800 });
-    const host = await enrollTestCollector(test, { token, deviceId: "web-2" });
-    const before = (await test.db.select().from(certificate)).length;
-    write(openssl(3));
-    clock.set(Date.now());
-    const uri = host.identity;
-    const renewal = {
-      csr_pem: await createTestCsr({ key: await createTestKey(), uri }),
-      collector_version: "1",
-    };
-    const sent_at = new Date(clock.now()).toISOString();
-    const refused = await manage(test, host, "renew", { sent_at, ...renewal });
-    expect(refused).toMatchObject({
-      status: 502,
-      body: { code: "signer_failed", action: "retry" },
-    });
-    expect(JSON.stringify(refused.body)).not.toContain("outlives");
-    expect(await failureOf("certificate.renew")).toMatchObject({
-      reason: "signer_failed",
-      targetId: host.certificateId,
-      details: {
-        identity_id: host.identityId,
-        signer_fault: "the certificate outlives the policy",
-      },
-    });
-    await expect(enrollTestCollector(test, { token, deviceId: "web-3" })).rejects.toThrow(
-      "signer_failed",
-    );
-    expect(await failureOf("collector.enroll")).toMatchObject({
-      reason: "signer_failed",
-      details: { signer_fault: "the certificate outlives the policy" },
-    });
-    expect((await test.db.select().from(certificate)).length).toBe(before);
-    expect(test.log.text()).toContain("outlives the policy");
-    write(openssl(1));
-    await enrollTestCollector(test, { token, deviceId: "web-3" });
+it("S2: answers 502 to a certificate that does not match, and reports the reason in log and audit alone", async () => {
+  const { token } = await createTestToken(test, { certificate_ttl_seconds: 172_800 });
+  const host = await enrollTestCollector(test, { token, deviceId: "web-2" });
+  const before = (await test.db.select().from(certificate)).length;
+  write(openssl(3));
+  clock.set(Date.now());
+  const uri = host.identity;
+  const renewal = {
+    csr_pem: await createTestCsr({ key: await createTestKey(), uri }),
+    collector_version: "1",
+  };
+  const sent_at = new Date(clock.now()).toISOString();
+  const refused = await manage(test, host, "renew", { sent_at, ...renewal });
+  expect(refused).toMatchObject({
+    status: 502,
+    body: { code: "signer_failed", action: "retry" },
   });
+  expect(JSON.stringify(refused.body)).not.toContain("outlives");
+  expect(await failureOf("certificate.renew")).toMatchObject({
+    reason: "signer_failed",
+    targetId: host.certificateId,
+    details: {
+      identity_id: host.identityId,
+      signer_fault: "the certificate outlives the policy",
+    },
+  });
+  await expect(enrollTestCollector(test, { token, deviceId: "web-3" })).rejects.toThrow(
+    "signer_failed",
+  );
+  expect(await failureOf("collector.enroll")).toMatchObject({
+    reason: "signer_failed",
+    details: { signer_fault: "the certificate outlives the policy" },
+  });
+  expect((await test.db.select().from(certificate)).length).toBe(before);
+  expect(test.log.text()).toContain("outlives the policy");
+  write(openssl(1));
+  await enrollTestCollector(test, { token, deviceId: "web-3" });
 });

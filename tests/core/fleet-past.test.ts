@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import { createHistoryKeeper } from "#functions/domain/fleet/keep-history.ts";
 import type { FleetFacets } from "#proto/fleet-health/facets.ts";
 import type { FleetHealthDetail, FleetHealthReport } from "#proto/fleet-health/report.ts";
@@ -80,179 +80,172 @@ const pageOf = async (at?: string) => {
   };
 };
 
-describe("a page of the past", () => {
-  const pages: { at: string; page: Awaited<ReturnType<typeof pageOf>> }[] = [];
-  const views = [
-    "state=stale",
-    "attention=needed",
-    "changed_within_seconds=900",
-    "label=env:a",
-    "drift=drifted",
-  ];
-  const counts: number[][] = [];
-  let revoked: TestCollector | undefined;
+const pages: { at: string; page: Awaited<ReturnType<typeof pageOf>> }[] = [];
+const views = [
+  "state=stale",
+  "attention=needed",
+  "changed_within_seconds=900",
+  "label=env:a",
+  "drift=drifted",
+];
+const counts: number[][] = [];
+let revoked: TestCollector | undefined;
 
-  beforeAll(async () => {
-    const random = createSeededEntropy(31);
-    const pick = (choices: number) => (random.bytes(1)[0] ?? 0) % choices;
-    await keepHistory();
-    const { token } = await createTestToken(test, { certificate_ttl_seconds: 2 * 3600 });
-    const configs = [await publishTestConfig(test, 100), await publishTestConfig(test, 200)];
-    const body = heartbeatBody(0) as Record<
-      "collector" | "config" | "queue" | "renewal",
-      Record<string, unknown>
-    >;
-    const hosts: {
-      host: TestCollector;
-      report: Record<string, unknown>;
-      silentUntil: number;
-      sendsUntil: number;
-    }[] = [];
+beforeAll(async () => {
+  const random = createSeededEntropy(31);
+  const pick = (choices: number) => (random.bytes(1)[0] ?? 0) % choices;
+  await keepHistory();
+  const { token } = await createTestToken(test, { certificate_ttl_seconds: 2 * 3600 });
+  const configs = [await publishTestConfig(test, 100), await publishTestConfig(test, 200)];
+  const body = heartbeatBody(0) as Record<
+    "collector" | "config" | "queue" | "renewal",
+    Record<string, unknown>
+  >;
+  const hosts: {
+    host: TestCollector;
+    report: Record<string, unknown>;
+    silentUntil: number;
+    sendsUntil: number;
+  }[] = [];
 
-    for (let step = 0; step < 150; step++) {
-      await clock.advance(minute);
-      if (hosts.length < 6 && step % 6 === 0) {
-        const host = await enrollTestCollector(test, {
-          token,
-          deviceId: `host-${hosts.length}`,
-          kind: "ed25519",
-        });
-        hosts.push({ host, report: {}, silentUntil: step + pick(25), sendsUntil: step + pick(60) });
+  for (let step = 0; step < 150; step++) {
+    await clock.advance(minute);
+    if (hosts.length < 6 && step % 6 === 0) {
+      const host = await enrollTestCollector(test, {
+        token,
+        deviceId: `host-${hosts.length}`,
+        kind: "ed25519",
+      });
+      hosts.push({ host, report: {}, silentUntil: step + pick(25), sendsUntil: step + pick(60) });
+    }
+    for (const one of hosts) {
+      if (one.silentUntil > step) continue;
+      const change = pick(24);
+      if (change === 0) one.silentUntil = step + pick(40);
+      if (change === 1)
+        one.report.collector = { ...body.collector, version: pick(2) === 0 ? "0.9.0" : "1.4.0" };
+      if (change === 2)
+        one.report.config = {
+          valid: pick(2) === 0,
+          errors: [],
+          running_config_hash: "b".repeat(64),
+        };
+      if (change === 3) one.report.queue = { ...body.queue, at_risk: pick(2) === 0 };
+      if (change === 4)
+        one.report.renewal = { ...body.renewal, status: pick(2) === 0 ? "failed" : "ok" };
+      if (change === 5) one.report.labels = { env: pick(2) === 0 ? "a" : "b" };
+      if (change === 6) one.sendsUntil = step + pick(40);
+      if (change === 7) {
+        const path = `/v1/collector/identities/${one.host.identityId}/desired-config`;
+        const config_id = configs[pick(2)];
+        if (pick(3) === 0) await test.admin.delete(path);
+        else await test.admin.put(path, { config_id });
       }
-      for (const one of hosts) {
-        if (one.silentUntil > step) continue;
-        const change = pick(24);
-        if (change === 0) one.silentUntil = step + pick(40);
-        if (change === 1)
-          one.report.collector = { ...body.collector, version: pick(2) === 0 ? "0.9.0" : "1.4.0" };
-        if (change === 2)
-          one.report.config = {
-            valid: pick(2) === 0,
-            errors: [],
-            running_config_hash: "b".repeat(64),
-          };
-        if (change === 3) one.report.queue = { ...body.queue, at_risk: pick(2) === 0 };
-        if (change === 4)
-          one.report.renewal = { ...body.renewal, status: pick(2) === 0 ? "failed" : "ok" };
-        if (change === 5) one.report.labels = { env: pick(2) === 0 ? "a" : "b" };
-        if (change === 6) one.sendsUntil = step + pick(40);
-        if (change === 7) {
-          const path = `/v1/collector/identities/${one.host.identityId}/desired-config`;
-          const config_id = configs[pick(2)];
-          if (pick(3) === 0) await test.admin.delete(path);
-          else await test.admin.put(path, { config_id });
-        }
-        if (change === 8) {
-          const key = await createTestKey("ed25519");
-          const csr_pem = await createTestCsr({ key, uri: one.host.identity });
-          const renewal = { sent_at: nowText(), csr_pem, collector_version: "1.1.0" };
-          const answer = await manage(test, one.host, "renew", renewal);
-          if (answer.status === 200 && pick(3) > 0) one.host = collectorOf(key, answer.body);
-        }
-        await manage(test, one.host, "heartbeat", heartbeatBody(clock.now(), one.report));
-        if (one.sendsUntil > step)
-          await db.execute(sql`insert into ingest_host values (${one.host.identity}, ${nowText()}::timestamptz)
+      if (change === 8) {
+        const key = await createTestKey("ed25519");
+        const csr_pem = await createTestCsr({ key, uri: one.host.identity });
+        const renewal = { sent_at: nowText(), csr_pem, collector_version: "1.1.0" };
+        const answer = await manage(test, one.host, "renew", renewal);
+        if (answer.status === 200 && pick(3) > 0) one.host = collectorOf(key, answer.body);
+      }
+      await manage(test, one.host, "heartbeat", heartbeatBody(clock.now(), one.report));
+      if (one.sendsUntil > step)
+        await db.execute(sql`insert into ingest_host values (${one.host.identity}, ${nowText()}::timestamptz)
             on conflict (host_id) do update set last_envelope_at = excluded.last_envelope_at`);
-      }
-      if (step === 120) {
-        revoked = hosts[2]?.host;
-        await test.admin.post(`/v1/collector/identities/${revoked?.identityId}/revoke`);
-      }
-      if (step % 5 === 0) await keepHistory();
-      if (step % 6 !== 0) continue;
-      // Between events, as most looks are.
-      await clock.advance(pick(50) * 1000);
-      pages.push({ at: nowText(), page: await pageOf() });
-      counts.push(
-        await Promise.all(
-          views.map(async (view) => (await get<FleetHealthReport>(view)).items.length),
-        ),
-      );
     }
-    await clock.advance(2 * hour);
-  });
-
-  it("is what it was: rows, states, counts and facets, in the same order", async () => {
-    for (const { at, page } of pages)
-      expect({ at, ...(await pageOf(at)) }).toEqual({ at, ...page });
-    // Else it would compare nothing.
-    const states = new Set(pages.flatMap(({ page }) => page.rows.map(({ state }) => state)));
-    expect([...states].sort()).toEqual([...fleetStates].sort());
-    expect(new Set(pages.map(({ page }) => page.summary.stopped)).size).toBeGreaterThan(1);
-  });
-
-  it("has the rows that its filters found then", async () => {
-    for (const [index, { at }] of pages.entries())
-      expect([
-        at,
-        ...(await Promise.all(
-          views.map(async (view) => (await get<FleetHealthReport>(view, at)).items.length),
-        )),
-      ]).toEqual([at, ...(counts[index] ?? [])]);
-  });
-
-  it("is marked as past, in every answer, and its cursors are not of now", async () => {
-    const at = pages.at(-1)?.at ?? "";
-    const report = await get<FleetHealthReport>("limit=1", at);
-    expect(report).toMatchObject({ at, generated_at: at });
-    expect(report.exports).toBeUndefined();
-    const { body } = await test.auditor.get<FleetFacets>(`/v1/collector/health/facets?at=${at}`);
-    expect(body.at).toBe(at);
-    expect(body.heartbeat_age.buckets[0]).toMatchObject({ from_seconds: 0, to_seconds: 180 });
-    const csv = await test.auditor.get<string>(
-      `/v1/collector/health/export.csv?kind=stale&at=${at}`,
-    );
-    expect(csv.headers.get("content-disposition")).toContain(at.slice(0, 10));
-    expect(csv.body.split("\r\n")).toHaveLength(2 + body.exports.stale);
-    const next = await get<FleetHealthReport>(`limit=1&cursor=${report.next_cursor}`, at);
-    expect(next.items[0]?.identity).not.toBe(report.items[0]?.identity);
-    expect(await refused(`?limit=1&cursor=${report.next_cursor}`)).toMatchObject({
-      status: 422,
-      code: "validation_failed",
-    });
-    expect((await get<FleetHealthReport>("")).at).toBeUndefined();
-  });
-
-  it("shows a host as it was, without what happened since", async () => {
-    const path = `/v1/collector/health/${revoked?.identityId}`;
-    const of = async (at: string) => await test.auditor.read<FleetHealthDetail>(`${path}?at=${at}`);
-    const before = pages.at(-6)?.at ?? "";
-    const after = pages.at(-1)?.at ?? "";
-    expect(await of(before)).toMatchObject({
-      at: before,
-      config_errors: [],
-      item: { certificate: { status: "active" } },
-    });
-    expect((await of(before)).history.map(({ action }) => action)).not.toContain(
-      "collector_identity.revoke",
-    );
-    expect((await of(after)).item).toMatchObject({
-      state: "revoked",
-      certificate: { status: "revoked" },
-    });
-    const born = new Date(Date.parse((await of(after)).item.enrolled_at) - 1).toISOString();
-    expect(await refused(`/${revoked?.identityId}?at=${born}`)).toMatchObject({
-      status: 404,
-      code: "not_found",
-    });
-  });
-
-  it("is counted every five minutes, and each count is that of its page", async () => {
-    const { body } = await test.auditor.get<FleetTimelineView>("/v1/collector/health/timeline");
-    expect(body.items.length).toBeGreaterThan(25);
-    expect(body.step_seconds).toBe(300);
-    for (const { at, by_state, needs_attention } of body.items.slice(1)) {
-      const { summary } = await get<FleetHealthReport>("limit=1", at);
-      expect([at, summary.by_state, summary.needs_attention]).toEqual([
-        at,
-        by_state,
-        needs_attention,
-      ]);
+    if (step === 120) {
+      revoked = hosts[2]?.host;
+      await test.admin.post(`/v1/collector/identities/${revoked?.identityId}/revoke`);
     }
-    const month = await test.auditor.get<FleetTimelineView>(
-      "/v1/collector/health/timeline?span=30d",
+    if (step % 5 === 0) await keepHistory();
+    if (step % 6 !== 0) continue;
+    // Between events, as most looks are.
+    await clock.advance(pick(50) * 1000);
+    pages.push({ at: nowText(), page: await pageOf() });
+    counts.push(
+      await Promise.all(
+        views.map(async (view) => (await get<FleetHealthReport>(view)).items.length),
+      ),
     );
-    expect(month.body.items.length).toBeLessThan(4);
-    expect(month.body.history_from).toBe(body.history_from);
+  }
+  await clock.advance(2 * hour);
+});
+
+it("is what it was: rows, states, counts and facets, in the same order", async () => {
+  for (const { at, page } of pages) expect({ at, ...(await pageOf(at)) }).toEqual({ at, ...page });
+  // Else it would compare nothing.
+  const states = new Set(pages.flatMap(({ page }) => page.rows.map(({ state }) => state)));
+  expect([...states].sort()).toEqual([...fleetStates].sort());
+  expect(new Set(pages.map(({ page }) => page.summary.stopped)).size).toBeGreaterThan(1);
+});
+
+it("has the rows that its filters found then", async () => {
+  for (const [index, { at }] of pages.entries())
+    expect([
+      at,
+      ...(await Promise.all(
+        views.map(async (view) => (await get<FleetHealthReport>(view, at)).items.length),
+      )),
+    ]).toEqual([at, ...(counts[index] ?? [])]);
+});
+
+it("is marked as past, in every answer, and its cursors are not of now", async () => {
+  const at = pages.at(-1)?.at ?? "";
+  const report = await get<FleetHealthReport>("limit=1", at);
+  expect(report).toMatchObject({ at, generated_at: at });
+  expect(report.exports).toBeUndefined();
+  const { body } = await test.auditor.get<FleetFacets>(`/v1/collector/health/facets?at=${at}`);
+  expect(body.at).toBe(at);
+  expect(body.heartbeat_age.buckets[0]).toMatchObject({ from_seconds: 0, to_seconds: 180 });
+  const csv = await test.auditor.get<string>(`/v1/collector/health/export.csv?kind=stale&at=${at}`);
+  expect(csv.headers.get("content-disposition")).toContain(at.slice(0, 10));
+  expect(csv.body.split("\r\n")).toHaveLength(2 + body.exports.stale);
+  const next = await get<FleetHealthReport>(`limit=1&cursor=${report.next_cursor}`, at);
+  expect(next.items[0]?.identity).not.toBe(report.items[0]?.identity);
+  expect(await refused(`?limit=1&cursor=${report.next_cursor}`)).toMatchObject({
+    status: 422,
+    code: "validation_failed",
   });
+  expect((await get<FleetHealthReport>("")).at).toBeUndefined();
+});
+
+it("shows a host as it was, without what happened since", async () => {
+  const path = `/v1/collector/health/${revoked?.identityId}`;
+  const of = async (at: string) => await test.auditor.read<FleetHealthDetail>(`${path}?at=${at}`);
+  const before = pages.at(-6)?.at ?? "";
+  const after = pages.at(-1)?.at ?? "";
+  expect(await of(before)).toMatchObject({
+    at: before,
+    config_errors: [],
+    item: { certificate: { status: "active" } },
+  });
+  expect((await of(before)).history.map(({ action }) => action)).not.toContain(
+    "collector_identity.revoke",
+  );
+  expect((await of(after)).item).toMatchObject({
+    state: "revoked",
+    certificate: { status: "revoked" },
+  });
+  const born = new Date(Date.parse((await of(after)).item.enrolled_at) - 1).toISOString();
+  expect(await refused(`/${revoked?.identityId}?at=${born}`)).toMatchObject({
+    status: 404,
+    code: "not_found",
+  });
+});
+
+it("is counted every five minutes, and each count is that of its page", async () => {
+  const { body } = await test.auditor.get<FleetTimelineView>("/v1/collector/health/timeline");
+  expect(body.items.length).toBeGreaterThan(25);
+  expect(body.step_seconds).toBe(300);
+  for (const { at, by_state, needs_attention } of body.items.slice(1)) {
+    const { summary } = await get<FleetHealthReport>("limit=1", at);
+    expect([at, summary.by_state, summary.needs_attention]).toEqual([
+      at,
+      by_state,
+      needs_attention,
+    ]);
+  }
+  const month = await test.auditor.get<FleetTimelineView>("/v1/collector/health/timeline?span=30d");
+  expect(month.body.items.length).toBeLessThan(4);
+  expect(month.body.history_from).toBe(body.history_from);
 });

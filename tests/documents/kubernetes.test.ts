@@ -254,35 +254,35 @@ describe("the settings of docs/deploy/kubernetes", () => {
   });
 });
 
-describe("docs/install.md", () => {
-  it("makes every file that the kustomizations name; kubectl builds both", ({ skip }) => {
-    using folder = mkdtempDisposableSync(join(tmpdir(), "kubernetes-"));
-    const work = folder.path;
-    const fleet = join(work, "fleet");
-    writeFileSync(join(work, "service-account.json"), "{}");
-    const run = createBlockRunner(work);
-    const env = {
-      FLEET: fleet,
-      SERVICE_ACCOUNT: join(work, "service-account.json"),
-      DATABASE_URL: "postgres://svc:secret@db/svc",
-      WEB_DATABASE_URL: "postgres://svc_web:secret@db/svc",
-      IDP_CLIENT_SECRET: "secret",
-    };
-    expect(
-      run("docs/install.md", "cp -R docs/deploy/kubernetes", { env, cwd: root }),
-    ).toMatchObject({ status: 0 });
-    const { secretGenerator = [] } = server.kustomization;
-    for (const file of secretGenerator.flatMap(({ files }) => files))
-      expect([file, existsSync(join(fleet, file.split("=").at(-1) ?? ""))]).toEqual([file, true]);
-    for (const { files = [] } of collector.kustomization.configMapGenerator)
-      for (const file of files)
-        expect([file, existsSync(join(fleet, "collector", file))]).toEqual([file, true]);
-    if (spawnSync("kubectl", ["version", "--client"]).status !== 0)
-      skip("kubectl is not installed: kustomize is not run");
-    for (const folder of [fleet, join(fleet, "collector")]) {
-      const built = execFileSync("kubectl", ["kustomize", folder], { encoding: "utf8" });
-      expect(built).toContain("image: registry.example.com/svc-");
-      expect(built).not.toMatch(/image: svc-|secretName: (core|web|edge)$/m);
-    }
+it("docs/install.md makes every file that the kustomizations name; kubectl builds both", ({
+  skip,
+}) => {
+  using folder = mkdtempDisposableSync(join(tmpdir(), "kubernetes-"));
+  const work = folder.path;
+  const fleet = join(work, "fleet");
+  writeFileSync(join(work, "service-account.json"), "{}");
+  const run = createBlockRunner(work);
+  const env = {
+    FLEET: fleet,
+    SERVICE_ACCOUNT: join(work, "service-account.json"),
+    DATABASE_URL: "postgres://svc:secret@db/svc",
+    WEB_DATABASE_URL: "postgres://svc_web:secret@db/svc",
+    IDP_CLIENT_SECRET: "secret",
+  };
+  expect(run("docs/install.md", "cp -R docs/deploy/kubernetes", { env, cwd: root })).toMatchObject({
+    status: 0,
   });
+  const { secretGenerator = [] } = server.kustomization;
+  for (const file of secretGenerator.flatMap(({ files }) => files))
+    expect([file, existsSync(join(fleet, file.split("=").at(-1) ?? ""))]).toEqual([file, true]);
+  for (const { files = [] } of collector.kustomization.configMapGenerator)
+    for (const file of files)
+      expect([file, existsSync(join(fleet, "collector", file))]).toEqual([file, true]);
+  if (spawnSync("kubectl", ["version", "--client"]).status !== 0)
+    skip("kubectl is not installed: kustomize is not run");
+  for (const folder of [fleet, join(fleet, "collector")]) {
+    const built = execFileSync("kubectl", ["kustomize", folder], { encoding: "utf8" });
+    expect(built).toContain("image: registry.example.com/svc-");
+    expect(built).not.toMatch(/image: svc-|secretName: (core|web|edge)$/m);
+  }
 });

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import fc from "fast-check";
 import { parseSync, Visitor } from "oxc-parser";
-import { describe, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { repositoryFiles } from "#scripts/repository-files.ts";
 import { countCpuMilliseconds } from "../support/cpu-time.ts";
 
@@ -143,38 +143,36 @@ const findSlowText = (pattern: RegExp): string | null => {
   return slow === undefined ? null : JSON.stringify(slow.textOf(40));
 };
 
-describe("regular expressions", () => {
-  const files = repositoryFiles(
-    "functions/*.ts",
-    "kit/*.ts",
-    "collector/*.ts",
-    "proto/*.ts",
-    "ui/bff/*.ts",
-  ).filter((file) => !file.endsWith(".test.ts") && !file.startsWith("proto/gen/"));
-  const patterns = files.flatMap((file) => findPatterns(file, readFileSync(file, "utf8")));
+const files = repositoryFiles(
+  "functions/*.ts",
+  "kit/*.ts",
+  "collector/*.ts",
+  "proto/*.ts",
+  "ui/bff/*.ts",
+).filter((file) => !file.endsWith(".test.ts") && !file.startsWith("proto/gen/"));
+const patterns = files.flatMap((file) => findPatterns(file, readFileSync(file, "utf8")));
 
-  it("finds them in core, web and collector", () => {
-    const folders = new Set(patterns.map(({ file }) => file.split("/")[0]));
-    expect([...folders].sort()).toEqual(["collector", "functions", "kit", "proto", "ui"]);
-    expect(patterns.length).toBeGreaterThan(80);
-  });
+it("finds them in core, web and collector", () => {
+  const folders = new Set(patterns.map(({ file }) => file.split("/")[0]));
+  expect([...folders].sort()).toEqual(["collector", "functions", "kit", "proto", "ui"]);
+  expect(patterns.length).toBeGreaterThan(80);
+});
 
-  it("I7: each of them reads 100 KB of any adversarial shape in less than 10 ms", () => {
-    const suspects = patterns.filter(({ pattern }) => findSlowText(pattern) !== null);
-    // Once more, after all others: a machine that others use also may have been slow for ten runs in a row.
-    const slow = suspects.flatMap(({ file, line, pattern }) => {
-      const text = findSlowText(pattern);
-      return text === null ? [] : [`${file}:${line} ${pattern} on ${text}`];
-    });
-    expect(slow).toEqual([]);
+it("I7: each of them reads 100 KB of any adversarial shape in less than 10 ms", () => {
+  const suspects = patterns.filter(({ pattern }) => findSlowText(pattern) !== null);
+  // Once more, after all others: a machine that others use also may have been slow for ten runs in a row.
+  const slow = suspects.flatMap(({ file, line, pattern }) => {
+    const text = findSlowText(pattern);
+    return text === null ? [] : [`${file}:${line} ${pattern} on ${text}`];
   });
+  expect(slow).toEqual([]);
+});
 
-  it.each([
-    ["trailing slashes", "/\\/+$/"],
-    ["the list separator of If-None-Match", "/\\s*,\\s*/"],
-    ["overlapping tokens", "/\\beyJ[A-Za-z0-9_-]{8,2048}\\.[A-Za-z0-9_-]{8}/"],
-  ])("goes red on %s", (_, literal) => {
-    const [found] = findPatterns("planted.ts", `const a = ${literal};`);
-    expect(found && findSlowText(found.pattern)).toEqual(expect.any(String));
-  });
+it.each([
+  ["trailing slashes", "/\\/+$/"],
+  ["the list separator of If-None-Match", "/\\s*,\\s*/"],
+  ["overlapping tokens", "/\\beyJ[A-Za-z0-9_-]{8,2048}\\.[A-Za-z0-9_-]{8}/"],
+])("goes red on %s", (_, literal) => {
+  const [found] = findPatterns("planted.ts", `const a = ${literal};`);
+  expect(found && findSlowText(found.pattern)).toEqual(expect.any(String));
 });

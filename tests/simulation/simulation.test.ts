@@ -62,23 +62,21 @@ describe("a simulation", () => {
   });
 });
 
-describe("a history that breaks a law", () => {
-  it("shrinks to what breaks the same law, and is told with the line that runs it again", async () => {
-    const name = "core opens a queue one behind its cursor";
-    let seed = 1;
-    for (; drawPlan({ seed }).hosts < 3 || drawPlan({ seed }).faults.length < 5; seed++);
-    const broken = await simulate({ seed }, plants[name]);
-    const law = broken.breaches[0]?.law;
-    const small = await shrink(broken, plants[name]);
-    expect(small.breaches.map((breach) => breach.law)).toContain(law);
-    expect(small.injected.length).toBeLessThan(2);
-    expect([small.course.hosts, small.course.cores ?? 1]).toEqual([1, 1]);
+it("a history that breaks a law shrinks to what breaks the same law, and is told with the line that runs it again", async () => {
+  const name = "core opens a queue one behind its cursor";
+  let seed = 1;
+  for (; drawPlan({ seed }).hosts < 3 || drawPlan({ seed }).faults.length < 5; seed++);
+  const broken = await simulate({ seed }, plants[name]);
+  const law = broken.breaches[0]?.law;
+  const small = await shrink(broken, plants[name]);
+  expect(small.breaches.map((breach) => breach.law)).toContain(law);
+  expect(small.injected.length).toBeLessThan(2);
+  expect([small.course.hosts, small.course.cores ?? 1]).toEqual([1, 1]);
 
-    const [command, ...story] = reportOf(small, name);
-    expect(command).toContain(commandOf(small.course, name));
-    expect(story.some((line) => line.includes(`BROKEN  ${law}`))).toBe(true);
-    expect(story.some((line) => line.includes("opens queue"))).toBe(true);
-    expect(story.length).toBeLessThan(small.notes.length + 10);
-    expect(await simulate(small.course, plants[name])).toEqual(small);
-  });
+  const [command, ...story] = reportOf(small, name);
+  expect(command).toContain(commandOf(small.course, name));
+  expect(story.some((line) => line.includes(`BROKEN  ${law}`))).toBe(true);
+  expect(story.some((line) => line.includes("opens queue"))).toBe(true);
+  expect(story.length).toBeLessThan(small.notes.length + 10);
+  expect(await simulate(small.course, plants[name])).toEqual(small);
 });

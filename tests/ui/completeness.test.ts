@@ -45,40 +45,38 @@ beforeAll(async () => {
     await settleHours({ ...core, clock: systemClock }, settling);
 }, 180_000);
 
-describe("the hours of a host", () => {
-  it("are squares that the keyboard reaches, and open the account of an hour", async () => {
-    const { page, messages, layoutShift } = await visit(`/hosts/${shop.identityId}`);
-    const square = page.getByRole("button", { name: `${shortText} UTC: Short of 310 records` });
-    await square.waitFor();
-    expect(await layoutShift()).toBeLessThan(0.01);
-    await square.click();
-    const account = page.getByRole("region", { name: `Account of ${shortText} UTC` });
-    await account.getByText("310 records dropped at the host.").waitFor();
-    await account.getByText("Accepted by the collector").waitFor();
-    await account.getByText(/sequences \d+ to \d+/).waitFor();
-    await account.getByText("delivered", { exact: true }).waitFor();
-    expect(new URL(page.url()).searchParams.get("hour")).toBe(new Date(short).toISOString());
-    await square.focus();
-    await page.keyboard.press("ArrowRight");
-    await page.keyboard.press("Enter");
-    const next = new Date(short + hourMs).toISOString();
-    await page
-      .getByRole("region", { name: `Account of ${next.slice(0, 10)} ${next.slice(11, 16)} UTC` })
-      .waitFor();
-    await page.getByText("2 records rejected by the backend of an export.").waitFor();
-    await page
-      .getByText("7 spans, log records or data points rejected by the backend of an export.")
-      .waitFor();
-    await page
-      .getByText("delivered, 2 records rejected, 7 spans, log records or data points rejected")
-      .waitFor();
-    const statement = await page
-      .getByRole("link", { name: "Download the statement" })
-      .getAttribute("href");
-    expect(statement).toContain(`/statements/${next}?host=`);
-    expect(await page.locator(".hour-grid button[tabindex='0']").count()).toBe(1);
-    expect(messages).toEqual([]);
-  });
+it("the hours of a host are squares that the keyboard reaches, and open the account of an hour", async () => {
+  const { page, messages, layoutShift } = await visit(`/hosts/${shop.identityId}`);
+  const square = page.getByRole("button", { name: `${shortText} UTC: Short of 310 records` });
+  await square.waitFor();
+  expect(await layoutShift()).toBeLessThan(0.01);
+  await square.click();
+  const account = page.getByRole("region", { name: `Account of ${shortText} UTC` });
+  await account.getByText("310 records dropped at the host.").waitFor();
+  await account.getByText("Accepted by the collector").waitFor();
+  await account.getByText(/sequences \d+ to \d+/).waitFor();
+  await account.getByText("delivered", { exact: true }).waitFor();
+  expect(new URL(page.url()).searchParams.get("hour")).toBe(new Date(short).toISOString());
+  await square.focus();
+  await page.keyboard.press("ArrowRight");
+  await page.keyboard.press("Enter");
+  const next = new Date(short + hourMs).toISOString();
+  await page
+    .getByRole("region", { name: `Account of ${next.slice(0, 10)} ${next.slice(11, 16)} UTC` })
+    .waitFor();
+  await page.getByText("2 records rejected by the backend of an export.").waitFor();
+  await page
+    .getByText("7 spans, log records or data points rejected by the backend of an export.")
+    .waitFor();
+  await page
+    .getByText("delivered, 2 records rejected, 7 spans, log records or data points rejected")
+    .waitFor();
+  const statement = await page
+    .getByRole("link", { name: "Download the statement" })
+    .getAttribute("href");
+  expect(statement).toContain(`/statements/${next}?host=`);
+  expect(await page.locator(".hour-grid button[tabindex='0']").count()).toBe(1);
+  expect(messages).toEqual([]);
 });
 
 describe("the completeness of the fleet", () => {

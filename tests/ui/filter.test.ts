@@ -1,5 +1,5 @@
 import type { Page } from "playwright-core";
-import { describe, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { systemClock } from "#kit/clock.ts";
 import { terms } from "#proto/fleet-health/query-language/terms.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
@@ -19,63 +19,61 @@ const minuteAgo = (page: Page): Promise<string> =>
       .join(":");
   });
 
-describe("the query bar in a browser", () => {
-  it("finds hosts by terms, and by a time of day that becomes a date", async () => {
-    const { page, messages } = await visit("/fleet");
-    const bar = page.getByRole("combobox", { name: "Search and filter hosts" });
-    await bar.waitFor();
-    const since = await minuteAgo(page);
-    await bar.fill("version<1.4 -platform:linux,darwin");
-    await bar.press("Enter");
-    await page
-      .getByText(/^1 to \d+ of \d+ /)
-      .first()
-      .waitFor();
-    await expect
-      .poll(() => addressOf(page))
-      .toBe("?not_platform=linux&not_platform=darwin&version_range=<1.4");
-    await bar.fill(`since:${since}`);
-    await bar.press("Enter");
-    await expect
-      .poll(() => addressOf(page))
-      .toMatch(/^\?silent_since=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/);
-    expect(messages).toEqual([]);
-  });
+it("finds hosts by terms, and by a time of day that becomes a date", async () => {
+  const { page, messages } = await visit("/fleet");
+  const bar = page.getByRole("combobox", { name: "Search and filter hosts" });
+  await bar.waitFor();
+  const since = await minuteAgo(page);
+  await bar.fill("version<1.4 -platform:linux,darwin");
+  await bar.press("Enter");
+  await page
+    .getByText(/^1 to \d+ of \d+ /)
+    .first()
+    .waitFor();
+  await expect
+    .poll(() => addressOf(page))
+    .toBe("?not_platform=linux&not_platform=darwin&version_range=<1.4");
+  await bar.fill(`since:${since}`);
+  await bar.press("Enter");
+  await expect
+    .poll(() => addressOf(page))
+    .toMatch(/^\?silent_since=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/);
+  expect(messages).toEqual([]);
+});
 
-  it("lists every term with an example when it gets the focus, and all of the language under ?", async () => {
-    const { page } = await visit("/fleet");
-    await page.getByRole("combobox", { name: "Search and filter hosts" }).waitFor();
-    await page.keyboard.press("/");
-    await expect.poll(() => page.getByRole("option").count()).toBe(questions.length + terms.length);
-    await page.getByRole("option", { name: /since:.*since:10:00/ }).waitFor();
-    await page.getByRole("option", { name: /who keeps failing authentication/ }).waitFor();
-    expect(await axeViolationsOf(page)).toEqual([]);
-    await page.keyboard.press("Escape");
-    await page.getByRole("heading", { name: "Fleet" }).click();
-    await page.keyboard.press("?");
-    const help = page.getByRole("dialog");
-    for (const example of ["version<1.4", "expires:weekend", "queue>10MiB", "-platform:linux -web"])
-      await help.getByText(example, { exact: true }).waitFor();
-    expect(await axeViolationsOf(page)).toEqual([]);
-  });
+it("lists every term with an example when it gets the focus, and all of the language under ?", async () => {
+  const { page } = await visit("/fleet");
+  await page.getByRole("combobox", { name: "Search and filter hosts" }).waitFor();
+  await page.keyboard.press("/");
+  await expect.poll(() => page.getByRole("option").count()).toBe(questions.length + terms.length);
+  await page.getByRole("option", { name: /since:.*since:10:00/ }).waitFor();
+  await page.getByRole("option", { name: /who keeps failing authentication/ }).waitFor();
+  expect(await axeViolationsOf(page)).toEqual([]);
+  await page.keyboard.press("Escape");
+  await page.getByRole("heading", { name: "Fleet" }).click();
+  await page.keyboard.press("?");
+  const help = page.getByRole("dialog");
+  for (const example of ["version<1.4", "expires:weekend", "queue>10MiB", "-platform:linux -web"])
+    await help.getByText(example, { exact: true }).waitFor();
+  expect(await axeViolationsOf(page)).toEqual([]);
+});
 
-  it("refuses OR with what to write instead", async () => {
-    const { page } = await visit("/fleet");
-    const bar = page.getByRole("combobox", { name: "Search and filter hosts" });
-    await bar.fill("state:stale OR state:revoked");
-    await bar.press("Enter");
-    await page.getByText("Write several values with commas: state:stale,revoked.").waitFor();
-    expect(addressOf(page)).toBe("");
-  });
+it("refuses OR with what to write instead", async () => {
+  const { page } = await visit("/fleet");
+  const bar = page.getByRole("combobox", { name: "Search and filter hosts" });
+  await bar.fill("state:stale OR state:revoked");
+  await bar.press("Enter");
+  await page.getByText("Write several values with commas: state:stale,revoked.").waitFor();
+  expect(addressOf(page)).toBe("");
+});
 
-  it("refuses a link with a misspelt value or parameter, in a sentence, without rows", async () => {
-    const { page } = await visit("/fleet?state=stal&drift=drifted&sate=healthy");
-    await page.getByText("There is no parameter sate. Did you mean state?").waitFor();
-    await page.getByText("state has no value stal. Did you mean stale?").waitFor();
-    expect(await page.locator("tr[data-id]").count()).toBe(0);
-    expect(await axeViolationsOf(page)).toEqual([]);
-    await page.getByRole("link", { name: "Show without these parts" }).click();
-    await expect.poll(() => addressOf(page)).toBe("?drift=drifted");
-    await page.locator("tr[data-id]").first().waitFor();
-  });
+it("refuses a link with a misspelt value or parameter, in a sentence, without rows", async () => {
+  const { page } = await visit("/fleet?state=stal&drift=drifted&sate=healthy");
+  await page.getByText("There is no parameter sate. Did you mean state?").waitFor();
+  await page.getByText("state has no value stal. Did you mean stale?").waitFor();
+  expect(await page.locator("tr[data-id]").count()).toBe(0);
+  expect(await axeViolationsOf(page)).toEqual([]);
+  await page.getByRole("link", { name: "Show without these parts" }).click();
+  await expect.poll(() => addressOf(page)).toBe("?drift=drifted");
+  await page.locator("tr[data-id]").first().waitFor();
 });

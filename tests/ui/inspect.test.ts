@@ -1,6 +1,6 @@
 import { sql } from "drizzle-orm";
 import type { Page } from "playwright-core";
-import { beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, expect, it } from "vitest";
 import { systemClock } from "#kit/clock.ts";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import type { PageVisit, VisitOptions } from "#scripts/lab/visit-page.ts";
@@ -51,177 +51,175 @@ const rowOf = (page: Page, name: string) => page.getByRole("link", { name });
 const drawerShows = (page: Page, name: string) =>
   page.getByRole("dialog").getByRole("heading", { name }).waitFor();
 
-describe("the fleet page in a browser", () => {
-  it("T2: shows names and messages of hosts as text everywhere", async () => {
-    const { page, messages } = await visitFleet();
-    await page.getByRole("link", { name: hostile }).click();
-    const drawer = page.getByRole("dialog");
-    await drawer.getByRole("heading", { name: hostile }).waitFor();
-    await drawer.getByText("Enrolled", { exact: true }).last().waitFor();
-    // Its device id, its hostname, and its config error.
-    await expect.poll(() => drawer.getByText(hostile).count()).toBe(3);
-    expect(await page.locator("img[src=x]").count()).toBe(0);
-    expect(await page.evaluate(() => "taken" in globalThis)).toBe(false);
-    expect(messages).toEqual([]);
-  });
+it("T2: shows names and messages of hosts as text everywhere", async () => {
+  const { page, messages } = await visitFleet();
+  await page.getByRole("link", { name: hostile }).click();
+  const drawer = page.getByRole("dialog");
+  await drawer.getByRole("heading", { name: hostile }).waitFor();
+  await drawer.getByText("Enrolled", { exact: true }).last().waitFor();
+  // Its device id, its hostname, and its config error.
+  await expect.poll(() => drawer.getByText(hostile).count()).toBe(3);
+  expect(await page.locator("img[src=x]").count()).toBe(0);
+  expect(await page.evaluate(() => "taken" in globalThis)).toBe(false);
+  expect(messages).toEqual([]);
+});
 
-  it("works by keyboard alone: rows, drawer, exports, help", async () => {
-    const { page, messages } = await visitFleet();
-    const focused = () => page.evaluate(() => document.activeElement?.textContent);
-    await press(page, "j", "j", "j", "k");
-    await expect.poll(focused).toBe("edge-1");
-    await page.keyboard.press("Enter");
-    await drawerShows(page, "edge-1");
-    await page.getByText("Enrolled by").waitFor();
-    await page.keyboard.press("j");
-    await drawerShows(page, "edge-2");
-    await page.keyboard.press("Escape");
-    await page.getByRole("dialog").waitFor({ state: "detached" });
-    await addressIs(page, "");
-    await expect.poll(focused).toBe("edge-2");
+it("works by keyboard alone: rows, drawer, exports, help", async () => {
+  const { page, messages } = await visitFleet();
+  const focused = () => page.evaluate(() => document.activeElement?.textContent);
+  await press(page, "j", "j", "j", "k");
+  await expect.poll(focused).toBe("edge-1");
+  await page.keyboard.press("Enter");
+  await drawerShows(page, "edge-1");
+  await page.getByText("Enrolled by").waitFor();
+  await page.keyboard.press("j");
+  await drawerShows(page, "edge-2");
+  await page.keyboard.press("Escape");
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+  await addressIs(page, "");
+  await expect.poll(focused).toBe("edge-2");
 
-    await page.keyboard.press("e");
-    await page.locator("a:focus", { hasText: "Stale hosts" }).waitFor();
-    await press(page, "Escape", "?");
-    await page.getByRole("heading", { name: "Keyboard shortcuts" }).waitFor();
-    await press(page, "Space", "Escape", "e");
-    expect(await page.locator("#export-menu").isVisible()).toBe(false);
-    expect(messages).toEqual([]);
-  });
+  await page.keyboard.press("e");
+  await page.locator("a:focus", { hasText: "Stale hosts" }).waitFor();
+  await press(page, "Escape", "?");
+  await page.getByRole("heading", { name: "Keyboard shortcuts" }).waitFor();
+  await press(page, "Space", "Escape", "e");
+  expect(await page.locator("#export-menu").isVisible()).toBe(false);
+  expect(messages).toEqual([]);
+});
 
-  it("says which exports need somebody, and why, in one box that comes and goes", async () => {
-    const { db } = web.core.core;
-    const { page, messages } = await visitFleet();
-    expect(await page.locator(".export-lags").count()).toBe(0);
-    const trouble = [
-      { name: "fine", seconds: 20, pending: 7, error: null },
-      { name: "loki", seconds: 7_200, pending: 1_234, error: "HTTP 401 <b>invalid token</b>" },
-    ];
-    for (const { name, seconds, pending, error } of trouble)
-      await db.execute(sql`
+it("says which exports need somebody, and why, in one box that comes and goes", async () => {
+  const { db } = web.core.core;
+  const { page, messages } = await visitFleet();
+  expect(await page.locator(".export-lags").count()).toBe(0);
+  const trouble = [
+    { name: "fine", seconds: 20, pending: 7, error: null },
+    { name: "loki", seconds: 7_200, pending: 1_234, error: "HTTP 401 <b>invalid token</b>" },
+  ];
+  for (const { name, seconds, pending, error } of trouble)
+    await db.execute(sql`
         insert into export_position (name, position, position_at, stream, stream_pending, lease_until, epoch, exported, rejected_items,
           lost, last_error, updated_at)
         values (${name}, 0, now() - make_interval(secs => ${seconds}), 's', ${pending}, now(), 0, 0, 0, 0, ${error}, now())`);
-    await page.keyboard.press("r");
-    const box = page.locator(".export-lags");
-    await box.waitFor();
-    expect(await box.textContent()).toBe(
-      "Export loki: 2 h behind, 1,234 envelopes · no process exports · HTTP 401 <b>invalid token</b>",
-    );
-    await page.setViewportSize({ width: 320, height: 900 });
-    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(320);
-    await db.execute(sql`delete from export_position`);
-    await page.keyboard.press("r");
-    await box.waitFor({ state: "detached" });
-    expect(messages).toEqual([]);
-  });
+  await page.keyboard.press("r");
+  const box = page.locator(".export-lags");
+  await box.waitFor();
+  expect(await box.textContent()).toBe(
+    "Export loki: 2 h behind, 1,234 envelopes · no process exports · HTTP 401 <b>invalid token</b>",
+  );
+  await page.setViewportSize({ width: 320, height: 900 });
+  expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(320);
+  await db.execute(sql`delete from export_position`);
+  await page.keyboard.press("r");
+  await box.waitFor({ state: "detached" });
+  expect(messages).toEqual([]);
+});
 
-  it("filters by a query with suggestions and faults, which stays in the address", async () => {
-    const { page, messages } = await visitFleet();
-    const box = page.getByRole("combobox", { name: "Search and filter hosts" });
-    await page.keyboard.press("/");
-    await page.keyboard.type("edge stat");
-    await page.getByRole("option", { name: /^state: / }).waitFor();
-    await press(page, "ArrowDown", "Enter");
-    await page.keyboard.type("enr");
-    await press(page, "ArrowDown", "Tab");
-    await expect.poll(() => box.inputValue()).toBe("edge state:enrolling ");
-    await addressIs(page, "?state=enrolling&q=edge");
-    await page.getByText("1 to 1 of 1").first().waitFor();
+it("filters by a query with suggestions and faults, which stays in the address", async () => {
+  const { page, messages } = await visitFleet();
+  const box = page.getByRole("combobox", { name: "Search and filter hosts" });
+  await page.keyboard.press("/");
+  await page.keyboard.type("edge stat");
+  await page.getByRole("option", { name: /^state: / }).waitFor();
+  await press(page, "ArrowDown", "Enter");
+  await page.keyboard.type("enr");
+  await press(page, "ArrowDown", "Tab");
+  await expect.poll(() => box.inputValue()).toBe("edge state:enrolling ");
+  await addressIs(page, "?state=enrolling&q=edge");
+  await page.getByText("1 to 1 of 1").first().waitFor();
 
-    await page.keyboard.type("hb>soon");
-    await page.keyboard.press("Enter");
-    await page.getByText("A duration is a whole number").waitFor();
-    await expect.poll(() => box.getAttribute("aria-invalid")).toBe("true");
-    await addressIs(page, "?state=enrolling&q=edge");
-    await page.keyboard.press("Escape");
-    await page.getByRole("button", { name: "Remove filter state:enrolling" }).click();
-    await addressIs(page, "?q=edge");
-    await page.evaluate(() => history.back());
-    await expect.poll(() => box.inputValue()).toBe("edge state:enrolling");
-    expect(messages).toEqual([]);
-  });
+  await page.keyboard.type("hb>soon");
+  await page.keyboard.press("Enter");
+  await page.getByText("A duration is a whole number").waitFor();
+  await expect.poll(() => box.getAttribute("aria-invalid")).toBe("true");
+  await addressIs(page, "?state=enrolling&q=edge");
+  await page.keyboard.press("Escape");
+  await page.getByRole("button", { name: "Remove filter state:enrolling" }).click();
+  await addressIs(page, "?q=edge");
+  await page.evaluate(() => history.back());
+  await expect.poll(() => box.inputValue()).toBe("edge state:enrolling");
+  expect(messages).toEqual([]);
+});
 
-  it("filters by the bars of its charts, and exports under that filter", async () => {
-    const { page } = await visit("/fleet", { width: 320 });
-    await rowOf(page, "edge-2").waitFor();
-    await page.locator(".charts summary").focus();
-    // Closed on a narrow screen. Each chart is one stop of the Tab key; arrows move among its bars. The versions are the third.
-    await page.keyboard.press("Enter");
-    await page.getByRole("toolbar", { name: "Versions: filters" }).waitFor();
-    for (const key of ["Tab", "Tab", "Tab", "End", "Enter"]) await page.keyboard.press(key);
-    await addressIs(page, "?version=1.2.3");
-    await page.getByText("1 to 1 of 1").first().waitFor();
-    await page.getByRole("button", { name: "Export" }).click();
-    const link = page.locator(".exports-link", { hasText: "Config drift" });
-    await page.getByRole("link", { name: "Config drift 0 rows" }).waitFor();
-    expect(await link.getAttribute("href")).toBe(
-      "/api/core/collector/health/export.csv?kind=config_drift&version=1.2.3",
-    );
-  });
+it("filters by the bars of its charts, and exports under that filter", async () => {
+  const { page } = await visit("/fleet", { width: 320 });
+  await rowOf(page, "edge-2").waitFor();
+  await page.locator(".charts summary").focus();
+  // Closed on a narrow screen. Each chart is one stop of the Tab key; arrows move among its bars. The versions are the third.
+  await page.keyboard.press("Enter");
+  await page.getByRole("toolbar", { name: "Versions: filters" }).waitFor();
+  for (const key of ["Tab", "Tab", "Tab", "End", "Enter"]) await page.keyboard.press(key);
+  await addressIs(page, "?version=1.2.3");
+  await page.getByText("1 to 1 of 1").first().waitFor();
+  await page.getByRole("button", { name: "Export" }).click();
+  const link = page.locator(".exports-link", { hasText: "Config drift" });
+  await page.getByRole("link", { name: "Config drift 0 rows" }).waitFor();
+  expect(await link.getAttribute("href")).toBe(
+    "/api/core/collector/health/export.csv?kind=config_drift&version=1.2.3",
+  );
+});
 
-  it("shows no figure, chart or skeleton of a report that failed to load, and all of them after a retry", async () => {
-    const { page } = await visitFleet();
-    const figures = page.locator(".summary, .state-bar, .charts, .skeleton, .row-link");
-    await page.route("**/api/core/collector/health**", (route) => route.abort());
-    await page.getByRole("link", { name: /^Enrolling/ }).click();
-    await page.getByRole("heading", { name: "The report could not be loaded" }).waitFor();
-    await expect.poll(() => figures.count()).toBe(0);
-    await addressIs(page, "?state=enrolling");
-    await page.unroute("**/api/core/collector/health**");
-    await page.getByRole("button", { name: "Try again" }).click();
-    await rowOf(page, "edge-2").waitFor();
-    await page
-      .getByRole("heading", { name: "The report could not be loaded" })
-      .waitFor({ state: "detached" });
-    await page.getByRole("toolbar", { name: "Versions: filters" }).waitFor();
-  });
+it("shows no figure, chart or skeleton of a report that failed to load, and all of them after a retry", async () => {
+  const { page } = await visitFleet();
+  const figures = page.locator(".summary, .state-bar, .charts, .skeleton, .row-link");
+  await page.route("**/api/core/collector/health**", (route) => route.abort());
+  await page.getByRole("link", { name: /^Enrolling/ }).click();
+  await page.getByRole("heading", { name: "The report could not be loaded" }).waitFor();
+  await expect.poll(() => figures.count()).toBe(0);
+  await addressIs(page, "?state=enrolling");
+  await page.unroute("**/api/core/collector/health**");
+  await page.getByRole("button", { name: "Try again" }).click();
+  await rowOf(page, "edge-2").waitFor();
+  await page
+    .getByRole("heading", { name: "The report could not be loaded" })
+    .waitFor({ state: "detached" });
+  await page.getByRole("toolbar", { name: "Versions: filters" }).waitFor();
+});
 
-  it("shows no titles of charts that failed to load, and all of them after a retry", async () => {
-    const { page } = await visit("/");
-    await page.route("**/api/core/collector/health/facets**", (route) => route.abort());
-    await page.goto(`${web.origin}/fleet`);
-    await page.getByText("The charts could not be loaded").waitFor();
-    await rowOf(page, "edge-2").waitFor();
-    expect(await page.getByText("Certificate expiry", { exact: true }).isVisible()).toBe(false);
-    await page.unroute("**/api/core/collector/health/facets**");
-    await page.getByRole("button", { name: "Try again" }).click();
-    await page.getByRole("toolbar", { name: "Versions: filters" }).waitFor();
-  });
+it("shows no titles of charts that failed to load, and all of them after a retry", async () => {
+  const { page } = await visit("/");
+  await page.route("**/api/core/collector/health/facets**", (route) => route.abort());
+  await page.goto(`${web.origin}/fleet`);
+  await page.getByText("The charts could not be loaded").waitFor();
+  await rowOf(page, "edge-2").waitFor();
+  expect(await page.getByText("Certificate expiry", { exact: true }).isVisible()).toBe(false);
+  await page.unroute("**/api/core/collector/health/facets**");
+  await page.getByRole("button", { name: "Try again" }).click();
+  await page.getByRole("toolbar", { name: "Versions: filters" }).waitFor();
+});
 
-  it("neither scrolls nor changes style behind the drawer, which blocks wheel and click", async () => {
-    const { page } = await visitFleet({ height: 400 });
-    const chip = await page.getByRole("link", { name: /^Enrolling/ }).boundingBox();
-    await rowOf(page, "edge-1").click();
-    await drawerShows(page, "edge-1");
-    const before = await page.evaluate(() => scrollY);
-    const at = { x: (chip?.x ?? 0) + 4, y: 200 };
-    await page.mouse.move(at.x, at.y);
-    await page.mouse.wheel(0, 200);
-    // A wheel scrolls by the second frame after it.
-    await page.evaluate(
-      () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))),
-    );
-    expect(await page.evaluate(() => scrollY)).toBe(before);
-    // Inherited styles would restyle every row.
-    expect(
-      await page.evaluate(() =>
-        [document.body, document.documentElement].map(({ style }) => style.length),
-      ),
-    ).toEqual([0, 0]);
-    await page.mouse.click(at.x, at.y);
-    await page.getByRole("dialog").waitFor({ state: "detached" });
-    await addressIs(page, "");
-  });
+it("neither scrolls nor changes style behind the drawer, which blocks wheel and click", async () => {
+  const { page } = await visitFleet({ height: 400 });
+  const chip = await page.getByRole("link", { name: /^Enrolling/ }).boundingBox();
+  await rowOf(page, "edge-1").click();
+  await drawerShows(page, "edge-1");
+  const before = await page.evaluate(() => scrollY);
+  const at = { x: (chip?.x ?? 0) + 4, y: 200 };
+  await page.mouse.move(at.x, at.y);
+  await page.mouse.wheel(0, 200);
+  // A wheel scrolls by the second frame after it.
+  await page.evaluate(
+    () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))),
+  );
+  expect(await page.evaluate(() => scrollY)).toBe(before);
+  // Inherited styles would restyle every row.
+  expect(
+    await page.evaluate(() =>
+      [document.body, document.documentElement].map(({ style }) => style.length),
+    ),
+  ).toEqual([0, 0]);
+  await page.mouse.click(at.x, at.y);
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+  await addressIs(page, "");
+});
 
-  it("offers to reload when the server no longer has the drawer's script", async () => {
-    const { page } = await visitFleet();
-    await page.route("**/row-drawer-*.js", (route) => route.abort());
-    await rowOf(page, "edge-1").click();
-    const reload = page.getByRole("alert").getByRole("button", { name: "Reload" });
-    await reload.waitFor();
-    await page.unroute("**/row-drawer-*.js");
-    await reload.click();
-    await drawerShows(page, "edge-1");
-  });
+it("offers to reload when the server no longer has the drawer's script", async () => {
+  const { page } = await visitFleet();
+  await page.route("**/row-drawer-*.js", (route) => route.abort());
+  await rowOf(page, "edge-1").click();
+  const reload = page.getByRole("alert").getByRole("button", { name: "Reload" });
+  await reload.waitFor();
+  await page.unroute("**/row-drawer-*.js");
+  await reload.click();
+  await drawerShows(page, "edge-1");
 });

@@ -13,15 +13,13 @@ beforeAll(async () => {
 
 const put = (hosts: object[]) => web.core.admin.put("/v1/collector/inventory", { hosts });
 
-describe("without an inventory", () => {
-  it("the fleet has no line of it, and its page says how to put one", async () => {
-    const { page, messages } = await visit("/fleet");
-    await page.getByRole("link", { name: "stray-1" }).first().waitFor();
-    expect(await page.getByText("Inventory:").count()).toBe(0);
-    await page.goto(`${web.origin}/inventory`);
-    await page.getByRole("heading", { name: "There is no inventory" }).waitFor();
-    expect(messages).toEqual([]);
-  });
+it("without an inventory the fleet has no line of it, and its page says how to put one", async () => {
+  const { page, messages } = await visit("/fleet");
+  await page.getByRole("link", { name: "stray-1" }).first().waitFor();
+  expect(await page.getByText("Inventory:").count()).toBe(0);
+  await page.goto(`${web.origin}/inventory`);
+  await page.getByRole("heading", { name: "There is no inventory" }).waitFor();
+  expect(messages).toEqual([]);
 });
 
 describe("an inventory", () => {

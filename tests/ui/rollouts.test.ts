@@ -110,45 +110,40 @@ describe("the pages of configs in a browser", () => {
   });
 });
 
-describe("the page of enrollment in a browser", () => {
-  it("shows tokens and policies by state, refusals of the last day, and no value of a token", async () => {
-    const { page, messages } = await visit("/enrollment");
-    await page.getByRole("heading", { name: "Refused in the last day" }).waitFor();
-    for (const [name, rows] of [
-      ["active", 2],
-      ["used up", 1],
-      ["policy frozen", 1],
-      ["expired", 1],
-      ["revoked", 2],
-    ] as const) {
-      const chip = page
-        .getByRole("navigation", { name: "Tokens by state" })
-        .getByRole("link", { name });
-      const figure = Number(/\d+$/.exec((await chip.textContent()) ?? "")?.[0]);
-      await chip.click();
-      const table = page.getByRole("table", { name: "Bootstrap tokens, newest first" });
-      await expect.poll(() => table.getByRole("row").count()).toBe(figure + 1);
-      expect([name, figure]).toEqual([
-        name,
-        name === "revoked" ? 1 : name === "expired" ? 2 : rows,
-      ]);
-    }
-    const policies = page.getByRole("table", { name: "Enrollment policies, newest first" });
-    expect(await policies.getByRole("link", { name: "team: web" }).getAttribute("href")).toBe(
-      "/fleet?label=team%3Aweb",
-    );
-    await page.getByRole("link", { name: "1 policy frozen" }).click();
-    await expect
-      .poll(() => addressOf(page))
-      .toBe(`/enrollment?policy_id=${seededPolicyId(1)}&state=policy_frozen`);
-    const refusals = page.getByRole("table", { name: "Refusals by reason" });
-    await refusals.getByText("token unknown").waitFor();
-    expect((await refusals.textContent()) ?? "").toContain("240");
-    expect(await page.content()).not.toMatch(/svcbt_[0-9A-Za-z]{20}/);
-    await page.goto(`${web.origin}/enrollment?stat=active`);
-    await page.getByText("This link has a filter that the page does not understand").waitFor();
-    expect(messages).toEqual([]);
-  });
+it("the page of enrollment in a browser shows tokens and policies by state, refusals of the last day, and no value of a token", async () => {
+  const { page, messages } = await visit("/enrollment");
+  await page.getByRole("heading", { name: "Refused in the last day" }).waitFor();
+  for (const [name, rows] of [
+    ["active", 2],
+    ["used up", 1],
+    ["policy frozen", 1],
+    ["expired", 1],
+    ["revoked", 2],
+  ] as const) {
+    const chip = page
+      .getByRole("navigation", { name: "Tokens by state" })
+      .getByRole("link", { name });
+    const figure = Number(/\d+$/.exec((await chip.textContent()) ?? "")?.[0]);
+    await chip.click();
+    const table = page.getByRole("table", { name: "Bootstrap tokens, newest first" });
+    await expect.poll(() => table.getByRole("row").count()).toBe(figure + 1);
+    expect([name, figure]).toEqual([name, name === "revoked" ? 1 : name === "expired" ? 2 : rows]);
+  }
+  const policies = page.getByRole("table", { name: "Enrollment policies, newest first" });
+  expect(await policies.getByRole("link", { name: "team: web" }).getAttribute("href")).toBe(
+    "/fleet?label=team%3Aweb",
+  );
+  await page.getByRole("link", { name: "1 policy frozen" }).click();
+  await expect
+    .poll(() => addressOf(page))
+    .toBe(`/enrollment?policy_id=${seededPolicyId(1)}&state=policy_frozen`);
+  const refusals = page.getByRole("table", { name: "Refusals by reason" });
+  await refusals.getByText("token unknown").waitFor();
+  expect((await refusals.textContent()) ?? "").toContain("240");
+  expect(await page.content()).not.toMatch(/svcbt_[0-9A-Za-z]{20}/);
+  await page.goto(`${web.origin}/enrollment?stat=active`);
+  await page.getByText("This link has a filter that the page does not understand").waitFor();
+  expect(messages).toEqual([]);
 });
 
 it("a figure of the page of enrollment finds as many events as it counts", async () => {
@@ -163,13 +158,14 @@ it("a figure of the page of enrollment finds as many events as it counts", async
   }
 });
 
-describe("the pages of configs and enrollment", () => {
-  it.each([
-    ["/configs", "Running, never published"],
-    [`/configs/${newest}`, "databases r11"],
-    [`/configs/${newest}?compare=${seededConfigId(10)}`, "lines added"],
-    ["/enrollment", "token unknown"],
-  ])("have no axe violation and no sideways scroll: %s", async (path, ready) => {
+it.each([
+  ["/configs", "Running, never published"],
+  [`/configs/${newest}`, "databases r11"],
+  [`/configs/${newest}?compare=${seededConfigId(10)}`, "lines added"],
+  ["/enrollment", "token unknown"],
+])(
+  "the pages of configs and enrollment have no axe violation and no sideways scroll: %s",
+  async (path, ready) => {
     expect(await flawsAt(path, ready)).toEqual([]);
-  });
-});
+  },
+);

@@ -212,27 +212,25 @@ describe("the history of the page", () => {
   });
 });
 
-describe("the times of the page", () => {
-  it("follow a switch between UTC and local time, which is stored", async () => {
-    const { page } = await visit("/");
-    const devtools = await page.context().newCDPSession(page);
-    await devtools.send("Emulation.setTimezoneOverride", { timezoneId: "Asia/Kolkata" });
-    await page.goto(`${web.origin}/fleet?heartbeat=recent`);
-    const first = page.locator("tbody .column-heartbeat > :first-child").first();
-    await first.waitFor();
-    await expect.poll(() => first.getAttribute("title")).toMatch(/ UTC$/);
-    const utc = Date.parse(((await first.getAttribute("title")) ?? "").replace(" UTC", "Z"));
-    await page.getByRole("button", { name: "Times in UTC" }).click();
-    await expect.poll(() => first.getAttribute("title")).toMatch(/ \+05:30$/);
-    expect(Date.parse((await first.getAttribute("title")) ?? "")).toBe(utc);
-    await page.reload();
-    await expect.poll(() => first.getAttribute("title")).toMatch(/ \+05:30$/);
-    await page.locator(".row-link").first().click();
-    await drawerOf(page)
-      .getByText(/ \+05:30$/)
-      .first()
-      .waitFor();
-  });
+it("the times of the page follow a switch between UTC and local time, which is stored", async () => {
+  const { page } = await visit("/");
+  const devtools = await page.context().newCDPSession(page);
+  await devtools.send("Emulation.setTimezoneOverride", { timezoneId: "Asia/Kolkata" });
+  await page.goto(`${web.origin}/fleet?heartbeat=recent`);
+  const first = page.locator("tbody .column-heartbeat > :first-child").first();
+  await first.waitFor();
+  await expect.poll(() => first.getAttribute("title")).toMatch(/ UTC$/);
+  const utc = Date.parse(((await first.getAttribute("title")) ?? "").replace(" UTC", "Z"));
+  await page.getByRole("button", { name: "Times in UTC" }).click();
+  await expect.poll(() => first.getAttribute("title")).toMatch(/ \+05:30$/);
+  expect(Date.parse((await first.getAttribute("title")) ?? "")).toBe(utc);
+  await page.reload();
+  await expect.poll(() => first.getAttribute("title")).toMatch(/ \+05:30$/);
+  await page.locator(".row-link").first().click();
+  await drawerOf(page)
+    .getByText(/ \+05:30$/)
+    .first()
+    .waitFor();
 });
 
 describe("rows off the screen", () => {

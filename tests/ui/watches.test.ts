@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, expect, it } from "vitest";
 import { systemClock } from "#kit/clock.ts";
 import type { Watch } from "#proto/watch/watch.ts";
 import { createTestToken, enrollTestCollector } from "../support/collector.ts";
@@ -30,93 +30,91 @@ const create = async (fields: object = {}) =>
     })
   ).body;
 
-describe("the pages of watches", () => {
-  it("lead an admin from a view of the fleet to a watch of it, by the keyboard", async () => {
-    const { page, messages } = await visit("/fleet?state=enrolling&device=edge-1", { as: "admin" });
-    await page.getByRole("link", { name: "Watch this view" }).press("Enter");
-    await page.getByRole("heading", { level: 1, name: "Watch these hosts" }).waitFor();
-    expect(await page.getByLabel("Hosts").inputValue()).toBe("state:enrolling device:edge-1");
-    await page.getByLabel("Name").fill("edge without a report");
-    await page.getByLabel("For", { exact: true }).fill("15m");
-    await page.getByLabel("on-call").press("Space");
-    await page.getByRole("button", { name: "Create the watch" }).press("Enter");
-    await page.getByRole("heading", { level: 1, name: "edge without a report" }).waitFor();
-    await page.getByText("Fires at more than 0 hosts for 15 min that match").waitFor();
-    await page.getByText("Messages to: on-call").waitFor();
-    await page.getByRole("link", { name: "state:enrolling device:edge-1" }).click();
-    await page.getByRole("heading", { level: 1, name: "Fleet" }).waitFor();
-    expect(new URL(page.url()).search).toBe("?state=enrolling&device=edge-1");
-    expect(messages).toEqual([]);
-  });
+it("lead an admin from a view of the fleet to a watch of it, by the keyboard", async () => {
+  const { page, messages } = await visit("/fleet?state=enrolling&device=edge-1", { as: "admin" });
+  await page.getByRole("link", { name: "Watch this view" }).press("Enter");
+  await page.getByRole("heading", { level: 1, name: "Watch these hosts" }).waitFor();
+  expect(await page.getByLabel("Hosts").inputValue()).toBe("state:enrolling device:edge-1");
+  await page.getByLabel("Name").fill("edge without a report");
+  await page.getByLabel("For", { exact: true }).fill("15m");
+  await page.getByLabel("on-call").press("Space");
+  await page.getByRole("button", { name: "Create the watch" }).press("Enter");
+  await page.getByRole("heading", { level: 1, name: "edge without a report" }).waitFor();
+  await page.getByText("Fires at more than 0 hosts for 15 min that match").waitFor();
+  await page.getByText("Messages to: on-call").waitFor();
+  await page.getByRole("link", { name: "state:enrolling device:edge-1" }).click();
+  await page.getByRole("heading", { level: 1, name: "Fleet" }).waitFor();
+  expect(new URL(page.url()).search).toBe("?state=enrolling&device=edge-1");
+  expect(messages).toEqual([]);
+});
 
-  it("silence, change, test and delete a watch", async () => {
-    const { id } = await create({ more_than: 3 });
-    const { page } = await visit(`/watches/${id}`, { as: "admin" });
-    const change = () => page.getByRole("link", { name: "Change, silence or test" }).click();
-    await change();
-    await page.getByLabel("Reason").fill("rack 4");
-    await page.getByRole("button", { name: "Silence" }).click();
-    await page.getByText("by ada@example.test: rack 4", { exact: false }).first().waitFor();
-    await change();
-    await page.getByLabel("More than").fill("7");
-    await page.getByRole("button", { name: "Save" }).click();
-    await page.getByText("Fires at more than 7 hosts").waitFor();
-    await change();
-    await page.getByRole("button", { name: "Send a test message" }).click();
-    await page.getByRole("heading", { level: 2, name: "History" }).waitFor();
-    await change();
-    await page.getByLabel("Delete the watch and its history").check();
-    await page.getByRole("button", { name: "Delete" }).click();
-    await page.getByRole("heading", { level: 1, name: "Watches" }).waitFor();
-    expect((await web.core.auditor.get(`/v1/collector/watches/${id}`)).status).toBe(404);
-  });
+it("silence, change, test and delete a watch", async () => {
+  const { id } = await create({ more_than: 3 });
+  const { page } = await visit(`/watches/${id}`, { as: "admin" });
+  const change = () => page.getByRole("link", { name: "Change, silence or test" }).click();
+  await change();
+  await page.getByLabel("Reason").fill("rack 4");
+  await page.getByRole("button", { name: "Silence" }).click();
+  await page.getByText("by ada@example.test: rack 4", { exact: false }).first().waitFor();
+  await change();
+  await page.getByLabel("More than").fill("7");
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByText("Fires at more than 7 hosts").waitFor();
+  await change();
+  await page.getByRole("button", { name: "Send a test message" }).click();
+  await page.getByRole("heading", { level: 2, name: "History" }).waitFor();
+  await change();
+  await page.getByLabel("Delete the watch and its history").check();
+  await page.getByRole("button", { name: "Delete" }).click();
+  await page.getByRole("heading", { level: 1, name: "Watches" }).waitFor();
+  expect((await web.core.auditor.get(`/v1/collector/watches/${id}`)).status).toBe(404);
+});
 
-  it("refuse a change that another one came before, and show what there is now", async () => {
-    const watch = await create();
-    const { page } = await visit(`/watches/change?id=${watch.id}`, { as: "admin" });
-    const body = {
-      name: watch.name,
-      filter: watch.filter,
-      more_than: 9,
-      receivers: [],
-      revision: 1,
-    };
-    await web.core.admin.put(`/v1/collector/watches/${watch.id}`, body);
-    await page.getByRole("button", { name: "Save" }).click();
-    await page.getByText("The watch has changed since: it has revision 2").waitFor();
-  });
+it("refuse a change that another one came before, and show what there is now", async () => {
+  const watch = await create();
+  const { page } = await visit(`/watches/change?id=${watch.id}`, { as: "admin" });
+  const body = {
+    name: watch.name,
+    filter: watch.filter,
+    more_than: 9,
+    receivers: [],
+    revision: 1,
+  };
+  await web.core.admin.put(`/v1/collector/watches/${watch.id}`, body);
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByText("The watch has changed since: it has revision 2").waitFor();
+});
 
-  it("show an auditor the watches, and no way to change one", async () => {
-    const { id, name } = await create();
-    await web.core.db.execute(
-      sql`update watch set is_firing = true, firing_since = now(), count = 4 where id = ${id}`,
-    );
-    const { page } = await visit("/watches");
-    const row = page.getByRole("row", { name });
-    await row.getByText("Firing", { exact: true }).waitFor();
-    await page.getByRole("link", { name: "Inactive" }).click();
-    await expect.poll(() => page.getByRole("row", { name }).count()).toBe(0);
-    await page.goto(`${web.origin}/watches/${id}`);
-    await page.getByText("4 hosts now").waitFor();
-    expect(await page.getByRole("link", { name: "Change, silence or test" }).count()).toBe(0);
-    await page.goto(`${web.origin}/watches/new`);
-    await page.getByText("This needs the scope admin").waitFor();
-    await page.goto(`${web.origin}/fleet`);
-    await page.getByRole("button", { name: "In common" }).waitFor();
-    expect(await page.getByRole("link", { name: "Watch this view" }).count()).toBe(0);
-  });
+it("show an auditor the watches, and no way to change one", async () => {
+  const { id, name } = await create();
+  await web.core.db.execute(
+    sql`update watch set is_firing = true, firing_since = now(), count = 4 where id = ${id}`,
+  );
+  const { page } = await visit("/watches");
+  const row = page.getByRole("row", { name });
+  await row.getByText("Firing", { exact: true }).waitFor();
+  await page.getByRole("link", { name: "Inactive" }).click();
+  await expect.poll(() => page.getByRole("row", { name }).count()).toBe(0);
+  await page.goto(`${web.origin}/watches/${id}`);
+  await page.getByText("4 hosts now").waitFor();
+  expect(await page.getByRole("link", { name: "Change, silence or test" }).count()).toBe(0);
+  await page.goto(`${web.origin}/watches/new`);
+  await page.getByText("This needs the scope admin").waitFor();
+  await page.goto(`${web.origin}/fleet`);
+  await page.getByRole("button", { name: "In common" }).waitFor();
+  expect(await page.getByRole("link", { name: "Watch this view" }).count()).toBe(0);
+});
 
-  it("have no axe violation and no sideways scroll", async () => {
-    const { id } = await create();
-    await web.core.db.execute(
-      sql`update watch set is_firing = true, firing_since = now(), count = 4 where id = ${id}`,
-    );
-    for (const [path, ready] of [
-      ["/watches", "Firing"],
-      [`/watches/${id}`, "Firing"],
-      ["/watches/new?state=stale", "Watch these hosts"],
-      [`/watches/change?id=${id}`, `watch ${names}`],
-    ] as const)
-      expect([path, await flawsAt(path, ready, "admin")]).toEqual([path, []]);
-  });
+it("have no axe violation and no sideways scroll", async () => {
+  const { id } = await create();
+  await web.core.db.execute(
+    sql`update watch set is_firing = true, firing_since = now(), count = 4 where id = ${id}`,
+  );
+  for (const [path, ready] of [
+    ["/watches", "Firing"],
+    [`/watches/${id}`, "Firing"],
+    ["/watches/new?state=stale", "Watch these hosts"],
+    [`/watches/change?id=${id}`, `watch ${names}`],
+  ] as const)
+    expect([path, await flawsAt(path, ready, "admin")]).toEqual([path, []]);
 });

@@ -435,73 +435,67 @@ describe("probes", () => {
   });
 });
 
-describe("an unsupported method", () => {
-  it("is 405 with the supported ones", async () => {
-    const answer = await request("/login", { method: "PUT" });
-    expect([answer.status, answer.headers.get("allow")]).toEqual([405, "GET"]);
-    expect(await answer.json()).toMatchObject({
-      code: "method_not_allowed",
-      allowed_methods: ["GET"],
+it("an unsupported method is 405 with the supported ones", async () => {
+  const answer = await request("/login", { method: "PUT" });
+  expect([answer.status, answer.headers.get("allow")]).toEqual([405, "GET"]);
+  expect(await answer.json()).toMatchObject({
+    code: "method_not_allowed",
+    allowed_methods: ["GET"],
+  });
+});
+
+it("an unexpected error is a problem document without detail; the log has it", async () => {
+  const fetch = async () =>
+    Object.assign(new Response("{}"), {
+      json: () => Promise.reject(new Error("secret of core")),
     });
-  });
+  const broken = createWebApp({ ...web.web, fetch }, { remoteAddressOf });
+  const answer = await request("/api/session", { headers: { Cookie: cookie } }, { app: broken });
+  expect([answer.status, await answer.text()]).toEqual([
+    500,
+    expect.not.stringContaining("secret"),
+  ]);
+  expect(web.log.text()).toContain("secret of core");
 });
 
-describe("an unexpected error", () => {
-  it("is a problem document without detail; the log has it", async () => {
-    const fetch = async () =>
-      Object.assign(new Response("{}"), {
-        json: () => Promise.reject(new Error("secret of core")),
-      });
-    const broken = createWebApp({ ...web.web, fetch }, { remoteAddressOf });
-    const answer = await request("/api/session", { headers: { Cookie: cookie } }, { app: broken });
-    expect([answer.status, await answer.text()]).toEqual([
-      500,
-      expect.not.stringContaining("secret"),
-    ]);
-    expect(web.log.text()).toContain("secret of core");
+it("docs/security.md lists every route that web answers without a session", async () => {
+  const page = readFileSync(`${import.meta.dirname}/../../docs/security.md`, "utf8");
+  const [own = "", gateway = ""] = page.split("### Web")[1]?.split("- **").slice(1) ?? [];
+  const listed = Array.from(
+    `${own}${gateway}`.matchAll(/`((?:GET|POST) [^`…]+)`/g),
+    ([, route]) => route,
+  );
+  const query = new URLSearchParams({
+    response_type: "code",
+    client_id: "svc-admin",
+    client_name: "svc-admin",
+    state: "s".repeat(16),
+    redirect_uri: "http://127.0.0.1:1234/",
+    code_challenge: "x".repeat(43),
+    code_challenge_method: "S256",
   });
-});
-
-describe("docs/security.md", () => {
-  it("lists every route that web answers without a session", async () => {
-    const page = readFileSync(`${import.meta.dirname}/../../docs/security.md`, "utf8");
-    const [own = "", gateway = ""] = page.split("### Web")[1]?.split("- **").slice(1) ?? [];
-    const listed = Array.from(
-      `${own}${gateway}`.matchAll(/`((?:GET|POST) [^`…]+)`/g),
-      ([, route]) => route,
+  const isOpen = async (method: string, path: string): Promise<boolean> => {
+    const headers = { Origin: web.origin, "Content-Type": "application/x-www-form-urlencoded" };
+    const body = method === "POST" ? { body: `${query}` } : {};
+    const target = path === "/cli/authorize" ? `${path}?${query}` : path;
+    const { status, headers: answer } = await request(target, { method, headers, ...body });
+    return (
+      status !== 401 &&
+      !/^\/login(?!.*reason=(signed_out|sign_in_failed))/.test(answer.get("location") ?? "")
     );
-    const query = new URLSearchParams({
-      response_type: "code",
-      client_id: "svc-admin",
-      client_name: "svc-admin",
-      state: "s".repeat(16),
-      redirect_uri: "http://127.0.0.1:1234/",
-      code_challenge: "x".repeat(43),
-      code_challenge_method: "S256",
-    });
-    const isOpen = async (method: string, path: string): Promise<boolean> => {
-      const headers = { Origin: web.origin, "Content-Type": "application/x-www-form-urlencoded" };
-      const body = method === "POST" ? { body: `${query}` } : {};
-      const target = path === "/cli/authorize" ? `${path}?${query}` : path;
-      const { status, headers: answer } = await request(target, { method, headers, ...body });
-      return (
-        status !== 401 &&
-        !/^\/login(?!.*reason=(signed_out|sign_in_failed))/.test(answer.get("location") ?? "")
-      );
-    };
-    const forwarded = ["/v1/openapi.json", "/v1/whoami", "/scim/v2/Users"].map((path) => ({
-      method: "GET",
-      path,
-    }));
-    const visited = [
-      ...paths(web.app),
-      ...forwarded,
-      { method: "POST", path: "/v1/operator/token-exchange" },
-    ];
-    const open: string[] = [];
-    for (const { method, path } of visited)
-      if (await isOpen(method, path)) open.push(`${method} ${path}`);
-    const files = /^GET \/(assets|favicon|nowhere|api\/nowhere)/;
-    expect(open.filter((route) => !files.test(route)).sort()).toEqual(listed.toSorted());
-  });
+  };
+  const forwarded = ["/v1/openapi.json", "/v1/whoami", "/scim/v2/Users"].map((path) => ({
+    method: "GET",
+    path,
+  }));
+  const visited = [
+    ...paths(web.app),
+    ...forwarded,
+    { method: "POST", path: "/v1/operator/token-exchange" },
+  ];
+  const open: string[] = [];
+  for (const { method, path } of visited)
+    if (await isOpen(method, path)) open.push(`${method} ${path}`);
+  const files = /^GET \/(assets|favicon|nowhere|api\/nowhere)/;
+  expect(open.filter((route) => !files.test(route)).sort()).toEqual(listed.toSorted());
 });

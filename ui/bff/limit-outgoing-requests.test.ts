@@ -3,7 +3,7 @@ import type { AddressInfo } from "node:net";
 import { gzipSync } from "node:zlib";
 import { OAuth2Client } from "arctic";
 import { getGlobalDispatcher, setGlobalDispatcher } from "undici";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import { limitOutgoingRequests } from "./limit-outgoing-requests.ts";
 
 const followed: string[] = [];
@@ -37,25 +37,23 @@ afterAll(() => {
 const exchange = (path: string) =>
   new OAuth2Client("id", "secret", null).validateAuthorizationCode(origin + path, "code", null);
 
-describe("an outgoing request", () => {
-  it("succeeds when its response is prompt", async () => {
-    expect((await exchange("/token")).idToken()).toBe("token");
-  });
+it("succeeds when its response is prompt", async () => {
+  expect((await exchange("/token")).idToken()).toBe("token");
+});
 
-  it("O3: fails on an answer of the provider with more values than any token, and accepts it of core", async () => {
-    await expect(exchange("/many")).rejects.toThrow("Unexpected error response");
-    globalThis.fetch = fetch;
-    limitOutgoingRequests(`${origin}/v1`, 200);
-    expect((await exchange("/many")).idToken()).toBe("token");
-  });
+it("O3: fails on an answer of the provider with more values than any token, and accepts it of core", async () => {
+  await expect(exchange("/many")).rejects.toThrow("Unexpected error response");
+  globalThis.fetch = fetch;
+  limitOutgoingRequests(`${origin}/v1`, 200);
+  expect((await exchange("/many")).idToken()).toBe("token");
+});
 
-  it("fails on a redirect, and sends nothing to its target", async () => {
-    await expect(exchange("/redirect")).rejects.toThrow("Failed to send request");
-    expect(followed).not.toContain("/elsewhere");
-  });
+it("fails on a redirect, and sends nothing to its target", async () => {
+  await expect(exchange("/redirect")).rejects.toThrow("Failed to send request");
+  expect(followed).not.toContain("/elsewhere");
+});
 
-  it("ends with its connection when the server stays silent", async () => {
-    await expect(exchange("/stall")).rejects.toThrow("Failed to send request");
-    await closed.promise;
-  });
+it("ends with its connection when the server stays silent", async () => {
+  await expect(exchange("/stall")).rejects.toThrow("Failed to send request");
+  await closed.promise;
 });

@@ -1,4 +1,4 @@
-import { afterAll, describe, expect, it } from "vitest";
+import { afterAll, expect, it } from "vitest";
 import { type AppOptions, createApp } from "#functions/app.ts";
 import { startTestWeb } from "#tests/support/web.ts";
 import { createWebApp } from "./app.ts";
@@ -12,73 +12,71 @@ const noPeer: AppOptions = {
   peerOf: () => ({ remoteAddress: "127.0.0.1", certificate: null, listener: "http" }),
 };
 
-describe("chat in GET /api/session", () => {
-  const shown = async (app: typeof web.app): Promise<unknown> => {
-    const answer = await app.fetch(
-      new Request(`${web.origin}/api/session`, { headers: { Cookie: cookie } }),
-      {},
-    );
-    return answer.status === 200
-      ? ((await answer.json()) as { chat_enabled: unknown }).chat_enabled
-      : answer.status;
+const shown = async (app: typeof web.app): Promise<unknown> => {
+  const answer = await app.fetch(
+    new Request(`${web.origin}/api/session`, { headers: { Cookie: cookie } }),
+    {},
+  );
+  return answer.status === 200
+    ? ((await answer.json()) as { chat_enabled: unknown }).chat_enabled
+    : answer.status;
+};
+/** Web over the core of this file, whose `GET /v1/chat/status` answers as the test wants. */
+const webOver = (status: () => Response | Promise<Response>) => {
+  const asked: string[] = [];
+  const fetch: Fetch = async (url, init) => {
+    asked.push(new URL(url).pathname);
+    return url.endsWith("/chat/status") ? status() : web.web.fetch(url, init);
   };
-  /** Web over the core of this file, whose `GET /v1/chat/status` answers as the test wants. */
-  const webOver = (status: () => Response | Promise<Response>) => {
-    const asked: string[] = [];
-    const fetch: Fetch = async (url, init) => {
-      asked.push(new URL(url).pathname);
-      return url.endsWith("/chat/status") ? status() : web.web.fetch(url, init);
-    };
-    return { asked, app: createWebApp({ ...web.web, fetch }, { remoteAddressOf }) };
-  };
-  const problem = (status: number, code: string) => Response.json({ code, detail: "" }, { status });
+  return { asked, app: createWebApp({ ...web.web, fetch }, { remoteAddressOf }) };
+};
+const problem = (status: number, code: string) => Response.json({ code, detail: "" }, { status });
 
-  it("offers chat as core has it, whatever the variables of web", async () => {
-    expect(await shown(web.app)).toBe(true);
-    const { config } = web.core;
-    const off = createApp(
-      { ...web.core.core, config: { ...config, chatEnabled: false }, chat: null },
-      noPeer,
-    );
-    const none = createApp({ ...web.core.core, chat: null }, noPeer);
-    for (const core of [off, none])
-      expect(
-        await shown(webOver(() => core.fetch(new Request("http://core.test/v1/chat/status"))).app),
-      ).toBe(false);
-    // The routes exist, and this person may not use them.
-    expect(await shown(webOver(() => problem(403, "forbidden")).app)).toBe(true);
-  });
+it("offers chat as core has it, whatever the variables of web", async () => {
+  expect(await shown(web.app)).toBe(true);
+  const { config } = web.core;
+  const off = createApp(
+    { ...web.core.core, config: { ...config, chatEnabled: false }, chat: null },
+    noPeer,
+  );
+  const none = createApp({ ...web.core.core, chat: null }, noPeer);
+  for (const core of [off, none])
+    expect(
+      await shown(webOver(() => core.fetch(new Request("http://core.test/v1/chat/status"))).app),
+    ).toBe(false);
+  // The routes exist, and this person may not use them.
+  expect(await shown(webOver(() => problem(403, "forbidden")).app)).toBe(true);
+});
 
-  it("hides chat while core does not say, without an error of the page, and asks again", async () => {
-    const answers = [
-      () => Promise.reject(new TypeError("fetch failed")),
-      () => problem(503, "database_unavailable"),
-      () => new Response("<html>", { status: 503 }),
-      () => new Response("", { status: 502 }),
-      () => Response.json({}),
-    ];
-    const { app, asked } = webOver(() => (answers.shift() ?? (() => problem(404, "not_found")))());
-    expect([
-      await shown(app),
-      await shown(app),
-      await shown(app),
-      await shown(app),
-      await shown(app),
-    ]).toEqual([...Array(4).fill(false), true]);
-    expect(asked.filter((path) => path === "/v1/chat/status")).toHaveLength(5);
-  });
+it("hides chat while core does not say, without an error of the page, and asks again", async () => {
+  const answers = [
+    () => Promise.reject(new TypeError("fetch failed")),
+    () => problem(503, "database_unavailable"),
+    () => new Response("<html>", { status: 503 }),
+    () => new Response("", { status: 502 }),
+    () => Response.json({}),
+  ];
+  const { app, asked } = webOver(() => (answers.shift() ?? (() => problem(404, "not_found")))());
+  expect([
+    await shown(app),
+    await shown(app),
+    await shown(app),
+    await shown(app),
+    await shown(app),
+  ]).toEqual([...Array(4).fill(false), true]);
+  expect(asked.filter((path) => path === "/v1/chat/status")).toHaveLength(5);
+});
 
-  it("waits a second for that answer, and keeps it for half a minute", async () => {
-    const { app, asked } = webOver(() => new Promise(() => undefined));
-    const count = () => asked.filter((path) => path === "/v1/chat/status").length;
-    const late = shown(app);
-    await expect.poll(count).toBe(1);
-    await web.clock.advance(1000);
-    expect(await late).toBe(false);
-    const kept = webOver(() => Response.json({}));
-    expect([await shown(kept.app), await shown(kept.app)]).toEqual([true, true]);
-    await web.clock.advance(30_001);
-    expect(await shown(kept.app)).toBe(true);
-    expect(kept.asked.filter((path) => path === "/v1/chat/status")).toHaveLength(2);
-  });
+it("waits a second for that answer, and keeps it for half a minute", async () => {
+  const { app, asked } = webOver(() => new Promise(() => undefined));
+  const count = () => asked.filter((path) => path === "/v1/chat/status").length;
+  const late = shown(app);
+  await expect.poll(count).toBe(1);
+  await web.clock.advance(1000);
+  expect(await late).toBe(false);
+  const kept = webOver(() => Response.json({}));
+  expect([await shown(kept.app), await shown(kept.app)]).toEqual([true, true]);
+  await web.clock.advance(30_001);
+  expect(await shown(kept.app)).toBe(true);
+  expect(kept.asked.filter((path) => path === "/v1/chat/status")).toHaveLength(2);
 });

@@ -47,18 +47,19 @@ const sendSpans = async (exporter: SpanExporter, count: number) => {
   await provider.shutdown();
 };
 
-describe("exporters of the OpenTelemetry SDK", () => {
-  it.each([
-    ["grpc", () => new GrpcExporter({ url: `http://${otlp.source.addresses.grpc}` })],
-    [
-      "http/protobuf with gzip",
-      () =>
-        new HttpExporter({
-          url: `http://${otlp.source.addresses.http}/v1/traces`,
-          compression: "gzip" as never,
-        }),
-    ],
-  ])("over %s: every span is in the queue once the exporter has succeeded", async (_, exporter) => {
+it.each([
+  ["grpc", () => new GrpcExporter({ url: `http://${otlp.source.addresses.grpc}` })],
+  [
+    "http/protobuf with gzip",
+    () =>
+      new HttpExporter({
+        url: `http://${otlp.source.addresses.http}/v1/traces`,
+        compression: "gzip" as never,
+      }),
+  ],
+])(
+  "exporters of the OpenTelemetry SDK over %s: every span is in the queue once the exporter has succeeded",
+  async (_, exporter) => {
     await start();
     await sendSpans(exporter(), 250);
     expect(otlp.envelopes().map(({ kind, source: name }) => [kind, name])).toEqual(
@@ -80,8 +81,8 @@ describe("exporters of the OpenTelemetry SDK", () => {
       events: [{ name: "event", attributes: [{ key: "list" }] }],
     });
     expect([first?.traceId.length, first?.spanId.length]).toEqual([16, 8]);
-  });
-});
+  },
+);
 
 it("splits a large request into envelopes with every span once, with its resource and scope", async () => {
   await start({ limits: { envelopeBytesMax: 2_000 } });

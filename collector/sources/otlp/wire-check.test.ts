@@ -183,21 +183,19 @@ describe("createWireCheck", () => {
   });
 });
 
-describe("splitExportRequest", () => {
-  it("keeps every item once and in order, with its resource and scope, in parts within the limit", () => {
-    fc.assert(
-      fc.property(request, fc.integer({ min: 100, max: 2_000 }), (bytes, bytesMax) => {
-        const parts = splitExportRequest(bytes, bytesMax) ?? [];
-        expect(parts.flatMap(itemsOf)).toEqual(itemsOf(bytes));
-        for (const part of parts)
-          if (itemsOf(part).length > 1) expect(part.length).toBeLessThanOrEqual(bytesMax);
-        expect(parts.reduce((sum, part) => sum + countItems(metricsSignal, part), 0)).toBe(
-          countItems(metricsSignal, bytes),
-        );
-      }),
-      { numRuns: runsOf(300) },
-    );
-  });
+it("splitExportRequest keeps every item once and in order, with its resource and scope, in parts within the limit", () => {
+  fc.assert(
+    fc.property(request, fc.integer({ min: 100, max: 2_000 }), (bytes, bytesMax) => {
+      const parts = splitExportRequest(bytes, bytesMax) ?? [];
+      expect(parts.flatMap(itemsOf)).toEqual(itemsOf(bytes));
+      for (const part of parts)
+        if (itemsOf(part).length > 1) expect(part.length).toBeLessThanOrEqual(bytesMax);
+      expect(parts.reduce((sum, part) => sum + countItems(metricsSignal, part), 0)).toBe(
+        countItems(metricsSignal, bytes),
+      );
+    }),
+    { numRuns: runsOf(300) },
+  );
 });
 
 it("O3: splits and repairs as many empty values as pass the check in 400 ms", async () => {

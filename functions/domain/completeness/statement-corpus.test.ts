@@ -147,38 +147,36 @@ function* mutationsOf(text: string, withWords: boolean): Generator<[name: string
   yield ["ends with another line feed", `${text}\n`];
 }
 
-describe("the corpus of changed files", () => {
-  it.each(["all", "own"] as const)(
-    "L6: is judged alike by both verifiers, and nothing changed verifies (%s)",
-    async (name) => {
-      const file = files[name];
-      const kept = name === "own" ? witness : null;
-      expect(await judge(file, { kept })).toEqual(["verifies", "verifies"]);
-      let judged = 0;
-      const differing = new Set<string>();
-      const accepted = new Set<string>();
-      for (const [mutation, changed] of mutationsOf(file, name === "own")) {
-        if (changed === file) continue;
-        judged += 1;
-        const [core, independent] = await judge(changed, { kept });
-        if ((core === "verifies") !== (independent === "verifies"))
-          differing.add(`${mutation}: ${core}, ${independent}`);
-        if (core === "verifies") accepted.add(mutation);
-      }
-      console.info(`${judged} changes of a file of ${name === "all" ? "all hosts" : "one host"}`);
-      expect([...differing]).toEqual([]);
-      // A proof that is not needed may be missing, doubled or moved. No digest covers the unpacked size of a block.
-      const harmless =
-        /^doubles (certificate|consistency|—)|^removes (block|path)|^swaps (block|certificate|first|path) |^changes word 3 of block/;
-      // That the file of one host shows of another that has no line there either is true.
-      const accepts = [...accepted].filter(
-        (mutation) => !harmless.test(mutation) && !mutation.endsWith("of only"),
-      );
-      expect(accepts).toEqual([]);
-      expect(judged).toBeGreaterThan(150);
-    },
-  );
-});
+it.each(["all", "own"] as const)(
+  "L6: the corpus of changed files is judged alike by both verifiers, and nothing changed verifies (%s)",
+  async (name) => {
+    const file = files[name];
+    const kept = name === "own" ? witness : null;
+    expect(await judge(file, { kept })).toEqual(["verifies", "verifies"]);
+    let judged = 0;
+    const differing = new Set<string>();
+    const accepted = new Set<string>();
+    for (const [mutation, changed] of mutationsOf(file, name === "own")) {
+      if (changed === file) continue;
+      judged += 1;
+      const [core, independent] = await judge(changed, { kept });
+      if ((core === "verifies") !== (independent === "verifies"))
+        differing.add(`${mutation}: ${core}, ${independent}`);
+      if (core === "verifies") accepted.add(mutation);
+    }
+    console.info(`${judged} changes of a file of ${name === "all" ? "all hosts" : "one host"}`);
+    expect([...differing]).toEqual([]);
+    // A proof that is not needed may be missing, doubled or moved. No digest covers the unpacked size of a block.
+    const harmless =
+      /^doubles (certificate|consistency|—)|^removes (block|path)|^swaps (block|certificate|first|path) |^changes word 3 of block/;
+    // That the file of one host shows of another that has no line there either is true.
+    const accepts = [...accepted].filter(
+      (mutation) => !harmless.test(mutation) && !mutation.endsWith("of only"),
+    );
+    expect(accepts).toEqual([]);
+    expect(judged).toBeGreaterThan(150);
+  },
+);
 
 describe("a core that has the key of its log", () => {
   const digest = zstdCodec.digest;

@@ -4,7 +4,7 @@ import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { sql } from "drizzle-orm";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, expect, it } from "vitest";
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import { createNodeSigningKey } from "#functions/node/node-cryptography.ts";
 import { findDeliveredAccounts } from "#functions/store/completeness/settled-hours.ts";
@@ -156,446 +156,439 @@ const flipLast = (text: string, pattern: RegExp): string => {
   return text.replace(whole, whole.replace(encoded, bytes.toBase64()));
 };
 
-describe("the statement of an hour", () => {
-  it("is verified offline, and a stored byte, a line and an account that were changed are named", async () => {
-    const core = await open();
-    await tested.store("one", "two", "x".repeat(3_000));
-    await tested.store("four");
-    expect(await tested.account(ten)).toBe("");
-    await test.clock.advance(minuteMs);
-    const report = await state(core);
-    expect(report).toEqual({ hour: "2026-11-25T10:00:00.000Z", lines: 6, corrections: 0 });
-    const file = await exported("fleet");
-    expect(await readFile(file, "utf8")).toContain(
-      `${host} undelivered accepted=4 stored=4 ${binding} of=`,
-    );
-    const good = await verify(file, "--blocks", directory);
-    expect(good).toMatchObject({
-      code: 0,
-      ok: true,
-      hour: "2026-11-25T10:00:00Z",
-      continues_witness: null,
-      faults: [],
-      log: { size: 1, signed_by: [origin] },
-      lines: { checked: 6, whole: true, of: 6 },
-      accounts: { checked: 1, signed: 1, unknown_key: 0, refused: 0 },
-      blocks: { checked: 2, absent: 0 },
-    });
-    expect(await verifyIndependently(file, directory)).toEqual({
-      code: 0,
-      text: "2026-11-25T10:00:00Z: 6 of 6 lines verify\n",
-    });
-    const own = await exported("host", { host });
-    expect(await verifyIndependently(own, directory)).toMatchObject({ code: 0 });
-    expect(await verify(own, "--blocks", directory)).toMatchObject({
-      code: 0,
-      lines: { checked: 3, whole: false, of: 6, only: host },
-      blocks: { checked: 2, absent: 0 },
-    });
-
-    const line = await edited(own, "line", (text) => text.replace("stored=4", "stored=5"));
-    const another = await edited(file, "another", (text) =>
-      text.replace(/host-2 \w+/, "host-2 silent"),
-    );
-    expect((await verify(line)).faults).toContainEqual(
-      expect.objectContaining({ kind: "line", host }),
-    );
-    expect((await verify(another)).faults).toEqual([
-      expect.objectContaining({ kind: "line", host: "https://fleet.example.test/dc-2/host-2" }),
-    ]);
-    // The last byte is one of the certificate's hash.
-    const account = await edited(own, "account", (text) => flipLast(text, /^account (\S+)/m));
-    const changed = await verify(account);
-    expect(changed).toMatchObject({ code: 1, ok: false });
-    expect(changed.faults).toContainEqual(expect.objectContaining({ kind: "accounts", host }));
-    expect((await verifyIndependently(line)).text).toContain(
-      `line 0 of ${host} is not in the statement`,
-    );
-    expect((await verifyIndependently(account)).text).toContain(
-      `the line of ${host} was made of other accounts`,
-    );
-
-    // One block as its sender compressed it, and one that was too small for that.
-    for (const name of (await readdir(directory)).filter((each) =>
-      /-1-3\.zst$|-4-4\.raw$/.test(each),
-    )) {
-      const data = await readFile(join(directory, name));
-      data[data.length - 1] = (data.at(-1) ?? 0) ^ 1;
-      await writeFile(join(directory, name), data);
-    }
-    const blockFault = { kind: "block", host, account: `${storedQueue.toHex()}/1` };
-    expect((await verify(own, "--blocks", directory)).faults).toEqual([
-      expect.objectContaining({ ...blockFault, block: "1-3" }),
-      expect.objectContaining({ ...blockFault, block: "4-4" }),
-    ]);
-    expect(await verifyIndependently(own, directory)).toEqual({
-      code: 1,
-      text: ["1-3", "4-4"]
-        .map((block) => `block ${block} of ${host} is not the one that was stored\n`)
-        .join(""),
-    });
-    // Also where core itself lists another digest for it.
-    const listed = await edited(own, "listed", (text) =>
-      text.replace(/^(block 4 4 \d+ )...../m, "$1AAAAA"),
-    );
-    expect((await verify(listed)).faults).toEqual([
-      expect.objectContaining({ kind: "account_blocks", host }),
-    ]);
+it("is verified offline, and a stored byte, a line and an account that were changed are named", async () => {
+  const core = await open();
+  await tested.store("one", "two", "x".repeat(3_000));
+  await tested.store("four");
+  expect(await tested.account(ten)).toBe("");
+  await test.clock.advance(minuteMs);
+  const report = await state(core);
+  expect(report).toEqual({ hour: "2026-11-25T10:00:00.000Z", lines: 6, corrections: 0 });
+  const file = await exported("fleet");
+  expect(await readFile(file, "utf8")).toContain(
+    `${host} undelivered accepted=4 stored=4 ${binding} of=`,
+  );
+  const good = await verify(file, "--blocks", directory);
+  expect(good).toMatchObject({
+    code: 0,
+    ok: true,
+    hour: "2026-11-25T10:00:00Z",
+    continues_witness: null,
+    faults: [],
+    log: { size: 1, signed_by: [origin] },
+    lines: { checked: 6, whole: true, of: 6 },
+    accounts: { checked: 1, signed: 1, unknown_key: 0, refused: 0 },
+    blocks: { checked: 2, absent: 0 },
+  });
+  expect(await verifyIndependently(file, directory)).toEqual({
+    code: 0,
+    text: "2026-11-25T10:00:00Z: 6 of 6 lines verify\n",
+  });
+  const own = await exported("host", { host });
+  expect(await verifyIndependently(own, directory)).toMatchObject({ code: 0 });
+  expect(await verify(own, "--blocks", directory)).toMatchObject({
+    code: 0,
+    lines: { checked: 3, whole: false, of: 6, only: host },
+    blocks: { checked: 2, absent: 0 },
   });
 
-  it("lists the blocks of an account in their order, however many there are", async () => {
-    const core = await open();
-    for (let block = 0; block < 12; block++) await tested.store(`block ${block}`);
-    await tested.account(ten);
-    await test.clock.advance(minuteMs);
-    await state(core);
-    const file = await exported("many", { host });
-    expect(await verify(file, "--blocks", directory)).toMatchObject({
-      code: 0,
-      blocks: { checked: 12, absent: 0 },
+  const line = await edited(own, "line", (text) => text.replace("stored=4", "stored=5"));
+  const another = await edited(file, "another", (text) =>
+    text.replace(/host-2 \w+/, "host-2 silent"),
+  );
+  expect((await verify(line)).faults).toContainEqual(
+    expect.objectContaining({ kind: "line", host }),
+  );
+  expect((await verify(another)).faults).toEqual([
+    expect.objectContaining({ kind: "line", host: "https://fleet.example.test/dc-2/host-2" }),
+  ]);
+  // The last byte is one of the certificate's hash.
+  const account = await edited(own, "account", (text) => flipLast(text, /^account (\S+)/m));
+  const changed = await verify(account);
+  expect(changed).toMatchObject({ code: 1, ok: false });
+  expect(changed.faults).toContainEqual(expect.objectContaining({ kind: "accounts", host }));
+  expect((await verifyIndependently(line)).text).toContain(
+    `line 0 of ${host} is not in the statement`,
+  );
+  expect((await verifyIndependently(account)).text).toContain(
+    `the line of ${host} was made of other accounts`,
+  );
+
+  // One block as its sender compressed it, and one that was too small for that.
+  for (const name of (await readdir(directory)).filter((each) =>
+    /-1-3\.zst$|-4-4\.raw$/.test(each),
+  )) {
+    const data = await readFile(join(directory, name));
+    data[data.length - 1] = (data.at(-1) ?? 0) ^ 1;
+    await writeFile(join(directory, name), data);
+  }
+  const blockFault = { kind: "block", host, account: `${storedQueue.toHex()}/1` };
+  expect((await verify(own, "--blocks", directory)).faults).toEqual([
+    expect.objectContaining({ ...blockFault, block: "1-3" }),
+    expect.objectContaining({ ...blockFault, block: "4-4" }),
+  ]);
+  expect(await verifyIndependently(own, directory)).toEqual({
+    code: 1,
+    text: ["1-3", "4-4"]
+      .map((block) => `block ${block} of ${host} is not the one that was stored\n`)
+      .join(""),
+  });
+  // Also where core itself lists another digest for it.
+  const listed = await edited(own, "listed", (text) =>
+    text.replace(/^(block 4 4 \d+ )...../m, "$1AAAAA"),
+  );
+  expect((await verify(listed)).faults).toEqual([
+    expect.objectContaining({ kind: "account_blocks", host }),
+  ]);
+});
+
+it("lists the blocks of an account in their order, however many there are", async () => {
+  const core = await open();
+  for (let block = 0; block < 12; block++) await tested.store(`block ${block}`);
+  await tested.account(ten);
+  await test.clock.advance(minuteMs);
+  await state(core);
+  const file = await exported("many", { host });
+  expect(await verify(file, "--blocks", directory)).toMatchObject({
+    code: 0,
+    blocks: { checked: 12, absent: 0 },
+  });
+});
+
+it("goes on with deliveries where it stopped, in the order of commits", async () => {
+  const core = await open();
+  for (const [index, xid] of [10n, 9n, 100n].entries())
+    await storeAccount(core.db, host, ten + index * hourMs, { xid });
+  const query = { from: 1n, below: 200n, hour: new Date(ten + 5 * hourMs), limit: 2 };
+  expect((await findDeliveredAccounts(core.db, query)).map(({ xid }) => xid)).toEqual([9n, 10n]);
+});
+
+it("names what a host did not sign, what nobody signed, and a log that is not continued", async () => {
+  const core = await open();
+  await tested.store("one");
+  await tested.account(ten);
+  await test.clock.advance(minuteMs);
+  await state(core);
+  const file = await exported("first", { host });
+  const witness = join(directory, "witness");
+  await writeFile(witness, (await readFile(file, "utf8")).split("\n\n").slice(2).join("\n\n"));
+  await test.clock.advance(hourMs);
+  expect(await state(core)).toMatchObject({ hour: "2026-11-25T11:00:00.000Z", corrections: 0 });
+  const later = await exported("later", { host, since: 1 });
+  expect(await verify(later, "--witness", witness)).toMatchObject({
+    code: 0,
+    continues_witness: true,
+  });
+  const without = await exported("without", { host });
+  expect((await verify(without, "--witness", witness)).faults).toEqual([
+    expect.objectContaining({ kind: "consistency" }),
+  ]);
+
+  const resigned = await edited(later, "resigned", (text) => flipLast(text, /^account \S+ (\S+)/m));
+  expect((await verifyIndependently(resigned)).text).toBe(
+    `account 1 of ${host} is not signed by its host\n`,
+  );
+  expect((await verify(resigned)).faults).toEqual([
+    expect.objectContaining({
+      kind: "account_signature",
+      host,
+      account: `${storedQueue.toHex()}/1`,
+    }),
+  ]);
+  const size = await edited(later, "size", (text) =>
+    text.replace(`${origin}\n2\n`, `${origin}\n3\n`),
+  );
+  expect((await verify(size)).faults).toContainEqual(
+    expect.objectContaining({ kind: "log_signature" }),
+  );
+  const entry = await edited(later, "entry", (text) => text.replace(" 6 ", " 7 "));
+  expect((await verify(entry)).faults).toContainEqual(
+    expect.objectContaining({ kind: "log_entry" }),
+  );
+
+  // The log of another core, signed with the same key.
+  const fork = await open();
+  await test.clock.advance(minuteMs);
+  await writeStatement(fork, owner);
+  await test.clock.advance(hourMs);
+  await writeStatement(fork, owner);
+  const forked = await exported("forked", { host, since: 1 });
+  expect((await verify(forked, "--witness", witness)).faults).toEqual([
+    expect.objectContaining({ kind: "consistency" }),
+  ]);
+});
+
+it("is corrected by a later one when an account comes, or is delivered, after it", async () => {
+  const core = await open();
+  await tested.account(ten - hourMs, { records: 0 });
+  await tested.store("one", "two");
+  await exportThrough(test.db, 0);
+  await test.clock.advance(minuteMs);
+  await state(core);
+  const late = await readFile(await exported("late", { host }), "utf8");
+  expect(late).toMatch(new RegExp(`^line \\d ${host} late ${binding}$`, "m"));
+
+  await test.clock.advance(hourMs - 5 * minuteMs);
+  await tested.account(ten);
+  await tested.account(ten + hourMs, { records: 0 });
+  await test.clock.advance(5 * minuteMs);
+  expect(await state(core)).toMatchObject({ corrections: 1 });
+  const second = await exported("second", { host, hour: new Date(ten + hourMs) });
+  const line = `${host} undelivered hour=2026-11-25T10:00:00Z accepted=2 stored=2 ${binding} of=`;
+  expect(await readFile(second, "utf8")).toContain(line);
+  expect(await verify(second)).toMatchObject({ code: 0, accounts: { checked: 2, signed: 2 } });
+
+  await test.db.execute(
+    "update export_position set position = pg_snapshot_xmax(pg_current_snapshot())::text::bigint",
+  );
+  await test.clock.advance(hourMs);
+  expect(await state(core)).toMatchObject({ corrections: 1 });
+  const third = await exported("third", { host, hour: new Date(ten + 2 * hourMs) });
+  const settled = `${host} complete hour=2026-11-25T10:00:00Z accepted=2 stored=2 delivered=backend ${binding} of=`;
+  expect(await readFile(third, "utf8")).toContain(settled);
+  expect(await verify(third)).toMatchObject({ code: 0 });
+  await test.clock.advance(hourMs);
+  expect(await state(core)).toMatchObject({ corrections: 0 });
+});
+
+it("says where a stream stores an hour, and is corrected when every export of it has passed that", async () => {
+  const core = await open();
+  const streamEnd = { stream: "S 1", sequence: 500n };
+  await storeAccount(test.db, host, ten, { accepted: 2, sink: "nats", streamEnd });
+  const position = (through: number) => exportThrough(test.db, through, { stream: "S 1" });
+  await position(499);
+  await test.clock.advance(minuteMs);
+  await state(core);
+  const first = await readFile(await exported("first", { host }), "utf8");
+  expect(first).toContain(`${host} undelivered accepted=2 stored=2 sink=nats queues=any of=`);
+  await position(500);
+  await test.clock.advance(hourMs);
+  expect(await state(core)).toMatchObject({ corrections: 1 });
+  const second = await readFile(
+    await exported("second", { host, hour: new Date(ten + hourMs) }),
+    "utf8",
+  );
+  expect(second).toContain(
+    `${host} complete hour=2026-11-25T10:00:00Z accepted=2 stored=2 sink=nats delivered=backend queues=any of=`,
+  );
+  await test.clock.advance(hourMs);
+  expect(await state(core)).toMatchObject({ corrections: 0 });
+});
+
+it("names what the host dropped, and what core refuses", async () => {
+  const core = await open();
+  await tested.store("one", "two");
+  await tested.account(ten, { dropped: 310 });
+  expect(await tested.account(ten + hourMs, { isForged: true })).toBe("signature_invalid");
+  await test.clock.advance(minuteMs);
+  await state(core);
+  const dropped = await exported("dropped", { host });
+  expect(await readFile(dropped, "utf8")).toContain(
+    `${host} short accepted=2 stored=2 queue_full=310 short=dropped ${binding} of=`,
+  );
+  expect(await verify(dropped)).toMatchObject({ code: 0 });
+  await test.clock.advance(hourMs);
+  await state(core);
+  const refused = await exported("refused", { host, hour: new Date(ten + hourMs) });
+  expect(await readFile(refused, "utf8")).toContain(
+    `${host} short short=account_refused:signature_invalid ${binding} of=`,
+  );
+  expect(await verify(refused)).toMatchObject({
+    code: 0,
+    accounts: { checked: 1, signed: 0, refused: 1 },
+  });
+});
+
+it("is no proof where core itself leaves out an account, a host or a signature, or names another hour's", async () => {
+  const core = await open();
+  const third = hourMs / 3;
+  for (const nth of [0, 1, 2]) {
+    await tested.store(`record ${nth}`);
+    await tested.account(ten + nth * third, { toMs: ten + (nth + 1) * third });
+  }
+  await tested.account(ten + hourMs, { records: 0 });
+  await test.clock.advance(minuteMs);
+  await state(core);
+  const own = parseStatementFile(await readFile(await exported("own", { host }), "utf8"));
+  const [line] = own.lines;
+  if (line === undefined) throw new Error("no line");
+  const rows = await test.db.execute<{ body: Uint8Array; signature: Uint8Array }>(
+    sql`select body, signature from ingest_account where from_at >= to_timestamp(${(ten + hourMs) / 1000})`,
+  );
+  const next = rows.map(({ body, signature }) => ({
+    body: Uint8Array.from(body),
+    signature: Uint8Array.from(signature),
+    rangeDigest: null,
+    refused: null,
+    blocks: [],
+  }));
+  /** Signs lines of these accounts as a core would that means to deceive. */
+  const forged = async (
+    name: string,
+    lines: readonly { text: string; accounts: FileAccount[] }[],
+  ) => {
+    const digest = (bytes: Uint8Array) => hash("sha256", bytes, "buffer");
+    const bytesOf = (text: string) => new TextEncoder().encode(text);
+    const stated = lines.map(({ text, accounts }, index) => {
+      const digests = accounts.map(({ body, rangeDigest }) => ({
+        sha256: digest(accountPayload(body)),
+        rangeDigest,
+      }));
+      const of =
+        accounts.length === 0 ? "" : ` of=${digest(accountsPayload(digests)).toString("base64")}`;
+      return { index, text: `${text}${of}`, proof: null, accounts };
     });
+    const root = merkleRoot(
+      digest,
+      stated.map(({ text }) => leafHash(digest, bytesOf(text))),
+    );
+    const entry = formatEntry({ version: 2, hourMs: ten, lines: lines.length, root });
+    const head = formatCheckpoint({ origin, size: 1, root: leafHash(digest, bytesOf(entry)) });
+    const note = await signNote(head, logSigner.key, logSigner.sign);
+    const end = formatFileEnd({ first: null, consistency: [], index: 0, proof: [], note });
+    const path = join(directory, name);
+    const items = [...stated.map(formatFileLine), ...own.certificates.map(formatFileCertificate)];
+    await writeFile(path, `${entry}\n${items.join("")}${end}`);
+    const [verified, independently] = await Promise.all([verify(path), verifyIndependently(path)]);
+    return { kinds: verified.faults.map(({ kind }) => kind), ...independently };
+  };
+  const says = (accepted: number) =>
+    `${host} complete accepted=${accepted} stored=${accepted} ${binding}`;
+  const accounts = line.accounts.map((account) => ({ ...account, blocks: [] }));
+  const ends = [accounts[0], accounts[2]].filter((account) => account !== undefined);
+  const evidence = accounts.map((account) => ({ ...account, refused: "malformed" }));
+  const whole = { text: says(3), accounts };
+  const found = await Promise.all([
+    forged("honest", [whole]),
+    forged("gap", [{ text: says(2), accounts: ends }]),
+    forged("fewer", [{ text: says(2), accounts }]),
+    forged("none", [{ text: says(3), accounts: [] }]),
+    forged("evidence", [{ text: says(3), accounts: evidence }]),
+    forged("other", [{ text: says(3), accounts: [...accounts, ...next] }]),
+    forged("twice", [whole, whole]),
+  ]);
+  const fault = (text: string) => ({
+    code: 1,
+    text: expect.stringContaining(`says complete, and ${text}\n`),
   });
+  expect(found).toMatchObject([
+    { code: 0, kinds: [] },
+    { ...fault("its accounts lack a part of the hour"), kinds: ["state"] },
+    { ...fault("its accounts accepted 3"), kinds: ["counts"] },
+    { ...fault("of no account"), kinds: ["state"] },
+    { ...fault("core refused an account of it"), kinds: expect.arrayContaining(["state"]) },
+    { code: 1, text: `account 4 of ${host} is of another hour\n` },
+    { code: 1, text: `line 1 of ${host} is not in its place\n`, kinds: ["line"] },
+  ]);
+});
 
-  it("goes on with deliveries where it stopped, in the order of commits", async () => {
-    const core = await open();
-    for (const [index, xid] of [10n, 9n, 100n].entries())
-      await storeAccount(core.db, host, ten + index * hourMs, { xid });
-    const query = { from: 1n, below: 200n, hour: new Date(ten + 5 * hourMs), limit: 2 };
-    expect((await findDeliveredAccounts(core.db, query)).map(({ xid }) => xid)).toEqual([9n, 10n]);
+it("is written once for each hour, also when nothing happened and by two cores at once", async () => {
+  const core = await open();
+  await test.db.execute("truncate fleet_status, ingest_host");
+  // The hour before is due, this one not yet.
+  expect(await state(core)).toMatchObject({ hour: "2026-11-25T09:00:00.000Z", lines: 0 });
+  expect(await state(core)).toBeUndefined();
+  await test.clock.advance(minuteMs + 3 * hourMs);
+  const reports = [];
+  for (let round = 0; round < 6; round++)
+    reports.push(
+      ...(await Promise.all([writeStatement(core, owner), writeStatement(core, otherOwner)])),
+    );
+  const hours = reports.flatMap((report) => (report ? [report.hour] : []));
+  expect(hours.sort()).toEqual(
+    ["10", "11", "12", "13"].map((hour) => `2026-11-25T${hour}:00:00.000Z`),
+  );
+  const rows = await test.db.execute(
+    "select s.hour, l.entry from completeness_statement s join completeness_log l on l.index = s.entry_index order by hour",
+  );
+  expect(rows).toHaveLength(5);
+  const empty = await exported("empty");
+  expect(await verify(empty)).toMatchObject({
+    code: 0,
+    lines: { checked: 0, whole: true, of: 0 },
+    log: { size: 5 },
   });
+});
 
-  it("names what a host did not sign, what nobody signed, and a log that is not continued", async () => {
-    const core = await open();
-    await tested.store("one");
-    await tested.account(ten);
-    await test.clock.advance(minuteMs);
-    await state(core);
-    const file = await exported("first", { host });
-    const witness = join(directory, "witness");
-    await writeFile(witness, (await readFile(file, "utf8")).split("\n\n").slice(2).join("\n\n"));
-    await test.clock.advance(hourMs);
-    expect(await state(core)).toMatchObject({ hour: "2026-11-25T11:00:00.000Z", corrections: 0 });
-    const later = await exported("later", { host, since: 1 });
-    expect(await verify(later, "--witness", witness)).toMatchObject({
-      code: 0,
-      continues_witness: true,
-    });
-    const without = await exported("without", { host });
-    expect((await verify(without, "--witness", witness)).faults).toEqual([
-      expect.objectContaining({ kind: "consistency" }),
-    ]);
-
-    const resigned = await edited(later, "resigned", (text) =>
-      flipLast(text, /^account \S+ (\S+)/m),
-    );
-    expect((await verifyIndependently(resigned)).text).toBe(
-      `account 1 of ${host} is not signed by its host\n`,
-    );
-    expect((await verify(resigned)).faults).toEqual([
-      expect.objectContaining({
-        kind: "account_signature",
-        host,
-        account: `${storedQueue.toHex()}/1`,
-      }),
-    ]);
-    const size = await edited(later, "size", (text) =>
-      text.replace(`${origin}\n2\n`, `${origin}\n3\n`),
-    );
-    expect((await verify(size)).faults).toContainEqual(
-      expect.objectContaining({ kind: "log_signature" }),
-    );
-    const entry = await edited(later, "entry", (text) => text.replace(" 6 ", " 7 "));
-    expect((await verify(entry)).faults).toContainEqual(
-      expect.objectContaining({ kind: "log_entry" }),
-    );
-
-    // The log of another core, signed with the same key.
-    const fork = await open();
-    await test.clock.advance(minuteMs);
-    await writeStatement(fork, owner);
-    await test.clock.advance(hourMs);
-    await writeStatement(fork, owner);
-    const forked = await exported("forked", { host, since: 1 });
-    expect((await verify(forked, "--witness", witness)).faults).toEqual([
-      expect.objectContaining({ kind: "consistency" }),
-    ]);
+it("is not signed without a key, and the head is signed as soon as there is one; the audit log anchors each head", async () => {
+  const core = await open();
+  await test.clock.advance(minuteMs);
+  await writeStatement({ ...core, logSigner: null }, owner);
+  expect((await verify(await exported("unsigned"))).faults).toEqual([
+    expect.objectContaining({ kind: "log_signature" }),
+  ]);
+  expect(await state(core)).toBeUndefined();
+  expect(await verify(await exported("signed"))).toMatchObject({
+    code: 0,
+    log: { signed_by: [origin] },
   });
+  const events = await test.db.execute(
+    "select details->>'size' as size, details->>'note' is not null as signed from audit_event where action = 'completeness.head' order by id",
+  );
+  expect(events).toEqual([
+    { size: "1", signed: false },
+    { size: "1", signed: true },
+  ]);
+});
 
-  it("is corrected by a later one when an account comes, or is delivered, after it", async () => {
-    const core = await open();
-    await tested.account(ten - hourMs, { records: 0 });
-    await tested.store("one", "two");
-    await exportThrough(test.db, 0);
-    await test.clock.advance(minuteMs);
-    await state(core);
-    const late = await readFile(await exported("late", { host }), "utf8");
-    expect(late).toMatch(new RegExp(`^line \\d ${host} late ${binding}$`, "m"));
-
-    await test.clock.advance(hourMs - 5 * minuteMs);
-    await tested.account(ten);
-    await tested.account(ten + hourMs, { records: 0 });
-    await test.clock.advance(5 * minuteMs);
-    expect(await state(core)).toMatchObject({ corrections: 1 });
-    const second = await exported("second", { host, hour: new Date(ten + hourMs) });
-    const line = `${host} undelivered hour=2026-11-25T10:00:00Z accepted=2 stored=2 ${binding} of=`;
-    expect(await readFile(second, "utf8")).toContain(line);
-    expect(await verify(second)).toMatchObject({ code: 0, accounts: { checked: 2, signed: 2 } });
-
+it("keeps the lines of statements as long as the states of hours, and their entries for good", async () => {
+  const core = await open();
+  const config = { ...core.config, accountRetentionDays: 30 };
+  const at = (days: number) => new Date(ten - days * 24 * 60 * minuteMs).toISOString();
+  for (const [index, days] of [29, 31, 32].entries()) {
+    const id = `01920000-0000-7000-8000-0000000001${index}0`;
     await test.db.execute(
-      "update export_position set position = pg_snapshot_xmax(pg_current_snapshot())::text::bigint",
-    );
-    await test.clock.advance(hourMs);
-    expect(await state(core)).toMatchObject({ corrections: 1 });
-    const third = await exported("third", { host, hour: new Date(ten + 2 * hourMs) });
-    const settled = `${host} complete hour=2026-11-25T10:00:00Z accepted=2 stored=2 delivered=backend ${binding} of=`;
-    expect(await readFile(third, "utf8")).toContain(settled);
-    expect(await verify(third)).toMatchObject({ code: 0 });
-    await test.clock.advance(hourMs);
-    expect(await state(core)).toMatchObject({ corrections: 0 });
-  });
-
-  it("says where a stream stores an hour, and is corrected when every export of it has passed that", async () => {
-    const core = await open();
-    const streamEnd = { stream: "S 1", sequence: 500n };
-    await storeAccount(test.db, host, ten, { accepted: 2, sink: "nats", streamEnd });
-    const position = (through: number) => exportThrough(test.db, through, { stream: "S 1" });
-    await position(499);
-    await test.clock.advance(minuteMs);
-    await state(core);
-    const first = await readFile(await exported("first", { host }), "utf8");
-    expect(first).toContain(`${host} undelivered accepted=2 stored=2 sink=nats queues=any of=`);
-    await position(500);
-    await test.clock.advance(hourMs);
-    expect(await state(core)).toMatchObject({ corrections: 1 });
-    const second = await readFile(
-      await exported("second", { host, hour: new Date(ten + hourMs) }),
-      "utf8",
-    );
-    expect(second).toContain(
-      `${host} complete hour=2026-11-25T10:00:00Z accepted=2 stored=2 sink=nats delivered=backend queues=any of=`,
-    );
-    await test.clock.advance(hourMs);
-    expect(await state(core)).toMatchObject({ corrections: 0 });
-  });
-
-  it("names what the host dropped, and what core refuses", async () => {
-    const core = await open();
-    await tested.store("one", "two");
-    await tested.account(ten, { dropped: 310 });
-    expect(await tested.account(ten + hourMs, { isForged: true })).toBe("signature_invalid");
-    await test.clock.advance(minuteMs);
-    await state(core);
-    const dropped = await exported("dropped", { host });
-    expect(await readFile(dropped, "utf8")).toContain(
-      `${host} short accepted=2 stored=2 queue_full=310 short=dropped ${binding} of=`,
-    );
-    expect(await verify(dropped)).toMatchObject({ code: 0 });
-    await test.clock.advance(hourMs);
-    await state(core);
-    const refused = await exported("refused", { host, hour: new Date(ten + hourMs) });
-    expect(await readFile(refused, "utf8")).toContain(
-      `${host} short short=account_refused:signature_invalid ${binding} of=`,
-    );
-    expect(await verify(refused)).toMatchObject({
-      code: 0,
-      accounts: { checked: 1, signed: 0, refused: 1 },
-    });
-  });
-
-  it("is no proof where core itself leaves out an account, a host or a signature, or names another hour's", async () => {
-    const core = await open();
-    const third = hourMs / 3;
-    for (const nth of [0, 1, 2]) {
-      await tested.store(`record ${nth}`);
-      await tested.account(ten + nth * third, { toMs: ten + (nth + 1) * third });
-    }
-    await tested.account(ten + hourMs, { records: 0 });
-    await test.clock.advance(minuteMs);
-    await state(core);
-    const own = parseStatementFile(await readFile(await exported("own", { host }), "utf8"));
-    const [line] = own.lines;
-    if (line === undefined) throw new Error("no line");
-    const rows = await test.db.execute<{ body: Uint8Array; signature: Uint8Array }>(
-      sql`select body, signature from ingest_account where from_at >= to_timestamp(${(ten + hourMs) / 1000})`,
-    );
-    const next = rows.map(({ body, signature }) => ({
-      body: Uint8Array.from(body),
-      signature: Uint8Array.from(signature),
-      rangeDigest: null,
-      refused: null,
-      blocks: [],
-    }));
-    /** Signs lines of these accounts as a core would that means to deceive. */
-    const forged = async (
-      name: string,
-      lines: readonly { text: string; accounts: FileAccount[] }[],
-    ) => {
-      const digest = (bytes: Uint8Array) => hash("sha256", bytes, "buffer");
-      const bytesOf = (text: string) => new TextEncoder().encode(text);
-      const stated = lines.map(({ text, accounts }, index) => {
-        const digests = accounts.map(({ body, rangeDigest }) => ({
-          sha256: digest(accountPayload(body)),
-          rangeDigest,
-        }));
-        const of =
-          accounts.length === 0 ? "" : ` of=${digest(accountsPayload(digests)).toString("base64")}`;
-        return { index, text: `${text}${of}`, proof: null, accounts };
-      });
-      const root = merkleRoot(
-        digest,
-        stated.map(({ text }) => leafHash(digest, bytesOf(text))),
-      );
-      const entry = formatEntry({ version: 2, hourMs: ten, lines: lines.length, root });
-      const head = formatCheckpoint({ origin, size: 1, root: leafHash(digest, bytesOf(entry)) });
-      const note = await signNote(head, logSigner.key, logSigner.sign);
-      const end = formatFileEnd({ first: null, consistency: [], index: 0, proof: [], note });
-      const path = join(directory, name);
-      const items = [...stated.map(formatFileLine), ...own.certificates.map(formatFileCertificate)];
-      await writeFile(path, `${entry}\n${items.join("")}${end}`);
-      const [verified, independently] = await Promise.all([
-        verify(path),
-        verifyIndependently(path),
-      ]);
-      return { kinds: verified.faults.map(({ kind }) => kind), ...independently };
-    };
-    const says = (accepted: number) =>
-      `${host} complete accepted=${accepted} stored=${accepted} ${binding}`;
-    const accounts = line.accounts.map((account) => ({ ...account, blocks: [] }));
-    const ends = [accounts[0], accounts[2]].filter((account) => account !== undefined);
-    const evidence = accounts.map((account) => ({ ...account, refused: "malformed" }));
-    const whole = { text: says(3), accounts };
-    const found = await Promise.all([
-      forged("honest", [whole]),
-      forged("gap", [{ text: says(2), accounts: ends }]),
-      forged("fewer", [{ text: says(2), accounts }]),
-      forged("none", [{ text: says(3), accounts: [] }]),
-      forged("evidence", [{ text: says(3), accounts: evidence }]),
-      forged("other", [{ text: says(3), accounts: [...accounts, ...next] }]),
-      forged("twice", [whole, whole]),
-    ]);
-    const fault = (text: string) => ({
-      code: 1,
-      text: expect.stringContaining(`says complete, and ${text}\n`),
-    });
-    expect(found).toMatchObject([
-      { code: 0, kinds: [] },
-      { ...fault("its accounts lack a part of the hour"), kinds: ["state"] },
-      { ...fault("its accounts accepted 3"), kinds: ["counts"] },
-      { ...fault("of no account"), kinds: ["state"] },
-      { ...fault("core refused an account of it"), kinds: expect.arrayContaining(["state"]) },
-      { code: 1, text: `account 4 of ${host} is of another hour\n` },
-      { code: 1, text: `line 1 of ${host} is not in its place\n`, kinds: ["line"] },
-    ]);
-  });
-
-  it("is written once for each hour, also when nothing happened and by two cores at once", async () => {
-    const core = await open();
-    await test.db.execute("truncate fleet_status, ingest_host");
-    // The hour before is due, this one not yet.
-    expect(await state(core)).toMatchObject({ hour: "2026-11-25T09:00:00.000Z", lines: 0 });
-    expect(await state(core)).toBeUndefined();
-    await test.clock.advance(minuteMs + 3 * hourMs);
-    const reports = [];
-    for (let round = 0; round < 6; round++)
-      reports.push(
-        ...(await Promise.all([writeStatement(core, owner), writeStatement(core, otherOwner)])),
-      );
-    const hours = reports.flatMap((report) => (report ? [report.hour] : []));
-    expect(hours.sort()).toEqual(
-      ["10", "11", "12", "13"].map((hour) => `2026-11-25T${hour}:00:00.000Z`),
-    );
-    const rows = await test.db.execute(
-      "select s.hour, l.entry from completeness_statement s join completeness_log l on l.index = s.entry_index order by hour",
-    );
-    expect(rows).toHaveLength(5);
-    const empty = await exported("empty");
-    expect(await verify(empty)).toMatchObject({
-      code: 0,
-      lines: { checked: 0, whole: true, of: 0 },
-      log: { size: 5 },
-    });
-  });
-
-  it("is not signed without a key, and the head is signed as soon as there is one; the audit log anchors each head", async () => {
-    const core = await open();
-    await test.clock.advance(minuteMs);
-    await writeStatement({ ...core, logSigner: null }, owner);
-    expect((await verify(await exported("unsigned"))).faults).toEqual([
-      expect.objectContaining({ kind: "log_signature" }),
-    ]);
-    expect(await state(core)).toBeUndefined();
-    expect(await verify(await exported("signed"))).toMatchObject({
-      code: 0,
-      log: { signed_by: [origin] },
-    });
-    const events = await test.db.execute(
-      "select details->>'size' as size, details->>'note' is not null as signed from audit_event where action = 'completeness.head' order by id",
-    );
-    expect(events).toEqual([
-      { size: "1", signed: false },
-      { size: "1", signed: true },
-    ]);
-  });
-
-  it("keeps the lines of statements as long as the states of hours, and their entries for good", async () => {
-    const core = await open();
-    const config = { ...core.config, accountRetentionDays: 30 };
-    const at = (days: number) => new Date(ten - days * 24 * 60 * minuteMs).toISOString();
-    for (const [index, days] of [29, 31, 32].entries()) {
-      const id = `01920000-0000-7000-8000-0000000001${index}0`;
-      await test.db.execute(
-        `insert into completeness_statement (hour, id, lines, root, entry_index, received_before, seen_below, written_at)
+      `insert into completeness_statement (hour, id, lines, root, entry_index, received_before, seen_below, written_at)
          values ('${at(days)}', '${id}', 1, '', ${-1 - index}, '${at(days)}', 0, '${at(days)}')`,
-      );
-      await test.db.execute(`insert into completeness_chunk values ('${id}', 0, 1, '')`);
-    }
-    await writeStatement({ ...core, config }, owner);
-    const kept = await test.db.execute(
-      "select entry_index::int as entry, exists (select from completeness_chunk c where c.statement_id = s.id) as lines from completeness_statement s where entry_index < 0 order by 1",
     );
-    expect(kept).toEqual([
-      { entry: -3, lines: false },
-      { entry: -2, lines: false },
-      { entry: -1, lines: true },
-    ]);
-  });
+    await test.db.execute(`insert into completeness_chunk values ('${id}', 0, 1, '')`);
+  }
+  await writeStatement({ ...core, config }, owner);
+  const kept = await test.db.execute(
+    "select entry_index::int as entry, exists (select from completeness_chunk c where c.statement_id = s.id) as lines from completeness_statement s where entry_index < 0 order by 1",
+  );
+  expect(kept).toEqual([
+    { entry: -3, lines: false },
+    { entry: -2, lines: false },
+    { entry: -1, lines: true },
+  ]);
+});
 
-  it("lets another core write the next hour where old lines cannot be deleted", async () => {
-    const core = await open();
-    const config = { ...core.config, accountRetentionDays: Number.POSITIVE_INFINITY };
-    await expect(writeStatement({ ...core, config }, owner)).rejects.toThrow();
-    await test.clock.advance(hourMs);
-    expect(await writeStatement(core, otherOwner)).toMatchObject({
-      hour: "2026-11-25T10:00:00.000Z",
-    });
+it("lets another core write the next hour where old lines cannot be deleted", async () => {
+  const core = await open();
+  const config = { ...core.config, accountRetentionDays: Number.POSITIVE_INFINITY };
+  await expect(writeStatement({ ...core, config }, owner)).rejects.toThrow();
+  await test.clock.advance(hourMs);
+  expect(await writeStatement(core, otherOwner)).toMatchObject({
+    hour: "2026-11-25T10:00:00.000Z",
   });
+});
 
-  it("leaves no lines of an attempt that failed, and its log cannot be changed", async () => {
-    const core = await open();
-    let isBroken = true;
-    const broken: StatementCore = {
-      ...core,
-      codec: {
-        ...zstdCodec,
-        compress: (raw) => {
-          if (isBroken) throw new Error("no memory");
-          return zstdCodec.compress(raw);
-        },
+it("leaves no lines of an attempt that failed, and its log cannot be changed", async () => {
+  const core = await open();
+  let isBroken = true;
+  const broken: StatementCore = {
+    ...core,
+    codec: {
+      ...zstdCodec,
+      compress: (raw) => {
+        if (isBroken) throw new Error("no memory");
+        return zstdCodec.compress(raw);
       },
-    };
-    await expect(writeStatement(broken, owner)).rejects.toThrow("no memory");
-    await test.db.execute(
-      "insert into completeness_chunk values ('01920000-0000-7000-8000-000000000001', 0, 1, '')",
-    );
-    isBroken = false;
-    expect(await writeStatement(broken, otherOwner)).toMatchObject({ lines: 6 });
-    const chunks = await test.db.execute(
-      "select 1 from completeness_chunk where statement_id not in (select id from completeness_statement)",
-    );
-    expect(chunks).toEqual([]);
-    for (const change of ["delete from completeness_log", "update completeness_log set entry = ''"])
-      await expect(test.db.execute(change)).rejects.toMatchObject({
-        cause: { message: /append-only/ },
-      });
-  });
+    },
+  };
+  await expect(writeStatement(broken, owner)).rejects.toThrow("no memory");
+  await test.db.execute(
+    "insert into completeness_chunk values ('01920000-0000-7000-8000-000000000001', 0, 1, '')",
+  );
+  isBroken = false;
+  expect(await writeStatement(broken, otherOwner)).toMatchObject({ lines: 6 });
+  const chunks = await test.db.execute(
+    "select 1 from completeness_chunk where statement_id not in (select id from completeness_statement)",
+  );
+  expect(chunks).toEqual([]);
+  for (const change of ["delete from completeness_log", "update completeness_log set entry = ''"])
+    await expect(test.db.execute(change)).rejects.toMatchObject({
+      cause: { message: /append-only/ },
+    });
 });

@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { describe, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { textStream } from "#functions/http/text-stream.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { useTestCore } from "#tests/support/core.ts";
@@ -30,15 +30,13 @@ const lastEvent = async () => {
   )[0];
 };
 
-describe("an export", () => {
-  it("yields every row once, in batches, and is audited before the reader reaches the end", async () => {
-    const reader = await start();
-    const chunks: string[] = [];
-    for (let { done, value } = await reader.read(); !done; { done, value } = await reader.read())
-      chunks.push(new TextDecoder().decode(value));
-    const ids = chunks.join("").trimEnd().split("\n");
-    expect(chunks.length).toBeGreaterThan(1);
-    expect(new Set(ids).size).toBe(ids.length);
-    expect(await lastEvent()).toEqual({ outcome: "success", reason: null, rows: ids.length });
-  });
+it("an export yields every row once, in batches, and is audited before the reader reaches the end", async () => {
+  const reader = await start();
+  const chunks: string[] = [];
+  for (let { done, value } = await reader.read(); !done; { done, value } = await reader.read())
+    chunks.push(new TextDecoder().decode(value));
+  const ids = chunks.join("").trimEnd().split("\n");
+  expect(chunks.length).toBeGreaterThan(1);
+  expect(new Set(ids).size).toBe(ids.length);
+  expect(await lastEvent()).toEqual({ outcome: "success", reason: null, rows: ids.length });
 });

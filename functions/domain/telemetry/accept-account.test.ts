@@ -510,39 +510,35 @@ describe("accepting an account", () => {
   });
 });
 
-describe("a host that sends accounts in a loop", () => {
-  it("costs nothing beyond its rate, and what core keeps of it is bounded", async () => {
-    const acceptOne = createAccountAcceptor(test.core, { burst: 3 });
-    let previousSha256 = new Uint8Array();
-    const send = (number: bigint) => {
-      const none = {
-        firstSequence: 1n,
-        lastSequence: 0n,
-        accepted: [],
-        fromMs: BigInt(hour),
-        toMs: BigInt(hour),
-      };
-      const body = bodyOf({ ...none, number, previousSha256 });
-      previousSha256 = digestOf(body);
-      return acceptOne(callerOf(host), signed(body));
+it("a host that sends accounts in a loop costs nothing beyond its rate, and what core keeps of it is bounded", async () => {
+  const acceptOne = createAccountAcceptor(test.core, { burst: 3 });
+  let previousSha256 = new Uint8Array();
+  const send = (number: bigint) => {
+    const none = {
+      firstSequence: 1n,
+      lastSequence: 0n,
+      accepted: [],
+      fromMs: BigInt(hour),
+      toMs: BigInt(hour),
     };
-    for (let number = 1n; number <= 3n; number++) expect(await send(number)).toEqual(taken(number));
-    for (let number = 4n; number <= 40n; number++)
-      expect(await send(number)).toMatchObject({ refused: "rate_limited" });
-    const kept =
-      await sql`select refused, count(*)::int as accounts from ingest_account group by 1 order by 1 nulls first`;
-    expect(kept).toEqual([
-      { refused: null, accounts: 3 },
-      { refused: "rate_limited", accounts: 24 },
-    ]);
-    expect(await sql`select 1 from audit_event where reason_code = 'rate_limited'`).toHaveLength(
-      24,
-    );
-    expect(await acceptOne(callerOf(other), signed(bodyOf({}, other), other))).toMatchObject({
-      refused: "",
-    });
-    // Those that were refused may come again.
-    await test.clock.advance(hourMs);
-    expect(await send(41n)).toEqual(taken(3n));
+    const body = bodyOf({ ...none, number, previousSha256 });
+    previousSha256 = digestOf(body);
+    return acceptOne(callerOf(host), signed(body));
+  };
+  for (let number = 1n; number <= 3n; number++) expect(await send(number)).toEqual(taken(number));
+  for (let number = 4n; number <= 40n; number++)
+    expect(await send(number)).toMatchObject({ refused: "rate_limited" });
+  const kept =
+    await sql`select refused, count(*)::int as accounts from ingest_account group by 1 order by 1 nulls first`;
+  expect(kept).toEqual([
+    { refused: null, accounts: 3 },
+    { refused: "rate_limited", accounts: 24 },
+  ]);
+  expect(await sql`select 1 from audit_event where reason_code = 'rate_limited'`).toHaveLength(24);
+  expect(await acceptOne(callerOf(other), signed(bodyOf({}, other), other))).toMatchObject({
+    refused: "",
   });
+  // Those that were refused may come again.
+  await test.clock.advance(hourMs);
+  expect(await send(41n)).toEqual(taken(3n));
 });

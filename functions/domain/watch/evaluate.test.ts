@@ -1,5 +1,5 @@
 import fc from "fast-check";
-import { describe, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import type { Outage } from "#functions/store/fleet/counted-time.ts";
 import { evaluateWatch, unevaluated, type WatchStatus } from "./evaluate.ts";
 
@@ -138,72 +138,63 @@ const fresh = (silencedUntil: Date | null = null): WatchStatus => ({
 const stateOf = ({ isFiring, contrarySince }: WatchStatus) =>
   isFiring ? "firing" : contrarySince === null ? "inactive" : "pending";
 
-describe("a watch", () => {
-  it.each(Object.entries(stories))(
-    "%s",
-    (_, { moreThan = 5, forSeconds = 30, outages = [], silencedUntil, steps }) => {
-      let status = fresh(silencedUntil === undefined ? null : at(silencedUntil));
-      const seen = steps.map(([second, count]): Step => {
-        const { change, event, message } = evaluateWatch(
-          { ...status, moreThan, forSeconds },
-          { now: at(second), count, outages },
+it.each(Object.entries(stories))(
+  "%s",
+  (_, { moreThan = 5, forSeconds = 30, outages = [], silencedUntil, steps }) => {
+    let status = fresh(silencedUntil === undefined ? null : at(silencedUntil));
+    const seen = steps.map(([second, count]): Step => {
+      const { change, event, message } = evaluateWatch(
+        { ...status, moreThan, forSeconds },
+        { now: at(second), count, outages },
+      );
+      status = { ...status, ...change };
+      const happened = event === null && message === null ? "" : `: ${event}, ${message}`;
+      return [second, count, stateOf(status) + happened];
+    });
+    expect(seen).toEqual(steps);
+  },
+);
+
+it("says since when more hosts matched, also while it fires", () => {
+  const watch = { moreThan: 0, forSeconds: 30 };
+  const first = {
+    ...fresh(),
+    ...evaluateWatch({ ...fresh(), ...watch }, { now: at(0), count: 1, outages: [] }).change,
+  };
+  const { change } = evaluateWatch({ ...first, ...watch }, { now: at(30), count: 2, outages: [] });
+  expect(change).toMatchObject({
+    isFiring: true,
+    firingSince: at(0),
+    changedAt: at(30),
+    announcedCount: 2,
+  });
+});
+
+it("tells receivers of each beginning and each end once, in turn, whatever happens", () => {
+  const step = fc.record({
+    seconds: fc.integer({ min: -60, max: 120 }),
+    count: fc.nat(2),
+    silences: fc.boolean(),
+  });
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 60 }), fc.constantFrom(0, 20), (steps, forSeconds) => {
+      let status = fresh();
+      let now = 0;
+      const messages: string[] = [];
+      for (const { seconds, count, silences } of steps) {
+        now += seconds;
+        if (silences) status = { ...status, silencedUntil: at(now + 60) };
+        const outages = [outage(200, 260, 300)];
+        const { change, message } = evaluateWatch(
+          { ...status, moreThan: 1, forSeconds },
+          { now: at(now), count, outages },
         );
         status = { ...status, ...change };
-        const happened = event === null && message === null ? "" : `: ${event}, ${message}`;
-        return [second, count, stateOf(status) + happened];
-      });
-      expect(seen).toEqual(steps);
-    },
+        if (message !== null) messages.push(message);
+      }
+      const expected = messages.map((_, index) => (index % 2 === 0 ? "firing" : "resolved"));
+      expect(messages).toEqual(expected);
+      expect(status.announcedCount !== null).toBe(messages.at(-1) === "firing");
+    }),
   );
-
-  it("says since when more hosts matched, also while it fires", () => {
-    const watch = { moreThan: 0, forSeconds: 30 };
-    const first = {
-      ...fresh(),
-      ...evaluateWatch({ ...fresh(), ...watch }, { now: at(0), count: 1, outages: [] }).change,
-    };
-    const { change } = evaluateWatch(
-      { ...first, ...watch },
-      { now: at(30), count: 2, outages: [] },
-    );
-    expect(change).toMatchObject({
-      isFiring: true,
-      firingSince: at(0),
-      changedAt: at(30),
-      announcedCount: 2,
-    });
-  });
-
-  it("tells receivers of each beginning and each end once, in turn, whatever happens", () => {
-    const step = fc.record({
-      seconds: fc.integer({ min: -60, max: 120 }),
-      count: fc.nat(2),
-      silences: fc.boolean(),
-    });
-    fc.assert(
-      fc.property(
-        fc.array(step, { maxLength: 60 }),
-        fc.constantFrom(0, 20),
-        (steps, forSeconds) => {
-          let status = fresh();
-          let now = 0;
-          const messages: string[] = [];
-          for (const { seconds, count, silences } of steps) {
-            now += seconds;
-            if (silences) status = { ...status, silencedUntil: at(now + 60) };
-            const outages = [outage(200, 260, 300)];
-            const { change, message } = evaluateWatch(
-              { ...status, moreThan: 1, forSeconds },
-              { now: at(now), count, outages },
-            );
-            status = { ...status, ...change };
-            if (message !== null) messages.push(message);
-          }
-          const expected = messages.map((_, index) => (index % 2 === 0 ? "firing" : "resolved"));
-          expect(messages).toEqual(expected);
-          expect(status.announcedCount !== null).toBe(messages.at(-1) === "firing");
-        },
-      ),
-    );
-  });
 });

@@ -178,38 +178,36 @@ describe("prepareDatabase", () => {
   });
 });
 
-describe("a URL of several servers", () => {
-  it("D9: uses the first that accepts writes, and another one once that fails", async () => {
-    const standby = await createTestDatabase();
-    const socket = socketOf(database.url);
-    const proxies = [
-      await startTcpProxy("/nowhere"),
-      await startTcpProxy(socket),
-      await startTcpProxy(socket),
-    ] as const;
-    const name = new URL(standby.url).pathname;
-    const hosts = proxies.map((proxy) => `127.0.0.1:${proxy.port}`).join(",");
-    const url = `postgres://postgres@${hosts}${name}?target_session_attrs=read-write`;
-    const servers = createDatabaseServers(url);
-    const { sql, close } = connectDatabase({ url, servers, connectionsMax: 2 });
-    const write = () => sql`create table if not exists written (x int)`;
-    await write();
-    expect(await servers.locate()).toContain(`:${proxies[1].port}`);
-    proxies[1].target("/nowhere");
-    proxies[1].reset();
-    await expect
-      .poll(
-        () =>
-          write().then(
-            () => true,
-            () => false,
-          ),
-        { timeout: 5_000 },
-      )
-      .toBe(true);
-    expect(await servers.locate()).toContain(`:${proxies[2].port}`);
-    await close();
-    await Promise.all(proxies.map((proxy) => proxy.close()));
-    await standby.drop();
-  });
+it("D9: a URL of several servers uses the first that accepts writes, and another one once that fails", async () => {
+  const standby = await createTestDatabase();
+  const socket = socketOf(database.url);
+  const proxies = [
+    await startTcpProxy("/nowhere"),
+    await startTcpProxy(socket),
+    await startTcpProxy(socket),
+  ] as const;
+  const name = new URL(standby.url).pathname;
+  const hosts = proxies.map((proxy) => `127.0.0.1:${proxy.port}`).join(",");
+  const url = `postgres://postgres@${hosts}${name}?target_session_attrs=read-write`;
+  const servers = createDatabaseServers(url);
+  const { sql, close } = connectDatabase({ url, servers, connectionsMax: 2 });
+  const write = () => sql`create table if not exists written (x int)`;
+  await write();
+  expect(await servers.locate()).toContain(`:${proxies[1].port}`);
+  proxies[1].target("/nowhere");
+  proxies[1].reset();
+  await expect
+    .poll(
+      () =>
+        write().then(
+          () => true,
+          () => false,
+        ),
+      { timeout: 5_000 },
+    )
+    .toBe(true);
+  expect(await servers.locate()).toContain(`:${proxies[2].port}`);
+  await close();
+  await Promise.all(proxies.map((proxy) => proxy.close()));
+  await standby.drop();
 });

@@ -2,7 +2,7 @@ import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterEach, describe, expect, it } from "vitest";
+import { afterEach, expect, it } from "vitest";
 import { type Listener, listenHttp } from "./http-listener.ts";
 
 const connectionsMax = 3;
@@ -40,60 +40,53 @@ const open = async (port: number, bytes: string) => {
 const get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 const answersIn = (text: string): number => text.split("HTTP/1.1 200").length - 1;
 
-describe("connections of the HTTP listener", () => {
-  it("N2: end after the first answer when they pipeline, and at once with many requests", async () => {
-    const { port, requests } = await listen();
-    const few = await open(port, get.repeat(3));
-    expect(answersIn(await few.text)).toBe(1);
-    let parsed = 0;
-    const count = () => void parsed++;
-    subscribe("http.server.request.start", count);
-    const many = await open(port, get.repeat(1_500));
-    expect(answersIn(await many.text)).toBe(0);
-    unsubscribe("http.server.request.start", count);
-    expect(requests()).toBe(2);
-    expect(parsed).toBeLessThan(200);
-  });
+it("N2: end after the first answer when they pipeline, and at once with many requests", async () => {
+  const { port, requests } = await listen();
+  const few = await open(port, get.repeat(3));
+  expect(answersIn(await few.text)).toBe(1);
+  let parsed = 0;
+  const count = () => void parsed++;
+  subscribe("http.server.request.start", count);
+  const many = await open(port, get.repeat(1_500));
+  expect(answersIn(await many.text)).toBe(0);
+  unsubscribe("http.server.request.start", count);
+  expect(requests()).toBe(2);
+  expect(parsed).toBeLessThan(200);
+});
 
-  it("serve any number of requests one after another", async () => {
-    const { port } = await listen();
-    const { socket, text } = await open(port, get);
-    for (let request = 1; request < 5; request++) {
-      await once(socket, "data");
-      socket.write(get);
-    }
+it("serve any number of requests one after another", async () => {
+  const { port } = await listen();
+  const { socket, text } = await open(port, get);
+  for (let request = 1; request < 5; request++) {
     await once(socket, "data");
-    socket.end();
-    expect(answersIn(await text)).toBe(5);
-  });
+    socket.write(get);
+  }
+  await once(socket, "data");
+  socket.end();
+  expect(answersIn(await text)).toBe(5);
+});
 
-  it("N2: end with a body in tiny chunks, and accept one in small chunks", async () => {
-    const { port } = await listen();
-    const head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
-    const tiny = await open(port, `${head}${"1\r\na\r\n".repeat(10_000)}`);
-    expect(answersIn(await tiny.text)).toBe(0);
-    const small = await open(
-      port,
-      `${head}${`40\r\n${"a".repeat(64)}\r\n`.repeat(2_000)}0\r\n\r\n`,
-    );
-    await once(small.socket, "data");
-    small.socket.end();
-    expect(answersIn(await small.text)).toBe(1);
-  });
+it("N2: end with a body in tiny chunks, and accept one in small chunks", async () => {
+  const { port } = await listen();
+  const head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+  const tiny = await open(port, `${head}${"1\r\na\r\n".repeat(10_000)}`);
+  expect(answersIn(await tiny.text)).toBe(0);
+  const small = await open(port, `${head}${`40\r\n${"a".repeat(64)}\r\n`.repeat(2_000)}0\r\n\r\n`);
+  await once(small.socket, "data");
+  small.socket.end();
+  expect(answersIn(await small.text)).toBe(1);
+});
 
-  it("N2: end the oldest that waits for its client when too many are open", async () => {
-    const { port } = await listen();
-    const silent = await open(port, "");
-    const headers = await open(port, "GET / HTTP/1.1\r\nX-A: a");
-    const body = await open(port, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc");
-    for (const stalled of [silent, headers, body]) {
-      expect(
-        await (
-          await fetch(`http://127.0.0.1:${port}/`, { headers: { Connection: "close" } })
-        ).text(),
-      ).toBe("fine");
-      expect(await stalled.text).toBe("");
-      await open(port, "");
-    }
-  });
+it("N2: end the oldest that waits for its client when too many are open", async () => {
+  const { port } = await listen();
+  const silent = await open(port, "");
+  const headers = await open(port, "GET / HTTP/1.1\r\nX-A: a");
+  const body = await open(port, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc");
+  for (const stalled of [silent, headers, body]) {
+    expect(
+      await (await fetch(`http://127.0.0.1:${port}/`, { headers: { Connection: "close" } })).text(),
+    ).toBe("fine");
+    expect(await stalled.text).toBe("");
+    await open(port, "");
+  }
 });

@@ -1,4 +1,4 @@
-import { describe, expect, it, vi } from "vitest";
+import { expect, it, vi } from "vitest";
 import { storeHours } from "#functions/domain/completeness/settle-hours.ts";
 import { dayMs, hourMs } from "#kit/clock.ts";
 import { type HourState, hourStates, sumHour } from "#proto/completeness/hour-state.ts";
@@ -71,53 +71,51 @@ const expectSame = async () => {
     expect(await pagesOf(filter, columns)).toEqual(await pagesOf(filter));
 };
 
-describe("the hours in core's memory", () => {
-  it("have the hosts, hours and totals of the database, page by page", async () => {
-    expect(await pagesOf(filters[0] as HourFilter)).toHaveLength(5);
-    await expectSame();
-  });
+it("have the hosts, hours and totals of the database, page by page", async () => {
+  expect(await pagesOf(filters[0] as HourFilter)).toHaveLength(5);
+  await expectSame();
+});
 
-  it("are read again once hours have changed, also if as many hosts have each state as before", async () => {
-    const swapped = [hosts[1] as string, hosts[2] as string] as const;
-    await settle([
-      [swapped[0], 30, "short"],
-      [swapped[1], 30, "complete"],
-    ]);
-    await expectSame();
-    await settle([
-      [swapped[0], 30, "complete"],
-      [swapped[1], 30, "short"],
-    ]);
-    await expectSame();
-    await settle([["a new host", 74, "complete"]]);
-    await expectSame();
-  });
+it("are read again once hours have changed, also if as many hosts have each state as before", async () => {
+  const swapped = [hosts[1] as string, hosts[2] as string] as const;
+  await settle([
+    [swapped[0], 30, "short"],
+    [swapped[1], 30, "complete"],
+  ]);
+  await expectSame();
+  await settle([
+    [swapped[0], 30, "complete"],
+    [swapped[1], 30, "short"],
+  ]);
+  await expectSame();
+  await settle([["a new host", 74, "complete"]]);
+  await expectSame();
+});
 
-  it("are not waited for at first", async () => {
-    const filter = filters[0] as HourFilter;
-    const unused = createHourColumns({ db, clock });
-    expect(await unused.find(filter, { after: null, limit: 7 })).toBeUndefined();
-    const page = await findMatchingHosts(db, filter, { after: null, limit: 7 }, unused);
-    expect(await vi.waitUntil(() => unused.find(filter, { after: null, limit: 7 }))).toEqual(page);
-  });
+it("are not waited for at first", async () => {
+  const filter = filters[0] as HourFilter;
+  const unused = createHourColumns({ db, clock });
+  expect(await unused.find(filter, { after: null, limit: 7 })).toBeUndefined();
+  const page = await findMatchingHosts(db, filter, { after: null, limit: 7 }, unused);
+  expect(await vi.waitUntil(() => unused.find(filter, { after: null, limit: 7 }))).toEqual(page);
+});
 
-  it("are read for the days that changed alone, and freed after five minutes without a call", async () => {
-    const execute = vi.spyOn(db, "execute");
-    const page = { after: null, limit: 7 };
-    const statements = async () => {
-      execute.mockClear();
-      const found = await columns.find(filters[0] as HourFilter, page);
-      return found && execute.mock.calls.length;
-    };
-    expect(await statements()).toBe(1);
-    await settle([[hosts[1] as string, 50, "late"]]);
-    expect(await statements()).toBe(2);
-    await clock.advance(4 * 60_000);
-    expect(await statements()).toBe(1);
-    await clock.advance(4 * 60_000);
-    expect(await statements()).toBe(1);
-    await clock.advance(11 * 60_000);
-    expect(await statements()).toBeUndefined();
-    execute.mockRestore();
-  });
+it("are read for the days that changed alone, and freed after five minutes without a call", async () => {
+  const execute = vi.spyOn(db, "execute");
+  const page = { after: null, limit: 7 };
+  const statements = async () => {
+    execute.mockClear();
+    const found = await columns.find(filters[0] as HourFilter, page);
+    return found && execute.mock.calls.length;
+  };
+  expect(await statements()).toBe(1);
+  await settle([[hosts[1] as string, 50, "late"]]);
+  expect(await statements()).toBe(2);
+  await clock.advance(4 * 60_000);
+  expect(await statements()).toBe(1);
+  await clock.advance(4 * 60_000);
+  expect(await statements()).toBe(1);
+  await clock.advance(11 * 60_000);
+  expect(await statements()).toBeUndefined();
+  execute.mockRestore();
 });

@@ -294,38 +294,39 @@ it("is written by functions that plan once a session, and compile no plan", asyn
   expect(rows).toEqual([]);
 });
 
-describe("the drift of a host that runs its last known good config", () => {
-  const hash = (digits: string) => digits.repeat(32);
-  it.each([
-    ["not applied yet, since it reports nothing", "", "ab", true, "drifted"],
-    [
-      "rolled back, as it reports",
-      "desired config: rolled back: no heartbeat succeeded",
-      "ab",
-      true,
-      "on_last_known_good",
-    ],
-    ["refused, as it reports", "desired config: unknown key", "ab", true, "on_last_known_good"],
-    [
-      "of another failure, by a heartbeat that reports an invalid config",
-      "bad",
-      "ab",
-      false,
-      "on_last_known_good",
-    ],
-    [
-      "rolled back from an earlier config, and not on the new one yet",
-      "desired config: rolled back: x",
-      "ef",
-      true,
-      "drifted",
-    ],
-  ])("is known from its report: %s", async (_name, error, reported, valid, drift) => {
+const hash = (digits: string) => digits.repeat(32);
+it.each([
+  ["not applied yet, since it reports nothing", "", "ab", true, "drifted"],
+  [
+    "rolled back, as it reports",
+    "desired config: rolled back: no heartbeat succeeded",
+    "ab",
+    true,
+    "on_last_known_good",
+  ],
+  ["refused, as it reports", "desired config: unknown key", "ab", true, "on_last_known_good"],
+  [
+    "of another failure, by a heartbeat that reports an invalid config",
+    "bad",
+    "ab",
+    false,
+    "on_last_known_good",
+  ],
+  [
+    "rolled back from an earlier config, and not on the new one yet",
+    "desired config: rolled back: x",
+    "ef",
+    true,
+    "drifted",
+  ],
+])(
+  "the drift of a host that runs its last known good config is known from its report: %s",
+  async (_name, error, reported, valid, drift) => {
     const errors = sql`array_remove(array[${error}]::text[], '')`;
     const [row] = await db.execute<{
       drift: string;
     }>(sql`select fleet_drift(decode(${hash("ab")}, 'hex'), decode(${hash("cd")}, 'hex'),
       fleet_fallback(decode(${hash("ab")}, 'hex'), ${hash(reported)}, ${valid}::boolean, ${errors}, ${hash("cd")})) as drift`);
     expect(row?.drift).toBe(drift);
-  });
-});
+  },
+);

@@ -124,28 +124,26 @@ it("the disk of days is that of their partitions, of days whose hours are known 
   });
 });
 
-describe("the volume of a host", () => {
-  it("is that of the last 24 whole hours, beside the median of its days", async () => {
-    const now = Date.UTC(2027, 0, 20, 10, 30);
-    for (let day = 9; day >= 0; day -= 1)
-      await store("steady", now - day * dayMs, day === 4 ? 9_000_000 : 1_000);
-    await store("new", now - hourMs, 77);
-    await foldHours(db, now);
-    const volumes = async () => {
-      const rows = await db.execute(
-        sql`select host_id, day_bytes::int, usual_bytes::int from host_volume where host_id in ('steady', 'new') order by 1`,
-      );
-      return [...rows];
-    };
-    await Promise.all([1, 2].map(() => refreshHostVolumes(db, now, { withUsual: true })));
-    expect(await volumes()).toEqual([
-      { host_id: "new", day_bytes: 77, usual_bytes: null },
-      { host_id: "steady", day_bytes: 1_000, usual_bytes: 1_000 },
-    ]);
-    await refreshHostVolumes(db, now + 3 * dayMs, { withUsual: false });
-    expect(await volumes()).toEqual([
-      { host_id: "new", day_bytes: 0, usual_bytes: null },
-      { host_id: "steady", day_bytes: 0, usual_bytes: 1_000 },
-    ]);
-  });
+it("the volume of a host is that of the last 24 whole hours, beside the median of its days", async () => {
+  const now = Date.UTC(2027, 0, 20, 10, 30);
+  for (let day = 9; day >= 0; day -= 1)
+    await store("steady", now - day * dayMs, day === 4 ? 9_000_000 : 1_000);
+  await store("new", now - hourMs, 77);
+  await foldHours(db, now);
+  const volumes = async () => {
+    const rows = await db.execute(
+      sql`select host_id, day_bytes::int, usual_bytes::int from host_volume where host_id in ('steady', 'new') order by 1`,
+    );
+    return [...rows];
+  };
+  await Promise.all([1, 2].map(() => refreshHostVolumes(db, now, { withUsual: true })));
+  expect(await volumes()).toEqual([
+    { host_id: "new", day_bytes: 77, usual_bytes: null },
+    { host_id: "steady", day_bytes: 1_000, usual_bytes: 1_000 },
+  ]);
+  await refreshHostVolumes(db, now + 3 * dayMs, { withUsual: false });
+  expect(await volumes()).toEqual([
+    { host_id: "new", day_bytes: 0, usual_bytes: null },
+    { host_id: "steady", day_bytes: 0, usual_bytes: 1_000 },
+  ]);
 });

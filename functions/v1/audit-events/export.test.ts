@@ -1,4 +1,4 @@
-import { beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, expect, it } from "vitest";
 import { chainAuditEvents } from "#functions/domain/audit/chain-events.ts";
 import { createTestToken, type enrollTestCollector } from "#tests/support/collector.ts";
 import { useTestCore } from "#tests/support/core.ts";
@@ -21,52 +21,50 @@ const download = async (file: string) => {
   return { text: body, name: headers.get("content-disposition") };
 };
 
-describe("the exports of the audit log", () => {
-  it("hold every event of the filter, newest first, with names, as CSV", {
-    tags: "workerd",
-  }, async () => {
-    const { text, name } = await download(`export.csv?target=${host.identityId}`);
-    const rows = readCsv(text);
-    expect(rows.map(({ action, seq }) => [action, seq])).toEqual([
-      ["identity.revoke", "4"],
-      ["collector.enroll", "3"],
-    ]);
-    expect(rows[0]).toMatchObject({
-      actor: test.people.admin.email,
-      target: host.identity,
-      target_id: host.identityId,
-      reason_code: "lost",
-    });
-    expect(name).toMatch(/filename="audit_target-[0-9a-f-]{36}_\d{8}T\d{6}Z\.csv"$/);
+it("hold every event of the filter, newest first, with names, as CSV", {
+  tags: "workerd",
+}, async () => {
+  const { text, name } = await download(`export.csv?target=${host.identityId}`);
+  const rows = readCsv(text);
+  expect(rows.map(({ action, seq }) => [action, seq])).toEqual([
+    ["identity.revoke", "4"],
+    ["collector.enroll", "3"],
+  ]);
+  expect(rows[0]).toMatchObject({
+    actor: test.people.admin.email,
+    target: host.identity,
+    target_id: host.identityId,
+    reason_code: "lost",
   });
+  expect(name).toMatch(/filename="audit_target-[0-9a-f-]{36}_\d{8}T\d{6}Z\.csv"$/);
+});
 
-  it("hold the same events as JSON lines, with the hashes of the chain", {
-    tags: "workerd",
-  }, async () => {
-    const { text, name } = await download("export.jsonl?action=identity.revoke");
-    const events = text
-      .trimEnd()
-      .split("\n")
-      .map((line) => JSON.parse(line));
-    expect(events).toMatchObject([
-      { seq: 4, action: "identity.revoke", hash: expect.stringMatching(/^[0-9a-f]{64}$/) },
-    ]);
-    expect(events[0].names[host.identityId]).toMatchObject({
-      type: "collector_identity",
-      name: host.identity,
-    });
-    expect(name).toContain("audit_action-identity.revoke_");
+it("hold the same events as JSON lines, with the hashes of the chain", {
+  tags: "workerd",
+}, async () => {
+  const { text, name } = await download("export.jsonl?action=identity.revoke");
+  const events = text
+    .trimEnd()
+    .split("\n")
+    .map((line) => JSON.parse(line));
+  expect(events).toMatchObject([
+    { seq: 4, action: "identity.revoke", hash: expect.stringMatching(/^[0-9a-f]{64}$/) },
+  ]);
+  expect(events[0].names[host.identityId]).toMatchObject({
+    type: "collector_identity",
+    name: host.identity,
   });
+  expect(name).toContain("audit_action-identity.revoke_");
+});
 
-  it("are audited with their filter, format and number of events", async () => {
-    await test.clock.advance(1000);
-    await download("export.csv?outcome=failure");
-    const { body } = await test.auditor.get("/v1/audit-events?action=audit.export&limit=1");
-    expect(body.items).toMatchObject([
-      {
-        target: { type: "audit_export", id: "csv" },
-        details: { filters: { outcome: "failure" }, rows: 0 },
-      },
-    ]);
-  });
+it("are audited with their filter, format and number of events", async () => {
+  await test.clock.advance(1000);
+  await download("export.csv?outcome=failure");
+  const { body } = await test.auditor.get("/v1/audit-events?action=audit.export&limit=1");
+  expect(body.items).toMatchObject([
+    {
+      target: { type: "audit_export", id: "csv" },
+      details: { filters: { outcome: "failure" }, rows: 0 },
+    },
+  ]);
 });

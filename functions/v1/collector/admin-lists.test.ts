@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { createTestToken } from "#tests/support/collector.ts";
 import { useTestCore } from "#tests/support/core.ts";
 
@@ -17,77 +17,75 @@ for (const deviceId of ["web-1", "web-2", "db%1"]) {
 const [web1, web2] = hosts;
 const get = (path: string) => test.admin.read<Listed>(path);
 
-describe("lists for admins", () => {
-  it("lists policies and tokens without raw tokens, and returns one policy by its id", {
-    tags: "workerd",
-  }, async () => {
-    const { items } = await get("/v1/collector/enrollment-policies");
-    expect(items).toMatchObject([{ id: policyId, enrollment_count: 3, state: "active" }]);
-    const one = await test.admin.get(`/v1/collector/enrollment-policies/${policyId}`);
-    expect(items[0]).toMatchObject(one.body);
-    const tokens = await get(`/v1/collector/enrollment-policies/${policyId}/tokens`);
-    expect(tokens.items).toMatchObject([
-      { policy_id: policyId, use_count: 3, token_prefix: token.slice(0, 12) },
-    ]);
-    expect(JSON.stringify(tokens)).not.toContain(token.slice(12));
-  });
+it("lists policies and tokens without raw tokens, and returns one policy by its id", {
+  tags: "workerd",
+}, async () => {
+  const { items } = await get("/v1/collector/enrollment-policies");
+  expect(items).toMatchObject([{ id: policyId, enrollment_count: 3, state: "active" }]);
+  const one = await test.admin.get(`/v1/collector/enrollment-policies/${policyId}`);
+  expect(items[0]).toMatchObject(one.body);
+  const tokens = await get(`/v1/collector/enrollment-policies/${policyId}/tokens`);
+  expect(tokens.items).toMatchObject([
+    { policy_id: policyId, use_count: 3, token_prefix: token.slice(0, 12) },
+  ]);
+  expect(JSON.stringify(tokens)).not.toContain(token.slice(12));
+});
 
-  it("finds identities by text, status, policy and token, page by page", {
-    tags: "workerd",
-  }, async () => {
-    const found = async (query: string) =>
-      (await get(`/v1/collector/identities?${query}`)).items.map((item) => item.device_id);
-    expect(await found("")).toEqual(["db%1", "web-2", "web-1"]);
-    expect(await found("q=WEB")).toEqual(["web-2", "web-1"]);
-    expect(await found("q=%25")).toEqual(["db%1"]);
-    await test.admin.post(`/v1/collector/identities/${web1?.identityId}/revoke`);
-    expect(await found("status=revoked")).toEqual(["web-1"]);
-    expect((await found(`policy_id=${policyId}`)).length).toBe(3);
-    expect(await found("token_id=01920000-0000-7000-8000-0000000000ff")).toEqual([]);
-    const first = await get("/v1/collector/identities?limit=2");
-    const second = await get(`/v1/collector/identities?limit=2&cursor=${first.next_cursor}`);
-    expect([...first.items, ...second.items].map((item) => item.device_id)).toEqual([
-      "db%1",
-      "web-2",
-      "web-1",
-    ]);
-    expect(second.next_cursor).toBeNull();
-    const foreign = await test.admin.get(`/v1/audit-events?cursor=${first.next_cursor}`);
-    expect(foreign).toMatchObject({ status: 422, body: { errors: [{ path: "cursor" }] } });
-  });
+it("finds identities by text, status, policy and token, page by page", {
+  tags: "workerd",
+}, async () => {
+  const found = async (query: string) =>
+    (await get(`/v1/collector/identities?${query}`)).items.map((item) => item.device_id);
+  expect(await found("")).toEqual(["db%1", "web-2", "web-1"]);
+  expect(await found("q=WEB")).toEqual(["web-2", "web-1"]);
+  expect(await found("q=%25")).toEqual(["db%1"]);
+  await test.admin.post(`/v1/collector/identities/${web1?.identityId}/revoke`);
+  expect(await found("status=revoked")).toEqual(["web-1"]);
+  expect((await found(`policy_id=${policyId}`)).length).toBe(3);
+  expect(await found("token_id=01920000-0000-7000-8000-0000000000ff")).toEqual([]);
+  const first = await get("/v1/collector/identities?limit=2");
+  const second = await get(`/v1/collector/identities?limit=2&cursor=${first.next_cursor}`);
+  expect([...first.items, ...second.items].map((item) => item.device_id)).toEqual([
+    "db%1",
+    "web-2",
+    "web-1",
+  ]);
+  expect(second.next_cursor).toBeNull();
+  const foreign = await test.admin.get(`/v1/audit-events?cursor=${first.next_cursor}`);
+  expect(foreign).toMatchObject({ status: 422, body: { errors: [{ path: "cursor" }] } });
+});
 
-  it("shows an identity and its certificates with their current status", {
-    tags: "workerd",
-  }, async () => {
-    const identity = await test.admin.get(`/v1/collector/identities/${web2?.identityId}`);
-    expect(identity.body).toMatchObject({
-      device_id: "web-2",
-      status: "active",
-      last_auth_failure: null,
-    });
-    const of = async (id: string | undefined) =>
-      (await get(`/v1/collector/identities/${id}/certificates`)).items;
-    expect(await of(web1?.identityId)).toMatchObject([
-      { id: web1?.certificateId, status: "revoked" },
-    ]);
-    await test.clock.advance(21 * 86_400_000);
-    expect(await of(web2?.identityId)).toMatchObject([
-      { id: web2?.certificateId, status: "expired" },
-    ]);
-    expect(await of(web1?.identityId)).toMatchObject([{ status: "revoked" }]);
+it("shows an identity and its certificates with their current status", {
+  tags: "workerd",
+}, async () => {
+  const identity = await test.admin.get(`/v1/collector/identities/${web2?.identityId}`);
+  expect(identity.body).toMatchObject({
+    device_id: "web-2",
+    status: "active",
+    last_auth_failure: null,
   });
+  const of = async (id: string | undefined) =>
+    (await get(`/v1/collector/identities/${id}/certificates`)).items;
+  expect(await of(web1?.identityId)).toMatchObject([
+    { id: web1?.certificateId, status: "revoked" },
+  ]);
+  await test.clock.advance(21 * 86_400_000);
+  expect(await of(web2?.identityId)).toMatchObject([
+    { id: web2?.certificateId, status: "expired" },
+  ]);
+  expect(await of(web1?.identityId)).toMatchObject([{ status: "revoked" }]);
+});
 
-  it("answers 404 for an unknown id, and 422 for text that is not an id", async () => {
-    const nobody = "01920000-0000-7000-8000-0000000000ff";
-    for (const path of [
-      "enrollment-policies/ID",
-      "enrollment-policies/ID/tokens",
-      "identities/ID",
-      "identities/ID/certificates",
-    ]) {
-      const status = async (id: string) =>
-        (await test.admin.get(`/v1/collector/${path.replace("ID", id)}`)).status;
-      expect([path, await status(nobody), await status("7")]).toEqual([path, 404, 422]);
-    }
-  });
+it("answers 404 for an unknown id, and 422 for text that is not an id", async () => {
+  const nobody = "01920000-0000-7000-8000-0000000000ff";
+  for (const path of [
+    "enrollment-policies/ID",
+    "enrollment-policies/ID/tokens",
+    "identities/ID",
+    "identities/ID/certificates",
+  ]) {
+    const status = async (id: string) =>
+      (await test.admin.get(`/v1/collector/${path.replace("ID", id)}`)).status;
+    expect([path, await status(nobody), await status("7")]).toEqual([path, 404, 422]);
+  }
 });

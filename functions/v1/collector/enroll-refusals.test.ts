@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { generateToken } from "#functions/domain/enrollment/bootstrap-token.ts";
 import { createTestCsr, createTestKey } from "#scripts/lab/ca/test-pki.ts";
 import { createTestToken, identityPrefix } from "#tests/support/collector.ts";
@@ -146,28 +146,26 @@ const enrollments: [
   ],
 ];
 
-describe("refused enrollments", () => {
-  it.each(enrollments)("$code, for $reason", async (expected, provoke) => {
-    const { status, code, action, reason = code } = expected;
-    const from = newAddress();
-    const answer = await provoke(from).finally(() => signBy());
-    expect(answer).toMatchObject({
-      status,
-      body: { status, code, action, type: `urn:svc:problem:${code}` },
-    });
-    expect((await eventsFrom(from)).at(-1)).toMatchObject({
-      action: "collector.enroll",
-      reason,
-      actorType: "collector",
-      requestId: answer.body.request_id,
-      details: { code },
-    });
+it.each(enrollments)("$code, for $reason", async (expected, provoke) => {
+  const { status, code, action, reason = code } = expected;
+  const from = newAddress();
+  const answer = await provoke(from).finally(() => signBy());
+  expect(answer).toMatchObject({
+    status,
+    body: { status, code, action, type: `urn:svc:problem:${code}` },
   });
+  expect((await eventsFrom(from)).at(-1)).toMatchObject({
+    action: "collector.enroll",
+    reason,
+    actorType: "collector",
+    requestId: answer.body.request_id,
+    details: { code },
+  });
+});
 
-  it("E4: have one answer for every unusable token", async () => {
-    const unusable = enrollments.filter(([{ code }]) => code === "token_invalid").slice(1);
-    const answers = await Promise.all(unusable.map(([, provoke]) => provoke(newAddress())));
-    const bodies = answers.map(({ body }) => ({ ...body, request_id: "" }));
-    expect(bodies).toEqual(bodies.map(() => bodies[0]));
-  });
+it("E4: have one answer for every unusable token", async () => {
+  const unusable = enrollments.filter(([{ code }]) => code === "token_invalid").slice(1);
+  const answers = await Promise.all(unusable.map(([, provoke]) => provoke(newAddress())));
+  const bodies = answers.map(({ body }) => ({ ...body, request_id: "" }));
+  expect(bodies).toEqual(bodies.map(() => bodies[0]));
 });

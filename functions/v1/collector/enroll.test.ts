@@ -235,39 +235,37 @@ describe("POST /v1/collector/enroll", () => {
   });
 });
 
-describe("certificate requests", () => {
-  it("E10: answers a broken, weak or huge request with 4xx and keeps serving", {
-    tags: "workerd",
-  }, async () => {
-    const { token } = await newToken();
-    const good = await request(device());
-    const weak = await createTestCsr({
-      key: await createTestKey("rsa1024"),
-      uri: prefix + good.device_id,
-    });
-    const p521 = await createTestCsr({
-      key: await createTestKey("p521"),
-      uri: prefix + good.device_id,
-    });
-    const label = "CERTIFICATE REQUEST";
-    const der = decodePem(good.csr_pem, label) ?? new Uint8Array();
-    const flipped = encodePem(der.with(-1, (der.at(-1) ?? 0) ^ 1), label);
-    const broken = {
-      weak,
-      p521,
-      flipped,
-      empty: "-----BEGIN CERTIFICATE REQUEST-----\n",
-      two: good.csr_pem.repeat(2),
-    };
-    for (const [fault, csr_pem] of Object.entries(broken)) {
-      const { status, body } = await enroll(token, { ...good, csr_pem });
-      expect({ fault, status, code: body.code }).toEqual({
-        fault,
-        status: 422,
-        code: "csr_invalid",
-      });
-    }
-    expect((await enroll(token, { ...good, csr_pem: "x".repeat(1_100_000) })).status).toBe(413);
-    expect((await enroll(token, good)).status).toBe(201);
+it("E10: certificate requests answers a broken, weak or huge request with 4xx and keeps serving", {
+  tags: "workerd",
+}, async () => {
+  const { token } = await newToken();
+  const good = await request(device());
+  const weak = await createTestCsr({
+    key: await createTestKey("rsa1024"),
+    uri: prefix + good.device_id,
   });
+  const p521 = await createTestCsr({
+    key: await createTestKey("p521"),
+    uri: prefix + good.device_id,
+  });
+  const label = "CERTIFICATE REQUEST";
+  const der = decodePem(good.csr_pem, label) ?? new Uint8Array();
+  const flipped = encodePem(der.with(-1, (der.at(-1) ?? 0) ^ 1), label);
+  const broken = {
+    weak,
+    p521,
+    flipped,
+    empty: "-----BEGIN CERTIFICATE REQUEST-----\n",
+    two: good.csr_pem.repeat(2),
+  };
+  for (const [fault, csr_pem] of Object.entries(broken)) {
+    const { status, body } = await enroll(token, { ...good, csr_pem });
+    expect({ fault, status, code: body.code }).toEqual({
+      fault,
+      status: 422,
+      code: "csr_invalid",
+    });
+  }
+  expect((await enroll(token, { ...good, csr_pem: "x".repeat(1_100_000) })).status).toBe(413);
+  expect((await enroll(token, good)).status).toBe(201);
 });

@@ -1,6 +1,6 @@
 import { KeyObject, sign } from "node:crypto";
 import { eq, sql } from "drizzle-orm";
-import { beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, expect, it } from "vitest";
 import { auditEvent } from "#drizzle/schema/audit.ts";
 import { collectorIdentity } from "#drizzle/schema/enrollment.ts";
 import { collectorHealth } from "#drizzle/schema/health.ts";
@@ -51,334 +51,319 @@ const identityOf = async ({ identityId }: TestCollector) => {
   return row;
 };
 
-describe("POST /v1/collector/heartbeat", () => {
-  it("stores the report and answers with the next steps", async () => {
-    const { status, body } = await beat({
-      forwarder: {
-        connected: false,
-        last_ack_at: null,
-        last_error: `down\u001b[0m${"x".repeat(600)}`,
-      },
-      config: { valid: false, errors: ['line 1: {"a"}', "b, c"], running_config_hash: null },
-    });
-    expect({ status, body }).toEqual({
-      status: 200,
-      body: {
-        server_time: clock.iso(),
-        next_heartbeat_seconds: 60,
-        desired_config: null,
-        renew_now: false,
-      },
-    });
-    expect(await healthOf(host)).toMatchObject({
-      certificateId: host.certificateId,
-      lastHeartbeatAt: new Date(clock.now()),
-      bootId: "boot-1",
-      hostname: "web-1",
-      configValid: false,
-      configErrors: ['line 1: {"a"}', "b, c"],
-      queue_records: 3,
-      queue_bytes_max: 104_857_600,
-      droppedSincePrevious: false,
-      forwarderLastAckAt: null,
-      forwarderLastError: `down[0m${"x".repeat(493)}`,
-      renewalStatus: "ok",
-    });
+it("stores the report and answers with the next steps", async () => {
+  const { status, body } = await beat({
+    forwarder: {
+      connected: false,
+      last_ack_at: null,
+      last_error: `down\u001b[0m${"x".repeat(600)}`,
+    },
+    config: { valid: false, errors: ['line 1: {"a"}', "b, c"], running_config_hash: null },
   });
-
-  it("accepts every kind of key", async () => {
-    for (const kind of ["p384", "ed25519"] as const) {
-      const other = await enrollTestCollector(test, { token, deviceId: `host-${kind}`, kind });
-      expect((await beat({}, other)).status).toBe(200);
-    }
+  expect({ status, body }).toEqual({
+    status: 200,
+    body: {
+      server_time: clock.iso(),
+      next_heartbeat_seconds: 60,
+      desired_config: null,
+      renew_now: false,
+    },
   });
-
-  it("accepts unknown fields, and the proof covers them", async () => {
-    expect((await beat({ new_field: { a: [1] } })).status).toBe(200);
-    const signed = withProof(
-      host,
-      "heartbeat",
-      heartbeatBody(clock.now(), { ...at(1), new_field: 1 }),
-    );
-    expect(await send({ body: { ...signed, new_field: 2 } })).toMatchObject(proofInvalid);
+  expect(await healthOf(host)).toMatchObject({
+    certificateId: host.certificateId,
+    lastHeartbeatAt: new Date(clock.now()),
+    bootId: "boot-1",
+    hostname: "web-1",
+    configValid: false,
+    configErrors: ['line 1: {"a"}', "b, c"],
+    queue_records: 3,
+    queue_bytes_max: 104_857_600,
+    droppedSincePrevious: false,
+    forwarderLastAckAt: null,
+    forwarderLastError: `down[0m${"x".repeat(493)}`,
+    renewalStatus: "ok",
   });
+});
 
-  it("H1: rejects a replay and any older sent_at of one certificate and purpose", async () => {
-    const body = heartbeatBody(clock.now());
-    expect((await manage(test, host, "heartbeat", body)).status).toBe(200);
-    const stale = {
-      status: 409,
-      code: "stale_request",
-      action: "retry",
-      last_sent_at: body.sent_at,
-    };
-    expect((await manage(test, host, "heartbeat", body)).body).toMatchObject(stale);
-    expect((await beat(at(-1))).body).toMatchObject(stale);
-    expect((await beat(at(1))).status).toBe(200);
-    const desired = await manage(test, host, "config_desired", { sent_at: body.sent_at });
-    expect(desired.body).toEqual({ assignment: null });
-  });
+it("accepts every kind of key", async () => {
+  for (const kind of ["p384", "ed25519"] as const) {
+    const other = await enrollTestCollector(test, { token, deviceId: `host-${kind}`, kind });
+    expect((await beat({}, other)).status).toBe(200);
+  }
+});
 
-  it("waits for no lock on its identity or certificate, so that no deadlock is possible", async () => {
-    // The first use of a certificate is such a decision itself.
-    await manage(test, host, "config_desired", at(0));
-    await db.transaction(async (tx) => {
-      await lockIdentity(tx, host.identityId);
-      await lockCertificate(tx, host.certificateId);
-      expect((await beat()).status).toBe(200);
-    });
-  });
+it("accepts unknown fields, and the proof covers them", async () => {
+  expect((await beat({ new_field: { a: [1] } })).status).toBe(200);
+  const signed = withProof(
+    host,
+    "heartbeat",
+    heartbeatBody(clock.now(), { ...at(1), new_field: 1 }),
+  );
+  expect(await send({ body: { ...signed, new_field: 2 } })).toMatchObject(proofInvalid);
+});
 
-  it("H2: rejects a heartbeat's proof on renew and config fetch", async () => {
-    const signed = withProof(
-      host,
-      "heartbeat",
-      heartbeatBody(clock.now(), { csr_pem: "", collector_version: "1" }),
-    );
-    for (const other of ["/v1/collector/renew", "/v1/collector/config/desired"])
-      expect(await send({ body: signed }, other)).toMatchObject(proofInvalid);
-  });
+it("H1: rejects a replay and any older sent_at of one certificate and purpose", async () => {
+  const body = heartbeatBody(clock.now());
+  expect((await manage(test, host, "heartbeat", body)).status).toBe(200);
+  const stale = {
+    status: 409,
+    code: "stale_request",
+    action: "retry",
+    last_sent_at: body.sent_at,
+  };
+  expect((await manage(test, host, "heartbeat", body)).body).toMatchObject(stale);
+  expect((await beat(at(-1))).body).toMatchObject(stale);
+  expect((await beat(at(1))).status).toBe(200);
+  const desired = await manage(test, host, "config_desired", { sent_at: body.sent_at });
+  expect(desired.body).toEqual({ assignment: null });
+});
 
-  it("counts every outcome once", async () => {
-    const local = await createTestCore();
-    const member = await enrollTestCollector(local, {
-      ...(await createTestToken(local)),
-      deviceId: "counted",
-    });
-    const beatAt = (ms: number) =>
-      manage(local, member, "heartbeat", heartbeatBody(local.clock.now() + ms));
-    for (const ms of [0, 0, -120_001]) await beatAt(ms);
-    await local.close();
-    const outcomes = local.observations.filter(({ method }) => method === "heartbeat");
-    expect(outcomes.map(({ args }) => args[0])).toEqual([
-      "admitted",
-      "stale_request",
-      "clock_skew",
-    ]);
-  });
-
-  it("H3: accepts sent_at exactly 120 s away and rejects 1 ms more, and year 9999", async () => {
-    expect((await beat(at(-120_000))).status).toBe(200);
-    expect((await beat(at(120_000))).status).toBe(200);
-    for (const over of [at(-120_001), at(120_001), { sent_at: "9999-12-31T23:59:59.999Z" }]) {
-      expect((await beat(over)).body).toMatchObject({
-        code: "clock_skew",
-        server_time: clock.iso(),
-      });
-    }
-    expect((await beat({ sent_at: "yesterday" })).body).toMatchObject({
-      status: 422,
-      errors: [{ path: "sent_at" }],
-    });
-  });
-
-  it("H4: rejects an empty, truncated, P1363, wrong-algorithm or foreign signature", async () => {
-    const body = heartbeatBody(clock.now());
-    const data = payloadOf(host, "heartbeat", body);
-    const privateKey = KeyObject.from(host.key.pair.privateKey);
-    const stranger = KeyObject.from((await createTestKey()).pair.privateKey);
-    let good = sign("sha256", data, privateKey);
-    // Base64url is base64 where a signature needs neither padding nor one of the two letters that differ.
-    while (!/[+/].*=$/.test(good.toString("base64"))) good = sign("sha256", data, privateKey);
-    const proofs = [
-      Buffer.alloc(0),
-      good.subarray(0, -1),
-      Buffer.concat([good, Buffer.alloc(1)]),
-      sign("sha256", data, { key: privateKey, dsaEncoding: "ieee-p1363" }),
-      sign("sha384", data, privateKey),
-      sign("sha256", data, stranger),
-    ].map((proof) => proof.toString("base64"));
-    for (const proof of [
-      ...proofs,
-      good.toString("base64url").replaceAll("=", ""),
-      good.toString("hex"),
-      "…",
-    ])
-      expect(await send({ body: { ...body, proof } })).toMatchObject(proofInvalid);
-    expect(await healthOf(host)).toBeUndefined();
-  });
-
-  it("H5: rejects a year that the database cannot store, and rounds no time into it", async () => {
-    const { collector, renewal } = heartbeatBody(0) as { collector: object; renewal: object };
-    const year0 = await beat({ collector: { ...collector, started_at: "0000-01-01T00:00:00Z" } });
-    expect(year0.body).toMatchObject({ status: 422, errors: [{ path: "collector.started_at" }] });
-    const last = "9999-12-31T23:59:59.9999999Z";
-    expect((await beat({ renewal: { ...renewal, last_attempt_at: last } })).status).toBe(200);
-    expect((await healthOf(host))?.renewalLastAttemptAt).toEqual(
-      new Date("9999-12-31T23:59:59.999Z"),
-    );
-  });
-
-  it("H5: rejects numbers out of bounds and control characters, without quoting them", async () => {
-    const { queue, collector } = heartbeatBody(0) as { queue: object; collector: object };
-    const overs = [
-      { queue: { ...queue, records: 2 ** 53 } },
-      { collector: { ...collector, hostname: "web\u001b[31m-hunter2" } },
-      { unknown: 2 ** 60 },
-    ];
-    for (const over of overs) {
-      const { body } = await beat(over);
-      expect(body).toMatchObject({ code: "validation_failed" });
-      expect(JSON.stringify(body)).not.toContain("hunter2");
-    }
-    const raw = { type: "application/json", content: '{"boot_id":"\\ud800"}' };
-    expect(await send({ raw })).toMatchObject({ status: 422 });
-  });
-
-  it("rejects a body over 64 KiB", async () => {
-    const sized = (bytes: number) => `{"x":"${"x".repeat(bytes - 8)}"}`;
-    const sent = (bytes: number) =>
-      send({ raw: { type: "application/json", content: sized(bytes) } });
-    expect((await sent(65_536)).status).toBe(422);
-    expect(await sent(65_537)).toMatchObject({ body: { code: "payload_too_large" } });
-  });
-
-  it("rejects the seventh in any 60 s within ten seconds of the sixth, also across a full minute", async () => {
+it("waits for no lock on its identity or certificate, so that no deadlock is possible", async () => {
+  // The first use of a certificate is such a decision itself.
+  await manage(test, host, "config_desired", at(0));
+  await db.transaction(async (tx) => {
+    await lockIdentity(tx, host.identityId);
+    await lockCertificate(tx, host.certificateId);
     expect((await beat()).status).toBe(200);
-    await clock.advance(59_000);
-    for (let sent = 0; sent < 5; sent++) expect((await beat(at(sent))).status).toBe(200);
-    await clock.advance(1000);
-    expect((await beat(at(10))).status).toBe(200);
-    expect((await beat(at(11))).status).toBe(429);
   });
+});
 
-  it("rejects more than 6 a minute of one certificate, and accepts one ten seconds after the last: no burst makes a host stale", async () => {
-    for (let sent = 0; sent < 6; sent++) expect((await beat(at(sent))).status).toBe(200);
-    const seventh = await beat(at(6));
-    expect(seventh.body).toMatchObject({ code: "rate_limited" });
-    expect(seventh.headers.get("retry-after")).toBe("10");
-    await clock.advance(9_999);
-    expect((await beat(at(6))).status).toBe(429);
-    await clock.advance(1);
-    expect((await beat()).status).toBe(200);
-    expect((await beat(at(1))).status).toBe(429);
+it("H2: rejects a heartbeat's proof on renew and config fetch", async () => {
+  const signed = withProof(
+    host,
+    "heartbeat",
+    heartbeatBody(clock.now(), { csr_pem: "", collector_version: "1" }),
+  );
+  for (const other of ["/v1/collector/renew", "/v1/collector/config/desired"])
+    expect(await send({ body: signed }, other)).toMatchObject(proofInvalid);
+});
+
+it("counts every outcome once", async () => {
+  const local = await createTestCore();
+  const member = await enrollTestCollector(local, {
+    ...(await createTestToken(local)),
+    deviceId: "counted",
+  });
+  const beatAt = (ms: number) =>
+    manage(local, member, "heartbeat", heartbeatBody(local.clock.now() + ms));
+  for (const ms of [0, 0, -120_001]) await beatAt(ms);
+  await local.close();
+  const outcomes = local.observations.filter(({ method }) => method === "heartbeat");
+  expect(outcomes.map(({ args }) => args[0])).toEqual(["admitted", "stale_request", "clock_skew"]);
+});
+
+it("H3: accepts sent_at exactly 120 s away and rejects 1 ms more, and year 9999", async () => {
+  expect((await beat(at(-120_000))).status).toBe(200);
+  expect((await beat(at(120_000))).status).toBe(200);
+  for (const over of [at(-120_001), at(120_001), { sent_at: "9999-12-31T23:59:59.999Z" }]) {
+    expect((await beat(over)).body).toMatchObject({
+      code: "clock_skew",
+      server_time: clock.iso(),
+    });
+  }
+  expect((await beat({ sent_at: "yesterday" })).body).toMatchObject({
+    status: 422,
+    errors: [{ path: "sent_at" }],
+  });
+});
+
+it("H4: rejects an empty, truncated, P1363, wrong-algorithm or foreign signature", async () => {
+  const body = heartbeatBody(clock.now());
+  const data = payloadOf(host, "heartbeat", body);
+  const privateKey = KeyObject.from(host.key.pair.privateKey);
+  const stranger = KeyObject.from((await createTestKey()).pair.privateKey);
+  let good = sign("sha256", data, privateKey);
+  // Base64url is base64 where a signature needs neither padding nor one of the two letters that differ.
+  while (!/[+/].*=$/.test(good.toString("base64"))) good = sign("sha256", data, privateKey);
+  const proofs = [
+    Buffer.alloc(0),
+    good.subarray(0, -1),
+    Buffer.concat([good, Buffer.alloc(1)]),
+    sign("sha256", data, { key: privateKey, dsaEncoding: "ieee-p1363" }),
+    sign("sha384", data, privateKey),
+    sign("sha256", data, stranger),
+  ].map((proof) => proof.toString("base64"));
+  for (const proof of [
+    ...proofs,
+    good.toString("base64url").replaceAll("=", ""),
+    good.toString("hex"),
+    "…",
+  ])
+    expect(await send({ body: { ...body, proof } })).toMatchObject(proofInvalid);
+  expect(await healthOf(host)).toBeUndefined();
+});
+
+it("H5: rejects a year that the database cannot store, and rounds no time into it", async () => {
+  const { collector, renewal } = heartbeatBody(0) as { collector: object; renewal: object };
+  const year0 = await beat({ collector: { ...collector, started_at: "0000-01-01T00:00:00Z" } });
+  expect(year0.body).toMatchObject({ status: 422, errors: [{ path: "collector.started_at" }] });
+  const last = "9999-12-31T23:59:59.9999999Z";
+  expect((await beat({ renewal: { ...renewal, last_attempt_at: last } })).status).toBe(200);
+  expect((await healthOf(host))?.renewalLastAttemptAt).toEqual(
+    new Date("9999-12-31T23:59:59.999Z"),
+  );
+});
+
+it("H5: rejects numbers out of bounds and control characters, without quoting them", async () => {
+  const { queue, collector } = heartbeatBody(0) as { queue: object; collector: object };
+  const overs = [
+    { queue: { ...queue, records: 2 ** 53 } },
+    { collector: { ...collector, hostname: "web\u001b[31m-hunter2" } },
+    { unknown: 2 ** 60 },
+  ];
+  for (const over of overs) {
+    const { body } = await beat(over);
+    expect(body).toMatchObject({ code: "validation_failed" });
+    expect(JSON.stringify(body)).not.toContain("hunter2");
+  }
+  const raw = { type: "application/json", content: '{"boot_id":"\\ud800"}' };
+  expect(await send({ raw })).toMatchObject({ status: 422 });
+});
+
+it("rejects a body over 64 KiB", async () => {
+  const sized = (bytes: number) => `{"x":"${"x".repeat(bytes - 8)}"}`;
+  const sent = (bytes: number) =>
+    send({ raw: { type: "application/json", content: sized(bytes) } });
+  expect((await sent(65_536)).status).toBe(422);
+  expect(await sent(65_537)).toMatchObject({ body: { code: "payload_too_large" } });
+});
+
+it("rejects the seventh in any 60 s within ten seconds of the sixth, also across a full minute", async () => {
+  expect((await beat()).status).toBe(200);
+  await clock.advance(59_000);
+  for (let sent = 0; sent < 5; sent++) expect((await beat(at(sent))).status).toBe(200);
+  await clock.advance(1000);
+  expect((await beat(at(10))).status).toBe(200);
+  expect((await beat(at(11))).status).toBe(429);
+});
+
+it("rejects more than 6 a minute of one certificate, and accepts one ten seconds after the last: no burst makes a host stale", async () => {
+  for (let sent = 0; sent < 6; sent++) expect((await beat(at(sent))).status).toBe(200);
+  const seventh = await beat(at(6));
+  expect(seventh.body).toMatchObject({ code: "rate_limited" });
+  expect(seventh.headers.get("retry-after")).toBe("10");
+  await clock.advance(9_999);
+  expect((await beat(at(6))).status).toBe(429);
+  await clock.advance(1);
+  expect((await beat()).status).toBe(200);
+  expect((await beat(at(1))).status).toBe(429);
+  await clock.advance(60_000);
+  for (let sent = 0; sent < 5; sent++) expect((await beat(at(sent))).status).toBe(200);
+});
+
+it("accepts the heartbeats of any interval that it names", async () => {
+  const brief = await createTestCore({ env: { SVC_HEARTBEAT_INTERVAL: "2s" } });
+  const { token } = await createTestToken(brief);
+  const enrolled = await enrollTestCollector(brief, { token, deviceId: "brief" });
+  for (let sent = 0; sent < 20; sent++) {
+    const { status } = await manage(brief, enrolled, "heartbeat", heartbeatBody(brief.clock.now()));
+    expect(status).toBe(200);
+    await brief.clock.advance(1_800);
+  }
+  await brief.close();
+});
+
+it("accepts a certificate until its last millisecond", async () => {
+  const short = await createTestToken(test, { certificate_ttl_seconds: 300 });
+  const mayfly = await short.enroll("mayfly");
+  await clock.advance(300_999);
+  expect((await beat({}, mayfly)).status).toBe(200);
+  await clock.advance(1);
+  expect((await beat({}, mayfly)).body).toMatchObject({ code: "certificate_expired" });
+});
+
+it("records the last auth failure at most once a minute, and none for a certificate that does not chain", async () => {
+  const key = await createTestKey();
+  const forged = await issueTestCertificate({
+    ca: await createTestCa(),
+    key,
+    uri: host.identity,
+  });
+  await beat({}, { ...host, key, certificate: forged });
+  expect(await identityOf(host)).toMatchObject({ lastAuthFailureAt: null });
+  const first = new Date(clock.now());
+  await beat(at(-120_001));
+  expect(await identityOf(host)).toMatchObject({
+    lastAuthFailureAt: first,
+    lastAuthFailureReason: "clock_skew",
+  });
+  await clock.advance(59_999);
+  await beat({}, { ...host, key });
+  expect(await identityOf(host)).toMatchObject({ lastAuthFailureAt: first });
+  await clock.advance(1);
+  await beat({}, { ...host, key });
+  expect(await identityOf(host)).toMatchObject({
+    lastAuthFailureAt: new Date(clock.now()),
+    lastAuthFailureReason: "proof_invalid",
+  });
+});
+
+it("detects dropped records, and two processes that alternate with one certificate", async () => {
+  const report = async (bootId: string, dropped: number) => {
     await clock.advance(60_000);
-    for (let sent = 0; sent < 5; sent++) expect((await beat(at(sent))).status).toBe(200);
-  });
-
-  it("accepts the heartbeats of any interval that it names", async () => {
-    const brief = await createTestCore({ env: { SVC_HEARTBEAT_INTERVAL: "2s" } });
-    const { token } = await createTestToken(brief);
-    const enrolled = await enrollTestCollector(brief, { token, deviceId: "brief" });
-    for (let sent = 0; sent < 20; sent++) {
-      const { status } = await manage(
-        brief,
-        enrolled,
-        "heartbeat",
-        heartbeatBody(brief.clock.now()),
-      );
-      expect(status).toBe(200);
-      await brief.clock.advance(1_800);
-    }
-    await brief.close();
-  });
-
-  it("accepts a certificate until its last millisecond", async () => {
-    const short = await createTestToken(test, { certificate_ttl_seconds: 300 });
-    const mayfly = await short.enroll("mayfly");
-    await clock.advance(300_999);
-    expect((await beat({}, mayfly)).status).toBe(200);
-    await clock.advance(1);
-    expect((await beat({}, mayfly)).body).toMatchObject({ code: "certificate_expired" });
-  });
-
-  it("records the last auth failure at most once a minute, and none for a certificate that does not chain", async () => {
-    const key = await createTestKey();
-    const forged = await issueTestCertificate({
-      ca: await createTestCa(),
-      key,
-      uri: host.identity,
+    const { queue } = heartbeatBody(0) as { queue: object };
+    const answer = await beat({
+      boot_id: bootId,
+      queue: { ...queue, dropped_records_total: dropped },
     });
-    await beat({}, { ...host, key, certificate: forged });
-    expect(await identityOf(host)).toMatchObject({ lastAuthFailureAt: null });
-    const first = new Date(clock.now());
-    await beat(at(-120_001));
-    expect(await identityOf(host)).toMatchObject({
-      lastAuthFailureAt: first,
-      lastAuthFailureReason: "clock_skew",
-    });
-    await clock.advance(59_999);
-    await beat({}, { ...host, key });
-    expect(await identityOf(host)).toMatchObject({ lastAuthFailureAt: first });
-    await clock.advance(1);
-    await beat({}, { ...host, key });
-    expect(await identityOf(host)).toMatchObject({
-      lastAuthFailureAt: new Date(clock.now()),
-      lastAuthFailureReason: "proof_invalid",
-    });
-  });
+    expect(answer.status).toBe(200);
+    return (await healthOf(host))?.droppedSincePrevious;
+  };
+  const clones = async () =>
+    (await db.select().from(auditEvent).where(eq(auditEvent.targetId, host.identityId))).filter(
+      ({ action }) => action === "identity.clone_suspected",
+    ).length;
+  expect(await report("a", 5)).toBe(false);
+  expect(await report("a", 6)).toBe(true);
+  expect(await report("a", 6)).toBe(false);
+  await report("b", 0);
+  expect(await clones()).toBe(0);
+  await report("a", 0);
+  expect(await clones()).toBe(1);
+  await report("b", 0);
+  expect(await clones()).toBe(1);
+  for (let minute = 0; minute < 10; minute++) await report("b", 0);
+  await report("a", 0);
+  expect(await clones()).toBe(1);
+});
 
-  it("detects dropped records, and two processes that alternate with one certificate", async () => {
-    const report = async (bootId: string, dropped: number) => {
-      await clock.advance(60_000);
-      const { queue } = heartbeatBody(0) as { queue: object };
-      const answer = await beat({
-        boot_id: bootId,
-        queue: { ...queue, dropped_records_total: dropped },
-      });
-      expect(answer.status).toBe(200);
-      return (await healthOf(host))?.droppedSincePrevious;
-    };
-    const clones = async () =>
-      (await db.select().from(auditEvent).where(eq(auditEvent.targetId, host.identityId))).filter(
-        ({ action }) => action === "identity.clone_suspected",
-      ).length;
-    expect(await report("a", 5)).toBe(false);
-    expect(await report("a", 6)).toBe(true);
-    expect(await report("a", 6)).toBe(false);
-    await report("b", 0);
-    expect(await clones()).toBe(0);
-    await report("a", 0);
-    expect(await clones()).toBe(1);
-    await report("b", 0);
-    expect(await clones()).toBe(1);
-    for (let minute = 0; minute < 10; minute++) await report("b", 0);
-    await report("a", 0);
-    expect(await clones()).toBe(1);
-  });
-
-  it("marks every audit event for the hash chain", async () => {
-    for (const bootId of ["a", "b"]) {
-      await beat({ boot_id: bootId });
-      await clock.advance(1000);
-    }
-    await db.execute(sql`alter table audit_pending add constraint closed check (false) not valid`);
-    expect((await beat({ boot_id: "a" })).status).toBe(500);
-    await db.execute(sql`alter table audit_pending drop constraint closed`);
-    const events = await db
-      .select()
-      .from(auditEvent)
-      .where(eq(auditEvent.targetId, host.identityId));
-    expect(events.map(({ action }) => action)).not.toContain("identity.clone_suspected");
-  });
-
-  it("writes concurrent heartbeats in shared statements, with a response of its own for each caller", async () => {
-    const fleet = await Promise.all(
-      Array.from({ length: 40 }, (_, index) =>
-        enrollTestCollector(test, { token, deviceId: `fleet-${index}` }),
-      ),
-    );
-    await test.admin.post(`/v1/collector/identities/${fleet[7]?.identityId}/revoke`);
-    const answers = await Promise.all(
-      fleet.map((member, index) =>
-        beat({ boot_id: `boot-${index}`, ...(index === 9 ? at(-120_001) : {}) }, member),
-      ),
-    );
-    answers.forEach(({ status }, index) => {
-      expect({ index, status }).toEqual({ index, status: index === 7 || index === 9 ? 401 : 200 });
-    });
-    for (const [index, member] of fleet.entries()) {
-      if (index !== 7 && index !== 9)
-        expect((await healthOf(member))?.bootId).toBe(`boot-${index}`);
-    }
-  });
-
-  it("requests a renewal when the collector should have renewed by itself", async () => {
-    const { token: short } = await createTestToken(test, { certificate_ttl_seconds: 1000 });
-    const member = await enrollTestCollector(test, { token: short, deviceId: "overdue" });
-    await clock.advance(600_000);
-    expect((await beat({}, member)).body).toMatchObject({ renew_now: false });
+it("marks every audit event for the hash chain", async () => {
+  for (const bootId of ["a", "b"]) {
+    await beat({ boot_id: bootId });
     await clock.advance(1000);
-    expect((await beat({}, member)).body).toMatchObject({ renew_now: true });
+  }
+  await db.execute(sql`alter table audit_pending add constraint closed check (false) not valid`);
+  expect((await beat({ boot_id: "a" })).status).toBe(500);
+  await db.execute(sql`alter table audit_pending drop constraint closed`);
+  const events = await db.select().from(auditEvent).where(eq(auditEvent.targetId, host.identityId));
+  expect(events.map(({ action }) => action)).not.toContain("identity.clone_suspected");
+});
+
+it("writes concurrent heartbeats in shared statements, with a response of its own for each caller", async () => {
+  const fleet = await Promise.all(
+    Array.from({ length: 40 }, (_, index) =>
+      enrollTestCollector(test, { token, deviceId: `fleet-${index}` }),
+    ),
+  );
+  await test.admin.post(`/v1/collector/identities/${fleet[7]?.identityId}/revoke`);
+  const answers = await Promise.all(
+    fleet.map((member, index) =>
+      beat({ boot_id: `boot-${index}`, ...(index === 9 ? at(-120_001) : {}) }, member),
+    ),
+  );
+  answers.forEach(({ status }, index) => {
+    expect({ index, status }).toEqual({ index, status: index === 7 || index === 9 ? 401 : 200 });
   });
+  for (const [index, member] of fleet.entries()) {
+    if (index !== 7 && index !== 9) expect((await healthOf(member))?.bootId).toBe(`boot-${index}`);
+  }
+});
+
+it("requests a renewal when the collector should have renewed by itself", async () => {
+  const { token: short } = await createTestToken(test, { certificate_ttl_seconds: 1000 });
+  const member = await enrollTestCollector(test, { token: short, deviceId: "overdue" });
+  await clock.advance(600_000);
+  expect((await beat({}, member)).body).toMatchObject({ renew_now: false });
+  await clock.advance(1000);
+  expect((await beat({}, member)).body).toMatchObject({ renew_now: true });
 });

@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { createTestToken, identityPrefix } from "#tests/support/collector.ts";
 import { useTestCore } from "#tests/support/core.ts";
 
@@ -11,22 +11,22 @@ interface Setup {
 const read = () => test.auditor.read<Setup>("/v1/collector/setup");
 const missing = ({ steps }: Setup) => steps.filter(({ done }) => !done).map(({ step }) => step);
 
-describe("GET /v1/collector/setup", () => {
-  it("reports each step until the first host has enrolled", { tags: "workerd" }, async () => {
-    const before = await read();
-    expect(before).toMatchObject({
-      core_url: "https://core.example.com",
-      ingest_address: null,
-      policy: null,
-    });
-    expect(missing(before)).toEqual(["ingest", "policy", "token", "host"]);
-    const { enroll, policyId } = await createTestToken(test);
-    const ready = await read();
-    expect(missing(ready)).toEqual(["ingest", "host"]);
-    expect(ready.policy).toMatchObject({ id: policyId, identity_prefix: identityPrefix });
-    await enroll("first");
-    expect(missing(await read())).toEqual(["ingest"]);
-    await test.admin.post(`/v1/collector/enrollment-policies/${policyId}/freeze`);
-    expect(missing(await read())).toEqual(["ingest", "policy", "token"]);
+it("GET /v1/collector/setup reports each step until the first host has enrolled", {
+  tags: "workerd",
+}, async () => {
+  const before = await read();
+  expect(before).toMatchObject({
+    core_url: "https://core.example.com",
+    ingest_address: null,
+    policy: null,
   });
+  expect(missing(before)).toEqual(["ingest", "policy", "token", "host"]);
+  const { enroll, policyId } = await createTestToken(test);
+  const ready = await read();
+  expect(missing(ready)).toEqual(["ingest", "host"]);
+  expect(ready.policy).toMatchObject({ id: policyId, identity_prefix: identityPrefix });
+  await enroll("first");
+  expect(missing(await read())).toEqual(["ingest"]);
+  await test.admin.post(`/v1/collector/enrollment-policies/${policyId}/freeze`);
+  expect(missing(await read())).toEqual(["ingest", "policy", "token"]);
 });

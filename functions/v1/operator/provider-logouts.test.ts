@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { describe, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { usedLogoutToken, webSession } from "#drizzle/schema/operator.ts";
 import type { Executor } from "#functions/store/database/database.ts";
 import {
@@ -63,102 +63,98 @@ const heldBack = async <Result>(
   return called ?? call();
 };
 
-describe("POST /v1/operator/provider-logouts", () => {
-  it("waits for a sign-in of that session that another core has not committed, and ends it", async () => {
-    const id = session(1);
-    const providerSessionId = "at-1";
-    const expiresAt = new Date(test.clock.now() + 3_600_000);
-    const out = await heldBack(
-      async (tx) => {
-        await lockProviderSession(tx, providerSessionId);
-        const row = { id, userId: test.people.reader.userId, providerSessionId, expiresAt };
-        await insertWebSession(tx, row, new Date(0));
-      },
-      () => logOut("token-1", providerSessionId),
-    );
-    expect([out.status, await whoami(id)]).toEqual([204, 401]);
-  });
+it("waits for a sign-in of that session that another core has not committed, and ends it", async () => {
+  const id = session(1);
+  const providerSessionId = "at-1";
+  const expiresAt = new Date(test.clock.now() + 3_600_000);
+  const out = await heldBack(
+    async (tx) => {
+      await lockProviderSession(tx, providerSessionId);
+      const row = { id, userId: test.people.reader.userId, providerSessionId, expiresAt };
+      await insertWebSession(tx, row, new Date(0));
+    },
+    () => logOut("token-1", providerSessionId),
+  );
+  expect([out.status, await whoami(id)]).toEqual([204, 401]);
+});
 
-  it("without a session waits for a sign-in of its person that is not committed, and ends it", async () => {
-    let signedIn: ReturnType<typeof signIn> | undefined;
-    const out = await heldBack(
-      async (tx) => {
-        await lockProviderSession(tx, "at-5");
-        signedIn = signIn(session(5), "at-5");
-        await expect.poll(waiting).toBe(1);
-      },
-      () => logOut("token-5", null, test.people.reader.subject),
-    );
-    expect([out.status, (await signedIn)?.status, await whoami(session(5))]).toEqual([
-      204, 204, 401,
-    ]);
-  });
+it("without a session waits for a sign-in of its person that is not committed, and ends it", async () => {
+  let signedIn: ReturnType<typeof signIn> | undefined;
+  const out = await heldBack(
+    async (tx) => {
+      await lockProviderSession(tx, "at-5");
+      signedIn = signIn(session(5), "at-5");
+      await expect.poll(waiting).toBe(1);
+    },
+    () => logOut("token-5", null, test.people.reader.subject),
+  );
+  expect([out.status, (await signedIn)?.status, await whoami(session(5))]).toEqual([204, 204, 401]);
+});
 
-  it("is waited for by a sign-in of that session, which begins as ended", async () => {
-    const id = session(2);
-    const providerSessionId = "at-2";
-    const expiresAt = new Date(test.clock.now() + 180_000);
-    const signedIn = await heldBack(
-      async (tx) => {
-        await lockProviderSession(tx, providerSessionId);
-        await insertUsedLogoutToken(
-          tx,
-          { jti: "token-2", providerSessionId, expiresAt },
-          new Date(0),
-        );
-      },
-      () => signIn(id, providerSessionId),
-    );
-    expect([signedIn.status, await whoami(id)]).toEqual([204, 401]);
-  });
-
-  it("ends sessions once for a token, also when it comes twice at the same time, and refuses another one with its jti", async () => {
-    const signOuts = () =>
-      test.db.execute(
-        sql`select outcome from audit_event where action = 'operator.sign_out' order by id`,
+it("is waited for by a sign-in of that session, which begins as ended", async () => {
+  const id = session(2);
+  const providerSessionId = "at-2";
+  const expiresAt = new Date(test.clock.now() + 180_000);
+  const signedIn = await heldBack(
+    async (tx) => {
+      await lockProviderSession(tx, providerSessionId);
+      await insertUsedLogoutToken(
+        tx,
+        { jti: "token-2", providerSessionId, expiresAt },
+        new Date(0),
       );
-    await signIn(session(3), "at-3");
-    const before = await signOuts();
-    const answers = await Promise.all([
-      logOut("twice", "at-3"),
-      logOut("twice", "at-3"),
-      logOut("twice", "at-3"),
-    ]);
-    expect(answers.map(({ status }) => status)).toEqual([204, 204, 204]);
-    expect(await signOuts()).toEqual([...before, { outcome: "success" }]);
-    for (const [sid, subject] of [["at-other"], ["at-3", "100000000000000000098"]] as const)
-      expect((await logOut("twice", sid, subject)).body).toMatchObject({
-        code: "logout_token_replayed",
-      });
-  });
+    },
+    () => signIn(id, providerSessionId),
+  );
+  expect([signedIn.status, await whoami(id)]).toEqual([204, 401]);
+});
 
-  it("knows a token again that web reports after it has expired", async () => {
-    const late = () => logOut("late", null, test.people.reader.subject, -1);
-    await late();
-    await signIn(session(4), "at-4");
-    await test.clock.advance(60_001);
-    expect([(await late()).status, await whoami(session(4))]).toEqual([204, 200]);
-  });
+it("ends sessions once for a token, also when it comes twice at the same time, and refuses another one with its jti", async () => {
+  const signOuts = () =>
+    test.db.execute(
+      sql`select outcome from audit_event where action = 'operator.sign_out' order by id`,
+    );
+  await signIn(session(3), "at-3");
+  const before = await signOuts();
+  const answers = await Promise.all([
+    logOut("twice", "at-3"),
+    logOut("twice", "at-3"),
+    logOut("twice", "at-3"),
+  ]);
+  expect(answers.map(({ status }) => status)).toEqual([204, 204, 204]);
+  expect(await signOuts()).toEqual([...before, { outcome: "success" }]);
+  for (const [sid, subject] of [["at-other"], ["at-3", "100000000000000000098"]] as const)
+    expect((await logOut("twice", sid, subject)).body).toMatchObject({
+      code: "logout_token_replayed",
+    });
+});
 
-  it("forgets sessions and tokens a week after they have expired", {
-    tags: "workerd",
-  }, async () => {
-    await test.clock.advance(8 * 24 * 3_600_000);
-    await signIn(session(99), "at-99", 1000);
-    await logOut("last", "at-none");
-    expect(await test.db.select({ id: webSession.id }).from(webSession)).toEqual([
-      { id: session(99) },
-    ]);
-    expect(await test.db.select({ jti: usedLogoutToken.jti }).from(usedLogoutToken)).toEqual([
-      { jti: "last" },
-    ]);
-  });
+it("knows a token again that web reports after it has expired", async () => {
+  const late = () => logOut("late", null, test.people.reader.subject, -1);
+  await late();
+  await signIn(session(4), "at-4");
+  await test.clock.advance(60_001);
+  expect([(await late()).status, await whoami(session(4))]).toEqual([204, 200]);
+});
 
-  it("rejects a session that has no form of an id, and accepts a sign-in of an older web, which names none", async () => {
-    for (const id of ["", "short", "a b".repeat(9)])
-      expect((await signIn(id, "at-1")).status).toBe(422);
-    expect((await signIn(session(1), "")).status).toBe(422);
-    const body = { outcome: "success", remote_addr };
-    expect((await reader.post("/v1/operator/sign-ins", body)).status).toBe(204);
-  });
+it("forgets sessions and tokens a week after they have expired", {
+  tags: "workerd",
+}, async () => {
+  await test.clock.advance(8 * 24 * 3_600_000);
+  await signIn(session(99), "at-99", 1000);
+  await logOut("last", "at-none");
+  expect(await test.db.select({ id: webSession.id }).from(webSession)).toEqual([
+    { id: session(99) },
+  ]);
+  expect(await test.db.select({ jti: usedLogoutToken.jti }).from(usedLogoutToken)).toEqual([
+    { jti: "last" },
+  ]);
+});
+
+it("rejects a session that has no form of an id, and accepts a sign-in of an older web, which names none", async () => {
+  for (const id of ["", "short", "a b".repeat(9)])
+    expect((await signIn(id, "at-1")).status).toBe(422);
+  expect((await signIn(session(1), "")).status).toBe(422);
+  const body = { outcome: "success", remote_addr };
+  expect((await reader.post("/v1/operator/sign-ins", body)).status).toBe(204);
 });

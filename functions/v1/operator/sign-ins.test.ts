@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore();
@@ -14,71 +14,69 @@ const latest = async () => {
   return body.items[0];
 };
 
-describe("POST /v1/operator/sign-ins", () => {
-  it("records a success for the person, with the address that web saw", {
-    tags: "workerd",
-  }, async () => {
-    const body = { outcome: "success", remote_addr: "2001:db8::7" };
-    const headers = { "X-Request-Id": "sign-in-1" };
-    expect((await api("POST", path, { as: "reader", body, headers })).status).toBe(204);
+it("records a success for the person, with the address that web saw", {
+  tags: "workerd",
+}, async () => {
+  const body = { outcome: "success", remote_addr: "2001:db8::7" };
+  const headers = { "X-Request-Id": "sign-in-1" };
+  expect((await api("POST", path, { as: "reader", body, headers })).status).toBe(204);
+  expect(await latest()).toMatchObject({
+    actor: { type: "operator", id: people.reader.userId, display: people.reader.email },
+    target: { type: "person", id: people.reader.userId },
+    outcome: "success",
+    reason_code: null,
+    remote_addr: "2001:db8::7",
+    request_id: "sign-in-1",
+  });
+});
+
+it("records a failure for web, with the person as far as web knows", async () => {
+  const body = { outcome: "failure", reason_code: "suspended", remote_addr: "192.0.2.7" };
+  const about = { user_id: people.reader.userId, subject: "100000000000000000012" };
+  expect((await api("POST", path, { as: await asWeb(), body: { ...body, ...about } })).status).toBe(
+    204,
+  );
+  expect(await latest()).toMatchObject({
+    actor: { type: "system", id: "web", display: "web" },
+    target: { type: "person", id: people.reader.userId },
+    outcome: "failure",
+    reason_code: "suspended",
+    remote_addr: "192.0.2.7",
+    details: { subject: "100000000000000000012" },
+  });
+  expect((await api("POST", path, { as: await asWeb(), body })).status).toBe(204);
+  expect(await latest()).toMatchObject({ target: { id: "" }, details: { subject: null } });
+});
+
+it("has an event for each unknown person of a minute, who may share an address", async () => {
+  await test.clock.advance(60_000);
+  const body = { outcome: "failure", reason_code: "not_in_directory", remote_addr: "192.0.2.8" };
+  for (const subject of ["1", "2", "2"]) {
+    await api("POST", path, { as: await asWeb(), body: { ...body, subject } });
     expect(await latest()).toMatchObject({
-      actor: { type: "operator", id: people.reader.userId, display: people.reader.email },
-      target: { type: "person", id: people.reader.userId },
-      outcome: "success",
-      reason_code: null,
-      remote_addr: "2001:db8::7",
-      request_id: "sign-in-1",
+      reason_code: "not_in_directory",
+      details: { subject },
     });
-  });
+  }
+});
 
-  it("records a failure for web, with the person as far as web knows", async () => {
-    const body = { outcome: "failure", reason_code: "suspended", remote_addr: "192.0.2.7" };
-    const about = { user_id: people.reader.userId, subject: "100000000000000000012" };
-    expect(
-      (await api("POST", path, { as: await asWeb(), body: { ...body, ...about } })).status,
-    ).toBe(204);
-    expect(await latest()).toMatchObject({
-      actor: { type: "system", id: "web", display: "web" },
-      target: { type: "person", id: people.reader.userId },
-      outcome: "failure",
-      reason_code: "suspended",
-      remote_addr: "192.0.2.7",
-      details: { subject: "100000000000000000012" },
-    });
-    expect((await api("POST", path, { as: await asWeb(), body })).status).toBe(204);
-    expect(await latest()).toMatchObject({ target: { id: "" }, details: { subject: null } });
-  });
-
-  it("has an event for each unknown person of a minute, who may share an address", async () => {
-    await test.clock.advance(60_000);
-    const body = { outcome: "failure", reason_code: "not_in_directory", remote_addr: "192.0.2.8" };
-    for (const subject of ["1", "2", "2"]) {
-      await api("POST", path, { as: await asWeb(), body: { ...body, subject } });
-      expect(await latest()).toMatchObject({
-        reason_code: "not_in_directory",
-        details: { subject },
-      });
-    }
-  });
-
-  it("rejects web as a person, a person as web, and unknown fields", async () => {
-    const success = { outcome: "success", remote_addr: "192.0.2.7" };
-    const failure = { outcome: "failure", reason_code: "suspended", remote_addr: "192.0.2.7" };
-    const answers = [
-      await api("POST", path, { as: await asWeb(), body: success }),
-      await admin.post(path, failure),
-      await admin.post(path, { ...success, reason_code: "suspended" }),
-      await admin.post(path, { ...success, remote_addr: "example.test" }),
-      await api("POST", path, {
-        as: await asWeb(),
-        body: { ...failure, reason_code: "Not A Code" },
-      }),
-      await api("POST", path, { as: await asWeb(), body: { outcome: "perhaps" } }),
-    ];
-    expect(answers.map(({ status, body }) => `${status} ${body.code}`)).toEqual([
-      "403 forbidden",
-      "403 forbidden",
-      ...Array(4).fill("422 validation_failed"),
-    ]);
-  });
+it("rejects web as a person, a person as web, and unknown fields", async () => {
+  const success = { outcome: "success", remote_addr: "192.0.2.7" };
+  const failure = { outcome: "failure", reason_code: "suspended", remote_addr: "192.0.2.7" };
+  const answers = [
+    await api("POST", path, { as: await asWeb(), body: success }),
+    await admin.post(path, failure),
+    await admin.post(path, { ...success, reason_code: "suspended" }),
+    await admin.post(path, { ...success, remote_addr: "example.test" }),
+    await api("POST", path, {
+      as: await asWeb(),
+      body: { ...failure, reason_code: "Not A Code" },
+    }),
+    await api("POST", path, { as: await asWeb(), body: { outcome: "perhaps" } }),
+  ];
+  expect(answers.map(({ status, body }) => `${status} ${body.code}`)).toEqual([
+    "403 forbidden",
+    "403 forbidden",
+    ...Array(4).fill("422 validation_failed"),
+  ]);
 });

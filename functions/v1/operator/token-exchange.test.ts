@@ -1,7 +1,7 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { exportJWK, generateKeyPair, SignJWT } from "jose";
-import { afterAll, describe, expect, it } from "vitest";
+import { afterAll, expect, it } from "vitest";
 import { operatorOf } from "#functions/domain/operator/authenticate.ts";
 import { createTestCore } from "#tests/support/core.ts";
 
@@ -78,169 +78,167 @@ const lastEvent = async () => {
   return body.items[0];
 };
 
-describe("POST /v1/operator/token-exchange", () => {
-  it("gives a workload a token of 15 minutes with the scopes of its pattern, and the same id each time", async () => {
-    const { status, body } = await exchange(await tokenOf());
-    expect({ status, body }).toMatchObject({
-      status: 200,
-      body: { expires_in: 900, scope: "read audit admin" },
-    });
-    const who = await api("GET", "/v1/whoami", { as: { bearer: body.access_token ?? "" } });
-    expect(who.body).toMatchObject({ email: main, scopes: ["read", "audit", "admin"] });
-    const policy = { name: "by a job", allowed_identity_prefixes: ["spiffe://example.test/host/"] };
-    await clock.advance(1);
-    const made = await api("POST", "/v1/collector/enrollment-policies", {
-      as: { bearer: body.access_token ?? "" },
-      body: policy,
-    });
-    expect(made.status).toBe(201);
-    expect(await lastEvent()).toMatchObject({
-      action: "enrollment_policy.create",
-      actor: { type: "workload", display: main, id: who.body.user_id },
-    });
-    const again = await exchange(await tokenOf());
-    const same = await api("GET", "/v1/whoami", { as: { bearer: again.body.access_token ?? "" } });
-    expect(same.body.user_id).toBe(who.body.user_id);
-    await clock.advance(961_000);
-    expect(
-      (await api("GET", "/v1/whoami", { as: { bearer: body.access_token ?? "" } })).status,
-    ).toBe(401);
+it("gives a workload a token of 15 minutes with the scopes of its pattern, and the same id each time", async () => {
+  const { status, body } = await exchange(await tokenOf());
+  expect({ status, body }).toMatchObject({
+    status: 200,
+    body: { expires_in: 900, scope: "read audit admin" },
   });
+  const who = await api("GET", "/v1/whoami", { as: { bearer: body.access_token ?? "" } });
+  expect(who.body).toMatchObject({ email: main, scopes: ["read", "audit", "admin"] });
+  const policy = { name: "by a job", allowed_identity_prefixes: ["spiffe://example.test/host/"] };
+  await clock.advance(1);
+  const made = await api("POST", "/v1/collector/enrollment-policies", {
+    as: { bearer: body.access_token ?? "" },
+    body: policy,
+  });
+  expect(made.status).toBe(201);
+  expect(await lastEvent()).toMatchObject({
+    action: "enrollment_policy.create",
+    actor: { type: "workload", display: main, id: who.body.user_id },
+  });
+  const again = await exchange(await tokenOf());
+  const same = await api("GET", "/v1/whoami", { as: { bearer: again.body.access_token ?? "" } });
+  expect(same.body.user_id).toBe(who.body.user_id);
+  await clock.advance(961_000);
+  expect((await api("GET", "/v1/whoami", { as: { bearer: body.access_token ?? "" } })).status).toBe(
+    401,
+  );
+});
 
-  it("A3: lets a response go on as long as the token of a workload, and one for web as long as its session", async () => {
-    const { body } = await exchange(await tokenOf());
-    const session = {
-      web_session: "a".repeat(43),
-      web_session_exp: Math.floor(clock.now() / 1000) + 1800,
+it("A3: lets a response go on as long as the token of a workload, and one for web as long as its session", async () => {
+  const { body } = await exchange(await tokenOf());
+  const session = {
+    web_session: "a".repeat(43),
+    web_session_exp: Math.floor(clock.now() / 1000) + 1800,
+  };
+  const tokens = [body.access_token ?? "", await test.bridgeToken("reader", session)];
+  const finds = await Promise.all(tokens.map((token) => operatorOf(test.core, token)));
+  const foundAfter = async (ms: number) => {
+    await clock.advance(ms);
+    return (await Promise.allSettled(finds.map((find) => find()))).map(
+      ({ status }) => status === "fulfilled",
+    );
+  };
+  expect([await foundAfter(958_000), await foundAfter(2_000)]).toEqual([
+    [true, true],
+    [false, true],
+  ]);
+  expect([await foundAfter(898_000), await foundAfter(2_000)]).toEqual([
+    [false, true],
+    [false, false],
+  ]);
+});
+
+it("matches one segment by *, and no more", async () => {
+  const scopeOf = async (sub: string) => (await exchange(await tokenOf({ sub }))).body.scope;
+  expect(await scopeOf("repo:acme/fleet:pull_request")).toBe("read");
+  expect(await scopeOf("repo:acme/a/b:pull_request")).toBeUndefined();
+  expect(await scopeOf("repo:acme/:pull_request")).toBeUndefined();
+  expect(await scopeOf("repo:acme/x:y:pull_request")).toBeUndefined();
+});
+
+it.each<[string, () => Promise<string>, string]>([
+  ["of another issuer", () => tokenOf({ iss: "https://evil.test" }), "issuer_unknown"],
+  [
+    "for another audience",
+    () => tokenOf({ aud: "https://another.example.com" }),
+    "audience_mismatch",
+  ],
+  [
+    "of another subject",
+    () => tokenOf({ sub: "repo:evil/fleet:ref:refs/heads/main" }),
+    "subject_not_allowed",
+  ],
+  [
+    "that has expired",
+    () => tokenOf({ exp: Math.floor(clock.now() / 1000) - 61 }),
+    "token_expired",
+  ],
+  [
+    "that is issued 61 s ahead",
+    () => tokenOf({ iat: Math.floor(clock.now() / 1000) + 61 }),
+    "token_not_yet_valid",
+  ],
+  [
+    "that is valid 61 s ahead",
+    () => tokenOf({ nbf: Math.floor(clock.now() / 1000) + 61 }),
+    "token_not_yet_valid",
+  ],
+  ["without a subject", () => tokenOf({ sub: undefined }), "token_malformed"],
+  ["without an end", () => tokenOf({ exp: undefined }), "token_malformed"],
+  ["signed by another key", () => tokenOf({}, { key: other.privateKey }), "signature_invalid"],
+  ["of an unknown key", () => tokenOf({}, { kid: "two" }), "signature_invalid"],
+  ["that is none", async () => "nonsense", "token_malformed"],
+])("rejects and audits a token %s", async (_, make, reason) => {
+  // Of several refusals in a minute the first has an event.
+  await clock.advance(60_000);
+  expect(await exchange(await make())).toMatchObject({
+    body: { code: "invalid_grant" },
+  });
+  expect(await lastEvent()).toMatchObject({ action: "workload.refuse", reason_code: reason });
+});
+
+it("rejects a token that the public key signed as a shared secret, and one without a signature", async () => {
+  const now = Math.floor(clock.now() / 1000);
+  const claims = {
+    iss: issuer,
+    aud: "https://fleet.example.com",
+    sub: main,
+    iat: now,
+    exp: now + 300,
+  };
+  const shared = await new SignJWT(claims)
+    .setProtectedHeader({ alg: "HS256", kid: "one" })
+    .sign(new TextEncoder().encode(JSON.stringify(jwk)));
+  const encode = (value: object) => Buffer.from(JSON.stringify(value)).toString("base64url");
+  for (const token of [shared, `${encode({ alg: "none" })}.${encode(claims)}.`])
+    expect(await exchange(token)).toMatchObject({ body: { code: "invalid_grant" } });
+});
+
+it("keeps workloads out of what belongs to people", async () => {
+  const { body } = await exchange(await tokenOf());
+  const as = { bearer: body.access_token ?? "" };
+  expect((await api("POST", "/v1/chat/sessions", { as, body: {} })).body.code).toBe("forbidden");
+  const device = { approved: true, remote_addr: "::1" };
+  expect(
+    (await api("POST", "/v1/operator/devices/BCDFBCDF/decision", { as, body: device })).status,
+  ).toBe(403);
+});
+
+it("limits the refusals of one address, and no other's", async () => {
+  for (let count = 0; count < 30; count++) await exchange("nonsense", "198.51.100.9");
+  expect(await exchange("nonsense", "198.51.100.9")).toMatchObject({
+    body: { code: "throttled" },
+  });
+  expect((await exchange(await tokenOf(), "198.51.100.10")).status).toBe(200);
+});
+
+it("E7: accepts a valid token from an address whose refusals are limited, such as web's", async () => {
+  for (let count = 0; count < 31; count++) await exchange("nonsense", "198.51.100.11");
+  expect((await exchange(await tokenOf(), "198.51.100.11")).status).toBe(200);
+});
+
+it("answers 502 while the issuer's keys cannot be read, and recovers", async () => {
+  isDown = true;
+  const fresh = await createTestCore({
+    env: { SVC_WORKLOAD_ISSUERS_FILE: "/issuers.yaml" },
+    files: {
+      "/issuers.yaml": `issuers: [{ issuer: "${issuer}", audience: a, subjects: [{ pattern: x, scopes: [read] }] }]`,
+    },
+  });
+  const ask = async () => {
+    const iat = Math.floor(fresh.clock.now() / 1000);
+    const grant = { subject_token: await tokenOf({ aud: "a", sub: "x", iat }) };
+    const body = {
+      grant_type: "urn:ietf:params:oauth:grant-type:token-exchange",
+      subject_token_type: "urn:ietf:params:oauth:token-type:id_token",
+      ...grant,
     };
-    const tokens = [body.access_token ?? "", await test.bridgeToken("reader", session)];
-    const finds = await Promise.all(tokens.map((token) => operatorOf(test.core, token)));
-    const foundAfter = async (ms: number) => {
-      await clock.advance(ms);
-      return (await Promise.allSettled(finds.map((find) => find()))).map(
-        ({ status }) => status === "fulfilled",
-      );
-    };
-    expect([await foundAfter(958_000), await foundAfter(2_000)]).toEqual([
-      [true, true],
-      [false, true],
-    ]);
-    expect([await foundAfter(898_000), await foundAfter(2_000)]).toEqual([
-      [false, true],
-      [false, false],
-    ]);
-  });
-
-  it("matches one segment by *, and no more", async () => {
-    const scopeOf = async (sub: string) => (await exchange(await tokenOf({ sub }))).body.scope;
-    expect(await scopeOf("repo:acme/fleet:pull_request")).toBe("read");
-    expect(await scopeOf("repo:acme/a/b:pull_request")).toBeUndefined();
-    expect(await scopeOf("repo:acme/:pull_request")).toBeUndefined();
-    expect(await scopeOf("repo:acme/x:y:pull_request")).toBeUndefined();
-  });
-
-  it.each<[string, () => Promise<string>, string]>([
-    ["of another issuer", () => tokenOf({ iss: "https://evil.test" }), "issuer_unknown"],
-    [
-      "for another audience",
-      () => tokenOf({ aud: "https://another.example.com" }),
-      "audience_mismatch",
-    ],
-    [
-      "of another subject",
-      () => tokenOf({ sub: "repo:evil/fleet:ref:refs/heads/main" }),
-      "subject_not_allowed",
-    ],
-    [
-      "that has expired",
-      () => tokenOf({ exp: Math.floor(clock.now() / 1000) - 61 }),
-      "token_expired",
-    ],
-    [
-      "that is issued 61 s ahead",
-      () => tokenOf({ iat: Math.floor(clock.now() / 1000) + 61 }),
-      "token_not_yet_valid",
-    ],
-    [
-      "that is valid 61 s ahead",
-      () => tokenOf({ nbf: Math.floor(clock.now() / 1000) + 61 }),
-      "token_not_yet_valid",
-    ],
-    ["without a subject", () => tokenOf({ sub: undefined }), "token_malformed"],
-    ["without an end", () => tokenOf({ exp: undefined }), "token_malformed"],
-    ["signed by another key", () => tokenOf({}, { key: other.privateKey }), "signature_invalid"],
-    ["of an unknown key", () => tokenOf({}, { kid: "two" }), "signature_invalid"],
-    ["that is none", async () => "nonsense", "token_malformed"],
-  ])("rejects and audits a token %s", async (_, make, reason) => {
-    // Of several refusals in a minute the first has an event.
-    await clock.advance(60_000);
-    expect(await exchange(await make())).toMatchObject({
-      body: { code: "invalid_grant" },
-    });
-    expect(await lastEvent()).toMatchObject({ action: "workload.refuse", reason_code: reason });
-  });
-
-  it("rejects a token that the public key signed as a shared secret, and one without a signature", async () => {
-    const now = Math.floor(clock.now() / 1000);
-    const claims = {
-      iss: issuer,
-      aud: "https://fleet.example.com",
-      sub: main,
-      iat: now,
-      exp: now + 300,
-    };
-    const shared = await new SignJWT(claims)
-      .setProtectedHeader({ alg: "HS256", kid: "one" })
-      .sign(new TextEncoder().encode(JSON.stringify(jwk)));
-    const encode = (value: object) => Buffer.from(JSON.stringify(value)).toString("base64url");
-    for (const token of [shared, `${encode({ alg: "none" })}.${encode(claims)}.`])
-      expect(await exchange(token)).toMatchObject({ body: { code: "invalid_grant" } });
-  });
-
-  it("keeps workloads out of what belongs to people", async () => {
-    const { body } = await exchange(await tokenOf());
-    const as = { bearer: body.access_token ?? "" };
-    expect((await api("POST", "/v1/chat/sessions", { as, body: {} })).body.code).toBe("forbidden");
-    const device = { approved: true, remote_addr: "::1" };
-    expect(
-      (await api("POST", "/v1/operator/devices/BCDFBCDF/decision", { as, body: device })).status,
-    ).toBe(403);
-  });
-
-  it("limits the refusals of one address, and no other's", async () => {
-    for (let count = 0; count < 30; count++) await exchange("nonsense", "198.51.100.9");
-    expect(await exchange("nonsense", "198.51.100.9")).toMatchObject({
-      body: { code: "throttled" },
-    });
-    expect((await exchange(await tokenOf(), "198.51.100.10")).status).toBe(200);
-  });
-
-  it("E7: accepts a valid token from an address whose refusals are limited, such as web's", async () => {
-    for (let count = 0; count < 31; count++) await exchange("nonsense", "198.51.100.11");
-    expect((await exchange(await tokenOf(), "198.51.100.11")).status).toBe(200);
-  });
-
-  it("answers 502 while the issuer's keys cannot be read, and recovers", async () => {
-    isDown = true;
-    const fresh = await createTestCore({
-      env: { SVC_WORKLOAD_ISSUERS_FILE: "/issuers.yaml" },
-      files: {
-        "/issuers.yaml": `issuers: [{ issuer: "${issuer}", audience: a, subjects: [{ pattern: x, scopes: [read] }] }]`,
-      },
-    });
-    const ask = async () => {
-      const iat = Math.floor(fresh.clock.now() / 1000);
-      const grant = { subject_token: await tokenOf({ aud: "a", sub: "x", iat }) };
-      const body = {
-        grant_type: "urn:ietf:params:oauth:grant-type:token-exchange",
-        subject_token_type: "urn:ietf:params:oauth:token-type:id_token",
-        ...grant,
-      };
-      return fresh.api("POST", "/v1/operator/token-exchange", { body });
-    };
-    expect(await ask()).toMatchObject({ body: { code: "issuer_unavailable" } });
-    isDown = false;
-    expect((await ask()).status).toBe(200);
-    await fresh.close();
-  });
+    return fresh.api("POST", "/v1/operator/token-exchange", { body });
+  };
+  expect(await ask()).toMatchObject({ body: { code: "issuer_unavailable" } });
+  isDown = false;
+  expect((await ask()).status).toBe(200);
+  await fresh.close();
 });

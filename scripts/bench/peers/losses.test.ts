@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { measureLosses } from "./losses.ts";
 
 /** A sink, and agents that deliver what they kept in two parts, some time after they started and it accepts. */
@@ -36,19 +36,17 @@ const scenario = (keeps: (units: number) => number) => {
   };
 };
 
-describe("the losses of a kill", () => {
-  it("are what was acknowledged and does not arrive after a restart", async () => {
-    expect(await scenario(() => 20).run()).toEqual({ acknowledged: 50, lost: 30 });
-  });
+it("are what was acknowledged and does not arrive after a restart", async () => {
+  expect(await scenario(() => 20).run()).toEqual({ acknowledged: 50, lost: 30 });
+});
 
-  it("are zero for an agent that keeps everything, and more than it acknowledged is no loss", async () => {
-    expect(await scenario((units) => units).run()).toEqual({ acknowledged: 50, lost: 0 });
-    expect(await scenario((units) => units + 1).run()).toEqual({ acknowledged: 50, lost: 0 });
-  });
+it("are zero for an agent that keeps everything, and more than it acknowledged is no loss", async () => {
+  expect(await scenario((units) => units).run()).toEqual({ acknowledged: 50, lost: 0 });
+  expect(await scenario((units) => units + 1).run()).toEqual({ acknowledged: 50, lost: 0 });
+});
 
-  it("kills while the sink refuses, and restarts once it accepts", async () => {
-    const { events, run } = scenario(() => 0);
-    await run();
-    expect(events).toEqual(["refuse", "start", "SIGKILL", "accept", "start", "SIGKILL"]);
-  });
+it("kills while the sink refuses, and restarts once it accepts", async () => {
+  const { events, run } = scenario(() => 0);
+  await run();
+  expect(events).toEqual(["refuse", "start", "SIGKILL", "accept", "start", "SIGKILL"]);
 });

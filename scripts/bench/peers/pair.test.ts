@@ -50,19 +50,17 @@ describe("a pair", () => {
   });
 });
 
-describe("a kill", () => {
-  it("follows the measured rounds, once for each side that can be killed", async () => {
-    const order: string[] = [];
-    const killed = { acknowledged: 10, lost: 3 };
-    const kill = async () => {
-      order.push("kill");
-      return killed;
-    };
-    const they = { ...side("they", "peer", [], order), kill };
-    const results = await measurePair({ sides: [side("we", "ours", [], order), they] }, 2);
-    expect(order).toEqual(["we", "they", "we", "they", "kill"]);
-    expect(results.map((result) => result.killed)).toEqual([null, killed]);
-  });
+it("a kill follows the measured rounds, once for each side that can be killed", async () => {
+  const order: string[] = [];
+  const killed = { acknowledged: 10, lost: 3 };
+  const kill = async () => {
+    order.push("kill");
+    return killed;
+  };
+  const they = { ...side("they", "peer", [], order), kill };
+  const results = await measurePair({ sides: [side("we", "ours", [], order), they] }, 2);
+  expect(order).toEqual(["we", "they", "we", "they", "kill"]);
+  expect(results.map((result) => result.killed)).toEqual([null, killed]);
 });
 
 describe("the goals of a pair", () => {

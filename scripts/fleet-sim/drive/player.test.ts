@@ -7,22 +7,20 @@ import { createMeasurements } from "./measurements.ts";
 import { createPlayer, createSchedule, EnrollmentRefused } from "./player.ts";
 import { WireError } from "./wire.ts";
 
-describe("a schedule", () => {
-  it("returns items in order of time, and of equal times in the order of insertion", () => {
-    fc.assert(
-      fc.property(fc.array(fc.integer({ min: 0, max: 20 }), { maxLength: 100 }), (times) => {
-        const schedule = createSchedule<{ at: number; order: number }>();
-        for (const [order, at] of times.entries()) schedule.add({ at, order });
-        const taken = Array.from({ length: times.length }, () => schedule.take());
-        expect(taken.map((due) => [due?.at, due?.order])).toEqual(
-          [...times.entries()]
-            .sort((a, b) => a[1] - b[1] || a[0] - b[0])
-            .map(([order, at]) => [at, order]),
-        );
-        expect(schedule.take()).toBeUndefined();
-      }),
-    );
-  });
+it("a schedule returns items in order of time, and of equal times in the order of insertion", () => {
+  fc.assert(
+    fc.property(fc.array(fc.integer({ min: 0, max: 20 }), { maxLength: 100 }), (times) => {
+      const schedule = createSchedule<{ at: number; order: number }>();
+      for (const [order, at] of times.entries()) schedule.add({ at, order });
+      const taken = Array.from({ length: times.length }, () => schedule.take());
+      expect(taken.map((due) => [due?.at, due?.order])).toEqual(
+        [...times.entries()]
+          .sort((a, b) => a[1] - b[1] || a[0] - b[0])
+          .map(([order, at]) => [at, order]),
+      );
+      expect(schedule.take()).toBeUndefined();
+    }),
+  );
 });
 
 describe("a player", () => {

@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { auditActions, auditSentences, changeActions } from "#proto/audit-actions.ts";
 import type { AuditEventView, RecordNames } from "#proto/audit-event.ts";
 import { actorPiece, eventFacts, sentencePieces } from "./event-view.ts";
@@ -49,94 +49,92 @@ const sentence = (change: Partial<AuditEventView>) =>
     .map(({ text }) => text)
     .join("");
 
-describe("an audit event", () => {
-  it("has a sentence for each action and outcome", () => {
-    for (const [action, sentences] of Object.entries(auditSentences))
-      expect(
-        sentences.slice(0, 2).every((text) => /^[a-z].*[^.]$/.test(text)),
-        action,
-      ).toBe(true);
-    expect(auditActions).toContain("operator.sign_in");
-    expect(changeActions).toContain("config.publish");
-    expect(changeActions).not.toContain("operator.sign_in");
-  });
-
-  it("names records instead of their ids, with links to their pages", () => {
-    expect(sentencePieces(event({}), names)).toEqual([
-      { text: "revoked the host " },
-      { text: "web 1", full: "https://fleet.test/d/web%201", href: `/hosts/${hostId}` },
-    ]);
-    const assigned = event({ action: "config.assign", details: { config_id: configId } });
-    expect(sentencePieces(assigned, names).map(({ text, href }) => [text, href])).toEqual([
-      ["assigned the config ", undefined],
-      ["f8b4c0 edge", `/configs/${configId}`],
-      [" to ", undefined],
-      ["web 1", `/hosts/${hostId}`],
-    ]);
-    expect(actorPiece(event({}), names)).toMatchObject({
-      text: "alice@example.test",
-      href: "/audit?actor=alice%40example.test",
-    });
-  });
-
-  it("counts one row in the singular", () => {
-    const read = (row_count: number) =>
-      sentence({ action: "chat.tool_call", details: { tool: "query_sql", row_count } });
-    expect([read(1), read(9)]).toEqual([
-      "let chat read the fleet with query_sql, 1 row",
-      "let chat read the fleet with query_sql, 9 rows",
-    ]);
-  });
-
-  it("leaves out what an event does not record", () => {
-    const target = { type: "collector_identity", id: hostId };
-    const enrolled = { action: "collector.enroll", target };
-    expect(sentence(enrolled)).toBe("enrolled");
-    expect(sentence({ ...enrolled, details: { policy_id: policyId } })).toBe(
-      "enrolled under the policy edge hosts",
-    );
-    expect(sentence({ ...enrolled, details: { certificate_id: certificateId } })).toBe(
-      "enrolled with the certificate aaaaaaa…aaaaaaa",
-    );
+it("has a sentence for each action and outcome", () => {
+  for (const [action, sentences] of Object.entries(auditSentences))
     expect(
-      sentence({
-        ...enrolled,
-        outcome: "failure",
-        target: { type: "remote_address", id: "10.0.0.1" },
-        details: { count: 7 },
-      }),
-    ).toBe("was refused enrollment 7 times");
-    expect(sentence({ action: "a.newer_core", target: { type: "thing", id: "x" } })).toBe(
-      "a.newer_core on x",
-    );
-  });
+      sentences.slice(0, 2).every((text) => /^[a-z].*[^.]$/.test(text)),
+      action,
+    ).toBe(true);
+  expect(auditActions).toContain("operator.sign_in");
+  expect(changeActions).toContain("config.publish");
+  expect(changeActions).not.toContain("operator.sign_in");
+});
 
-  it("shows text of hosts as text, and no id as a link without a name", () => {
-    const hostile = { type: "x", id: "\u202e<img src=x>" };
-    expect(sentencePieces(event({ target: hostile }), names).at(-1)).toEqual({
-      text: "[U+202E]<img src=x>",
-    });
-    const unknown = "01920000-0000-7000-8000-0000000000aa";
-    expect(sentencePieces(event({ target: { type: "x", id: unknown } }), names).at(-1)).toEqual({
-      text: unknown,
-    });
-    expect(
-      sentencePieces(event({ target: { type: "x", id: "constructor" } }), names).at(-1),
-    ).toEqual({
+it("names records instead of their ids, with links to their pages", () => {
+  expect(sentencePieces(event({}), names)).toEqual([
+    { text: "revoked the host " },
+    { text: "web 1", full: "https://fleet.test/d/web%201", href: `/hosts/${hostId}` },
+  ]);
+  const assigned = event({ action: "config.assign", details: { config_id: configId } });
+  expect(sentencePieces(assigned, names).map(({ text, href }) => [text, href])).toEqual([
+    ["assigned the config ", undefined],
+    ["f8b4c0 edge", `/configs/${configId}`],
+    [" to ", undefined],
+    ["web 1", `/hosts/${hostId}`],
+  ]);
+  expect(actorPiece(event({}), names)).toMatchObject({
+    text: "alice@example.test",
+    href: "/audit?actor=alice%40example.test",
+  });
+});
+
+it("counts one row in the singular", () => {
+  const read = (row_count: number) =>
+    sentence({ action: "chat.tool_call", details: { tool: "query_sql", row_count } });
+  expect([read(1), read(9)]).toEqual([
+    "let chat read the fleet with query_sql, 1 row",
+    "let chat read the fleet with query_sql, 9 rows",
+  ]);
+});
+
+it("leaves out what an event does not record", () => {
+  const target = { type: "collector_identity", id: hostId };
+  const enrolled = { action: "collector.enroll", target };
+  expect(sentence(enrolled)).toBe("enrolled");
+  expect(sentence({ ...enrolled, details: { policy_id: policyId } })).toBe(
+    "enrolled under the policy edge hosts",
+  );
+  expect(sentence({ ...enrolled, details: { certificate_id: certificateId } })).toBe(
+    "enrolled with the certificate aaaaaaa…aaaaaaa",
+  );
+  expect(
+    sentence({
+      ...enrolled,
+      outcome: "failure",
+      target: { type: "remote_address", id: "10.0.0.1" },
+      details: { count: 7 },
+    }),
+  ).toBe("was refused enrollment 7 times");
+  expect(sentence({ action: "a.newer_core", target: { type: "thing", id: "x" } })).toBe(
+    "a.newer_core on x",
+  );
+});
+
+it("shows text of hosts as text, and no id as a link without a name", () => {
+  const hostile = { type: "x", id: "\u202e<img src=x>" };
+  expect(sentencePieces(event({ target: hostile }), names).at(-1)).toEqual({
+    text: "[U+202E]<img src=x>",
+  });
+  const unknown = "01920000-0000-7000-8000-0000000000aa";
+  expect(sentencePieces(event({ target: { type: "x", id: unknown } }), names).at(-1)).toEqual({
+    text: unknown,
+  });
+  expect(sentencePieces(event({ target: { type: "x", id: "constructor" } }), names).at(-1)).toEqual(
+    {
       text: "constructor",
-    });
-  });
+    },
+  );
+});
 
-  it("lists what else it records", () => {
-    const facts = eventFacts(
-      event({ reason_code: "lost", details: { certificate_ids: [certificateId, "x"], empty: [] } }),
-      names,
-    );
-    expect(facts.map(([name, values]) => [name, values.map(({ text }) => text).join()])).toEqual([
-      ["action", "identity.revoke"],
-      ["reason code", "lost"],
-      ["certificate ids", "aaaaaaa…aaaaaaa,x"],
-      ["number in the chain", "1"],
-    ]);
-  });
+it("lists what else it records", () => {
+  const facts = eventFacts(
+    event({ reason_code: "lost", details: { certificate_ids: [certificateId, "x"], empty: [] } }),
+    names,
+  );
+  expect(facts.map(([name, values]) => [name, values.map(({ text }) => text).join()])).toEqual([
+    ["action", "identity.revoke"],
+    ["reason code", "lost"],
+    ["certificate ids", "aaaaaaa…aaaaaaa,x"],
+    ["number in the chain", "1"],
+  ]);
 });

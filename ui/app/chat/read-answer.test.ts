@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { readAnswer } from "./conversation.ts";
 
 const id = "01920000-0000-7000-8000-000000000001";
@@ -28,31 +28,29 @@ const read = async (text: string, size = 7): Promise<unknown[]> => {
   return found;
 };
 
-describe("the stream of an answer", () => {
-  it("yields its events, however the bytes are cut", async () => {
-    const text = `: open\n\nevent: text_delta\r\ndata: {"text":"é\u2028"}\r\n\r\n${done}event: text_delta\ndata: {"text":"late"}\n\n`;
-    for (const size of [1, 2, 3, 1000])
-      expect(await read(text, size)).toEqual([
-        ["text_delta", { text: "é\u2028" }],
-        ["done", { message_id: id, status: "complete" }],
-      ]);
-  });
-
-  it("T1: is lost when it ends without `done` or `error`", async () => {
-    const delta = 'event: text_delta\ndata: {"text":"Half"}\n\n';
-    expect(await read(delta)).toEqual([["text_delta", { text: "Half" }], "connection_lost"]);
-    expect(await read(`${delta}event: done\ndata: {`)).toEqual([
-      ["text_delta", { text: "Half" }],
-      "connection_lost",
+it("yields its events, however the bytes are cut", async () => {
+  const text = `: open\n\nevent: text_delta\r\ndata: {"text":"é\u2028"}\r\n\r\n${done}event: text_delta\ndata: {"text":"late"}\n\n`;
+  for (const size of [1, 2, 3, 1000])
+    expect(await read(text, size)).toEqual([
+      ["text_delta", { text: "é\u2028" }],
+      ["done", { message_id: id, status: "complete" }],
     ]);
-    expect(await read("")).toEqual(["connection_lost"]);
-  });
+});
 
-  it("skips events and members that only a newer core sends, and rejects those it cannot read", async () => {
-    const newer = `event: thought\ndata: x\n\nevent: text_delta\ndata: {"text":"a","mood":1}\n\n${done}`;
-    expect((await read(newer))[0]).toEqual(["text_delta", { text: "a" }]);
-    expect(await read("event: text_delta\ndata: {\n\n")).toEqual(["unreadable"]);
-    expect(await read('event: text_delta\ndata: {"text":1}\n\n')).toEqual(["unreadable"]);
-    expect(await read("event: constructor\ndata: 1\n\n")).toEqual(["connection_lost"]);
-  });
+it("T1: is lost when it ends without `done` or `error`", async () => {
+  const delta = 'event: text_delta\ndata: {"text":"Half"}\n\n';
+  expect(await read(delta)).toEqual([["text_delta", { text: "Half" }], "connection_lost"]);
+  expect(await read(`${delta}event: done\ndata: {`)).toEqual([
+    ["text_delta", { text: "Half" }],
+    "connection_lost",
+  ]);
+  expect(await read("")).toEqual(["connection_lost"]);
+});
+
+it("skips events and members that only a newer core sends, and rejects those it cannot read", async () => {
+  const newer = `event: thought\ndata: x\n\nevent: text_delta\ndata: {"text":"a","mood":1}\n\n${done}`;
+  expect((await read(newer))[0]).toEqual(["text_delta", { text: "a" }]);
+  expect(await read("event: text_delta\ndata: {\n\n")).toEqual(["unreadable"]);
+  expect(await read('event: text_delta\ndata: {"text":1}\n\n')).toEqual(["unreadable"]);
+  expect(await read("event: constructor\ndata: 1\n\n")).toEqual(["connection_lost"]);
 });

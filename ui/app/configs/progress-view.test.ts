@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import type { ProgressHosts } from "#proto/fleet-health/config-report.ts";
 import { configName, figurePath, hostsLeft, progressSentence } from "./progress-view.ts";
 
@@ -14,38 +14,36 @@ const none: ProgressHosts = {
 };
 const hash = "f8b4c0".padEnd(64, "0");
 
-describe("the progress of a config in words", () => {
-  it("says whether it finished, when, or how many hosts are left", () => {
-    expect(progressSentence(none)).toBe("Assigned to no host.");
-    const part = {
-      ...none,
-      desired: 1200,
-      running: 1000,
-      silent: 150,
-      silent_running: 100,
-      drifted: 50,
-    };
-    expect([hostsLeft(part), progressSentence(part)]).toEqual([
-      100,
-      "100 of 1,200 hosts left: not finished.",
-    ]);
-    const all = {
-      ...none,
-      desired: 2,
-      running: 1,
-      silent: 1,
-      silent_running: 1,
-      finished_at: "2026-11-20T10:00:00.000Z",
-    };
-    expect(progressSentence(all)).toBe("Finished at 2026-11-20 10:00:00 UTC: all 2 hosts run it.");
-    expect(progressSentence({ ...all, desired: 1, silent: 0, silent_running: 0 })).toMatch(
-      /: the host runs it\.$/,
-    );
-  });
+it("says whether it finished, when, or how many hosts are left", () => {
+  expect(progressSentence(none)).toBe("Assigned to no host.");
+  const part = {
+    ...none,
+    desired: 1200,
+    running: 1000,
+    silent: 150,
+    silent_running: 100,
+    drifted: 50,
+  };
+  expect([hostsLeft(part), progressSentence(part)]).toEqual([
+    100,
+    "100 of 1,200 hosts left: not finished.",
+  ]);
+  const all = {
+    ...none,
+    desired: 2,
+    running: 1,
+    silent: 1,
+    silent_running: 1,
+    finished_at: "2026-11-20T10:00:00.000Z",
+  };
+  expect(progressSentence(all)).toBe("Finished at 2026-11-20 10:00:00 UTC: all 2 hosts run it.");
+  expect(progressSentence({ ...all, desired: 1, silent: 0, silent_running: 0 })).toMatch(
+    /: the host runs it\.$/,
+  );
+});
 
-  it("links each figure to its hosts, and names a config without a name by its hash", () => {
-    expect(figurePath("drifted", hash)).toBe(`/fleet?desired_config=${hash}&progress=drifted`);
-    expect(figurePath("desired", hash)).not.toContain("revoked");
-    expect(configName({ name: null, config_hash: hash })).toBe("f8b4c0000000");
-  });
+it("links each figure to its hosts, and names a config without a name by its hash", () => {
+  expect(figurePath("drifted", hash)).toBe(`/fleet?desired_config=${hash}&progress=drifted`);
+  expect(figurePath("desired", hash)).not.toContain("revoked");
+  expect(configName({ name: null, config_hash: hash })).toBe("f8b4c0000000");
 });

@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { afterAll, describe, expect, it } from "vitest";
+import { afterAll, expect, it } from "vitest";
 import { openDatabaseSocket } from "#functions/node/database/database-servers.ts";
 import { connectDatabase } from "#functions/store/database/database.ts";
 import { people } from "#scripts/lab/people.ts";
@@ -34,33 +34,31 @@ afterAll(async () => {
   await web.close();
 });
 
-describe("the database role of docs/deploy.md", () => {
-  it("suffices to sign in and to be ready", async () => {
-    const agent = createUserAgent();
-    await walkSignIn(agent, { origin: web.origin, account: people.admin.subject });
-    expect(agent.cookie("svc_session")).toBeDefined();
-    expect((await agent.visit(`${web.origin}/readyz`)).status).toBe(200);
-  });
+it("suffices to sign in and to be ready", async () => {
+  const agent = createUserAgent();
+  await walkSignIn(agent, { origin: web.origin, account: people.admin.subject });
+  expect(agent.cookie("svc_session")).toBeDefined();
+  expect((await agent.visit(`${web.origin}/readyz`)).status).toBe(200);
+});
 
-  it("reads no other table and writes none", async () => {
-    const tables = await admin.sql<{ name: string }[]>`
+it("reads no other table and writes none", async () => {
+  const tables = await admin.sql<{ name: string }[]>`
       select tablename as name from pg_tables where schemaname = 'public' order by 1`;
-    const readable: string[] = [];
-    for (const { name } of tables) {
-      const read = connection?.sql.unsafe(`select 1 from ${name} limit 1`);
-      await read?.then(
-        () => readable.push(name),
-        () => undefined,
-      );
-    }
-    expect(tables.length).toBeGreaterThan(20);
-    expect(readable).toEqual(["authentication_identity", "person"]);
-    for (const statement of [
-      "update person set status = 'active'",
-      "delete from authentication_identity",
-      "insert into person select * from person",
-      "create table mine (x int)",
-    ])
-      await expect(connection?.sql.unsafe(statement)).rejects.toThrow(/permission denied/);
-  });
+  const readable: string[] = [];
+  for (const { name } of tables) {
+    const read = connection?.sql.unsafe(`select 1 from ${name} limit 1`);
+    await read?.then(
+      () => readable.push(name),
+      () => undefined,
+    );
+  }
+  expect(tables.length).toBeGreaterThan(20);
+  expect(readable).toEqual(["authentication_identity", "person"]);
+  for (const statement of [
+    "update person set status = 'active'",
+    "delete from authentication_identity",
+    "insert into person select * from person",
+    "create table mine (x int)",
+  ])
+    await expect(connection?.sql.unsafe(statement)).rejects.toThrow(/permission denied/);
 });

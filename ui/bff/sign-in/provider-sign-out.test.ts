@@ -106,72 +106,67 @@ describe("signing out at web", () => {
   });
 });
 
-describe("signing out at the provider", () => {
-  const verifier = "dBjftJeZ4CVP-mBAx7DwiFd5RzJsr9GWOUqKR5cCEUQ";
-  const redirect_uri = "http://127.0.0.1:49152/callback";
-  /** Lets a program in and returns its token. */
-  const letIn = async (agent: UserAgent): Promise<string> => {
-    const request = new URLSearchParams({
-      response_type: "code",
-      client_id: "svc-admin",
-      redirect_uri,
-      code_challenge: createHash("sha256").update(verifier).digest("base64url"),
-      code_challenge_method: "S256",
-      state: "a-state-of-sixteen",
-      client_name: "svc-admin on lovelace",
-    });
-    const allowed = await agent.fetch(`${origin}/cli/authorize?${request}`, {
-      method: "POST",
-      headers: form,
-      body: "decision=allow",
-    });
-    const code = new URL(allowed.headers.get("location") ?? "").searchParams.get("code") ?? "";
-    const body = new URLSearchParams({
-      grant_type: "authorization_code",
-      code,
-      code_verifier: verifier,
-      redirect_uri,
-    });
-    const answer = await fetch(`${origin}/oauth/token`, { method: "POST", body });
-    return ((await answer.json()) as { access_token: string }).access_token;
-  };
-
-  it("ends every session at web of that browser, with its programs, at every web, and no other person's", async () => {
-    const agent = await web.signIn("admin");
-    const replaced = agent.cookieHeader(origin);
-    const program = await letIn(agent);
-    await walkSignIn(agent, { origin, account: people.admin.subject });
-    const another = await web.signIn("admin");
-    const person = await web.signIn("reader");
-    const second = createWebApp(web.web, { remoteAddressOf: () => "192.0.2.7" });
-    const statuses = async () => {
-      const cookies = [
-        replaced,
-        ...[agent, another, person].map((one) => one.cookieHeader(origin)),
-      ];
-      const sessions = cookies.map((Cookie) =>
-        second.request(`${origin}/api/session`, { headers: { Cookie } }),
-      );
-      const whoami = fetch(`${origin}/v1/whoami`, {
-        headers: { Authorization: `Bearer ${program}` },
-      });
-      return (await Promise.all([...sessions, whoami])).map(({ status }) => status);
-    };
-    expect(await statuses()).toEqual([200, 200, 200, 200, 200]);
-    await web.clock.advance(1000);
-    await confirm(agent, `${identityProvider.issuer}/session/end`, { everywhere: true });
-    expect(await statuses()).toEqual([401, 401, 200, 200, 401]);
-    const path = "/v1/audit-events?action=operator.sign_out&limit=2";
-    const { body } = await web.core.auditor.get<{ items: { details: object }[] }>(path);
-    const event = {
-      actor: { id: "identity-provider" },
-      target: { id: people.admin.userId },
-      outcome: "success",
-    };
-    expect(body.items).toMatchObject([event, event]);
-    expect(body.items.map(({ details }) => details)).toEqual(
-      expect.arrayContaining([{ programs: 1 }, { programs: 0 }]),
-    );
-    expect(web.log.text()).toContain("signed out by the identity provider");
+const verifier = "dBjftJeZ4CVP-mBAx7DwiFd5RzJsr9GWOUqKR5cCEUQ";
+const redirect_uri = "http://127.0.0.1:49152/callback";
+/** Lets a program in and returns its token. */
+const letIn = async (agent: UserAgent): Promise<string> => {
+  const request = new URLSearchParams({
+    response_type: "code",
+    client_id: "svc-admin",
+    redirect_uri,
+    code_challenge: createHash("sha256").update(verifier).digest("base64url"),
+    code_challenge_method: "S256",
+    state: "a-state-of-sixteen",
+    client_name: "svc-admin on lovelace",
   });
+  const allowed = await agent.fetch(`${origin}/cli/authorize?${request}`, {
+    method: "POST",
+    headers: form,
+    body: "decision=allow",
+  });
+  const code = new URL(allowed.headers.get("location") ?? "").searchParams.get("code") ?? "";
+  const body = new URLSearchParams({
+    grant_type: "authorization_code",
+    code,
+    code_verifier: verifier,
+    redirect_uri,
+  });
+  const answer = await fetch(`${origin}/oauth/token`, { method: "POST", body });
+  return ((await answer.json()) as { access_token: string }).access_token;
+};
+
+it("signing out at the provider ends every session at web of that browser, with its programs, at every web, and no other person's", async () => {
+  const agent = await web.signIn("admin");
+  const replaced = agent.cookieHeader(origin);
+  const program = await letIn(agent);
+  await walkSignIn(agent, { origin, account: people.admin.subject });
+  const another = await web.signIn("admin");
+  const person = await web.signIn("reader");
+  const second = createWebApp(web.web, { remoteAddressOf: () => "192.0.2.7" });
+  const statuses = async () => {
+    const cookies = [replaced, ...[agent, another, person].map((one) => one.cookieHeader(origin))];
+    const sessions = cookies.map((Cookie) =>
+      second.request(`${origin}/api/session`, { headers: { Cookie } }),
+    );
+    const whoami = fetch(`${origin}/v1/whoami`, {
+      headers: { Authorization: `Bearer ${program}` },
+    });
+    return (await Promise.all([...sessions, whoami])).map(({ status }) => status);
+  };
+  expect(await statuses()).toEqual([200, 200, 200, 200, 200]);
+  await web.clock.advance(1000);
+  await confirm(agent, `${identityProvider.issuer}/session/end`, { everywhere: true });
+  expect(await statuses()).toEqual([401, 401, 200, 200, 401]);
+  const path = "/v1/audit-events?action=operator.sign_out&limit=2";
+  const { body } = await web.core.auditor.get<{ items: { details: object }[] }>(path);
+  const event = {
+    actor: { id: "identity-provider" },
+    target: { id: people.admin.userId },
+    outcome: "success",
+  };
+  expect(body.items).toMatchObject([event, event]);
+  expect(body.items.map(({ details }) => details)).toEqual(
+    expect.arrayContaining([{ programs: 1 }, { programs: 0 }]),
+  );
+  expect(web.log.text()).toContain("signed out by the identity provider");
 });

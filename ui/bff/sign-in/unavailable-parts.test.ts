@@ -1,4 +1,4 @@
-import { afterAll, describe, expect, it } from "vitest";
+import { afterAll, expect, it } from "vitest";
 import { people } from "#scripts/lab/people.ts";
 import { createUserAgent } from "#scripts/lab/user-agent.ts";
 import { walkSignIn } from "#scripts/lab/walk-sign-in.ts";
@@ -33,71 +33,69 @@ const brokenDatabase = {
   },
 } as unknown as Web["db"];
 
-describe("a sign-in that is unavailable", () => {
-  it.each<[string, string, () => Partial<Web>, string]>([
-    [
-      "an identity provider",
-      "identity_provider",
-      () => ({
-        config: {
-          ...web.web.config,
-          identityProvider: { ...web.web.config.identityProvider, issuer: "http://127.0.0.1:9" },
-        },
-      }),
-      "The identity provider, Example ID, gives no usable answer.",
-    ],
-    [
-      "core",
-      "core",
-      () => ({ fetch: toCore(() => Promise.reject(new TypeError("fetch failed"))) }),
-      "Core does not answer.",
-    ],
-    [
-      "core's database",
-      "database",
-      () => ({ fetch: toCore(async () => Response.json(databaseDown, { status: 503 })) }),
-      "Core answers, and reports that its database is unavailable.",
-    ],
-    [
-      "web's own database",
-      "web_database",
-      () => ({ db: brokenDatabase }),
-      "The web server gets no answer from its own database.",
-    ],
-  ])("names %s", async (_name, part, broken, words) => {
-    const { url, text } = await signInWith(broken());
-    const { reason, part: named, return_to } = Object.fromEntries(url.searchParams);
-    expect({ reason, named, return_to }).toEqual({
-      reason: "sign_in_unavailable",
-      named: part,
-      return_to: "/fleet",
-    });
-    expect(text).toContain(words);
+it.each<[string, string, () => Partial<Web>, string]>([
+  [
+    "an identity provider",
+    "identity_provider",
+    () => ({
+      config: {
+        ...web.web.config,
+        identityProvider: { ...web.web.config.identityProvider, issuer: "http://127.0.0.1:9" },
+      },
+    }),
+    "The identity provider, Example ID, gives no usable answer.",
+  ],
+  [
+    "core",
+    "core",
+    () => ({ fetch: toCore(() => Promise.reject(new TypeError("fetch failed"))) }),
+    "Core does not answer.",
+  ],
+  [
+    "core's database",
+    "database",
+    () => ({ fetch: toCore(async () => Response.json(databaseDown, { status: 503 })) }),
+    "Core answers, and reports that its database is unavailable.",
+  ],
+  [
+    "web's own database",
+    "web_database",
+    () => ({ db: brokenDatabase }),
+    "The web server gets no answer from its own database.",
+  ],
+])("names %s", async (_name, part, broken, words) => {
+  const { url, text } = await signInWith(broken());
+  const { reason, part: named, return_to } = Object.fromEntries(url.searchParams);
+  expect({ reason, named, return_to }).toEqual({
+    reason: "sign_in_unavailable",
+    named: part,
+    return_to: "/fleet",
   });
+  expect(text).toContain(words);
+});
 
-  it("W6: names both clocks when web's is 100 s ahead of core's", async () => {
-    const { clock } = web;
-    const ahead = { ...clock, now: () => clock.now() + 100_000 };
-    const times = [ahead, clock].map((one) => new Date(one.now()).toISOString());
-    const { url, status, text } = await signInWith({ clock: ahead });
-    expect([url.pathname, status]).toEqual(["/api/auth/callback/idp", 503]);
-    expect(text).toContain("The clocks of web and core differ");
-    expect(text).toContain(
-      `Web&#39;s clock says ${times[0]} and core&#39;s ${times[1]}: set the wrong one.`,
-    );
-    const fields = expect.objectContaining({ code: "clock_skew", status: 503 });
-    expect(web.log.lines).toContainEqual(expect.objectContaining({ level: "error", fields }));
-  });
+it("W6: names both clocks when web's is 100 s ahead of core's", async () => {
+  const { clock } = web;
+  const ahead = { ...clock, now: () => clock.now() + 100_000 };
+  const times = [ahead, clock].map((one) => new Date(one.now()).toISOString());
+  const { url, status, text } = await signInWith({ clock: ahead });
+  expect([url.pathname, status]).toEqual(["/api/auth/callback/idp", 503]);
+  expect(text).toContain("The clocks of web and core differ");
+  expect(text).toContain(
+    `Web&#39;s clock says ${times[0]} and core&#39;s ${times[1]}: set the wrong one.`,
+  );
+  const fields = expect.objectContaining({ code: "clock_skew", status: 503 });
+  expect(web.log.lines).toContainEqual(expect.objectContaining({ level: "error", fields }));
+});
 
-  it("offers the way back to a browser that still has a session, and to no other", () => {
-    const shown = {
-      providerName: "Example ID",
-      returnTo: "/fleet?q=x",
-      reason: "sign_in_unavailable",
-      links: {},
-    };
-    const page = (hasSession: boolean) => String(loginPage({ ...shown, hasSession }));
-    expect(page(true)).toContain('href="/fleet?q=x">Return with your present session</a>');
-    expect(page(false)).not.toContain("present session");
-  });
+it("offers the way back to a browser that still has a session, and to no other", () => {
+  const shown = {
+    providerName: "Example ID",
+    returnTo: "/fleet?q=x",
+    reason: "sign_in_unavailable",
+    links: {},
+  };
+  const page = (hasSession: boolean) => String(loginPage({ ...shown, hasSession }));
+  expect(page(true)).toContain('href="/fleet?q=x">Return with your present session</a>');
+  expect(page(false)).not.toContain("present session");
 });

@@ -72,13 +72,14 @@ const hostsOf = (table: HostTable) => {
   );
 };
 
-describe("hosts of a later time", () => {
-  // Hosts enrolled 10 and 20 minutes ago, so that the difference has more of them than its base.
-  it.each([
-    ["now", 0],
-    ["a checkpoint", 15],
-    ["the difference from another", 1],
-  ])("have what the database has, once changes are taken back: %s", async (kind, minutesAgo) => {
+// Hosts enrolled 10 and 20 minutes ago, so that the difference has more of them than its base.
+it.each([
+  ["now", 0],
+  ["a checkpoint", 15],
+  ["the difference from another", 1],
+])(
+  "hosts of a later time have what the database has, once changes are taken back: %s",
+  async (kind, minutesAgo) => {
     const until = kind === "now" ? null : ago(minutesAgo);
     const checkpoints = createCheckpoints({ db, codec });
     if (until) await checkpoints.add(until, await loadHosts(db, hostsAt(until)));
@@ -95,8 +96,8 @@ describe("hosts of a later time", () => {
       const expected = hostsOf(await loadHosts(db, hostsAt(from)));
       expect(hostsOf(await rewindHosts(db, later, { from, until }))).toEqual(expected);
     }
-  });
-});
+  },
+);
 
 describe("a checkpoint", () => {
   /** Values that need each number of bytes, and none that is left out. */

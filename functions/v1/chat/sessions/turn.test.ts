@@ -470,14 +470,12 @@ describe("a client that disconnects", () => {
   });
 });
 
-describe("core", () => {
-  it("aborts its answers when it shuts down", async () => {
-    const { conversation, asking, round } = await begin();
-    round.text("x");
-    const answer = await asking;
-    stopping.abort();
-    expectError(await answer.rest(), { code: "shutting_down" });
-    expect(await lastAnswer(conversation)).toMatchObject({ status: "aborted" });
-    expect((await conversation.ask("b")).status).toBe(503);
-  });
+it("core aborts its answers when it shuts down", async () => {
+  const { conversation, asking, round } = await begin();
+  round.text("x");
+  const answer = await asking;
+  stopping.abort();
+  expectError(await answer.rest(), { code: "shutting_down" });
+  expect(await lastAnswer(conversation)).toMatchObject({ status: "aborted" });
+  expect((await conversation.ask("b")).status).toBe(503);
 });

@@ -183,36 +183,34 @@ describe("the completeness of the fleet", () => {
   });
 });
 
-describe("what an export rejected", () => {
-  it("makes the hour of its account short, with the figures of the export", {
-    tags: "workerd",
-  }, async () => {
-    const account = Math.floor(first / hourMs);
-    await db.execute(sql`
+it("what an export rejected makes the hour of its account short, with the figures of the export", {
+  tags: "workerd",
+}, async () => {
+  const account = Math.floor(first / hourMs);
+  await db.execute(sql`
       insert into export_rejection (host_id, queue_id, after_sequence, name, envelopes, items, last_at)
       values (${a.identity}, decode(md5(${a.identity}), 'hex'), ${(account - 1) * 1_000}::bigint, 'backend', 2, 7, now())`);
-    await settleHours(core, { owner, retentionDays: 400 });
-    const range = `from=${at(0)}&to=${at(1)}`;
-    const { body } = await get<HostCompleteness>(
-      `/v1/collector/hosts/${a.identityId}/completeness?${range}`,
-    );
-    expect(body.hours).toMatchObject([
-      {
-        state: "short",
-        shortages: [
-          { kind: "export_rejected", count: 2 },
-          { kind: "export_rejected_items", count: 7 },
-        ],
-        figures: {
-          delivered: [{ export: "backend", delivered: true, rejected: 2, rejected_items: 7 }],
-        },
+  await settleHours(core, { owner, retentionDays: 400 });
+  const range = `from=${at(0)}&to=${at(1)}`;
+  const { body } = await get<HostCompleteness>(
+    `/v1/collector/hosts/${a.identityId}/completeness?${range}`,
+  );
+  expect(body.hours).toMatchObject([
+    {
+      state: "short",
+      shortages: [
+        { kind: "export_rejected", count: 2 },
+        { kind: "export_rejected_items", count: 7 },
+      ],
+      figures: {
+        delivered: [{ export: "backend", delivered: true, rejected: 2, rejected_items: 7 }],
       },
-    ]);
-    const csv = await get<string>(
-      `/v1/collector/completeness/export.csv?state=short&host=a&${range}`,
-    );
-    expect(csv.body).toContain("a,short,1000,1000,,,,,,,,2,7");
-  });
+    },
+  ]);
+  const csv = await get<string>(
+    `/v1/collector/completeness/export.csv?state=short&host=a&${range}`,
+  );
+  expect(csv.body).toContain("a,short,1000,1000,,,,,,,,2,7");
 });
 
 describe("the statement of an hour", () => {

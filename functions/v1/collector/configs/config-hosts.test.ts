@@ -184,36 +184,34 @@ describe("the assignments of a config", () => {
   });
 });
 
-describe("the exports of configs", () => {
-  it("have every row of their list under its filter, and are audited", {
-    tags: "workerd",
-  }, async () => {
-    const csv = readCsv(await get<string>("/v1/collector/configs/export.csv?q=web"));
-    const { items } = await get<ConfigList>("/v1/collector/configs?q=web&limit=1000");
-    expect(csv).toHaveLength(items.length);
-    csv.forEach((cells, index) => {
-      const config = items[index];
-      expect(cells).toMatchObject({
-        id: config?.id,
-        name: config?.name,
-        desired: String(config?.hosts.desired),
-      });
+it("the exports of configs have every row of their list under its filter, and are audited", {
+  tags: "workerd",
+}, async () => {
+  const csv = readCsv(await get<string>("/v1/collector/configs/export.csv?q=web"));
+  const { items } = await get<ConfigList>("/v1/collector/configs?q=web&limit=1000");
+  expect(csv).toHaveLength(items.length);
+  csv.forEach((cells, index) => {
+    const config = items[index];
+    expect(cells).toMatchObject({
+      id: config?.id,
+      name: config?.name,
+      desired: String(config?.hosts.desired),
     });
-    await test.clock.advance(1000);
-    const path = `/v1/collector/configs/${seededConfigId(11)}/assignments`;
-    const rows = readCsv(await get<string>(`${path}/export.csv?current=true`));
-    const assignments: ConfigAssignment[] = (
-      await get<AssignmentPage>(`${path}?current=true&limit=1000`)
-    ).items;
-    expect(rows.map(({ identity_id, progress }) => [identity_id, progress])).toEqual(
-      assignments.map(({ identity_id, progress }) => [identity_id, progress ?? ""]),
-    );
-    const events = await get<{ items: { details: object; target: { id: string } }[] }>(
-      "/v1/audit-events?action=config.export&limit=2",
-    );
-    expect(events.items.map(({ target, details }) => [target.id, details])).toEqual([
-      [seededConfigId(11), { filters: { current: "true" }, rows: rows.length }],
-      ["configs", { filters: { q: "web" }, rows: csv.length }],
-    ]);
   });
+  await test.clock.advance(1000);
+  const path = `/v1/collector/configs/${seededConfigId(11)}/assignments`;
+  const rows = readCsv(await get<string>(`${path}/export.csv?current=true`));
+  const assignments: ConfigAssignment[] = (
+    await get<AssignmentPage>(`${path}?current=true&limit=1000`)
+  ).items;
+  expect(rows.map(({ identity_id, progress }) => [identity_id, progress])).toEqual(
+    assignments.map(({ identity_id, progress }) => [identity_id, progress ?? ""]),
+  );
+  const events = await get<{ items: { details: object; target: { id: string } }[] }>(
+    "/v1/audit-events?action=config.export&limit=2",
+  );
+  expect(events.items.map(({ target, details }) => [target.id, details])).toEqual([
+    [seededConfigId(11), { filters: { current: "true" }, rows: rows.length }],
+    ["configs", { filters: { q: "web" }, rows: csv.length }],
+  ]);
 });

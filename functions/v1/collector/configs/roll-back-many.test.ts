@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { correctTimes } from "#functions/jobs/core-jobs.ts";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import { createTestToken, manage, type TestCollector } from "#tests/support/collector.ts";
@@ -43,84 +43,80 @@ const rollbacksOf = async ({ identityId }: TestCollector) =>
     )
   ).items;
 
-describe("POST /v1/collector/config-rollbacks", () => {
-  it("gives each host the config that was desired before, and says the same in a dry run that changes nothing", async () => {
-    const first = await enroll("p-1");
-    const second = await enroll("p-2");
-    const never = await enroll("p-3");
-    const revoked = await enroll("p-4");
-    await assign(good, first, second);
-    await assign(bad, first, second, never);
-    await test.admin.post(`/v1/collector/identities/${revoked.identityId}/revoke`);
-    const unknown = { identityId: "01920000-0000-7000-8000-000000000000" };
-    const hosts = [second, first, never, revoked, unknown];
-    const expected = [
-      ["rolled_back", good],
-      ["rolled_back", good],
-      ["no_previous_config", null],
-      ["revoked", null],
-      ["not_found", null],
-    ];
-    const body = { to: "previous", reason_code: "bad_rollout" };
-    expect(await rollBack(hosts, body, "?dry_run=true")).toEqual(expected);
-    expect(await rollbacksOf(first)).toEqual([]);
-    expect(await rollBack(hosts, body)).toEqual(expected);
-    expect(await rollbacksOf(first)).toEqual([
-      expect.objectContaining({
-        reason_code: "bad_rollout",
-        details: expect.objectContaining({ config_id: good, previous_config_id: bad }),
-      }),
-    ]);
-    expect(await rollbacksOf(never)).toEqual([]);
-    // Once more is there and back.
-    expect(await rollBack([first], { to: "previous" })).toEqual([["rolled_back", bad]]);
-  });
+it("gives each host the config that was desired before, and says the same in a dry run that changes nothing", async () => {
+  const first = await enroll("p-1");
+  const second = await enroll("p-2");
+  const never = await enroll("p-3");
+  const revoked = await enroll("p-4");
+  await assign(good, first, second);
+  await assign(bad, first, second, never);
+  await test.admin.post(`/v1/collector/identities/${revoked.identityId}/revoke`);
+  const unknown = { identityId: "01920000-0000-7000-8000-000000000000" };
+  const hosts = [second, first, never, revoked, unknown];
+  const expected = [
+    ["rolled_back", good],
+    ["rolled_back", good],
+    ["no_previous_config", null],
+    ["revoked", null],
+    ["not_found", null],
+  ];
+  const body = { to: "previous", reason_code: "bad_rollout" };
+  expect(await rollBack(hosts, body, "?dry_run=true")).toEqual(expected);
+  expect(await rollbacksOf(first)).toEqual([]);
+  expect(await rollBack(hosts, body)).toEqual(expected);
+  expect(await rollbacksOf(first)).toEqual([
+    expect.objectContaining({
+      reason_code: "bad_rollout",
+      details: expect.objectContaining({ config_id: good, previous_config_id: bad }),
+    }),
+  ]);
+  expect(await rollbacksOf(never)).toEqual([]);
+  // Once more is there and back.
+  expect(await rollBack([first], { to: "previous" })).toEqual([["rolled_back", bad]]);
+});
 
-  it("K2: knows the config before, though one was assigned while the clock was 2 h ahead", {
-    tags: "workerd",
-  }, async () => {
-    const host = await enroll("p-5");
-    const right = test.clock.now();
-    test.clock.set(right + 7_200_000);
-    for (const id of [bad, good]) await assign(id, host);
-    test.clock.set(right + 10_000);
-    await correctTimes(test.core);
-    await assign(better, host);
-    await assign(good, host);
-    expect(await rollBack([host], { to: "previous" })).toEqual([["rolled_back", better]]);
-  });
+it("K2: knows the config before, though one was assigned while the clock was 2 h ahead", {
+  tags: "workerd",
+}, async () => {
+  const host = await enroll("p-5");
+  const right = test.clock.now();
+  test.clock.set(right + 7_200_000);
+  for (const id of [bad, good]) await assign(id, host);
+  test.clock.set(right + 10_000);
+  await correctTimes(test.core);
+  await assign(better, host);
+  await assign(good, host);
+  expect(await rollBack([host], { to: "previous" })).toEqual([["rolled_back", better]]);
+});
 
-  it("gives each host its last known good config", async () => {
-    const host = await enroll("g-1");
-    const silent = await enroll("g-2");
-    const foreign = await enroll("g-3");
-    await assign(bad, host, silent, foreign);
-    const { body } = await test.auditor.get<{ config_hash: string }>(
-      `/v1/collector/configs/${good}`,
-    );
-    const beat = (of: TestCollector, hash: string) => {
-      const config = {
-        valid: true,
-        errors: [],
-        running_config_hash: null,
-        last_known_good_config_hash: hash,
-      };
-      return manage(test, of, "heartbeat", heartbeatBody(test.clock.now(), { config }));
+it("gives each host its last known good config", async () => {
+  const host = await enroll("g-1");
+  const silent = await enroll("g-2");
+  const foreign = await enroll("g-3");
+  await assign(bad, host, silent, foreign);
+  const { body } = await test.auditor.get<{ config_hash: string }>(`/v1/collector/configs/${good}`);
+  const beat = (of: TestCollector, hash: string) => {
+    const config = {
+      valid: true,
+      errors: [],
+      running_config_hash: null,
+      last_known_good_config_hash: hash,
     };
-    await beat(host, body.config_hash);
-    await beat(foreign, "f".repeat(64));
-    expect(await rollBack([host, silent, foreign])).toEqual([
-      ["rolled_back", good],
-      ["no_last_known_good", null],
-      ["last_known_good_not_stored", null],
-    ]);
-    expect(await rollBack([host])).toEqual([["unchanged", good]]);
-  });
+    return manage(test, of, "heartbeat", heartbeatBody(test.clock.now(), { config }));
+  };
+  await beat(host, body.config_hash);
+  await beat(foreign, "f".repeat(64));
+  expect(await rollBack([host, silent, foreign])).toEqual([
+    ["rolled_back", good],
+    ["no_last_known_good", null],
+    ["last_known_good_not_stored", null],
+  ]);
+  expect(await rollBack([host])).toEqual([["unchanged", good]]);
+});
 
-  it("takes at most 1,000 hosts", async () => {
-    const path = "/v1/collector/config-rollbacks";
-    const body = { identity_ids: Array(1001).fill(good) };
-    expect((await test.admin.post(path, body)).status).toBe(422);
-    expect((await test.admin.post(path, { identity_ids: [good], to: "now" })).status).toBe(422);
-  });
+it("takes at most 1,000 hosts", async () => {
+  const path = "/v1/collector/config-rollbacks";
+  const body = { identity_ids: Array(1001).fill(good) };
+  expect((await test.admin.post(path, body)).status).toBe(422);
+  expect((await test.admin.post(path, { identity_ids: [good], to: "now" })).status).toBe(422);
 });

@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, expect, it } from "vitest";
 import { sampleHosts } from "#functions/store/fleet/host-hours.ts";
 import { hourMs } from "#kit/clock.ts";
 import type { HostComparison } from "#proto/fleet-health/comparison.ts";
@@ -40,79 +40,78 @@ const compare = (query: string) =>
   auditor.get<HostComparison & { code?: string }>(`/v1/collector/health/comparison?${query}`);
 const at = () => new Date(since).toISOString();
 
-describe("hosts that were upgraded by other means", () => {
-  it("are compared with those of the version before, on the same platform and with the same labels", {
-    tags: "workerd",
-  }, async () => {
-    const { status, body } = await compare(`version=2.0.0&since=${at()}`);
-    expect([status, body.verdict, body.matched_by]).toEqual([200, "worse", ["platform", "labels"]]);
-    const verdicts = Object.fromEntries(
-      body.measures.map(({ measure, verdict }) => [measure, verdict]),
-    );
-    // The upgrade itself is a restart, which the time since then does not have.
-    expect(verdicts).toMatchObject({
-      memory: "worse",
-      cpu: "same",
-      queue_growing: expect.any(String),
-    });
-    expect(Object.entries(verdicts).filter(([, verdict]) => verdict === "worse")).toEqual([
-      ["memory", "worse"],
-    ]);
-    expect(
-      body.measures.find(({ measure }) => measure === "memory")?.difference?.value,
-    ).toBeCloseTo(0.4, 2);
+it("are compared with those of the version before, on the same platform and with the same labels", {
+  tags: "workerd",
+}, async () => {
+  const { status, body } = await compare(`version=2.0.0&since=${at()}`);
+  expect([status, body.verdict, body.matched_by]).toEqual([200, "worse", ["platform", "labels"]]);
+  const verdicts = Object.fromEntries(
+    body.measures.map(({ measure, verdict }) => [measure, verdict]),
+  );
+  // The upgrade itself is a restart, which the time since then does not have.
+  expect(verdicts).toMatchObject({
+    memory: "worse",
+    cpu: "same",
+    queue_growing: expect.any(String),
   });
+  expect(Object.entries(verdicts).filter(([, verdict]) => verdict === "worse")).toEqual([
+    ["memory", "worse"],
+  ]);
+  expect(body.measures.find(({ measure }) => measure === "memory")?.difference?.value).toBeCloseTo(
+    0.4,
+    2,
+  );
+});
 
-  it("send more bytes of logs than before in as many envelopes, by the hours before and since, and as much of the rest", async () => {
-    const found = async () => (await compare(`version=2.0.0&since=${at()}`)).body.volume;
-    expect(await found()).toBeUndefined();
-    const hour = since - (since % hourMs);
-    const store = (kind: string, from: number, bytes = sql`1000000`) =>
-      db.execute(sql`insert into ingest_hour (host_id, kind, hour, envelopes, payload_bytes)
+it("send more bytes of logs than before in as many envelopes, by the hours before and since, and as much of the rest", async () => {
+  const found = async () => (await compare(`version=2.0.0&since=${at()}`)).body.volume;
+  expect(await found()).toBeUndefined();
+  const hour = since - (since % hourMs);
+  const store = (kind: string, from: number, bytes = sql`1000000`) =>
+    db.execute(sql`insert into ingest_hour (host_id, kind, hour, envelopes, payload_bytes)
         select identity, ${kind}, ${new Date(from).toISOString()}::timestamptz, 24, ${bytes} from fleet_status`);
-    for (const kind of ["log_line", "otel_metric", "otel_span", "other"])
-      await store(kind, hour - hourMs);
-    // That of the change counts for neither.
-    await store("log_line", hour, sql`99000000`);
-    const doubled = sql`case when version = '2.0.0' then 2 else 1 end`;
-    await store("log_line", hour + hourMs, sql`1000000 / 24 * (${doubled})`);
-    await store("otel_metric", hour + hourMs, sql`1000000 / 24`);
-    await clock.advance(hourMs);
-    await heartbeat();
-    const [logs, metrics, traces, ...others] = (await found()) ?? [];
-    expect([logs?.signal, metrics?.signal, traces?.signal, others]).toEqual([
-      "logs",
-      "metrics",
-      "traces",
-      [],
-    ]);
-    expect(logs?.difference?.value).toBeCloseTo(1, 1);
-    expect(logs?.envelopes?.value).toBeCloseTo(0, 6);
-    expect(metrics?.difference?.value).toBeCloseTo(0, 6);
-    expect(traces?.difference?.value).toBeCloseTo(0, 6);
-  });
+  for (const kind of ["log_line", "otel_metric", "otel_span", "other"])
+    await store(kind, hour - hourMs);
+  // That of the change counts for neither.
+  await store("log_line", hour, sql`99000000`);
+  const doubled = sql`case when version = '2.0.0' then 2 else 1 end`;
+  await store("log_line", hour + hourMs, sql`1000000 / 24 * (${doubled})`);
+  await store("otel_metric", hour + hourMs, sql`1000000 / 24`);
+  await clock.advance(hourMs);
+  await heartbeat();
+  const [logs, metrics, traces, ...others] = (await found()) ?? [];
+  expect([logs?.signal, metrics?.signal, traces?.signal, others]).toEqual([
+    "logs",
+    "metrics",
+    "traces",
+    [],
+  ]);
+  expect(logs?.difference?.value).toBeCloseTo(1, 1);
+  expect(logs?.envelopes?.value).toBeCloseTo(0, 6);
+  expect(metrics?.difference?.value).toBeCloseTo(0, 6);
+  expect(traces?.difference?.value).toBeCloseTo(0, 6);
+});
 
-  it("differ as little as others do where the filter has nothing to do with the change", async () => {
-    const { body } = await compare(`version=1.0.0&q=7&since=${at()}`);
-    expect(body.matched_by).toContain("version");
-    expect(body.measures.find(({ measure }) => measure === "memory")).toMatchObject({
-      verdict: "same",
-      difference: { value: 0, low: 0, high: 0 },
-    });
+it("differ as little as others do where the filter has nothing to do with the change", async () => {
+  const { body } = await compare(`version=1.0.0&q=7&since=${at()}`);
+  expect(body.matched_by).toContain("version");
+  expect(body.measures.find(({ measure }) => measure === "memory")).toMatchObject({
+    verdict: "same",
+    difference: { value: 0, low: 0, high: 0 },
   });
+});
 
-  it("have no verdict where few match, or the change is too new, and none of a time without figures", async () => {
-    expect((await compare(`version=3.0.0&since=${at()}`)).body).toMatchObject({
-      verdict: "too_few",
-      changed: 0,
-    });
-    expect((await compare("version=2.0.0&since=1s")).body).toMatchObject({
-      verdict: expect.not.stringMatching("worse"),
-    });
-    for (const time of ["80h", clock.iso(1000)])
-      expect(await compare(`since=${time}`)).toMatchObject({
-        body: { code: "no_history" },
-      });
-    expect((await compare("version=2.0.0")).body.code).toBe("validation_failed");
+it("have no verdict where few match, or the change is too new, and none of a time without figures", async () => {
+  expect((await compare(`version=3.0.0&since=${at()}`)).body).toMatchObject({
+    verdict: "too_few",
+    changed: 0,
   });
+  expect((await compare("version=2.0.0&since=1s")).body).toMatchObject({
+    verdict: expect.not.stringMatching("worse"),
+  });
+  for (const time of ["80h", clock.iso(1000)])
+    expect(await compare(`since=${time}`)).toMatchObject({
+      body: { code: "no_history" },
+    });
+  expect((await compare("version=2.0.0")).body.code).toBe("validation_failed");
 });

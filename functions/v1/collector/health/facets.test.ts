@@ -26,38 +26,36 @@ await test.clock.advance(60_000);
 const facets = (query = "") =>
   test.auditor.read<FleetFacets>(`/v1/collector/health/facets${query}`);
 
-describe("the facets of the health report", () => {
-  it("count versions, platforms, drift, heartbeat ages and expiry, with every bucket present", {
-    tags: "workerd",
-  }, async () => {
-    const { total, versions, platforms, drift, heartbeat_age, certificate_expiry } = await facets();
-    expect(total).toBe(2);
-    expect(versions).toContainEqual({ version: "0.9.0", count: 1, supported: false });
-    expect(versions.reduce((sum, { count }) => sum + count, 0)).toBe(2);
-    expect(platforms).toEqual([{ platform: "linux/amd64", count: 2 }]);
-    expect(drift.map((each) => each.drift)).toEqual([
-      "in_sync",
-      "drifted",
-      "on_last_known_good",
-      "no_desired",
-      "unknown",
-    ]);
-    expect(heartbeat_age.never).toBe(1);
-    expect(heartbeat_age.buckets.filter(({ count }) => count > 0)).toEqual([
-      { from_seconds: 30, to_seconds: 60, count: 1 },
-    ]);
-    expect(heartbeat_age.buckets.at(-1)).toEqual({
-      from_seconds: 604_800,
-      to_seconds: null,
-      count: 0,
-    });
-    // 21 days, of which ten and a minute have passed for the old one, and a minute for the recent one.
-    expect(
-      certificate_expiry.days.filter(({ count }) => count > 0).map((each) => each.day),
-    ).toEqual([10, 20]);
-    expect(certificate_expiry).toMatchObject({ expired: 0, later: 0 });
-    expect(certificate_expiry.days).toHaveLength(30);
+it("the facets of the health report count versions, platforms, drift, heartbeat ages and expiry, with every bucket present", {
+  tags: "workerd",
+}, async () => {
+  const { total, versions, platforms, drift, heartbeat_age, certificate_expiry } = await facets();
+  expect(total).toBe(2);
+  expect(versions).toContainEqual({ version: "0.9.0", count: 1, supported: false });
+  expect(versions.reduce((sum, { count }) => sum + count, 0)).toBe(2);
+  expect(platforms).toEqual([{ platform: "linux/amd64", count: 2 }]);
+  expect(drift.map((each) => each.drift)).toEqual([
+    "in_sync",
+    "drifted",
+    "on_last_known_good",
+    "no_desired",
+    "unknown",
+  ]);
+  expect(heartbeat_age.never).toBe(1);
+  expect(heartbeat_age.buckets.filter(({ count }) => count > 0)).toEqual([
+    { from_seconds: 30, to_seconds: 60, count: 1 },
+  ]);
+  expect(heartbeat_age.buckets.at(-1)).toEqual({
+    from_seconds: 604_800,
+    to_seconds: null,
+    count: 0,
   });
+  // 21 days, of which ten and a minute have passed for the old one, and a minute for the recent one.
+  expect(certificate_expiry.days.filter(({ count }) => count > 0).map((each) => each.day)).toEqual([
+    10, 20,
+  ]);
+  expect(certificate_expiry).toMatchObject({ expired: 0, later: 0 });
+  expect(certificate_expiry.days).toHaveLength(30);
 });
 
 describe("one collector of the report", () => {

@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { describe, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { createHistoryKeeper } from "#functions/domain/fleet/keep-history.ts";
 import { readFleetRules } from "#functions/domain/fleet/rules.ts";
 import { createFleetColumns } from "#functions/store/fleet/columns/fleet-columns.ts";
@@ -46,106 +46,104 @@ await clock.advance(1000);
 const factors = (query: string) =>
   auditor.read<FleetFactors>(`/v1/collector/health/factors?${query}`);
 
-describe("what hosts have in common", () => {
-  it("is first what all of them have and no other, with counts that their filters find", async () => {
-    const { selected, others, compared, items } = await factors("state=stale");
-    expect([selected, others, compared]).toEqual([5, 11, 2 + 2 + 2 + 2 + 2 + 1 + 1 + 1]);
-    expect(items.slice(0, 3)).toMatchObject([
-      { kind: "label", value: "rack:7", selected: 5, others: 0 },
-      { kind: "running_config", value: "c".repeat(16), selected: 5, others: 0 },
-      { kind: "subnet", value: "10.7.0.0/24", selected: 5, others: 0 },
-    ]);
-    expect(items[0]?.expected_by_chance).toBeLessThan(0.05);
-    for (const { kind, value, ...counted } of items) {
-      const { body: found } = await auditor.get<FleetHealthReport>(
-        `/v1/collector/health?state=stale&${kind}=${encodeURIComponent(value)}`,
-      );
-      expect([value, found.items.length]).toEqual([value, counted.selected]);
-    }
-  });
+it("is first what all of them have and no other, with counts that their filters find", async () => {
+  const { selected, others, compared, items } = await factors("state=stale");
+  expect([selected, others, compared]).toEqual([5, 11, 2 + 2 + 2 + 2 + 2 + 1 + 1 + 1]);
+  expect(items.slice(0, 3)).toMatchObject([
+    { kind: "label", value: "rack:7", selected: 5, others: 0 },
+    { kind: "running_config", value: "c".repeat(16), selected: 5, others: 0 },
+    { kind: "subnet", value: "10.7.0.0/24", selected: 5, others: 0 },
+  ]);
+  expect(items[0]?.expected_by_chance).toBeLessThan(0.05);
+  for (const { kind, value, ...counted } of items) {
+    const { body: found } = await auditor.get<FleetHealthReport>(
+      `/v1/collector/health?state=stale&${kind}=${encodeURIComponent(value)}`,
+    );
+    expect([value, found.items.length]).toEqual([value, counted.selected]);
+  }
+});
 
-  it("is nothing of all hosts or of none", { tags: "workerd" }, async () => {
-    expect(await factors("")).toMatchObject({ selected: 16, others: 0, items: [] });
-    expect(await factors("device=nobody")).toMatchObject({ selected: 0, others: 16, items: [] });
-  });
+it("is nothing of all hosts or of none", { tags: "workerd" }, async () => {
+  expect(await factors("")).toMatchObject({ selected: 16, others: 0, items: [] });
+  expect(await factors("device=nobody")).toMatchObject({ selected: 0, others: 16, items: [] });
+});
 
-  it("is the source of which they have accepted records since yesterday, and not before", async () => {
-    const today = Math.floor(clock.now() / dayMs);
-    const add = (first: number, last: number, source: string, day: number) =>
-      db.execute(sql`insert into volume_source (host_id, day, kind, source, envelopes, payload_bytes)
+it("is the source of which they have accepted records since yesterday, and not before", async () => {
+  const today = Math.floor(clock.now() / dayMs);
+  const add = (first: number, last: number, source: string, day: number) =>
+    db.execute(sql`insert into volume_source (host_id, day, kind, source, envelopes, payload_bytes)
         select identity, ${day}::int, 'log_line', ${source}, 1, 1 from fleet_host
         where substring(device_id from 6)::int between ${first}::int and ${last}::int`);
-    await add(0, 4, "nginx", today - 1);
-    await add(0, 15, "otlp", today);
-    await add(0, 4, "audit", today - 2);
-    const { compared, items } = await factors("state=stale");
-    expect(compared).toBe(13 + 2);
-    expect(items.filter(({ kind }) => kind === "source")).toMatchObject([
-      { value: "nginx", selected: 5, others: 0 },
-    ]);
-    const query = "/v1/collector/health?source=nginx&not_source=audit";
-    expect((await auditor.read<FleetHealthReport>(query)).items).toHaveLength(5);
-  });
+  await add(0, 4, "nginx", today - 1);
+  await add(0, 15, "otlp", today);
+  await add(0, 4, "audit", today - 2);
+  const { compared, items } = await factors("state=stale");
+  expect(compared).toBe(13 + 2);
+  expect(items.filter(({ kind }) => kind === "source")).toMatchObject([
+    { value: "nginx", selected: 5, others: 0 },
+  ]);
+  const query = "/v1/collector/health?source=nginx&not_source=audit";
+  expect((await auditor.read<FleetHealthReport>(query)).items).toHaveLength(5);
+});
 
-  it("is counted in core's memory as in the database", async () => {
-    const columns = createFleetColumns({ db: core.reports, clock, onFailure: () => undefined });
-    await columns.load();
-    const rules = await readFleetRules(core);
-    const sources = createHostSources({ db: core.reports, clock });
-    const counted = async () =>
-      countFactors(core.reports, rules, { states: ["stale"] }, columns, sources);
-    const first = await counted();
-    expect([first.readsSources, first.counts.some(({ kind }) => kind === "source")]).toEqual([
-      true,
-      false,
-    ]);
-    await expect.poll(async () => (await counted()).readsSources).toBe(false);
-    expect(new Set((await counted()).counts)).toEqual(
-      new Set((await countFactors(core.reports, rules, { states: ["stale"] })).counts),
-    );
-  });
+it("is counted in core's memory as in the database", async () => {
+  const columns = createFleetColumns({ db: core.reports, clock, onFailure: () => undefined });
+  await columns.load();
+  const rules = await readFleetRules(core);
+  const sources = createHostSources({ db: core.reports, clock });
+  const counted = async () =>
+    countFactors(core.reports, rules, { states: ["stale"] }, columns, sources);
+  const first = await counted();
+  expect([first.readsSources, first.counts.some(({ kind }) => kind === "source")]).toEqual([
+    true,
+    false,
+  ]);
+  await expect.poll(async () => (await counted()).readsSources).toBe(false);
+  expect(new Set((await counted()).counts)).toEqual(
+    new Set((await countFactors(core.reports, rules, { states: ["stale"] })).counts),
+  );
+});
 
-  it("throws once that the sources could not be read, and reads them again", async () => {
-    const columns = createFleetColumns({ db: core.reports, clock, onFailure: () => undefined });
-    await columns.load();
-    const view = await columns.current();
-    if (view === undefined) throw new Error("no hosts");
-    const gone = new Error("gone");
-    const execute: typeof db.execute = () => Promise.reject(gone) as never;
-    const sources = createHostSources({ db: { ...db, execute } as typeof db, clock });
-    const count = () => sources.count(view, new Uint8Array(view.count), new Date(clock.now()));
-    expect(count()).toBeUndefined();
-    await Promise.resolve();
-    await Promise.resolve();
-    expect(count).toThrow("gone");
-    expect(count()).toBeUndefined();
-  });
+it("throws once that the sources could not be read, and reads them again", async () => {
+  const columns = createFleetColumns({ db: core.reports, clock, onFailure: () => undefined });
+  await columns.load();
+  const view = await columns.current();
+  if (view === undefined) throw new Error("no hosts");
+  const gone = new Error("gone");
+  const execute: typeof db.execute = () => Promise.reject(gone) as never;
+  const sources = createHostSources({ db: { ...db, execute } as typeof db, clock });
+  const count = () => sources.count(view, new Uint8Array(view.count), new Date(clock.now()));
+  expect(count()).toBeUndefined();
+  await Promise.resolve();
+  await Promise.resolve();
+  expect(count).toThrow("gone");
+  expect(count()).toBeUndefined();
+});
 
-  it("is the policy under which hosts enrolled", async () => {
-    const { token: other } = await createTestToken(test, { name: "kiosks" });
-    const host = await enrollTestCollector(test, {
-      token: other,
-      deviceId: "kiosk-1",
-      kind: "ed25519",
-    });
-    await manage(test, host, "heartbeat", heartbeatBody(clock.now()), { from: "2001:db8::1" });
-    const { body: found } = await auditor.get<FleetHealthReport>(
-      "/v1/collector/health?policy=kiosks",
-    );
-    expect(found.items).toMatchObject([
-      { device_id: "kiosk-1", core: null, subnet: "2001:db8::/64" },
-    ]);
-    expect((await factors("policy=kiosks&not_device=nobody")).selected).toBe(1);
+it("is the policy under which hosts enrolled", async () => {
+  const { token: other } = await createTestToken(test, { name: "kiosks" });
+  const host = await enrollTestCollector(test, {
+    token: other,
+    deviceId: "kiosk-1",
+    kind: "ed25519",
   });
+  await manage(test, host, "heartbeat", heartbeatBody(clock.now()), { from: "2001:db8::1" });
+  const { body: found } = await auditor.get<FleetHealthReport>(
+    "/v1/collector/health?policy=kiosks",
+  );
+  expect(found.items).toMatchObject([
+    { device_id: "kiosk-1", core: null, subnet: "2001:db8::/64" },
+  ]);
+  expect((await factors("policy=kiosks&not_device=nobody")).selected).toBe(1);
+});
 
-  it("is also of the past", async () => {
-    const at = new Date(before).toISOString();
-    expect(await factors(`state=stale&at=${at}`)).toMatchObject({ at, selected: 0 });
-    expect((await factors(`label=rack:7&at=${at}`)).items[0]).toMatchObject({
-      kind: "label",
-      value: "rack:7",
-    });
-    const refused = await auditor.get(`/v1/collector/health/factors?dropped_more_than=1&at=${at}`);
-    expect(refused).toMatchObject({ body: { code: "filter_without_history" } });
+it("is also of the past", async () => {
+  const at = new Date(before).toISOString();
+  expect(await factors(`state=stale&at=${at}`)).toMatchObject({ at, selected: 0 });
+  expect((await factors(`label=rack:7&at=${at}`)).items[0]).toMatchObject({
+    kind: "label",
+    value: "rack:7",
   });
+  const refused = await auditor.get(`/v1/collector/health/factors?dropped_more_than=1&at=${at}`);
+  expect(refused).toMatchObject({ body: { code: "filter_without_history" } });
 });

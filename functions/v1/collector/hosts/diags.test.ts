@@ -1,4 +1,4 @@
-import { beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, expect, it } from "vitest";
 import { deleteOldDiags } from "#functions/domain/fleet/diags.ts";
 import { diagBytesMax } from "#proto/management/diag.ts";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
@@ -47,145 +47,143 @@ const eventsOf = async ({ identityId }: TestCollector) => {
   return body.items.filter(({ action }) => action.startsWith("host_diag."));
 };
 
-describe("diagnostics of a host", () => {
-  it("are requested with the answers to its heartbeats, stored once, and read by admins, audited both times", {
-    tags: "workerd",
-  }, async () => {
-    const host = await enroll();
-    expect(await beat(host)).not.toHaveProperty("send_diag");
-    const diag = await request(host);
-    expect(diag).toEqual({
-      id: expect.any(String),
-      identity_id: host.identityId,
-      state: "pending",
-      requested_at: clock.iso(),
-      answer_by: clock.iso(150_000),
-      answered_at: null,
-      refusal: null,
-      expires_at: clock.iso(86_400_000),
-    });
-    expect(await read(host, diag)).toMatchObject({
-      body: { code: "diag_pending", action: "retry" },
-    });
-    await clock.advance(1_000);
-    expect(await beat(host)).toMatchObject({ send_diag: { request_id: diag.id } });
-    expect(await answer(host, diag)).toMatchObject({
-      status: 200,
-      body: { received_at: clock.iso() },
-    });
-    await clock.advance(1_000);
-    expect(await beat(host)).not.toHaveProperty("send_diag");
-    expect(await stateOf(host, diag)).toBe("received");
-    const { status, body, headers } = await read(host, diag);
-    expect({ status, body }).toEqual({ status: 200, body: { version: "1.0.0" } });
-    expect(headers.get("content-disposition")).toMatch(
-      /^attachment; filename="diag-host-1_\d{8}T\d{6}Z.json"$/,
-    );
-    const details = { identity: host.identity, diag_id: diag.id };
-    expect(await eventsOf(host)).toMatchObject([
-      { action: "host_diag.read", outcome: "success", details },
-      { action: "host_diag.request", outcome: "success", details },
-    ]);
+it("are requested with the answers to its heartbeats, stored once, and read by admins, audited both times", {
+  tags: "workerd",
+}, async () => {
+  const host = await enroll();
+  expect(await beat(host)).not.toHaveProperty("send_diag");
+  const diag = await request(host);
+  expect(diag).toEqual({
+    id: expect.any(String),
+    identity_id: host.identityId,
+    state: "pending",
+    requested_at: clock.iso(),
+    answer_by: clock.iso(150_000),
+    answered_at: null,
+    refusal: null,
+    expires_at: clock.iso(86_400_000),
   });
+  expect(await read(host, diag)).toMatchObject({
+    body: { code: "diag_pending", action: "retry" },
+  });
+  await clock.advance(1_000);
+  expect(await beat(host)).toMatchObject({ send_diag: { request_id: diag.id } });
+  expect(await answer(host, diag)).toMatchObject({
+    status: 200,
+    body: { received_at: clock.iso() },
+  });
+  await clock.advance(1_000);
+  expect(await beat(host)).not.toHaveProperty("send_diag");
+  expect(await stateOf(host, diag)).toBe("received");
+  const { status, body, headers } = await read(host, diag);
+  expect({ status, body }).toEqual({ status: 200, body: { version: "1.0.0" } });
+  expect(headers.get("content-disposition")).toMatch(
+    /^attachment; filename="diag-host-1_\d{8}T\d{6}Z.json"$/,
+  );
+  const details = { identity: host.identity, diag_id: diag.id };
+  expect(await eventsOf(host)).toMatchObject([
+    { action: "host_diag.read", outcome: "success", details },
+    { action: "host_diag.request", outcome: "success", details },
+  ]);
+});
 
-  it("are accepted once for each request, of the host that core has asked, and in time", async () => {
-    const host = await enroll();
-    const other = await enroll();
-    const unasked = { id: host.identityId, state: "" };
-    const refused = { status: 409, body: { code: "diag_not_requested", action: "stop" } };
-    expect(await answer(host, unasked)).toMatchObject(refused);
+it("are accepted once for each request, of the host that core has asked, and in time", async () => {
+  const host = await enroll();
+  const other = await enroll();
+  const unasked = { id: host.identityId, state: "" };
+  const refused = { status: 409, body: { code: "diag_not_requested", action: "stop" } };
+  expect(await answer(host, unasked)).toMatchObject(refused);
+  const diag = await request(host);
+  expect(await answer(other, diag)).toMatchObject(refused);
+  const answers = await Promise.all([answer(host, diag), answer(host, diag), answer(host, diag)]);
+  expect(answers.map(({ status }) => status).sort()).toEqual([200, 409, 409]);
+  const late = await request(other);
+  await clock.advance(149_999);
+  expect(await stateOf(other, late)).toBe("pending");
+  await clock.advance(1);
+  expect(await answer(other, late)).toMatchObject(refused);
+  expect(await stateOf(other, late)).toBe("unanswered");
+  expect(await read(other, late)).toMatchObject({
+    body: { code: "diag_unanswered", action: "stop" },
+  });
+  expect(await beat(other)).not.toHaveProperty("send_diag");
+});
+
+it("are one request while it is open, and another one after it", async () => {
+  const host = await enroll();
+  const diag = await request(host);
+  expect((await request(host)).id).toBe(diag.id);
+  expect((await answer(host, diag)).status).toBe(200);
+  expect((await request(host)).id).not.toBe(diag.id);
+});
+
+it("are refused by a host whose config forbids them, or that has too many", async () => {
+  const host = await enroll();
+  for (const refusal of ["forbidden", "too_large"] as const) {
     const diag = await request(host);
-    expect(await answer(other, diag)).toMatchObject(refused);
-    const answers = await Promise.all([answer(host, diag), answer(host, diag), answer(host, diag)]);
-    expect(answers.map(({ status }) => status).sort()).toEqual([200, 409, 409]);
-    const late = await request(other);
-    await clock.advance(149_999);
-    expect(await stateOf(other, late)).toBe("pending");
-    await clock.advance(1);
-    expect(await answer(other, late)).toMatchObject(refused);
-    expect(await stateOf(other, late)).toBe("unanswered");
-    expect(await read(other, late)).toMatchObject({
-      body: { code: "diag_unanswered", action: "stop" },
+    expect((await answer(host, diag, { refusal })).status).toBe(200);
+    expect(await stateOf(host, diag)).toBe("refused");
+    const { status, body } = await read(host, diag);
+    expect({ status, code: body.code }).toEqual({ status: 409, code: `diag_${refusal}` });
+  }
+});
+
+it("are a bundle or a refusal within the limit, signed for this purpose", async () => {
+  const host = await enroll();
+  const diag = await request(host);
+  const bad = [
+    {},
+    { bundle: "{}", refusal: "forbidden" },
+    { bundle: "[]" },
+    { bundle: "{" },
+    { refusal: "other" },
+  ];
+  for (const over of [...bad, { bundle: `{"a":"${"x".repeat(diagBytesMax)}"}` }])
+    expect(await answer(host, diag, over)).toMatchObject({
+      body: { code: "validation_failed" },
     });
-    expect(await beat(other)).not.toHaveProperty("send_diag");
+  const huge = await answer(host, diag, { bundle: `{"a":"${"x".repeat(70_000)}"}` });
+  expect(huge).toMatchObject({ body: { code: "payload_too_large" } });
+  const body = {
+    sent_at: clock.iso(),
+    request_id: diag.id,
+    bundle: "{}",
+  };
+  const forged = await test.api("POST", "/v1/collector/diag", {
+    certificate: host.certificate,
+    listener: "ingest",
+    body: withProof(host, "config_desired", body),
   });
+  expect(forged).toMatchObject({ body: { code: "proof_invalid" } });
+  expect(await stateOf(host, diag)).toBe("pending");
+});
 
-  it("are one request while it is open, and another one after it", async () => {
-    const host = await enroll();
-    const diag = await request(host);
-    expect((await request(host)).id).toBe(diag.id);
-    expect((await answer(host, diag)).status).toBe(200);
-    expect((await request(host)).id).not.toBe(diag.id);
-  });
-
-  it("are refused by a host whose config forbids them, or that has too many", async () => {
-    const host = await enroll();
-    for (const refusal of ["forbidden", "too_large"] as const) {
-      const diag = await request(host);
-      expect((await answer(host, diag, { refusal })).status).toBe(200);
-      expect(await stateOf(host, diag)).toBe("refused");
-      const { status, body } = await read(host, diag);
-      expect({ status, code: body.code }).toEqual({ status: 409, code: `diag_${refusal}` });
-    }
-  });
-
-  it("are a bundle or a refusal within the limit, signed for this purpose", async () => {
-    const host = await enroll();
-    const diag = await request(host);
-    const bad = [
-      {},
-      { bundle: "{}", refusal: "forbidden" },
-      { bundle: "[]" },
-      { bundle: "{" },
-      { refusal: "other" },
-    ];
-    for (const over of [...bad, { bundle: `{"a":"${"x".repeat(diagBytesMax)}"}` }])
-      expect(await answer(host, diag, over)).toMatchObject({
-        body: { code: "validation_failed" },
-      });
-    const huge = await answer(host, diag, { bundle: `{"a":"${"x".repeat(70_000)}"}` });
-    expect(huge).toMatchObject({ body: { code: "payload_too_large" } });
-    const body = {
-      sent_at: clock.iso(),
-      request_id: diag.id,
-      bundle: "{}",
-    };
-    const forged = await test.api("POST", "/v1/collector/diag", {
-      certificate: host.certificate,
-      listener: "ingest",
-      body: withProof(host, "config_desired", body),
+it("are of hosts that core knows and has not revoked", async () => {
+  const host = await enroll();
+  const other = await enroll();
+  const diag = await request(host);
+  const unknown = { ...host, identityId: diag.id };
+  expect(await test.admin.post(pathOf(unknown))).toMatchObject({ status: 404 });
+  for (const path of [pathOf(other, diag.id), `${pathOf(other, diag.id)}/bundle`])
+    expect(await test.admin.get(path)).toMatchObject({
+      body: { code: "not_found" },
     });
-    expect(forged).toMatchObject({ body: { code: "proof_invalid" } });
-    expect(await stateOf(host, diag)).toBe("pending");
+  await test.admin.post(`/v1/collector/identities/${other.identityId}/revoke`);
+  expect(await test.admin.post(pathOf(other))).toMatchObject({
+    body: { code: "conflict" },
   });
+});
 
-  it("are of hosts that core knows and has not revoked", async () => {
-    const host = await enroll();
-    const other = await enroll();
-    const diag = await request(host);
-    const unknown = { ...host, identityId: diag.id };
-    expect(await test.admin.post(pathOf(unknown))).toMatchObject({ status: 404 });
-    for (const path of [pathOf(other, diag.id), `${pathOf(other, diag.id)}/bundle`])
-      expect(await test.admin.get(path)).toMatchObject({
-        body: { code: "not_found" },
-      });
-    await test.admin.post(`/v1/collector/identities/${other.identityId}/revoke`);
-    expect(await test.admin.post(pathOf(other))).toMatchObject({
-      body: { code: "conflict" },
-    });
-  });
-
-  it("are kept for a day", async () => {
-    const host = await enroll();
-    const diag = await request(host);
-    await answer(host, diag);
-    await clock.advance(86_399_999);
-    expect(await deleteOldDiags(test)).toBeGreaterThan(0);
-    expect((await read(host, diag)).status).toBe(200);
-    await clock.advance(1);
-    expect(await read(host, diag)).toMatchObject({ status: 404 });
-    await clock.advance(1);
-    expect(await deleteOldDiags(test)).toBe(1);
-    expect(await deleteOldDiags(test)).toBe(0);
-  });
+it("are kept for a day", async () => {
+  const host = await enroll();
+  const diag = await request(host);
+  await answer(host, diag);
+  await clock.advance(86_399_999);
+  expect(await deleteOldDiags(test)).toBeGreaterThan(0);
+  expect((await read(host, diag)).status).toBe(200);
+  await clock.advance(1);
+  expect(await read(host, diag)).toMatchObject({ status: 404 });
+  await clock.advance(1);
+  expect(await deleteOldDiags(test)).toBe(1);
+  expect(await deleteOldDiags(test)).toBe(0);
 });

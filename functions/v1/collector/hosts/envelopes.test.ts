@@ -1,6 +1,6 @@
 import { create, toBinary } from "@bufbuild/protobuf";
 import { sql } from "drizzle-orm";
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
 import { ExportTraceServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
 import type { EnvelopeLine } from "#proto/telemetry/line.ts";
 import { createTestToken } from "#tests/support/collector.ts";
@@ -75,166 +75,162 @@ beforeAll(async () => {
   ]);
 });
 
-describe("GET /v1/collector/hosts/{id}/envelopes", () => {
-  it("returns the newest 100 envelopes of the host, oldest first", async () => {
-    const lines = await read("");
-    expect(payloads(lines)).toEqual(Array.from({ length: 100 }, (_, n) => `line ${n + 200}`));
-    expect(lines[0]).toEqual({
-      host_id: host.identity,
+it("returns the newest 100 envelopes of the host, oldest first", async () => {
+  const lines = await read("");
+  expect(payloads(lines)).toEqual(Array.from({ length: 100 }, (_, n) => `line ${n + 200}`));
+  expect(lines[0]).toEqual({
+    host_id: host.identity,
+    queue_id: "07".repeat(16),
+    sequence: "207",
+    kind: "log_line",
+    observed_at: "2026-11-18T11:06:40.000Z",
+    received_at: "2026-11-20T03:02:00.000Z",
+    source: "files",
+    attributes: { "file.path": "/var/log/app.log" },
+    text: ["2026-11-18T11:06:40.000Z log_line /var/log/app.log: line 200"],
+    payload: btoa("line 200"),
+  });
+});
+
+it("returns a range of receipt whole, whose end is exclusive", async () => {
+  const lines = await read("?from=2026-11-20T03:00:00Z&to=2026-11-20T03:02:00Z");
+  expect(lines.map(({ sequence, kind }) => `${sequence} ${kind}`)).toEqual([
+    "1 log_line",
+    "2 log_line",
+    "3 log_line",
+    "4 otel_span",
+    "5 k9",
+  ]);
+  expect(
+    payloads(await read("?from=2026-11-20T03:00:30Z&to=2026-11-20T03:02:00Z&kind=log_line")),
+  ).toEqual(["third"]);
+  expect(await read("?from=2026-11-21T00:00:00Z")).toEqual([]);
+  expect(payloads(await read("?from=2026-11-20T03:00:00Z", other.identityId))).toEqual([
+    "of another host",
+  ]);
+});
+
+it("returns times relative to core's clock", async () => {
+  expect(await read("?from=1s")).toEqual([]);
+  expect(await read("?from=300d")).toHaveLength(306);
+  expect(await read("?to=300d")).toEqual([]);
+});
+
+it("decodes OTLP to text, and returns payloads unchanged", { tags: "workerd" }, async () => {
+  const [line] = await read("?kind=otel_span");
+  const [at] = (await read("?kind=k9")).map(({ text }) => text);
+  expect(line?.text).toEqual([
+    `2026-11-18T11:06:40.000Z span GET /cart service=shop trace=${"ab".repeat(16)}`,
+    "2026-11-18T11:06:40.000Z span GET /other service=shop",
+  ]);
+  expect(line?.payload).toBe(Buffer.from(span).toString("base64"));
+  expect(at).toEqual(["2026-11-18T11:06:40.000Z k9 /var/log/app.log: (2 bytes that are no text)"]);
+});
+
+it("finds a plain text in any case, and returns of an envelope the records that have it", async () => {
+  expect(payloads(await read(`?grep=${encodeURIComponent("fourth %_\\")}`))).toEqual([
+    "Fourth %_\\ line",
+  ]);
+  expect((await read(`?grep=${"ab".repeat(16)}`)).map(({ text }) => text.length)).toEqual([1]);
+  expect(await read(`?grep=${encodeURIComponent("(a+)+$")}`)).toEqual([]);
+  expect(payloads(await read("?grep=line%201&limit=2"))).toEqual(["line 198", "line 199"]);
+});
+
+it("returns the newest of a kind in mixed blocks", async () => {
+  expect(payloads(await read("?kind=log_line&to=2026-11-20T03:02:00Z&limit=2"))).toEqual([
+    "second",
+    "third",
+  ]);
+});
+
+it("returns rows of an earlier version before the blocks, and counts them", async () => {
+  await storeRow(1, "row one", "2026-11-20T02:00:00Z");
+  await storeRow(2, "row two", "2026-11-20T02:00:01Z");
+  const query = "?from=2026-11-20T00:00:00Z&to=2026-11-20T03:01:00Z";
+  expect(payloads(await read(query))).toEqual(["row one", "row two", "first", "second"]);
+  expect(payloads(await read(`${query}&limit=3`))).toEqual(["row two", "first", "second"]);
+  expect(payloads(await read(`${query}&grep=${encodeURIComponent("a=b")}`))).toEqual([
+    "row one",
+    "row two",
+  ]);
+  await test.db.execute(sql`delete from ingest_envelope`);
+});
+
+it("names a damaged block, and goes on", async () => {
+  const before = await test.db.execute<{ data: Uint8Array }>(
+    sql`select data from ingest_block where first_sequence = 3`,
+  );
+  // What core stored uncompressed, with another letter: only the digest notices.
+  await test.db.execute(
+    sql`update ingest_block set data = set_byte(data, octet_length(data) - 1, 65) where first_sequence = 3`,
+  );
+  const lines = await read("?from=2026-11-20T03:00:00Z&to=2026-11-20T03:02:00Z");
+  expect(
+    lines.map((line) => ("damaged_block" in line ? line.damaged_block : line.sequence)),
+  ).toEqual([
+    "1",
+    "2",
+    {
       queue_id: "07".repeat(16),
-      sequence: "207",
-      kind: "log_line",
-      observed_at: "2026-11-18T11:06:40.000Z",
-      received_at: "2026-11-20T03:02:00.000Z",
-      source: "files",
-      attributes: { "file.path": "/var/log/app.log" },
-      text: ["2026-11-18T11:06:40.000Z log_line /var/log/app.log: line 200"],
-      payload: btoa("line 200"),
-    });
-  });
+      first_sequence: "3",
+      last_sequence: "3",
+      envelopes: 1,
+      received_at: "2026-11-20T03:01:00.000Z",
+    },
+    "4",
+    "5",
+  ]);
+  expect(await read("?to=2026-11-20T03:02:00Z&limit=3")).toHaveLength(3);
+  await test.db.execute(
+    sql`update ingest_block set data = set_byte(data, octet_length(data) - 1, ${before[0]?.data.at(-1)}) where first_sequence = 3`,
+  );
+});
 
-  it("returns a range of receipt whole, whose end is exclusive", async () => {
-    const lines = await read("?from=2026-11-20T03:00:00Z&to=2026-11-20T03:02:00Z");
-    expect(lines.map(({ sequence, kind }) => `${sequence} ${kind}`)).toEqual([
-      "1 log_line",
-      "2 log_line",
-      "3 log_line",
-      "4 otel_span",
-      "5 k9",
-    ]);
-    expect(
-      payloads(await read("?from=2026-11-20T03:00:30Z&to=2026-11-20T03:02:00Z&kind=log_line")),
-    ).toEqual(["third"]);
-    expect(await read("?from=2026-11-21T00:00:00Z")).toEqual([]);
-    expect(payloads(await read("?from=2026-11-20T03:00:00Z", other.identityId))).toEqual([
-      "of another host",
-    ]);
-  });
-
-  it("returns times relative to core's clock", async () => {
-    expect(await read("?from=1s")).toEqual([]);
-    expect(await read("?from=300d")).toHaveLength(306);
-    expect(await read("?to=300d")).toEqual([]);
-  });
-
-  it("decodes OTLP to text, and returns payloads unchanged", { tags: "workerd" }, async () => {
-    const [line] = await read("?kind=otel_span");
-    const [at] = (await read("?kind=k9")).map(({ text }) => text);
-    expect(line?.text).toEqual([
-      `2026-11-18T11:06:40.000Z span GET /cart service=shop trace=${"ab".repeat(16)}`,
-      "2026-11-18T11:06:40.000Z span GET /other service=shop",
-    ]);
-    expect(line?.payload).toBe(Buffer.from(span).toString("base64"));
-    expect(at).toEqual([
-      "2026-11-18T11:06:40.000Z k9 /var/log/app.log: (2 bytes that are no text)",
-    ]);
-  });
-
-  it("finds a plain text in any case, and returns of an envelope the records that have it", async () => {
-    expect(payloads(await read(`?grep=${encodeURIComponent("fourth %_\\")}`))).toEqual([
-      "Fourth %_\\ line",
-    ]);
-    expect((await read(`?grep=${"ab".repeat(16)}`)).map(({ text }) => text.length)).toEqual([1]);
-    expect(await read(`?grep=${encodeURIComponent("(a+)+$")}`)).toEqual([]);
-    expect(payloads(await read("?grep=line%201&limit=2"))).toEqual(["line 198", "line 199"]);
-  });
-
-  it("returns the newest of a kind in mixed blocks", async () => {
-    expect(payloads(await read("?kind=log_line&to=2026-11-20T03:02:00Z&limit=2"))).toEqual([
-      "second",
-      "third",
-    ]);
-  });
-
-  it("returns rows of an earlier version before the blocks, and counts them", async () => {
-    await storeRow(1, "row one", "2026-11-20T02:00:00Z");
-    await storeRow(2, "row two", "2026-11-20T02:00:01Z");
-    const query = "?from=2026-11-20T00:00:00Z&to=2026-11-20T03:01:00Z";
-    expect(payloads(await read(query))).toEqual(["row one", "row two", "first", "second"]);
-    expect(payloads(await read(`${query}&limit=3`))).toEqual(["row two", "first", "second"]);
-    expect(payloads(await read(`${query}&grep=${encodeURIComponent("a=b")}`))).toEqual([
-      "row one",
-      "row two",
-    ]);
-    await test.db.execute(sql`delete from ingest_envelope`);
-  });
-
-  it("names a damaged block, and goes on", async () => {
-    const before = await test.db.execute<{ data: Uint8Array }>(
-      sql`select data from ingest_block where first_sequence = 3`,
-    );
-    // What core stored uncompressed, with another letter: only the digest notices.
-    await test.db.execute(
-      sql`update ingest_block set data = set_byte(data, octet_length(data) - 1, 65) where first_sequence = 3`,
-    );
-    const lines = await read("?from=2026-11-20T03:00:00Z&to=2026-11-20T03:02:00Z");
-    expect(
-      lines.map((line) => ("damaged_block" in line ? line.damaged_block : line.sequence)),
-    ).toEqual([
-      "1",
-      "2",
-      {
-        queue_id: "07".repeat(16),
-        first_sequence: "3",
-        last_sequence: "3",
-        envelopes: 1,
-        received_at: "2026-11-20T03:01:00.000Z",
-      },
-      "4",
-      "5",
-    ]);
-    expect(await read("?to=2026-11-20T03:02:00Z&limit=3")).toHaveLength(3);
-    await test.db.execute(
-      sql`update ingest_block set data = set_byte(data, octet_length(data) - 1, ${before[0]?.data.at(-1)}) where first_sequence = 3`,
-    );
-  });
-
-  it("is audited with its range before the first line", async () => {
-    await test.clock.advance(1000);
-    await read("?from=2026-11-20T03:00:00Z&to=2026-11-20T03:02:00Z&grep=cart&kind=otel_span");
-    const { body } = await test.auditor.get("/v1/audit-events?action=telemetry.read&limit=1");
-    expect(body.items).toMatchObject([
-      {
-        actor: { display: test.people.auditor.email },
-        target: { type: "collector_identity", id: host.identityId },
-        details: {
-          identity: host.identity,
-          filters: {
-            from: "2026-11-20T03:00:00.000Z",
-            to: "2026-11-20T03:02:00.000Z",
-            grep: "cart",
-            kind: "otel_span",
-            follow: "false",
-          },
+it("is audited with its range before the first line", async () => {
+  await test.clock.advance(1000);
+  await read("?from=2026-11-20T03:00:00Z&to=2026-11-20T03:02:00Z&grep=cart&kind=otel_span");
+  const { body } = await test.auditor.get("/v1/audit-events?action=telemetry.read&limit=1");
+  expect(body.items).toMatchObject([
+    {
+      actor: { display: test.people.auditor.email },
+      target: { type: "collector_identity", id: host.identityId },
+      details: {
+        identity: host.identity,
+        filters: {
+          from: "2026-11-20T03:00:00.000Z",
+          to: "2026-11-20T03:02:00.000Z",
+          grep: "cart",
+          kind: "otel_span",
+          follow: "false",
         },
       },
-    ]);
-  });
+    },
+  ]);
+});
 
-  it("rejects hosts that do not exist and faulty parameters", async () => {
-    const unknown = await test.auditor.get(path("", test.people.reader.userId));
-    expect(unknown).toMatchObject({ body: { code: "not_found" } });
-    for (const query of [
-      "?from=yesterday",
-      "?limit=0",
-      "?limit=1000001",
-      "?kind=A",
-      "?grep=",
-      "?grep=%00",
-      "?follow=yes",
-      "?follow=true&to=1h",
-      "?order=x",
-    ])
-      expect({
-        query,
-        status: (await test.auditor.get(path(query))).status,
-      }).toEqual({
-        query,
-        status: 422,
-      });
-    const { body } = await test.auditor.get<{ items: object[] }>(
-      "/v1/audit-events?action=telemetry.read&outcome=failure",
-    );
-    expect(body.items).toEqual([]);
-  });
+it("rejects hosts that do not exist and faulty parameters", async () => {
+  const unknown = await test.auditor.get(path("", test.people.reader.userId));
+  expect(unknown).toMatchObject({ body: { code: "not_found" } });
+  for (const query of [
+    "?from=yesterday",
+    "?limit=0",
+    "?limit=1000001",
+    "?kind=A",
+    "?grep=",
+    "?grep=%00",
+    "?follow=yes",
+    "?follow=true&to=1h",
+    "?order=x",
+  ])
+    expect({
+      query,
+      status: (await test.auditor.get(path(query))).status,
+    }).toEqual({
+      query,
+      status: 422,
+    });
+  const { body } = await test.auditor.get<{ items: object[] }>(
+    "/v1/audit-events?action=telemetry.read&outcome=failure",
+  );
+  expect(body.items).toEqual([]);
 });

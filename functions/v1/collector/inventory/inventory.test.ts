@@ -49,21 +49,19 @@ const samples = async () => {
   );
 };
 
-describe("without an inventory", () => {
-  it("nothing is expected, unexpected or gone: not in the list, the fleet, its exports and the metric", async () => {
-    expect(await list()).toMatchObject({
-      etag: null,
-      updated_at: null,
-      counts: null,
-      items: [],
-      next_cursor: null,
-    });
-    for (const status of ["expected", "unexpected", "gone"])
-      expect(await fleetOf(status)).toEqual([]);
-    const { body } = await auditor.get<FleetHealthReport>("/v1/collector/health");
-    expect(body.items.some((row) => "inventory" in row)).toBe(false);
-    expect(await samples()).toEqual([]);
+it("without an inventory nothing is expected, unexpected or gone: not in the list, the fleet, its exports and the metric", async () => {
+  expect(await list()).toMatchObject({
+    etag: null,
+    updated_at: null,
+    counts: null,
+    items: [],
+    next_cursor: null,
   });
+  for (const status of ["expected", "unexpected", "gone"])
+    expect(await fleetOf(status)).toEqual([]);
+  const { body } = await auditor.get<FleetHealthReport>("/v1/collector/health");
+  expect(body.items.some((row) => "inventory" in row)).toBe(false);
+  expect(await samples()).toEqual([]);
 });
 
 describe("an inventory", () => {
@@ -178,22 +176,18 @@ describe("an inventory", () => {
   });
 });
 
-describe("If-Match", () => {
-  it("refuses an inventory that has changed, and lets one of two programs at once change it", async () => {
-    const { etag } = await list();
-    const headers = { "If-Match": etag ?? "" };
-    const both = await Promise.all(["one", "two"].map((name) => putJson([{ name }], "", headers)));
-    expect(both.map(({ status }) => status).sort()).toEqual([200, 412]);
-    const now = (await list()).etag;
-    expect(both.find(({ status }) => status === 412)?.body).toMatchObject({
-      code: "inventory_changed",
-      etag: now,
-    });
-    expect((await putJson([{ name: "three" }], "", { "If-Match": `"x", ${now}` })).status).toBe(
-      200,
-    );
-    expect((await putJson([{ name: "four" }], "", { "If-Match": "*" })).status).toBe(200);
+it("If-Match refuses an inventory that has changed, and lets one of two programs at once change it", async () => {
+  const { etag } = await list();
+  const headers = { "If-Match": etag ?? "" };
+  const both = await Promise.all(["one", "two"].map((name) => putJson([{ name }], "", headers)));
+  expect(both.map(({ status }) => status).sort()).toEqual([200, 412]);
+  const now = (await list()).etag;
+  expect(both.find(({ status }) => status === 412)?.body).toMatchObject({
+    code: "inventory_changed",
+    etag: now,
   });
+  expect((await putJson([{ name: "three" }], "", { "If-Match": `"x", ${now}` })).status).toBe(200);
+  expect((await putJson([{ name: "four" }], "", { "If-Match": "*" })).status).toBe(200);
 });
 
 describe("an inventory is refused", () => {

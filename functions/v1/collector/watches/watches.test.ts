@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { describe, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { watch } from "#drizzle/schema/watch.ts";
 import { type Watch, type WatchDetail, watchesMax } from "#proto/watch/watch.ts";
 import { useTestCore } from "#tests/support/core.ts";
@@ -26,161 +26,150 @@ const change = (id: unknown, body: object) => admin.put(`${path}/${id}`, body);
 const errorsOf = (body: Record<string, unknown>) =>
   body.errors as { path: string; message: string }[] | undefined;
 
-describe("watches", () => {
-  it("creates a watch with the documented defaults, audited", async () => {
-    const { status, body } = await create({ name: "defaults" });
-    expect([status, body]).toEqual([
-      201,
-      {
-        id: expect.stringMatching(/^[0-9a-f-]{36}$/),
-        name: "defaults",
-        filter: "state:stale",
-        more_than: 0,
-        for_seconds: 300,
-        receivers: [],
-        revision: 1,
-        state: "inactive",
-        since: null,
-        count: null,
-        fault: null,
-        evaluated_at: null,
-        changed_at: clock.iso(),
-        common_factor: null,
-        explained_by: null,
-        silence: null,
-        waiting_messages: 0,
-        created_by_name: expect.stringContaining("@"),
-        created_at: clock.iso(),
-      },
-    ]);
-    const events = await test.db.execute(
-      sql`select action, outcome from audit_event where target_id = ${body.id}`,
-    );
-    expect(events).toEqual([{ action: "watch.create", outcome: "success" }]);
-  });
-
-  it.each([
-    ["a filter with a fault", { filter: "stat:stale" }, "filter"],
-    ["a receiver that core does not have", { receivers: ["hook", "smtp"] }, "receivers.1"],
-    ["a receiver twice", { receivers: ["hook", "hook"] }, "receivers"],
-    ["a negative threshold", { more_than: -1 }, "more_than"],
-    ["a time above a week", { for_seconds: 604_801 }, "for_seconds"],
-    ["no name", { name: "" }, "name"],
-    ["a field that is not known", { email: "a@b" }, "email"],
-  ])("refuses %s", async (_, fields, where) => {
-    const { status, body } = await create(fields);
-    expect([status, body.code, errorsOf(body)?.[0]?.path]).toEqual([
-      422,
-      "validation_failed",
-      where,
-    ]);
-  });
-
-  it("refuses a name that is taken, also in a change", async () => {
-    const first = await create();
-    const second = await create();
-    expect(await create({ name: first.body.name })).toMatchObject({
-      body: { code: "watch_name_taken" },
-    });
-    const taken = { name: first.body.name, filter: "", revision: 1 };
-    expect(await change(second.body.id, taken)).toMatchObject({
-      body: { code: "watch_name_taken" },
-    });
-  });
-
-  it("changes a watch at the revision that was read, and at no other", {
-    tags: "workerd",
-  }, async () => {
-    const { id, name } = (await create()).body;
-    const body = {
-      name,
+it("creates a watch with the documented defaults, audited", async () => {
+  const { status, body } = await create({ name: "defaults" });
+  expect([status, body]).toEqual([
+    201,
+    {
+      id: expect.stringMatching(/^[0-9a-f-]{36}$/),
+      name: "defaults",
       filter: "state:stale",
-      more_than: 20,
-      for_seconds: 600,
-      receivers: ["hook"],
+      more_than: 0,
+      for_seconds: 300,
+      receivers: [],
       revision: 1,
-    };
-    expect(await change(id, body)).toMatchObject({
-      status: 200,
-      body: { more_than: 20, revision: 2 },
-    });
-    expect(await change(id, body)).toMatchObject({ body: { code: "conflict" } });
-    expect(await change(nobody, body)).toMatchObject({ status: 404 });
-  });
-
-  it("silences a watch for a time, and not for ever", { tags: "workerd" }, async () => {
-    const { id } = (await create()).body;
-    const silence = (body: object, of: unknown = id) => admin.post(`${path}/${of}/silence`, body);
-    const until = clock.iso(3_600_000);
-    expect((await silence({ seconds: 3600, reason: "disks" })).body).toMatchObject({
-      silence: { until, reason: "disks" },
-    });
-    for (const body of [
-      {},
-      { seconds: 2_592_001 },
-      { seconds: -1 },
-      { seconds: 60, until: "never" },
-    ])
-      expect((await silence(body)).status).toBe(422);
-    expect((await silence({ seconds: 60 }, nobody)).status).toBe(404);
-    await clock.advance(3_600_000);
-    const { body } = await auditor.get<WatchDetail>(`${path}/${id}`);
-    expect(body).toMatchObject({
+      state: "inactive",
+      since: null,
+      count: null,
+      fault: null,
+      evaluated_at: null,
+      changed_at: clock.iso(),
+      common_factor: null,
+      explained_by: null,
       silence: null,
-      history: [
-        { kind: "silenced", detail: expect.stringMatching(`until ${until}, by .*@.*, disks`) },
-      ],
-    });
-  });
+      waiting_messages: 0,
+      created_by_name: expect.stringContaining("@"),
+      created_at: clock.iso(),
+    },
+  ]);
+  const events = await test.db.execute(
+    sql`select action, outcome from audit_event where target_id = ${body.id}`,
+  );
+  expect(events).toEqual([{ action: "watch.create", outcome: "success" }]);
+});
 
-  it("sends a test to receivers, and to none where there is none", {
-    tags: "workerd",
-  }, async () => {
-    const has = (await create({ receivers: ["hook"] })).body;
-    const lacks = (await create()).body;
-    const sendTest = (id: string) => admin.post(`${path}/${id}/test`);
-    expect(await sendTest(has.id)).toMatchObject({ status: 202, body: { receivers: ["hook"] } });
-    expect(await auditor.read(`${path}/${has.id}`)).toMatchObject({
-      waiting_messages: 1,
-    });
-    expect(await sendTest(lacks.id)).toMatchObject({
-      body: { code: "watch_without_receivers" },
-    });
-    expect((await sendTest(nobody)).status).toBe(404);
-  });
+it.each([
+  ["a filter with a fault", { filter: "stat:stale" }, "filter"],
+  ["a receiver that core does not have", { receivers: ["hook", "smtp"] }, "receivers.1"],
+  ["a receiver twice", { receivers: ["hook", "hook"] }, "receivers"],
+  ["a negative threshold", { more_than: -1 }, "more_than"],
+  ["a time above a week", { for_seconds: 604_801 }, "for_seconds"],
+  ["no name", { name: "" }, "name"],
+  ["a field that is not known", { email: "a@b" }, "email"],
+])("refuses %s", async (_, fields, where) => {
+  const { status, body } = await create(fields);
+  expect([status, body.code, errorsOf(body)?.[0]?.path]).toEqual([422, "validation_failed", where]);
+});
 
-  it("lists the watches by state and page by page, with the receivers, and no address or secret", {
-    tags: "workerd",
-  }, async () => {
-    const { body } = await auditor.get(`${path}?limit=2`);
-    expect(body).toMatchObject({
-      items: [{}, {}],
-      next_cursor: expect.any(String),
-      receivers: [{ name: "hook", kind: "webhook" }],
-    });
-    const next = await auditor.get(`${path}?limit=2&cursor=${body.next_cursor}`);
-    expect(next.body.items).not.toEqual(body.items);
-    expect((await auditor.read(`${path}?state=firing`)).items).toEqual([]);
-    expect((await auditor.get(`${path}?state=broken`)).status).toBe(422);
-    expect(JSON.stringify(body)).not.toMatch(/hook\.test|whsec/);
+it("refuses a name that is taken, also in a change", async () => {
+  const first = await create();
+  const second = await create();
+  expect(await create({ name: first.body.name })).toMatchObject({
+    body: { code: "watch_name_taken" },
   });
+  const taken = { name: first.body.name, filter: "", revision: 1 };
+  expect(await change(second.body.id, taken)).toMatchObject({
+    body: { code: "watch_name_taken" },
+  });
+});
 
-  it("deletes a watch", { tags: "workerd" }, async () => {
-    const { id } = (await create()).body;
-    const remove = () => admin.delete(`${path}/${id}`);
-    expect([(await remove()).status, (await remove()).status]).toEqual([204, 404]);
-    expect((await auditor.get(`${path}/${id}`)).status).toBe(404);
+it("changes a watch at the revision that was read, and at no other", {
+  tags: "workerd",
+}, async () => {
+  const { id, name } = (await create()).body;
+  const body = {
+    name,
+    filter: "state:stale",
+    more_than: 20,
+    for_seconds: 600,
+    receivers: ["hook"],
+    revision: 1,
+  };
+  expect(await change(id, body)).toMatchObject({
+    status: 200,
+    body: { more_than: 20, revision: 2 },
   });
+  expect(await change(id, body)).toMatchObject({ body: { code: "conflict" } });
+  expect(await change(nobody, body)).toMatchObject({ status: 404 });
+});
 
-  it("keeps a bounded number of them", async () => {
-    const [row] = await test.db.select().from(watch).limit(1);
-    if (row === undefined) throw new Error("there is no watch to copy");
-    const copies = Array.from({ length: watchesMax }, (_, n) => ({
-      ...row,
-      id: crypto.randomUUID(),
-      name: `copy ${n}`,
-    }));
-    await test.db.insert(watch).values(copies);
-    expect(await create()).toMatchObject({ body: { code: "too_many_watches" } });
+it("silences a watch for a time, and not for ever", { tags: "workerd" }, async () => {
+  const { id } = (await create()).body;
+  const silence = (body: object, of: unknown = id) => admin.post(`${path}/${of}/silence`, body);
+  const until = clock.iso(3_600_000);
+  expect((await silence({ seconds: 3600, reason: "disks" })).body).toMatchObject({
+    silence: { until, reason: "disks" },
   });
+  for (const body of [{}, { seconds: 2_592_001 }, { seconds: -1 }, { seconds: 60, until: "never" }])
+    expect((await silence(body)).status).toBe(422);
+  expect((await silence({ seconds: 60 }, nobody)).status).toBe(404);
+  await clock.advance(3_600_000);
+  const { body } = await auditor.get<WatchDetail>(`${path}/${id}`);
+  expect(body).toMatchObject({
+    silence: null,
+    history: [
+      { kind: "silenced", detail: expect.stringMatching(`until ${until}, by .*@.*, disks`) },
+    ],
+  });
+});
+
+it("sends a test to receivers, and to none where there is none", {
+  tags: "workerd",
+}, async () => {
+  const has = (await create({ receivers: ["hook"] })).body;
+  const lacks = (await create()).body;
+  const sendTest = (id: string) => admin.post(`${path}/${id}/test`);
+  expect(await sendTest(has.id)).toMatchObject({ status: 202, body: { receivers: ["hook"] } });
+  expect(await auditor.read(`${path}/${has.id}`)).toMatchObject({
+    waiting_messages: 1,
+  });
+  expect(await sendTest(lacks.id)).toMatchObject({
+    body: { code: "watch_without_receivers" },
+  });
+  expect((await sendTest(nobody)).status).toBe(404);
+});
+
+it("lists the watches by state and page by page, with the receivers, and no address or secret", {
+  tags: "workerd",
+}, async () => {
+  const { body } = await auditor.get(`${path}?limit=2`);
+  expect(body).toMatchObject({
+    items: [{}, {}],
+    next_cursor: expect.any(String),
+    receivers: [{ name: "hook", kind: "webhook" }],
+  });
+  const next = await auditor.get(`${path}?limit=2&cursor=${body.next_cursor}`);
+  expect(next.body.items).not.toEqual(body.items);
+  expect((await auditor.read(`${path}?state=firing`)).items).toEqual([]);
+  expect((await auditor.get(`${path}?state=broken`)).status).toBe(422);
+  expect(JSON.stringify(body)).not.toMatch(/hook\.test|whsec/);
+});
+
+it("deletes a watch", { tags: "workerd" }, async () => {
+  const { id } = (await create()).body;
+  const remove = () => admin.delete(`${path}/${id}`);
+  expect([(await remove()).status, (await remove()).status]).toEqual([204, 404]);
+  expect((await auditor.get(`${path}/${id}`)).status).toBe(404);
+});
+
+it("keeps a bounded number of them", async () => {
+  const [row] = await test.db.select().from(watch).limit(1);
+  if (row === undefined) throw new Error("there is no watch to copy");
+  const copies = Array.from({ length: watchesMax }, (_, n) => ({
+    ...row,
+    id: crypto.randomUUID(),
+    name: `copy ${n}`,
+  }));
+  await test.db.insert(watch).values(copies);
+  expect(await create()).toMatchObject({ body: { code: "too_many_watches" } });
 });

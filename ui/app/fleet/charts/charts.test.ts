@@ -72,22 +72,20 @@ const inside = (bars: readonly Bar[]) => {
   }
 };
 
-describe("bar heights", () => {
-  it("keep small counts visible, and never reverse the order of counts", () =>
-    fc.assert(
-      fc.property(fc.array(fc.nat(1_000_000), { minLength: 1 }), (counts) => {
-        const heights = barHeights(counts);
-        for (const [index, count] of counts.entries()) {
-          const height = heights[index] ?? -1;
-          expect(height === 0).toBe(count === 0);
-          expect(height).toBeLessThanOrEqual(barHeightMax);
-          if (count > 0) expect(height).toBeGreaterThanOrEqual(3);
-          for (const [other, otherCount] of counts.entries())
-            if (otherCount > count) expect(heights[other]).toBeGreaterThanOrEqual(height);
-        }
-      }),
-    ));
-});
+it("bar heights keep small counts visible, and never reverse the order of counts", () =>
+  fc.assert(
+    fc.property(fc.array(fc.nat(1_000_000), { minLength: 1 }), (counts) => {
+      const heights = barHeights(counts);
+      for (const [index, count] of counts.entries()) {
+        const height = heights[index] ?? -1;
+        expect(height === 0).toBe(count === 0);
+        expect(height).toBeLessThanOrEqual(barHeightMax);
+        if (count > 0) expect(height).toBeGreaterThanOrEqual(3);
+        for (const [other, otherCount] of counts.entries())
+          if (otherCount > count) expect(heights[other]).toBeGreaterThanOrEqual(height);
+      }
+    }),
+  ));
 
 describe("the heartbeat chart", () => {
   it("has a column for each age and one for never, in order and inside the chart", () =>
@@ -253,15 +251,13 @@ describe("the version chart", () => {
   it("is empty without versions", () => expect(layOutVersions(facets())).toEqual([]));
 });
 
-describe("the width of a bar", () => {
-  it("is at least 16 px in a chart of 640 px, the least that the expiry chart takes", () => {
-    const { bars } = layOutExpiry(facets(), undefined);
-    expect(Math.min(...bars.map(({ width }) => (width / 100) * 640))).toBeGreaterThanOrEqual(16);
-    const heartbeats = layOutHeartbeats(facets()).bars;
-    expect(Math.min(...heartbeats.map(({ width }) => (width / 100) * 260))).toBeGreaterThanOrEqual(
-      16,
-    );
-  });
+it("the width of a bar is at least 16 px in a chart of 640 px, the least that the expiry chart takes", () => {
+  const { bars } = layOutExpiry(facets(), undefined);
+  expect(Math.min(...bars.map(({ width }) => (width / 100) * 640))).toBeGreaterThanOrEqual(16);
+  const heartbeats = layOutHeartbeats(facets()).bars;
+  expect(Math.min(...heartbeats.map(({ width }) => (width / 100) * 260))).toBeGreaterThanOrEqual(
+    16,
+  );
 });
 
 describe("the keyboard in a chart", () => {

@@ -44,44 +44,38 @@ describe("a figure of the summary", () => {
   });
 });
 
-describe("the words of a figure", () => {
-  it("call hosts enrolled where the whole fleet is counted, and matching under a filter; states do not narrow the count", () => {
-    const filters: FleetFilter[] = [{}, { states: ["stale"] }, { text: ["none"] }];
-    const words = filters.map((filter) => figureWords(filter, figureOf("enrolled")));
-    expect(words).toEqual(["enrolled", "enrolled", "matching"]);
-  });
+it("the words of a figure call hosts enrolled where the whole fleet is counted, and matching under a filter; states do not narrow the count", () => {
+  const filters: FleetFilter[] = [{}, { states: ["stale"] }, { text: ["none"] }];
+  const words = filters.map((filter) => figureWords(filter, figureOf("enrolled")));
+  expect(words).toEqual(["enrolled", "enrolled", "matching"]);
 });
 
-describe("the chip of a state", () => {
-  it("links to the hosts in its state alone, or to those in any state where they are shown", () => {
-    expect(toggleState({ text: ["db"], states: ["stale", "revoked"] }, "stale")).toEqual({
-      text: ["db"],
-      states: ["stale"],
-    });
-    expect(toggleState({ text: ["db"], states: ["stale"] }, "stale")).toEqual({ text: ["db"] });
+it("the chip of a state links to the hosts in its state alone, or to those in any state where they are shown", () => {
+  expect(toggleState({ text: ["db"], states: ["stale", "revoked"] }, "stale")).toEqual({
+    text: ["db"],
+    states: ["stale"],
   });
+  expect(toggleState({ text: ["db"], states: ["stale"] }, "stale")).toEqual({ text: ["db"] });
 });
 
-describe("the rules of the states", () => {
-  const thresholds = {
-    heartbeat_interval_seconds: 20,
-    stale_after_seconds: 60,
-    forwarding_seconds: 300,
-    enrolling_seconds: 900,
-    cert_expiring_fraction: 0.25,
-    min_version: "1.2.0",
-  };
+const thresholds = {
+  heartbeat_interval_seconds: 20,
+  stale_after_seconds: 60,
+  forwarding_seconds: 300,
+  enrolling_seconds: 900,
+  cert_expiring_fraction: 0.25,
+  min_version: "1.2.0",
+};
 
-  it("cover every state, with the thresholds of the report", () => {
-    const rules = stateRules(thresholds);
-    expect(fleetStates.filter((state) => rules[state].length < 10)).toEqual([]);
-    expect(rules.stale).toBe(
-      "No heartbeat for more than 1 min, or none at all 15 min after enrollment.",
-    );
-    expect(rules.cert_expiring).toContain("Less than 25 % ");
-    expect(rules.unsupported_version).toBe("The version is not SemVer, or below 1.2.0.");
-    expect(stateRules({ ...thresholds, min_version: null }).unsupported_version).toBe(
-      "The version is not SemVer.",
-    );
-  });
+it("the rules of the states cover every state, with the thresholds of the report", () => {
+  const rules = stateRules(thresholds);
+  expect(fleetStates.filter((state) => rules[state].length < 10)).toEqual([]);
+  expect(rules.stale).toBe(
+    "No heartbeat for more than 1 min, or none at all 15 min after enrollment.",
+  );
+  expect(rules.cert_expiring).toContain("Less than 25 % ");
+  expect(rules.unsupported_version).toBe("The version is not SemVer, or below 1.2.0.");
+  expect(stateRules({ ...thresholds, min_version: null }).unsupported_version).toBe(
+    "The version is not SemVer.",
+  );
 });
