@@ -1,7 +1,9 @@
 import { expect, it } from "vitest";
 import { generateToken } from "#functions/domain/enrollment/bootstrap-token.ts";
 import { createTestCsr, createTestKey } from "#scripts/lab/ca/test-pki.ts";
+import { quantile } from "#scripts/lab/quantile.ts";
 import { createTestToken, identityPrefix } from "#tests/support/collector.ts";
+import { isSlow } from "#tests/support/is-slow.ts";
 import {
   createRefusingCore,
   type ExpectedRefusal,
@@ -168,4 +170,22 @@ it("E4: have one answer for every unusable token", async () => {
   const answers = await Promise.all(unusable.map(([, provoke]) => provoke(newAddress())));
   const bodies = answers.map(({ body }) => ({ ...body, request_id: "" }));
   expect(bodies).toEqual(bodies.map(() => bodies[0]));
+});
+
+// An exhausted token is rejected after the body, as the request may be a retry.
+it.runIf(isSlow)("E4: take as long for an unknown, an expired and a revoked token", async () => {
+  const expired = await tokenOf({}, { ttl_seconds: 1 });
+  await clock.advance(1000);
+  const revoked = await tokenOf();
+  await admin(`tokens/${revoked.id}/revoke`);
+  const body = await requestOf("timed");
+  const times = ["", expired.token, revoked.token].map((token) => ({ token, ms: [] as number[] }));
+  for (let use = 0; use < 200; use++)
+    for (const { token, ms } of times) {
+      const startedAt = performance.now();
+      await enroll(token || generateToken(test.core.entropy), body, newAddress());
+      ms.push(performance.now() - startedAt);
+    }
+  const at = (fraction: number) => times.map(({ ms }) => quantile(Float64Array.from(ms), fraction));
+  expect(Math.max(...at(0.1))).toBeLessThan(Math.min(...at(0.9)));
 });
