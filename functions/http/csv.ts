@@ -1,7 +1,8 @@
 import type * as v from "valibot";
+import type { ReadCore } from "../core.ts";
 import type { Operator } from "../domain/operator/authenticate.ts";
 import { createDownloads, downloadName } from "./download.ts";
-import { type OperatorCore, scope } from "./resource.ts";
+import { scope } from "./resource.ts";
 import { type Route, type RouteDefinition, route } from "./route.ts";
 
 /** The value of a cell; null is an empty cell. */
@@ -96,7 +97,7 @@ type Described = "path" | "operationId" | "summary" | "params" | "query" | "prob
 
 /** Creates a route that streams a CSV file to operators with the scope `audit`. `open` audits the export. */
 export const csvRoute = <Row, Params extends Schema = undefined, Query extends Schema = undefined>(
-  core: OperatorCore,
+  core: ReadCore,
   {
     open,
     problems = [],

@@ -3,7 +3,7 @@ import type { Secret } from "#kit/secret.ts";
 import type { Scope } from "#proto/operator/scopes.ts";
 import { Id, QueryInteger } from "#proto/values.ts";
 import type { CoreConfig } from "../config/core-config.ts";
-import type { Core } from "../core.ts";
+import type { ReadCore } from "../core.ts";
 import {
   authenticateWeb,
   type Operator,
@@ -90,7 +90,7 @@ const replyOf = (description: string, schema: Schema, example: unknown): Documen
   ...(example === undefined ? {} : { example }),
 });
 
-const verbsOf = (core: OperatorCore, at: string) => {
+const verbsOf = (core: ReadCore, at: string) => {
   const verb =
     (method: Route["method"], usualStatus: number, callers: Callers = "admin") =>
     <
@@ -171,7 +171,7 @@ const verbsOf = (core: OperatorCore, at: string) => {
  * `not_found`. Each is a route that can be mounted alone.
  */
 export const resource = <Drafts extends Readonly<Record<string, Draft>>>(
-  core: OperatorCore,
+  core: ReadCore,
   at: string,
   draft: (verbs: ReturnType<typeof verbsOf>) => Drafts,
 ) =>
@@ -295,9 +295,6 @@ const equalInConstantTime = (a: Uint8Array, b: Uint8Array): boolean => {
   return difference === 0;
 };
 
-/** The parts of core that verify a bridge token. */
-export type OperatorCore = Pick<Core, "config" | "db" | "clock">;
-
 /** Admits anyone. The guard test lists by name each route that uses it. */
 export const anyone: Guard<null> = { describe: { kind: "open" }, admit: async () => null };
 
@@ -319,14 +316,14 @@ const holderOf = async (find: () => Promise<Operator>, needed: Scope): Promise<O
 };
 
 /** Admits an active person with a valid bridge token who holds `scope`; 403 `forbidden` names the missing scope. */
-export const scope = (core: OperatorCore, needed: Scope): Guard<Operator> => ({
+export const scope = (core: ReadCore, needed: Scope): Guard<Operator> => ({
   describe: { kind: "scope", scope: needed },
   admit: async (c) => holderOf(await operatorOf(core, bearer(c)), needed),
 });
 
 /** Admits as `scope` does; `isAdmitted` asks the database again, for a response that outlives the token. */
 export const lastingScope = (
-  core: OperatorCore,
+  core: ReadCore,
   needed: Scope,
 ): Guard<{ operator: Operator; isAdmitted(): Promise<boolean> }> => ({
   ...scope(core, needed),
@@ -345,7 +342,7 @@ export const lastingScope = (
 });
 
 /** Admits as `scope` does, but people alone: what it guards belongs to a person. */
-export const personScope = (core: OperatorCore, needed: Scope): Guard<Operator> => ({
+export const personScope = (core: ReadCore, needed: Scope): Guard<Operator> => ({
   ...scope(core, needed),
   admit: async (c, body) => {
     const operator = await scope(core, needed).admit(c, body);
@@ -356,13 +353,13 @@ export const personScope = (core: OperatorCore, needed: Scope): Guard<Operator> 
 });
 
 /** Admits web with its own bridge token or with that of an active person, for reports that only web makes. */
-export const web = ({ config, db, clock }: OperatorCore): Guard<WebCaller> => ({
+export const web = ({ config, db, clock }: ReadCore): Guard<WebCaller> => ({
   describe: { kind: "web" },
   admit: (c) => authenticateWeb({ db, clock, config }, bearer(c)),
 });
 
 /** Admits web itself, with its own bridge token alone. */
-export const webItself = (core: OperatorCore): Guard<null> => ({
+export const webItself = (core: ReadCore): Guard<null> => ({
   describe: { kind: "web_itself" },
   admit: async (c, body) => {
     if ((await web(core).admit(c, body)) !== null)
@@ -372,7 +369,7 @@ export const webItself = (core: OperatorCore): Guard<null> => ({
 });
 
 /** Admits an active person with a bridge token that web made for them. */
-export const webPerson = (core: OperatorCore): Guard<Operator> => ({
+export const webPerson = (core: ReadCore): Guard<Operator> => ({
   describe: { kind: "web_person" },
   admit: async (c, body) => {
     const person = await web(core).admit(c, body);

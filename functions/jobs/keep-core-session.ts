@@ -2,15 +2,13 @@ import { uuidv7 } from "#kit/entropy.ts";
 import type { WriteCore } from "../core.ts";
 import { extendSession, isUnbroken } from "../store/fleet/core-sessions.ts";
 
-type Needs = WriteCore;
-
 /**
  * Creates a tick that records that this core can receive. A session grows by monotonic time: a clock that jumps extends none, and a process
  * that was suspended, or whose database did not answer, starts another one. The time that no core's session covers is an outage
  * (docs/fleet-health.md), which it records before the session that ends it. Does nothing while `isReady` is false.
  */
 export const createSessionKeeper = (
-  { db, clock, entropy }: Needs,
+  { db, clock, entropy }: WriteCore,
   isReady: () => boolean,
   /** Called with whether a core of a previous version can receive too. */
   olderCore: (isPresent: boolean) => void,

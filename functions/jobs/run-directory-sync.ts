@@ -2,12 +2,11 @@ import { fullJitterMs } from "#kit/backoff.ts";
 import { fileFault } from "#kit/describe-error.ts";
 import { type JobOptions, runEvery } from "#kit/run-every.ts";
 import type { DirectoryProvider } from "../config/directory-config.ts";
-import type { Core, DirectoryObserver } from "../core.ts";
+import type { ConfiguredCore, Core, DirectoryObserver } from "../core.ts";
 import { parseServiceAccount } from "../directory/service-account.ts";
 import { DirectoryFault, type DirectorySnapshot } from "../directory/snapshot.ts";
 import {
   applyDirectorySnapshot,
-  type DirectoryCore,
   recordDirectoryFailure,
   type SnapshotReport,
 } from "../domain/directory/apply-snapshot.ts";
@@ -185,7 +184,7 @@ const readKey = (read: () => string): string => {
 };
 
 /** The dependencies of a sync. */
-export interface DirectorySyncNeeds extends DirectoryCore {
+export interface DirectorySyncNeeds extends ConfiguredCore {
   /** Reads the whole directory, or throws `DirectoryFault`. */
   read(signal: AbortSignal): Promise<DirectorySnapshot>;
   exclusively: Exclusively;
@@ -245,6 +244,6 @@ const publishSnapshot = async ({ db, observe }: DirectorySyncNeeds): Promise<voi
 };
 
 /** Whether a sync is so recent that none is due: of several cores, one reads the directory per interval. */
-const isRecent = (last: DirectorySync | undefined, { clock, config }: DirectoryCore): boolean =>
+const isRecent = (last: DirectorySync | undefined, { clock, config }: ConfiguredCore): boolean =>
   last?.failures === 0 &&
   clock.now() - last.finishedAt.getTime() < (config.directory.syncIntervalSeconds * 1000) / 2;

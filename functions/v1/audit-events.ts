@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import type { Core } from "#functions/core.ts";
+import type { ConfiguredCore, ReadCore } from "#functions/core.ts";
 import {
   type AuditExport,
   type AuditQuery,
@@ -23,7 +23,7 @@ import { filterSecondsMax } from "#proto/fleet-health/vocabulary.ts";
 import { DateFromTimestamp, Identifier, QueryInteger, Repeatable } from "#proto/values.ts";
 
 /** The routes that read the audit log and the head of its hash chain. */
-export const auditReports = (core: Pick<Core, "config" | "db" | "clock">) =>
+export const auditReports = (core: ReadCore) =>
   resource(core, "/v1/audit-events", ({ get, list }) => ({
     listAuditEvents: list(
       "",
@@ -68,8 +68,6 @@ export const auditReports = (core: Pick<Core, "config" | "db" | "clock">) =>
     ),
   }));
 
-type Needs = Pick<Core, "config" | "db" | "clock" | "entropy">;
-
 const targetOf = ({ names, targetId }: NamedAuditEvent) => names.find(({ id }) => id === targetId);
 
 const columns: readonly CsvColumn<NamedAuditEvent>[] = [
@@ -105,7 +103,7 @@ const linesOf = async function* (batches: AsyncIterable<readonly NamedAuditEvent
 };
 
 const exportRoute = (
-  core: Needs,
+  core: ConfiguredCore,
   {
     format,
     operationId,
@@ -150,7 +148,7 @@ const exportRoute = (
 };
 
 /** `GET /v1/audit-events/export.csv`: streams every event of a filter, newest first; audited. */
-export const auditCsvRoute = (core: Needs) =>
+export const auditCsvRoute = (core: ConfiguredCore) =>
   exportRoute(core, {
     format: "csv",
     operationId: "exportAuditEvents",
@@ -158,7 +156,7 @@ export const auditCsvRoute = (core: Needs) =>
   });
 
 /** `GET /v1/audit-events/export.jsonl`: the same as JSON lines, with the hashes of the chain. */
-export const auditLinesRoute = (core: Needs) =>
+export const auditLinesRoute = (core: ConfiguredCore) =>
   exportRoute(core, {
     format: "jsonl",
     operationId: "exportAuditEventLines",

@@ -1,9 +1,10 @@
 import { Whoami } from "#proto/operator/whoami.ts";
-import { type OperatorCore, scope } from "../http/resource.ts";
+import type { ReadCore } from "../core.ts";
+import { scope } from "../http/resource.ts";
 import { route } from "../http/route.ts";
 
 /** `GET /v1/whoami`: the operator of the bearer token. */
-export const whoami = (core: OperatorCore) =>
+export const whoami = (core: ReadCore) =>
   route({
     method: "GET",
     path: "/v1/whoami",

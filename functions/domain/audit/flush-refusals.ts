@@ -12,15 +12,12 @@ const graceMs = 5000;
 const minuteMs = 60_000;
 const batch = 500;
 
-/** The parts of core that audit counts. */
-export type FlushCore = WriteCore;
-
 /**
  * Audits how many refusals each count of the past minutes has, if it is more than the one that has its event; returns how many events it
  * wrote. Safe to repeat and to run on several replicas: one transaction deletes the counts and writes their events.
  */
 export const flushCounts = async <Row extends { refusals: number }>(
-  { db, ...needs }: FlushCore,
+  { db, ...needs }: WriteCore,
   remove: (tx: Executor, before: Date, limit: number) => Promise<Row[]>,
   entryOf: (row: Row) => AuditEntry,
 ): Promise<number> => {
@@ -39,7 +36,7 @@ export const flushCounts = async <Row extends { refusals: number }>(
 };
 
 /** Audits the counts of `recordRefusals`; see `flushCounts`. */
-export const flushRefusals = (core: FlushCore): Promise<number> =>
+export const flushRefusals = (core: WriteCore): Promise<number> =>
   flushCounts(core, deleteRefusalCounts, countEntry);
 
 const countEntry = (row: RefusalCountRow): AuditEntry => ({

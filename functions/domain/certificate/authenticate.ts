@@ -33,9 +33,6 @@ export type ProveCore = Pick<
   "db" | "clock" | "entropy" | "cryptography" | "clientCertificates"
 >;
 
-/** The parts of core that admit a collector, or record why it was rejected. */
-type AdmitCore = WriteCore;
-
 /** The client certificate and the signed request that a collector presents. */
 interface Presented {
   /** DER of the client certificate. */
@@ -144,7 +141,7 @@ export const isWithinValidity = (
 
 /** Admits a proven caller by its certificate's row, its `sent_at` and the rate limit, and marks the certificate used. */
 export const admitProof = async (
-  core: AdmitCore,
+  core: WriteCore,
   purpose: ProofPurpose,
   caller: ProvenCollector,
   origin: Origin,
@@ -163,7 +160,7 @@ export const admitProof = async (
  * any other outcome (docs/api.md), and records a 401 as the identity's last authentication failure.
  */
 export const requireAdmitted = async (
-  core: AdmitCore,
+  core: WriteCore,
   { certificate: { identity } }: { certificate: Pick<ClientCertificate, "identity"> },
   admission: ProofAdmission,
   origin: Origin,
@@ -227,7 +224,7 @@ export const markUsed = async (
  * Records why an identity was last rejected, at most once a minute; ignores an unknown identity. The certificate's chain must have been
  * verified. Audits the reuse of a `replaced` certificate, at most once a minute too.
  */
-export const recordAuthFailure = async (core: AdmitCore, failure: AuthFailure): Promise<void> => {
+export const recordAuthFailure = async (core: WriteCore, failure: AuthFailure): Promise<void> => {
   const { identity, reason, certificateId } = failure;
   const at = new Date(core.clock.now());
   const due = new Date(at.getTime() - failureIntervalMs);
@@ -238,7 +235,7 @@ export const recordAuthFailure = async (core: AdmitCore, failure: AuthFailure): 
 };
 
 const recordReuse = (
-  core: AdmitCore,
+  core: WriteCore,
   { identity, reason, certificateId, origin }: AuthFailure & { certificateId: string },
 ): Promise<void> =>
   auditRefusal(core, {
@@ -251,7 +248,7 @@ const recordReuse = (
 
 /** Audits that core refused something to a known identity: one event in a minute for an action and target, on all replicas. */
 export const auditRefusal = async (
-  { db, clock, entropy }: AdmitCore,
+  { db, clock, entropy }: WriteCore,
   {
     identity,
     ...event

@@ -22,11 +22,9 @@ import type { Paged, PageRequest } from "#functions/store/database/statements.ts
 import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 
-type Needs = WriteCore;
-
 /** Revokes an identity with all its active certificates and their successors; final and idempotent. Throws 404 `not_found`. */
 export const revokeIdentity = async (
-  core: Needs,
+  core: WriteCore,
   operator: Operator,
   { identityId, reasonCode }: { identityId: string; reasonCode: string | null },
   origin: Origin,
@@ -56,7 +54,7 @@ export const revokeIdentity = async (
  * which the host can still connect. Throws 404 `not_found`.
  */
 export const revokeCertificate = async (
-  core: Needs,
+  core: WriteCore,
   operator: Operator,
   { certificateId, reasonCode }: { certificateId: string; reasonCode: string | null },
   origin: Origin,

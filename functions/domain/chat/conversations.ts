@@ -1,4 +1,4 @@
-import type { WriteCore } from "#functions/core.ts";
+import type { TimedCore, WriteCore } from "#functions/core.ts";
 import { Problem, requireFound } from "#functions/problems.ts";
 import { type ChatMessageRow, listChatMessages } from "#functions/store/chat/messages.ts";
 import {
@@ -19,11 +19,9 @@ import { closeExpiredTurn } from "./close-turn.ts";
 /** Conversations that a person may have. None is deleted silently: the person deletes one to begin another. */
 const conversationsMax = 200;
 
-type Needs = WriteCore;
-
 /** Creates a conversation of the operator. Throws 409 `conflict` when they have 200. */
 export const createConversation = async (
-  { db, clock, entropy }: Needs,
+  { db, clock, entropy }: WriteCore,
   operator: Operator,
   title: string | null,
 ): Promise<ChatSessionRow> => {
@@ -52,7 +50,7 @@ export const createConversation = async (
 
 /** Returns one page of the operator's conversations, the last used first. */
 export const browseConversations = (
-  { db }: Pick<Needs, "db">,
+  { db }: Pick<WriteCore, "db">,
   operator: Operator,
   page: PageRequest,
 ): Promise<Paged<ChatSessionRow>> => listChatSessions(db, operator.userId, page);
@@ -62,7 +60,7 @@ export const browseConversations = (
  * a conversation of somebody else.
  */
 export const openConversation = async (
-  core: Pick<Needs, "db" | "clock">,
+  core: TimedCore,
   chat: Pick<Chat, "signer">,
   operator: Operator,
   id: string,
@@ -74,7 +72,7 @@ export const openConversation = async (
 
 /** Returns a conversation of the operator with its messages, like `openConversation`. */
 export const readConversation = async (
-  core: Pick<Needs, "db" | "clock">,
+  core: TimedCore,
   chat: Pick<Chat, "signer">,
   operator: Operator,
   id: string,
@@ -85,7 +83,7 @@ export const readConversation = async (
 
 /** Renames a conversation of the operator. Throws 404 `not_found`. */
 export const renameConversation = async (
-  { db }: Pick<Needs, "db">,
+  { db }: Pick<WriteCore, "db">,
   operator: Operator,
   { id, title }: { id: string; title: string },
 ): Promise<ChatSessionRow> => {
@@ -96,7 +94,7 @@ export const renameConversation = async (
 
 /** Deletes a conversation of the operator with its receipts; an answer that is being written ends. Throws 404 `not_found`. */
 export const deleteConversation = async (
-  { db }: Pick<Needs, "db">,
+  { db }: Pick<WriteCore, "db">,
   operator: Operator,
   id: string,
 ): Promise<void> => {

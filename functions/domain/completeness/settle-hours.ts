@@ -55,9 +55,6 @@ import {
 import { hoursOf } from "./settled-hours.ts";
 import { deliveryColumns, slowestExport, streamDelivery } from "./stream-delivery.ts";
 
-/** The parts of core that settle hours. */
-type SettlingCore = ReadCore;
-
 /** What a call has settled. */
 interface SettlingReport {
   /** The hour whose turn it was. */
@@ -78,7 +75,7 @@ const marginMs = 2 * dayMs;
 
 /** Settles the next hour that is due, and those before that changed, unless another core is at it; undefined if nothing was due. */
 export const settleHours = async (
-  core: SettlingCore,
+  core: ReadCore,
   { owner, retentionDays }: { owner: string; retentionDays: number },
 ): Promise<SettlingReport | undefined> => {
   const { db } = core;
@@ -119,7 +116,7 @@ const accountsKeptFrom = ({ ingest }: Core["config"], nowMs: number): number | n
   ingest === null || ingest.retentionDays === 0 ? null : nowMs - ingest.retentionDays * dayMs;
 
 const settleHour = async (
-  core: SettlingCore,
+  core: ReadCore,
   rules: HourRules,
   { owner, hourMs }: { owner: string; hourMs: number },
 ): Promise<number> => {
@@ -150,7 +147,7 @@ const settleHour = async (
  * has rejected something, or a stream has lost something.
  */
 const settleAgain = async (
-  core: SettlingCore,
+  core: ReadCore,
   rules: HourRules,
   { hourMs, receivedBefore, keptFromMs, ...last }: SettlingProgress & { keptFromMs: number | null },
 ): Promise<Omit<SettlingProgress, "hourMs"> & { hours: number }> => {
@@ -191,7 +188,7 @@ const settleAgain = async (
 };
 
 const decide = async (
-  core: SettlingCore,
+  core: ReadCore,
   rules: HourRules,
   hours: readonly HostHour[],
 ): Promise<void> => {

@@ -1,4 +1,4 @@
-import type { Core, ReadCore } from "#functions/core.ts";
+import type { ConfiguredCore, ReadCore } from "#functions/core.ts";
 import { Problem } from "#functions/problems.ts";
 import { findConfig } from "#functions/store/config/configs.ts";
 import {
@@ -20,9 +20,6 @@ import { batchesMax, unstoredMax } from "#proto/fleet-health/config-report.ts";
 import { auditedExport, exportBatchRows, type RequestedExport } from "../audit/audited-export.ts";
 import { readCountingRules } from "../fleet/rules.ts";
 
-/** The parts of core that read configs with their progress. */
-type ConfigReportCore = ReadCore;
-
 /** A config and the hosts of its hash. */
 export interface ConfigWithProgress extends ListedConfigRow {
   hosts: ProgressCounts;
@@ -30,7 +27,7 @@ export interface ConfigWithProgress extends ListedConfigRow {
 
 /** Returns one page of the published configs and their hosts, newest first; `text` is part of a name, or the start of a hash. */
 export const browseConfigs = async (
-  core: ConfigReportCore,
+  core: ReadCore,
   text: string | undefined,
   page: PageRequest,
 ): Promise<Paged<ConfigWithProgress>> => {
@@ -48,10 +45,7 @@ interface DescribedConfig extends ConfigWithProgress {
 }
 
 /** Returns a config, its hosts and its newest batches of assignments. Throws 404 `not_found`. */
-export const describeConfig = async (
-  core: ConfigReportCore,
-  id: string,
-): Promise<DescribedConfig> => {
+export const describeConfig = async (core: ReadCore, id: string): Promise<DescribedConfig> => {
   const rules = await readCountingRules(core);
   const [config, batches] = await Promise.all([
     findListedConfig(core.db, id),
@@ -64,7 +58,7 @@ export const describeConfig = async (
 
 /** Returns the hashes that hosts run and no published config has, those with the most hosts first. */
 export const findUnstored = async (
-  core: ConfigReportCore,
+  core: ReadCore,
 ): Promise<{ now: Date; rows: UnstoredHash[]; hashes: number }> => {
   const rules = await readCountingRules(core);
   return { now: rules.now, ...(await findUnstoredHashes(core.db, rules, unstoredMax)) };
@@ -72,7 +66,7 @@ export const findUnstored = async (
 
 /** Returns one page of a config's assignments, newest first. Throws 404 `not_found`. */
 export const browseAssignments = async (
-  core: ConfigReportCore,
+  core: ReadCore,
   filter: AssignmentFilter & { configId: string },
   page: PageRequest,
 ): Promise<Paged<AssignmentListRow>> => {
@@ -80,16 +74,14 @@ export const browseAssignments = async (
   return listAssignments(core.db, await readCountingRules(core), filter, page);
 };
 
-const requireConfig = async ({ db }: ConfigReportCore, id: string): Promise<void> => {
+const requireConfig = async ({ db }: ReadCore, id: string): Promise<void> => {
   if ((await findConfig(db, id)) === undefined)
     throw new Problem("not_found", { detail: "No such config" });
 };
 
-type ExportCore = ConfigReportCore & Pick<Core, "entropy">;
-
 /** Returns every config of a list and its hosts, newest first, in batches; audited. */
 export const exportConfigs = (
-  core: ExportCore,
+  core: ConfiguredCore,
   text: string | undefined,
   request: RequestedExport,
 ): AsyncGenerator<ConfigWithProgress[], void, void> =>
@@ -102,7 +94,7 @@ export const exportConfigs = (
 
 /** Returns every assignment of a config under a filter, newest first, in batches; audited. Throws 404 `not_found`. */
 export const exportAssignments = async (
-  core: ExportCore,
+  core: ConfiguredCore,
   filter: AssignmentFilter & { configId: string },
   request: RequestedExport,
 ): Promise<AsyncGenerator<AssignmentListRow[], void, void>> => {

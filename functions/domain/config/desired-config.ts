@@ -25,8 +25,6 @@ import type { ProvenCollector } from "../certificate/authenticate.ts";
 import { admitProof } from "../certificate/authenticate.ts";
 import type { Operator } from "../operator/authenticate.ts";
 
-type Needs = WriteCore;
-
 /** The config assigned to an identity, and the one before it. */
 export interface Assigned {
   assignment: AssignmentRow;
@@ -39,7 +37,7 @@ export interface Assigned {
  * `expectedCurrentConfigId` is given (null: none) and another config is assigned.
  */
 export const assignConfig = async (
-  core: Needs,
+  core: WriteCore,
   operator: Operator,
   change: { identityId: string; configId: string; expectedCurrentConfigId?: string | null },
   origin: Origin,
@@ -67,7 +65,7 @@ interface BulkResult {
 
 /** Assigns a config to many identities in one transaction. Returns a result for each, in order. Throws 404 `not_found` for the config. */
 export const assignConfigToMany = async (
-  core: Needs,
+  core: WriteCore,
   operator: Operator,
   { configId, identityIds }: { configId: string; identityIds: readonly string[] },
   origin: Origin,
@@ -96,7 +94,7 @@ export const assignConfigToMany = async (
 
 /** Removes the assignment of an identity; idempotent. Throws 404 `not_found`. */
 export const clearConfig = async (
-  core: Needs,
+  core: WriteCore,
   operator: Operator,
   { identityId }: { identityId: string },
   origin: Origin,
@@ -119,7 +117,7 @@ export const clearConfig = async (
  * `no_last_known_good`, `last_known_good_not_stored`, or `conflict` for a revoked identity.
  */
 export const rollBackConfig = async (
-  core: Needs,
+  core: WriteCore,
   operator: Operator,
   { identityId, reasonCode }: { identityId: string; reasonCode: string | null },
   origin: Origin,
@@ -166,7 +164,7 @@ export const notifyAssigned = async (
  */
 export const assignLocked = async (
   tx: Executor,
-  core: Needs,
+  core: WriteCore,
   change: {
     operator: Operator;
     identity: IdentityRow;

@@ -1,5 +1,5 @@
 import type { DirectoryConfig } from "#functions/config/directory-config.ts";
-import type { ConfiguredCore } from "#functions/core.ts";
+import type { ConfiguredCore, TimedCore } from "#functions/core.ts";
 import type { DirectoryFaultCode, DirectorySnapshot } from "#functions/directory/snapshot.ts";
 import type { Executor } from "#functions/store/database/database.ts";
 import {
@@ -22,9 +22,6 @@ import {
   type SuspectSetting,
 } from "./rules.ts";
 
-/** The parts of core that write the directory's tables. */
-export type DirectoryCore = ConfiguredCore;
-
 /** The result of a snapshot. `superseded`: another sync ended while this snapshot was read, and nothing was written. */
 export interface SnapshotReport {
   outcome: "synced" | "held" | "refused" | "superseded";
@@ -42,7 +39,7 @@ export interface SnapshotReport {
  * that a slow read never undoes a newer one.
  */
 export const applyDirectorySnapshot = (
-  core: DirectoryCore,
+  core: ConfiguredCore,
   snapshot: DirectorySnapshot,
   { syncsBefore }: { syncsBefore: number },
 ): Promise<SnapshotReport> =>
@@ -100,7 +97,7 @@ const noChanges = { added: 0, changed: 0, held: 0, suspectSetting: null };
 /** Records an empty snapshot, and audits the first of several in a row. */
 const refuse = async (
   tx: Executor,
-  core: DirectoryCore,
+  core: ConfiguredCore,
   last: DirectorySync | undefined,
 ): Promise<void> => {
   await saveDirectorySync(
@@ -113,7 +110,7 @@ const refuse = async (
 
 /** Returns the record of a sync that wrote no snapshot: the previous one stays the newest. */
 const endedWithoutSnapshot = (
-  { clock }: Pick<DirectoryCore, "clock">,
+  { clock }: Pick<ConfiguredCore, "clock">,
   last: DirectorySync | undefined,
   end: Pick<DirectorySync, "outcome" | "reasonCode">,
 ): DirectorySync => ({
@@ -129,7 +126,7 @@ const endedWithoutSnapshot = (
 /** Writes the changed people, and new ones with their subjects. */
 export const writeDirectoryChanges = async (
   tx: Executor,
-  core: Pick<DirectoryCore, "config" | "clock" | "entropy">,
+  core: Pick<ConfiguredCore, "config" | "clock" | "entropy">,
   { added, changed }: DirectoryChanges,
   syncedAt: Date,
 ): Promise<void> => {
@@ -172,7 +169,7 @@ export const missingGroupsOf = (
 
 /** Records that the directory could not be read, and why; people stay unchanged. */
 export const recordDirectoryFailure = (
-  core: Pick<DirectoryCore, "db" | "clock">,
+  core: TimedCore,
   reasonCode: DirectoryFaultCode,
 ): Promise<void> =>
   core.db.transaction(async (tx) => {

@@ -1,4 +1,4 @@
-import type { Core, TimedCore } from "#functions/core.ts";
+import type { TimedCore, WriteCore } from "#functions/core.ts";
 import type { Paged, PageRequest } from "#functions/store/database/statements.ts";
 import {
   countEnrollment,
@@ -13,27 +13,24 @@ import {
 import { dayMs } from "#kit/clock.ts";
 import { auditedExport, exportBatchRows, type RequestedExport } from "../audit/audited-export.ts";
 
-/** The parts of core that read enrollment. */
-type EnrollmentReportCore = TimedCore;
-
-const nowOf = ({ clock }: EnrollmentReportCore): Date => new Date(clock.now());
+const nowOf = ({ clock }: TimedCore): Date => new Date(clock.now());
 
 /** Returns one page of the policies with their tokens by state, newest first. */
 export const browsePolicies = (
-  core: EnrollmentReportCore,
+  core: TimedCore,
   filter: PolicyFilter,
   page: PageRequest,
 ): Promise<Paged<ListedPolicyRow>> => listPolicies(core.db, nowOf(core), filter, page);
 
 /** Returns one page of the tokens of all policies, newest first. */
 export const browseAllTokens = (
-  core: EnrollmentReportCore,
+  core: TimedCore,
   filter: TokenFilter,
   page: PageRequest,
 ): Promise<Paged<ListedTokenRow>> => listAllTokens(core.db, nowOf(core), filter, page);
 
 /** Returns the policies and tokens by state, and the refusals of the last day by reason and policy. */
-export const reportEnrollment = async (core: EnrollmentReportCore) => {
+export const reportEnrollment = async (core: TimedCore) => {
   const until = nowOf(core);
   const since = new Date(until.getTime() - dayMs);
   const [counts, refusals] = await Promise.all([
@@ -43,25 +40,23 @@ export const reportEnrollment = async (core: EnrollmentReportCore) => {
   return { ...counts, since, until, refusals };
 };
 
-type ExportCore = EnrollmentReportCore & Pick<Core, "entropy">;
-
 const entryOf = (id: "policies" | "tokens" | "refusals") =>
   ({ action: "enrollment.export", target: { type: "enrollment_export", id } }) as const;
 
 /** Returns every policy of a list, newest first, in batches; audited. */
-export const exportPolicies = (core: ExportCore, filter: PolicyFilter, request: RequestedExport) =>
+export const exportPolicies = (core: WriteCore, filter: PolicyFilter, request: RequestedExport) =>
   auditedExport(core, request, entryOf("policies"), (after: string | null) =>
     browsePolicies(core, filter, { after, limit: exportBatchRows }),
   );
 
 /** Returns every token of a list, newest first, in batches; audited. */
-export const exportTokens = (core: ExportCore, filter: TokenFilter, request: RequestedExport) =>
+export const exportTokens = (core: WriteCore, filter: TokenFilter, request: RequestedExport) =>
   auditedExport(core, request, entryOf("tokens"), (after: string | null) =>
     browseAllTokens(core, filter, { after, limit: exportBatchRows }),
   );
 
 /** Returns the refusals of the last day by reason and policy; audited. */
-export const exportRefusals = (core: ExportCore, request: RequestedExport) =>
+export const exportRefusals = (core: WriteCore, request: RequestedExport) =>
   auditedExport(core, request, entryOf("refusals"), async () => ({
     rows: (await reportEnrollment(core)).refusals,
     next: null,

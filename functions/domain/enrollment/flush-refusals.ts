@@ -1,3 +1,4 @@
+import type { WriteCore } from "#functions/core.ts";
 import {
   deleteFailures,
   deleteRefusals,
@@ -5,7 +6,7 @@ import {
 } from "#functions/store/enrollment/enrollments.ts";
 import { deleteUnusedAttested } from "#functions/store/enrollment/policies.ts";
 import type { AuditEntry } from "../audit/audit-log.ts";
-import { type FlushCore, flushCounts } from "../audit/flush-refusals.ts";
+import { flushCounts } from "../audit/flush-refusals.ts";
 import { failureWindowMs } from "./refuse.ts";
 
 const unusedMax = 500;
@@ -14,7 +15,7 @@ const unusedMax = 500;
  * Audits the counts of refused enrollments, by address and reason; see `flushCounts`. Deletes what no longer counts: failed uses, and
  * service account tokens that have expired and enrolled no host.
  */
-export const flushEnrollmentRefusals = async (core: FlushCore): Promise<number> => {
+export const flushEnrollmentRefusals = async (core: WriteCore): Promise<number> => {
   await deleteFailures(core.db, new Date(core.clock.now() - failureWindowMs));
   await deleteUnusedAttested(core.db, new Date(core.clock.now()), unusedMax);
   return flushCounts(core, deleteRefusals, enrollmentEntry);

@@ -20,8 +20,6 @@ import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import { admitProof, type ProvenCollector } from "../certificate/authenticate.ts";
 import type { Operator } from "../operator/authenticate.ts";
 
-type Needs = WriteCore;
-
 /** How long a bundle is kept. */
 const keptMs = 24 * 3_600_000;
 /** What an answer may take beyond the host's next heartbeat, which may be lost once. */
@@ -45,7 +43,7 @@ const withState = (row: DiagRow, now: number): HostDiag => {
  * one. Throws 404 `not_found`; 409 `conflict` for a revoked host.
  */
 export const requestDiag = async (
-  core: Needs & Pick<Core, "config">,
+  core: WriteCore & Pick<Core, "config">,
   operator: Operator,
   { identityId }: { identityId: string },
   origin: Origin,
@@ -98,7 +96,7 @@ export const getDiag = async (
  * `diag_too_large` or `diag_unanswered`.
  */
 export const readDiag = async (
-  core: Needs,
+  core: WriteCore,
   operator: Operator,
   of: { identityId: string; diagId: string },
   origin: Origin,
@@ -127,7 +125,7 @@ export const readDiag = async (
  * also for a second answer and a late one, and the problems of `admitProof`.
  */
 export const answerDiag = async (
-  core: Needs,
+  core: WriteCore,
   caller: ProvenCollector,
   { request_id: id, bundle, refusal }: DiagRequest,
   origin: Origin,

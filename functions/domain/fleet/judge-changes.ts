@@ -1,3 +1,4 @@
+import type { ReadCore } from "#functions/core.ts";
 import type { Executor } from "#functions/store/database/database.ts";
 import {
   beginHour,
@@ -23,14 +24,14 @@ import { changesPerDay } from "#proto/fleet-health/changes.ts";
 import { comparedHostsMin } from "#proto/fleet-health/comparison.ts";
 import { soakFrom, soakSeconds } from "./browse-changes.ts";
 import { compareFollowed, unchangedMatches } from "./compare-followed.ts";
-import { type FleetCore, readCountingRules } from "./rules.ts";
+import { readCountingRules } from "./rules.ts";
 
 /**
  * Searches each hour that has ended for what hosts changed without a rollout, and compares each change that has soaked with hosts that changed
  * nothing. Each step is a transaction that no core repeats. Searches the hours in which no core ran too, as long as figures are kept. A comparison
  * that fails holds up no other: its error is thrown after the last one.
  */
-export const judgeChanges = async (core: FleetCore & { entropy: Entropy }): Promise<undefined> => {
+export const judgeChanges = async (core: ReadCore & { entropy: Entropy }): Promise<undefined> => {
   const { db, clock } = core;
   const end = Math.floor((clock.now() - settledMs) / hourMs);
   const last = (await findLastHour(db, end - 1)) ?? end - 2;

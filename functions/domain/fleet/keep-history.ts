@@ -1,3 +1,4 @@
+import type { ReadCore } from "#functions/core.ts";
 import { tryLock } from "#functions/store/database/try-lock.ts";
 import { loadHosts } from "#functions/store/fleet/columns/resident-hosts.ts";
 import {
@@ -19,7 +20,7 @@ import { rewindHosts } from "#functions/store/fleet/past/rewind-hosts.ts";
 import { summarizeFleet } from "#functions/store/fleet/summary.ts";
 import { findRetentionPause } from "#functions/store/retention/retention-pause.ts";
 import { dayMs } from "#kit/clock.ts";
-import { type FleetCore, readFleetRules } from "./rules.ts";
+import { readFleetRules } from "./rules.ts";
 import { fleetThresholds } from "./thresholds.ts";
 
 /**
@@ -28,7 +29,7 @@ import { fleetThresholds } from "./thresholds.ts";
  * holds retention back. Returns how many rows it deleted.
  */
 export const createHistoryKeeper = (
-  core: FleetCore & Pick<CheckpointStore, "codec">,
+  core: ReadCore & Pick<CheckpointStore, "codec">,
 ): (() => Promise<{ deleted: number } | undefined>) => {
   const { db, clock, config } = core;
   let hasRecorded = false;

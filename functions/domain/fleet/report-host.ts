@@ -1,3 +1,4 @@
+import type { ReadCore } from "#functions/core.ts";
 import { Problem } from "#functions/problems.ts";
 import { type CollectorEvent, findCollectorEvents } from "#functions/store/audit/list.ts";
 import { findHostLosses, type HostLoss } from "#functions/store/export/dead-letters.ts";
@@ -9,7 +10,7 @@ import {
 } from "#functions/store/fleet/report.ts";
 import type { FleetRules } from "#functions/store/fleet/rows.ts";
 import { historyMax } from "#proto/fleet-health/report.ts";
-import { type FleetCore, readFleetRules } from "./rules.ts";
+import { readFleetRules } from "./rules.ts";
 import { readViewRules } from "./view-rules.ts";
 
 /**
@@ -17,7 +18,7 @@ import { readViewRules } from "./view-rules.ts";
  * `not_found`, and 422 `no_history`.
  */
 export const reportHost = async (
-  core: FleetCore,
+  core: ReadCore,
   identityId: string,
   at?: Date,
 ): Promise<{

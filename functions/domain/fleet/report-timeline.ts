@@ -1,3 +1,4 @@
+import type { ReadCore } from "#functions/core.ts";
 import type { Outage } from "#functions/store/fleet/counted-time.ts";
 import {
   type FleetSample,
@@ -8,7 +9,6 @@ import {
 } from "#functions/store/fleet/history.ts";
 import { dayMs, hourMs } from "#kit/clock.ts";
 import { type TimelineSpan, timelineSteps } from "#proto/fleet-health/timeline.ts";
-import type { FleetCore } from "./rules.ts";
 
 /** The counts of the whole fleet over a time, and when no core could receive. */
 interface FleetTimeline {
@@ -22,7 +22,7 @@ interface FleetTimeline {
 
 /** Returns the counts of a span that ends now. */
 export const reportTimeline = async (
-  { db, clock, config }: FleetCore,
+  { db, clock, config }: ReadCore,
   span: TimelineSpan,
 ): Promise<FleetTimeline> => {
   const to = new Date(clock.now());

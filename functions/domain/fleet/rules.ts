@@ -5,11 +5,8 @@ import type { CountingRules, FleetRules, FleetThresholds } from "#functions/stor
 import { findFleetNames, isSupported } from "#functions/store/fleet/versions.ts";
 import { fleetThresholds } from "./thresholds.ts";
 
-/** The parts of core that read the fleet. */
-export type FleetCore = ReadCore;
-
 /** The parts of core that share views of the fleet. */
-export type ViewCore = FleetCore & Pick<Core, "viewsShared" | "fleetColumns" | "pastColumns">;
+export type ViewCore = ReadCore & Pick<Core, "viewsShared" | "fleetColumns" | "pastColumns">;
 
 /** Returns outages with the time from which silence counts again. */
 export const countedOutages = (
@@ -23,7 +20,7 @@ export const countedOutages = (
 
 /** Returns the rules that decide when a host is silent, and reads when core could not receive, also if that has just ended. */
 export const readCountingRules = async (
-  { db, clock, config }: FleetCore,
+  { db, clock, config }: ReadCore,
   now = new Date(clock.now()),
 ): Promise<CountingRules> => {
   const thresholds = fleetThresholds(config);
@@ -31,7 +28,7 @@ export const readCountingRules = async (
 };
 
 /** Returns the rules that decide the states now, or at `now`, and reads the versions and platforms of the fleet that they refer to. */
-export const readFleetRules = async (core: FleetCore, now?: Date): Promise<FleetRules> => {
+export const readFleetRules = async (core: ReadCore, now?: Date): Promise<FleetRules> => {
   const [rules, names] = await Promise.all([readCountingRules(core, now), findFleetNames(core.db)]);
   return withNames(rules, names);
 };

@@ -1,4 +1,4 @@
-import type { WriteCore } from "#functions/core.ts";
+import type { ReadCore, WriteCore } from "#functions/core.ts";
 import { Problem } from "#functions/problems.ts";
 import type { Paged, PageRequest } from "#functions/store/database/statements.ts";
 import * as store from "#functions/store/inventory/inventory.ts";
@@ -14,7 +14,7 @@ import {
   inventoryDigest,
 } from "#proto/inventory/inventory.ts";
 import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
-import { type FleetCore, readFleetRules } from "../fleet/rules.ts";
+import { readFleetRules } from "../fleet/rules.ts";
 import type { Operator } from "../operator/authenticate.ts";
 
 /** A whole inventory that replaces the one before. */
@@ -105,7 +105,7 @@ interface ComparedInventory {
 
 /** Returns how many hosts have which status, and a page of those with these statuses. */
 export const compareWithFleet = async (
-  core: FleetCore,
+  core: ReadCore,
   statuses: readonly InventoryStatus[],
   page: PageRequest,
 ): Promise<ComparedInventory> => {
@@ -120,7 +120,7 @@ export const compareWithFleet = async (
 };
 
 /** Returns how many hosts have which status; null without an inventory. */
-export const countAgainstFleet = async (core: FleetCore): Promise<ComparedInventory["counts"]> =>
+export const countAgainstFleet = async (core: ReadCore): Promise<ComparedInventory["counts"]> =>
   (await store.findInventory(core.db)) === undefined
     ? null
     : store.countInventory(core.db, await readFleetRules(core));

@@ -1,3 +1,4 @@
+import type { ConfiguredCore } from "#functions/core.ts";
 import { Problem } from "#functions/problems.ts";
 import type { Executor } from "#functions/store/database/database.ts";
 import {
@@ -17,7 +18,6 @@ import {
   type IssuedToken,
   type RefusedSession,
   refuseSession,
-  type SessionCore,
   tokenOrRefusal,
   webSessionOf,
 } from "./begin-session.ts";
@@ -37,7 +37,7 @@ interface Authorization {
 
 /** Issues a code for the person who consented; the database keeps its SHA-256. */
 export const issueCode = async (
-  { db, clock, entropy }: SessionCore,
+  { db, clock, entropy }: ConfiguredCore,
   { userId, webSession }: Operator,
   { codeChallenge, redirectUri, clientName }: Authorization,
 ): Promise<string> => {
@@ -68,7 +68,7 @@ export const issueCode = async (
 
 /** Audits that the person of the consent page refused a program. */
 export const refuseConsent = async (
-  core: SessionCore,
+  core: ConfiguredCore,
   { userId }: Operator,
   { clientName }: { clientName: string },
   origin: Origin,
@@ -89,7 +89,7 @@ interface Redemption {
  * consumes the code. Each refusal of a known code is audited. Throws 400 `invalid_grant`.
  */
 export const redeemCode = async (
-  core: SessionCore,
+  core: ConfiguredCore,
   redemption: Redemption,
   origin: Origin,
 ): Promise<IssuedToken> => {
@@ -126,7 +126,7 @@ const refusalOf = (
 
 const refuseCode = async (
   tx: Executor,
-  core: SessionCore,
+  core: ConfiguredCore,
   { row, reason, usedAt }: { row: CodeRow; reason: RefusedSession; usedAt: Date },
   origin: Origin,
 ): Promise<void> => {

@@ -13,9 +13,6 @@ import { type Actor, type Origin, operatorActor, recordAudit } from "../audit/au
 import { type RefusalEntry, recordRefusals } from "../audit/record-refusals.ts";
 import type { WebSessionOfCaller } from "../operator/authenticate.ts";
 
-/** The parts of core that sign programs in. */
-export type SessionCore = ConfiguredCore;
-
 /** An hour, the longest lifetime that core accepts of a bridge token; the session at web may end before it. */
 const sessionSeconds = 3600;
 
@@ -62,7 +59,7 @@ export const webSessionOf = ({
  */
 export const beginSession = async (
   tx: Executor,
-  core: SessionCore,
+  core: ConfiguredCore,
   { userId, flow, clientName, webSession }: SessionRequest,
   origin: Origin,
 ): Promise<IssuedToken | null> => {
@@ -120,7 +117,7 @@ const expiryOf = (issuedAt: number, webSession: WebSessionOfCaller | null): numb
   );
 
 const signToken = (
-  { config }: SessionCore,
+  { config }: ConfiguredCore,
   session: { id: string; userId: string; issuedAt: number; expiresAt: number },
 ): Promise<string> =>
   new SignJWT({ sid: session.id })
@@ -134,7 +131,7 @@ const signToken = (
 /** Audits and counts that a program was not signed in (see `recordRefusals`): a used code can be sent again without end. */
 export const refuseSession = async (
   tx: Executor,
-  core: SessionCore,
+  core: ConfiguredCore,
   { userId, clientName, reason }: { userId: string; clientName: string; reason: RefusedSession },
   origin: Origin,
 ): Promise<void> => {

@@ -1,3 +1,4 @@
+import type { ConfiguredCore } from "#functions/core.ts";
 import { Problem } from "#functions/problems.ts";
 import {
   countPendingDevices,
@@ -19,7 +20,6 @@ import {
   beginSession,
   type IssuedToken,
   refuseSession,
-  type SessionCore,
   tokenOrRefusal,
   webSessionOf,
 } from "./begin-session.ts";
@@ -66,7 +66,7 @@ interface DeviceCodes {
 
 /** Issues the codes of a device. When too many wait, it takes the place of the oldest of the address that has most. Deletes those of an hour ago. */
 export const issueDeviceCodes = async (
-  { db, clock, entropy }: SessionCore,
+  { db, clock, entropy }: ConfiguredCore,
   { clientName }: { clientName: string },
   { remoteAddress }: Origin,
 ): Promise<DeviceCodes> => {
@@ -104,7 +104,7 @@ export const issueDeviceCodes = async (
 
 /** Returns the pending request of a user code, for the consent page. Throws 404 `not_found`, also for an expired or decided one. */
 export const findPendingDevice = async (
-  { db, clock }: SessionCore,
+  { db, clock }: ConfiguredCore,
   userCode: string,
 ): Promise<DeviceRow> => {
   const code = canonicalUserCode(userCode);
@@ -114,7 +114,7 @@ export const findPendingDevice = async (
 
 /** Records the person's decision on a pending device. Throws 404 `not_found`. A denial is audited at once, an approval with its session. */
 export const decideDevice = async (
-  core: SessionCore,
+  core: ConfiguredCore,
   { userId, webSession }: Operator,
   { userCode, approved }: { userCode: string; approved: boolean },
   origin: Origin,
@@ -147,7 +147,7 @@ const pendingDevice = (row: DeviceRow | undefined, now: number): DeviceRow => {
  * `invalid_grant` for an unknown or used code.
  */
 export const redeemDeviceCode = async (
-  core: SessionCore,
+  core: ConfiguredCore,
   { deviceCode }: { deviceCode: string },
   origin: Origin,
 ): Promise<IssuedToken> => {

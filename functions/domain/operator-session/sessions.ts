@@ -1,3 +1,4 @@
+import type { ConfiguredCore } from "#functions/core.ts";
 import { Problem } from "#functions/problems.ts";
 import type { Paged, PageRequest } from "#functions/store/database/statements.ts";
 import {
@@ -8,7 +9,6 @@ import {
 } from "#functions/store/operator-session/operator-sessions.ts";
 import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
-import type { SessionCore } from "./begin-session.ts";
 
 /** The state of a session. */
 type SessionState = "revoked" | "expired" | "active";
@@ -24,7 +24,7 @@ export const sessionState = (
 
 /** Returns one page of the caller's sessions, or of everyone's for an admin who asks for them. Throws 403 `forbidden`. */
 export const browseSessions = async (
-  { db }: Pick<SessionCore, "db">,
+  { db }: Pick<ConfiguredCore, "db">,
   operator: Operator,
   { everyone }: { everyone: boolean },
   page: PageRequest,
@@ -42,7 +42,7 @@ export const browseSessions = async (
  * `not_found`, also for another person's session.
  */
 export const revokeSession = async (
-  core: SessionCore,
+  core: ConfiguredCore,
   operator: Operator,
   { sessionId }: { sessionId: string },
   origin: Origin,

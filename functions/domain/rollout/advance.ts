@@ -1,4 +1,5 @@
 import type { StoredBreach } from "#drizzle/schema/rollout.ts";
+import type { ConfiguredCore } from "#functions/core.ts";
 import { type ConfigRow, findConfig } from "#functions/store/config/configs.ts";
 import type { Executor } from "#functions/store/database/database.ts";
 import { tryLock } from "#functions/store/database/try-lock.ts";
@@ -34,7 +35,6 @@ import { type AuditEntry, recordAudit } from "../audit/audit-log.ts";
 import { compareFollowed, unchangedMatches } from "../fleet/compare-followed.ts";
 import { readCountingRules } from "../fleet/rules.ts";
 import { assignNext, revertNext, rolloutActor } from "./assign.ts";
-import type { RolloutCore } from "./create.ts";
 import { soakEnd } from "./waves.ts";
 
 /** The result of one step of a rollout: `more`: the next step may follow at once; `idle`: it waits; `busy`: another core advances rollouts. */
@@ -50,7 +50,7 @@ const auditedEvidenceMax = 10;
  * Takes one step of a rollout in one transaction: reads what its hosts report, evaluates the gate, and then assigns a batch, starts a soak, a
  * wave or a reversal, or ends the rollout. Idempotent: each step depends on the rows alone, so a kill between two steps loses nothing.
  */
-export const advanceRollout = (core: RolloutCore, rolloutId: string): Promise<Advance> =>
+export const advanceRollout = (core: ConfiguredCore, rolloutId: string): Promise<Advance> =>
   core.db.transaction(async (tx) => {
     if (!(await tryLock(tx, "rollouts"))) return "busy";
     const row = await lockRollout(tx, rolloutId);
@@ -66,7 +66,7 @@ export const advanceRollout = (core: RolloutCore, rolloutId: string): Promise<Ad
 
 /** One step, in its transaction. */
 class Step {
-  readonly #core: RolloutCore;
+  readonly #core: ConfiguredCore;
   readonly #tx: Executor;
   readonly #row: RolloutRow;
   readonly #config: ConfigRow;
@@ -74,7 +74,7 @@ class Step {
   readonly #observed: Observed;
 
   constructor(
-    core: RolloutCore,
+    core: ConfiguredCore,
     tx: Executor,
     { row, config, rules }: { row: RolloutRow; config: ConfigRow; rules: CountingRules },
   ) {

@@ -1,3 +1,4 @@
+import type { ReadCore } from "#functions/core.ts";
 import type { Paged, PageRequest } from "#functions/store/database/statements.ts";
 import type { Outage } from "#functions/store/fleet/counted-time.ts";
 import type { CountingRules } from "#functions/store/fleet/rows.ts";
@@ -6,7 +7,7 @@ import {
   listRollouts,
   type RolloutFilter,
 } from "#functions/store/rollout/rollouts.ts";
-import { type FleetCore, readCountingRules } from "../fleet/rules.ts";
+import { readCountingRules } from "../fleet/rules.ts";
 import { requireRollout } from "./require-rollout.ts";
 import { soakEnd } from "./waves.ts";
 
@@ -32,7 +33,7 @@ const timed = (row: DescribedRollout, { outages }: CountingRules): TimedRollout 
 
 /** Returns one page of the rollouts, newest first. */
 export const browseRollouts = async (
-  core: FleetCore,
+  core: ReadCore,
   filter: RolloutFilter,
   page: PageRequest,
 ): Promise<Paged<TimedRollout>> => {
@@ -44,5 +45,5 @@ export const browseRollouts = async (
 };
 
 /** Returns a rollout. Throws 404 `not_found`. */
-export const describeRollout = async (core: FleetCore, id: string): Promise<TimedRollout> =>
+export const describeRollout = async (core: ReadCore, id: string): Promise<TimedRollout> =>
   timed(await requireRollout(core, id), await readCountingRules(core));

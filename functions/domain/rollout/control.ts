@@ -1,3 +1,4 @@
+import type { ConfiguredCore } from "#functions/core.ts";
 import { Problem, requireFound } from "#functions/problems.ts";
 import {
   type DescribedRollout,
@@ -13,7 +14,6 @@ import type { AuditAction } from "#proto/audit-actions.ts";
 import type { RolloutState } from "#proto/rollout/vocabulary.ts";
 import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
-import type { RolloutCore } from "./create.ts";
 
 /** What an operator does to a rollout. */
 export type RolloutControl = "pause" | "resume" | "abort" | "roll_back";
@@ -64,7 +64,7 @@ const transitions: Readonly<Record<RolloutControl, Transition>> = {
  * has not ended, has one of its hosts.
  */
 export const controlRollout = async (
-  core: RolloutCore,
+  core: ConfiguredCore,
   operator: Operator,
   {
     rolloutId,

@@ -31,9 +31,6 @@ import type { Operator } from "../operator/authenticate.ts";
 import { refuseOverlap } from "./control.ts";
 import { wavesReach } from "./waves.ts";
 
-/** The parts of core that rollouts use. */
-export type RolloutCore = ConfiguredCore;
-
 /** Parses the selection of a change. Throws 422 `validation_failed` where an empty filter and `all` contradict each other. */
 const parseSelection = (
   { filter: query, all }: Pick<RolloutBody, "filter" | "all">,
@@ -54,7 +51,7 @@ const parseSelection = (
  * collectors of every version among the hosts reject the config now: several of them, or the only host.
  */
 export const createRollout = async (
-  core: RolloutCore,
+  core: ConfiguredCore,
   operator: Operator,
   body: RolloutBody,
   origin: Origin,
@@ -147,7 +144,7 @@ const refuseUnparsable = async (
 };
 
 const rolloutOf = (
-  { clock, entropy }: RolloutCore,
+  { clock, entropy }: ConfiguredCore,
   operator: Operator,
   body: RolloutBody,
 ): RolloutRow => {

@@ -19,9 +19,6 @@ import { peopleOf } from "../directory/audit-entries.ts";
 import { decideDirectoryChanges } from "../directory/rules.ts";
 import { roleGroups, scimSnapshot, subjectOf } from "./directory-user.ts";
 
-/** The parts of core that confirm access. */
-type ConfirmCore = ConfiguredCore;
-
 /** Returns the people and memberships that wait since a restore. */
 export const listHeldAccess = ({ db }: Pick<Core, "db">): Promise<HeldAccess> =>
   findHeldAccess(db, Object.values(roleGroups));
@@ -53,7 +50,7 @@ interface ConfirmedAccess {
  * unknown. Audited with `operator`, the user of the machine.
  */
 export const confirmAccess = (
-  core: ConfirmCore,
+  core: ConfiguredCore,
   { emails, operator }: { emails: readonly string[] | null; operator: string },
 ): Promise<ConfirmedAccess> =>
   core.db.transaction(async (tx) => {
@@ -84,7 +81,7 @@ export const confirmAccess = (
 /** Takes back what was set aside of SCIM, and applies it to people. */
 const releaseScimAccess = async (
   tx: Executor,
-  { config, clock, entropy }: ConfirmCore,
+  { config, clock, entropy }: ConfiguredCore,
   emails: readonly string[] | null,
 ): Promise<void> => {
   const { provider, domain } = config.directory;

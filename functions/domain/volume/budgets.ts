@@ -15,9 +15,6 @@ import { type AuditEntry, type Origin, recordOperatorAction } from "../audit/aud
 import { parseFilter } from "../fleet/parse-filter.ts";
 import type { Operator } from "../operator/authenticate.ts";
 
-/** The parts of core that change budgets. */
-export type BudgetCore = WriteCore;
-
 /** A budget, and how many hosts it holds now. */
 interface DescribedBudget extends BudgetRow {
   heldHosts: number;
@@ -58,7 +55,7 @@ export const browseBudgets = async ({ db, clock }: TimedCore): Promise<Described
 
 /** Sets a budget; cores follow it within seconds. Throws 422 `validation_failed` and 409 `too_many_budgets`. */
 export const putBudget = async (
-  core: BudgetCore,
+  core: WriteCore,
   operator: Operator,
   { name, filter, bytes_per_hour: bytesPerHour }: BudgetBody & { name: string },
   origin: Origin,
@@ -89,7 +86,7 @@ export const putBudget = async (
 
 /** Deletes a budget; the hosts that it holds are held no longer within seconds. Throws 404 `not_found`. */
 export const removeBudget = (
-  core: BudgetCore,
+  core: WriteCore,
   operator: Operator,
   name: string,
   origin: Origin,
@@ -104,7 +101,7 @@ export const removeBudget = (
 
 const audit = (
   tx: Executor,
-  core: BudgetCore,
+  core: WriteCore,
   {
     operator,
     origin,

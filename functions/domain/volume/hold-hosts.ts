@@ -16,14 +16,11 @@ import { parseQuery } from "#proto/fleet-health/query-language/parse.ts";
 import { type AuditEntry, recordAudits } from "../audit/audit-log.ts";
 import { readFleetRules } from "../fleet/rules.ts";
 
-/** The parts of core that hold hosts. */
-type HoldCore = ConfiguredCore;
-
 /**
  * Decides which hosts have sent their budget of this hour, unless another core does so now, and returns those that are held. The beginning and
  * the end of each hold is in the audit log. Safe to repeat, by any number of cores.
  */
-export const holdHosts = async (core: HoldCore): Promise<HeldHost[]> => {
+export const holdHosts = async (core: ConfiguredCore): Promise<HeldHost[]> => {
   const [budgets, before] = await Promise.all([findBudgets(core.db), findHeldHosts(core.db)]);
   if (budgets.length === 0 && before.length === 0) return [];
   const rules = await readFleetRules(core);
@@ -36,7 +33,7 @@ export const holdHosts = async (core: HoldCore): Promise<HeldHost[]> => {
 
 const decide = async (
   tx: Executor,
-  core: HoldCore,
+  core: ConfiguredCore,
   { over, budgets }: { over: ReadonlyMap<string, HeldHost>; budgets: readonly BudgetRow[] },
 ): Promise<void> => {
   const now = core.clock.now();

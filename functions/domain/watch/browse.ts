@@ -13,14 +13,12 @@ import {
 import { readCountingRules } from "../fleet/rules.ts";
 import { outageAt, withoutPastSilence } from "./evaluate.ts";
 
-type BrowseCore = ReadCore;
-
 /** The events of a watch that are shown. */
 const eventsMax = 200;
 
 /** Returns one page of the watches, newest first. */
 export const browseWatches = async (
-  { db, clock }: BrowseCore,
+  { db, clock }: ReadCore,
   filter: WatchFilter,
   page: PageRequest,
 ): Promise<Paged<DescribedWatch>> => {
@@ -30,14 +28,14 @@ export const browseWatches = async (
 };
 
 /** Returns the outage of core that holds every watch as it was; undefined without one. */
-export const findHold = async (core: BrowseCore): Promise<Outage | undefined> => {
+export const findHold = async (core: ReadCore): Promise<Outage | undefined> => {
   const { now, outages } = await readCountingRules(core);
   return outageAt(now, outages);
 };
 
 /** Returns a watch with its newest events, the newest first. Throws 404 `not_found`. */
 export const describeWatch = async (
-  { db, clock }: BrowseCore,
+  { db, clock }: ReadCore,
   id: string,
 ): Promise<{ watch: DescribedWatch; events: WatchEventRow[] }> => {
   const watch = requireFound(await findWatch(db, id), "watch");

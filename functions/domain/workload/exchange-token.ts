@@ -16,9 +16,6 @@ import {
   SubjectTokenRejected,
 } from "./verify-subject-token.ts";
 
-/** The parts of core that exchange tokens. */
-export type ExchangeCore = ConfiguredCore;
-
 /** The lifetime of the token that a workload receives. */
 const tokenSeconds = 900;
 
@@ -42,7 +39,7 @@ type ExchangeToken = (subjectToken: string, origin: Origin) => Promise<Exchanged
  * refusals of its address, which may be web's.
  * Throws 400 `invalid_grant`, 429 `throttled`, 502 `issuer_unavailable`.
  */
-export const createTokenExchange = (core: ExchangeCore): ExchangeToken => {
+export const createTokenExchange = (core: ConfiguredCore): ExchangeToken => {
   const { config, clock } = core;
   const verify = createVerifySubjectToken(config.workloadIssuers, { clock });
   const record = createRecordRefusal(core);
@@ -80,7 +77,7 @@ export const createTokenExchange = (core: ExchangeCore): ExchangeToken => {
 };
 
 const issue = async (
-  core: ExchangeCore,
+  core: ConfiguredCore,
   { issuer, subject, claims, scopes }: ClaimedSubject & { scopes: readonly Scope[] },
   origin: Origin,
 ): Promise<ExchangedToken> => {

@@ -1,7 +1,7 @@
 import { and, asc, count, desc, eq, gt, sql } from "drizzle-orm";
 import { auditChain, auditEvent, auditPending, auditVerification } from "#drizzle/schema/audit.ts";
 import type { Executor } from "../database/database.ts";
-import { anyOf, firstRow, insertRows } from "../database/statements.ts";
+import { anyOf, firstRow, hasRows, insertRows } from "../database/statements.ts";
 
 /** A row of the audit log as it is inserted. */
 export type AuditEventRow = typeof auditEvent.$inferInsert;
@@ -16,23 +16,23 @@ export const insertAuditEvents = async (
 };
 
 /** Returns whether an action was recorded on a target after `since`. */
-export const hasAuditEventSince = async (
+export const hasAuditEventSince = (
   db: Executor,
   { action, targetId, since }: { action: string; targetId: string; since: Date },
-): Promise<boolean> => {
-  const rows = await db
-    .select({ id: auditEvent.id })
-    .from(auditEvent)
-    .where(
-      and(
-        eq(auditEvent.targetId, targetId),
-        eq(auditEvent.action, action),
-        gt(auditEvent.occurredAt, since),
-      ),
-    )
-    .limit(1);
-  return rows.length > 0;
-};
+): Promise<boolean> =>
+  hasRows(
+    db
+      .select({ id: auditEvent.id })
+      .from(auditEvent)
+      .where(
+        and(
+          eq(auditEvent.targetId, targetId),
+          eq(auditEvent.action, action),
+          gt(auditEvent.occurredAt, since),
+        ),
+      )
+      .limit(1),
+  );
 
 /** A link of the hash chain. */
 export type AuditLink = typeof auditChain.$inferSelect;

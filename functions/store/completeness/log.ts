@@ -6,7 +6,7 @@ import {
   completenessStatement,
 } from "#drizzle/schema/completeness.ts";
 import type { Executor } from "../database/database.ts";
-import { firstRow } from "../database/statements.ts";
+import { firstRow, hasRows, inserterOf } from "../database/statements.ts";
 
 /** A statement of an hour. */
 export type StatementRow = typeof completenessStatement.$inferSelect;
@@ -38,22 +38,22 @@ export const findStatement = (db: Executor, hour: Date): Promise<StatementRow | 
  * Takes the right to write for a minute, or extends it: one core at a time writes. A core that was paused may go on without it; its
  * statement is rejected by the next one's (`lockWriter`).
  */
-export const claimWriter = async (db: Executor, owner: string): Promise<boolean> => {
-  const rows = await db.execute(sql`
+export const claimWriter = (db: Executor, owner: string): Promise<boolean> =>
+  hasRows(
+    db.execute(sql`
     insert into completeness_writer (singleton, owner, until) values (true, ${owner}::uuid, clock_timestamp() + interval '1 minute')
     on conflict (singleton) do update set owner = excluded.owner, until = excluded.until
       where completeness_writer.owner = excluded.owner or completeness_writer.until < clock_timestamp()
-    returning owner`);
-  return rows.length > 0;
-};
+    returning owner`),
+  );
 
 /** Locks the right to write until the transaction ends; returns whether `owner` still has it. */
-export const lockWriter = async (tx: Executor, owner: string): Promise<boolean> => {
-  const rows = await tx.execute(
-    sql`select owner from completeness_writer where owner = ${owner}::uuid and until > clock_timestamp() for update`,
+export const lockWriter = (tx: Executor, owner: string): Promise<boolean> =>
+  hasRows(
+    tx.execute(
+      sql`select owner from completeness_writer where owner = ${owner}::uuid and until > clock_timestamp() for update`,
+    ),
   );
-  return rows.length > 0;
-};
 
 /** Gives the right to write up. */
 export const releaseWriter = async (db: Executor, owner: string): Promise<void> => {
@@ -63,9 +63,7 @@ export const releaseWriter = async (db: Executor, owner: string): Promise<void> 
 };
 
 /** Inserts lines of a statement. */
-export const insertChunk = async (db: Executor, row: ChunkRow): Promise<void> => {
-  await db.insert(completenessChunk).values(row);
-};
+export const insertChunk = inserterOf(completenessChunk);
 
 /** Deletes the lines of attempts that became no statement. Only for the core that writes. */
 export const deleteUnfinishedChunks = async (db: Executor): Promise<void> => {
@@ -132,19 +130,17 @@ export const findLogHead = (db: Executor): Promise<HeadRow | undefined> =>
   firstRow(db.select().from(completenessHead).orderBy(desc(completenessHead.size)).limit(1));
 
 /** Inserts a head. */
-export const insertLogHead = async (tx: Executor, row: HeadRow): Promise<void> => {
-  await tx.insert(completenessHead).values(row);
-};
+export const insertLogHead = inserterOf(completenessHead);
 
 /** Stores the signature of a head that has none; returns whether it had none. */
-export const signLogHead = async (tx: Executor, size: number, note: string): Promise<boolean> => {
-  const rows = await tx
-    .update(completenessHead)
-    .set({ note })
-    .where(and(eq(completenessHead.size, size), isNull(completenessHead.note)))
-    .returning({ size: completenessHead.size });
-  return rows.length > 0;
-};
+export const signLogHead = (tx: Executor, size: number, note: string): Promise<boolean> =>
+  hasRows(
+    tx
+      .update(completenessHead)
+      .set({ note })
+      .where(and(eq(completenessHead.size, size), isNull(completenessHead.note)))
+      .returning({ size: completenessHead.size }),
+  );
 
 /** Lists the chunks of a statement from the line `fromLine` on. */
 export const listChunks = (

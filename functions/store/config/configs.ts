@@ -2,7 +2,7 @@ import { and, desc, eq, isNotNull, isNull, ne } from "drizzle-orm";
 import { collectorConfig, configAssignment } from "#drizzle/schema/config.ts";
 import { collectorHealth } from "#drizzle/schema/health.ts";
 import type { Executor } from "../database/database.ts";
-import { anyOf, finderOf, firstRow, inserterOf } from "../database/statements.ts";
+import { anyOf, finderOf, firstRow, hasRows, inserterOf } from "../database/statements.ts";
 
 /** A published config's row. */
 export type ConfigRow = typeof collectorConfig.$inferSelect;
@@ -106,18 +106,14 @@ export const findPreviousConfigId = async (
 };
 
 /** Ends the open assignment of an identity. Returns false if there is none. */
-export const endAssignment = async (
-  db: Executor,
-  identityId: string,
-  endedAt: Date,
-): Promise<boolean> => {
-  const rows = await db
-    .update(configAssignment)
-    .set({ endedAt })
-    .where(and(eq(configAssignment.identityId, identityId), isNull(configAssignment.endedAt)))
-    .returning({ id: configAssignment.id });
-  return rows.length > 0;
-};
+export const endAssignment = (db: Executor, identityId: string, endedAt: Date): Promise<boolean> =>
+  hasRows(
+    db
+      .update(configAssignment)
+      .set({ endedAt })
+      .where(and(eq(configAssignment.identityId, identityId), isNull(configAssignment.endedAt)))
+      .returning({ id: configAssignment.id }),
+  );
 
 /** Inserts an open assignment. */
 export const insertAssignment = inserterOf(configAssignment);

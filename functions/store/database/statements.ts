@@ -33,6 +33,10 @@ const elementOf = (value: string | Uint8Array): string =>
 export const firstRow = async <Row>(query: PromiseLike<readonly Row[]>): Promise<Row | undefined> =>
   (await query)[0];
 
+/** Whether a query returns a row. */
+export const hasRows = async (query: PromiseLike<readonly unknown[]>): Promise<boolean> =>
+  (await query).length > 0;
+
 /** Returns the LIKE pattern that matches `text` anywhere; `%`, `_` and `\` in it match themselves. */
 export const substring = (text: string): string => `%${text.replace(/[\\%_]/g, "\\$&")}%`;
 

@@ -3,7 +3,7 @@ import { and, eq, gt, isNull, lt, type SQL, sql } from "drizzle-orm";
 import { fleetChange, fleetChangeHour } from "#drizzle/schema/fleet-history.ts";
 import { hourMs } from "#kit/clock.ts";
 import type { Database, Executor } from "../database/database.ts";
-import { listPage, type Paged, type PageRequest } from "../database/statements.ts";
+import { hasRows, listPage, type Paged, type PageRequest } from "../database/statements.ts";
 import { timestampAt } from "./rows.ts";
 
 /** A change, and its comparison once it has soaked. */
@@ -89,14 +89,10 @@ export const findLastHour = async (db: Executor, hour: number): Promise<number |
 };
 
 /** Begins to search an hour. Returns false if a core has searched it; waits for one that is about to. */
-export const beginHour = async (tx: Executor, hour: number): Promise<boolean> => {
-  const begun = await tx
-    .insert(fleetChangeHour)
-    .values({ hour, refused: 0 })
-    .onConflictDoNothing()
-    .returning();
-  return begun.length > 0;
-};
+export const beginHour = (tx: Executor, hour: number): Promise<boolean> =>
+  hasRows(
+    tx.insert(fleetChangeHour).values({ hour, refused: 0 }).onConflictDoNothing().returning(),
+  );
 
 /** Stores how many changes of an hour are beyond the limits. */
 export const refuseChanges = async (tx: Executor, hour: number, refused: number): Promise<void> => {

@@ -3,7 +3,7 @@ import { ingestAccount } from "#drizzle/schema/account.ts";
 import { certificate, collectorIdentity } from "#drizzle/schema/enrollment.ts";
 import { ingestCursor } from "#drizzle/schema/ingest.ts";
 import type { Executor } from "../database/database.ts";
-import { arrayLiteral, firstRow } from "../database/statements.ts";
+import { arrayLiteral, firstRow, hasRows } from "../database/statements.ts";
 import type { QueueName } from "./queues.ts";
 
 /** A row of `ingest_account`, as it is inserted. */
@@ -95,7 +95,7 @@ export const findLastAccount = (
   );
 
 /** Whether core has this account, of any number without one. */
-export const hasAccount = async (
+export const hasAccount = (
   tx: Executor,
   {
     hostId,
@@ -103,20 +103,20 @@ export const hasAccount = async (
     number,
     sha256,
   }: Pick<AccountInsert, "hostId" | "queueId" | "sha256"> & { number?: bigint },
-): Promise<boolean> => {
-  const rows = await tx
-    .select({ number: ingestAccount.number })
-    .from(ingestAccount)
-    .where(
-      and(
-        eq(ingestAccount.hostId, hostId),
-        eq(ingestAccount.queueId, queueId),
-        number === undefined ? undefined : eq(ingestAccount.number, number),
-        eq(ingestAccount.sha256, sha256),
+): Promise<boolean> =>
+  hasRows(
+    tx
+      .select({ number: ingestAccount.number })
+      .from(ingestAccount)
+      .where(
+        and(
+          eq(ingestAccount.hostId, hostId),
+          eq(ingestAccount.queueId, queueId),
+          number === undefined ? undefined : eq(ingestAccount.number, number),
+          eq(ingestAccount.sha256, sha256),
+        ),
       ),
-    );
-  return rows.length > 0;
-};
+  );
 
 /** Whether core has refused an account of a queue: two copies of it may have sent under one id. */
 export const hasRefusedAccount = async (

@@ -8,7 +8,7 @@ import { and, desc, eq, sql } from "drizzle-orm";
 import { ingestCursor, ingestQueue } from "#drizzle/schema/ingest.ts";
 import { type QueueEnding, queueEndings } from "#proto/completeness/hour-state.ts";
 import type { Executor } from "../database/database.ts";
-import { arrayLiteral, defineStatement, executePrepared } from "../database/statements.ts";
+import { arrayLiteral, defineStatement, executePrepared, hasRows } from "../database/statements.ts";
 
 /** Open queues of a host that have a row of their own. */
 const openQueuesMax = 64;
@@ -78,20 +78,20 @@ export const endQueue = (
  * Ends queues, unless they have ended; returns whether any did. One of which a copy has sent is not ended by a successor, which may be the
  * copy's. The accounts of a successor say more exactly when it began.
  */
-export const endQueues = async (
+export const endQueues = (
   db: Executor,
   hostId: string,
   queueIds: readonly Uint8Array[],
   { endedAt, ending }: QueueEnd,
   now: Date,
-): Promise<boolean> => {
-  const rows = await db.execute(sql`
+): Promise<boolean> =>
+  hasRows(
+    db.execute(sql`
     update ingest_queue set ended_at = ${endedAt.toISOString()}::timestamptz, ending = ${ending}, changed_at = ${now.toISOString()}::timestamptz
     where host_id = ${hostId} and queue_id = any(${arrayLiteral(queueIds)}::bytea[]) and not (is_forked and ${ending === "succeeded"})
       and (ended_at is null or (ending = 'succeeded' and ${ending === "succeeded"} and ended_at > ${endedAt.toISOString()}::timestamptz))
-    returning host_id`);
-  return rows.length > 0;
-};
+    returning host_id`),
+  );
 
 /** A queue of a host, as core knows it. */
 export interface QueueRow {

@@ -3,7 +3,7 @@ import type { rolloutTarget } from "#drizzle/schema/rollout.ts";
 import type { FleetFilter } from "#proto/fleet-health/filter.ts";
 import { type TargetStatus, targetStatuses } from "#proto/rollout/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
-import { arrayLiteral } from "../database/statements.ts";
+import { arrayLiteral, hasRows } from "../database/statements.ts";
 import { fleetPredicate } from "../fleet/predicate.ts";
 import { type FleetRules, timestampAt } from "../fleet/rows.ts";
 
@@ -31,17 +31,17 @@ export const countCandidates = async (
     select version, count(*)::int as hosts from ${candidates(filter, rules)} c where skipped is null group by 1 order by 1`);
 
 /** Whether a rollout with this filter can change a host. */
-export const isCandidate = async (
+export const isCandidate = (
   db: Executor,
   filter: FleetFilter,
   rules: FleetRules,
   identityId: string,
-): Promise<boolean> => {
-  const rows = await db.execute(
-    sql`select from ${candidates(filter, rules)} c where identity_id = ${identityId}::uuid and skipped is null`,
+): Promise<boolean> =>
+  hasRows(
+    db.execute(
+      sql`select from ${candidates(filter, rules)} c where identity_id = ${identityId}::uuid and skipped is null`,
+    ),
   );
-  return rows.length > 0;
-};
 
 /** Counts the hosts of a filter that a rollout can change and that open rollouts have as targets. */
 export const countOverlaps = async (

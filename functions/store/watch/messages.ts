@@ -2,7 +2,7 @@
 import { and, eq, isNotNull, isNull, lt, sql } from "drizzle-orm";
 import { watchMessage } from "#drizzle/schema/watch.ts";
 import type { Executor } from "../database/database.ts";
-import { arrayLiteral } from "../database/statements.ts";
+import { arrayLiteral, hasRows } from "../database/statements.ts";
 import { tryLock } from "../database/try-lock.ts";
 import { timestampAt } from "../fleet/rows.ts";
 import { toleranceSeconds } from "../fleet/times-ahead.ts";
@@ -69,13 +69,8 @@ const claimed = ({ id, attempts }: MessageClaim) =>
   and(eq(watchMessage.id, id), eq(watchMessage.attempts, attempts));
 
 /** Ends a message that its receiver has, or that is given up. */
-export const deleteMessage = async (db: Executor, claim: MessageClaim): Promise<boolean> => {
-  const rows = await db
-    .delete(watchMessage)
-    .where(claimed(claim))
-    .returning({ id: watchMessage.id });
-  return rows.length > 0;
-};
+export const deleteMessage = (db: Executor, claim: MessageClaim): Promise<boolean> =>
+  hasRows(db.delete(watchMessage).where(claimed(claim)).returning({ id: watchMessage.id }));
 
 /** Ends the message that a receiver has and wants repeated, of a watch. */
 export const deleteRepeated = async (

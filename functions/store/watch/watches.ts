@@ -3,6 +3,7 @@ import { watch, watchEvent, watchMessage } from "#drizzle/schema/watch.ts";
 import type { WatchState } from "#proto/watch/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
 import {
+  hasRows,
   lockerOf,
   type Paged,
   type PageRequest,
@@ -23,14 +24,8 @@ export interface DescribedWatch extends WatchRow {
 }
 
 /** Inserts a watch. Returns false if its name is taken. */
-export const insertWatch = async (tx: Executor, row: WatchRow): Promise<boolean> => {
-  const inserted = await tx
-    .insert(watch)
-    .values(row)
-    .onConflictDoNothing({ target: watch.name })
-    .returning();
-  return inserted.length > 0;
-};
+export const insertWatch = (tx: Executor, row: WatchRow): Promise<boolean> =>
+  hasRows(tx.insert(watch).values(row).onConflictDoNothing({ target: watch.name }).returning());
 
 /** Counts the watches, and lets no other transaction add one until this one ends. */
 export const lockWatchCount = async (tx: Executor): Promise<number> => {

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import type { Core } from "#functions/core.ts";
+import type { ConfiguredCore, ReadCore } from "#functions/core.ts";
 import type { Chat } from "#functions/domain/chat/chat.ts";
 import {
   browseConversations,
@@ -19,10 +19,7 @@ import { ChatConversation, ChatMessage, ChatSession } from "#proto/chat/session.
 import { Identifier } from "#proto/values.ts";
 
 /** The routes of the caller's conversations. */
-export const conversationRoutes = (
-  core: Pick<Core, "config" | "db" | "clock" | "entropy">,
-  chat: Pick<Chat, "signer">,
-) => {
+export const conversationRoutes = (core: ConfiguredCore, chat: Pick<Chat, "signer">) => {
   const by = personScope(core, "audit");
   return resource(core, "/v1/chat/sessions", ({ list, post, get, put, remove }) => ({
     listChatSessions: list("", "The caller's conversations, the last used first", {
@@ -83,10 +80,7 @@ export const conversationRoutes = (
 };
 
 /** `GET /v1/chat/sessions/{id}/receipts`: the signed receipts of a conversation, the file that an auditor verifies. */
-export const listReceiptsRoute = (
-  core: Pick<Core, "config" | "db" | "clock">,
-  chat: Pick<Chat, "signer">,
-) =>
+export const listReceiptsRoute = (core: ReadCore, chat: Pick<Chat, "signer">) =>
   route({
     method: "GET",
     path: "/v1/chat/sessions/:id/receipts",

@@ -1,4 +1,4 @@
-import type { Core } from "#functions/core.ts";
+import type { ReadCore } from "#functions/core.ts";
 import type { Chat } from "#functions/domain/chat/chat.ts";
 import { browseReceiptKeys } from "#functions/domain/chat/receipts.ts";
 import { personScope, resource } from "#functions/http/resource.ts";
@@ -6,7 +6,7 @@ import { ReceiptKeys } from "#proto/chat/receipt.ts";
 import { ChatStatus } from "#proto/chat/session.ts";
 
 /** The routes that report the model and the keys that sign receipts. */
-export const chatReports = (core: Pick<Core, "config" | "db" | "clock">, chat: Chat) =>
+export const chatReports = (core: ReadCore, chat: Chat) =>
   resource(core, "/v1/chat", ({ get }) => ({
     chatStatus: get(
       "/status",

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import type { Core } from "#functions/core.ts";
+import type { ConfiguredCore } from "#functions/core.ts";
 import { getAppliedSet, putAppliedSet } from "#functions/domain/applied-set/applied-sets.ts";
 import { resource } from "#functions/http/resource.ts";
 import { viewOf } from "#functions/http/route.ts";
@@ -14,7 +14,7 @@ const params = v.object({ name: AppliedSetName });
 const view = viewOf(AppliedSet);
 
 /** The routes of what `svc-admin apply` last made of a repository's files; they change nothing else. */
-export const appliedSetRoutes = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
+export const appliedSetRoutes = (core: ConfiguredCore) =>
   resource(core, "/v1/collector/applied-sets", ({ get, put }) => ({
     getAppliedSet: get("/:name", "The objects that svc-admin apply manages for one set of files", {
       params,

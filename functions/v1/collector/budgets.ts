@@ -1,11 +1,6 @@
 import * as v from "valibot";
-import type { Core } from "#functions/core.ts";
-import {
-  type BudgetCore,
-  browseBudgets,
-  putBudget,
-  removeBudget,
-} from "#functions/domain/volume/budgets.ts";
+import type { Core, ReadCore, WriteCore } from "#functions/core.ts";
+import { browseBudgets, putBudget, removeBudget } from "#functions/domain/volume/budgets.ts";
 import { resource } from "#functions/http/resource.ts";
 import { viewOf } from "#functions/http/route.ts";
 import { Budget, BudgetBody, BudgetList, BudgetName } from "#proto/budget.ts";
@@ -15,7 +10,7 @@ const budgetView = viewOf(Budget);
 const params = v.object({ name: BudgetName });
 
 /** The route that lists the budgets of hosts, on the pool of reports. */
-export const budgetReports = (core: Pick<Core, "config" | "db" | "clock">) =>
+export const budgetReports = (core: ReadCore) =>
   resource(core, at, ({ get }) => ({
     listBudgets: get(
       "",
@@ -28,7 +23,7 @@ export const budgetReports = (core: Pick<Core, "config" | "db" | "clock">) =>
   }));
 
 /** The routes that change budgets. */
-export const budgetChanges = (core: BudgetCore & Pick<Core, "config">) =>
+export const budgetChanges = (core: WriteCore & Pick<Core, "config">) =>
   resource(core, at, ({ put, remove }) => ({
     putBudget: put(
       "/:name",

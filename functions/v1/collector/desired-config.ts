@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import type { Core } from "#functions/core.ts";
+import type { ConfiguredCore } from "#functions/core.ts";
 import {
   type Assigned,
   assignConfig,
@@ -38,7 +38,7 @@ const ResultsView = v.strictObject({
 });
 
 /** The routes of the config that a host should run. */
-export const desiredConfigRoutes = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
+export const desiredConfigRoutes = (core: ConfiguredCore) =>
   resource(core, "/v1/collector", ({ put, remove, act }) => ({
     setDesiredConfig: put(
       "/identities/:id/desired-config",

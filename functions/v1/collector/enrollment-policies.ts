@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import type { Core } from "#functions/core.ts";
+import type { ConfiguredCore } from "#functions/core.ts";
 import {
   tokenState,
   tokenTtlSecondsDefault,
@@ -48,10 +48,8 @@ const TokenDraftBody = v.strictObject({
   bound_device_id: v.optional(v.nullable(Identifier(128)), null),
 });
 
-type Needs = Pick<Core, "config" | "db" | "clock" | "entropy">;
-
 /** The routes of enrollment policies and their bootstrap tokens. */
-export const enrollmentPolicyRoutes = (core: Needs) =>
+export const enrollmentPolicyRoutes = (core: ConfiguredCore) =>
   resource(core, "/v1/collector/enrollment-policies", ({ list, get, post, act }) => ({
     getEnrollmentPolicy: get("/:id", "One enrollment policy", {
       returns: ["The policy", PolicyView],
@@ -114,7 +112,7 @@ export const enrollmentPolicyRoutes = (core: Needs) =>
   }));
 
 /** The routes of a bootstrap token, by its own id. */
-export const tokenRoutes = (core: Needs) =>
+export const tokenRoutes = (core: ConfiguredCore) =>
   resource(core, "/v1/collector/tokens", ({ act }) => ({
     revokeBootstrapToken: act("/:id/revoke", "Revoke a bootstrap token; idempotent", {
       ...reasonBody("leaked"),

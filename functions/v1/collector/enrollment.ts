@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import type { Core } from "#functions/core.ts";
+import type { ConfiguredCore, ReadCore } from "#functions/core.ts";
 import {
   browseAllTokens,
   browsePolicies,
@@ -29,7 +29,7 @@ import {
 import { Id, Identifier, Repeatable } from "#proto/values.ts";
 
 /** The route that counts policies and tokens by state, and the refusals of the last day by reason and policy. */
-export const enrollmentReports = (core: Pick<Core, "config" | "db" | "clock">) =>
+export const enrollmentReports = (core: ReadCore) =>
   resource(core, "/v1/collector/enrollment", ({ get }) => ({
     reportEnrollment: get(
       "",
@@ -93,7 +93,7 @@ const tokenFilterOf = ({
 });
 
 /** The lists of all policies and all tokens, which run on the pool of reports. */
-export const enrollmentListRoutes = (core: Pick<Core, "config" | "db" | "clock">) =>
+export const enrollmentListRoutes = (core: ReadCore) =>
   resource(core, "/v1/collector", ({ list }) => ({
     listEnrollmentPolicies: list(
       "/enrollment-policies",
@@ -128,8 +128,6 @@ const listedPolicyView = (row: ListedPolicyRow): ListedPolicy =>
 
 /** Returns the view of a token, without its value or the hash of it. */
 const listedTokenView = viewOf(ListedToken);
-
-type ExportCore = Pick<Core, "config" | "db" | "clock" | "entropy">;
 
 const policyColumns = [
   ...memberColumns<ListedPolicy>(
@@ -180,7 +178,7 @@ const refusalColumns = [
 ];
 
 /** `GET /v1/collector/enrollment-policies/export.csv`: every policy of the list; audited. */
-export const exportPoliciesRoute = (core: ExportCore) =>
+export const exportPoliciesRoute = (core: ConfiguredCore) =>
   csvRoute(core, {
     path: "/v1/collector/enrollment-policies/export.csv",
     operationId: "exportEnrollmentPolicies",
@@ -198,7 +196,7 @@ export const exportPoliciesRoute = (core: ExportCore) =>
   });
 
 /** `GET /v1/collector/tokens/export.csv`: every token of the list, without its value; audited. */
-export const exportTokensRoute = (core: ExportCore) =>
+export const exportTokensRoute = (core: ConfiguredCore) =>
   csvRoute(core, {
     path: "/v1/collector/tokens/export.csv",
     operationId: "exportBootstrapTokens",
@@ -216,7 +214,7 @@ export const exportTokensRoute = (core: ExportCore) =>
   });
 
 /** `GET /v1/collector/enrollment/refusals.csv`: the rejected enrollments of the last day by reason and policy; audited. */
-export const exportRefusalsRoute = (core: ExportCore) =>
+export const exportRefusalsRoute = (core: ConfiguredCore) =>
   csvRoute(core, {
     path: "/v1/collector/enrollment/refusals.csv",
     operationId: "exportEnrollmentRefusals",

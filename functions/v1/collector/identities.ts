@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import type { Core } from "#functions/core.ts";
+import type { ConfiguredCore } from "#functions/core.ts";
 import {
   browseCertificates,
   browseIdentities,
@@ -49,10 +49,8 @@ const RevokedCertificateView = v.strictObject({
   other_active_certificate_ids: v.array(Id),
 });
 
-type Needs = Pick<Core, "config" | "db" | "clock" | "entropy">;
-
 /** The routes of identities: enrolled hosts and their certificates. */
-export const identityRoutes = (core: Needs) =>
+export const identityRoutes = (core: ConfiguredCore) =>
   resource(core, "/v1/collector/identities", ({ list, get, act }) => ({
     listCollectorIdentities: list("", "Collector identities, newest first", {
       by: "admin",
@@ -105,7 +103,7 @@ export const identityRoutes = (core: Needs) =>
   }));
 
 /** The routes of certificates, whoever has them. */
-export const certificateRoutes = (core: Needs) =>
+export const certificateRoutes = (core: ConfiguredCore) =>
   resource(core, "/v1/collector/certificates", ({ act }) => ({
     revokeCertificate: act(
       "/:id/revoke",

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import type { Core } from "#functions/core.ts";
+import type { ConfiguredCore, ReadCore } from "#functions/core.ts";
 import {
   type ChangedInventory,
   compareWithFleet,
@@ -20,7 +20,7 @@ import {
 import { readInventoryCsv } from "./inventory/inventory-csv.ts";
 
 /** The route that compares the inventory with the fleet, by name. */
-export const inventoryReports = (core: Pick<Core, "config" | "db" | "clock">) => {
+export const inventoryReports = (core: ReadCore) => {
   const cursors = createCursorSeal(core.config);
   return resource(core, "/v1/collector/inventory", ({ get }) => ({
     listInventory: get(
@@ -65,7 +65,7 @@ const Query = v.strictObject({
 const Flag = v.optional(v.picklist(["true", "false"], "must be true or false"), "false");
 
 /** `PUT /v1/collector/inventory`: the hosts that are expected, as a whole. */
-export const putInventoryRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
+export const putInventoryRoute = (core: ConfiguredCore) =>
   route({
     method: "PUT",
     path: "/v1/collector/inventory",

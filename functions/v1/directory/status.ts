@@ -1,11 +1,12 @@
+import type { ReadCore } from "#functions/core.ts";
 import { readDirectorySyncState } from "#functions/domain/directory/status.ts";
 import { readHeldCounts } from "#functions/domain/scim/confirm-access.ts";
-import { type OperatorCore, resource } from "#functions/http/resource.ts";
+import { resource } from "#functions/http/resource.ts";
 import { rfc3339 } from "#kit/clock.ts";
 import { DirectoryStatus } from "#proto/operator/directory-status.ts";
 
 /** The route that reports how the newest sync of the directory ended, and how many people core knows (docs/directory.md). */
-export const directoryReports = (core: OperatorCore) =>
+export const directoryReports = (core: ReadCore) =>
   resource(core, "/v1/directory/status", ({ get }) => ({
     directoryStatus: get(
       "",

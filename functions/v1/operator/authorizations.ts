@@ -1,15 +1,15 @@
 import * as v from "valibot";
+import type { ConfiguredCore } from "#functions/core.ts";
 import {
   codeSeconds,
   issueCode,
   refuseConsent,
 } from "#functions/domain/operator-session/authorization-codes.ts";
-import type { SessionCore } from "#functions/domain/operator-session/begin-session.ts";
 import { resource, webPerson } from "#functions/http/resource.ts";
 import { Name, RemoteAddress } from "../shapes.ts";
 
 /** The routes by which web signs a program in, or not, after its person was asked. */
-export const authorizationRoutes = (core: SessionCore) =>
+export const authorizationRoutes = (core: ConfiguredCore) =>
   resource(core, "/v1/operator/authorizations", ({ post, act }) => ({
     createAuthorization: post(
       "",

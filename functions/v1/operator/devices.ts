@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import type { SessionCore } from "#functions/domain/operator-session/begin-session.ts";
+import type { ConfiguredCore } from "#functions/core.ts";
 import {
   decideDevice,
   findPendingDevice,
@@ -11,7 +11,7 @@ import { Name, RemoteAddress } from "#functions/v1/shapes.ts";
 import { IsoTimestamp } from "#proto/values.ts";
 
 /** The routes of a machine that waits for its person to type a code (RFC 8628). */
-export const deviceRoutes = (core: SessionCore) =>
+export const deviceRoutes = (core: ConfiguredCore) =>
   resource(core, "/v1/operator/devices", ({ get, act }) => ({
     getDeviceAuthorization: get("/:user_code", "The machine that waits for a user code", {
       by: webPerson(core),
@@ -78,7 +78,7 @@ const DeviceCodes = v.strictObject({
 const codesView = viewOf(DeviceCodes);
 
 /** `POST /v1/operator/devices`: web asks for the codes of a machine without a browser (RFC 8628, 3.1). */
-export const createDeviceRoute = (core: SessionCore) =>
+export const createDeviceRoute = (core: ConfiguredCore) =>
   route({
     method: "POST",
     path: "/v1/operator/devices",

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import type { Core } from "#functions/core.ts";
+import type { ConfiguredCore } from "#functions/core.ts";
 import { recordProviderLogout } from "#functions/domain/audit/record-provider-logout.ts";
 import { webItself } from "#functions/http/resource.ts";
 import { route } from "#functions/http/route.ts";
@@ -15,9 +15,7 @@ const ProviderLogoutBody = v.strictObject({
 });
 
 /** `POST /v1/operator/provider-logouts`: web reports a logout token of the identity provider, which ends sessions at every web. */
-export const recordProviderLogoutRoute = (
-  core: Pick<Core, "config" | "db" | "clock" | "entropy">,
-) =>
+export const recordProviderLogoutRoute = (core: ConfiguredCore) =>
   route({
     method: "POST",
     path: "/v1/operator/provider-logouts",

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import type { SessionCore } from "#functions/domain/operator-session/begin-session.ts";
+import type { ConfiguredCore } from "#functions/core.ts";
 import {
   browseSessions,
   revokeSession,
@@ -26,7 +26,7 @@ const SessionView = v.strictObject({
 const sessionView = viewOf(SessionView);
 
 /** The routes of the sessions of programs: one's own, or everyone's for an admin. */
-export const sessionRoutes = (core: SessionCore) =>
+export const sessionRoutes = (core: ConfiguredCore) =>
   resource(core, "/v1/operator/sessions", ({ list, remove }) => ({
     listOperatorSessions: list(
       "",

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import type { Core } from "#functions/core.ts";
+import type { ConfiguredCore } from "#functions/core.ts";
 import { recordSignIn } from "#functions/domain/audit/record-sign-in.ts";
 import { web } from "#functions/http/resource.ts";
 import { ReasonCode, route } from "#functions/http/route.ts";
@@ -32,7 +32,7 @@ const SignInBody = v.variant(
 );
 
 /** `POST /v1/operator/sign-ins`: web reports the outcome of a sign-in, for the audit log. */
-export const recordSignInRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
+export const recordSignInRoute = (core: ConfiguredCore) =>
   route({
     method: "POST",
     path: "/v1/operator/sign-ins",

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import type { Core } from "#functions/core.ts";
+import type { ConfiguredCore } from "#functions/core.ts";
 import { recordSignOut } from "#functions/domain/audit/record-sign-out.ts";
 import { webItself } from "#functions/http/resource.ts";
 import { route } from "#functions/http/route.ts";
@@ -14,7 +14,7 @@ const SignOutBody = v.strictObject({
 });
 
 /** `POST /v1/operator/sign-outs`: web reports that a person signed out, which ends that session at every web. */
-export const recordSignOutRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
+export const recordSignOutRoute = (core: ConfiguredCore) =>
   route({
     method: "POST",
     path: "/v1/operator/sign-outs",

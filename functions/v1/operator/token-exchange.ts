@@ -1,8 +1,6 @@
 import * as v from "valibot";
-import {
-  createTokenExchange,
-  type ExchangeCore,
-} from "#functions/domain/workload/exchange-token.ts";
+import type { ConfiguredCore } from "#functions/core.ts";
+import { createTokenExchange } from "#functions/domain/workload/exchange-token.ts";
 import { anyone } from "#functions/http/resource.ts";
 import { route } from "#functions/http/route.ts";
 import { Problem } from "#functions/problems.ts";
@@ -19,7 +17,7 @@ const ExchangeBody = v.strictObject({
 });
 
 /** `POST /v1/operator/token-exchange`: a workload exchanges the token of its platform for one of core. */
-export const tokenExchangeRoute = (core: ExchangeCore) => {
+export const tokenExchangeRoute = (core: ConfiguredCore) => {
   const exchange = createTokenExchange(core);
   return route({
     method: "POST",

@@ -1,6 +1,6 @@
 import * as v from "valibot";
+import type { ConfiguredCore } from "#functions/core.ts";
 import { redeemCode } from "#functions/domain/operator-session/authorization-codes.ts";
-import type { SessionCore } from "#functions/domain/operator-session/begin-session.ts";
 import { redeemDeviceCode } from "#functions/domain/operator-session/device-codes.ts";
 import { webItself } from "#functions/http/resource.ts";
 import { route } from "#functions/http/route.ts";
@@ -37,7 +37,7 @@ const TokenBody = v.variant(
 );
 
 /** `POST /v1/operator/tokens`: a program redeems its code, through web. */
-export const createTokenOfSessionRoute = (core: SessionCore) =>
+export const createTokenOfSessionRoute = (core: ConfiguredCore) =>
   route({
     method: "POST",
     path: "/v1/operator/tokens",

@@ -10,7 +10,7 @@ import {
   type StoredColumn,
 } from "#drizzle/schema/fleet-history.ts";
 import type { Executor } from "#functions/store/database/database.ts";
-import { arrayLiteral } from "#functions/store/database/statements.ts";
+import { arrayLiteral, firstRow } from "#functions/store/database/statements.ts";
 import type { BlockCodec } from "#functions/store/ingest/stored-envelope.ts";
 import { dayMs } from "#kit/clock.ts";
 import { HostIndex } from "../columns/host-index.ts";
@@ -244,18 +244,15 @@ export const findLastCheckpoint = async (db: Executor): Promise<Date | null> => 
 type CheckpointAt = Pick<typeof fleetCheckpoint.$inferSelect, "at" | "baseAt">;
 
 /** Finds the first checkpoint that is not before a time; undefined without one. */
-export const findNextCheckpoint = async (
-  db: Executor,
-  time: Date,
-): Promise<CheckpointAt | undefined> => {
-  const [row] = await db
-    .select({ at: fleetCheckpoint.at, baseAt: fleetCheckpoint.baseAt })
-    .from(fleetCheckpoint)
-    .where(and(gte(fleetCheckpoint.at, time), isReadable))
-    .orderBy(fleetCheckpoint.at)
-    .limit(1);
-  return row;
-};
+export const findNextCheckpoint = (db: Executor, time: Date): Promise<CheckpointAt | undefined> =>
+  firstRow(
+    db
+      .select({ at: fleetCheckpoint.at, baseAt: fleetCheckpoint.baseAt })
+      .from(fleetCheckpoint)
+      .where(and(gte(fleetCheckpoint.at, time), isReadable))
+      .orderBy(fleetCheckpoint.at)
+      .limit(1),
+  );
 
 /** Reads and writes checkpoints. */
 interface Checkpoints {

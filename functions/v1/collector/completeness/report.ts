@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import type { Core } from "#functions/core.ts";
+import type { ConfiguredCore, Core } from "#functions/core.ts";
 import {
   exportFleetHours,
   type HostStates,
@@ -169,7 +169,7 @@ const columns: readonly CsvColumn<MatchingHour>[] = [
 ];
 
 /** `GET /v1/collector/completeness/export.csv`: every hour of the list's filter; audited. */
-export const exportCompletenessRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
+export const exportCompletenessRoute = (core: ConfiguredCore) =>
   csvRoute(core, {
     path: "/v1/collector/completeness/export.csv",
     operationId: "exportCompleteness",

@@ -1,11 +1,11 @@
 import * as v from "valibot";
-import type { Core } from "#functions/core.ts";
+import type { ReadCore } from "#functions/core.ts";
 import { previewRollout } from "#functions/domain/rollout/preview.ts";
 import { resource } from "#functions/http/resource.ts";
 import { RolloutPreview, RolloutQuery } from "#proto/rollout/rollout.ts";
 
 /** The route that says what a rollout of a config would meet. */
-export const rolloutPreviews = (core: Pick<Core, "config" | "db" | "clock">) =>
+export const rolloutPreviews = (core: ReadCore) =>
   resource(core, "/v1/collector/configs", ({ get }) => ({
     previewRollout: get(
       "/:id/preview",

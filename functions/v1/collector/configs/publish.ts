@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import type { Core } from "#functions/core.ts";
+import type { ConfiguredCore } from "#functions/core.ts";
 import { checkConfig, publishConfig } from "#functions/domain/config/publish.ts";
 import { scope } from "#functions/http/resource.ts";
 import { route } from "#functions/http/route.ts";
@@ -18,7 +18,7 @@ const CheckedView = v.strictObject({
 });
 
 /** `POST /v1/collector/configs`: publishes a collector config, or with `dry_run=true` only checks it. */
-export const publishConfigRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
+export const publishConfigRoute = (core: ConfiguredCore) =>
   route({
     method: "POST",
     path: "/v1/collector/configs",

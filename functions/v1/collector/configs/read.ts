@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import type { Core } from "#functions/core.ts";
+import type { ConfiguredCore, ReadCore } from "#functions/core.ts";
 import {
   browseAssignments,
   browseConfigs,
@@ -53,7 +53,7 @@ const batchView = viewOf(AssignmentBatch);
 const unstoredView = viewOf(UnstoredConfigs.entries.items.item);
 
 /** The routes that read configs; each scans the fleet. */
-export const configReports = (core: Pick<Core, "config" | "db" | "clock">) =>
+export const configReports = (core: ReadCore) =>
   resource(core, "/v1/collector/configs", ({ list, get }) => ({
     listCollectorConfigs: list(
       "",
@@ -93,7 +93,7 @@ export const configReports = (core: Pick<Core, "config" | "db" | "clock">) =>
   }));
 
 /** `GET /v1/collector/configs/{id}`: one config, its hosts and assignments; with `Accept: application/yaml` the published bytes. */
-export const getConfigRoute = (core: Pick<Core, "config" | "db" | "clock">) =>
+export const getConfigRoute = (core: ReadCore) =>
   route({
     method: "GET",
     path: "/v1/collector/configs/:id",
@@ -121,8 +121,6 @@ export const getConfigRoute = (core: Pick<Core, "config" | "db" | "clock">) =>
     },
   });
 
-type ExportCore = Pick<Core, "config" | "db" | "clock" | "entropy">;
-
 const counts = [
   "desired",
   "running",
@@ -148,7 +146,7 @@ const assignmentColumns = [
 ];
 
 /** `GET /v1/collector/configs/export.csv`: every config of the list and its hosts; audited. */
-export const exportConfigsRoute = (core: ExportCore) =>
+export const exportConfigsRoute = (core: ConfiguredCore) =>
   csvRoute(core, {
     path: "/v1/collector/configs/export.csv",
     operationId: "exportCollectorConfigs",
@@ -166,7 +164,7 @@ export const exportConfigsRoute = (core: ExportCore) =>
   });
 
 /** `GET /v1/collector/configs/{id}/assignments/export.csv`: every assignment of a config under the list's filter; audited. */
-export const exportAssignmentsRoute = (core: ExportCore) =>
+export const exportAssignmentsRoute = (core: ConfiguredCore) =>
   csvRoute(core, {
     path: "/v1/collector/configs/:id/assignments/export.csv",
     operationId: "exportConfigAssignments",

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import type { Core } from "#functions/core.ts";
+import type { ConfiguredCore } from "#functions/core.ts";
 import {
   rollBackMany,
   rollbackOutcomes,
@@ -10,7 +10,7 @@ import { ReasonCode } from "#functions/http/route.ts";
 import { Id } from "#proto/values.ts";
 
 /** The route that gives up to 1,000 hosts their last known good or their previous config. */
-export const configRollbacks = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
+export const configRollbacks = (core: ConfiguredCore) =>
   resource(core, "/v1/collector/config-rollbacks", ({ act }) => ({
     rollBackCollectorConfigs: act(
       "",

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import type { Core } from "#functions/core.ts";
+import type { ReadCore } from "#functions/core.ts";
 import { simulateEnrollment } from "#functions/domain/enrollment/simulate.ts";
 import { scope } from "#functions/http/resource.ts";
 import { route } from "#functions/http/route.ts";
@@ -61,7 +61,7 @@ const SimulationView = v.strictObject({
 });
 
 /** `POST /v1/collector/enrollment-policies/{id}/simulation`: whether a device could enroll, by the rules of enrollment; changes nothing. */
-export const simulateEnrollmentRoute = (core: Pick<Core, "config" | "db" | "clock">) =>
+export const simulateEnrollmentRoute = (core: ReadCore) =>
   route({
     method: "POST",
     path: "/v1/collector/enrollment-policies/:id/simulation",

@@ -1,4 +1,4 @@
-import type { Core } from "#functions/core.ts";
+import type { ReadCore } from "#functions/core.ts";
 import {
   browseChanges,
   countRefusedChanges,
@@ -9,7 +9,7 @@ import { viewOf } from "#functions/http/route.ts";
 import { FleetChange, FleetChangeList } from "#proto/fleet-health/changes.ts";
 
 /** The route that lists what hosts changed without a rollout, and how they compare since. */
-export const changeReports = (core: Pick<Core, "config" | "db" | "clock">) =>
+export const changeReports = (core: ReadCore) =>
   resource(core, "/v1/collector/health", ({ list }) => ({
     listFleetChanges: list(
       "/changes",

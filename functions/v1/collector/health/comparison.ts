@@ -1,4 +1,4 @@
-import type { Core } from "#functions/core.ts";
+import type { ReadCore } from "#functions/core.ts";
 import { createComparisons } from "#functions/domain/fleet/compare-change.ts";
 import { resource } from "#functions/http/resource.ts";
 import { QueryTime } from "#functions/v1/query-time.ts";
@@ -6,7 +6,7 @@ import { FleetComparison } from "#proto/fleet-health/comparison.ts";
 import { filterFromQuery, filterQuery } from "#proto/fleet-health/filter.ts";
 
 /** The route that compares the hosts of a filter since a time with similar others. */
-export const comparisonReports = (core: Pick<Core, "config" | "db" | "clock">) => {
+export const comparisonReports = (core: ReadCore) => {
   const compare = createComparisons(core);
   return resource(core, "/v1/collector/health", ({ get }) => ({
     compareHosts: get(

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import type { Core } from "#functions/core.ts";
+import type { ConfiguredCore } from "#functions/core.ts";
 import { exportFleet } from "#functions/domain/fleet/export-fleet.ts";
 import { type CsvColumn, csvRoute, memberColumns, viewsOf } from "#functions/http/csv.ts";
 import type { LabelKeys } from "#functions/store/fleet/labels.ts";
@@ -126,7 +126,7 @@ const otherLabels = ({ labels }: FleetHealthRow, keys: readonly string[]): strin
     .join(" ");
 
 /** `GET /v1/collector/health/export.csv`: streams every row of a kind under the filters, with backpressure; audited. */
-export const healthExportRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
+export const healthExportRoute = (core: ConfiguredCore) =>
   csvRoute(core, {
     path: "/v1/collector/health/export.csv",
     operationId: "exportFleetHealth",

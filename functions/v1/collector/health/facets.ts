@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import type { Core } from "#functions/core.ts";
+import type { ReadCore } from "#functions/core.ts";
 import { createFacetCounts } from "#functions/domain/fleet/count-facets.ts";
 import { resource } from "#functions/http/resource.ts";
 import type { FleetCounts } from "#functions/store/fleet/facets.ts";
@@ -15,7 +15,7 @@ import { PastTime } from "#proto/fleet-health/past.ts";
 import { pastMarkOf, thresholdsView } from "./row.ts";
 
 /** The route that counts hosts per value, and rows per export. */
-export const facetReports = (core: Pick<Core, "config" | "db" | "clock">) => {
+export const facetReports = (core: ReadCore) => {
   const countFacets = createFacetCounts(core);
   return resource(core, "/v1/collector/health", ({ get }) => ({
     countFleetHealth: get(

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import type { Core } from "#functions/core.ts";
+import type { ReadCore } from "#functions/core.ts";
 import { createFactorReports } from "#functions/domain/fleet/find-factors.ts";
 import { resource } from "#functions/http/resource.ts";
 import { FleetFactors } from "#proto/fleet-health/factors.ts";
@@ -8,7 +8,7 @@ import { PastTime } from "#proto/fleet-health/past.ts";
 import { pastMarkOf } from "./row.ts";
 
 /** The route that finds what the hosts of a filter have in common, and the others have less often. */
-export const factorReports = (core: Pick<Core, "config" | "db" | "clock">) => {
+export const factorReports = (core: ReadCore) => {
   const findFactors = createFactorReports(core);
   return resource(core, "/v1/collector/health", ({ get }) => ({
     findCommonFactors: get(

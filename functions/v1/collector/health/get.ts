@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import type { Core } from "#functions/core.ts";
+import type { ReadCore } from "#functions/core.ts";
 import { reportHost } from "#functions/domain/fleet/report-host.ts";
 import { resource } from "#functions/http/resource.ts";
 import { viewOf } from "#functions/http/route.ts";
@@ -12,7 +12,7 @@ import { outagesView } from "../outages.ts";
 import { healthRowView, pastMarkOf, thresholdsView } from "./row.ts";
 
 /** The route that reports one collector and its audit events. */
-export const hostReports = (core: Pick<Core, "config" | "db" | "clock">) =>
+export const hostReports = (core: ReadCore) =>
   resource(core, "/v1/collector/health", ({ get }) => ({
     getFleetHealth: get(
       "/:identity_id",

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import type { Core } from "#functions/core.ts";
+import type { ReadCore } from "#functions/core.ts";
 import { createHealthReports, type FleetReport } from "#functions/domain/fleet/report.ts";
 import { createCursorSeal, listFields, resource } from "#functions/http/resource.ts";
 import { viewOf } from "#functions/http/route.ts";
@@ -15,7 +15,7 @@ import { outagesView } from "../outages.ts";
 import { healthRowView, pastMarkOf, thresholdsView } from "./row.ts";
 
 /** The route of the fleet health report. */
-export const healthReports = (core: Pick<Core, "config" | "db" | "clock">) => {
+export const healthReports = (core: ReadCore) => {
   const cursors = createCursorSeal(core.config);
   const reportHealth = createHealthReports(core);
   return resource(core, "/v1/collector/health", ({ get }) => ({

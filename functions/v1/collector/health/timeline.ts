@@ -1,12 +1,12 @@
 import * as v from "valibot";
-import type { Core } from "#functions/core.ts";
+import type { ReadCore } from "#functions/core.ts";
 import { reportTimeline } from "#functions/domain/fleet/report-timeline.ts";
 import { resource } from "#functions/http/resource.ts";
 import { viewOf } from "#functions/http/route.ts";
 import { FleetTimelineView, timelineSpans, timelineSteps } from "#proto/fleet-health/timeline.ts";
 
 /** The route that counts the whole fleet by state over the last day or month. */
-export const timelineReports = (core: Pick<Core, "config" | "db" | "clock">) =>
+export const timelineReports = (core: ReadCore) =>
   resource(core, "/v1/collector/health", ({ get }) => ({
     reportFleetTimeline: get(
       "/timeline",

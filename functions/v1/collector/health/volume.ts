@@ -1,12 +1,12 @@
 import * as v from "valibot";
-import type { Core } from "#functions/core.ts";
+import type { ReadCore } from "#functions/core.ts";
 import { reportVolume } from "#functions/domain/fleet/volume.ts";
 import { resource } from "#functions/http/resource.ts";
 import { HostVolume, volumeKinds } from "#proto/fleet-health/volume.ts";
 import { Id } from "#proto/values.ts";
 
 /** The route that reports what core stored for a collector in the last two days. */
-export const hostVolumes = (core: Pick<Core, "config" | "db" | "clock">) =>
+export const hostVolumes = (core: ReadCore) =>
   resource(core, "/v1/collector/health", ({ get }) => ({
     getFleetVolume: get(
       "/:identity_id/volume",

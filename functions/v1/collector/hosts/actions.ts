@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import type { Core } from "#functions/core.ts";
+import type { ConfiguredCore } from "#functions/core.ts";
 import { nudgeHost, nudges } from "#functions/domain/certificate/nudge.ts";
 import { getDiag, readDiag, requestDiag } from "#functions/domain/fleet/diags.ts";
 import { downloadName } from "#functions/http/download.ts";
@@ -9,7 +9,7 @@ import { HostDiagView } from "#proto/operator/host-diag.ts";
 import { Id } from "#proto/values.ts";
 
 /** The routes that have a host do something now: report, renew, send its diagnostics. */
-export const hostActions = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
+export const hostActions = (core: ConfiguredCore) =>
   resource(core, "/v1/collector/hosts", ({ act, post, get }) => ({
     nudgeHost: act(
       "/:id/nudges",
@@ -56,8 +56,6 @@ const NudgeBody = v.strictObject({
   action: v.picklist(nudges, `must be one of ${nudges.join(", ")}`),
 });
 
-type Needs = Pick<Core, "config" | "db" | "clock" | "entropy">;
-
 const DiagBundle = v.record(v.string(), v.unknown());
 
 const DiagParams = v.object({ id: Id, diag: Id });
@@ -65,7 +63,7 @@ const DiagParams = v.object({ id: Id, diag: Id });
 const diagView = viewOf(HostDiagView);
 
 /** `GET /v1/collector/hosts/{id}/diags/{diag}/bundle`: the bundle that a host has sent, as a file; audited. */
-export const readDiagRoute = (core: Needs) =>
+export const readDiagRoute = (core: ConfiguredCore) =>
   route({
     method: "GET",
     path: "/v1/collector/hosts/:id/diags/:diag/bundle",

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import type { Core } from "#functions/core.ts";
+import type { ConfiguredCore, ReadCore } from "#functions/core.ts";
 import { closeHostQueue, listHostQueues } from "#functions/domain/completeness/queues.ts";
 import {
   type ReportedHour,
@@ -20,7 +20,7 @@ import { Id } from "#proto/values.ts";
 import { hourRangeFields, hourRangeOf, shortageViews } from "../completeness/hour.ts";
 
 /** The route that reports the hours of a host, on the pool of reports. */
-export const hostHours = (core: Pick<Core, "config" | "db" | "clock">) =>
+export const hostHours = (core: ReadCore) =>
   resource(core, "/v1/collector/hosts", ({ get }) => ({
     getHostCompleteness: get(
       "/:id/completeness",
@@ -47,7 +47,7 @@ export const hostHours = (core: Pick<Core, "config" | "db" | "clock">) =>
   }));
 
 /** The routes of the queues of a host that bind its hours, or did. */
-export const hostQueues = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
+export const hostQueues = (core: ConfiguredCore) =>
   resource(core, "/v1/collector/hosts", ({ get, act }) => ({
     listHostQueues: get(
       "/:id/queues",

@@ -1,10 +1,11 @@
-import { createRollout, type RolloutCore } from "#functions/domain/rollout/create.ts";
+import type { ConfiguredCore } from "#functions/core.ts";
+import { createRollout } from "#functions/domain/rollout/create.ts";
 import { resource } from "#functions/http/resource.ts";
 import { Rollout, RolloutBody } from "#proto/rollout/rollout.ts";
 import { rolloutView } from "./rollout.ts";
 
 /** The route that assigns a config to the hosts of a filter, wave by wave. */
-export const rolloutCreation = (core: RolloutCore) =>
+export const rolloutCreation = (core: ConfiguredCore) =>
   resource(core, "/v1/collector/rollouts", ({ post }) => ({
     createRollout: post(
       "",

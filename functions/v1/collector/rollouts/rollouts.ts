@@ -1,8 +1,7 @@
 import * as v from "valibot";
-import type { Core } from "#functions/core.ts";
+import type { ConfiguredCore, ReadCore } from "#functions/core.ts";
 import { browseRollouts, describeRollout } from "#functions/domain/rollout/browse.ts";
 import { controlRollout, type RolloutControl } from "#functions/domain/rollout/control.ts";
-import type { RolloutCore } from "#functions/domain/rollout/create.ts";
 import { browseTargets, exportTargets } from "#functions/domain/rollout/targets.ts";
 import { csvRoute, memberColumns, viewsOf } from "#functions/http/csv.ts";
 import { IdParams, resource } from "#functions/http/resource.ts";
@@ -33,7 +32,7 @@ const filterFields = {
 };
 
 /** The routes that read rollouts, on the pool of reports. */
-export const rolloutReports = (core: Pick<Core, "config" | "db" | "clock">) =>
+export const rolloutReports = (core: ReadCore) =>
   resource(core, "/v1/collector/rollouts", ({ list, get }) => ({
     listRollouts: list(
       "",
@@ -67,7 +66,7 @@ export const rolloutReports = (core: Pick<Core, "config" | "db" | "clock">) =>
   }));
 
 /** The routes that control a rollout. */
-export const rolloutControls = (core: RolloutCore) =>
+export const rolloutControls = (core: ConfiguredCore) =>
   resource(core, "/v1/collector/rollouts", ({ act }) => {
     const control = (path: `/:id/${string}`, summary: string, change: RolloutControl) =>
       act(path, summary, {
@@ -147,9 +146,7 @@ const columns = [
 ];
 
 /** `GET /v1/collector/rollouts/{id}/targets/export.csv`: every host of a rollout under the list's filter; audited. */
-export const exportRolloutTargetsRoute = (
-  core: Pick<Core, "config" | "db" | "clock" | "entropy">,
-) =>
+export const exportRolloutTargetsRoute = (core: ConfiguredCore) =>
   csvRoute(core, {
     path: "/v1/collector/rollouts/:id/targets/export.csv",
     operationId: "exportRolloutTargets",

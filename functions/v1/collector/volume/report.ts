@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import type { Core } from "#functions/core.ts";
+import type { ReadCore } from "#functions/core.ts";
 import { reportVolumeOf, type VolumePart } from "#functions/domain/volume/report-volume.ts";
 import { resource } from "#functions/http/resource.ts";
 import type { VolumeSplit } from "#functions/store/volume/report.ts";
@@ -9,7 +9,7 @@ import { QueryInteger } from "#proto/values.ts";
 import { VolumeBy, VolumeReport } from "#proto/volume.ts";
 
 /** The route that reports what core stored over time, and which hosts, kinds, sources or labels sent the most of it. */
-export const volumeReports = (core: Pick<Core, "config" | "db" | "clock">) =>
+export const volumeReports = (core: ReadCore) =>
   resource(core, "/v1/collector/volume", ({ get }) => ({
     reportVolume: get(
       "",
