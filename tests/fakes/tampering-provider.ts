@@ -17,6 +17,14 @@ export interface Tampering {
   jwks?: { status: number; body: string } | Promise<{ status: number; body: string }>;
 }
 
+/** Returns what signs claims by another algorithm or key than the provider's; a text is a shared secret. */
+export const signedWith =
+  (alg: string, key: CryptoKey | string, kid = "first") =>
+  (claims: Record<string, unknown>): Promise<string> =>
+    new SignJWT(claims)
+      .setProtectedHeader({ alg, kid })
+      .sign(typeof key === "string" ? new TextEncoder().encode(key) : key);
+
 /** A provider with configurable faults that a real one does not have (A1). */
 export interface TamperingProvider {
   issuer: string;

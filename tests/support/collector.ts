@@ -8,6 +8,7 @@ import {
   type TestKey,
   type TestKeyKind,
 } from "#scripts/lab/ca/test-pki.ts";
+import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import type { Answer, Call, TestCore } from "./core.ts";
 
 /** An enrolled host of a test: its key and its certificate. */
@@ -132,3 +133,11 @@ export const manage = (
     body: withProof(collector, purpose, body),
     ...call,
   });
+
+/** Sends a heartbeat of a healthy collector; `over` replaces fields. */
+export const sendHeartbeat = (
+  test: Pick<TestCore, "api" | "clock">,
+  host: TestCollector,
+  over: Readonly<Record<string, unknown>> = {},
+  call: Call = {},
+) => manage(test, host, "heartbeat", heartbeatBody(test.clock.now(), over), call);

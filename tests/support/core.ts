@@ -25,6 +25,7 @@ import type { Database } from "#functions/store/database/database.ts";
 import { routesOf } from "#functions/v1/index.ts";
 import type { Environment } from "#kit/env.ts";
 import { untraced } from "#kit/tracing/tracer.ts";
+import type { AuditEventView } from "#proto/audit-event.ts";
 import { createTestCa, type TestCa } from "#scripts/lab/ca/test-pki.ts";
 import {
   mintBridgeToken,
@@ -104,6 +105,8 @@ export interface TestCore {
   admin: AskAs;
   auditor: AskAs;
   reader: AskAs;
+  /** Returns a page of the audit events of a query, the newest first. */
+  events(query?: string): Promise<AuditEventView[]>;
   /** The app itself, for requests that `api` cannot express. */
   fetch(
     request: Request,
@@ -225,6 +228,7 @@ export const createTestCore = async (options: TestCoreOptions = {}): Promise<Tes
   };
 
   const api = apiOver({ fetch, bridgeToken, routes });
+  const auditor = askAs(api, "auditor");
 
   return {
     core,
@@ -241,8 +245,10 @@ export const createTestCore = async (options: TestCoreOptions = {}): Promise<Tes
     routes,
     api,
     admin: askAs(api, "admin"),
-    auditor: askAs(api, "auditor"),
+    auditor,
     reader: askAs(api, "reader"),
+    events: async (query = "") =>
+      (await auditor.read<{ items: AuditEventView[] }>(`/v1/audit-events?${query}`)).items,
     fetch,
     bridgeToken,
     close: () => {

@@ -2,6 +2,7 @@ import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import type { IncomingMessage } from "node:http";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { afterAll } from "vitest";
 import { listenHttp } from "#functions/node/http/http-listener.ts";
 import type { Clock } from "#kit/clock.ts";
 import type { Environment } from "#kit/env.ts";
@@ -33,6 +34,8 @@ export interface TestWeb {
   /** The app, for requests without a socket and to list its routes. */
   app: ReturnType<typeof createWebApp>;
   web: Web;
+  /** Creates another app on the same core and database, with other parts, whose clients have one address. */
+  appWith(parts?: Partial<Web>, remoteAddress?: string): ReturnType<typeof createWebApp>;
   /**
    * Issues a session without a sign-in: `{ name, value, header }`. For a browser:
    * `context.addCookies([{ name, value, url: web.origin }])`; for fetch: `headers: { Cookie: header }`.
@@ -154,6 +157,8 @@ export const startTestWeb = async (options: TestWebOptions = {}): Promise<TestWe
     identityProvider,
     app,
     web,
+    appWith: (parts = {}, remoteAddress = "192.0.2.7") =>
+      createWebApp({ ...web, ...parts }, { remoteAddressOf: () => remoteAddress }),
     sessionOf: async (name) => {
       const { userId, displayName } = people[name];
       const [header = ""] = (await sessions.issue({ userId, displayName })).cookie.split(";");
@@ -172,6 +177,13 @@ export const startTestWeb = async (options: TestWebOptions = {}): Promise<TestWe
       await rm(fixture.folder, { recursive: true });
     },
   };
+};
+
+/** Starts web for the tests of the file, with whose end it stops. */
+export const useTestWeb = async (options?: TestWebOptions): Promise<TestWeb> => {
+  const web = await startTestWeb(options);
+  afterAll(() => web.close());
+  return web;
 };
 
 /** Sends requests for core to the core in this process, and others over the network. */

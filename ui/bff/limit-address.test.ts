@@ -1,10 +1,9 @@
-import { afterAll, describe, expect, it } from "vitest";
-import { startTestWeb } from "#tests/support/web.ts";
+import { describe, expect, it } from "vitest";
+import { useTestWeb } from "#tests/support/web.ts";
 import { createWebApp } from "./app.ts";
 import { deviceLimit, tokenLimit } from "./limit-address.ts";
 
-const web = await startTestWeb();
-afterAll(() => web.close());
+const web = await useTestWeb();
 const { clock } = web;
 /** Web for requests from any address, with a core that answers `status`. */
 const appOf = (status: number) => {
@@ -25,27 +24,32 @@ const statuses = async (count: number, send: () => Promise<Response>) => {
 
 describe("N3: a limit costs the one who causes it", () => {
   const edge = "10.0.0.1";
-  const behindEdge = createWebApp(
-    { ...web.web, config: { ...web.web.config, trustedProxies: ["10.0.0.0/8"] } },
-    { remoteAddressOf: () => edge },
-  );
-  const noTrust = createWebApp(web.web, { remoteAddressOf: () => edge });
+  const config = { ...web.web.config, trustedProxies: ["10.0.0.0/8"] };
+  const behindEdge = web.appWith({ config }, edge);
+  const noTrust = web.appWith({}, edge);
   const post = async (
     app: typeof behindEdge,
     path: string,
     { from, ...fields }: Record<string, string>,
   ) => {
     const headers = { "X-Forwarded-For": from ?? "" };
-    const answer = await app.request(path, {
-      method: "POST",
-      body: new URLSearchParams(fields),
-      headers,
-    });
+    const body = new URLSearchParams(fields);
+    const answer = await app.request(path, { method: "POST", body, headers });
     return { status: answer.status, body: (await answer.json()) as Record<string, string> };
   };
   const begin = (app: typeof behindEdge, from: string) =>
     post(app, "/oauth/device_authorization", { client_name: "svc-admin on build-7", from });
-  const grant_type = "urn:ietf:params:oauth:grant-type:device_code";
+  /** Polls for the token of a device, by default of none. */
+  const poll = (device_code = "a.b.c") =>
+    post(noTrust, "/oauth/token", {
+      grant_type: "urn:ietf:params:oauth:grant-type:device_code",
+      device_code,
+    });
+  /** Opens the page that asks the admin for a device. */
+  const pageOf = async (app: typeof behindEdge, userCode: string | undefined) => {
+    const headers = { Cookie: (await web.sessionOf("admin")).header, Accept: "text/html" };
+    return (await app.request(`${web.origin}/device?user_code=${userCode}`, { headers })).text();
+  };
 
   it("of device logins behind one edge: somebody else signs in, and the audit event names their address", async () => {
     const flood: number[] = [];
@@ -56,28 +60,19 @@ describe("N3: a limit costs the one who causes it", () => {
     ]);
     const { status, body } = await begin(behindEdge, "198.51.100.7:51234");
     expect(status).toBe(200);
-    const cookie = (await web.sessionOf("admin")).header;
-    const page = await behindEdge.request(`${web.origin}/device?user_code=${body.user_code}`, {
-      headers: { Cookie: cookie, Accept: "text/html" },
-    });
-    expect(await page.text()).toContain("from the address 198.51.100.7.");
+    expect(await pageOf(behindEdge, body.user_code)).toContain("from the address 198.51.100.7.");
   });
 
   it("of unknown codes, 29 a second behind an edge that nobody configured: each poll of a real one is answered", async () => {
     const { body } = await begin(noTrust, "198.51.100.7");
     const answers: string[] = [];
     const flood = new Set<number>();
-    for (let poll = 0; poll < 12; poll++) {
+    while (answers.length < 12) {
       for (let sent = 0; sent < 29 * 5; sent++) {
-        flood.add(
-          (await post(noTrust, "/oauth/token", { grant_type, device_code: "a.b.c" })).status,
-        );
+        flood.add((await poll()).status);
         await clock.advance(5000 / 145);
       }
-      answers.push(
-        (await post(noTrust, "/oauth/token", { grant_type, device_code: body.device_code ?? "" }))
-          .body.error ?? "",
-      );
+      answers.push((await poll(body.device_code)).body.error ?? "");
     }
     expect(answers).toEqual(Array(12).fill("authorization_pending"));
     expect(flood).toEqual(new Set([400, 429]));
@@ -86,20 +81,15 @@ describe("N3: a limit costs the one who causes it", () => {
   it("of one code: who polls it too often hears so, and the others do not", async () => {
     const one = await begin(noTrust, "");
     const other = await begin(noTrust, "");
-    const poll = async ({ body }: typeof one) =>
-      (await post(noTrust, "/oauth/token", { grant_type, device_code: body.device_code ?? "" }))
-        .status;
-    const statusesOfOne = [await poll(one), await poll(one), await poll(one), await poll(one)];
-    expect([...statusesOfOne, await poll(other)]).toEqual([400, 400, 400, 429, 400]);
+    const answers = [];
+    for (const { body } of [one, one, one, one, other])
+      answers.push((await poll(body.device_code)).status);
+    expect(answers).toEqual([400, 400, 400, 429, 400]);
   });
 
   it("says once that a proxy is not trusted, and shows no address then", async () => {
     const { body } = await begin(noTrust, "198.51.100.7");
-    const cookie = (await web.sessionOf("admin")).header;
-    const page = await noTrust.request(`${web.origin}/device?user_code=${body.user_code}`, {
-      headers: { Cookie: cookie },
-    });
-    expect(await page.text()).toMatch(/It asked at \d\d:\d\d UTC\.<\/p>/);
+    expect(await pageOf(noTrust, body.user_code)).toMatch(/It asked at \d\d:\d\d UTC\.<\/p>/);
     expect(
       web.log.lines.filter(({ message }) => message.includes("SVC_TRUSTED_PROXIES")),
     ).toHaveLength(1);

@@ -1,10 +1,7 @@
-import { afterAll, describe, expect, it } from "vitest";
-import { startTestWeb } from "#tests/support/web.ts";
-import { createWebApp } from "./app.ts";
+import { describe, expect, it } from "vitest";
+import { useTestWeb } from "#tests/support/web.ts";
 
-const web = await startTestWeb();
-afterAll(() => web.close());
-const remoteAddressOf = () => "192.0.2.7";
+const web = await useTestWeb();
 const cookie = (await web.sessionOf("admin")).header;
 const request = (path: string, init: RequestInit = {}, app = web.app) =>
   app.fetch(new Request(new URL(path, web.origin), init), {});
@@ -15,27 +12,12 @@ describe("V5: a refused navigation", () => {
     "Sec-Fetch-Dest": "document",
     Accept: "text/html",
   };
-  const answers = (status: number, code: string) =>
-    createWebApp(
-      {
-        ...web.web,
-        fetch: async () =>
-          Response.json(
-            {
-              title: "A scope is missing",
-              detail: "Core says no",
-              code,
-              action: "stop",
-              request_id: "r",
-            },
-            {
-              status,
-              headers: { "Content-Type": "application/problem+json" },
-            },
-          ),
-      },
-      { remoteAddressOf },
-    );
+  const signedIn = { headers: { ...asBrowser, Cookie: cookie } };
+  const answers = (status: number, code: string) => {
+    const problem = { title: "A scope is missing", detail: "Core says no", code, action: "stop" };
+    const headers = { "Content-Type": "application/problem+json" };
+    return web.appWith({ fetch: async () => Response.json(problem, { status, headers }) });
+  };
   const refusals: [
     code: string,
     status: number,
@@ -68,27 +50,9 @@ describe("V5: a refused navigation", () => {
     ["not_found", 404, "/assets/none.js", { headers: asBrowser }],
     ["method_not_allowed", 405, "/oauth/token", { headers: asBrowser }],
     ["uri_too_long", 414, `/v1/whoami?${"x".repeat(9000)}`, { headers: asBrowser }],
-    [
-      "core_unavailable",
-      503,
-      "/device",
-      { headers: { ...asBrowser, Cookie: cookie } },
-      answers(500, "internal"),
-    ],
-    [
-      "database_unavailable",
-      503,
-      "/device",
-      { headers: { ...asBrowser, Cookie: cookie } },
-      answers(503, "database_unavailable"),
-    ],
-    [
-      "forbidden",
-      403,
-      "/api/core/audit-events/export.csv",
-      { headers: { ...asBrowser, Cookie: cookie } },
-      answers(403, "forbidden"),
-    ],
+    ["core_unavailable", 503, "/device", signedIn, answers(500, "internal")],
+    ["database_unavailable", 503, "/device", signedIn, answers(503, "database_unavailable")],
+    ["forbidden", 403, "/api/core/audit-events/export.csv", signedIn, answers(403, "forbidden")],
   ];
 
   it.each(refusals)(
@@ -109,11 +73,7 @@ describe("V5: a refused navigation", () => {
 
   it("keeps Retry-After and the cookies, and is JSON for a script or a program", async () => {
     const unavailable = answers(503, "database_unavailable");
-    const page = await request(
-      "/device?user_code=a",
-      { headers: { ...asBrowser, Cookie: cookie } },
-      unavailable,
-    );
+    const page = await request("/device?user_code=a", signedIn, unavailable);
     expect(page.headers.get("retry-after")).toBe("5");
     expect(await page.text()).toContain('href="/device?user_code=a">Try again</a>');
     for (const headers of [

@@ -20,8 +20,14 @@ const configOf = (secure: boolean) =>
     authTokenSecret: new Secret(secret),
     sessionTtlSeconds: 1800,
   }) as WebConfig;
-const sessions = createSessions({ config: configOf(false), clock, entropy });
+const sessionsWith = (config = configOf(false)) => createSessions({ config, clock, entropy });
+const attemptsWith = (config = configOf(false)) => createAttempts({ config, clock, entropy });
+const sessions = sessionsWith();
 const { userId, displayName } = people.admin;
+const admin = { userId, displayName };
+/** Issues a session and returns what the browser sends. */
+const issue = async (by = sessions) => (await by.issue(admin)).cookie.split(";")[0];
+const none = { kind: "none" };
 const key = new TextEncoder().encode(secret);
 const now = Math.floor(clock.now() / 1000);
 const claims = { jti: "x", sub: userId, name: "", aud: "web", iat: now, exp: now + 60 };
@@ -31,12 +37,11 @@ const sign = (changed: object = {}, header: object = {}, by: Uint8Array = key) =
     .sign(by);
 
 it("a session that was ended is rejected from every copy of its cookie; other sessions of the person go on", async () => {
-  const issue = async () => (await sessions.issue({ userId, displayName })).cookie.split(";")[0];
   const one = await issue();
   const other = await issue();
   expect(await sessions.read(one)).toMatchObject({ kind: "valid" });
   expect(await sessions.end(one)).toContain("Max-Age=0");
-  expect(await sessions.read(one)).toEqual({ kind: "none" });
+  expect(await sessions.read(one)).toEqual(none);
   expect(await sessions.read(other)).toMatchObject({ kind: "valid" });
   expect(await sessions.end(undefined)).toContain("Max-Age=0");
 });
@@ -53,17 +58,14 @@ describe("a rotation of WEBAUTH_SECRET", () => {
   const prepared = replica(secret, other);
   const rotated = replica(other, secret);
   const after = replica(other, null);
-  const cookieOf = (cookies: readonly string[]) =>
-    cookies.map((cookie) => cookie.split(";")[0]).join("; ");
+  const steps = [
+    [before, prepared],
+    [prepared, rotated],
+    [rotated, after],
+  ];
   const pairs = [
-    ...[before, prepared].flatMap((first) =>
-      [before, prepared].map((second) => ({ first, second, is: "valid" })),
-    ),
-    ...[prepared, rotated].flatMap((first) =>
-      [prepared, rotated].map((second) => ({ first, second, is: "valid" })),
-    ),
-    ...[rotated, after].flatMap((first) =>
-      [rotated, after].map((second) => ({ first, second, is: "valid" })),
+    ...steps.flatMap((step) =>
+      step.flatMap((first) => step.map((second) => ({ first, second, is: "valid" }))),
     ),
     { first: before, second: after, is: "none" },
     { first: after, second: before, is: "none" },
@@ -71,38 +73,26 @@ describe("a rotation of WEBAUTH_SECRET", () => {
 
   it("keeps sessions and sign-ins in progress valid on every pair of replicas that a step has", async () => {
     for (const { first, second, is } of pairs) {
-      const { cookie } = await createSessions({ config: first, clock, entropy }).issue({
-        userId,
-        displayName,
-      });
-      const read = await createSessions({ config: second, clock, entropy }).read(
-        cookieOf([cookie]),
-      );
+      const read = await sessionsWith(second).read(await issue(sessionsWith(first)));
       expect(read.kind).toBe(is);
-      const { attempt, cookies } = await createAttempts({ config: first, clock, entropy }).begin(
-        "/",
-        "",
-      );
-      const resumed = await createAttempts({ config: second, clock, entropy }).resume(
-        attempt.state,
-        cookieOf(cookies),
-      );
+      const { attempt, cookies } = await attemptsWith(first).begin("/", "");
+      const sent = cookies.map((cookie) => cookie.split(";")[0]).join("; ");
+      const resumed = await attemptsWith(second).resume(attempt.state, sent);
       expect(resumed).toEqual(is === "valid" ? attempt : null);
     }
   });
 });
 
 describe("the session cookie", () => {
+  /** The name of a cookie and its attributes. */
+  const partsOf = (cookie: string) => {
+    const [pair = "", ...rest] = cookie.split("; ");
+    return [pair.split("=")[0], ...rest.sort()];
+  };
+
   it("A7: is HttpOnly and SameSite=Lax; on https Secure with the prefix __Host-", async () => {
-    const attributes = async (secure: boolean) => {
-      const [pair = "", ...rest] = (
-        await createSessions({ config: configOf(secure), clock, entropy }).issue({
-          userId,
-          displayName,
-        })
-      ).cookie.split("; ");
-      return [pair.split("=")[0], ...rest.sort()];
-    };
+    const attributes = async (secure: boolean) =>
+      partsOf((await sessionsWith(configOf(secure)).issue(admin)).cookie);
     const usual = ["HttpOnly", "Max-Age=1800", "Path=/", "SameSite=Lax"];
     expect(await attributes(false)).toEqual(["svc_session", ...usual]);
     expect(await attributes(true)).toEqual(["__Host-svc_session", ...usual, "Secure"]);
@@ -110,15 +100,9 @@ describe("the session cookie", () => {
 
   it("A7: has the prefix __Secure- on https and a path of its own while a sign-in is in progress", async () => {
     const attributes = async (secure: boolean) => {
-      const { attempt, cookies } = await createAttempts({
-        config: configOf(secure),
-        clock,
-        entropy,
-      }).begin("/", "");
-      return cookies.map((cookie) => {
-        const [pair = "", ...rest] = cookie.split("; ");
-        return [pair.split("=")[0]?.replace(attempt.state.slice(0, 16), "<state>"), ...rest.sort()];
-      });
+      const { attempt, cookies } = await attemptsWith(configOf(secure)).begin("/", "");
+      const state = attempt.state.slice(0, 16);
+      return cookies.map((cookie) => partsOf(cookie.replace(state, "<state>")));
     };
     const usual = ["HttpOnly", "Max-Age=600", "Path=/api/auth", "SameSite=Lax"];
     expect(await attributes(false)).toEqual([["svc_sign_in_<state>", ...usual]]);
@@ -129,20 +113,15 @@ describe("the session cookie", () => {
   });
 
   it("fits into 4 KiB with the longest return address and name", async () => {
-    const { cookies } = await createAttempts({ config: configOf(true), clock, entropy }).begin(
-      `/${"x".repeat(2047)}`,
-      undefined,
-    );
-    for (const cookie of cookies) expect(cookie.length).toBeLessThan(4096);
-    const session = await createSessions({ config: configOf(true), clock, entropy }).issue({
-      userId,
-      displayName: "ሀ".repeat(10_000),
-    });
-    expect(session.cookie.length).toBeLessThan(4096);
+    const config = configOf(true);
+    const { cookies } = await attemptsWith(config).begin(`/${"x".repeat(2047)}`, undefined);
+    const named = { userId, displayName: "ሀ".repeat(10_000) };
+    for (const cookie of [...cookies, (await sessionsWith(config).issue(named)).cookie])
+      expect(cookie.length).toBeLessThan(4096);
   });
 
   it("is read among others that cannot be decoded", async () => {
-    const cookie = (await sessions.issue({ userId, displayName })).cookie.split(";")[0];
+    const cookie = await issue();
     const state = await sessions.read(`bad=%E0%A4%A; other=a=b; ${cookie}; svc_session_x=1`);
     expect(state).toMatchObject({
       kind: "valid",
@@ -157,26 +136,17 @@ describe("the session cookie", () => {
   });
 
   it("A2: is not one whose name matches only after trimming", async () => {
-    const cookie = (await sessions.issue({ userId, displayName })).cookie.split(";")[0];
+    const cookie = await issue();
     for (const blank of ["\u00a0", "\ufeff", "\u2028", "\t", "\v", "\f"])
-      expect({ blank, ...(await sessions.read(`a=b; ${blank}${cookie}`)) }).toEqual({
-        blank,
-        kind: "none",
-      });
+      expect(await sessions.read(`a=b; ${blank}${cookie}`), escape(blank)).toEqual(none);
   });
 
   it("accepts no other token, even with one secret for everything", async () => {
-    const [cookie = ""] = (
-      await createAttempts({ config: configOf(false), clock, entropy }).begin("/", "")
-    ).cookies;
+    const [cookie = ""] = (await attemptsWith().begin("/", "")).cookies;
     const others: Record<string, string> = {
       "alg none": new UnsecuredJWT(claims).encode(),
       HS512: await sign({}, { alg: "HS512" }),
-      "another secret": await sign(
-        {},
-        {},
-        new TextEncoder().encode("another secret of more than 32 bytes"),
-      ),
+      "another secret": await sign({}, {}, key.toReversed()),
       "a bridge token": await createBridge({ config: configOf(false), clock })({ userId }),
       "a sign-in under way": cookie.slice(cookie.indexOf("=") + 1, cookie.indexOf(";")),
       "another typ": await sign({}, { typ: "JWT" }),
@@ -188,11 +158,8 @@ describe("the session cookie", () => {
       nothing: "",
     };
     for (const [what, token] of Object.entries(others))
-      expect({ what, ...(await sessions.read(`svc_session=${token}`)) }).toEqual({
-        what,
-        kind: "none",
-      });
-    expect(await sessions.read(undefined)).toEqual({ kind: "none" });
+      expect(await sessions.read(`svc_session=${token}`), what).toEqual(none);
+    expect(await sessions.read(undefined)).toEqual(none);
     expect(await sessions.read(`svc_session=${await sign({ exp: now })}`)).toEqual({
       kind: "expired",
     });

@@ -1,34 +1,30 @@
-import { afterAll, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { type AppOptions, createApp } from "#functions/app.ts";
-import { startTestWeb } from "#tests/support/web.ts";
-import { createWebApp } from "./app.ts";
+import { useTestWeb } from "#tests/support/web.ts";
 import type { Fetch } from "./web.ts";
 
-const web = await startTestWeb();
-afterAll(() => web.close());
+const web = await useTestWeb();
 const cookie = (await web.sessionOf("auditor")).header;
-const remoteAddressOf = () => "192.0.2.7";
 const noPeer: AppOptions = {
   peerOf: () => ({ remoteAddress: "127.0.0.1", certificate: null, listener: "http" }),
 };
 
 const shown = async (app: typeof web.app): Promise<unknown> => {
-  const answer = await app.fetch(
-    new Request(`${web.origin}/api/session`, { headers: { Cookie: cookie } }),
-    {},
-  );
+  const headers = { Cookie: cookie };
+  const answer = await app.request(`${web.origin}/api/session`, { headers });
   return answer.status === 200
     ? ((await answer.json()) as { chat_enabled: unknown }).chat_enabled
     : answer.status;
 };
 /** Web over the core of this file, whose `GET /v1/chat/status` answers as the test wants. */
 const webOver = (status: () => Response | Promise<Response>) => {
-  const asked: string[] = [];
+  let asked = 0;
   const fetch: Fetch = async (url, init) => {
-    asked.push(new URL(url).pathname);
-    return url.endsWith("/chat/status") ? status() : web.web.fetch(url, init);
+    if (!url.endsWith("/v1/chat/status")) return web.web.fetch(url, init);
+    asked += 1;
+    return status();
   };
-  return { asked, app: createWebApp({ ...web.web, fetch }, { remoteAddressOf }) };
+  return { asked: () => asked, app: web.appWith({ fetch }) };
 };
 const problem = (status: number, code: string) => Response.json({ code, detail: "" }, { status });
 
@@ -57,26 +53,20 @@ it("hides chat while core does not say, without an error of the page, and asks a
     () => Response.json({}),
   ];
   const { app, asked } = webOver(() => (answers.shift() ?? (() => problem(404, "not_found")))());
-  expect([
-    await shown(app),
-    await shown(app),
-    await shown(app),
-    await shown(app),
-    await shown(app),
-  ]).toEqual([...Array(4).fill(false), true]);
-  expect(asked.filter((path) => path === "/v1/chat/status")).toHaveLength(5);
+  for (const expected of [false, false, false, false, true])
+    expect(await shown(app)).toBe(expected);
+  expect(asked()).toBe(5);
 });
 
 it("waits a second for that answer, and keeps it for half a minute", async () => {
   const { app, asked } = webOver(() => new Promise(() => undefined));
-  const count = () => asked.filter((path) => path === "/v1/chat/status").length;
   const late = shown(app);
-  await expect.poll(count).toBe(1);
+  await expect.poll(asked).toBe(1);
   await web.clock.advance(1000);
   expect(await late).toBe(false);
   const kept = webOver(() => Response.json({}));
   expect([await shown(kept.app), await shown(kept.app)]).toEqual([true, true]);
   await web.clock.advance(30_001);
   expect(await shown(kept.app)).toBe(true);
-  expect(kept.asked.filter((path) => path === "/v1/chat/status")).toHaveLength(2);
+  expect(kept.asked()).toBe(2);
 });

@@ -1,7 +1,7 @@
-import { createHash } from "node:crypto";
 import { beforeEach, describe, expect, it } from "vitest";
 import { people } from "#scripts/lab/people.ts";
 import { createUserAgent, type UserAgent } from "#scripts/lab/user-agent.ts";
+import { consentPath, redemptionOf } from "#tests/support/consent-request.ts";
 import { startTamperedWeb } from "#tests/support/tampered-web.ts";
 
 /* Who may let a program in, and how long it stays in: a session at web bounds the sessions of its programs. */
@@ -14,31 +14,21 @@ beforeEach(async () => {
   await pass(1000);
 });
 
-const verifier = "dBjftJeZ4CVP-mBAx7DwiFd5RzJsr9GWOUqKR5cCEUQ";
-const request = {
-  response_type: "code",
-  client_id: "svc-admin",
-  redirect_uri: "http://127.0.0.1:49152/callback",
-  code_challenge: createHash("sha256").update(verifier).digest("base64url"),
-  code_challenge_method: "S256",
-  state: "a-state-of-sixteen",
-  client_name: "svc-admin on lovelace",
-};
-const consentPath = `/cli/authorize?${new URLSearchParams(request)}`;
+const asked = consentPath();
 
 /** Signs in, from the page `returnTo`. Returns the address that the provider received, and where web then redirects to. */
-const signIn = async (agent: UserAgent, returnTo = consentPath) => {
+const signIn = async (agent: UserAgent, returnTo = asked) => {
   const query = new URLSearchParams({ return_to: returnTo });
-  const { asked, back } = await begin(agent, `?${query}`);
-  const { headers } = await agent.fetch(back.href);
-  return { asked, location: headers.get("location") };
+  const begun = await begin(agent, `?${query}`);
+  const { headers } = await agent.fetch(begun.back.href);
+  return { asked: begun.asked, location: headers.get("location") };
 };
 const signedIn = async (): Promise<UserAgent> => {
   const agent = createUserAgent();
   await signIn(agent);
   return agent;
 };
-const open = (agent: UserAgent, path = consentPath) =>
+const open = (agent: UserAgent, path = asked) =>
   agent.fetch(`${origin}${path}`, { headers: { Accept: "text/html" } });
 const post = (agent: UserAgent, path: string, fields: Record<string, string>) =>
   agent.fetch(`${origin}${path}`, {
@@ -46,7 +36,7 @@ const post = (agent: UserAgent, path: string, fields: Record<string, string>) =>
     body: new URLSearchParams(fields),
     headers: { Origin: origin, Accept: "text/html" },
   });
-const allow = (agent: UserAgent) => post(agent, consentPath, { decision: "allow" });
+const allow = (agent: UserAgent) => post(agent, asked, { decision: "allow" });
 const codeOf = (answer: Response): string =>
   new URL(answer.headers.get("location") ?? "").searchParams.get("code") ?? "";
 const token = async (fields: Record<string, string>) => {
@@ -54,42 +44,32 @@ const token = async (fields: Record<string, string>) => {
   const answer = await fetch(`${origin}/oauth/token`, { method: "POST", body });
   return (await answer.json()) as { access_token: string; expires_in: number; error?: string };
 };
-const redeem = (code: string) =>
-  token({
-    grant_type: "authorization_code",
-    code,
-    code_verifier: verifier,
-    redirect_uri: request.redirect_uri,
-  });
+const redeem = (code: string) => token(redemptionOf(code));
+/** Lets a program in and returns its token. */
+const letIn = async (agent: UserAgent) => redeem(codeOf(await allow(agent)));
 const whoami = async ({ access_token }: { access_token: string }) =>
   (await fetch(`${origin}/v1/whoami`, { headers: { Authorization: `Bearer ${access_token}` } }))
     .status;
 const signOut = async (agent: UserAgent) => {
   const headers = { Origin: origin, "Content-Type": "application/json" };
-  expect(
-    (await agent.fetch(`${origin}/api/auth/logout`, { method: "POST", headers, body: "{}" }))
-      .status,
-  ).toBe(204);
+  const sent = { method: "POST", headers, body: "{}" };
+  expect((await agent.fetch(`${origin}/api/auth/logout`, sent)).status).toBe(204);
 };
-const eventsOf = async (action: string) => {
-  const path = `/v1/audit-events?action=${action}`;
-  const { body } = await web.core.auditor.get<{ items: Record<string, unknown>[] }>(path);
-  return body.items;
-};
+const lastEvent = async (action: string) => (await web.core.events(`action=${action}`))[0];
 
 describe("a program that a person let in", () => {
   it("is out with the sign-out of the session in which they did, and the audit log says how many were", async () => {
     const agent = await signedIn();
     const other = await signedIn();
-    const program = await redeem(codeOf(await allow(agent)));
-    const untouched = await redeem(codeOf(await allow(other)));
+    const program = await letIn(agent);
+    const untouched = await letIn(other);
     expect([await whoami(program), await whoami(untouched)]).toEqual([200, 200]);
     await signOut(agent);
     expect([await whoami(program), await whoami(untouched)]).toEqual([401, 200]);
-    expect((await eventsOf("operator.sign_out"))[0]).toMatchObject({ details: { programs: 1 } });
+    expect(await lastEvent("operator.sign_out")).toMatchObject({ details: { programs: 1 } });
     const path = "/v1/operator/sessions?limit=2";
-    const { body } = await web.core.admin.get<{ items: { state: string }[] }>(path);
-    expect(body.items.map(({ state }) => state).sort()).toEqual(["active", "revoked"]);
+    const { items } = await web.core.admin.read<{ items: { state: string }[] }>(path);
+    expect(items.map(({ state }) => state).sort()).toEqual(["active", "revoked"]);
   });
 
   it("is out when that session expires, also on a machine without a browser", async () => {
@@ -114,8 +94,7 @@ describe("a program that a person let in", () => {
     const code = codeOf(await allow(agent));
     await signOut(agent);
     expect(await redeem(code)).toMatchObject({ error: "invalid_grant" });
-    const [refused] = await eventsOf("operator_session.refuse");
-    expect(refused).toMatchObject({
+    expect(await lastEvent("operator_session.refuse")).toMatchObject({
       reason_code: "web_session_ended",
       actor: { id: people.admin.userId },
     });
@@ -124,16 +103,15 @@ describe("a program that a person let in", () => {
   it("is out with a sign-out in the browser that has signed in again since", async () => {
     const agent = await signedIn();
     const stolen = agent.cookieHeader(origin);
-    const first = await redeem(codeOf(await allow(agent)));
+    const first = await letIn(agent);
     await pass(400_000);
     await signIn(agent);
-    const second = await redeem(codeOf(await allow(agent)));
+    const second = await letIn(agent);
     expect([await whoami(first), await whoami(second)]).toEqual([200, 200]);
     await signOut(agent);
     expect([await whoami(first), await whoami(second)]).toEqual([401, 401]);
-    expect((await fetch(`${origin}/api/session`, { headers: { Cookie: stolen } })).status).toBe(
-      401,
-    );
+    const copied = await fetch(`${origin}/api/session`, { headers: { Cookie: stolen } });
+    expect(copied.status).toBe(401);
   });
 });
 
@@ -144,16 +122,16 @@ describe("the consent of a person", () => {
     expect((await open(agent)).status).toBe(200);
     expect((await open(agent, "/device")).status).toBe(200);
     await pass(2_000);
-    for (const path of [consentPath, "/device?user_code=BCDF-BCDF"]) {
-      const asked = await open(agent, path);
+    for (const path of [asked, "/device?user_code=BCDF-BCDF"]) {
+      const answer = await open(agent, path);
       const query = new URLSearchParams({ reason: "sign_in_again", return_to: path });
-      expect([asked.status, asked.headers.get("location")]).toEqual([302, `/login?${query}`]);
+      expect([answer.status, answer.headers.get("location")]).toEqual([302, `/login?${query}`]);
     }
     const page = await (await open(agent, "/login?reason=sign_in_again")).text();
     expect(page).toContain("Confirm that it is you");
     expect(page).not.toContain("Return with your present session");
     // As a browser does: fetch says of itself that it is a script.
-    const refused = await web.app.request(`${origin}${consentPath}`, {
+    const refused = await web.app.request(`${origin}${asked}`, {
       method: "POST",
       body: new URLSearchParams({ decision: "allow" }),
       headers: { Origin: origin, Cookie: agent.cookieHeader(origin), "Sec-Fetch-Mode": "navigate" },
@@ -162,13 +140,13 @@ describe("the consent of a person", () => {
     expect([refused.status, refused.headers.get("location")]).toEqual([401, null]);
     expect(text).toContain("Confirm that it is you");
     const back = /<a [^>]*href="([^"]+)">Sign in</.exec(text)?.[1]?.replaceAll("&amp;", "&") ?? "";
-    expect(new URL(back, origin).searchParams.get("return_to")).toBe(consentPath);
+    expect(new URL(back, origin).searchParams.get("return_to")).toBe(asked);
     expect((await open(agent, "/device")).status).toBe(200);
   });
 
   it("is asked for after the provider was asked for a fresh sign-in, and for no other page", async () => {
     const agent = createUserAgent();
-    for (const path of [consentPath, "/device", "/device?user_code=a"])
+    for (const path of [asked, "/device", "/device?user_code=a"])
       expect((await signIn(agent, path)).asked.get("max_age")).toBe("60");
     expect((await signIn(agent, "/fleet")).asked.get("max_age")).toBeNull();
   });
@@ -177,12 +155,12 @@ describe("the consent of a person", () => {
     const seconds = () => Math.floor(now() / 1000);
     const agent = createUserAgent();
     provider.tampering = { claims: { auth_time: seconds() - 290 } };
-    expect((await signIn(agent)).location).toBe(consentPath);
+    expect((await signIn(agent)).location).toBe(asked);
     await pass(20_000);
     expect((await open(agent)).status).toBe(302);
     provider.tampering = { claims: { auth_time: seconds() - 86_400 } };
     expect((await signIn(agent)).location).toMatch(/^\/login\?reason=sign_in_not_fresh&id=/);
-    expect((await eventsOf("operator.sign_in"))[0]).toMatchObject({
+    expect(await lastEvent("operator.sign_in")).toMatchObject({
       outcome: "failure",
       reason_code: "sign_in_not_fresh",
       target: { id: people.admin.userId },
@@ -198,9 +176,7 @@ describe("the consent of a person", () => {
   it("spells out what could change the look of the program's name", async () => {
     const agent = await signedIn();
     const client_name = "svc-admin on \u202eevil\u2066 \u{e0041}";
-    const page = await (
-      await open(agent, `/cli/authorize?${new URLSearchParams({ ...request, client_name })}`)
-    ).text();
+    const page = await (await open(agent, consentPath({ client_name }))).text();
     expect(page).toContain("Sign in <bdi>svc-admin on [U+202E]evil[U+2066] [U+E0041]</bdi>?");
     expect(page).toContain(encodeURIComponent("\u202e"));
     expect(page).not.toMatch(/(?!\n)[\p{Cc}\p{Cf}]/u);

@@ -1,26 +1,12 @@
-import { createHash } from "node:crypto";
-import { afterAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { people } from "#scripts/lab/people.ts";
-import { startTestWeb } from "#tests/support/web.ts";
+import { consentPath, consentRequest, redemptionOf } from "#tests/support/consent-request.ts";
+import { useTestWeb } from "#tests/support/web.ts";
 
-const web = await startTestWeb();
-afterAll(() => web.close());
+const web = await useTestWeb();
 const { origin } = web;
 const cookie = (await web.sessionOf("auditor")).header;
 
-const verifier = "dBjftJeZ4CVP-mBAx7DwiFd5RzJsr9GWOUqKR5cCEUQ";
-const request = {
-  response_type: "code",
-  client_id: "svc-admin",
-  redirect_uri: "http://127.0.0.1:49152/callback",
-  code_challenge: createHash("sha256").update(verifier).digest("base64url"),
-  code_challenge_method: "S256",
-  state: "a-state-of-sixteen",
-  client_name: "svc-admin on <lovelace>",
-};
-
-const consentPath = (fields: Record<string, string> = request) =>
-  `/cli/authorize?${new URLSearchParams(fields)}`;
 const fetchWeb = (path: string, init: RequestInit = {}) =>
   fetch(`${origin}${path}`, {
     redirect: "manual",
@@ -31,40 +17,29 @@ const asPerson = (init: RequestInit = {}): RequestInit => ({
   ...init,
   headers: { Cookie: cookie, ...init.headers },
 });
-const form = (
-  fields: Record<string, string>,
-  headers: Record<string, string> = {},
-): RequestInit => ({
+const form = (fields: Record<string, string>, headers: Record<string, string> = {}) => ({
   method: "POST",
   body: new URLSearchParams(fields),
   headers,
 });
-const decide = async (decision: string, fields: Record<string, string> = request) =>
-  fetchWeb(consentPath(fields), asPerson(form({ decision }, { Origin: origin, Cookie: cookie })));
+const decide = async (decision: string, path = consentPath()) =>
+  fetchWeb(path, asPerson(form({ decision }, { Origin: origin })));
 const token = async (fields: Record<string, string>) => {
   const response = await fetchWeb("/oauth/token", form(fields));
   return { status: response.status, body: (await response.json()) as Record<string, string> };
 };
-const redeem = (code: string, changes: Record<string, string> = {}) =>
-  token({
-    grant_type: "authorization_code",
-    code,
-    code_verifier: verifier,
-    redirect_uri: request.redirect_uri,
-    ...changes,
-  });
+const redeem = (code: string) => token(redemptionOf(code));
 const refused = (error: string) => ({ status: 400, body: { error } });
-const whoami = async (bearer: string) => {
+const whoami = async ({ access_token: bearer }: Record<string, string>) => {
   const response = await fetchWeb("/v1/whoami", { headers: { Authorization: `Bearer ${bearer}` } });
   return { status: response.status, body: (await response.json()) as Record<string, unknown> };
 };
 
 describe("the consent page", () => {
   it("rejects a redirect to a port that does not exist", async () => {
-    const redirect_uri = "http://127.0.0.1:99999/callback";
-    const page = await fetchWeb(consentPath({ ...request, redirect_uri }), asPerson());
-    expect(page.status).toBe(400);
-    expect((await decide("allow", { ...request, redirect_uri })).status).toBe(400);
+    const path = consentPath({ redirect_uri: "http://127.0.0.1:99999/callback" });
+    expect((await fetchWeb(path, asPerson())).status).toBe(400);
+    expect((await decide("allow", path)).status).toBe(400);
   });
 
   it("asks a person who is signed in, and sends others to sign in and back", async () => {
@@ -84,41 +59,32 @@ describe("the consent page", () => {
     ])
       expect(text).toContain(shown);
     expect(text).not.toContain("<strong>admin</strong>");
-    expect((await fetchWeb("/login")).headers.get("content-security-policy")).not.toContain(
-      "49152",
-    );
+    const login = await fetchWeb("/login");
+    expect(login.headers.get("content-security-policy")).not.toContain("49152");
   });
 
   it("redirects with a code that the program redeems once", async () => {
     const answer = await decide("allow");
     const location = new URL(answer.headers.get("location") ?? "");
     expect(location.origin).toBe("http://127.0.0.1:49152");
-    expect(location.searchParams.get("state")).toBe(request.state);
+    expect(location.searchParams.get("state")).toBe(consentRequest.state);
     const code = location.searchParams.get("code") ?? "";
     const { body } = await redeem(code);
     expect(body).toMatchObject({ token_type: "Bearer", expires_in: 1800, scope: "read audit" });
-    expect((await whoami(body.access_token ?? "")).body).toMatchObject({
-      email: people.auditor.email,
-    });
+    expect((await whoami(body)).body).toMatchObject({ email: people.auditor.email });
     expect(await redeem(code)).toMatchObject(refused("invalid_grant"));
-    expect((await whoami(body.access_token ?? "")).status).toBe(401);
+    expect((await whoami(body)).status).toBe(401);
   });
 
   it("redirects with access_denied when the person refuses", async () => {
     const location = new URL((await decide("refuse")).headers.get("location") ?? "");
     expect(Object.fromEntries(location.searchParams)).toEqual({
-      state: request.state,
+      state: consentRequest.state,
       error: "access_denied",
     });
-    const { body } = await web.core.auditor.get<{ items: { reason_code: string }[] }>(
-      "/v1/audit-events?action=operator_session.refuse",
-    );
-    expect(body.items.filter(({ reason_code }) => reason_code === "consent_denied")).toEqual([
-      expect.objectContaining({
-        reason_code: "consent_denied",
-        remote_addr: "127.0.0.1",
-        actor: expect.objectContaining({ id: people.auditor.userId }),
-      }),
+    const events = await web.core.events("action=operator_session.refuse");
+    expect(events.filter(({ reason_code }) => reason_code === "consent_denied")).toMatchObject([
+      { remote_addr: "127.0.0.1", actor: { id: people.auditor.userId } },
     ]);
   });
 
@@ -129,41 +95,33 @@ describe("the consent page", () => {
     { client_id: "another" },
     { state: "short" },
   ])("A6: never redirects a malformed request: %j", async (change) => {
-    const asked = await fetchWeb(consentPath({ ...request, ...change }), asPerson());
+    const path = consentPath(change);
+    const asked = await fetchWeb(path, asPerson());
     expect([asked.status, asked.headers.get("location")]).toEqual([400, null]);
-    expect((await decide("allow", { ...request, ...change })).status).toBe(400);
+    expect((await decide("allow", path)).status).toBe(400);
   });
 
   it("A5: takes no decision from another site, and none without a session", async () => {
     const path = consentPath();
     const body = { decision: "allow" };
-    const forged = await fetchWeb(
-      path,
-      asPerson(form(body, { Origin: "https://evil.test", Cookie: cookie })),
-    );
-    expect(forged.status).toBe(403);
+    const forged = asPerson(form(body, { Origin: "https://evil.test" }));
+    expect((await fetchWeb(path, forged)).status).toBe(403);
     expect((await fetchWeb(path, form(body, { Origin: origin }))).status).toBe(401);
-    expect(
-      (await fetchWeb("/device?user_code=X", asPerson(form(body, { Cookie: cookie })))).status,
-    ).toBe(403);
+    expect((await fetchWeb("/device?user_code=X", asPerson(form(body)))).status).toBe(403);
   });
 });
 
 describe("a device", () => {
   const begin = async () => {
-    const response = await fetchWeb(
-      "/oauth/device_authorization",
-      form({ client_name: "svc-admin on build-7" }),
-    );
+    const sent = form({ client_name: "svc-admin on build-7" });
+    const response = await fetchWeb("/oauth/device_authorization", sent);
     return (await response.json()) as Record<
       "device_code" | "user_code" | "verification_uri_complete",
       string
     >;
   };
-  const answerFor = async ({ user_code }: { user_code: string }, decision: string) => {
-    const sent = asPerson(form({ decision }, { Origin: origin, Cookie: cookie }));
-    return (await fetchWeb(`/device?user_code=${user_code}`, sent)).text();
-  };
+  const answerFor = async ({ user_code }: { user_code: string }, decision: string) =>
+    (await decide(decision, `/device?user_code=${user_code}`)).text();
   const poll = (device_code: string) =>
     token({ grant_type: "urn:ietf:params:oauth:grant-type:device_code", device_code });
 
@@ -180,9 +138,7 @@ describe("a device", () => {
     expect(await page.text()).toContain("svc-admin on build-7");
     expect(await answerFor(codes, "allow")).toContain("The device is signed in");
     const { body } = await poll(codes.device_code);
-    expect((await whoami(body.access_token ?? "")).body).toMatchObject({
-      email: people.auditor.email,
-    });
+    expect((await whoami(body)).body).toMatchObject({ email: people.auditor.email });
   });
 
   it("is not signed in when the person refuses, and an unknown code says so", async () => {
@@ -190,10 +146,8 @@ describe("a device", () => {
     expect(await answerFor(codes, "refuse")).toContain("You refused the device");
     expect(await poll(codes.device_code)).toMatchObject(refused("access_denied"));
     const unknown = await fetchWeb("/device?user_code=BCDF-BCDF", asPerson());
-    expect([unknown.status, await unknown.text()]).toEqual([
-      404,
-      expect.stringContaining("No device waits"),
-    ]);
+    expect(unknown.status).toBe(404);
+    expect(await unknown.text()).toContain("No device waits");
     expect(await (await fetchWeb("/device", asPerson())).text()).toContain("Type the code");
   });
 

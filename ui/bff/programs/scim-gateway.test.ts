@@ -1,10 +1,9 @@
-import { afterAll, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { people } from "#scripts/lab/people.ts";
 import { scimEnvironment, scimToken } from "#tests/support/scim.ts";
-import { startTestWeb } from "#tests/support/web.ts";
+import { useTestWeb } from "#tests/support/web.ts";
 
-const web = await startTestWeb({ core: { env: scimEnvironment } });
-afterAll(() => web.close());
+const web = await useTestWeb({ core: { env: scimEnvironment } });
 
 const call = (path: string, init: RequestInit = {}) =>
   fetch(`${web.origin}${path}`, {
@@ -16,26 +15,23 @@ const call = (path: string, init: RequestInit = {}) =>
     },
   });
 
+const post = (user: object) =>
+  call("/scim/v2/Users", { method: "POST", body: JSON.stringify(user) });
+const patch = (location: string, ...Operations: object[]) => {
+  const schemas = ["urn:ietf:params:scim:api:messages:2.0:PatchOp"];
+  return call(location, { method: "PATCH", body: JSON.stringify({ schemas, Operations }) });
+};
+
 it("is core's, for the identity provider's token alone", async () => {
-  const body = JSON.stringify({
-    userName: "ada@example.test",
-    externalId: "scim-ada",
-    active: true,
-  });
-  const created = await call("/scim/v2/Users", { method: "POST", body });
+  const userName = "ada@example.test";
+  const created = await post({ userName, externalId: "scim-ada", active: true });
   expect(created.status).toBe(201);
   expect(created.headers.get("content-type")).toContain("application/scim+json");
   const location = created.headers.get("location") ?? "";
-  const changes = {
-    schemas: ["urn:ietf:params:scim:api:messages:2.0:PatchOp"],
-    Operations: [{ op: "remove", path: "active" }],
-  };
-  const patched = await call(location, { method: "PATCH", body: JSON.stringify(changes) });
-  expect(await patched.json()).toMatchObject({ userName: "ada@example.test", active: false });
-  const filter = encodeURIComponent('userName eq "ada@example.test"');
-  expect(await (await call(`/scim/v2/Users?filter=${filter}`)).json()).toMatchObject({
-    totalResults: 1,
-  });
+  const patched = await patch(location, { op: "remove", path: "active" });
+  expect(await patched.json()).toMatchObject({ userName, active: false });
+  const found = await call(`/scim/v2/Users?filter=userName eq "${userName}"`);
+  expect(await found.json()).toMatchObject({ totalResults: 1 });
   const schema = "urn:ietf:params:scim:schemas:core:2.0:User";
   expect((await call(`/scim/v2/Schemas/${schema}`)).status).toBe(200);
   expect((await call(`${location}/`, { method: "DELETE" })).status).toBe(204);
@@ -47,15 +43,10 @@ it("ends an open session with a deactivation, and signs the person in again afte
   const session = async () =>
     (await fetch(`${web.origin}/api/session`, { headers: { Cookie: header } })).status;
   expect(await session()).toBe(200);
-  const body = JSON.stringify({ userName: email, externalId: subject, active: false });
-  const created = await call("/scim/v2/Users", { method: "POST", body });
+  const created = await post({ userName: email, externalId: subject, active: false });
   expect(await session()).toBe(401);
-  const active = {
-    schemas: ["urn:ietf:params:scim:api:messages:2.0:PatchOp"],
-    Operations: [{ op: "replace", value: { active: true } }],
-  };
   const location = created.headers.get("location") ?? "";
-  await call(location, { method: "PATCH", body: JSON.stringify(active) });
+  await patch(location, { op: "replace", value: { active: true } });
   const agent = await web.signIn("auditor");
   expect(await (await agent.fetch(`${web.origin}/api/session`)).json()).toMatchObject({
     scopes: ["read"],
@@ -65,17 +56,11 @@ it("ends an open session with a deactivation, and signs the person in again afte
 
 it("is refused without a token, with a session's cookie, with another token and for a large body", async () => {
   const { header } = await web.sessionOf("admin");
-  expect((await fetch(`${web.origin}/scim/v2/Users`)).status).toBe(401);
-  expect((await fetch(`${web.origin}/scim/v2/Users`, { headers: { Cookie: header } })).status).toBe(
-    401,
-  );
   const bearer = await web.core.bridgeToken("admin");
-  expect(
-    (await call("/scim/v2/Users", { headers: { Authorization: `Bearer ${bearer}` } })).status,
-  ).toBe(401);
-  expect(
-    (await call("/scim/v2/Users", { method: "POST", body: "x".repeat(1024 * 1024 + 1) })).status,
-  ).toBe(413);
+  for (const headers of [{}, { Cookie: header }, { Authorization: `Bearer ${bearer}` }])
+    expect((await fetch(`${web.origin}/scim/v2/Users`, { headers })).status).toBe(401);
+  const large = { method: "POST", body: "x".repeat(1024 * 1024 + 1) };
+  expect((await call("/scim/v2/Users", large)).status).toBe(413);
 });
 
 it.each([

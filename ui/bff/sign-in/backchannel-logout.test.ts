@@ -1,9 +1,9 @@
-import { generateKeyPair, SignJWT, UnsecuredJWT } from "jose";
+import { generateKeyPair, UnsecuredJWT } from "jose";
 import { beforeEach, describe, expect, it } from "vitest";
 import { people } from "#scripts/lab/people.ts";
 import { createUserAgent, type UserAgent } from "#scripts/lab/user-agent.ts";
+import { signedWith } from "#tests/fakes/tampering-provider.ts";
 import { startTamperedWeb } from "#tests/support/tampered-web.ts";
-import { createWebApp } from "../app.ts";
 
 /* Logout tokens that a real provider does not send (OpenID Connect Back-Channel Logout 1.0, 2.6). */
 
@@ -11,22 +11,15 @@ const { provider, web, pass, now, begin } = await startTamperedWeb();
 const { origin } = web;
 let isCoreAway = false;
 let callsAway = 0;
-const appOf = (remoteAddress: string) =>
-  createWebApp(
-    {
-      ...web.web,
-      fetch: (url, init) =>
-        isCoreAway && url.startsWith(web.web.config.apiUrl)
-          ? Promise.reject(new Error(`away ${++callsAway}`))
-          : web.web.fetch(url, init),
-    },
-    { remoteAddressOf: () => remoteAddress },
-  );
-let app = appOf("192.0.2.9");
+const fetchCore: typeof web.web.fetch = (url, init) =>
+  isCoreAway && url.startsWith(web.web.config.apiUrl)
+    ? Promise.reject(new Error(`away ${++callsAway}`))
+    : web.web.fetch(url, init);
+let app = web.appWith({ fetch: fetchCore });
 beforeEach(async () => {
   provider.tampering = {};
   isCoreAway = false;
-  app = appOf("192.0.2.9");
+  app = web.appWith({ fetch: fetchCore });
   sid = crypto.randomUUID();
   await pass(1000);
 });
@@ -57,7 +50,8 @@ const send = async (token: string, to: { request: typeof app.request | typeof fe
     body,
   });
   const text = await answer.text();
-  return { answer, problem: text === "" ? null : (JSON.parse(text) as Record<string, string>) };
+  const problem: Record<string, string> | null = text === "" ? null : JSON.parse(text);
+  return { answer, problem };
 };
 const statusOf = async (...sent: Parameters<typeof send>) => (await send(...sent)).answer.status;
 /** Signs in, in a session at the provider. */
@@ -68,10 +62,7 @@ const signIn = async (session?: string): Promise<UserAgent> => {
   return agent;
 };
 /** The newest audit events of sign-outs. */
-const signOuts = async (limit: number): Promise<object[]> => {
-  const path = `/v1/audit-events?action=operator.sign_out&limit=${limit}`;
-  return (await web.core.auditor.read<{ items: object[] }>(path)).items;
-};
+const signOuts = (limit: number) => web.core.events(`action=operator.sign_out&limit=${limit}`);
 const sessionOf = async (agent: UserAgent) => (await agent.fetch(`${origin}/api/session`)).status;
 
 describe("a logout token", () => {
@@ -80,20 +71,16 @@ describe("a logout token", () => {
     const other = await signIn("another");
     const unnamed = await signIn();
     const { answer, problem } = await send(await tokenWith());
-    expect([answer.status, problem, answer.headers.get("cache-control")]).toEqual([
-      200,
-      null,
-      "no-store",
-    ]);
+    expect([answer.status, problem]).toEqual([200, null]);
+    expect(answer.headers.get("cache-control")).toBe("no-store");
     expect(await Promise.all([named, other, unnamed].map(sessionOf))).toEqual([401, 200, 401]);
   });
 
   it("without a sid ends every session of its person, and without a sub those of its sid alone", async () => {
     const first = await signIn("first");
     expect(await statusOf(await tokenWith({ sub: undefined, sid: "second" }))).toBe(200);
-    expect(await statusOf(await tokenWith({ sub: "100000000000000000099", sid: undefined }))).toBe(
-      200,
-    );
+    const stranger = { sub: "100000000000000000099", sid: undefined };
+    expect(await statusOf(await tokenWith(stranger))).toBe(200);
     expect(await sessionOf(first)).toBe(200);
     expect(await statusOf(await tokenWith({ sid: undefined }))).toBe(200);
     expect(await sessionOf(first)).toBe(401);
@@ -109,8 +96,8 @@ describe("a logout token", () => {
 
   it("is answered with 200 again, by any web, and ends no session that began since", async () => {
     const token = await tokenWith({ sid: undefined });
-    const both = await Promise.all([send(token), send(token, appOf("192.0.2.10"))]);
-    expect(both.map(({ answer }) => answer.status)).toEqual([200, 200]);
+    const webs = [app, web.appWith({}, "192.0.2.10")];
+    expect(await Promise.all(webs.map((each) => statusOf(token, each)))).toEqual([200, 200]);
     const agent = await signIn(sid);
     expect([await statusOf(token), await sessionOf(agent)]).toEqual([200, 200]);
   });
@@ -136,9 +123,6 @@ describe("a logout token", () => {
     },
   );
 
-  const signing =
-    (alg: string, key: Parameters<SignJWT["sign"]>[0]) => (claims: Record<string, unknown>) =>
-      new SignJWT(claims).setProtectedHeader({ alg, kid: "first" }).sign(key);
   const seconds = () => Math.floor(now() / 1000);
   const unsigned = "The logout token is not signed by the identity provider";
   /** What a claim is replaced by. */
@@ -160,12 +144,11 @@ describe("a logout token", () => {
     "no token": [async () => "", unsigned],
     "alg none": [() => tokenWith({}, async (of) => new UnsecuredJWT(of).encode()), unsigned],
     "another key": [
-      async () => tokenWith({}, signing("ES256", (await generateKeyPair("ES256")).privateKey)),
+      async () => tokenWith({}, signedWith("ES256", (await generateKeyPair("ES256")).privateKey)),
       unsigned,
     ],
     "the client secret as key": [
-      () =>
-        tokenWith({}, signing("HS256", new TextEncoder().encode(provider.clientSecret.padEnd(32)))),
+      () => tokenWith({}, signedWith("HS256", provider.clientSecret.padEnd(32))),
       unsigned,
     ],
     "neither sub nor sid": [
@@ -180,9 +163,8 @@ describe("a logout token", () => {
     "with %s is refused with 400, which says why, and ends nothing",
     async (_, fault) => {
       const agent = await signIn(sid);
-      const token = await fault[0]();
-      const detail = fault[1];
-      const { answer, problem } = await send(token);
+      const [token, detail] = fault;
+      const { answer, problem } = await send(await token());
       expect([answer.status, answer.headers.get("cache-control")]).toEqual([400, "no-store"]);
       expect(problem).toMatchObject({ code: "logout_token_invalid", error: "invalid_request" });
       expect(problem?.detail).toContain(detail);
@@ -200,21 +182,16 @@ describe("a logout token", () => {
 
 describe("the endpoint of logout tokens", async () => {
   const { privateKey } = await generateKeyPair("ES256");
-  const withUnknownKey = (claims: Record<string, unknown>) =>
-    new SignJWT(claims).setProtectedHeader({ alg: "ES256", kid: "unknown" }).sign(privateKey);
+  const withUnknownKey = signedWith("ES256", privateKey, "unknown");
 
   it("takes a form of at most 16 KiB", async () => {
-    const post = async (body: string, type: string) => {
+    const post = async (body: string, type = "application/x-www-form-urlencoded") => {
       const init = { method: "POST", body, headers: { "Content-Type": type } };
       return (await app.request(`${origin}/api/auth/backchannel-logout`, init)).status;
     };
     expect(await post("{}", "application/json")).toBe(415);
-    expect(
-      await post(`logout_token=${"a".repeat(16_384)}`, "application/x-www-form-urlencoded"),
-    ).toBe(413);
-    expect(await post("logout_token=a&logout_token=b", "application/x-www-form-urlencoded")).toBe(
-      400,
-    );
+    expect(await post(`logout_token=${"a".repeat(16_384)}`)).toBe(413);
+    expect(await post("logout_token=a&logout_token=b")).toBe(400);
   });
 
   it("E7: refuses the invalid tokens of an address with 429 after 200 of them, and no valid one", async () => {
@@ -289,26 +266,21 @@ describe("a sign-out at web", () => {
   it("is all without an end_session_endpoint, and the page says so", async () => {
     const agent = await signIn();
     const answer = await signOut(agent);
-    expect([answer.status, answer.headers.get("location")]).toEqual([
-      303,
-      "/login?reason=signed_out",
-    ]);
-    const { text } = await agent.visit(`${origin}/login?reason=signed_out`);
+    const page = "/login?reason=signed_out";
+    expect([answer.status, answer.headers.get("location")]).toEqual([303, page]);
+    const { text } = await agent.visit(origin + page);
     expect(text).toContain("Your account at the identity provider stays signed in");
   });
 
   it("names the client in place of an id_token that no cookie holds", async () => {
     await pass(3_600_001);
     const end_session_endpoint = `${provider.issuer}/logout?tenant=a`;
-    provider.tampering = {
-      claims: { groups: "g".repeat(4000) },
-      metadata: { end_session_endpoint },
-    };
+    const claims = { groups: "g".repeat(4000) };
+    provider.tampering = { claims, metadata: { end_session_endpoint } };
     const agent = createUserAgent();
     await agent.fetch((await begin(agent)).back.href);
-    const next = new URL(
-      ((await signOut(agent)).headers.get("refresh") ?? "").replace("0; url=", ""),
-    );
+    const refresh = (await signOut(agent)).headers.get("refresh") ?? "";
+    const next = new URL(refresh.replace("0; url=", ""));
     expect([...next.searchParams.keys()]).toEqual([
       "tenant",
       "client_id",

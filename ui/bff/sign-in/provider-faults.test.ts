@@ -1,7 +1,7 @@
-import { generateKeyPair, SignJWT, UnsecuredJWT } from "jose";
+import { generateKeyPair, UnsecuredJWT } from "jose";
 import { beforeEach, describe, expect, it } from "vitest";
 import { createUserAgent } from "#scripts/lab/user-agent.ts";
-import type { Tampering } from "#tests/fakes/tampering-provider.ts";
+import { signedWith, type Tampering } from "#tests/fakes/tampering-provider.ts";
 import { startTamperedWeb } from "#tests/support/tampered-web.ts";
 
 const { provider, web, pass, now, begin } = await startTamperedWeb();
@@ -14,14 +14,10 @@ const signIn = async (change: (back: URL) => void = () => undefined, agent = cre
   const { back } = await begin(agent);
   change(back);
   const { status, headers } = await agent.fetch(back.href);
-  return {
-    agent,
-    back,
-    status,
-    location: headers.get("location") ?? "",
-    reason: new URL(headers.get("location") ?? "/", web.origin).searchParams.get("reason"),
-    signedIn: agent.cookie("svc_session") !== undefined,
-  };
+  const location = headers.get("location") ?? "";
+  const reason = new URL(location, web.origin).searchParams.get("reason");
+  const signedIn = agent.cookie("svc_session") !== undefined;
+  return { agent, back, status, location, reason, signedIn };
 };
 const refusedAs = (reason: string) => ({ status: 303, reason, signedIn: false });
 const expectRefused = async (...faults: ((back: URL) => void)[]) => {
@@ -126,24 +122,21 @@ describe("the provider's redirect", () => {
 
 describe("an id_token", () => {
   const seconds = () => Math.floor(now() / 1000);
-  const signing =
-    (alg: string, key: Parameters<SignJWT["sign"]>[0]) => (claims: Record<string, unknown>) =>
-      new SignJWT(claims).setProtectedHeader({ alg, kid: "first" }).sign(key);
-  const clientSecret = new TextEncoder().encode(provider.clientSecret.padEnd(32));
+  const audiences = ["svc-web", "another-client"];
 
   const faults: Record<string, () => Tampering | Promise<Tampering>> = {
     "alg none": () => ({ sign: (claims) => new UnsecuredJWT(claims).encode() }),
-    "HS256 with the client secret": () => ({ sign: signing("HS256", clientSecret) }),
+    "HS256 with the client secret": () => ({
+      sign: signedWith("HS256", provider.clientSecret.padEnd(32)),
+    }),
     "another key": async () => ({
-      sign: signing("ES256", (await generateKeyPair("ES256")).privateKey),
+      sign: signedWith("ES256", (await generateKeyPair("ES256")).privateKey),
     }),
     "another nonce": () => ({ claims: { nonce: "another" } }),
     "no nonce": () => ({ claims: { nonce: undefined } }),
     "another audience": () => ({ claims: { aud: "another-client" } }),
-    "several audiences and no azp": () => ({ claims: { aud: ["svc-web", "another-client"] } }),
-    "azp of another client": () => ({
-      claims: { aud: ["svc-web", "another-client"], azp: "another-client" },
-    }),
+    "several audiences and no azp": () => ({ claims: { aud: audiences } }),
+    "azp of another client": () => ({ claims: { aud: audiences, azp: "another-client" } }),
     "another issuer": () => ({ claims: { iss: "https://accounts.google.com" } }),
     expired: () => ({ claims: { iat: seconds() - 400, exp: seconds() - 61 } }),
     "no exp": () => ({ claims: { exp: undefined } }),
@@ -155,15 +148,13 @@ describe("an id_token", () => {
   it.each(Object.entries(faults))("A1: is rejected with %s, and audited", async (_, fault) => {
     provider.tampering = await fault();
     expect(await signIn()).toMatchObject(refusedAs("sign_in_failed"));
-    const { body } = await web.core.auditor.get<{
-      items: { outcome: string; reason_code: string }[];
-    }>("/v1/audit-events?action=operator.sign_in&limit=1");
-    expect(body.items[0]).toMatchObject({ outcome: "failure", reason_code: "sign_in_failed" });
+    const [event] = await web.core.events("action=operator.sign_in&limit=1");
+    expect(event).toMatchObject({ outcome: "failure", reason_code: "sign_in_failed" });
     await web.clock.advance(1);
   });
 
   it("is accepted for several audiences when azp is this client", async () => {
-    provider.tampering = { claims: { aud: ["svc-web", "another-client"], azp: "svc-web" } };
+    provider.tampering = { claims: { aud: audiences, azp: "svc-web" } };
     expect(await signIn()).toMatchObject({ signedIn: true });
   });
 
@@ -177,15 +168,18 @@ describe("an id_token", () => {
 });
 
 describe("a failing provider", () => {
+  const expectUnavailable = async (tampering: Tampering) => {
+    provider.tampering = tampering;
+    expect(await signIn()).toMatchObject(refusedAs("sign_in_unavailable"));
+  };
+
   it("redirects to the sign-in page, which names the failure", async () => {
     for (const token of [
       { status: 500, body: "" },
       { status: 200, body: "<html>" },
       { status: 401, body: '{"error":"invalid_client"}' },
-    ]) {
-      provider.tampering = { token };
-      expect(await signIn()).toMatchObject(refusedAs("sign_in_unavailable"));
-    }
+    ])
+      await expectUnavailable({ token });
   });
 
   it("delays its own sign-in for five seconds, and no other", async () => {
@@ -228,13 +222,8 @@ describe("a failing provider", () => {
 
   it("is not mistaken for an invalid token when its keys cannot be read", async () => {
     await provider.rotateKeys();
-    for (const jwks of [
-      { status: 500, body: "" },
-      { status: 200, body: "[]" },
-    ]) {
-      provider.tampering = { jwks };
-      expect(await signIn()).toMatchObject(refusedAs("sign_in_unavailable"));
-    }
+    await expectUnavailable({ jwks: { status: 500, body: "" } });
+    await expectUnavailable({ jwks: { status: 200, body: "[]" } });
     provider.tampering = {};
     expect(await signIn()).toMatchObject({ signedIn: true });
   });

@@ -1,28 +1,23 @@
-import { createHash } from "node:crypto";
 import { decodeJwt } from "jose";
-import { afterAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { people } from "#scripts/lab/people.ts";
 import { createUserAgent, type UserAgent } from "#scripts/lab/user-agent.ts";
 import { walkSignIn } from "#scripts/lab/walk-sign-in.ts";
-import { startTestWeb } from "#tests/support/web.ts";
-import { createWebApp } from "../app.ts";
+import { consentPath, redemptionOf } from "#tests/support/consent-request.ts";
+import { useTestWeb } from "#tests/support/web.ts";
 import { createProvider } from "./provider.ts";
 import { createProviderSignOut } from "./routes.ts";
 
 /* Signing out at web and at a real identity provider: each ends the session of the other. */
 
-const web = await startTestWeb();
-afterAll(() => web.close());
+const web = await useTestWeb();
 const { origin, identityProvider } = web;
 const form = { Origin: origin, "Content-Type": "application/x-www-form-urlencoded" };
 
 /** Signs out at web. Returns the response, and the address that the browser goes to next. */
 const signOut = async (agent: UserAgent) => {
-  const answer = await agent.fetch(`${origin}/api/auth/logout`, {
-    method: "POST",
-    headers: form,
-    body: "",
-  });
+  const sent = { method: "POST", headers: form, body: "" };
+  const answer = await agent.fetch(`${origin}/api/auth/logout`, sent);
   return { answer, next: new URL((answer.headers.get("refresh") ?? "").replace("0; url=", "")) };
 };
 /** Opens the provider's page of a sign-out and presses one of its buttons. */
@@ -30,11 +25,7 @@ const confirm = async (agent: UserAgent, url: string, { everywhere }: { everywhe
   const { text } = await agent.visit(url);
   const [, action = "", xsrf = ""] = /action="([^"]+)".*value="([^"]+)"/.exec(text) ?? [];
   const body = new URLSearchParams({ xsrf, ...(everywhere ? { logout: "yes" } : {}) });
-  return agent.visit(action, {
-    method: "POST",
-    headers: { "Content-Type": form["Content-Type"] },
-    body,
-  });
+  return agent.visit(action, { method: "POST", body });
 };
 const begin = async (agent: UserAgent) =>
   (await agent.visit(`${origin}/api/auth/login`)).url.pathname;
@@ -106,31 +97,12 @@ describe("signing out at web", () => {
   });
 });
 
-const verifier = "dBjftJeZ4CVP-mBAx7DwiFd5RzJsr9GWOUqKR5cCEUQ";
-const redirect_uri = "http://127.0.0.1:49152/callback";
 /** Lets a program in and returns its token. */
 const letIn = async (agent: UserAgent): Promise<string> => {
-  const request = new URLSearchParams({
-    response_type: "code",
-    client_id: "svc-admin",
-    redirect_uri,
-    code_challenge: createHash("sha256").update(verifier).digest("base64url"),
-    code_challenge_method: "S256",
-    state: "a-state-of-sixteen",
-    client_name: "svc-admin on lovelace",
-  });
-  const allowed = await agent.fetch(`${origin}/cli/authorize?${request}`, {
-    method: "POST",
-    headers: form,
-    body: "decision=allow",
-  });
+  const sent = { method: "POST", headers: form, body: "decision=allow" };
+  const allowed = await agent.fetch(`${origin}${consentPath()}`, sent);
   const code = new URL(allowed.headers.get("location") ?? "").searchParams.get("code") ?? "";
-  const body = new URLSearchParams({
-    grant_type: "authorization_code",
-    code,
-    code_verifier: verifier,
-    redirect_uri,
-  });
+  const body = new URLSearchParams(redemptionOf(code));
   const answer = await fetch(`${origin}/oauth/token`, { method: "POST", body });
   return ((await answer.json()) as { access_token: string }).access_token;
 };
@@ -142,7 +114,7 @@ it("signing out at the provider ends every session at web of that browser, with 
   await walkSignIn(agent, { origin, account: people.admin.subject });
   const another = await web.signIn("admin");
   const person = await web.signIn("reader");
-  const second = createWebApp(web.web, { remoteAddressOf: () => "192.0.2.7" });
+  const second = web.appWith();
   const statuses = async () => {
     const cookies = [replaced, ...[agent, another, person].map((one) => one.cookieHeader(origin))];
     const sessions = cookies.map((Cookie) =>
@@ -157,15 +129,14 @@ it("signing out at the provider ends every session at web of that browser, with 
   await web.clock.advance(1000);
   await confirm(agent, `${identityProvider.issuer}/session/end`, { everywhere: true });
   expect(await statuses()).toEqual([401, 401, 200, 200, 401]);
-  const path = "/v1/audit-events?action=operator.sign_out&limit=2";
-  const { body } = await web.core.auditor.get<{ items: { details: object }[] }>(path);
+  const events = await web.core.events("action=operator.sign_out&limit=2");
   const event = {
     actor: { id: "identity-provider" },
     target: { id: people.admin.userId },
     outcome: "success",
   };
-  expect(body.items).toMatchObject([event, event]);
-  expect(body.items.map(({ details }) => details)).toEqual(
+  expect(events).toMatchObject([event, event]);
+  expect(events.map(({ details }) => details)).toEqual(
     expect.arrayContaining([{ programs: 1 }, { programs: 0 }]),
   );
   expect(web.log.text()).toContain("signed out by the identity provider");

@@ -6,9 +6,6 @@ import type { WebConfig } from "../config.ts";
 import { createProvider } from "./provider.ts";
 
 const issuer = "https://id.example";
-const configOf = (subjectClaim: "sub" | "oid") =>
-  ({ identityProvider: { issuer, clientId: "svc-web", subjectClaim } }) as WebConfig;
-
 /** The documents of an identity provider, and id_tokens of it. */
 const createIssuer = async () => {
   const { privateKey, publicKey } = await generateKeyPair("ES256");
@@ -30,24 +27,32 @@ const createIssuer = async () => {
       .setAudience("svc-web")
       .setSubject("ada")
       .sign(privateKey);
-  return { keys, metadata, idTokenWith, clock };
+  /** Creates the provider of a web; `answered` delays the documents, whose paths `requested` lists. */
+  const providerOf = (subjectClaim: "sub" | "oid" = "sub", answered = Promise.resolve()) => {
+    const identityProvider = { issuer, clientId: "svc-web", subjectClaim };
+    const requested: string[] = [];
+    const provider = createProvider({
+      config: { identityProvider } as WebConfig,
+      clock,
+      log: createTestLog(),
+      fetch: async (url) => {
+        requested.push(new URL(url).pathname);
+        await answered;
+        return new Response(url.endsWith("/jwks") ? keys : metadata);
+      },
+    });
+    const find = async (claims: Record<string, unknown>) =>
+      provider.authenticatedBy(await idTokenWith(claims), { nonce: "n" });
+    return { find, requested };
+  };
+  return { providerOf, clock };
 };
+const ada = { subject: "ada", authenticationAgeSeconds: null, providerSessionId: null };
 
 it("returns the claim of IDP_SUBJECT_CLAIM, and rejects a token without it", async () => {
-  const { keys, metadata, idTokenWith, clock } = await createIssuer();
-  const fetch = async (url: string) => new Response(url.endsWith("/jwks") ? keys : metadata);
-  const provider = createProvider({ config: configOf("oid"), clock, log: createTestLog(), fetch });
-  const authenticated = await provider.authenticatedBy(await idTokenWith({ oid: "an-object-id" }), {
-    nonce: "n",
-  });
-  expect(authenticated).toEqual({
-    subject: "an-object-id",
-    authenticationAgeSeconds: null,
-    providerSessionId: null,
-  });
-  await expect(provider.authenticatedBy(await idTokenWith({}), { nonce: "n" })).rejects.toThrow(
-    "no oid",
-  );
+  const { find } = (await createIssuer()).providerOf("oid");
+  expect(await find({ oid: "an-object-id" })).toEqual({ ...ada, subject: "an-object-id" });
+  await expect(find({})).rejects.toThrow("no oid");
 });
 
 it.each([
@@ -57,61 +62,31 @@ it.each([
 ])(
   "says how long ago the provider authenticated the person, by the provider's clock: %s",
   async (_, at, age) => {
-    const { keys, metadata, idTokenWith, clock } = await createIssuer();
-    const fetch = async (url: string) => new Response(url.endsWith("/jwks") ? keys : metadata);
-    const provider = createProvider({
-      config: configOf("sub"),
-      clock,
-      log: createTestLog(),
-      fetch,
-    });
+    const { providerOf, clock } = await createIssuer();
     const auth_time = Math.floor(clock.now() / 1000) + at;
-    const idToken = await idTokenWith({ auth_time });
     await clock.advance(50_000);
-    expect(await provider.authenticatedBy(idToken, { nonce: "n" })).toEqual({
-      subject: "ada",
-      authenticationAgeSeconds: age,
-      providerSessionId: null,
-    });
+    const found = await providerOf().find({ auth_time });
+    expect(found).toEqual({ ...ada, authenticationAgeSeconds: age });
   },
 );
 
 it("accepts an id_token that is issued or valid up to 60 s ahead of web's clock, and none that is further ahead", async () => {
-  const { keys, metadata, idTokenWith, clock } = await createIssuer();
-  const fetch = async (url: string) => new Response(url.endsWith("/jwks") ? keys : metadata);
-  const provider = createProvider({ config: configOf("sub"), clock, log: createTestLog(), fetch });
+  const { providerOf, clock } = await createIssuer();
+  const { find } = providerOf();
   const now = Math.floor(clock.now() / 1000);
   for (const claim of ["iat", "nbf"]) {
-    const withClaim = async (ahead: number) =>
-      provider.authenticatedBy(await idTokenWith({ exp: now + 900, [claim]: now + ahead }), {
-        nonce: "n",
-      });
+    const withClaim = (ahead: number) => find({ exp: now + 900, [claim]: now + ahead });
     expect(await withClaim(60)).toMatchObject({ subject: "ada" });
     await expect(withClaim(61)).rejects.toThrow(`"${claim}"`);
   }
 });
 
 it("requests the provider's metadata and keys once for concurrent sign-ins", async () => {
-  const { keys, metadata, idTokenWith, clock } = await createIssuer();
-  const idToken = await idTokenWith({});
-
-  const requested: string[] = [];
-  let answer: () => void = () => undefined;
-  const answered = new Promise<void>((resolve) => {
-    answer = resolve;
-  });
-  const fetch = async (url: string) => {
-    requested.push(new URL(url).pathname);
-    await answered;
-    return new Response(url.endsWith("/jwks") ? keys : metadata);
-  };
-  const provider = createProvider({ config: configOf("sub"), clock, log: createTestLog(), fetch });
-  const subjects = Promise.all(
-    Array.from({ length: 10 }, () => provider.authenticatedBy(idToken, { nonce: "n" })),
-  );
-  answer();
-  expect(await subjects).toEqual(
-    Array(10).fill({ subject: "ada", authenticationAgeSeconds: null, providerSessionId: null }),
-  );
+  const answered = Promise.withResolvers<void>();
+  const { find, requested } = (await createIssuer()).providerOf("sub", answered.promise);
+  const found = Promise.all(Array.from({ length: 10 }, () => find({})));
+  await expect.poll(() => requested.length).toBeGreaterThan(0);
+  answered.resolve();
+  expect(await found).toEqual(Array(10).fill(ada));
   expect(requested).toEqual(["/.well-known/openid-configuration", "/jwks"]);
 });

@@ -1,24 +1,26 @@
 import { eq } from "drizzle-orm";
-import { afterAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { authenticationIdentity, person } from "#drizzle/schema/operator.ts";
 import { people } from "#scripts/lab/people.ts";
 import { createUserAgent, type UserAgent } from "#scripts/lab/user-agent.ts";
 import { walkSignIn } from "#scripts/lab/walk-sign-in.ts";
-import { startTestWeb } from "#tests/support/web.ts";
-import { createWebApp } from "../app.ts";
+import { useTestWeb } from "#tests/support/web.ts";
 import type { Web } from "../web.ts";
 
-const web = await startTestWeb();
-afterAll(() => web.close());
+const web = await useTestWeb();
 const { origin } = web;
 
 const latestSignIn = async () => {
-  const path = "/v1/audit-events?action=operator.sign_in&limit=1";
-  const { body } = await web.core.auditor.get<{ items: Record<string, unknown>[] }>(path);
+  const [event] = await web.core.events("action=operator.sign_in&limit=1");
   // Audit events of one millisecond have no order in the list.
   await web.clock.advance(1);
-  return body.items[0];
+  return event;
 };
+const form = { Origin: origin, "Content-Type": "application/x-www-form-urlencoded" };
+const signOut = { method: "POST", headers: form, body: "" };
+const reader = { origin, account: people.reader.subject };
+const sessionOf = async (agent: UserAgent) =>
+  JSON.parse((await agent.visit(`${origin}/api/session`)).text);
 const setStatus = (status: typeof person.$inferInsert.status) =>
   web.core.db.update(person).set({ status }).where(eq(person.userId, people.reader.userId));
 
@@ -36,8 +38,7 @@ describe("signing in", () => {
       const { url, status, text } = await walkSignIn(agent, { origin, account, returnTo });
       expect({ at: url.pathname + url.search, status }).toEqual({ at: returnTo, status: 200 });
       expect(text).toContain("<div id=root>");
-      const session = await agent.visit(`${origin}/api/session`);
-      expect(JSON.parse(session.text)).toEqual({
+      expect(await sessionOf(agent)).toEqual({
         user: {
           user_id: people[name].userId,
           email: people[name].email,
@@ -61,13 +62,11 @@ describe("signing in", () => {
     const planted = (await web.sessionOf("admin")).value;
     const agent = createUserAgent();
     agent.plant(origin, `svc_session=${planted}; Path=/`);
-    await walkSignIn(agent, { origin, account: people.reader.subject });
+    await walkSignIn(agent, reader);
     const first = agent.cookie("svc_session");
     expect(first).not.toBe(planted);
-    expect(JSON.parse((await agent.visit(`${origin}/api/session`)).text).user.email).toBe(
-      people.reader.email,
-    );
-    await walkSignIn(agent, { origin, account: people.reader.subject });
+    expect((await sessionOf(agent)).user.email).toBe(people.reader.email);
+    await walkSignIn(agent, reader);
     expect(agent.cookie("svc_session")).not.toBe(first);
   });
 
@@ -83,11 +82,8 @@ describe("signing in", () => {
       "eyJ",
     ];
     expect(secrets.filter((secret) => log.includes(secret))).toEqual([]);
-    expect(
-      web.log.lines.filter(({ message }) => message === "signed in").at(-1)?.fields,
-    ).toMatchObject({
-      user_id: people.admin.userId,
-    });
+    const signedIn = web.log.lines.filter(({ message }) => message === "signed in");
+    expect(signedIn.at(-1)?.fields).toMatchObject({ user_id: people.admin.userId });
   });
 });
 
@@ -97,18 +93,9 @@ describe("the sign-in gate", () => {
     // Earlier tests signed in as well.
     await web.clock.advance(1);
     const agent = createUserAgent();
-    const page = await walkSignIn(agent, {
-      origin,
-      account: people.reader.subject,
-      returnTo: "/fleet",
-    });
-    const { searchParams } = page.url;
-    return {
-      agent,
-      page,
-      reason: searchParams.get("reason"),
-      id: searchParams.get("id") ?? "none",
-    };
+    const { url, text } = await walkSignIn(agent, { ...reader, returnTo: "/fleet" });
+    expect(agent.cookie("svc_session")).toBeUndefined();
+    return { text, ...Object.fromEntries(url.searchParams) } as Record<string, string>;
   };
 
   it.each([
@@ -120,18 +107,16 @@ describe("the sign-in gate", () => {
     "refuses a person who is %s with the reason, and audits it",
     async (status, words) => {
       await setStatus(status);
-      const { agent, page, reason, id } = await attempt();
+      const { reason, id, text } = await attempt();
       await setStatus("active");
-      expect({ reason, session: agent.cookie("svc_session") }).toEqual({
-        reason: status,
-        session: undefined,
-      });
-      expect(page.text).toContain(`role="alert"`);
-      expect(page.text).toContain(words);
-      expect(page.text).toContain(`<code>${id}</code>`);
-      expect(page.text).toContain(
+      expect(reason).toBe(status);
+      for (const shown of [
+        `role="alert"`,
+        words,
+        `<code>${id}</code>`,
         'href="/api/auth/login?return_to=%2Ffleet&amp;prompt=select_account"',
-      );
+      ])
+        expect(text).toContain(shown);
       expect(await latestSignIn()).toMatchObject({
         actor: { type: "system", id: "web" },
         target: { type: "person", id: people.reader.userId },
@@ -145,21 +130,16 @@ describe("the sign-in gate", () => {
   );
 
   it("refuses a person who is not in this deployment's directory", async () => {
-    const mine = eq(authenticationIdentity.subject, people.reader.subject);
-    await web.core.db
-      .update(authenticationIdentity)
-      .set({ tenantId: "01920000-0000-7000-8000-0000000000ff" })
-      .where(mine);
-    const { agent, page, reason } = await attempt();
-    await web.core.db
-      .update(authenticationIdentity)
-      .set({ tenantId: web.core.config.tenantId })
-      .where(mine);
-    expect({ reason, session: agent.cookie("svc_session") }).toEqual({
-      reason: "not_in_directory",
-      session: undefined,
-    });
-    expect(page.text).toContain("You are not in the directory");
+    const moveTo = (tenantId: string) =>
+      web.core.db
+        .update(authenticationIdentity)
+        .set({ tenantId })
+        .where(eq(authenticationIdentity.subject, people.reader.subject));
+    await moveTo("01920000-0000-7000-8000-0000000000ff");
+    const { reason, text } = await attempt();
+    await moveTo(web.core.config.tenantId);
+    expect(reason).toBe("not_in_directory");
+    expect(text).toContain("You are not in the directory");
     expect(await latestSignIn()).toMatchObject({
       outcome: "failure",
       reason_code: "not_in_directory",
@@ -188,13 +168,8 @@ describe("the choice of account", () => {
     const link = /href="(\/api\/auth\/login[^"]*)"/.exec(page)?.[1]?.replaceAll("&amp;", "&") ?? "";
     const { url } = await agent.visit(`${origin}${link}`);
     expect(url.pathname).toMatch(/^\/interaction\//);
-    const headers = { "Content-Type": "application/x-www-form-urlencoded" };
-    await agent.visit(url.href, {
-      method: "POST",
-      headers,
-      body: new URLSearchParams({ account }),
-    });
-    return JSON.parse((await agent.visit(`${origin}/api/session`)).text).user.email;
+    await agent.visit(url.href, { method: "POST", body: new URLSearchParams({ account }) });
+    return (await sessionOf(agent)).user.email;
   };
 
   it("W6: is offered after a refusal by a provider that has no select_account, as Keycloak has none", async () => {
@@ -204,15 +179,12 @@ describe("the choice of account", () => {
       if (!url.endsWith("/.well-known/openid-configuration")) return answer;
       return Response.json({ ...(await answer.json()), prompt_values_supported });
     };
-    const app = createWebApp(
-      { ...web.web, fetch: likeKeycloak },
-      { remoteAddressOf: () => "192.0.2.7" },
-    );
+    const app = web.appWith({ fetch: likeKeycloak });
     const agent = createUserAgent(async (url, init) =>
       url.startsWith(origin) ? app.fetch(new Request(url, init), {}) : fetch(url, init),
     );
     await setStatus("suspended");
-    const refused = await walkSignIn(agent, { origin, account: people.reader.subject });
+    const refused = await walkSignIn(agent, reader);
     await setStatus("active");
     expect(refused.url.searchParams.get("reason")).toBe("suspended");
     expect(await chooseAfter(agent, refused.text, people.auditor.subject)).toBe(
@@ -224,8 +196,7 @@ describe("the choice of account", () => {
     const agent = await web.signIn("admin");
     const again = await agent.visit(`${origin}/api/auth/login`);
     expect(again.url.pathname).toBe("/");
-    const headers = { Origin: origin, "Content-Type": "application/x-www-form-urlencoded" };
-    await agent.fetch(`${origin}/api/auth/logout`, { method: "POST", headers, body: "" });
+    await agent.fetch(`${origin}/api/auth/logout`, signOut);
     const out = await agent.visit(`${origin}/login?reason=signed_out`);
     expect(await chooseAfter(agent, out.text, people.reader.subject)).toBe(people.reader.email);
   });
@@ -239,7 +210,8 @@ describe("a session", () => {
     expect((await session()).status).toBe(200);
     await web.clock.advance(1000);
     const { status, text } = await session();
-    expect({ status, ...JSON.parse(text) }).toMatchObject({ status: 401, code: "unauthenticated" });
+    expect(status).toBe(401);
+    expect(JSON.parse(text)).toMatchObject({ code: "unauthenticated" });
     const page = await agent.visit(`${origin}/fleet?q=x`, { headers: { Accept: "text/html" } });
     expect(page.url.pathname + page.url.search).toBe(
       "/login?reason=session_expired&return_to=%2Ffleet%3Fq%3Dx",
@@ -254,10 +226,8 @@ describe("a session", () => {
       await setStatus("suspended");
       const { status, text } = await agent.visit(`${origin}${path}`);
       await setStatus("active");
-      expect({ status, code: JSON.parse(text).code }).toEqual({
-        status: 401,
-        code: "unauthenticated",
-      });
+      expect(status).toBe(401);
+      expect(JSON.parse(text)).toMatchObject({ code: "unauthenticated" });
       expect(agent.cookie("svc_session")).toBeUndefined();
     }
   });
@@ -265,19 +235,11 @@ describe("a session", () => {
   it("ends with a sign-out by a script or a form", async () => {
     const agent = await web.signIn("reader");
     const headers = { Origin: origin, "Content-Type": "application/json" };
-    const byScript = await agent.fetch(`${origin}/api/auth/logout`, {
-      method: "POST",
-      headers,
-      body: "{}",
-    });
+    const script = { method: "POST", headers, body: "{}" };
+    const byScript = await agent.fetch(`${origin}/api/auth/logout`, script);
     expect([byScript.status, agent.cookie("svc_session")]).toEqual([204, undefined]);
     const other = await web.signIn("reader");
-    const form = { Origin: origin, "Content-Type": "application/x-www-form-urlencoded" };
-    const byForm = await other.visit(`${origin}/api/auth/logout`, {
-      method: "POST",
-      headers: form,
-      body: "",
-    });
+    const byForm = await other.visit(`${origin}/api/auth/logout`, signOut);
     expect([byForm.status, other.cookie("svc_session")]).toEqual([200, undefined]);
     expect(byForm.text).toContain("You are signed out");
   });

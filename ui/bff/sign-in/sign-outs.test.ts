@@ -1,20 +1,14 @@
-import { afterAll, expect, it } from "vitest";
-import { startTestWeb } from "#tests/support/web.ts";
-import { createWebApp } from "../app.ts";
+import { expect, it } from "vitest";
+import { useTestWeb } from "#tests/support/web.ts";
 
 /* Two webs beside each other share a core, and nothing else. */
 
-const web = await startTestWeb();
-afterAll(() => web.close());
+const web = await useTestWeb();
 let isCoreAway = false;
 const appOf = () =>
-  createWebApp(
-    {
-      ...web.web,
-      fetch: (...call) => (isCoreAway ? Promise.reject(new Error("away")) : web.web.fetch(...call)),
-    },
-    { remoteAddressOf: () => "192.0.2.7" },
-  );
+  web.appWith({
+    fetch: (...call) => (isCoreAway ? Promise.reject(new Error("away")) : web.web.fetch(...call)),
+  });
 const first = appOf();
 const second = appOf();
 const { origin } = web;

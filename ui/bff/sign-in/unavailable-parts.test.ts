@@ -1,26 +1,21 @@
-import { afterAll, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { people } from "#scripts/lab/people.ts";
 import { createUserAgent } from "#scripts/lab/user-agent.ts";
 import { walkSignIn } from "#scripts/lab/walk-sign-in.ts";
-import { startTestWeb } from "#tests/support/web.ts";
-import { createWebApp } from "../app.ts";
+import { useTestWeb } from "#tests/support/web.ts";
 import { loginPage } from "../login-page.ts";
 import type { Web } from "../web.ts";
 
-const web = await startTestWeb();
-afterAll(() => web.close());
+const web = await useTestWeb();
 
 /** Signs in at a web of which one part fails; returns the page where that ends. */
 const signInWith = (broken: Partial<Web>) => {
-  const app = createWebApp({ ...web.web, ...broken }, { remoteAddressOf: () => "192.0.2.7" });
+  const app = web.appWith(broken);
   const agent = createUserAgent(async (url, init) =>
     url.startsWith(web.origin) ? app.fetch(new Request(url, init), {}) : fetch(url, init),
   );
-  return walkSignIn(agent, {
-    origin: web.origin,
-    account: people.reader.subject,
-    returnTo: "/fleet",
-  });
+  const account = people.reader.subject;
+  return walkSignIn(agent, { origin: web.origin, account, returnTo: "/fleet" });
 };
 const toCore =
   (answer: () => Promise<Response>): Web["fetch"] =>
@@ -65,10 +60,9 @@ it.each<[string, string, () => Partial<Web>, string]>([
   ],
 ])("names %s", async (_name, part, broken, words) => {
   const { url, text } = await signInWith(broken());
-  const { reason, part: named, return_to } = Object.fromEntries(url.searchParams);
-  expect({ reason, named, return_to }).toEqual({
+  expect(Object.fromEntries(url.searchParams)).toMatchObject({
     reason: "sign_in_unavailable",
-    named: part,
+    part,
     return_to: "/fleet",
   });
   expect(text).toContain(words);

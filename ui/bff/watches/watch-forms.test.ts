@@ -1,9 +1,8 @@
-import { afterAll, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import type { PersonName } from "#scripts/lab/people.ts";
-import { startTestWeb } from "#tests/support/web.ts";
+import { useTestWeb } from "#tests/support/web.ts";
 
-const web = await startTestWeb();
-afterAll(() => web.close());
+const web = await useTestWeb();
 
 const page = async (
   path: string,
@@ -11,33 +10,22 @@ const page = async (
 ) => {
   const headers: Record<string, string> = { Accept: "text/html", Origin: web.origin };
   if (as !== null) headers.Cookie = (await web.sessionOf(as)).header;
-  const body = form && new URLSearchParams(form);
-  const response = await fetch(web.origin + path, {
-    method: form ? "POST" : "GET",
-    headers,
-    redirect: "manual",
-    ...(body ? { body } : {}),
-  });
-  return {
-    status: response.status,
-    location: response.headers.get("location"),
-    text: await response.text(),
-  };
+  const sent = form ? { method: "POST", body: new URLSearchParams(form) } : {};
+  const response = await fetch(web.origin + path, { headers, redirect: "manual", ...sent });
+  const { status } = response;
+  return { status, location: response.headers.get("location"), text: await response.text() };
 };
 const namesOf = async () => {
-  const { body } = await web.core.auditor.get<{ items: { name: string }[] }>(
-    "/v1/collector/watches",
-  );
-  return body.items.map(({ name }) => name);
+  const path = "/v1/collector/watches";
+  const { items } = await web.core.auditor.read<{ items: { name: string }[] }>(path);
+  return items.map(({ name }) => name);
 };
 const fields = { name: "by a form", filter: "state:stale", more_than: "5", for: "10m" };
 
 it("begin with the view that an admin comes from, as its query", async () => {
   const { status, text } = await page("/watches/new?state=stale&not_label=env%3Atest");
-  expect([status, text]).toEqual([
-    200,
-    expect.stringContaining('value="state:stale -label.env:test"'),
-  ]);
+  expect(status).toBe(200);
+  expect(text).toContain('value="state:stale -label.env:test"');
   expect(text).toContain("Core has no receiver");
   expect(text).not.toContain("<script>");
 });
@@ -51,20 +39,19 @@ it("lead to the sign-in page and back without a session, and change nothing", as
 });
 
 it("are for admins, and for pages of this origin", async () => {
-  for (const form of [undefined, fields])
-    expect(await page("/watches/new", { as: "auditor", ...(form ? { form } : {}) })).toMatchObject({
+  for (const sent of [{}, { form: fields }])
+    expect(await page("/watches/new", { as: "auditor", ...sent })).toMatchObject({
       status: 403,
       text: expect.stringContaining("This needs the scope admin"),
     });
-  const { header } = await web.sessionOf("admin");
+  const headers = {
+    Cookie: (await web.sessionOf("admin")).header,
+    Origin: "https://evil.example",
+  };
+  const body = new URLSearchParams(fields);
   for (const path of ["/watches/new", "/watches/change"]) {
-    const headers = { Cookie: header, Origin: "https://evil.example" };
-    const answer = await fetch(web.origin + path, {
-      method: "POST",
-      headers,
-      body: new URLSearchParams(fields),
-    });
-    expect([answer.status, (await answer.json()).code]).toEqual([403, "cross_origin_refused"]);
+    const answer = await fetch(web.origin + path, { method: "POST", headers, body });
+    expect(await answer.json()).toMatchObject({ status: 403, code: "cross_origin_refused" });
   }
   expect(await namesOf()).toEqual([]);
 });

@@ -19,19 +19,19 @@ describe("conversations", () => {
       await test.clock.advance(1_000);
     }
     const [first = "", second = "", third = ""] = ids;
-    const conversation = { path: `/v1/chat/sessions/${first}` };
-    await test.auditor.post(`${conversation.path}/messages`, { content: "  Hello\n\tthere  " });
+    await test.auditor.post(`/v1/chat/sessions/${first}/messages`, {
+      content: "  Hello\n\tthere  ",
+    });
     const list = (query: string) =>
-      test.auditor.get<{ items: { id: string; title: string }[]; next_cursor: string }>(
+      test.auditor.read<{ items: { id: string; title: string }[]; next_cursor: string }>(
         `/v1/chat/sessions${query}`,
       );
-    const page = (await list("?limit=2")).body;
+    const page = await list("?limit=2");
     expect(page.items.map(({ id }) => id)).toEqual([first, third]);
     expect(page.items[0]?.title).toBe("Hello there");
-    const next = (await list(`?limit=2&cursor=${page.next_cursor}`)).body;
+    const next = await list(`?limit=2&cursor=${page.next_cursor}`);
     expect(next).toMatchObject({ items: [{ id: second }], next_cursor: null });
-    const others = await test.admin.get<{ items: object[] }>("/v1/chat/sessions");
-    expect(others.body.items).toEqual([]);
+    expect((await test.admin.read("/v1/chat/sessions")).items).toEqual([]);
   });
 
   it("can be renamed and deleted by their person; to anybody else they do not exist", {
@@ -52,18 +52,12 @@ describe("conversations", () => {
     for (const [method, rest, body] of calls) {
       const call = body ? { body } : {};
       const other = await test.api(method, path + rest, { as: "admin", ...call });
-      const missing = await test.api(method, `/v1/chat/sessions/${nobody}${rest}`, {
-        as: "auditor",
-        ...call,
-      });
-      expect([method, rest, other.status, missing.status]).toEqual([method, rest, 404, 404]);
+      const unknown = `/v1/chat/sessions/${nobody}${rest}`;
+      const missing = await test.api(method, unknown, { as: "auditor", ...call });
+      expect(missing.status, method + rest).toBe(404);
       expect({ ...other.body, request_id: "" }).toEqual({ ...missing.body, request_id: "" });
-      expect((await test.api(method, path + rest, { as: "reader", ...call })).status).toBe(403);
     }
-    expect(await test.auditor.read(path)).toMatchObject({
-      title: "Rollout",
-      messages: [],
-    });
+    expect(await test.auditor.read(path)).toMatchObject({ title: "Rollout", messages: [] });
     expect((await test.auditor.delete(path)).status).toBe(204);
     expect((await test.auditor.delete(path)).status).toBe(404);
   });
@@ -114,11 +108,8 @@ describe("a message", () => {
       expect(await status(content)).toBe(422);
     expect(await status("é".repeat(16 * 1024))).toBe(200);
     expect(await status(`${"é".repeat(16 * 1024)}a`)).toBe(413);
-    const unknown = {
-      as: "auditor" as const,
-      body: { content: "a", base_url: "https://elsewhere.test" },
-    };
-    expect((await test.api("POST", `${conversation.path}/messages`, unknown)).status).toBe(422);
+    const unknown = { content: "a", base_url: "https://elsewhere.test" };
+    expect((await test.auditor.post(`${conversation.path}/messages`, unknown)).status).toBe(422);
   });
 
   it("is answered as a stream of events that ends with `done`, whose receipts verify by the published keys", {
@@ -131,8 +122,8 @@ describe("a message", () => {
     expect(namesOf(events)).toEqual(["receipt", "text_delta", "receipt", "receipt", "done"]);
     const { kinds, file } = await conversation.receipts();
     expect(kinds).toEqual(["user_message", "answer", "closing"]);
-    const { body } = await test.auditor.get<{ keys: object[] }>("/v1/chat/receipt-keys");
-    expect(body.keys).toContainEqual(file.keys[0]);
+    const { keys } = await test.auditor.read("/v1/chat/receipt-keys");
+    expect(keys).toContainEqual(file.keys[0]);
     expect(file.keys[0]).toMatchObject({ kid: file.head.key_id, svc_ephemeral: true });
   });
 });
@@ -143,20 +134,18 @@ describe("a turn whose core was killed", () => {
     const conversation = await createTestConversation(test);
     await (await conversation.ask("Hello")).rest();
     const answerId = crypto.randomUUID();
-    await test.db.insert(chatMessage).values([
-      {
-        id: answerId,
-        sessionId: conversation.id,
-        position: 4,
-        role: "assistant",
-        status: "answering",
-        createdAt: new Date(test.clock.now()),
-        parts: [],
-        tail: "Half an ans",
-        provider: "mock",
-        model: "m",
-      },
-    ]);
+    await test.db.insert(chatMessage).values({
+      id: answerId,
+      sessionId: conversation.id,
+      position: 4,
+      role: "assistant",
+      status: "answering",
+      createdAt: new Date(test.clock.now()),
+      parts: [],
+      tail: "Half an ans",
+      provider: "mock",
+      model: "m",
+    });
     await test.db
       .update(chatSession)
       .set({
@@ -176,10 +165,10 @@ describe("a turn whose core was killed", () => {
       status: "aborted",
       parts: [{ type: "text", text: "Half an ans" }],
     });
-    const rows = await test.auditor.get<{ items: { payload: object }[] }>(`${read.path}/receipts`);
-    expect(rows.body.items.slice(-2).map(({ payload }) => payload)).toMatchObject([
-      { text: "Half an ans", provider: "mock", model: "m" },
-      { status: "aborted", length: 5 },
+    const { items } = await test.auditor.read<{ items: object[] }>(`${read.path}/receipts`);
+    expect(items.slice(-2)).toMatchObject([
+      { payload: { text: "Half an ans", provider: "mock", model: "m" } },
+      { payload: { status: "aborted", length: 5 } },
     ]);
     const continued = await killed("-1 s");
     expect((await continued.ask("again")).status).toBe(200);

@@ -2,6 +2,7 @@ import { eq } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
 import { person } from "#drizzle/schema/operator.ts";
 import { Problem } from "#functions/problems.ts";
+import type { PersonName } from "#scripts/lab/people.ts";
 import { createFakeChatSql, oneRow } from "#tests/fakes/chat-sql.ts";
 import { createPlayedInference } from "#tests/fakes/inference.ts";
 import { createTestConversation, namesOf, textOfEvents } from "#tests/support/chat.ts";
@@ -34,12 +35,17 @@ const expectAborted = (conversation: Conversation) =>
   );
 const expectError = (events: readonly object[], data: object) =>
   expect(events.at(-1)).toMatchObject({ event: "error", data });
-const auditOf = async ({ id }: Conversation) =>
-  (await test.auditor.read<{ items: object[] }>(`/v1/audit-events?target=${id}`)).items;
+const auditOf = ({ id }: Conversation) => test.events(`target=${id}`);
+type Round = Awaited<ReturnType<typeof model.round>>;
+/** Ends a round of the model with a text. */
+const say = (round: Round, text = "x") => {
+  round.text(text);
+  round.end();
+};
 
 /** Asks in a conversation of its own, up to the model's first round. */
-const begin = async (text = "a") => {
-  const conversation = await createTestConversation(test);
+const begin = async (text = "a", as: PersonName = "auditor") => {
+  const conversation = await createTestConversation(test, as);
   const asking = conversation.ask(text);
   return { conversation, asking, round: await model.round() };
 };
@@ -56,9 +62,10 @@ const messageRequest = async (path: string): Promise<Request> =>
 
 describe("a turn", () => {
   it("streams text, tool calls with results, receipts and `done`, audits the call, and logs no content", async () => {
-    const begun = await begin("How many hosts are offline?");
-    const { conversation, asking: answering, round: first } = begun;
-    expect(first.request.messages).toEqual([{ role: "user", text: "How many hosts are offline?" }]);
+    const question = "How many hosts are offline?";
+    const input = { statement: "select count(*) from collectors" };
+    const { conversation, asking: answering, round: first } = await begin(question);
+    expect(first.request.messages).toEqual([{ role: "user", text: question }]);
     expect(first.request.tools.map(({ name }) => name)).toEqual([
       "list_tables",
       "describe_table",
@@ -72,7 +79,7 @@ describe("a turn", () => {
       "x-accel-buffering": "no",
     });
     first.text("look.");
-    first.call("query_sql", { statement: "select count(*) from collectors" }, "c1");
+    first.call("query_sql", input, "c1");
     first.end();
     const second = await model.round();
     expect(second.request.messages.slice(1)).toEqual([
@@ -80,18 +87,12 @@ describe("a turn", () => {
         role: "assistant",
         parts: [
           { type: "text", text: "Let me look." },
-          {
-            type: "tool_call",
-            callId: "c1",
-            name: "query_sql",
-            input: { statement: "select count(*) from collectors" },
-          },
+          { type: "tool_call", callId: "c1", name: "query_sql", input },
         ],
       },
       { role: "tool", results: [{ callId: "c1", name: "query_sql", result: oneRow(3) }] },
     ]);
-    second.text("3 hosts.");
-    second.end();
+    say(second, "3 hosts.");
     const events = await answer.rest();
     expect(namesOf(events)).toEqual([
       "receipt",
@@ -116,11 +117,8 @@ describe("a turn", () => {
       model: "played",
       text: "Let me look.3 hosts.",
     });
-    const { messages, title, message_count } = await conversation.read();
-    expect({ title, message_count }).toEqual({
-      title: "How many hosts are offline?",
-      message_count: 2,
-    });
+    const { messages, ...read } = await conversation.read();
+    expect(read).toMatchObject({ title: question, message_count: 2 });
     expect(messages.map(({ role, status }) => `${role} ${status}`)).toEqual([
       "user complete",
       "assistant complete",
@@ -136,7 +134,7 @@ describe("a turn", () => {
         action: "chat.tool_call",
         actor: { display: "grace@example.test" },
         outcome: "success",
-        details: { tool: "query_sql", statement: "select count(*) from collectors", row_count: 1 },
+        details: { tool: "query_sql", ...input, row_count: 1 },
       },
     ]);
     expect(test.log.text()).not.toMatch(/offline|3 hosts|select count/);
@@ -145,12 +143,10 @@ describe("a turn", () => {
   });
 
   it("receives the earlier turns, and gives a failed statement back to the model", async () => {
-    const conversation = await createTestConversation(test);
-    const asking = conversation.ask("one");
-    (await model.round()).text("first");
+    const { conversation, asking, round: open } = await begin("one");
+    open.text("first");
     const answer = await asking;
-    const again = await conversation.ask("two");
-    expect(again.status).toBe(409);
+    expect((await conversation.ask("two")).status).toBe(409);
     // The round of "one" is still open.
     await answer.disconnect();
     const next = conversation.ask("two");
@@ -175,15 +171,11 @@ describe("a turn", () => {
       { kind: "error", code: "unknown_relation" },
     ]);
     sql.result = oneRow(3);
-    second.text("no");
-    second.end();
-    expect((await (await next).rest()).at(-1)).toMatchObject({
-      event: "done",
-      data: { status: "complete" },
-    });
-    expect((await conversation.receipts()).kinds.filter((kind) => kind === "closing")).toHaveLength(
-      2,
-    );
+    say(second, "no");
+    const done = { event: "done", data: { status: "complete" } };
+    expect((await (await next).rest()).at(-1)).toMatchObject(done);
+    const { kinds } = await conversation.receipts();
+    expect(kinds.filter((kind) => kind === "closing")).toHaveLength(2);
   });
 
   it("gives tool calls ids of their own when the model repeats one", async () => {
@@ -191,9 +183,7 @@ describe("a turn", () => {
     for (const id of ["same", "same", "", "x".repeat(10_000)]) round.call("list_tables", {}, id);
     round.end();
     const events = (await asking).rest();
-    const last = await model.round();
-    last.text("done");
-    last.end();
+    say(await model.round());
     const ids = (await events).flatMap(({ event, data }) =>
       event === "tool_result" ? [data.call_id] : [],
     );
@@ -202,46 +192,34 @@ describe("a turn", () => {
   });
 
   it("offers tools in 8 rounds, and then has one more without", async () => {
-    const conversation = await createTestConversation(test);
-    const asking = conversation.ask("loop");
-    for (let round = 1; round <= 8; round++) {
-      const { request, call, end } = await model.round();
-      expect(request.tools).toHaveLength(3);
-      call("list_tables", {});
-      end();
+    let { asking, round } = await begin("loop");
+    for (let rounds = 1; rounds <= 8; rounds++) {
+      expect(round.request.tools).toHaveLength(3);
+      round.call("list_tables", {});
+      round.end();
+      round = await model.round();
     }
-    const last = await model.round();
-    expect(last.request.tools).toEqual([]);
-    last.call("list_tables", {});
-    last.text("enough");
-    last.end();
+    expect(round.request.tools).toEqual([]);
+    round.call("list_tables", {});
+    say(round);
     const events = await (await asking).rest();
     expect(events.filter(({ event }) => event === "tool_result")).toHaveLength(8);
     expect(events.at(-1)).toMatchObject({ event: "done" });
   });
 
   it("runs once per conversation, twice per person, and then answers 409 and 429 with Retry-After", async () => {
-    const [one, two, three] = await Promise.all([1, 2, 3].map(() => createTestConversation(test)));
-    if (!one || !two || !three) throw new Error("three conversations");
-    const first = one.ask("a");
-    const firstRound = await model.round();
-    expect((await one.ask("b")).status).toBe(409);
-    const second = two.ask("a");
-    const secondRound = await model.round();
-    const third = await three.ask("a");
-    expect([third.status, third.headers.get("retry-after")]).toEqual([429, "5"]);
-    const others = (await createTestConversation(test, "admin")).ask("a");
-    const othersRound = await model.round();
-    for (const round of [firstRound, secondRound, othersRound]) {
-      round.text("x");
-      round.end();
-    }
-    for (const answer of await Promise.all([first, second, others]))
-      expect((await answer.rest()).at(-1)?.event).toBe("done");
-    const later = three.ask("a");
-    const round = await model.round();
-    round.text("x");
-    round.end();
+    const first = await begin();
+    expect((await first.conversation.ask("b")).status).toBe(409);
+    const second = await begin();
+    const third = await createTestConversation(test);
+    const refused = await third.ask("a");
+    expect([refused.status, refused.headers.get("retry-after")]).toEqual([429, "5"]);
+    const ofAnother = await begin("a", "admin");
+    for (const { round } of [first, second, ofAnother]) say(round);
+    for (const { asking } of [first, second, ofAnother])
+      expect((await (await asking).rest()).at(-1)?.event).toBe("done");
+    const later = third.ask("a");
+    say(await model.round());
     expect((await later).status).toBe(200);
     await (await later).rest();
   });
@@ -251,15 +229,11 @@ describe("a turn", () => {
     for (const text of ["a\u0000", "\ud83d", "\ude80b\udc00"]) round.text(text);
     round.call("query_sql", { statement: "select '\u0000\ud800'" });
     round.end();
-    const second = await model.round();
-    second.text("c");
-    second.end();
+    say(await model.round(), "c");
     const text = textOfEvents(await (await asking).rest());
     expect(text).toBe("a\ufffd🚀b\ufffdc");
-    expect(
-      (await conversation.receipts()).file.items.find(({ kind }) => kind === "answer")?.payload
-        .text,
-    ).toBe(text);
+    const { items } = (await conversation.receipts()).file;
+    expect(items.find(({ kind }) => kind === "answer")?.payload.text).toBe(text);
   });
 });
 
@@ -413,10 +387,8 @@ describe("a client that disconnects", () => {
   });
 
   it("cancels the running query, which is audited", async () => {
-    const conversation = await createTestConversation(test);
     Object.assign(sql, { result: null, signal: undefined });
-    const asking = conversation.ask("a");
-    const round = await model.round();
+    const { conversation, asking, round } = await begin();
     round.call("query_sql", { statement: "select 1" });
     round.end();
     const answer = await asking;
@@ -439,9 +411,7 @@ describe("a client that disconnects", () => {
     client.abort();
     await asking;
     expect(round.request.signal.aborted).toBe(true);
-    await eventually(async () =>
-      expect(await lastAnswer(conversation)).toEqual({ status: "aborted", parts: [] }),
-    );
+    await expectAborted(conversation);
     expect((await conversation.receipts()).kinds).toEqual(["user_message", "closing"]);
   });
 
