@@ -76,24 +76,15 @@ export const openDesiredConfigs = async (options: {
   onChange(): void;
 }): Promise<DesiredConfigs> => {
   const { configPath, env, log, running, onChange } = options;
-  let state = await readDesiredState(configPath);
+  const store = await openStateStore(configPath, env, log);
+  const closing = new AbortController();
   let wanted: Assigned = null;
-  let lastChange: Promise<unknown> = Promise.resolve();
   let fetching = false;
-  let promoting = false;
   /** The fetch of the last `changed` that waits. */
   let waiting: Fetch | undefined;
-  /** The config that was rolled back because core was silent, and is tried once more. */
-  let silentWith: string | undefined;
+  let lastChange: Promise<unknown> = Promise.resolve();
   /** Why the last change failed; a later heartbeat triggers it again. */
   let changeError: string | null = null;
-  const closing = new AbortController();
-
-  const save = async (next: Partial<DesiredState>) => {
-    const changed = { ...state, ...next };
-    await writeDesiredState(configPath, changed, env);
-    state = changed;
-  };
 
   /** Runs one change after the other. */
   const inBackground = (change: () => Promise<void>): Promise<unknown> => {
@@ -113,44 +104,8 @@ export const openDesiredConfigs = async (options: {
     return lastChange;
   };
 
-  const reject = async (configId: string, reasons: readonly string[]) => {
-    log.error({ config_id: configId, reasons }, "the desired config is rejected");
-    await save({ rejected: { config_id: configId, reasons: [...reasons] } });
-  };
-
-  const rollBack = async (pending: DesiredState["pending"], reason: string, mayRetry = false) => {
-    if (pending === null || state.pending?.config_id !== pending.config_id) return;
-    const { config_id: configId, config_hash: hash } = pending;
-    const isOnDisk = (await configHash(await readFile(configPath, "utf8"))) === hash;
-    const isRetried = mayRetry && isOnDisk && configId !== silentWith;
-    if (isRetried) {
-      log.warn(
-        { config_id: configId, reason },
-        "the desired config is rolled back, and will be tried once more",
-      );
-    } else {
-      const why = isOnDisk
-        ? `${rolledBackPrefix}${reason}`
-        : "the config file was changed on this host meanwhile";
-      await reject(configId, [why]); // first: a crash before the next step must not apply it again
-    }
-    if (isOnDisk) await restoreLastKnownGood(configPath, env);
-    await save({ pending: null });
-    if (isRetried) silentWith = configId; // last: a rollback that cannot be written is no try
-  };
-
-  const startPromotionTimeout = () => {
-    const { pending } = state;
-    const end = async () => {
-      await inBackground(() =>
-        rollBack(pending, "no heartbeat and no ack succeeded in 2 minutes", true),
-      );
-      // Its files could not be written.
-      if (pending !== null && state.pending?.config_id === pending.config_id)
-        startPromotionTimeout();
-    };
-    env.clock.sleep(promotionTimeoutMs, closing.signal).then(end, () => undefined);
-  };
+  const promotion = createPromotion(options, store, inBackground, closing.signal);
+  const isAllowed = () => running().loaded.config.management.applyDesiredConfig;
 
   const apply = async (assignment: Assignment) => {
     const { loaded } = running();
@@ -158,13 +113,13 @@ export const openDesiredConfigs = async (options: {
     const text = await readFile(configPath, "utf8");
     // The file is being changed, as by a rollback: only a text that runs can become the last known good one.
     if ((await configHash(text)) !== loaded.runningConfigHash) return;
-    if (hash === loaded.runningConfigHash) return save({ applied: configId, rejected: null });
+    if (hash === loaded.runningConfigHash) return store.save({ applied: configId, rejected: null });
     if (yaml === undefined || (await configHash(yaml)) !== hash)
-      return reject(configId, ["its text does not have the hash that core assigned"]);
+      return store.reject(configId, ["its text does not have the hash that core assigned"]);
     const present = parseCollectorConfig(text);
     const wantedText = keepLabels(yaml, present.ok ? present.config.labels : loaded.config.labels);
     if ((await configHash(wantedText)) !== hash)
-      return reject(configId, ["the labels of this host cannot be added to its text"]);
+      return store.reject(configId, ["the labels of this host cannot be added to its text"]);
     const files = desiredFiles(configPath);
     const target = await realpath(configPath);
     const { mode } = await stat(target);
@@ -173,9 +128,9 @@ export const openDesiredConfigs = async (options: {
     const reasons = candidate.errors.map(describeConfigError);
     if (candidate.config !== undefined)
       reasons.push(...rejectedChanges(loaded.config, candidate.config));
-    if (reasons.length > 0) return reject(configId, reasons);
+    if (reasons.length > 0) return store.reject(configId, reasons);
     await writeDurably(files.lastKnownGood, text, env, mode & 0o777);
-    await save({
+    await store.save({
       pending: { config_id: configId, config_hash: hash, starts: 1 },
       rejected: null,
       last_known_good_hash: loaded.runningConfigHash,
@@ -183,27 +138,27 @@ export const openDesiredConfigs = async (options: {
     try {
       await rename(files.candidate, target);
     } catch (error) {
-      await save({ pending: null });
+      await store.save({ pending: null });
       throw error;
     }
     await fsyncDirectory(dirname(target));
     log.info({ config_id: configId, config_hash: hash }, "the desired config is pending promotion");
-    startPromotionTimeout();
+    promotion.begin();
   };
 
   /** Returns the change that brings about what core assigns; undefined if nothing is to be done. */
   const changeTo = (assigned: Assigned, fetch: Fetch): (() => Promise<void>) | undefined => {
-    const { loaded, errors } = running();
-    wanted = loaded.config.management.applyDesiredConfig ? assigned : null;
-    if (state.pending !== null) return undefined;
-    const isKnown =
-      wanted === null || [state.applied, state.rejected?.config_id].includes(wanted.config_id);
-    const endsRejection = state.rejected !== null && state.rejected.config_id !== wanted?.config_id;
-    if (!endsRejection && (isKnown || errors.length > 0)) return undefined;
+    wanted = isAllowed() ? assigned : null;
+    const { applied, pending, rejected } = store.state();
+    if (pending !== null) return undefined;
+    const isKnown = wanted === null || [applied, rejected?.config_id].includes(wanted.config_id);
+    const endsRejection = rejected !== null && rejected.config_id !== wanted?.config_id;
+    const isApplied = !isKnown && running().errors.length === 0;
+    if (!endsRejection && !isApplied) return undefined;
     return async () => {
-      if (endsRejection) await save({ rejected: null });
-      if (isKnown || errors.length > 0) return;
-      const { assignment } = await fetch(state.applied ?? undefined);
+      if (endsRejection) await store.save({ rejected: null });
+      if (!isApplied) return;
+      const { assignment } = await fetch(store.state().applied ?? undefined);
       if (assignment !== null) await apply(assignment);
     };
   };
@@ -217,52 +172,133 @@ export const openDesiredConfigs = async (options: {
   };
 
   const changed = async (fetch: Fetch): Promise<void> => {
-    if (!running().loaded.config.management.applyDesiredConfig) return;
-    waiting = fetching || state.pending !== null ? fetch : undefined;
+    if (!isAllowed()) return;
+    waiting = fetching || store.state().pending !== null ? fetch : undefined;
     if (waiting !== undefined) return;
     await start(async () => {
-      const answer = await fetch(state.applied ?? undefined).catch(() => undefined);
+      const answer = await fetch(store.state().applied ?? undefined).catch(() => undefined);
       // The next heartbeat repeats what core assigns.
       if (answer !== undefined) await changeTo(answer.assignment, async () => answer)?.();
     });
   };
 
-  if (state.pending !== null) startPromotionTimeout();
+  if (store.state().pending !== null) promotion.begin();
   return {
     assigned: (assigned, fetch) => {
-      if (fetching)
-        wanted = running().loaded.config.management.applyDesiredConfig ? assigned : null;
+      if (fetching) wanted = isAllowed() ? assigned : null;
       else void start(changeTo(assigned, fetch));
     },
     changed,
-    accepted: (effectiveHash) => {
-      const { pending } = state;
+    accepted: promotion.accepted,
+    failed: promotion.failed,
+    report: () => {
+      const { rejected, last_known_good_hash: lastKnownGoodHash } = store.state();
+      return {
+        desiredHash: wanted?.config_hash,
+        lastKnownGoodHash: lastKnownGoodHash ?? undefined,
+        errors: [
+          ...(rejected?.reasons ?? []).map((reason) => `${desiredErrorPrefix}${reason}`),
+          ...(changeError === null ? [] : [`desired config, retrying: ${changeError}`]),
+        ],
+      };
+    },
+    close: async () => {
+      closing.abort();
+      await lastChange;
+    },
+  };
+};
+
+type StateStore = Awaited<ReturnType<typeof openStateStore>>;
+
+/** Opens the state on disk; `state` returns what was saved last. */
+const openStateStore = async (configPath: string, env: Env, log: Log) => {
+  let state = await readDesiredState(configPath);
+  const save = async (next: Partial<DesiredState>) => {
+    const changed = { ...state, ...next };
+    await writeDesiredState(configPath, changed, env);
+    state = changed;
+  };
+  return {
+    state: () => state,
+    save,
+    reject: async (configId: string, reasons: readonly string[]) => {
+      log.error({ config_id: configId, reasons }, "the desired config is rejected");
+      await save({ rejected: { config_id: configId, reasons: [...reasons] } });
+    },
+  };
+};
+
+/** Promotes the pending config once core accepts it, and otherwise rolls it back. */
+const createPromotion = (
+  {
+    configPath,
+    env,
+    log,
+  }: Pick<Parameters<typeof openDesiredConfigs>[0], "configPath" | "env" | "log">,
+  store: StateStore,
+  inBackground: (change: () => Promise<void>) => Promise<unknown>,
+  signal: AbortSignal,
+) => {
+  let promoting = false;
+  /** The config that was rolled back because core was silent, and is tried once more. */
+  let silentWith: string | undefined;
+
+  const isPending = (pending: DesiredState["pending"]) =>
+    pending !== null && store.state().pending?.config_id === pending.config_id;
+
+  const rollBack = async (pending: DesiredState["pending"], reason: string, mayRetry = false) => {
+    if (pending === null || !isPending(pending)) return;
+    const { config_id: configId, config_hash: hash } = pending;
+    const isOnDisk = (await configHash(await readFile(configPath, "utf8"))) === hash;
+    const isRetried = mayRetry && isOnDisk && configId !== silentWith;
+    if (isRetried) {
+      log.warn(
+        { config_id: configId, reason },
+        "the desired config is rolled back, and will be tried once more",
+      );
+    } else {
+      const why = isOnDisk
+        ? `${rolledBackPrefix}${reason}`
+        : "the config file was changed on this host meanwhile";
+      await store.reject(configId, [why]); // first: a crash before the next step must not apply it again
+    }
+    if (isOnDisk) await restoreLastKnownGood(configPath, env);
+    await store.save({ pending: null });
+    if (isRetried) silentWith = configId; // last: a rollback that cannot be written is no try
+  };
+
+  /** Rolls the pending config back after `promotionTimeoutMs`. */
+  const begin = () => {
+    const { pending } = store.state();
+    const end = async () => {
+      await inBackground(() =>
+        rollBack(pending, "no heartbeat and no ack succeeded in 2 minutes", true),
+      );
+      // Its files could not be written.
+      if (isPending(pending)) begin();
+    };
+    env.clock.sleep(promotionTimeoutMs, signal).then(end, () => undefined);
+  };
+
+  return {
+    begin,
+    accepted: (effectiveHash: string | null): void => {
+      const { pending } = store.state();
       if (promoting || pending === null || pending.config_hash !== effectiveHash) return;
       promoting = true;
       const change = async () => {
-        if (state.pending === null) return;
-        await save({ applied: pending.config_id, pending: null, rejected: null });
+        if (store.state().pending === null) return;
+        await store.save({ applied: pending.config_id, pending: null, rejected: null });
         log.info({ config_id: pending.config_id }, "the desired config is promoted");
       };
       void inBackground(change).then(() => {
         promoting = false;
       });
     },
-    failed: (reasons) => {
-      const { pending } = state;
+    failed: (reasons: readonly string[]): void => {
+      const { pending } = store.state();
       if (pending !== null) void inBackground(() => rollBack(pending, reasons.join("; ")));
-    },
-    report: () => ({
-      desiredHash: wanted?.config_hash,
-      lastKnownGoodHash: state.last_known_good_hash ?? undefined,
-      errors: [
-        ...(state.rejected?.reasons ?? []).map((reason) => `${desiredErrorPrefix}${reason}`),
-        ...(changeError === null ? [] : [`desired config, retrying: ${changeError}`]),
-      ],
-    }),
-    close: async () => {
-      closing.abort();
-      await lastChange;
     },
   };
 };

@@ -23,12 +23,11 @@ const openSender = ({ boundary = account.lastSequence } = {}) => {
   const controls = { push: (bytes: Uint8Array) => void sent.push(bytes) };
   const clock = createTestClock();
   const pause = { isOn: false };
-  const sender = createAccountSender(queue, {
-    controls,
+  const sender = createAccountSender(queue, controls, {
     clock,
-    timeoutMs: 15_000,
-    arePaused: () => pause.isOn,
-    onRefused: () => undefined,
+    accountTimeoutMs: 15_000,
+    areAccountsPaused: () => pause.isOn,
+    onAccountRefused: () => undefined,
   });
   sender.opened(true);
   return { sender, sent, clock, pause };

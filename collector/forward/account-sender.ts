@@ -2,7 +2,7 @@
  * Sends the accounts of one stream. Invariants:
  * - An account is sent when core has acknowledged everything at or below its last sequence, and nothing above that is read for the stream
  *   before core has the account: what core has counted by then is exactly what the account speaks of.
- * - One account at most is unanswered, for `timeoutMs` at most: core answers in order, so no stream that waits for it gets on.
+ * - One account at most is unanswered, for `accountTimeoutMs` at most: core answers in order, so no stream that waits for it gets on.
  */
 import type { Clock } from "#kit/clock.ts";
 import { GrpcError } from "#proto/grpc-status.ts";
@@ -10,7 +10,7 @@ import type { Queue } from "../queue/queue.ts";
 import type { SealedAccount } from "../queue/queue-accounts.ts";
 import type { BatchGate } from "./batch.ts";
 import { type AccountAck, encodeAccount } from "./messages.ts";
-import type { ControlRequests } from "./stream.ts";
+import type { ControlRequests, ForwardStreamOptions } from "./stream.ts";
 
 /** Core has not answered an account in time. */
 export class AccountTimeoutError extends GrpcError {
@@ -35,23 +35,14 @@ interface AccountSender extends BatchGate {
 /** Creates the accounts of a stream. */
 export const createAccountSender = (
   queue: Pick<Queue, "accounts" | "read">,
-  {
-    controls,
-    clock,
-    timeoutMs,
-    arePaused,
-    onRefused,
-  }: {
-    controls: Pick<ControlRequests, "push">;
-    clock: Pick<Clock, "monotonic">;
-    timeoutMs: number;
-    /** Accounts wait, and telemetry does not wait for them. */
-    arePaused(): boolean;
-    /** Core keeps an account as evidence against this host. */
-    onRefused(refusal: { number: number; reason: string }): void;
-  },
+  controls: Pick<ControlRequests, "push">,
+  options: Pick<
+    ForwardStreamOptions,
+    "accountTimeoutMs" | "areAccountsPaused" | "onAccountRefused"
+  > & { clock: Pick<Clock, "monotonic"> },
 ): AccountSender => {
   const { accounts } = queue;
+  const { clock, accountTimeoutMs } = options;
   let takesAccounts = false;
   let acked = 0;
   /** The account that is due, and the one that core owes an answer: this one, or an earlier one that core lacks. */
@@ -61,7 +52,7 @@ export const createAccountSender = (
     sent = { due, account, atMs: clock.monotonic() };
     controls.push(encodeAccount(account, earlierAreLost));
   };
-  const mayBeSent = (): boolean => takesAccounts && !arePaused();
+  const mayBeSent = (): boolean => takesAccounts && !options.areAccountsPaused();
   const poke = (): void => {
     if (!mayBeSent() || sent !== undefined) return;
     const next = accounts.next();
@@ -89,7 +80,7 @@ export const createAccountSender = (
       if (sent === undefined) return;
       const { due, account } = sent;
       sent = undefined;
-      if (refused !== "") onRefused({ number: account.number, reason: refused });
+      if (refused !== "") options.onAccountRefused({ number: account.number, reason: refused });
       if (account === due && (refused !== "" || through >= due.number)) {
         accounts.acknowledged();
         return poke();
@@ -97,6 +88,7 @@ export const createAccountSender = (
       const earlier = refused === "" ? accounts.missing(account, through) : undefined;
       return send(due, earlier ?? due, earlier === undefined);
     },
-    timeLeftMs: () => (sent ? sent.atMs + timeoutMs - clock.monotonic() : Number.POSITIVE_INFINITY),
+    timeLeftMs: () =>
+      sent ? sent.atMs + accountTimeoutMs - clock.monotonic() : Number.POSITIVE_INFINITY,
   };
 };

@@ -4,7 +4,7 @@ import type { Span, Tracer } from "#kit/tracing/tracer.ts";
 import { GrpcError } from "#proto/grpc-status.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { QueuedRecords } from "../queue/record.ts";
-import { AccountTimeoutError, createAccountSender } from "./account-sender.ts";
+import { type AccountSender, AccountTimeoutError, createAccountSender } from "./account-sender.ts";
 import { type BatchLimits, nextBatch } from "./batch.ts";
 import type { Compressor } from "./compressor.ts";
 import type { GrpcConnection, GrpcRequest } from "./grpc-stream.ts";
@@ -96,13 +96,7 @@ export const runStream = async (
   let answerDueSince: number | null = clock.monotonic();
   let cursor = 0;
   let compressBlock: Compressor | undefined;
-  const accounts = createAccountSender(queue, {
-    controls,
-    clock,
-    timeoutMs: options.accountTimeoutMs,
-    arePaused: options.areAccountsPaused,
-    onRefused: options.onAccountRefused,
-  });
+  const accounts = createAccountSender(queue, controls, options);
   /** The last sequence that this stream has sent, or does not have to send. */
   let sent = 0;
 
@@ -111,16 +105,8 @@ export const runStream = async (
     try {
       const session = queue.beginSession(options.hostId);
       queueId = session.queueId;
-      return {
-        hostId: options.hostId,
-        queueId,
-        sessionId: session.sessionId,
-        previousSessionIds: session.previousSessionIds,
-        ackedThrough: session.ackedThrough,
-        sentThrough: session.sentThrough,
-        leftQueues: session.leftQueues,
-        takesDirectives: options.onDirective !== undefined,
-      };
+      const takesDirectives = options.onDirective !== undefined;
+      return { hostId: options.hostId, ...session, takesDirectives };
     } catch (error) {
       // Core would see a stream without messages.
       end.abort(error);
@@ -217,29 +203,8 @@ export const runStream = async (
     } else options.onDirective?.(response.directive);
   };
 
-  const watch = async () => {
-    for (;;) {
-      await clock.sleep(Math.min(options.answerTimeoutMs / 4, accounts.timeLeftMs()), end.signal);
-      // Those that were paused may be due.
-      accounts.poke();
-      if (accounts.timeLeftMs() <= 0) end.abort(new AccountTimeoutError(options.accountTimeoutMs));
-      if (answerDueSince !== null && clock.monotonic() - answerDueSince >= options.answerTimeoutMs)
-        end.abort(
-          new GrpcError(
-            "deadline_exceeded",
-            `core did not answer for ${options.answerTimeoutMs / 1000} s`,
-          ),
-        );
-    }
-  };
-  watch().catch(() => undefined);
-  const followAccounts = async () => {
-    for (;;) {
-      await queue.accounts.changed(end.signal);
-      accounts.poke();
-    }
-  };
-  followAccounts().catch((error: unknown) => end.abort(error));
+  watchAnswers(options, { accounts, answerDueSince: () => answerDueSince }, end);
+  followAccounts(queue, accounts, end);
 
   try {
     await options.connection.run({
@@ -261,6 +226,38 @@ export const runStream = async (
     opened.promise.catch(() => undefined);
     slot.promise.catch(() => undefined);
   }
+};
+
+/** Ends the stream with an error while an answer is due for too long. */
+const watchAnswers = (
+  { clock, answerTimeoutMs, accountTimeoutMs }: ForwardStreamOptions,
+  { accounts, answerDueSince }: { accounts: AccountSender; answerDueSince(): number | null },
+  end: AbortController,
+): void => {
+  const watch = async () => {
+    for (;;) {
+      await clock.sleep(Math.min(answerTimeoutMs / 4, accounts.timeLeftMs()), end.signal);
+      // Those that were paused may be due.
+      accounts.poke();
+      if (accounts.timeLeftMs() <= 0) end.abort(new AccountTimeoutError(accountTimeoutMs));
+      const since = answerDueSince() ?? Number.POSITIVE_INFINITY;
+      if (clock.monotonic() - since < answerTimeoutMs) continue;
+      const message = `core did not answer for ${answerTimeoutMs / 1000} s`;
+      end.abort(new GrpcError("deadline_exceeded", message));
+    }
+  };
+  watch().catch(() => undefined);
+};
+
+/** Offers each account that the queue seals to `accounts`. */
+const followAccounts = (queue: Queue, accounts: AccountSender, end: AbortController): void => {
+  const follow = async () => {
+    for (;;) {
+      await queue.accounts.changed(end.signal);
+      accounts.poke();
+    }
+  };
+  follow().catch((error: unknown) => end.abort(error));
 };
 
 /** Smaller frames are sent as they are. */

@@ -24,7 +24,7 @@ import { type AgeReading, createAgeClock } from "./age.ts";
 import { batchRecords } from "./envelope.ts";
 import { isDiskUnwritable, QueueClosedError, QueueFullError, QueueLockedError } from "./errors.ts";
 import { createQueueDirectory, newOrigin, queueFiles } from "./format.ts";
-import { createQueueAccounts, type QueueAccounts } from "./queue-accounts.ts";
+import { type AccountHooks, createQueueAccounts, type QueueAccounts } from "./queue-accounts.ts";
 import type { Checkpoint, NewRecord, QueuedRecords, RecordBatch } from "./record.ts";
 import { openRecoveringStore, type RecoveringStoreOptions } from "./recovering-store.ts";
 import { createReportedFault } from "./reported-fault.ts";
@@ -161,21 +161,158 @@ export const createQueue = (
   age = createAgeClock(clock, store.state);
 
   const deadLetterBounds = { recordsMax: 1_000, bytesMax: Math.floor(maxDiskUsageBytes / 16) };
+  let expiryCheckedAt = Number.NEGATIVE_INFINITY;
+
+  const { accounts, hooks } = createQueueAccounts(store, clock, {
+    totals: () => lossTotals(store),
+    write: (change) => writeIfPossible(change),
+  });
+  const writes = createPendingWrites(options, store, hooks, {
+    write: (change) => write(change),
+    dropExpired: () => dropExpired(),
+  });
+  const disk = createReportedFault("queue_unwritable", clock);
+  const { sessions, write, writeIfPossible, changeQueueId } = createQueueSessions(store, options, {
+    transact: (change) => {
+      try {
+        hooks.transaction(change);
+        disk.succeeded();
+      } catch (error) {
+        if (isDiskUnwritable(error)) disk.failed(error, options.dir);
+        throw error;
+      }
+    },
+    onRenamed: hooks.renamed,
+    writes,
+  });
+
+  // It is opened again while the disk cannot be written.
+  closeOnError(store, () => accounts.hasEnded() && changeQueueId(0));
+
+  onReplaced = () => {
+    hooks.replaced();
+    writes.schedule();
+  };
+
+  const dropExpired = (): number => {
+    const checkedAt = clock.monotonic();
+    if (writes.isClosed() || checkedAt - expiryCheckedAt < expiryCheckMs) return 0;
+    expiryCheckedAt = checkedAt;
+    const oldest = store.oldestAgeMs();
+    const horizon = age() - maxRecordAgeSeconds * 1000;
+    if (oldest === null || oldest >= horizon) return 0;
+    const kept = store.firstSequenceSince(horizon) ?? store.state.nextSequence;
+    let dropped = 0;
+    const done = writeIfPossible((transaction) => {
+      dropped = transaction.deleteThrough(kept - 1);
+      transaction.state.droppedRecords += dropped;
+      hooks.apply({ type: "expired", records: dropped });
+    });
+    return done ? dropped : 0;
+  };
+
+  return {
+    ...sessions,
+    accounts,
+    get queueId() {
+      return store.state.queueId;
+    },
+    get lastSequence() {
+      return store.state.nextSequence - 1;
+    },
+    append: writes.append,
+    read: (sequence, { maxRecords, maxBytes }) => {
+      dropExpired();
+      for (;;) {
+        const { found, corrupt } = store.read(sequence, maxRecords, maxBytes);
+        const isMoved =
+          corrupt.length > 0 &&
+          writeIfPossible(({ moveToDeadLetters }) => {
+            for (const at of corrupt)
+              moveToDeadLetters(at, "damaged", "its checksum is wrong", deadLetterBounds);
+          });
+        // While the disk cannot be written, they stay.
+        if (!isMoved) return found;
+        options.onCorruptRecords?.(corrupt);
+      }
+    },
+    waitBeyond: (sequence, signal) => {
+      if (!signal.aborted && store.state.nextSequence - 1 > sequence) return Promise.resolve();
+      return writes.stored(sequence, signal);
+    },
+    ack: writes.ack,
+    moveToDeadLetters: (sequence, code, message) => {
+      let moved = false;
+      write((transaction) => {
+        moved = transaction.moveToDeadLetters(sequence, code, message, deadLetterBounds);
+      });
+      writes.admitWaiting();
+      return moved;
+    },
+    dropExpired,
+    condition: () => {
+      // Nothing else writes to an idle queue.
+      if (disk.canEnd()) writeIfPossible(() => undefined);
+      return disk.condition();
+    },
+    checkpoints: (source) => store.checkpoints(source),
+    stats: () => {
+      dropExpired();
+      const droppedRecords = store.state.droppedRecords + writes.unsavedDrops();
+      const damage = damageOf(store.checkpoints);
+      return statsOf(
+        { ...store.state, droppedRecords },
+        store.oldestAgeMs(),
+        age(),
+        damage,
+        options,
+      );
+    },
+    close: async () => {
+      if (writes.isClosed()) return;
+      try {
+        writes.flush();
+        accounts.stop();
+      } finally {
+        writes.close();
+        store.close();
+        parts.onClosed();
+      }
+    },
+  };
+};
+
+const closeOnError = (store: QueueStore, act: () => void): void => {
+  try {
+    act();
+  } catch (error) {
+    store.close();
+    throw error;
+  }
+};
+
+/** Creates the writes that wait for the next transaction: appends, those that wait for room, and acknowledgements. */
+const createPendingWrites = (
+  { maxDiskUsageBytes, dropNewestOnFull, clock }: Omit<QueueOptions, "dir">,
+  store: QueueStore,
+  hooks: AccountHooks,
+  calls: { write(change: (transaction: QueueTransaction) => void): void; dropExpired(): void },
+) => {
+  const readers = createRecordWaiters();
   let admitted: Append[] = [];
   let admittedBytes = 0;
   const waiting: Append[] = [];
   let ackThrough = 0;
   let acks: { resolve(): void; reject(error: unknown): void }[] = [];
-  const readers = createRecordWaiters();
   /** Whether what is acknowledged could not be deleted. */
   let isAckDue = false;
   let scheduled = false;
   let lingering: AbortController | undefined;
   let closed = false;
   let unsavedDrops = 0; // dropped while the disk cannot be written
-  let expiryCheckedAt = Number.NEGATIVE_INFINITY;
 
   const fits = (total: number) => store.state.bytes + admittedBytes + total <= maxDiskUsageBytes;
+  const isNext = (total: number) => waiting.length === 0 && fits(total);
 
   const schedule = () => {
     if (scheduled) return;
@@ -202,12 +339,6 @@ export const createQueue = (
     reportWaiting(waiting.length > 0);
   };
 
-  /** Counts what is dropped; returns how many records it has. */
-  const drop = ({ reason, batch }: Refusal): number => {
-    for (const count of batch.counts) hooks.apply({ type: "refused", reason, ...count });
-    return batch.count;
-  };
-
   const linger = (ms: number) => {
     if (scheduled || lingering !== undefined) return;
     lingering = new AbortController();
@@ -219,42 +350,17 @@ export const createQueue = (
     state.ackedThrough = Math.max(state.ackedThrough, ackThrough);
   };
 
-  const { accounts, hooks } = createQueueAccounts(store, clock, {
-    totals: () => lossTotals(store),
-    write: (change) => writeIfPossible(change),
-  });
-  const disk = createReportedFault("queue_unwritable", clock);
-  const { sessions, write, writeIfPossible, changeQueueId } = createQueueSessions(store, options, {
-    transact: (change) => {
-      try {
-        hooks.transaction(change);
-        disk.succeeded();
-      } catch (error) {
-        if (isDiskUnwritable(error)) disk.failed(error, options.dir);
-        throw error;
-      }
-    },
-    onRenamed: hooks.renamed,
-    deleteAcked,
-    acknowledged: () => ackThrough,
-    onNewQueueId: () => {
-      for (const { resolve } of acks.splice(0)) resolve();
-      ackThrough = 0;
-    },
-    onWritten: admitWaiting,
-  });
-
-  try {
-    if (accounts.hasEnded()) changeQueueId(0);
-  } catch (error) {
-    // It is opened again while the disk cannot be written.
-    store.close();
-    throw error;
-  }
-
-  onReplaced = () => {
-    hooks.replaced();
-    schedule();
+  const failAppends = (appends: readonly Append[], error: unknown) => {
+    const drops = dropNewestOnFull && isDiskUnwritable(error);
+    for (const { batch, refusal, resolve, reject } of appends) {
+      if (drops) {
+        unsavedDrops += drop(refusal ?? { reason: "queue_full", batch }, hooks);
+        resolve("dropped");
+      } else reject(error);
+    }
+    // Nothing else would try the waiting appends again before the next success: they may fit now.
+    admitWaiting();
+    if (appends.length > 0 && !drops && isDiskUnwritable(error)) reportWaiting(true);
   };
 
   const flush = () => {
@@ -267,155 +373,90 @@ export const createQueue = (
     admittedBytes = 0;
     acks = [];
     try {
-      write((transaction) => {
+      calls.write((transaction) => {
         if (acking.length > 0 || isAckDue) deleteAcked(transaction);
         for (const { batch, checkpoints, refusal } of appends) {
           transaction.insert(batch);
           hooks.apply({ type: "accepted", counts: batch.counts });
           for (const checkpoint of checkpoints) transaction.putCheckpoint(checkpoint);
-          if (refusal) transaction.state.droppedRecords += drop(refusal);
+          if (refusal) transaction.state.droppedRecords += drop(refusal, hooks);
         }
         transaction.state.droppedRecords += unsavedDrops;
       });
-      unsavedDrops = 0;
-      isAckDue = false;
     } catch (error) {
       isAckDue ||= acking.length > 0;
       if (isAckDue) linger(ackRetryMs);
       for (const { reject } of acking) reject(error);
-      const drops = options.dropNewestOnFull && isDiskUnwritable(error);
-      for (const { batch, refusal, resolve, reject } of appends) {
-        if (drops) {
-          unsavedDrops += drop(refusal ?? { reason: "queue_full", batch });
-          resolve("dropped");
-        } else reject(error);
-      }
-      // Nothing else would try the waiting appends again before the next success: they may fit now.
-      admitWaiting();
-      if (appends.length > 0 && !drops && isDiskUnwritable(error)) reportWaiting(true);
+      failAppends(appends, error);
       return;
     }
+    unsavedDrops = 0;
+    isAckDue = false;
     for (const { resolve, refusal } of appends) resolve(refusal ? "dropped" : "stored");
     for (const { resolve } of acking) resolve();
     readers.notify(store.state.nextSequence - 1);
     admitWaiting();
   };
 
-  const dropExpired = (): number => {
-    const checkedAt = clock.monotonic();
-    if (closed || checkedAt - expiryCheckedAt < expiryCheckMs) return 0;
-    expiryCheckedAt = checkedAt;
-    const oldest = store.oldestAgeMs();
-    const horizon = age() - maxRecordAgeSeconds * 1000;
-    if (oldest === null || oldest >= horizon) return 0;
-    const kept = store.firstSequenceSince(horizon) ?? store.state.nextSequence;
-    let dropped = 0;
-    const done = writeIfPossible((transaction) => {
-      dropped = transaction.deleteThrough(kept - 1);
-      transaction.state.droppedRecords += dropped;
-      hooks.apply({ type: "expired", records: dropped });
-    });
-    return done ? dropped : 0;
+  const append: Queue["append"] = async (records, { checkpoints = [], signal, isWanted } = {}) => {
+    if (closed) throw new QueueClosedError();
+    const { promise, resolve, reject } = Promise.withResolvers<AppendOutcome>();
+    const batch = "count" in records ? records : batchRecords(records);
+    const total = batch.bytes;
+    const next: Append = { batch, total, checkpoints, isWanted, resolve, reject };
+    if (!isNext(total)) calls.dropExpired();
+    if (isNext(total)) {
+      admit(next);
+    } else if (dropNewestOnFull || total > maxDiskUsageBytes) {
+      const reason = total > maxDiskUsageBytes ? "too_large" : "queue_full";
+      admit({ ...next, batch: batchRecords([]), total: 0, refusal: { reason, batch } });
+    } else if (signal?.aborted) {
+      reject(new QueueFullError({ cause: signal.reason }));
+    } else {
+      waitForRoom(next, waiting, signal);
+      reportWaiting(true);
+      if (acks.length > 0) schedule();
+    }
+    return promise;
   };
 
-  /** Moves corrupt records to the dead letters; false while the disk cannot be written. */
-  const removeCorrupt = (corrupt: readonly number[]): boolean =>
-    writeIfPossible(({ moveToDeadLetters }) => {
-      for (const sequence of corrupt)
-        moveToDeadLetters(sequence, "damaged", "its checksum is wrong", deadLetterBounds);
-    });
+  const ack: Queue["ack"] = async (sequence, { lingerMs = 0 } = {}) => {
+    if (closed) throw new QueueClosedError();
+    ackThrough = Math.max(ackThrough, sequence);
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    acks.push({ resolve, reject });
+    if (lingerMs > 0 && waiting.length === 0) linger(lingerMs);
+    else schedule();
+    return promise;
+  };
 
   return {
-    ...sessions,
-    accounts,
-    get queueId() {
-      return store.state.queueId;
+    append,
+    ack,
+    schedule,
+    flush,
+    stored: readers.wait,
+    admitWaiting,
+    deleteAcked,
+    acknowledged: () => ackThrough,
+    /** Resolves the acknowledgements: under another queue id there is nothing to delete. */
+    forgetAcks: () => {
+      for (const { resolve } of acks.splice(0)) resolve();
+      ackThrough = 0;
     },
-    get lastSequence() {
-      return store.state.nextSequence - 1;
-    },
-    append: async (records, { checkpoints = [], signal, isWanted } = {}) => {
-      if (closed) throw new QueueClosedError();
-      const { promise, resolve, reject } = Promise.withResolvers<AppendOutcome>();
-      const batch = "count" in records ? records : batchRecords(records);
-      const total = batch.bytes;
-      const append: Append = { batch, total, checkpoints, isWanted, resolve, reject };
-      if (waiting.length > 0 || !fits(total)) dropExpired();
-      if (waiting.length === 0 && fits(total)) {
-        admit(append);
-      } else if (options.dropNewestOnFull || total > maxDiskUsageBytes) {
-        const reason = total > maxDiskUsageBytes ? "too_large" : "queue_full";
-        admit({ ...append, batch: batchRecords([]), total: 0, refusal: { reason, batch } });
-      } else if (signal?.aborted) {
-        reject(new QueueFullError({ cause: signal.reason }));
-      } else {
-        waitForRoom(append, waiting, signal);
-        reportWaiting(true);
-        if (acks.length > 0) schedule();
-      }
-      return promise;
-    },
-    read: (sequence, { maxRecords, maxBytes }) => {
-      dropExpired();
-      for (;;) {
-        const { found, corrupt } = store.read(sequence, maxRecords, maxBytes);
-        if (corrupt.length === 0 || !removeCorrupt(corrupt)) return found;
-        options.onCorruptRecords?.(corrupt);
-      }
-    },
-    waitBeyond: (sequence, signal) => {
-      if (!signal.aborted && store.state.nextSequence - 1 > sequence) return Promise.resolve();
-      return readers.wait(sequence, signal);
-    },
-    ack: async (sequence, { lingerMs = 0 } = {}) => {
-      if (closed) throw new QueueClosedError();
-      ackThrough = Math.max(ackThrough, sequence);
-      const { promise, resolve, reject } = Promise.withResolvers<void>();
-      acks.push({ resolve, reject });
-      if (lingerMs > 0 && waiting.length === 0) linger(lingerMs);
-      else schedule();
-      return promise;
-    },
-    moveToDeadLetters: (sequence, code, message) => {
-      let moved = false;
-      write((transaction) => {
-        moved = transaction.moveToDeadLetters(sequence, code, message, deadLetterBounds);
-      });
-      admitWaiting();
-      return moved;
-    },
-    dropExpired,
-    condition: () => {
-      // Nothing else writes to an idle queue.
-      if (disk.canEnd()) writeIfPossible(() => undefined);
-      return disk.condition();
-    },
-    checkpoints: (source) => store.checkpoints(source),
-    stats: () => {
-      dropExpired();
-      const droppedRecords = store.state.droppedRecords + unsavedDrops;
-      const damage = damageOf(store.checkpoints);
-      return statsOf(
-        { ...store.state, droppedRecords },
-        store.oldestAgeMs(),
-        age(),
-        damage,
-        options,
-      );
-    },
-    close: async () => {
-      if (closed) return;
-      try {
-        flush();
-        accounts.stop();
-      } finally {
-        closed = true;
-        lingering?.abort();
-        for (const append of [...waiting.splice(0), ...admitted])
-          append.reject(new QueueClosedError());
-        store.close();
-        parts.onClosed();
-      }
+    unsavedDrops: () => unsavedDrops,
+    isClosed: () => closed,
+    /** Rejects what is not stored yet, and everything after it. */
+    close: () => {
+      closed = true;
+      lingering?.abort();
+      for (const { reject } of [...waiting.splice(0), ...admitted]) reject(new QueueClosedError());
     },
   };
+};
+
+/** Counts what is dropped; returns how many records it has. */
+const drop = ({ reason, batch }: Refusal, hooks: AccountHooks): number => {
+  for (const count of batch.counts) hooks.apply({ type: "refused", reason, ...count });
+  return batch.count;
 };

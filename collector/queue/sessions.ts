@@ -49,6 +49,18 @@ export interface QueueSessions {
 
 type Change = (transaction: QueueTransaction) => void;
 
+/** What sessions use of the writes that a queue has pending. */
+interface AckWrites {
+  /** Deletes what core has acknowledged: it does not count under a new queue id, and a session states all of it. */
+  deleteAcked: Change;
+  /** The highest sequence that core has acknowledged, deleted or not. */
+  acknowledged(): number;
+  /** The queue has another id, under which nothing is acknowledged. */
+  forgetAcks(): void;
+  /** There may be room for appends that wait. */
+  admitWaiting(): void;
+}
+
 /**
  * Creates the sessions of an open queue, which must make all its changes by `write` or `writeIfPossible`: these also store whether core
  * has answered since the start. Without that, a restart would count as sent what was appended meanwhile, and take a copy's records for
@@ -59,22 +71,14 @@ export const createQueueSessions = (
   { clock, entropy }: { clock: Clock; entropy: Entropy },
   {
     transact,
-    deleteAcked,
-    acknowledged,
     onRenamed,
-    onNewQueueId,
-    onWritten,
+    writes,
   }: {
     /** Runs a transaction of the store. */
     transact(change: Change): void;
-    /** Deletes what core has acknowledged: it does not count under a new queue id, and a session states all of it. */
-    deleteAcked: Change;
-    /** The highest sequence that core has acknowledged, deleted or not. */
-    acknowledged(): number;
     /** The queue gets another id in this transaction; everything through `acked` is acknowledged under the last one. */
     onRenamed(transaction: QueueTransaction, acked: number): void;
-    onNewQueueId(): void;
-    onWritten(): void;
+    writes: AckWrites;
   },
 ) => {
   let isAnswered = 0;
@@ -100,14 +104,14 @@ export const createQueueSessions = (
       if (isDiskUnwritable(error)) return false;
       throw error;
     }
-    onWritten();
+    writes.admitWaiting();
     return true;
   };
 
   const changeQueueId = (forks: number): void => {
     write((transaction) => {
       const { state } = transaction;
-      deleteAcked(transaction);
+      writes.deleteAcked(transaction);
       leaveQueue(store.checkpoints(leftQueueSource), state).forEach(transaction.putCheckpoint);
       const acked = state.ackedThrough;
       Object.assign(state, unsent, { queueId: entropy.bytes(idBytes), forks: state.forks + forks });
@@ -117,8 +121,8 @@ export const createQueueSessions = (
     sentBefore = 0;
     sentNow = 0;
     unsaved = [];
-    onNewQueueId();
-    onWritten();
+    writes.forgetAcks();
+    writes.admitWaiting();
   };
 
   const sentThrough = () => Math.max(sentBefore, sentNow);
@@ -132,9 +136,9 @@ export const createQueueSessions = (
       const { queueId } = store.state;
       const history = sessionsOf(store.state, unsaved);
       // All that is acknowledged is claimed: what is deleted later would otherwise be neither claimed nor sent.
-      const ackedThrough = Math.max(store.state.ackedThrough, acknowledged());
+      const ackedThrough = Math.max(store.state.ackedThrough, writes.acknowledged());
       const isSaved = writeIfPossible((transaction) => {
-        deleteAcked(transaction);
+        writes.deleteAcked(transaction);
         Object.assign(transaction.state, { hostId, sessions: history });
       });
       if (isSaved) unsaved = [];
