@@ -12,7 +12,7 @@ import type { Log } from "#kit/log.ts";
 import { createTokenBuckets, type TokenBuckets } from "#kit/token-buckets.ts";
 import type { Tracer } from "#kit/tracing/tracer.ts";
 import type { ConfigDesiredResponse } from "#proto/management/config-desired.ts";
-import type { ReportedCondition } from "#proto/management/heartbeat.ts";
+import type { HeartbeatReport, ReportedCondition } from "#proto/management/heartbeat.ts";
 import type { UsableConfig } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
 import {
@@ -107,7 +107,7 @@ export interface CoreSession {
 
 /** Opens a core session: it forwards and sends heartbeats at once, and renews when that is due. */
 export const openCoreSession = async (options: CoreSessionOptions): Promise<CoreSession> => {
-  const { loaded, env, log } = options;
+  const { loaded, env } = options;
   const closing = new AbortController();
   const path = identityDirectoryOf(loaded.config);
   const directory = path === undefined ? undefined : openIdentityDirectory(path, env);
@@ -136,71 +136,17 @@ export const openCoreSession = async (options: CoreSessionOptions): Promise<Core
     promotion,
     ...(hasHeartbeats ? { onDirective, onOpened: () => heartbeats.retry() } : {}),
   });
-  const forwarderStatus = (): ForwarderStatus => {
-    const status = forwarder.status();
-    return { ...status, lastAckAt: status.lastAckAt ?? options.lastAckAt };
+  const calls = createManagementCalls(options, forwarder, closing.signal);
+  const fetchDesiredConfig = calls.desiredConfig;
+  const answerDiag = createDiagSender(options, calls.diag);
+  const figures = {
+    forwarder: () => {
+      const status = forwarder.status();
+      return { ...status, lastAckAt: status.lastAckAt ?? options.lastAckAt };
+    },
+    renewal: () => renewals?.status() ?? renewalNotConfigured,
   };
-  const renewal = () => renewals?.status() ?? renewalNotConfigured;
-  const { buffer, management } = loaded.config;
-  // Heartbeats come each minute: most of what one costs core would be the connection.
-  const transport: TransportOptions = {
-    ...transportOf(options, callTimeoutMs),
-    resume: createResumeTls(),
-    ...(reachesIngestListener(loaded) ? { session: forwarder.session } : {}),
-  };
-  const callerFor = (purpose: "heartbeat" | "config_desired" | "diag"): ManagementCaller => ({
-    credentials: loaded.credentials,
-    sentAt: createSentAt(join(buffer.dir, `sent-at.${purpose}`), env),
-    signal: closing.signal,
-  });
-  const heartbeatCaller = callerFor("heartbeat");
-  const desiredConfigCaller = callerFor("config_desired");
-  const fetchDesiredConfig: FetchDesiredConfig = (currentConfigId) =>
-    callDesiredConfig(transport, desiredConfigCaller, currentConfigId);
-  const diagCaller = callerFor("diag");
-  const answerDiag = createDiagSender(options, (answer) => callDiag(transport, diagCaller, answer));
-  const compose = () => {
-    const config = options.configReport();
-    const queue = options.queue.stats();
-    const usage = measureUsage();
-    const conditions = options.conditions();
-    const figures = {
-      config,
-      queue,
-      usage,
-      forwarder: forwarderStatus(),
-      renewal: renewal(),
-      conditions,
-    };
-    const { lastAckAt } = figures.forwarder;
-    const lastAckAgeSeconds =
-      lastAckAt === null ? null : Math.max(0, Math.round((env.clock.now() - lastAckAt) / 1000));
-    return {
-      report: composeHeartbeat(options.facts, figures),
-      status: { queue, lastAckAgeSeconds, usage },
-    };
-  };
-  const streamed = createStreamHeartbeats({
-    forwarder,
-    compose,
-    sign: async (report) =>
-      signBody("heartbeat", loaded.credentials, {
-        sent_at: await heartbeatCaller.sentAt.next(),
-        ...report,
-      }),
-    answerTimeoutMs: callTimeoutMs,
-    clock: env.clock,
-  });
-  const send = async (): Promise<HeartbeatReply> =>
-    (await streamed.send()) ?? callHeartbeat(transport, heartbeatCaller, compose().report);
-  const heartbeats = createHeartbeatSender({
-    send,
-    skewSeconds: heartbeatCaller.sentAt.skewSeconds,
-    intervalSeconds: management.heartbeatIntervalSeconds,
-    lastSuccessAt: options.lastHeartbeatAt,
-    turns: options.heartbeatTurns,
-    ...env,
-    log,
+  const { streamed, heartbeats } = createSessionHeartbeats(options, forwarder, figures, calls, {
     onAnswer: (answer) => {
       accepted();
       if (answer.renew_now) renewals?.trigger();
@@ -212,17 +158,11 @@ export const openCoreSession = async (options: CoreSessionOptions): Promise<Core
       if (code === unknownCertificate) promotion?.rollBack();
     },
   });
-  const parts = [
-    forwarder,
-    ...(renewals === undefined ? [] : [renewals]),
-    ...(hasHeartbeats ? [heartbeats] : []),
-  ];
-  const running = parts.map((part) =>
-    part.run(part === forwarder && !options.canForward ? AbortSignal.abort() : closing.signal),
-  );
+  const running = [forwarder.run(options.canForward ? closing.signal : AbortSignal.abort())];
+  if (renewals) running.push(renewals.run(closing.signal));
+  if (hasHeartbeats) running.push(heartbeats.run(closing.signal));
   return {
-    forwarder: forwarderStatus,
-    renewal,
+    ...figures,
     heartbeat: () => (hasHeartbeats ? heartbeats.status() : undefined),
     reportChange: () => {
       if (hasHeartbeats && streamed.isChanged()) heartbeats.trigger();
@@ -238,6 +178,85 @@ export const openCoreSession = async (options: CoreSessionOptions): Promise<Core
 /** A part may end, as renewals do after a success; it must not fail. */
 const rejectOnFailure = (part: Promise<void>): Promise<never> =>
   part.then(() => new Promise<never>(() => undefined));
+
+/** Creates the management requests of a session, until `signal` aborts. */
+const createManagementCalls = (
+  options: CoreSessionOptions,
+  forwarder: Pick<Forwarder, "session">,
+  signal: AbortSignal,
+) => {
+  const { loaded, env } = options;
+  // Heartbeats come each minute: most of what one costs core would be the connection.
+  const transport: TransportOptions = {
+    ...transportOf(options, callTimeoutMs),
+    resume: createResumeTls(),
+    ...(reachesIngestListener(loaded) ? { session: forwarder.session } : {}),
+  };
+  const callerFor = (purpose: "heartbeat" | "config_desired" | "diag"): ManagementCaller => ({
+    credentials: loaded.credentials,
+    sentAt: createSentAt(join(loaded.config.buffer.dir, `sent-at.${purpose}`), env),
+    signal,
+  });
+  const heartbeat = callerFor("heartbeat");
+  const desiredConfig = callerFor("config_desired");
+  const diag = callerFor("diag");
+  return {
+    skewSeconds: heartbeat.sentAt.skewSeconds,
+    signHeartbeat: async (report: HeartbeatReport) =>
+      signBody("heartbeat", loaded.credentials, {
+        sent_at: await heartbeat.sentAt.next(),
+        ...report,
+      }),
+    heartbeat: (report: HeartbeatReport) => callHeartbeat(transport, heartbeat, report),
+    desiredConfig: (currentConfigId: string | undefined) =>
+      callDesiredConfig(transport, desiredConfig, currentConfigId),
+    diag: (answer: Parameters<typeof callDiag>[2]) => callDiag(transport, diag, answer),
+  };
+};
+
+/** Creates the heartbeats of a session: on the forwarder's stream where core takes them, otherwise as requests. */
+const createSessionHeartbeats = (
+  options: CoreSessionOptions,
+  forwarder: Forwarder,
+  figures: Pick<CoreSession, "forwarder" | "renewal">,
+  calls: ReturnType<typeof createManagementCalls>,
+  callbacks: Pick<Parameters<typeof createHeartbeatSender>[0], "onAnswer" | "onFailure">,
+) => {
+  const { env } = options;
+  const compose = () => {
+    const config = options.configReport();
+    const queue = options.queue.stats();
+    const usage = measureUsage();
+    const conditions = options.conditions();
+    const forwarder = figures.forwarder();
+    const parts = { config, queue, usage, forwarder, renewal: figures.renewal(), conditions };
+    const { lastAckAt } = forwarder;
+    const lastAckAgeSeconds =
+      lastAckAt === null ? null : Math.max(0, Math.round((env.clock.now() - lastAckAt) / 1000));
+    return {
+      report: composeHeartbeat(options.facts, parts),
+      status: { queue, lastAckAgeSeconds, usage },
+    };
+  };
+  const streamed = createStreamHeartbeats({
+    forwarder,
+    compose,
+    sign: calls.signHeartbeat,
+    answerTimeoutMs: callTimeoutMs,
+    clock: env.clock,
+  });
+  const heartbeats = createHeartbeatSender({
+    send: async () => (await streamed.send()) ?? calls.heartbeat(compose().report),
+    skewSeconds: calls.skewSeconds,
+    intervalSeconds: options.loaded.config.management.heartbeatIntervalSeconds,
+    lastSuccessAt: options.lastHeartbeatAt,
+    turns: options.heartbeatTurns,
+    ...env,
+    log: options.log,
+    ...callbacks,
+  });
+  return { streamed, heartbeats };
+};
 
 const transportOf = (
   { loaded: { config, coreCaPem }, tracer }: Pick<CoreSessionOptions, "loaded" | "tracer">,

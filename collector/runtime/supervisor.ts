@@ -91,57 +91,56 @@ const runWithQueue = async (
   onStarted: () => void,
 ): Promise<UsableConfig | undefined> => {
   const { env, log, tracer } = options;
-  const onQuarantined = (folder: string, err: unknown) =>
-    log.error({ err, folder }, "the queue was corrupt; quarantined it and created a new one");
-  const onCorruptRecords = (sequences: readonly number[]) =>
-    log.error({ sequences }, "moved corrupt records to the dead letters");
-  const onLost = (records: number) =>
-    log.error(
-      { records },
-      "the queue lacks records that it had stored: its files were damaged, or replaced by older ones",
-    );
-  const onWrongAge = () =>
-    log.error({}, "the queue's own time was damaged, and is corrected; no record expired by it");
-  const reports = { onQuarantined, onCorruptRecords, onLost, onWrongAge };
-  const settings = { ...state.loaded.config.buffer, ...env, ...reports };
+  const settings = { ...state.loaded.config.buffer, ...env, ...queueReports(log) };
   const keeping = new AbortController();
   const { queue, usable } = openOrStandIn(
     () => openQueue(settings),
     { ...options, settings, isTrial },
     keeping.signal,
   );
-  const { checkpoints } = queue;
-  const { refused } = queue.accounts;
-  const append = traceAppend(queue.append, tracer);
   const sources = createSourceSet((config) =>
-    options.createSource(config, { append, refused, checkpoints, clock: env.clock, log, tracer }),
+    options.createSource(config, {
+      append: traceAppend(queue.append, tracer),
+      refused: queue.accounts.refused,
+      checkpoints: queue.checkpoints,
+      clock: env.clock,
+      log,
+      tracer,
+    }),
   );
-  let session: CoreSession | undefined;
+  let running: Running | undefined;
   let socket: StatusSocket | undefined;
   let next: UsableConfig | undefined;
   const accounting = { queue, clock: env.clock, credentials: () => state.loaded.credentials, log };
   const kept = keepAccounts(accounting, keeping.signal);
-  state.reportChange = () => session?.reportChange();
+  state.reportChange = () => running?.session.reportChange();
   const conditions = () =>
     [queue, ...sources.running()].flatMap((part) => part.condition?.() ?? []);
-  const compose = () => {
-    const { loaded } = state;
-    const parts = {
-      session,
+  const compose = () =>
+    composeStatus({
+      now: env.clock.now(),
+      facts: options.facts,
+      loaded: state.loaded,
+      report: configReportOf(state),
+      session: running?.session,
       queue: queue.stats(),
       sources: sources.running(),
       conditions: conditions(),
-    };
-    return composeStatus({
-      now: env.clock.now(),
-      facts: options.facts,
-      loaded,
-      report: configReportOf(state),
-      ...parts,
     });
+  const drain = async () => {
+    const { dir, ephemeral } = settings;
+    // Records left in the old folder are sent once they are imported.
+    const isEnding = next === undefined ? ephemeral : next.config.buffer.dir !== dir;
+    if (next === undefined || isEnding)
+      await drainAccounts(accounting, {
+        forwarder: () => running?.session.forwarder(),
+        isEnding,
+        waitMs: drainMs,
+      });
   };
   try {
-    session = await openSession(options, { state, queue, conditions, usable });
+    const session = await openSession(options, { state, queue, conditions, usable });
+    running = { state, queue, sources, session, conditions };
     // Files wait where they are: their positions are in the queue.
     await sources.apply(
       sourceSettings(state.loaded).filter(({ type }) => usable === undefined || type === "otlp"),
@@ -151,36 +150,51 @@ const runWithQueue = async (
     onStarted();
     const names = sources.running().map(({ name }) => name);
     log.info({ identity: state.loaded.credentials.identity, sources: names }, "collector runs");
-    const waiting = usable ? AbortSignal.any([signal, usable]) : signal;
-    while (!signal.aborted && next === undefined) {
-      const found = usable?.aborted
-        ? state.loaded
-        : await waitForChange(options, state, session, waiting);
-      if (found === undefined) continue;
-      if (usable || !isDeepStrictEqual(found.config.buffer, state.loaded.config.buffer))
-        next = found;
-      else session = await reload(options, { state, queue, sources, session, conditions }, found);
-    }
+    next = await followFiles(options, running, usable, signal);
     log.info({}, next === undefined ? "collector stops" : "reopening the queue");
   } finally {
     await socket?.close();
     await sources.stop();
     keeping.abort();
     await kept;
-    const { dir, ephemeral } = settings;
-    // Records left in the old folder are sent once they are imported.
-    const isEnding = next === undefined ? ephemeral : next.config.buffer.dir !== dir;
-    if (next === undefined || isEnding)
-      await drainAccounts(accounting, {
-        forwarder: () => session?.forwarder(),
-        isEnding,
-        waitMs: drainMs,
-      });
-    if (session !== undefined) await closeSession(state, session);
+    await drain();
+    if (running !== undefined) await closeSession(running);
     await queue.close();
   }
   return next;
 };
+
+/** Puts each change of the files into effect, until the signal aborts or the queue must be reopened with the config that it returns. */
+const followFiles = async (
+  options: SupervisorOptions,
+  running: Running,
+  usable: AbortSignal | undefined,
+  signal: AbortSignal,
+): Promise<UsableConfig | undefined> => {
+  const { state } = running;
+  const waiting = usable ? AbortSignal.any([signal, usable]) : signal;
+  while (!signal.aborted) {
+    const found = usable?.aborted ? state.loaded : await waitForChange(options, running, waiting);
+    if (found === undefined) continue;
+    if (usable || !isDeepStrictEqual(found.config.buffer, state.loaded.config.buffer)) return found;
+    await reload(options, running, found);
+  }
+  return undefined;
+};
+
+const queueReports = (log: Log) => ({
+  onQuarantined: (folder: string, err: unknown) =>
+    log.error({ err, folder }, "the queue was corrupt; quarantined it and created a new one"),
+  onCorruptRecords: (sequences: readonly number[]) =>
+    log.error({ sequences }, "moved corrupt records to the dead letters"),
+  onLost: (records: number) =>
+    log.error(
+      { records },
+      "the queue lacks records that it had stored: its files were damaged, or replaced by older ones",
+    ),
+  onWrongAge: () =>
+    log.error({}, "the queue's own time was damaged, and is corrected; no record expired by it"),
+});
 
 /** How long after a failure the queue is opened again. */
 const openPauseMs = 5_000;
@@ -233,8 +247,7 @@ const untilUsable = (
 /** Waits until the files on disk are a usable config other than the one that runs, and returns it; undefined when the signal aborts. */
 const waitForChange = async (
   { env, log }: Pick<SupervisorOptions, "env" | "log">,
-  state: RunState,
-  session: CoreSession,
+  { state, session }: Running,
   signal: AbortSignal,
 ): Promise<UsableConfig | undefined> => {
   const watch = await watchFiles(filesOf(state.loaded), env);
@@ -304,7 +317,7 @@ const openSession = (
 };
 
 /** Closes a session, and remembers what the next one continues from. */
-const closeSession = async (state: RunState, session: CoreSession): Promise<void> => {
+const closeSession = async ({ state, session }: Running): Promise<void> => {
   state.lastAckAt = session.forwarder().lastAckAt;
   state.lastHeartbeatAt = session.heartbeat()?.lastSuccessAt ?? null;
   await session.close();
@@ -319,18 +332,19 @@ interface Running {
   conditions(): readonly ReportedCondition[];
 }
 
-/** Puts `next` into effect and returns the session that is then open. Changes nothing if one of its sources cannot start. */
+/** Puts `next` into effect. Changes nothing if one of its sources cannot start. */
 const reload = async (
   options: SupervisorOptions,
-  { state, queue, sources, session, conditions }: Running,
+  running: Running,
   next: UsableConfig,
-): Promise<CoreSession> => {
+): Promise<void> => {
   const { log } = options;
+  const { state, sources } = running;
   try {
     await sources.apply(sourceSettings(next));
   } catch (error) {
     rejectConfig(state, next, error, log);
-    return session;
+    return;
   }
   const before = state.loaded;
   const { runningConfigHash } = before;
@@ -347,11 +361,10 @@ const reload = async (
     { fingerprint_sha256: next.credentials.fingerprintSha256, session_kept: keepsSession },
     "reloaded",
   );
-  if (!keepsSession) await closeSession(state, session);
+  if (!keepsSession) await closeSession(running);
   state.effectiveHash = next.runningConfigHash;
-  if (!keepsSession) return openSession(options, { state, queue, conditions });
-  session.reportChange();
-  return session;
+  if (keepsSession) running.session.reportChange();
+  else running.session = await openSession(options, running);
 };
 
 /** The answer to core's request for diagnostics: what `diag` prints, or why not. */

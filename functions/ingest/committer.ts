@@ -30,8 +30,8 @@ import {
   commitFramesAhead,
 } from "../store/ingest/commit-frames.ts";
 import { type FrameOutcome, type FrameToCommit, queueKey } from "../store/ingest/decide-frames.ts";
-import { createCommitConnections } from "./commit-connections.ts";
-import { createWaitingFrames, type Pending } from "./waiting-frames.ts";
+import { type CommitConnections, createCommitConnections } from "./commit-connections.ts";
+import { createWaitingFrames, type Pending, type WaitingFrames } from "./waiting-frames.ts";
 
 /** Receives facts about commits. */
 export interface CommitObserver {
@@ -91,19 +91,14 @@ const bytesOf = (frames: FrameGroup["frames"]): number =>
   frames.reduce((sum, { bytes }) => sum + bytes, 0);
 
 /** Makes a committer; it connects with the first frame. */
-export const createCommitter = ({
-  connect,
-  clock,
-  codec,
-  hasStoredDigests,
-  observe,
-  connections = 2,
-  batchTimeoutMs = commitDeadlineMs,
-  batchBytesMax = 16 * 1024 * 1024,
-}: CommitterOptions): Committer => {
-  const commits: CommitNeeds = { codec, hasStoredDigests, now: clock.now };
-  const pool = createCommitConnections({ connect, clock, timeoutMs: batchTimeoutMs });
-  const limit = createBatchLimit({ bytesMax: batchBytesMax, timeoutMs: batchTimeoutMs });
+export const createCommitter = (options: CommitterOptions): Committer => {
+  const { connect, clock, connections = 2 } = options;
+  const {
+    batchTimeoutMs: timeoutMs = commitDeadlineMs,
+    batchBytesMax: bytesMax = 16 * 1024 * 1024,
+  } = options;
+  const pool = createCommitConnections({ connect, clock, timeoutMs });
+  const limit = createBatchLimit({ bytesMax, timeoutMs });
   /** The batches that run, the oldest first. */
   const batches = new Set<Batch>();
   /** The cursor of each queue once its running batches have committed. */
@@ -115,13 +110,11 @@ export const createCommitter = ({
     isBusy: (key) => batches.values().some(({ keys }) => keys.has(key)),
     isUnknown: (key) => expected.get(key) === undefined,
   });
+  const attempt = createAttempt(options, pool, limit, expected);
   let state: CommitterState = { name: "committing" };
 
-  const forget = (keys: Iterable<string>): void => {
-    for (const key of keys) expected.delete(key);
-  };
   const putBack = ({ frames, keys }: FrameGroup): void => {
-    forget(keys);
+    forget(expected, keys);
     waiting.putBack(frames);
   };
   /** Puts the frames of all batches that are behind an earlier one back, the newest batch first. */
@@ -133,21 +126,11 @@ export const createCommitter = ({
     }
   };
 
-  const mayBegin = (): boolean => {
-    let moving = 0;
-    let isSlow = false;
-    for (const { pace } of batches) {
-      if (pace !== "stuck") moving++;
-      if (pace === "slow") isSlow = true;
-    }
-    if (moving >= connections || batches.size >= commitConnectionsMax) return false;
-    return moving === 0 || isSlow || waiting.bytes() >= parallelBytesMin;
-  };
   const pump = (): void => {
-    while (mayBegin()) {
+    while (mayBegin(batches, connections, waiting)) {
       const frames = waiting.removeBatch();
       if (frames.length === 0) break;
-      begin(beginBatch(frames, { expected, running: batches, clock }));
+      begin(beginBatch(frames, expected, batches, clock));
     }
     if (state.name === "closing" && batches.size === 0 && waiting.isEmpty()) state.drained();
   };
@@ -179,29 +162,29 @@ export const createCommitter = ({
     try {
       const outcomes = await attempt(batch, group);
       recover();
-      for (const [index, { resolve, reject }] of frames.entries()) {
-        const outcome = outcomes[index];
-        if (outcome) resolve(outcome);
-        else reject(new Error("a frame without an outcome"));
-      }
+      settle(frames, outcomes);
       waiting.rejoin(keys);
     } catch (cause) {
       if (batch.state.name === "yielded") return;
-      forget(keys);
+      forget(expected, keys);
       limit.failed(bytesOf(frames), cause);
-      if (isLockTimeout(cause)) waiting.isolate(keys);
-      if (isLockTimeout(cause) && keys.size > 1) {
-        yieldBehind();
-        putBack(group);
-      } else if (frames.length > 1 && canRetryIndividually(cause))
-        await retryIndividually(batch, frames);
-      else {
-        // A lock says nothing about the server.
-        if (!isLockTimeout(cause)) fail();
-        const reason = databaseProblem(cause) ?? cause;
-        for (const { reject } of frames) reject(reason);
-      }
+      await handleFailure(batch, group, cause);
     }
+  };
+
+  const handleFailure = async (batch: Batch, group: FrameGroup, cause: unknown): Promise<void> => {
+    const { frames, keys } = group;
+    // A lock says nothing about the server.
+    const isLocked = isLockTimeout(cause);
+    if (isLocked) waiting.isolate(keys);
+    if (isLocked && keys.size > 1) {
+      yieldBehind();
+      return putBack(group);
+    }
+    if (frames.length > 1 && canRetryIndividually(cause)) return retryIndividually(batch, frames);
+    if (!isLocked) fail();
+    const reason = databaseProblem(cause) ?? cause;
+    for (const { reject } of frames) reject(reason);
   };
 
   /** Runs each frame alone: only one that cannot be stored, and those after it in its queue, then fail. */
@@ -211,31 +194,6 @@ export const createCommitter = ({
       await run(batch, groupFrames([pending]));
     }
   };
-
-  const attempt = (
-    { turn }: Batch,
-    { frames, keys, expected: cursors }: FrameGroup,
-  ): Promise<FrameOutcome[]> =>
-    pool.run(async (client) => {
-      const startedAt = clock.monotonic();
-      const some = frames.map(({ frame }) => frame);
-      let outcomes =
-        cursors && (await commitFramesAhead(client, some, { ...commits, expected: cursors, turn }));
-      if (outcomes === undefined) {
-        forget(keys);
-        await turn;
-        outcomes = await commitFrames(client, some, commits);
-        for (const [index, frame] of some.entries()) {
-          const cursor = outcomes[index]?.cursor;
-          if (cursor !== undefined) expected.set(queueKey(frame.hostId, frame.queueId), cursor);
-        }
-      }
-      const rows = outcomes.reduce((sum, { storedRows }) => sum + storedRows, 0);
-      const ms = clock.monotonic() - startedAt;
-      limit.committed(bytesOf(frames), ms);
-      observe.batch({ seconds: ms / 1000, frames: frames.length, rows });
-      return outcomes;
-    });
 
   const recover = (): void => {
     if (state.name !== "failing") return;
@@ -292,6 +250,71 @@ export const createCommitter = ({
   };
 };
 
+/** Whether another batch may begin: see the invariants. */
+const mayBegin = (
+  batches: ReadonlySet<Batch>,
+  connections: number,
+  waiting: Pick<WaitingFrames, "bytes">,
+): boolean => {
+  let moving = 0;
+  let isSlow = false;
+  for (const { pace } of batches) {
+    if (pace !== "stuck") moving++;
+    if (pace === "slow") isSlow = true;
+  }
+  if (moving >= connections || batches.size >= commitConnectionsMax) return false;
+  return moving === 0 || isSlow || waiting.bytes() >= parallelBytesMin;
+};
+
+const settle = (frames: FrameGroup["frames"], outcomes: readonly FrameOutcome[]): void => {
+  for (const [index, { resolve, reject }] of frames.entries()) {
+    const outcome = outcomes[index];
+    if (outcome) resolve(outcome);
+    else reject(new Error("a frame without an outcome"));
+  }
+};
+
+/** Cursors by queue. */
+type Cursors = Pick<LRUCache<string, bigint>, "get" | "set" | "delete">;
+
+const forget = (cursors: Cursors, keys: Iterable<string>): void => {
+  for (const key of keys) cursors.delete(key);
+};
+
+/** Makes what commits a group of a batch's frames in one transaction, and then knows the cursors of its queues. */
+const createAttempt = (
+  { clock, codec, hasStoredDigests, observe }: CommitterOptions,
+  pool: Pick<CommitConnections, "run">,
+  limit: ReturnType<typeof createBatchLimit>,
+  expected: Cursors,
+) => {
+  const commits: CommitNeeds = { codec, hasStoredDigests, now: clock.now };
+  return (
+    { turn }: Batch,
+    { frames, keys, expected: cursors }: FrameGroup,
+  ): Promise<FrameOutcome[]> =>
+    pool.run(async (client) => {
+      const startedAt = clock.monotonic();
+      const some = frames.map(({ frame }) => frame);
+      let outcomes =
+        cursors && (await commitFramesAhead(client, some, { ...commits, expected: cursors, turn }));
+      if (outcomes === undefined) {
+        forget(expected, keys);
+        await turn;
+        outcomes = await commitFrames(client, some, commits);
+        for (const [index, frame] of some.entries()) {
+          const cursor = outcomes[index]?.cursor;
+          if (cursor !== undefined) expected.set(queueKey(frame.hostId, frame.queueId), cursor);
+        }
+      }
+      const rows = outcomes.reduce((sum, { storedRows }) => sum + storedRows, 0);
+      const ms = clock.monotonic() - startedAt;
+      limit.committed(bytesOf(frames), ms);
+      observe.batch({ seconds: ms / 1000, frames: frames.length, rows });
+      return outcomes;
+    });
+};
+
 /** Limits the bytes of a batch to what the server can finish in time. */
 const createBatchLimit = ({ bytesMax, timeoutMs }: { bytesMax: number; timeoutMs: number }) => {
   let limit = bytesMax;
@@ -341,10 +364,7 @@ interface Batch extends FrameGroup {
 }
 
 /** Groups frames; `expected` is undefined unless it has a cursor for each queue. */
-const groupFrames = (
-  frames: readonly Pending[],
-  expected?: { get(key: string): bigint | undefined },
-): FrameGroup => {
+const groupFrames = (frames: readonly Pending[], expected?: Pick<Cursors, "get">): FrameGroup => {
   const keys = new Set(frames.map(({ frame }) => queueKey(frame.hostId, frame.queueId)));
   const cursors = new Map<string, bigint>();
   for (const key of keys) {
@@ -357,15 +377,9 @@ const groupFrames = (
 /** Makes a batch, and moves the expected cursors of its queues to where it will leave them if they are all known. */
 const beginBatch = (
   frames: readonly Pending[],
-  {
-    expected,
-    running,
-    clock,
-  }: {
-    expected: { get(key: string): bigint | undefined; set(key: string, cursor: bigint): unknown };
-    running: Iterable<Batch>;
-    clock: Pick<Clock, "monotonic">;
-  },
+  expected: Cursors,
+  running: Iterable<Batch>,
+  clock: Pick<Clock, "monotonic">,
 ): Batch => {
   const group = groupFrames(frames, expected);
   const earlier = [...running].filter(({ keys }) => !keys.isDisjointFrom(group.keys));

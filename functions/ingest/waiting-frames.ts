@@ -57,6 +57,18 @@ export const createWaitingFrames = ({
   const isolated = new LRUCache<string, number>({ maxSize: isolatedMax, sizeCalculation: () => 1 });
   let waitingBytes = 0;
 
+  const isIsolated = (key: string): boolean =>
+    isolated.size > 0 && (isolated.get(key) ?? 0) > clock.monotonic();
+  /** Returns false for a queue that has to wait for another batch. */
+  const join = (batch: GrowingBatch, key: string): boolean => {
+    const hasBusy = batch.hasBusy || isBusy(key);
+    const hasUnknown = batch.hasUnknown || isUnknown(key);
+    if (hasBusy && hasUnknown) return false;
+    batch.hasBusy = hasBusy;
+    batch.hasUnknown = hasUnknown;
+    return true;
+  };
+
   return {
     add(pending) {
       const key = queueKey(pending.frame.hostId, pending.frame.queueId);
@@ -66,35 +78,23 @@ export const createWaitingFrames = ({
       else waiting.set(key, [pending]);
     },
     removeBatch() {
-      const frames: Pending[] = [];
-      const bytesMax = batchBytesMax();
-      let bytes = 0;
-      let someBusy = false;
-      let someUnknown = false;
+      const batch: GrowingBatch = {
+        frames: [],
+        bytes: 0,
+        bytesMax: batchBytesMax(),
+        hasBusy: false,
+        hasUnknown: false,
+      };
       for (const [key, queued] of waiting) {
-        if (held.has(key)) continue;
-        const isAlone = isolated.size > 0 && (isolated.get(key) ?? 0) > clock.monotonic();
-        if (isAlone && frames.length > 0) continue;
-        const busy = isBusy(key);
-        const unknown = isUnknown(key);
-        if (busy ? unknown || someUnknown : unknown && someBusy) continue;
-        let taken = 0;
-        while (taken < queued.length) {
-          const next = queued[taken];
-          if (next === undefined || (frames.length > 0 && bytes + next.bytes > bytesMax)) break;
-          bytes += next.bytes;
-          waitingBytes -= next.bytes;
-          frames.push(next);
-          taken++;
-        }
-        if (taken === 0) break;
-        someBusy ||= busy;
-        someUnknown ||= unknown;
+        const isAlone = isIsolated(key);
+        if (held.has(key) || (isAlone && batch.frames.length > 0) || !join(batch, key)) continue;
+        const taken = addFitting(batch, queued);
         if (taken === queued.length) waiting.delete(key);
         else waiting.set(key, queued.slice(taken));
         if (taken < queued.length || isAlone) break;
       }
-      return frames;
+      waitingBytes -= batch.bytes;
+      return batch.frames;
     },
     putBack(frames) {
       for (const pending of frames.toReversed()) {
@@ -129,4 +129,24 @@ export const createWaitingFrames = ({
     },
     isEmpty: () => waiting.size === 0,
   };
+};
+
+interface GrowingBatch {
+  frames: Pending[];
+  bytes: number;
+  readonly bytesMax: number;
+  hasBusy: boolean;
+  hasUnknown: boolean;
+}
+
+/** Adds the first frames of a queue while they fit; returns how many. The first frame of a batch always fits. */
+const addFitting = (batch: GrowingBatch, queued: readonly Pending[]): number => {
+  let added = 0;
+  for (const next of queued) {
+    if (batch.frames.length > 0 && batch.bytes + next.bytes > batch.bytesMax) break;
+    batch.bytes += next.bytes;
+    batch.frames.push(next);
+    added++;
+  }
+  return added;
 };

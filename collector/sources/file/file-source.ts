@@ -24,7 +24,7 @@ import {
   positionAt,
   savePosition,
 } from "./position.ts";
-import { createRotation } from "./rotation.ts";
+import { createRotation, type FileRotation } from "./rotation.ts";
 import { createTail, type Tail } from "./tail.ts";
 
 /** The config of a `file` source (docs/collector-config.md). */
@@ -68,18 +68,10 @@ export const createFileSource = (
   const own = { name, checkpointSource, buffer: Buffer.allocUnsafeSlow(chunkBytes) };
   const tails = new Map<string, Tail>();
   const ages = new Map<string, () => Promise<Aged>>();
-  const found = new Set<string>();
-  const unreadable = new Set<string>();
   const stopping = new AbortController();
   const { signal } = stopping;
   let running: Promise<void> = Promise.resolve();
   let pauseMs = pollMs.least;
-  let discoveredAt = Number.NEGATIVE_INFINITY;
-  /** Paths whose files are followed and not yet those that had their names before. */
-  const unsettled = new Set<string>();
-  let isResumed = false;
-  /** Where reading of files has begun, and the markers of patterns, until that is stored. */
-  const begun: { source: string; key: string; value: string }[] = [];
   const counts = { lines: 0, dropped: 0, failures: 0 };
   const counted: Queue["append"] = async (records, options) => {
     const count = "count" in records ? records.count : records.length;
@@ -91,8 +83,6 @@ export const createFileSource = (
     counts[outcome === "stored" ? "lines" : "dropped"] += count;
     return outcome;
   };
-
-  const markerOf = (pattern: string) => `pattern:${pattern}`;
 
   const open = ({ file, stat }: OpenFile, position: Position): Tail =>
     createTail(own, file, stat, position, { append: counted, clock, log }, rotation);
@@ -119,6 +109,119 @@ export const createFileSource = (
       createTail: open,
     },
   );
+
+  const discovery = createDiscovery(config, dependencies, {
+    name,
+    tails,
+    checkpoints,
+    follow,
+    rotation,
+    signal,
+  });
+
+  const closeRotated = async () => {
+    for (const tail of [...tails.values()]) {
+      if (discovery.isFound(tail.key) || clock.monotonic() - tail.changedAt < rotatedIdleMs)
+        continue;
+      await tail.finish(signal);
+      tails.delete(tail.key);
+      ages.delete(tail.key);
+      await tail.close();
+    }
+  };
+
+  const fault = createReportedFault("source_failed", clock, `${name}: `);
+
+  const tick = async () => {
+    let read = false;
+    const failed = new Set<string>();
+    const attempt = async (path: string | undefined, act: () => Promise<unknown>) => {
+      try {
+        read = (await act()) === true || read;
+      } catch (error) {
+        signal.throwIfAborted();
+        counts.failures += 1;
+        fault.failed(error, path);
+        // Once for all files that fail alike: a full disk would get a line of each.
+        if (!failed.has(String(error)))
+          log.error(
+            { err: error, source: name, path },
+            "a file could not be read or stored; retrying",
+          );
+        failed.add(String(error));
+      }
+    };
+    if (discovery.isDue()) await attempt(undefined, () => discovery.run().then(closeRotated));
+    await attempt(undefined, discovery.storeBegun);
+    // One batch of each file in turn, so that neither a busy nor a failing file starves the others. None before its start is stored.
+    if (!discovery.hasUnstored())
+      for (const tail of [...tails.values()]) await attempt(tail.path, () => tail.step(signal));
+    pauseMs = read ? pollMs.least : Math.min(pauseMs * 2, pollMs.most);
+    if (failed.size === 0) fault.succeeded();
+    if (failed.size > 0) await clock.sleep(retryMs, signal);
+    else if (!read) await clock.sleep(pauseMs, signal);
+  };
+
+  const run = async () => {
+    while (!signal.aborted) {
+      try {
+        await tick();
+      } catch (error) {
+        if (signal.aborted || error instanceof QueueClosedError) return;
+        log.error({ err: error, source: name }, "reading files failed; retrying");
+        await clock.sleep(retryMs, signal).catch(() => undefined);
+      }
+    }
+  };
+
+  return {
+    name,
+    start: async () => {
+      await discovery.run().catch((error: unknown) => {
+        // A full disk is no fault of the config: it is tried again, as later.
+        if (!isDiskUnwritable(error)) throw error;
+        log.error(
+          { err: error, source: name },
+          "positions or compressed files cannot be stored; retrying",
+        );
+      });
+      running = run();
+    },
+    stop: async () => {
+      stopping.abort(new Error("the source is stopping"));
+      await running;
+      for (const tail of tails.values()) await tail.close();
+      tails.clear();
+    },
+    condition: fault.condition,
+    counters: () => ({ files: tails.size, ...counts, ...rotation.counts() }),
+  };
+};
+
+/** What discovery follows files with. */
+interface Following {
+  name: string;
+  tails: ReadonlyMap<string, Tail>;
+  checkpoints(): Map<string, string>;
+  follow(opened: OpenFile, position: Position): Promise<void>;
+  rotation: FileRotation;
+  signal: AbortSignal;
+}
+
+/** Finds the files of the patterns, and follows those that are not followed yet. */
+const createDiscovery = (
+  config: FileSourceConfig,
+  { append, clock, log }: SourceDependencies,
+  { name, tails, checkpoints, follow, rotation, signal }: Following,
+) => {
+  const found = new Set<string>();
+  const unreadable = new Set<string>();
+  let discoveredAt = Number.NEGATIVE_INFINITY;
+  /** Paths whose files are followed and not yet those that had their names before. */
+  const unsettled = new Set<string>();
+  let isResumed = false;
+  /** Where reading of files has begun, and the markers of patterns, until that is stored. */
+  const begun: { source: string; key: string; value: string }[] = [];
 
   /** Returns where to start in a file that is not followed yet. */
   const startOf = async (
@@ -160,11 +263,12 @@ export const createFileSource = (
     begun.length = 0;
   };
 
-  const discover = async () => {
+  const run = async () => {
     found.clear();
     const known = checkpoints();
     for (const pattern of config.include) {
-      const patternIsNew = !known.has(markerOf(pattern));
+      const marker = `pattern:${pattern}`;
+      const patternIsNew = !known.has(marker);
       for (const path of await findPaths(pattern, config)) {
         const opened = await openUnlessFollowed(path);
         if (opened === null) continue;
@@ -178,7 +282,7 @@ export const createFileSource = (
         unsettled.add(position.path);
       }
       // In one transaction with the marker: after a crash in between, "end" would mean a later end.
-      if (patternIsNew) begun.push({ source: checkpointSource, key: markerOf(pattern), value: "" });
+      if (patternIsNew) begun.push({ source: checkpointSource, key: marker, value: "" });
       await storeBegun();
     }
     discoveredAt = clock.monotonic();
@@ -244,82 +348,13 @@ export const createFileSource = (
     for (const [key, position] of gone) await rotation.resumeElsewhere(key, position, signal);
   };
 
-  const closeRotated = async () => {
-    for (const tail of [...tails.values()]) {
-      if (found.has(tail.key) || clock.monotonic() - tail.changedAt < rotatedIdleMs) continue;
-      await tail.finish(signal);
-      tails.delete(tail.key);
-      ages.delete(tail.key);
-      await tail.close();
-    }
-  };
-
-  const fault = createReportedFault("source_failed", clock, `${name}: `);
-
-  const tick = async () => {
-    let read = false;
-    const failed = new Set<string>();
-    const attempt = async (path: string | undefined, act: () => Promise<unknown>) => {
-      try {
-        read = (await act()) === true || read;
-      } catch (error) {
-        signal.throwIfAborted();
-        counts.failures += 1;
-        fault.failed(error, path);
-        // Once for all files that fail alike: a full disk would get a line of each.
-        if (!failed.has(String(error)))
-          log.error(
-            { err: error, source: name, path },
-            "a file could not be read or stored; retrying",
-          );
-        failed.add(String(error));
-      }
-    };
-    if (clock.monotonic() - discoveredAt >= discoveryMs)
-      await attempt(undefined, () => discover().then(closeRotated));
-    await attempt(undefined, storeBegun);
-    // One batch of each file in turn, so that neither a busy nor a failing file starves the others. None before its start is stored.
-    if (begun.length === 0)
-      for (const tail of [...tails.values()]) await attempt(tail.path, () => tail.step(signal));
-    pauseMs = read ? pollMs.least : Math.min(pauseMs * 2, pollMs.most);
-    if (failed.size === 0) fault.succeeded();
-    if (failed.size > 0) await clock.sleep(retryMs, signal);
-    else if (!read) await clock.sleep(pauseMs, signal);
-  };
-
-  const run = async () => {
-    while (!signal.aborted) {
-      try {
-        await tick();
-      } catch (error) {
-        if (signal.aborted || error instanceof QueueClosedError) return;
-        log.error({ err: error, source: name }, "reading files failed; retrying");
-        await clock.sleep(retryMs, signal).catch(() => undefined);
-      }
-    }
-  };
-
   return {
-    name,
-    start: async () => {
-      await discover().catch((error: unknown) => {
-        // A full disk is no fault of the config: it is tried again, as later.
-        if (!isDiskUnwritable(error)) throw error;
-        log.error(
-          { err: error, source: name },
-          "positions or compressed files cannot be stored; retrying",
-        );
-      });
-      running = run();
-    },
-    stop: async () => {
-      stopping.abort(new Error("the source is stopping"));
-      await running;
-      for (const tail of tails.values()) await tail.close();
-      tails.clear();
-    },
-    condition: fault.condition,
-    counters: () => ({ files: tails.size, ...counts, ...rotation.counts() }),
+    run,
+    storeBegun,
+    isDue: () => clock.monotonic() - discoveredAt >= discoveryMs,
+    hasUnstored: () => begun.length > 0,
+    /** Whether a pattern still matches the file. */
+    isFound: (key: string) => found.has(key),
   };
 };
 

@@ -39,7 +39,7 @@ interface Followed {
 }
 
 /** How the files of a source are followed through rotations. */
-interface FileRotation extends TailRotation {
+export interface FileRotation extends TailRotation {
   counts(): { gaps: number; gap_bytes: number };
   resumeElsewhere(key: string, position: Position, signal: AbortSignal): Promise<void>;
   followBetween(path: string): Promise<void>;

@@ -41,12 +41,12 @@ import {
   withoutStored,
 } from "../queue-events.ts";
 import type { Sink } from "../sink.ts";
-import { createAckedMessages } from "./acked-messages.ts";
+import { type AckedMessage, createAckedMessages } from "./acked-messages.ts";
 import { createServerInspection } from "./check-servers.ts";
 import { streamStateOf, watchExportLags } from "./export-lags.ts";
 import { createHealth } from "./health.ts";
 import { createKeyedMutex } from "./keyed-mutex.ts";
-import { createLossReports } from "./loss-reports.ts";
+import { createLossReports, type LossReports } from "./loss-reports.ts";
 import { planBlocks } from "./plan-blocks.ts";
 import {
   checkStreams,
@@ -60,7 +60,7 @@ import {
   type PublishObserver,
   StaleSequence,
 } from "./publisher.ts";
-import { createQueueStreams } from "./queue-streams.ts";
+import { createQueueStreams, type QueueStreams } from "./queue-streams.ts";
 import {
   countsOf,
   hasExpired,
@@ -73,8 +73,8 @@ import {
   viewKey,
 } from "./queue-view.ts";
 import { createRestoreDetector } from "./restore-detector.ts";
-import { createStoredCounts } from "./stored-counts.ts";
-import { createViews } from "./views.ts";
+import { createStoredCounts, type StoredCounts } from "./stored-counts.ts";
+import { createViews, type Views } from "./views.ts";
 
 /** The dependencies of the sink. */
 interface NatsSinkNeeds extends QueueEventNeeds {
@@ -98,7 +98,7 @@ const headerBytesMax = 8 * 1024;
 
 /** Makes the sink; checks the servers and creates or checks the streams, see `checkServers` and `prepareStreams`. */
 export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> => {
-  const { connection, settings, db, clock, codec, observe, log } = needs;
+  const { connection, settings, db, clock, observe, log } = needs;
   const manager: JetStreamManager = await jetstreamManager(connection);
   const inspectServers = createServerInspection({ connection, settings, log });
   await inspectServers(0);
@@ -132,16 +132,11 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
   };
   const publisher = createPublisher({ connection, clock, observe });
   const acked = createAckedMessages(manager, found[0]);
-  const streams = createQueueStreams({
-    manager,
-    publisher,
-    streams: names,
-    codec,
-    onAcked(message) {
-      acked.note(message);
-      restores.noteStored(message);
-    },
-  });
+  const onAcked = (message: AckedMessage): void => {
+    acked.note(message);
+    restores.noteStored(message);
+  };
+  const streams = createQueueStreams({ ...needs, manager, publisher, streams: names, onAcked });
   const mutex = createKeyedMutex();
   const losses = createLossReports({
     ...needs,
@@ -161,20 +156,87 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
     onError: (err) =>
       log.warn({ err }, "counts of stored envelopes could not be written; they are kept"),
   });
-  const health = createHealth({
-    manager,
-    streams: names,
-    clock,
-    log,
-    waiting: publisher.waiting,
-    inspect,
-  });
+  const { waiting } = publisher;
+  const health = createHealth({ ...needs, manager, streams: names, waiting, inspect });
   const views = createViews(streams);
   const stopped = new AbortController();
   const counting = counts.run(stopped.signal);
   const watching = watchExportLags({ manager, db, clock, stream: names.envelopes }, stopped.signal);
   const restoreListeners = new Set<() => void>();
+  const parts: SinkParts = { ...needs, streams, views, counts, losses };
+  const commit = createCommit(parts);
+  const { open, openLeft } = createOpens(parts);
+  const noteOpened = createNotes(needs, stopped.signal);
+  const exclusively = <Result>(queue: QueueName, work: () => Promise<Result>): Promise<Result> =>
+    mutex.run(viewKey(queue), () => health.observe(work));
   let isClosing = false;
+
+  /** Reads what the streams have counted of a queue, whatever this core last saw of it. */
+  const countedOf = async (queue: QueueName): Promise<CountedQueue | null> => {
+    const view = await streams.load(queue);
+    if (view.stateEnd === 0 && view.chains.size === 0) return null;
+    const sequence = Math.max(0, ...[...view.chains.values()].map(({ end }) => end));
+    const { identity: stream } = await streamStateOf(manager, names.envelopes);
+    const end = sequence === 0 ? null : { stream, sequence: BigInt(sequence) };
+    const sessionId = view.session === "" ? null : Uint8Array.fromHex(view.session);
+    return {
+      cursor: view.cursor,
+      sessionId,
+      totals: totalsOf(view),
+      countedFrom: view.countedFrom,
+      end,
+    };
+  };
+
+  return {
+    countedOf: (queue) => exclusively(queue, () => countedOf(queue)),
+    async open(claims, isGone = () => false) {
+      checkOpen(claims);
+      const left: LeftCursor[] = [];
+      // One after the other, as each has a lock of its own.
+      for (const [index, each] of claims.leftQueues.entries()) {
+        const { queueId, storedThrough, ackedThrough } = each;
+        const queue = { hostId: claims.hostId, queueId };
+        const before = ackedUnder(claims.leftQueues.slice(index + 1));
+        const cursor = await exclusively(queue, () => openLeft(queue, storedThrough, before));
+        left.push({ queueId, cursor, ackedThrough });
+      }
+      const opened = await exclusively(claims, () => open(claims, isGone));
+      // As in PostgreSQL's sink.
+      if (claims.sessionId.length > 0 || claims.ackedThrough > 0n) void noteOpened(claims);
+      return { ...opened, left };
+    },
+    async commit(frame) {
+      if (isClosing) throw new Problem("shutting_down");
+      return exclusively(frame, () => commit(frame));
+    },
+    health: health.status,
+    onRestored: (notify) => void restoreListeners.add(notify),
+    waiting,
+    async close(graceMs = 3_000) {
+      isClosing = true;
+      await withTimeout(graceMs, clock, mutex.idle()).catch(() => undefined);
+      publisher.close();
+      await mutex.idle();
+      health.close();
+      stopped.abort();
+      await Promise.all([counting, watching]);
+      await connection.close();
+    },
+  };
+};
+
+/** What the work on a queue uses. */
+interface SinkParts extends NatsSinkNeeds {
+  streams: QueueStreams;
+  views: Views;
+  counts: StoredCounts;
+  losses: LossReports;
+}
+
+/** Makes what commits frames. */
+const createCommit = (parts: SinkParts) => {
+  const { connection, clock, codec, observe, streams, views, counts } = parts;
 
   /** Stores what of a frame is above the cursor; `stored` counts it across attempts. */
   const store = async (
@@ -217,7 +279,7 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
     counts.host(frame.hostId);
   };
 
-  const commit = async (frame: FrameToCommit): Promise<FrameOutcome> => {
+  return async (frame: FrameToCommit): Promise<FrameOutcome> => {
     const startedAt = clock.monotonic();
     const stored = { rows: 0, bytes: 0 };
     let first: bigint | undefined;
@@ -244,55 +306,55 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
     const { rows: storedRows, bytes: storedBytes } = stored;
     return { ...outcome, before: first ?? outcome.cursor, storedRows, storedBytes };
   };
+};
 
-  const open = async (
-    { hostId, queueId, sessionId, previousSessionIds, ackedThrough, sentThrough, leftQueues }: Open,
-    isGone: () => boolean,
+/** Makes what opens queues. */
+const createOpens = ({ db, settings, clock, streams, views, losses }: SinkParts) => {
+  const openView = async (
+    view: QueueView,
+    claims: Open,
+    queue: OpenedQueue,
+    { isFresh, isGone }: { isFresh: boolean; isGone(): boolean },
   ): Promise<OpenedQueue> => {
-    const isFenced = sessionId.length > 0;
-    const queue = { hostId, queueId, cursor: 0n, sessionId: isFenced ? sessionId : undefined };
-    if (!isFenced && ackedThrough === 0n)
-      return { ...queue, cursor: (await streams.load(queue)).cursor };
-    const decide = (view: QueueView) => {
-      const held = view.session === "" ? null : Uint8Array.fromHex(view.session);
-      const claims = { sessionId, previousSessionIds, ackedThrough, sentThrough, leftQueues };
-      const decided = decideOpen({ cursor: view.cursor, sessionId: held }, claims);
-      return {
-        ...decided,
-        isForked: decided.isForked || highestStored(view) > (sentThrough ?? highestStored(view)),
-      };
-    };
-    const reject = async (view: QueueView): Promise<never> => {
+    const reject = async (): Promise<never> => {
       if (isGone()) throw new Problem("queue_forked");
-      await losses.recordOnce(queue, decide(view).lost, { others: [forkEvent(view.cursor)] });
+      const { lost } = decideView(view, claims);
+      await losses.recordOnce(queue, lost, { others: [forkEvent(view.cursor)] });
       await noteFork(db, queue);
       throw new Problem("queue_forked");
     };
+    if (decideView(view, claims).lost) await streams.findChains(view);
+    if (decideView(view, claims).isForked) {
+      if (!isFresh) throw new StaleSequence();
+      return reject();
+    }
+    const isExpired = hasExpired(view, settings, clock.now());
+    const { isOwn } = view;
+    view.isOwn = false;
+    await streams.writeState(view, queue.sessionId ? { session: queue.sessionId.toHex() } : {});
+    view.stateAt = clock.now();
+    if (!isOwn) await streams.fence(view);
+    // The fence may have found more than the view had.
+    const { isForked, lost, cursor } = decideView(view, claims);
+    if (isForked) return reject();
+    const recorded =
+      lost && !isExpired ? withoutStored(lost, await findCursor(db, queue)) : undefined;
+    await losses.record(queue, recorded, "stream");
+    const restart = restartOf(view, lost, recorded);
+    if (restart) await streams.writeState(view, { cursor, ...restart });
+    view.isOwn = true;
+    return { ...queue, cursor };
+  };
+
+  const open = async (claims: Open, isGone: () => boolean): Promise<OpenedQueue> => {
+    const { hostId, queueId, sessionId } = claims;
+    const isFenced = sessionId.length > 0;
+    const queue = { hostId, queueId, cursor: 0n, sessionId: isFenced ? sessionId : undefined };
+    if (!isFenced && claims.ackedThrough === 0n)
+      return { ...queue, cursor: (await streams.load(queue)).cursor };
     // What this core last saw may be ahead of a stream that has gone back since, with a state that is as it was then.
     views.forget(queue);
-    return views.use(queue, async (view, isFresh) => {
-      if (decide(view).lost) await streams.findChains(view);
-      if (decide(view).isForked) {
-        if (!isFresh) throw new StaleSequence();
-        return reject(view);
-      }
-      const isExpired = hasExpired(view, settings, clock.now());
-      const { isOwn } = view;
-      view.isOwn = false;
-      await streams.writeState(view, isFenced ? { session: sessionId.toHex() } : {});
-      view.stateAt = clock.now();
-      if (!isOwn) await streams.fence(view);
-      // The fence may have found more than the view had.
-      const { isForked, lost, cursor } = decide(view);
-      if (isForked) return reject(view);
-      const recorded =
-        lost && !isExpired ? withoutStored(lost, await findCursor(db, queue)) : undefined;
-      await losses.record(queue, recorded, "stream");
-      const restart = restartOf(view, lost, recorded);
-      if (restart) await streams.writeState(view, { cursor, ...restart });
-      view.isOwn = true;
-      return { ...queue, cursor };
-    });
+    return views.use(queue, (view, isFresh) => openView(view, claims, queue, { isFresh, isGone }));
   };
 
   /** Records what the streams have lost of a queue that its host has left, and returns its cursor. */
@@ -317,23 +379,19 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
     });
   };
 
-  /** Reads what the streams have counted of a queue, whatever this core last saw of it. */
-  const countedOf = async (queue: QueueName): Promise<CountedQueue | null> => {
-    const view = await streams.load(queue);
-    if (view.stateEnd === 0 && view.chains.size === 0) return null;
-    const sequence = Math.max(0, ...[...view.chains.values()].map(({ end }) => end));
-    const { identity: stream } = await streamStateOf(manager, names.envelopes);
-    const end = sequence === 0 ? null : { stream, sequence: BigInt(sequence) };
-    const sessionId = view.session === "" ? null : Uint8Array.fromHex(view.session);
-    return {
-      cursor: view.cursor,
-      sessionId,
-      totals: totalsOf(view),
-      countedFrom: view.countedFrom,
-      end,
-    };
-  };
+  return { open, openLeft };
+};
 
+/** Decides on an open by what the streams have of its queue. */
+const decideView = (view: QueueView, claims: Open) => {
+  const sessionId = view.session === "" ? null : Uint8Array.fromHex(view.session);
+  const decided = decideOpen({ cursor: view.cursor, sessionId }, claims);
+  const stored = highestStored(view);
+  return { ...decided, isForked: decided.isForked || stored > (claims.sentThrough ?? stored) };
+};
+
+/** Makes what notes that a queue is open; no frame waits for it, also while PostgreSQL is unavailable. */
+const createNotes = ({ db, clock, log }: NatsSinkNeeds, signal: AbortSignal) => {
   const note = inGroups(
     (opens: readonly Open[]) =>
       db.transaction(async (tx) => {
@@ -348,56 +406,14 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
       }),
     { keyOf: ({ hostId }) => hostId },
   );
-  /** Notes that a queue is open; no frame waits for it, also while PostgreSQL is unavailable. */
-  const noteOpened = async (open: Open): Promise<void> => {
-    while (!stopped.signal.aborted)
+  return async (open: Open): Promise<void> => {
+    while (!signal.aborted)
       try {
         await note(open);
         return;
       } catch (err) {
         log.warn({ err }, "an opened queue could not be noted; core tries again");
-        await clock.sleep(1_000, stopped.signal).catch(() => undefined);
+        await clock.sleep(1_000, signal).catch(() => undefined);
       }
-  };
-
-  return {
-    countedOf: (queue) => mutex.run(viewKey(queue), () => health.observe(() => countedOf(queue))),
-    async open(claims, isGone = () => false) {
-      checkOpen(claims);
-      const left: LeftCursor[] = [];
-      // One after the other, as each has a lock of its own.
-      for (const [index, each] of claims.leftQueues.entries()) {
-        const { queueId, storedThrough, ackedThrough } = each;
-        const queue = { hostId: claims.hostId, queueId };
-        const before = ackedUnder(claims.leftQueues.slice(index + 1));
-        const cursor = await mutex.run(viewKey(queue), () =>
-          health.observe(() => openLeft(queue, storedThrough, before)),
-        );
-        left.push({ queueId, cursor, ackedThrough });
-      }
-      const opened = await mutex.run(viewKey(claims), () =>
-        health.observe(() => open(claims, isGone)),
-      );
-      // As in PostgreSQL's sink.
-      if (claims.sessionId.length > 0 || claims.ackedThrough > 0n) void noteOpened(claims);
-      return { ...opened, left };
-    },
-    async commit(frame) {
-      if (isClosing) throw new Problem("shutting_down");
-      return mutex.run(viewKey(frame), () => health.observe(() => commit(frame)));
-    },
-    health: health.status,
-    onRestored: (notify) => void restoreListeners.add(notify),
-    waiting: publisher.waiting,
-    async close(graceMs = 3_000) {
-      isClosing = true;
-      await withTimeout(graceMs, clock, mutex.idle()).catch(() => undefined);
-      publisher.close();
-      await mutex.idle();
-      health.close();
-      stopped.abort();
-      await Promise.all([counting, watching]);
-      await connection.close();
-    },
   };
 };

@@ -94,60 +94,8 @@ export const createQueueStreams = ({
   /** Receives each message that extends a chain. */
   onAcked(message: AckedMessage): void;
 }): QueueStreams => {
-  /** Returns the last message of a subject, as the stream's leader has it. */
-  const last = (stream: string, subject: string) =>
-    publisher.answerTo(manager.streams.getMessage(stream, { last_by_subj: subject }));
-
-  /** Reads the messages of a chain from after `after` to the one at `through`. */
-  const readBetween = async (
-    view: QueueView,
-    kind: string,
-    after: number,
-    through: number,
-  ): Promise<void> => {
-    const subject = view.subjects.envelopes(kind);
-    for (let read = after; read < through; ) {
-      // The client's type leaves out what servers have had since 2.9.
-      const query = { seq: read + 1, next_by_subj: subject };
-      const message = await publisher.answerTo(
-        manager.streams.getMessage(streams.envelopes, query),
-      );
-      if (message === null)
-        throw unavailable(new Error("the server that answered lacks the newest message"));
-      readMessage(view, kind, message);
-      read = message.seq;
-    }
-  };
-
-  const loadEnd = async (view: QueueView, kind: string): Promise<void> => {
-    const message = await last(streams.envelopes, view.subjects.envelopes(kind));
-    // From nothing, whatever the view had: the stream may have gone back.
-    view.chains.set(kind, emptyChain);
-    if (message === null) return;
-    readMessage(view, kind, message);
-    const after = message.header.get("Svc-Fence-After");
-    if (after !== "") await readBetween(view, kind, Number(after), message.seq);
-  };
-
-  /** Whether the stream lacks all messages of a queue, and has not deleted the one at `end`. */
-  const hasLostAll = async ({ chains }: QueueView, end: number): Promise<boolean> => {
-    if (end === 0 || [...chains.values()].some((chain) => chain.end > 0)) return false;
-    const { state } = await publisher.answerTo(manager.streams.info(streams.envelopes));
-    return end >= state.first_seq;
-  };
-
-  /** Finds the kinds of a queue without a state: new, or no longer among the newest of its host. */
-  const findKinds = async (subjects: QueueSubjects): Promise<string[]> => {
-    const filter = { subjects_filter: subjects.envelopes("*") };
-    const { state } = await publisher.answerTo(manager.streams.info(streams.envelopes, filter));
-    return Object.keys(state.subjects ?? {}).map((subject) => subject.split(".")[2] ?? "");
-  };
-
-  const findStates = async (hostId: string): Promise<string[]> => {
-    const filter = { subjects_filter: stateSubjectsOf(hostId) };
-    const { state } = await publisher.answerTo(manager.streams.info(streams.queues, filter));
-    return Object.keys(state.subjects ?? {});
-  };
+  const reader = createChainReader(manager, publisher, streams);
+  const { last, loadEnd, findStates } = reader;
 
   const trim = async (hostId: string): Promise<void> => {
     const subjects = await findStates(hostId);
@@ -173,18 +121,10 @@ export const createQueueStreams = ({
     },
   ) => {
     const isNew = view.stateEnd === 0;
-    const chainsEnd = Math.max(0, ...[...view.chains.values()].map(({ end }) => end));
     view.stateEnd = await publisher.publish({
       subject: view.subjects.state,
       expected: view.stateEnd,
-      headers: {
-        "Svc-Session": session,
-        "Svc-Kinds": [...view.chains.keys()].join(","),
-        "Svc-Cursor": String(cursor),
-        "Svc-Chains-End": String(chainsEnd),
-        ...(totals && { "Svc-Totals": formatTotals(totals) }),
-        ...(countedFrom.length > 0 && { "Svc-Counted-From": formatCountStarts(countedFrom) }),
-      },
+      headers: stateHeaders(view, { session, cursor, totals, countedFrom }),
       payload: empty,
     });
     view.session = session;
@@ -238,8 +178,134 @@ export const createQueueStreams = ({
     });
   };
 
+  /** Extends a chain twice, and reads what stands before that, behind `after`. */
+  const extendTwice = async (view: QueueView, kind: string, after: number): Promise<void> => {
+    for (let times = 0; times < 2; times++)
+      await extend(view, kind, {
+        storedThrough: chainOf(view, kind).storedThrough,
+        cursor: view.cursor,
+        totals: totalsOf(view),
+        headers: { "Svc-Fence": view.session, "Svc-Fence-After": String(after) },
+        payload: empty,
+      });
+    await reader.readBetween(view, kind, after, chainOf(view, kind).end);
+  };
+
+  const fenceChain = async (view: QueueView, kind: string, after: number): Promise<void> => {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await extendTwice(view, kind, after);
+      } catch (error) {
+        if (!(error instanceof StaleSequence) || attempt >= fenceAttemptsMax) throw error;
+        const before = chainOf(view, kind).end;
+        await loadEnd(view, kind);
+        // The stream has gone back: the view's cursor is ahead of it.
+        if (chainOf(view, kind).end < before) throw error;
+      }
+    }
+  };
+
   return {
-    async load({ hostId, queueId }) {
+    load: reader.load,
+    findChains: reader.findChains,
+    async declare(view, chains) {
+      const known = view.chains.size;
+      for (const kind of chains) if (!view.chains.has(kind)) view.chains.set(kind, emptyChain);
+      if (view.chains.size > known) await writeState(view, {});
+    },
+    async append(view, block, added, receivedAt) {
+      const { chain, run, cursor, data } = block;
+      const headers = blockHeaders(view, block, receivedAt, codec);
+      const before = totalsOf(view);
+      const totals = before && addTotals(before, added);
+      await extend(view, chain, {
+        storedThrough: run.lastSequence,
+        cursor,
+        totals,
+        headers,
+        payload: data,
+      });
+      view.cursor = cursor;
+    },
+    writeState,
+    countStates: async (hostId) => (await findStates(hostId)).length,
+    async fence(view) {
+      if (view.stateEnd > 0) await writeState(view, {});
+      if (view.chains.size === 0) return;
+      const { state } = await publisher.answerTo(manager.streams.info(streams.envelopes));
+      for (const kind of view.chains.keys()) await fenceChain(view, kind, state.last_seq);
+    },
+  };
+};
+
+/** Makes what reads the chains of queues, as the streams' leaders have them. */
+const createChainReader = (
+  manager: Pick<JetStreamManager, "streams">,
+  publisher: Pick<Publisher, "answerTo">,
+  streams: { envelopes: string; queues: string },
+) => {
+  /** Returns the last message of a subject, as the stream's leader has it. */
+  const last = (stream: string, subject: string) =>
+    publisher.answerTo(manager.streams.getMessage(stream, { last_by_subj: subject }));
+
+  /** Reads the messages of a chain from after `after` to the one at `through`. */
+  const readBetween = async (
+    view: QueueView,
+    kind: string,
+    after: number,
+    through: number,
+  ): Promise<void> => {
+    const subject = view.subjects.envelopes(kind);
+    for (let read = after; read < through; ) {
+      // The client's type leaves out what servers have had since 2.9.
+      const query = { seq: read + 1, next_by_subj: subject };
+      const message = await publisher.answerTo(
+        manager.streams.getMessage(streams.envelopes, query),
+      );
+      if (message === null)
+        throw unavailable(new Error("the server that answered lacks the newest message"));
+      readMessage(view, kind, message);
+      read = message.seq;
+    }
+  };
+
+  const loadEnd = async (view: QueueView, kind: string): Promise<void> => {
+    const message = await last(streams.envelopes, view.subjects.envelopes(kind));
+    // From nothing, whatever the view had: the stream may have gone back.
+    view.chains.set(kind, emptyChain);
+    if (message === null) return;
+    readMessage(view, kind, message);
+    const after = message.header.get("Svc-Fence-After");
+    if (after !== "") await readBetween(view, kind, Number(after), message.seq);
+  };
+
+  /** Whether the stream lacks all messages of a queue, and has not deleted the one at `end`. */
+  const hasLostAll = async ({ chains }: QueueView, end: number): Promise<boolean> => {
+    if (end === 0 || [...chains.values()].some((chain) => chain.end > 0)) return false;
+    const { state } = await publisher.answerTo(manager.streams.info(streams.envelopes));
+    return end >= state.first_seq;
+  };
+
+  const subjectsIn = async (stream: string, filter: string): Promise<string[]> => {
+    const info = manager.streams.info(stream, { subjects_filter: filter });
+    return Object.keys((await publisher.answerTo(info)).state.subjects ?? {});
+  };
+
+  /** Finds the kinds of a queue without a state: new, or no longer among the newest of its host. */
+  const findKinds = async (subjects: QueueSubjects): Promise<string[]> =>
+    (await subjectsIn(streams.envelopes, subjects.envelopes("*"))).map(
+      (subject) => subject.split(".")[2] ?? "",
+    );
+
+  const findStates = (hostId: string): Promise<string[]> =>
+    subjectsIn(streams.queues, stateSubjectsOf(hostId));
+
+  return {
+    last,
+    readBetween,
+    loadEnd,
+    findStates,
+    async load({ hostId, queueId }: QueueName): Promise<QueueView> {
       const subjects = subjectsOf({ hostId, queueId });
       const state = await last(streams.queues, subjects.state);
       const kinds = state?.header.get("Svc-Kinds");
@@ -267,69 +333,27 @@ export const createQueueStreams = ({
       moveToSession(view, chainsEnd);
       return view;
     },
-    async findChains(view) {
+    async findChains(view: QueueView): Promise<void> {
       const kinds = await findKinds(view.subjects);
       await Promise.all(
         kinds.filter((kind) => !view.chains.has(kind)).map((kind) => loadEnd(view, kind)),
       );
     },
-    async declare(view, chains) {
-      const known = view.chains.size;
-      for (const kind of chains) if (!view.chains.has(kind)) view.chains.set(kind, emptyChain);
-      if (view.chains.size > known) await writeState(view, {});
-    },
-    async append(view, block, added, receivedAt) {
-      const { chain, run, cursor, data } = block;
-      const headers = blockHeaders(view, block, receivedAt, codec);
-      const before = totalsOf(view);
-      const totals = before && addTotals(before, added);
-      await extend(view, chain, {
-        storedThrough: run.lastSequence,
-        cursor,
-        totals,
-        headers,
-        payload: data,
-      });
-      view.cursor = cursor;
-    },
-    writeState,
-    countStates: async (hostId) => (await findStates(hostId)).length,
-    async fence(view) {
-      if (view.stateEnd > 0) await writeState(view, {});
-      if (view.chains.size === 0) return;
-      const { state } = await publisher.answerTo(manager.streams.info(streams.envelopes));
-      for (const kind of view.chains.keys()) {
-        for (let attempt = 1; ; attempt++) {
-          try {
-            for (let times = 0; times < 2; times++) {
-              const headers = {
-                "Svc-Fence": view.session,
-                "Svc-Fence-After": String(state.last_seq),
-              };
-              const { storedThrough } = chainOf(view, kind);
-              const { cursor } = view;
-              await extend(view, kind, {
-                storedThrough,
-                cursor,
-                totals: totalsOf(view),
-                headers,
-                payload: empty,
-              });
-            }
-            await readBetween(view, kind, state.last_seq, chainOf(view, kind).end);
-            break;
-          } catch (error) {
-            if (!(error instanceof StaleSequence) || attempt >= fenceAttemptsMax) throw error;
-            const before = chainOf(view, kind).end;
-            await loadEnd(view, kind);
-            // The stream has gone back: the view's cursor is ahead of it.
-            if (chainOf(view, kind).end < before) throw error;
-          }
-        }
-      }
-    },
   };
 };
+
+/** The headers of a queue's state. */
+const stateHeaders = (
+  { chains }: QueueView,
+  { session, cursor, totals, countedFrom }: Required<QueueStateChange>,
+): Record<string, string> => ({
+  "Svc-Session": session,
+  "Svc-Kinds": [...chains.keys()].join(","),
+  "Svc-Cursor": String(cursor),
+  "Svc-Chains-End": String(Math.max(0, ...[...chains.values()].map(({ end }) => end))),
+  ...(totals && { "Svc-Totals": formatTotals(totals) }),
+  ...(countedFrom.length > 0 && { "Svc-Counted-From": formatCountStarts(countedFrom) }),
+});
 
 /** The headers of a block (docs/nats.md). Text of the sender is percent-encoded: a header ends at the end of its line. */
 const blockHeaders = (
