@@ -127,38 +127,10 @@ const submitStreamKey = createContextKey<OpenStream | undefined>(undefined, {
 
 /** Makes the ingest service of `proto/svc/ingest/v1/ingest.proto` (docs/protocol.md). */
 export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
-  const { admission, streams, budget, incomplete, sink, statuses, limits, codec, clock, observe } =
-    needs;
+  const { admission, streams, budget, incomplete, sink, limits, codec, clock } = needs;
   const readMaxBytes = limits.frameBytesMax + wrapperBytesMax;
-  const accept = createFrameAcceptor({ budget, sink, observe });
-  const openDesk = createAccountHandlers(needs.accounts, (err) =>
-    needs.log.error({ err }, "an account failed"),
-  );
-  const offered = {
-    blockEncodings: acceptedEncodings,
-    statusIntervalSeconds: statuses.intervalSeconds,
-    takesAccounts: needs.accounts !== undefined,
-  };
-
-  const count = (error: unknown): ConnectError => {
-    const refusal = toConnectError(error);
-    // Without a reason it is a protocol error of Connect's own.
-    observe.refused(
-      refusal.findDetails(ErrorInfoSchema)[0]?.reason ?? Code[refusal.code].toLowerCase(),
-    );
-    if (refusal.code === Code.Internal)
-      needs.log.error({ err: refusal.cause ?? error }, "ingest failed");
-    return refusal;
-  };
-
-  /** Counts and translates an error. After `disconnected` aborts, what is no Problem is the failure of the connection. */
-  const refuse = (error: unknown, disconnected?: AbortSignal): never => {
-    const isOurs =
-      error instanceof Problem || (error instanceof ConnectError && error.code !== Code.Canceled);
-    if (disconnected?.aborted && !isOurs)
-      throw new ConnectError("the client disconnected", Code.Canceled);
-    throw count(error);
-  };
+  const { count, refuse } = createRefusals(needs);
+  const { accept, acceptOf, run } = createStreamRunner(needs, refuse);
 
   const examine = (sent: Frame | Block, { identity }: Caller): ExaminedFrame =>
     examineSent(sent, { identity, limits, receivedAt: clock.now(), codec });
@@ -173,89 +145,6 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
     throw new Problem("frame_invalid", {
       detail: "a message is neither open, frame, block, status nor account",
     });
-  };
-
-  /** Commits a frame of an opened queue. */
-  const acceptOf = async (
-    queue: OpenedQueue | undefined,
-    examined: ExaminedFrame,
-  ): Promise<Ack> => {
-    if (queue?.sessionId === undefined) return accept(examined);
-    const { queueId, sessionId } = queue;
-    if (!equalBytes(examined.frame.queueId, queueId)) {
-      examined.release?.();
-      throw new Problem("frame_invalid", { detail: "a frame is of another queue than open" });
-    }
-    return accept({ ...examined, frame: { ...examined.frame, sessionId } });
-  };
-
-  const run = async function* (
-    requests: AsyncIterable<readonly DecodeMessage[]>,
-    caller: Caller,
-    disconnected: AbortSignal,
-    send?: (answer: ForwardAnswer) => boolean,
-  ): AsyncGenerator<ForwardAnswer[]> {
-    try {
-      const stream = streams.enter(caller);
-      const pushed = createPushedAnswers(send);
-      const channel = statuses.open(caller, pushed.push);
-      const leave = () => {
-        channel.close();
-        stream.leave();
-      };
-      // An answer that is unsent then is never sent, and nothing resumes this generator.
-      disconnected.addEventListener("abort", leave, { once: true });
-      try {
-        let queue: OpenedQueue | undefined;
-        const unsent = incomplete.begin(caller.identity, disconnected);
-        let unsentBytes = 0;
-        let lastFrame: Promise<Ack | undefined> = Promise.resolve(undefined);
-        const steps = {
-          mayAccept: stream.mayAccept,
-          async open(claims: Open): Promise<ForwardAnswer> {
-            checkClaims(claims, caller.identity, limits);
-            // Hours wait for no account that this core would not take.
-            claims.sendsAccounts &&= offered.takesAccounts;
-            queue = await sink.open(claims, () => disconnected.aborted || stream.signal.aborted);
-            if (claims.takesDirectives) channel.takeDirectives();
-            return {
-              case: "opened",
-              value: create(OpenedSchema, {
-                ...offered,
-                cursor: queue.cursor,
-                leftCursors: queue.left?.map(({ cursor }) => cursor) ?? [],
-              }),
-            };
-          },
-          async accept(frame: ExaminedFrame): Promise<ForwardAnswer> {
-            const accepted = acceptOf(queue, frame);
-            lastFrame = accepted;
-            const ack = await accepted;
-            unsentBytes += ackBytes(ack);
-            unsent.hold(unsentBytes, false);
-            return { case: "ack", value: ack };
-          },
-          status: channel.receive,
-          account: openDesk(caller, () => ({ queue, lastFrame })),
-          untilReadable: (...signals: AbortSignal[]) =>
-            budget.untilReadable(caller.identity, ...signals),
-        };
-        for await (const answers of forward(requests, steps, {
-          abort: stream.signal,
-          disconnected,
-          pushed,
-        })) {
-          yield answers;
-          for (const { case: kind, value } of answers)
-            if (kind === "ack") unsentBytes -= ackBytes(value);
-          unsent.hold(unsentBytes, false);
-        }
-      } finally {
-        leave();
-      }
-    } catch (error) {
-      refuse(error, disconnected);
-    }
   };
 
   const admit = async (certificate: CallerCertificate | undefined): Promise<Caller> => {
@@ -347,6 +236,132 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
       if (context.method === IngestService.method.submit) enterSubmit(caller, context);
     },
   };
+};
+
+/** Counts and translates errors. */
+const createRefusals = ({ observe, log }: Pick<IngestDependencies, "observe" | "log">) => {
+  const count = (error: unknown): ConnectError => {
+    const refusal = toConnectError(error);
+    // Without a reason it is a protocol error of Connect's own.
+    observe.refused(
+      refusal.findDetails(ErrorInfoSchema)[0]?.reason ?? Code[refusal.code].toLowerCase(),
+    );
+    if (refusal.code === Code.Internal) log.error({ err: refusal.cause ?? error }, "ingest failed");
+    return refusal;
+  };
+
+  /** Counts and translates an error. After `disconnected` aborts, what is no Problem is the failure of the connection. */
+  const refuse = (error: unknown, disconnected?: AbortSignal): never => {
+    const isOurs =
+      error instanceof Problem || (error instanceof ConnectError && error.code !== Code.Canceled);
+    if (disconnected?.aborted && !isOurs)
+      throw new ConnectError("the client disconnected", Code.Canceled);
+    throw count(error);
+  };
+
+  return { count, refuse };
+};
+
+/** Makes what runs streams of messages, and accepts the frames of opened queues. */
+const createStreamRunner = (
+  needs: IngestDependencies,
+  refuse: (error: unknown, disconnected?: AbortSignal) => never,
+) => {
+  const { streams, budget, incomplete, sink, statuses, limits } = needs;
+  const accept = createFrameAcceptor(needs);
+  const openDesk = createAccountHandlers(needs.accounts, (err) =>
+    needs.log.error({ err }, "an account failed"),
+  );
+  const offered = {
+    blockEncodings: acceptedEncodings,
+    statusIntervalSeconds: statuses.intervalSeconds,
+    takesAccounts: needs.accounts !== undefined,
+  };
+
+  /** Commits a frame of an opened queue. */
+  const acceptOf = async (
+    queue: OpenedQueue | undefined,
+    examined: ExaminedFrame,
+  ): Promise<Ack> => {
+    if (queue?.sessionId === undefined) return accept(examined);
+    const { queueId, sessionId } = queue;
+    if (!equalBytes(examined.frame.queueId, queueId)) {
+      examined.release?.();
+      throw new Problem("frame_invalid", { detail: "a frame is of another queue than open" });
+    }
+    return accept({ ...examined, frame: { ...examined.frame, sessionId } });
+  };
+
+  const run = async function* (
+    requests: AsyncIterable<readonly DecodeMessage[]>,
+    caller: Caller,
+    disconnected: AbortSignal,
+    send?: (answer: ForwardAnswer) => boolean,
+  ): AsyncGenerator<ForwardAnswer[]> {
+    try {
+      const stream = streams.enter(caller);
+      const pushed = createPushedAnswers(send);
+      const channel = statuses.open(caller, pushed.push);
+      const leave = () => {
+        channel.close();
+        stream.leave();
+      };
+      // An answer that is unsent then is never sent, and nothing resumes this generator.
+      disconnected.addEventListener("abort", leave, { once: true });
+      try {
+        let queue: OpenedQueue | undefined;
+        const unsent = incomplete.begin(caller.identity, disconnected);
+        let unsentBytes = 0;
+        let lastFrame: Promise<Ack | undefined> = Promise.resolve(undefined);
+        const steps = {
+          mayAccept: stream.mayAccept,
+          async open(claims: Open): Promise<ForwardAnswer> {
+            checkClaims(claims, caller.identity, limits);
+            // Hours wait for no account that this core would not take.
+            claims.sendsAccounts &&= offered.takesAccounts;
+            queue = await sink.open(claims, () => disconnected.aborted || stream.signal.aborted);
+            if (claims.takesDirectives) channel.takeDirectives();
+            return {
+              case: "opened",
+              value: create(OpenedSchema, {
+                ...offered,
+                cursor: queue.cursor,
+                leftCursors: queue.left?.map(({ cursor }) => cursor) ?? [],
+              }),
+            };
+          },
+          async accept(frame: ExaminedFrame): Promise<ForwardAnswer> {
+            const accepted = acceptOf(queue, frame);
+            lastFrame = accepted;
+            const ack = await accepted;
+            unsentBytes += ackBytes(ack);
+            unsent.hold(unsentBytes, false);
+            return { case: "ack", value: ack };
+          },
+          status: channel.receive,
+          account: openDesk(caller, () => ({ queue, lastFrame })),
+          untilReadable: (...signals: AbortSignal[]) =>
+            budget.untilReadable(caller.identity, ...signals),
+        };
+        for await (const answers of forward(requests, steps, {
+          abort: stream.signal,
+          disconnected,
+          pushed,
+        })) {
+          yield answers;
+          for (const { case: kind, value } of answers)
+            if (kind === "ack") unsentBytes -= ackBytes(value);
+          unsent.hold(unsentBytes, false);
+        }
+      } finally {
+        leave();
+      }
+    } catch (error) {
+      refuse(error, disconnected);
+    }
+  };
+
+  return { accept, acceptOf, run };
 };
 
 /** A Submit's message, decoded before Connect sees it. */

@@ -92,176 +92,197 @@ interface IngestConnections {
 }
 
 /** Makes an empty set of connections. */
-export const createIngestConnections = (needs: {
+export const createIngestConnections = (needs: ConnectionNeeds): IngestConnections => {
+  const shared = shareAmongConnections(needs);
+  const nextChecked = createTurns(shared.open, checkParts);
+  return {
+    open: (socket, session) => openConnection(shared, socket, session),
+    check() {
+      const now = needs.clock.monotonic();
+      for (const entry of nextChecked()) entry.check(now);
+    },
+  };
+};
+
+interface ConnectionNeeds {
   limits: CallerLimits;
   clock: Pick<Clock, "monotonic">;
   log: { warn(fields: object, message: string): void };
   /** `check` rejects when the state of a certificate cannot be known. */
   admission: Pick<Admission, "check" | "recordExpired">;
-}): IngestConnections => {
-  const { limits, clock, log, admission } = needs;
-  const connections = createSlots(limits.connectionsOfIdentityMax);
-  const calls = createSlots(limits.callsOfIdentityMax);
-  const refusedSlots = createSlots(refusedOfAddressMax);
-  const faults = createTokenBuckets({
-    burst: limits.faultsBurst,
-    perSecond: limits.faultsPerSecond,
-    clock,
+}
+
+interface OpenConnection {
+  owner: string;
+  check(now: number): void;
+  /** Detects a host that vanished, so that its connections do not keep it from returning. */
+  ping(): void;
+}
+
+/** Makes what all connections share: slots of callers, their faults, and the warnings about them. */
+const shareAmongConnections = (needs: ConnectionNeeds) => {
+  const { limits, clock } = needs;
+  return {
+    ...needs,
+    open: new Set<OpenConnection>(),
+    connections: createSlots(limits.connectionsOfIdentityMax),
+    calls: createSlots(limits.callsOfIdentityMax),
+    refusedSlots: createSlots(refusedOfAddressMax),
+    faults: createTokenBuckets({
+      burst: limits.faultsBurst,
+      perSecond: limits.faultsPerSecond,
+      clock,
+    }),
+    warnings: createTokenBuckets({ burst: 3, perSecond: 1 / 60, clock }),
+  };
+};
+
+const openConnection = (
+  shared: ReturnType<typeof shareAmongConnections>,
+  socket: TLSSocket,
+  session: ServerHttp2Session | undefined,
+): Connection => {
+  const { limits, clock, admission, open, connections, faults } = shared;
+  const address = socket.remoteAddress ?? "";
+  const { peer, fault, expired } = readPeer(socket, address);
+  if (expired) void admission.recordExpired(expired);
+  const identity = peer?.caller.identity;
+  const certificateKey = peer?.caller.fingerprintSha256 ?? `address ${addressKey(address)}`;
+  const owner = identity?.ok ? `identity ${identity.identity}` : certificateKey;
+  let refusal: Problem | undefined;
+  let rowFault: ProblemCode | undefined;
+  let admitting: Promise<void> | undefined;
+  let release: (() => void) | null = null;
+  let isClosed = false;
+  let waiting = 0;
+  let openCalls = 0;
+  let allCalls = 0;
+  let lastCallAt = clock.monotonic();
+
+  const end = (code: number): void => {
+    if (session === undefined) socket.destroy();
+    else if (!session.destroyed) session.destroy(undefined, code);
+  };
+  const warn = (reason: string): void => {
+    if (!shared.warnings.take(`${identity?.ok ? owner : addressKey(address)} ${reason}`)) return;
+    const host = identity?.ok ? { host_id: identity.identity } : {};
+    shared.log.warn({ remote_address: address, reason, ...host }, "connection rejected");
+  };
+  const endCalm = (reason: string): void => {
+    warn(reason);
+    end(constants.NGHTTP2_ENHANCE_YOUR_CALM);
+  };
+  const refuse = (problem: Problem, reason: string = problem.code): void => {
+    refusal = problem;
+    release?.();
+    release = shared.refusedSlots(addressKey(address));
+    warn(reason);
+    if (release === null) end(constants.NGHTTP2_ENHANCE_YOUR_CALM);
+    else setTimeout(() => end(constants.NGHTTP2_NO_ERROR), limits.refusedMs).unref();
+  };
+  const acquireSlot = (key: string): boolean => {
+    release?.();
+    release = connections(key);
+    if (release !== null) return true;
+    for (const other of open) if (other.owner === owner) other.ping();
+    refuse(new Problem("too_many_connections"));
+    return false;
+  };
+  const admit = async (caller: CallerCertificate): Promise<void> => {
+    // A database that cannot be asked rejects the calls themselves.
+    const found = await admission.check(caller).catch(() => undefined);
+    admitting = undefined;
+    if (isClosed) return;
+    rowFault = found?.fault;
+    if (found?.refuse) return refuse(found.refuse);
+    if (acquireSlot(owner) && session?.destroyed === false)
+      session.setLocalWindowSize(connectionWindowBytes);
+  };
+
+  const checkSilence = session && createSilenceCheck(session, socket);
+  const entry = {
+    owner,
+    check(now: number) {
+      if (openCalls > 0 || now - lastCallAt < limits.idleMs) checkSilence?.();
+      else if (session === undefined) socket.destroy();
+      else session.close();
+    },
+    ping: () => session && pingOrDestroy(session, pingTimeoutMs),
+  };
+  open.add(entry);
+  (session ?? socket).once("close", () => {
+    isClosed = true;
+    open.delete(entry);
+    release?.();
   });
-  const warnings = createTokenBuckets({ burst: 3, perSecond: 1 / 60, clock });
-  const open = new Set<{ check(now: number): void; ping(): void; owner: string }>();
-  const nextChecked = createTurns(open, checkParts);
+  if (peer === null)
+    refuse(fault?.problem ?? new Problem("client_certificate_required"), fault?.reason);
+  else if (faults.tokens(certificateKey) < limits.faultsBurst / 2)
+    endCalm("too many resets and rejected calls");
+  else if (acquireSlot(certificateKey)) admitting = admit(peer.caller);
 
   return {
-    open(socket, session) {
-      const address = socket.remoteAddress ?? "";
-      const { peer, fault, expired } = readPeer(socket, address);
-      if (expired) void admission.recordExpired(expired);
-      const identity = peer?.caller.identity;
-      const certificateKey = peer?.caller.fingerprintSha256 ?? `address ${addressKey(address)}`;
-      const owner = identity?.ok ? `identity ${identity.identity}` : certificateKey;
-      let refusal: Problem | undefined;
-      let rowFault: ProblemCode | undefined;
-      let admitting: Promise<void> | undefined;
-      let release: (() => void) | null = null;
-      let isClosed = false;
-      let waiting = 0;
-      let openCalls = 0;
-      let allCalls = 0;
-      let lastCallAt = clock.monotonic();
-
-      const end = (code: number): void => {
-        if (session === undefined) socket.destroy();
-        else if (!session.destroyed) session.destroy(undefined, code);
+    peer,
+    bindings: {
+      peer: { remoteAddress: address, certificate: peer?.der ?? null, listener: "ingest" },
+    },
+    rowFault: () => rowFault,
+    enter() {
+      lastCallAt = clock.monotonic();
+      if (++allCalls === limits.callsOfConnectionMax) session?.close();
+      if (refusal) return refusal;
+      let leaveSlot: (() => void) | null = null;
+      let isOver = false;
+      const acquire = (): Problem | undefined => {
+        if (refusal || isOver) return refusal;
+        leaveSlot = shared.calls(owner);
+        return leaveSlot === null ? tooManyCalls(limits) : undefined;
       };
-      const warn = (reason: string): void => {
-        if (!warnings.take(`${identity?.ok ? owner : addressKey(address)} ${reason}`)) return;
-        const host = identity?.ok ? { host_id: identity.identity } : {};
-        log.warn({ remote_address: address, reason, ...host }, "connection rejected");
-      };
-      const refuse = (problem: Problem, reason: string = problem.code): void => {
-        refusal = problem;
-        release?.();
-        release = refusedSlots(addressKey(address));
-        warn(reason);
-        if (release === null) end(constants.NGHTTP2_ENHANCE_YOUR_CALM);
-        else setTimeout(() => end(constants.NGHTTP2_NO_ERROR), limits.refusedMs).unref();
-      };
-      const refuseBusy = (): void => {
-        for (const other of open) if (other.owner === owner) other.ping();
-        refuse(new Problem("too_many_connections"));
-      };
-      const admit = async (caller: CallerCertificate): Promise<void> => {
-        // A database that cannot be asked rejects the calls themselves.
-        const found = await admission.check(caller).catch(() => undefined);
-        admitting = undefined;
-        if (isClosed) return;
-        rowFault = found?.fault;
-        if (found?.refuse) return refuse(found.refuse);
-        release?.();
-        release = connections(owner);
-        if (release === null) return refuseBusy();
-        if (session?.destroyed === false) session.setLocalWindowSize(connectionWindowBytes);
-      };
-
-      const checkSilence = session && createSilenceCheck(session, socket);
-      const entry = {
-        owner,
-        check(now: number) {
-          if (openCalls > 0 || now - lastCallAt < limits.idleMs) checkSilence?.();
-          else if (session === undefined) socket.destroy();
-          else session.close();
-        },
-        /** Detects a host that vanished, so that its connections do not keep it from returning. */
-        ping: () => session && pingOrDestroy(session, pingTimeoutMs),
-      };
-      open.add(entry);
-      (session ?? socket).once("close", () => {
-        isClosed = true;
-        open.delete(entry);
-        release?.();
-      });
-      if (peer === null || fault !== undefined)
-        refuse(fault?.problem ?? new Problem("client_certificate_required"), fault?.reason);
-      else if (faults.tokens(certificateKey) < limits.faultsBurst / 2) {
-        warn("too many resets and rejected calls");
-        end(constants.NGHTTP2_ENHANCE_YOUR_CALM);
+      let ready: Call["ready"];
+      if (admitting === undefined) {
+        const rejected = acquire();
+        if (rejected) return rejected;
       } else {
-        release = connections(certificateKey);
-        if (release === null) refuseBusy();
-        else admitting = admit(peer.caller);
-      }
-
-      const tooManyCalls = () =>
-        new Problem("too_many_streams", {
-          detail: `an identity may have ${limits.callsOfIdentityMax} open streams`,
+        if (waiting >= limits.callsOfIdentityMax) return tooManyCalls(limits);
+        waiting++;
+        ready = admitting.then(() => {
+          waiting--;
+          return acquire();
         });
-      const verified = fault === undefined ? peer : null;
+      }
+      openCalls++;
       return {
-        peer: verified,
-        bindings: {
-          peer: { remoteAddress: address, certificate: verified?.der ?? null, listener: "ingest" },
-        },
-        rowFault: () => rowFault,
-        enter() {
+        ready,
+        leave(isFault) {
+          if (isOver) return;
+          isOver = true;
+          openCalls--;
           lastCallAt = clock.monotonic();
-          if (++allCalls === limits.callsOfConnectionMax) session?.close();
-          if (refusal) return refusal;
-          let leaveSlot: (() => void) | null = null;
-          let isOver = false;
-          const acquire = (): Problem | undefined => {
-            if (refusal || isOver) return refusal;
-            leaveSlot = calls(owner);
-            return leaveSlot === null ? tooManyCalls() : undefined;
-          };
-          let ready: Call["ready"];
-          if (admitting === undefined) {
-            const rejected = acquire();
-            if (rejected) return rejected;
-          } else {
-            if (waiting >= limits.callsOfIdentityMax) return tooManyCalls();
-            waiting++;
-            ready = admitting.then(() => {
-              waiting--;
-              return acquire();
-            });
-          }
-          openCalls++;
-          return {
-            ready,
-            leave(isFault) {
-              if (isOver) return;
-              isOver = true;
-              openCalls--;
-              lastCallAt = clock.monotonic();
-              leaveSlot?.();
-              if (isFault && !faults.take(certificateKey)) {
-                warn("too many resets");
-                end(constants.NGHTTP2_ENHANCE_YOUR_CALM);
-              }
-            },
-          };
-        },
-        reject() {
-          if (refusal) {
-            // After the answer has left.
-            setImmediate(() => {
-              if (session === undefined) socket.destroySoon();
-              else session.close();
-            });
-          } else if (!faults.take(certificateKey)) {
-            warn("too many rejected calls");
-            end(constants.NGHTTP2_ENHANCE_YOUR_CALM);
+          leaveSlot?.();
+          if (isFault && !faults.take(certificateKey)) {
+            endCalm("too many resets");
           }
         },
       };
     },
-    check() {
-      const now = clock.monotonic();
-      for (const entry of nextChecked()) entry.check(now);
+    reject() {
+      if (refusal) {
+        // After the answer has left.
+        setImmediate(() => {
+          if (session === undefined) socket.destroySoon();
+          else session.close();
+        });
+      } else if (!faults.take(certificateKey)) {
+        endCalm("too many rejected calls");
+      }
     },
   };
 };
+
+const tooManyCalls = ({ callsOfIdentityMax }: CallerLimits): Problem =>
+  new Problem("too_many_streams", {
+    detail: `an identity may have ${callsOfIdentityMax} open streams`,
+  });
 
 /** The bytes that an admitted connection may send before core has read them. */
 const connectionWindowBytes = 4 * 1024 * 1024;

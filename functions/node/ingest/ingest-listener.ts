@@ -8,6 +8,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import {
   constants,
   createSecureServer,
+  type Http2SecureServer,
   type Http2ServerRequest,
   type Http2ServerResponse,
   type ServerHttp2Session,
@@ -102,44 +103,14 @@ export const startIngestListener = async (
   const http1 = new WeakMap<object, Connection>();
   const connections = createIngestConnections({ limits, clock, log, admission: ingest });
 
-  // Node's default of 5 s closed kept connections between two requests, and a client that sent just then got a reset.
-  const http1Options = { keepAliveTimeout: limits.idleMs, requireHostHeader: false };
-  const server = createSecureServer({
-    ...options.tls.current(),
-    requestCert: true,
-    // A TLS failure would reach the client as a reset, which it retries: `createIngestConnections` rejects with the reason.
-    rejectUnauthorized: false,
-    ...tlsSettings,
-    allowHTTP1: true,
-    http1Options,
-    settings: {
-      initialWindowSize: streamWindowBytes,
-      maxConcurrentStreams: streamsOfConnectionMax,
-      maxHeaderListSize: 16 * 1024,
-      enablePush: false,
-    },
-    // A flood of invalid frames, rejected streams or header fragments ends the connection (G2).
-    streamResetBurst: 200,
-    streamResetRate: 20,
-    maxSessionInvalidFrames: 100,
-    maxSessionRejectedStreams: 100,
-    maxSettings: 32,
-    maxSessionMemory: 16,
-  });
-  unpoolProtocols(server);
+  const server = createServer(options.tls.current(), limits.idleMs, log);
 
   const connectionOfStream = ({ session }: ServerHttp2Stream): Connection | undefined =>
     session && sessions.get(session as ServerHttp2Session);
   const connectionOf = (request: Exchange["request"]): Connection | undefined =>
     "stream" in request ? connectionOfStream(request.stream) : http1.get(request.socket);
 
-  const management = getRequestListener(
-    (request, { incoming }) => app.fetch(request, connectionOf(incoming)?.bindings),
-    {
-      overrideGlobalObjects: false,
-      errorHandler: answerAdapterError,
-    },
-  );
+  const management = serveManagement(app, (incoming) => connectionOf(incoming)?.bindings);
   const limitedGzip = createLimitedGzip();
   const adapter = connectNodeAdapter({
     routes: (router) => ingest.routes(router, limitedGzip),
@@ -215,7 +186,6 @@ export const startIngestListener = async (
     log,
   });
   const stalled = resetStalled(options.stalledMs ?? 30_000);
-  answerUnreadable(server);
   containFailures(server, ingest.refused);
   server.on("request", (request: Exchange["request"], response: Exchange["response"]) => {
     const exchange = { request, response };
@@ -251,19 +221,7 @@ export const startIngestListener = async (
   server.on("secureConnection", (socket) => {
     if (socket.alpnProtocol !== "h2") http1.set(socket, connections.open(socket));
   });
-  server.on("tlsClientError", (err: Error & { code?: string }, socket) => {
-    log.warn({ code: err.code, remote_address: socket.remoteAddress }, "TLS handshake failed");
-    socket.destroy();
-  });
-  server.on("sessionError", () => undefined);
-
-  await new Promise<void>((resolve, reject) => {
-    server.once("error", reject);
-    server.listen(options.port, options.host, () => {
-      server.off("error", reject);
-      resolve();
-    });
-  });
+  await listen(server, options);
   options.tls.subscribe((material) => server.setSecureContext({ ...material, ...tlsSettings }));
   const checks = setInterval(connections.check, checkMs);
   checks.unref();
@@ -286,6 +244,64 @@ export const startIngestListener = async (
     },
   };
 };
+
+/** Creates the server, which answers what it cannot read, and survives the failures of its connections. */
+const createServer = (
+  tls: TlsMaterial,
+  idleMs: number,
+  log: IngestListenerOptions["log"],
+): Http2SecureServer => {
+  // Node's default of 5 s closed kept connections between two requests, and a client that sent just then got a reset.
+  const http1Options = { keepAliveTimeout: idleMs, requireHostHeader: false };
+  const server = createSecureServer({
+    ...tls,
+    requestCert: true,
+    // A TLS failure would reach the client as a reset, which it retries: `createIngestConnections` rejects with the reason.
+    rejectUnauthorized: false,
+    ...tlsSettings,
+    allowHTTP1: true,
+    http1Options,
+    settings: {
+      initialWindowSize: streamWindowBytes,
+      maxConcurrentStreams: streamsOfConnectionMax,
+      maxHeaderListSize: 16 * 1024,
+      enablePush: false,
+    },
+    // A flood of invalid frames, rejected streams or header fragments ends the connection (G2).
+    streamResetBurst: 200,
+    streamResetRate: 20,
+    maxSessionInvalidFrames: 100,
+    maxSessionRejectedStreams: 100,
+    maxSettings: 32,
+    maxSessionMemory: 16,
+  });
+  unpoolProtocols(server);
+  answerUnreadable(server);
+  server.on("tlsClientError", (err: Error & { code?: string }, socket) => {
+    log.warn({ code: err.code, remote_address: socket.remoteAddress }, "TLS handshake failed");
+    socket.destroy();
+  });
+  server.on("sessionError", () => undefined);
+  return server;
+};
+
+const serveManagement = (
+  app: IngestListenerOptions["app"],
+  bindingsOf: (incoming: Exchange["request"]) => Connection["bindings"] | undefined,
+) =>
+  getRequestListener((request, { incoming }) => app.fetch(request, bindingsOf(incoming)), {
+    overrideGlobalObjects: false,
+    errorHandler: answerAdapterError,
+  });
+
+const listen = (server: Http2SecureServer, { port, host }: IngestListenerOptions): Promise<void> =>
+  new Promise((resolve, reject) => {
+    server.once("error", reject);
+    server.listen(port, host, () => {
+      server.off("error", reject);
+      resolve();
+    });
+  });
 
 /** Returns the peer of a request to `app`, for `createApp`: at this listener it ignores a proxy header. */
 export const ingestPeerOf = (c: HttpContext): Peer => (c.env as Connection["bindings"]).peer;
