@@ -3,7 +3,7 @@ import { setFlagsFromString } from "node:v8";
 import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import type { Log } from "#kit/log.ts";
-import { runJobs } from "#kit/run-every.ts";
+import { type Job, runJobs } from "#kit/run-every.ts";
 import { createTracer } from "#kit/tracing/create-tracer.ts";
 import { withTimeout } from "#kit/with-timeout.ts";
 import packageJson from "#package.json" with { type: "json" };
@@ -20,12 +20,11 @@ import { createDatabaseProbe } from "./jobs/probe-database.ts";
 import { runDirectorySync } from "./jobs/run-directory-sync.ts";
 import { type LoadedCore, loadCoreFiles } from "./load-core-files.ts";
 import { openCoreDatabases } from "./node/database/core-databases.ts";
-import type { NamedServers } from "./node/database/database-servers.ts";
 import { prepareDatabase } from "./node/database/prepare-database.ts";
 import { reloadChangedFiles } from "./node/follow-files.ts";
 import { httpPeerOf, listenHttp } from "./node/http/http-listener.ts";
 import { zstdCodec } from "./node/ingest/zstd-codec.ts";
-import { createMetrics, type Metrics } from "./node/metrics.ts";
+import { createMetrics } from "./node/metrics.ts";
 import { readKeyFile, readTrustedFile } from "./node/read-key-file.ts";
 import { readMigrations } from "./node/read-migrations.ts";
 import { listenFor, runConfigured, stopSignal } from "./node/run-configured.ts";
@@ -55,182 +54,41 @@ const heartbeatPauseMs = 10;
 const viewMs = 1000;
 
 /** Serves until SIGTERM or SIGINT, then finishes requests and jobs in flight and closes the database last. */
-const serve = async (
-  config: CoreConfig,
-  log: Log,
-  { cryptography, files, license, servers, receiptSigner, logSigner }: LoadedCore,
-): Promise<void> => {
+const serve = async (config: CoreConfig, log: Log, loaded: LoadedCore): Promise<void> => {
   // Streams hold memory outside the heap. V8 would collect the whole heap at each 64 MB of it, every two seconds while a fleet connects.
   setFlagsFromString("--external-memory-accounted-in-global-limit");
-  await prepareDatabase(servers, { tenantId: config.tenantId, clock: systemClock, log });
-  const tracer = await createTracer(config.traces, {
-    name: "svc-server",
-    version: packageJson.version,
-  });
-  const databases = openCoreDatabases(servers, tracer);
-  const { requests: database, heartbeats, reports, jobs: jobsDatabase } = databases;
   const stop = new AbortController();
-  let isStopping = false;
-  let isListening = false;
-  // Until it is known.
-  let hasOlderCore = true;
+  const { signal } = stop;
+  const serving = await openServing(config, log, loaded, signal);
+  const { databases, tracer } = serving;
   let runningJobs: Promise<unknown> = Promise.resolve();
   try {
-    const metrics = createMetrics(log);
-    metrics.gauge(
-      "core_database_connections",
-      "Connections of the pools that are open",
-      databases.connections.count,
-    );
-    metrics.gauge(
-      "core_database_connections_max",
-      "Connections that the pools open at most",
-      () => databases.connections.max,
-    );
-    const databaseClock = createDatabaseClock(database.db, systemClock);
-    await databaseClock.measure();
-    // Until something is audited, through whichever core: the next answer has what an operator wrote.
-    const viewsShared = {
-      ms: viewMs,
-      clock: systemClock,
-      version: () => countAuditEvents(reports.db),
-    };
-    const fleetColumns = createFleetColumns({
-      db: reports.db,
-      clock: systemClock,
-      sharedFor: viewsShared,
-      stopping: stop.signal,
-      onFailure: (err) => log.warn({ err }, "hosts could not be kept in memory"),
-    });
-    const base = {
-      config,
-      db: database.db,
-      heartbeats: {
-        db: heartbeats.db,
-        pause: () => systemClock.sleep(heartbeatPauseMs),
-        hasOlderCore: () => hasOlderCore,
-        core: hostname(),
-      },
-      reports: reports.db,
-      viewsShared,
-      fleetColumns,
-      pastColumns: createPastColumns({
-        db: reports.db,
-        clock: systemClock,
-        codec: zstdCodec,
-        present: fleetColumns,
-        stopping: stop.signal,
-      }),
-      hourColumns: createHourColumns({ db: reports.db, clock: systemClock, stopping: stop.signal }),
-      clock: followDatabase(systemClock, databaseClock),
-      entropy: systemEntropy,
-      log,
-      observe: metrics.observe,
-      tracer,
-      cryptography,
-      codec: zstdCodec,
-      signer: files.signing?.signer ?? null,
-      clientCertificates:
-        files.signing?.clientCertificates ??
-        createClientCertificateReader({ authorities: [], cryptography }),
-      watches: () => (files.watches ? files.watches.current() : config.watches),
-    };
-    const chat =
-      config.chat &&
-      receiptSigner &&
-      (await startChat(base, {
-        config: config.chat,
-        signer: receiptSigner,
-        jobsDatabase,
-        locate: servers.sessions.servers.locate,
-        stopping: stop.signal,
-      }));
+    await serving.databaseClock.measure();
+    const base = createBase(serving);
+    const chat = await startConfiguredChat(base, serving);
     const core: Core = { ...base, chat: chat?.chat ?? null };
-    const jobsCore = { ...core, db: jobsDatabase.db };
-    let ingest: RunningIngest | null = null;
+    const jobsCore = { ...core, db: databases.jobs.db };
     const findRestore = createRestoreCheck(jobsCore);
     const checkRestore = async (): Promise<void> => {
-      if ((await findRestore()) !== null) ingest?.reopenStreams();
+      if ((await findRestore()) !== null) serving.ingest?.reopenStreams();
     };
-    const keepSession = createSessionKeeper(
-      jobsCore,
-      () => isListening && !isStopping,
-      (isPresent) => {
-        hasOlderCore = isPresent;
-      },
-    );
     // Before anything serves: a restored backup grants access that has been revoked since.
     await checkRestore();
-    const schedule = { clock: systemClock, signal: stop.signal, log };
+    const schedule = { clock: systemClock, signal, log };
     runningJobs = Promise.all([
-      runJobs(schedule, [
-        ...coreJobsOf(jobsCore, {
-          send: createSendRequest({ clock: systemClock, msMax: sendMsMax }),
-        }),
-        ...(config.ingest ? [statementJobOf({ ...jobsCore, codec: zstdCodec, logSigner })] : []),
-        ["core session", sessionIntervalMs, keepSession],
-        [
-          "database probe",
-          probeIntervalMs,
-          createDatabaseProbe(core, { clock: databaseClock, checkRestore }),
-        ],
-      ]),
-      reloadChangedFiles(core, files, stop.signal),
+      runJobs(schedule, jobsOf(jobsCore, serving, checkRestore)),
+      reloadChangedFiles(core, loaded.files, signal),
     ]);
-    const routes = routesOf(core);
-    if (config.ingest && files.tls)
-      ingest = await startIngest(core, {
-        config: config.ingest,
-        tls: files.tls,
-        routes,
-        databases,
-        jobsCore,
-        databaseClock,
-        sessions: servers.sessions,
-        metrics,
-        signal: stop.signal,
-      });
-    const checks = checksOf(core, {
-      pendingMigrations: async () => pendingMigrations(database.sql, await readMigrations()),
-      clock: databaseClock,
-      ingest,
-      files,
-      license,
-      isStopping: () => isStopping,
-    });
-    const report = createCoreReporter(jobsCore, {
-      machine: hostname(),
-      version: packageJson.version,
-      checks,
-      certificates: files.certificates,
-      streams: () => ingest?.openStreams() ?? null,
-      clockAheadMs: databaseClock.aheadMs,
-      isStopping: () => isStopping,
-    });
-    for (const figure of figuresOf(core, { checks, certificates: files.certificates }))
-      metrics.figure(figure);
-    const ops = opsRoutesOf({ config, clock: core.clock, log, metrics: metrics.render, checks });
-    const app = createApp(core, { peerOf: httpPeerOf, routes: [...ops, ...routes] });
-    const onFailure = (err: unknown) => {
-      log.error({ err }, "a request failed outside of its handler");
-      core.observe.httpRequest({ route: "unmatched", method: "", status: 500 }, 0);
-    };
-    const http = await listenFor("PORT", () =>
-      listenHttp(app, { port: config.port, host: config.httpHost, onFailure }),
-    );
-    isListening = true;
+    const { http, report } = await listen(core, jobsCore, serving);
+    serving.isListening = true;
     const reporting = runJobs(schedule, [["core report", coreReportIntervalMs, report]]);
     // Before "ready", so that no signal that follows it ends the process at once.
     const stopped = stopSignal();
-    log.info({ port: http.port, ingest_port: ingest?.port ?? null }, "ready");
+    log.info({ port: http.port, ingest_port: serving.ingest?.port ?? null }, "ready");
     // Last, so that serving never waits for the directory.
-    const directory = startDirectorySync(jobsCore, {
-      metrics,
-      sessions: servers.sessions,
-      signal: stop.signal,
-    });
+    const directory = startDirectorySync(jobsCore, serving);
     log.info({ signal: await stopped }, "stopping");
-    isStopping = true;
+    serving.isStopping = true;
     await Promise.all([
       systemClock.sleep(config.shutdownDelaySeconds * 1000),
       // So that /system does not take it for one that ended by itself.
@@ -238,14 +96,8 @@ const serve = async (
     ]);
     stop.abort();
     const timer = setTimeout(() => void databases.close(0), shutdownGraceMs);
-    await Promise.all([
-      http.close(shutdownGraceMs),
-      ingest?.close(shutdownGraceMs),
-      runningJobs,
-      reporting,
-      directory,
-      chat?.close(),
-    ]);
+    const parts = [http, serving.ingest, chat].map((part) => part?.close(shutdownGraceMs));
+    await Promise.all([...parts, runningJobs, reporting, directory]);
     clearTimeout(timer);
   } finally {
     stop.abort();
@@ -257,16 +109,191 @@ const serve = async (
   log.info({}, "stopped");
 };
 
+type Serving = Awaited<ReturnType<typeof openServing>>;
+
+/** What changes while core serves. */
+interface ServingState {
+  isListening: boolean;
+  isStopping: boolean;
+  /** True until it is known. */
+  hasOlderCore: boolean;
+  ingest: RunningIngest | null;
+}
+
+/** Opens what the parts of core share. */
+const openServing = async (
+  config: CoreConfig,
+  log: Log,
+  loaded: LoadedCore,
+  signal: AbortSignal,
+) => {
+  const { servers } = loaded;
+  await prepareDatabase(servers, { tenantId: config.tenantId, clock: systemClock, log });
+  const { version } = packageJson;
+  const tracer = await createTracer(config.traces, { name: "svc-server", version });
+  const databases = openCoreDatabases(servers, tracer);
+  const databaseClock = createDatabaseClock(databases.requests.db, systemClock);
+  const metrics = createMetrics(log);
+  metrics.gauge(
+    "core_database_connections",
+    "Connections of the pools that are open",
+    databases.connections.count,
+  );
+  metrics.gauge(
+    "core_database_connections_max",
+    "Connections that the pools open at most",
+    () => databases.connections.max,
+  );
+  const state: ServingState = {
+    isListening: false,
+    isStopping: false,
+    hasOlderCore: true,
+    ingest: null,
+  };
+  return { ...state, config, log, loaded, databases, databaseClock, metrics, tracer, signal };
+};
+
+/** Creates what core consists of, without chat. */
+const createBase = (serving: Serving): Omit<Core, "chat"> => {
+  const { config, log, loaded, databases, metrics, tracer, signal: stopping } = serving;
+  const { files, cryptography } = loaded;
+  const { db } = databases.reports;
+  // Until something is audited, through whichever core: the next answer has what an operator wrote.
+  const viewsShared = { ms: viewMs, clock: systemClock, version: () => countAuditEvents(db) };
+  const fleetColumns = createFleetColumns({
+    db,
+    clock: systemClock,
+    sharedFor: viewsShared,
+    stopping,
+    onFailure: (err) => log.warn({ err }, "hosts could not be kept in memory"),
+  });
+  return {
+    config,
+    db: databases.requests.db,
+    heartbeats: {
+      db: databases.heartbeats.db,
+      pause: () => systemClock.sleep(heartbeatPauseMs),
+      hasOlderCore: () => serving.hasOlderCore,
+      core: hostname(),
+    },
+    reports: db,
+    viewsShared,
+    fleetColumns,
+    pastColumns: createPastColumns({
+      db,
+      clock: systemClock,
+      codec: zstdCodec,
+      present: fleetColumns,
+      stopping,
+    }),
+    hourColumns: createHourColumns({ db, clock: systemClock, stopping }),
+    clock: followDatabase(systemClock, serving.databaseClock),
+    entropy: systemEntropy,
+    log,
+    observe: metrics.observe,
+    tracer,
+    cryptography,
+    codec: zstdCodec,
+    signer: files.signing?.signer ?? null,
+    clientCertificates:
+      files.signing?.clientCertificates ??
+      createClientCertificateReader({ authorities: [], cryptography }),
+    watches: () => (files.watches ? files.watches.current() : config.watches),
+  };
+};
+
+const startConfiguredChat = async (
+  core: Omit<Core, "chat">,
+  { config, loaded: { receiptSigner, servers }, databases, signal }: Serving,
+) =>
+  config.chat &&
+  receiptSigner &&
+  startChat(core, {
+    config: config.chat,
+    signer: receiptSigner,
+    jobsDatabase: databases.jobs,
+    locate: servers.sessions.servers.locate,
+    stopping: signal,
+  });
+
+const jobsOf = (core: Core, serving: Serving, checkRestore: () => Promise<void>): Job[] => {
+  const { config, loaded, databaseClock: clock } = serving;
+  const { logSigner } = loaded;
+  const keepSession = createSessionKeeper(
+    core,
+    () => serving.isListening && !serving.isStopping,
+    (isPresent) => {
+      serving.hasOlderCore = isPresent;
+    },
+  );
+  return [
+    ...coreJobsOf(core, { send: createSendRequest({ clock: systemClock, msMax: sendMsMax }) }),
+    ...(config.ingest ? [statementJobOf({ ...core, codec: zstdCodec, logSigner })] : []),
+    ["core session", sessionIntervalMs, keepSession],
+    ["database probe", probeIntervalMs, createDatabaseProbe(core, { clock, checkRestore })],
+  ];
+};
+
+/** Listens for telemetry and requests; returns also what reports this core to the others. */
+const listen = async (core: Core, jobsCore: Core, serving: Serving) => {
+  const { config, log, databases, databaseClock, metrics, signal } = serving;
+  const { files, license, servers } = serving.loaded;
+  const routes = routesOf(core);
+  if (config.ingest && files.tls)
+    serving.ingest = await startIngest(core, {
+      config: config.ingest,
+      tls: files.tls,
+      routes,
+      databases,
+      jobsCore,
+      databaseClock,
+      sessions: servers.sessions,
+      metrics,
+      signal,
+    });
+  const isStopping = () => serving.isStopping;
+  const checks = checksOf(core, {
+    pendingMigrations: async () =>
+      pendingMigrations(databases.requests.sql, await readMigrations()),
+    clock: databaseClock,
+    ingest: serving.ingest,
+    files,
+    license,
+    isStopping,
+  });
+  const report = createCoreReporter(jobsCore, {
+    machine: hostname(),
+    version: packageJson.version,
+    checks,
+    certificates: files.certificates,
+    streams: () => serving.ingest?.openStreams() ?? null,
+    clockAheadMs: databaseClock.aheadMs,
+    isStopping,
+  });
+  for (const figure of figuresOf(core, { checks, certificates: files.certificates }))
+    metrics.figure(figure);
+  const ops = opsRoutesOf({ config, clock: core.clock, log, metrics: metrics.render, checks });
+  const app = createApp(core, { peerOf: httpPeerOf, routes: [...ops, ...routes] });
+  const onFailure = (err: unknown) => {
+    log.error({ err }, "a request failed outside of its handler");
+    core.observe.httpRequest({ route: "unmatched", method: "", status: 500 }, 0);
+  };
+  const http = await listenFor("PORT", () =>
+    listenHttp(app, { port: config.port, host: config.httpHost, onFailure }),
+  );
+  return { http, report };
+};
+
 const startDirectorySync = (
   core: Core,
-  { metrics, sessions, signal }: { metrics: Metrics; sessions: NamedServers; signal: AbortSignal },
+  { metrics, loaded: { servers }, signal }: Serving,
 ): Promise<void> =>
   runDirectorySync(
     {
       core,
       readKeyFile: (path) => readKeyFile(path).toString("utf8"),
       readTrustedFile: (path) => readTrustedFile(path).toString("utf8"),
-      exclusively: createDirectoryLock({ ...sessions, clock: core.clock }),
+      exclusively: createDirectoryLock({ ...servers.sessions, clock: core.clock }),
       observe: metrics.observeDirectory,
     },
     signal,

@@ -8,7 +8,7 @@ import { renderArtifacts } from "../generate/artifacts.ts";
 import { generateClient } from "../generate/client.ts";
 import { readReliability } from "../reliability/cases.ts";
 import { additionFaults } from "./additive-migrations.ts";
-import { longFunctionFaults, violationsOf } from "./architecture.ts";
+import { violationsOf } from "./architecture.ts";
 import budgets from "./budgets.json" with { type: "json" };
 import { routeFaults } from "./budgets.ts";
 import { dependencyFaults, lockFaults } from "./dependencies.ts";
@@ -251,7 +251,7 @@ export const steps: readonly VerifyStep[] = [
   {
     name: "architecture",
     remedy: "the rules are in scripts/verify/architecture.ts",
-    check: async () => resultOf([...violationsOf(sources()), ...longFunctionFaults(sources())]),
+    check: async () => resultOf(violationsOf(sources())),
   },
   {
     name: "time, randomness, parsers",
