@@ -69,31 +69,35 @@ export const parseFlags = <Kinds extends FlagKinds>(
     values[name] = kind === "text" ? undefined : false;
   const seen = new Set<string>();
   for (const token of tokens) {
-    if (token.kind === "option-terminator") continue;
     if (token.kind === "positional") {
-      if (operands === undefined)
-        throw usageFailure(
-          Object.hasOwn(kinds, "config")
-            ? "takes flags only; name the config with --config <path>"
-            : "takes flags only; pass a token with --token-file or --token-stdin",
-        );
+      if (operands === undefined) throw usageFailure(operandRefusal(kinds));
       operands.push(token.value);
-      continue;
     }
-    const kind = Object.hasOwn(kinds, token.name) ? kinds[token.name] : undefined;
-    if (kind === undefined) throw usageFailure(unknownFlag(token.name));
+    if (token.kind !== "option") continue;
     if (seen.has(token.name)) throw usageFailure(`--${token.name} is given twice`);
     seen.add(token.name);
-    if (kind === "switch" && token.value !== undefined)
-      throw usageFailure(`--${token.name} takes no value`);
-    if (
-      kind === "text" &&
-      (token.value === undefined || token.value === "" || token.value.startsWith("--"))
-    )
-      throw usageFailure(`--${token.name} needs a value`);
-    values[token.name] = kind === "text" ? token.value : true;
+    values[token.name] = optionValue(kinds, token);
   }
   return values as FlagValues<Kinds>;
+};
+
+const operandRefusal = (kinds: FlagKinds): string =>
+  Object.hasOwn(kinds, "config")
+    ? "takes flags only; name the config with --config <path>"
+    : "takes flags only; pass a token with --token-file or --token-stdin";
+
+const optionValue = (
+  kinds: FlagKinds,
+  { name, value }: { name: string; value: string | undefined },
+): string | true => {
+  const kind = Object.hasOwn(kinds, name) ? kinds[name] : undefined;
+  if (kind === undefined) throw usageFailure(unknownFlag(name));
+  if (kind === "switch") {
+    if (value !== undefined) throw usageFailure(`--${name} takes no value`);
+    return true;
+  }
+  if (!value || value.startsWith("--")) throw usageFailure(`--${name} needs a value`);
+  return value;
 };
 
 const unknownFlag = (name: string): string => {

@@ -34,6 +34,17 @@ export const nextBatch = async (
   let bytes = 0;
   let seen = sequence;
   let linger: AbortController | undefined;
+  /** Returns false at the first records that do not fit. */
+  const add = (found: readonly QueuedRecords[]): boolean => {
+    for (const records of found) {
+      if (batch.length > 0 && bytes + records.bytes > maxBytes) return false;
+      batch.push(records);
+      envelopes += records.lastSequence - records.firstSequence + 1;
+      bytes += records.bytes;
+      seen = records.lastSequence;
+    }
+    return true;
+  };
   while (linger?.signal.aborted !== true) {
     signal.throwIfAborted();
     const through = gate.through((batch[0]?.firstSequence ?? seen + 1) - 1);
@@ -44,14 +55,7 @@ export const nextBatch = async (
     }
     const bounds = { maxRecords: maxEnvelopes - envelopes, maxBytes: maxBytes - bytes };
     const found = readThrough(queue, seen, through, bounds);
-    for (const records of found) {
-      if (batch.length > 0 && bytes + records.bytes > maxBytes) return batch;
-      batch.push(records);
-      envelopes += records.lastSequence - records.firstSequence + 1;
-      bytes += records.bytes;
-      seen = records.lastSequence;
-    }
-    if (envelopes >= maxEnvelopes || bytes >= maxBytes) return batch;
+    if (!add(found) || envelopes >= maxEnvelopes || bytes >= maxBytes) return batch;
     if (found.length > 0) continue;
     // No record is left up to here: those removed in between must not wake this loop again.
     seen = Math.min(queue.lastSequence, through);

@@ -213,69 +213,84 @@ export const decodeResponse = (bytes: Uint8Array): ForwardResponse | undefined =
   readWire(bytes, (reader) => {
     let response: ForwardResponse | undefined;
     const readText = (end: number) => decodeText(bytes.subarray(reader.pos, end));
-    eachField(reader, bytes.length, (tag, responseEnd) => {
-      if (tag === text(1)) {
-        const opened: Opened = {
-          cursor: 0,
-          leftCursors: [],
-          takesZstd: false,
-          takesStatus: false,
-          takesAccounts: false,
-        };
-        eachField(reader, responseEnd, (field, end) => {
-          if (field === varint(1)) opened.cursor = Number(reader.uint64());
-          // Repeated numbers come together, in one field.
-          if (field === text(2))
-            while (reader.pos < end) opened.takesZstd ||= reader.uint32() === zstd;
-          if (field === varint(3)) opened.takesStatus = reader.uint32() > 0;
-          if (field === text(4))
-            while (reader.pos < end) opened.leftCursors.push(Number(reader.uint64()));
-          if (field === varint(5)) opened.takesAccounts = reader.bool();
-        });
-        response = { opened };
-      } else if (tag === text(2)) {
-        const ack: Ack = { ackedThrough: 0, rejected: [] };
-        eachField(reader, responseEnd, (field, end) => {
-          if (field === varint(2)) ack.ackedThrough = Number(reader.uint64());
-          if (field !== text(3)) return;
-          const rejection = { sequence: 0, code: "", message: "" };
-          eachField(reader, end, (inner, innerEnd) => {
-            if (inner === varint(1)) rejection.sequence = Number(reader.uint64());
-            else if (inner === text(2)) rejection.code = readText(innerEnd);
-            else if (inner === text(3)) rejection.message = readText(innerEnd);
-          });
-          ack.rejected.push(rejection);
-        });
-        response = { ack };
-      } else if (tag === text(3)) {
-        response = { statusAnswer: readStatusAnswer(reader, responseEnd, readText) };
-      } else if (tag === text(4)) {
-        let spreadMs = 0;
-        let requestId = "";
-        let action: Directive["action"] | undefined;
-        eachField(reader, responseEnd, (field, end) => {
-          if (field === varint(1)) spreadMs = reader.uint32();
-          else action = actions.get(field) ?? action;
-          if (field === text(5)) requestId = readRequestId(reader, end, readText);
-        });
-        if (action) response = { directive: { spreadMs, action, requestId } };
-      } else if (tag === text(5)) {
-        const accountAck: AccountAck = { through: 0, refused: "" };
-        eachField(reader, responseEnd, (field, end) => {
-          if (field === varint(1)) accountAck.through = Number(reader.uint64());
-          else if (field === text(2)) accountAck.refused = readText(end);
-        });
-        response = { accountAck };
-      }
+    eachField(reader, bytes.length, (tag, end) => {
+      response = readers.get(tag)?.(reader, end, readText) ?? response;
     });
     return response;
   });
 
+type ReadText = (end: number) => string;
+
+const readOpened = (reader: BinaryReader, openedEnd: number): ForwardResponse => {
+  const opened: Opened = {
+    cursor: 0,
+    leftCursors: [],
+    takesZstd: false,
+    takesStatus: false,
+    takesAccounts: false,
+  };
+  eachField(reader, openedEnd, (field, end) => {
+    if (field === varint(1)) opened.cursor = Number(reader.uint64());
+    // Repeated numbers come together, in one field.
+    if (field === text(2)) while (reader.pos < end) opened.takesZstd ||= reader.uint32() === zstd;
+    if (field === varint(3)) opened.takesStatus = reader.uint32() > 0;
+    if (field === text(4))
+      while (reader.pos < end) opened.leftCursors.push(Number(reader.uint64()));
+    if (field === varint(5)) opened.takesAccounts = reader.bool();
+  });
+  return { opened };
+};
+
+const readAck = (reader: BinaryReader, ackEnd: number, readText: ReadText): ForwardResponse => {
+  const ack: Ack = { ackedThrough: 0, rejected: [] };
+  eachField(reader, ackEnd, (field, end) => {
+    if (field === varint(2)) ack.ackedThrough = Number(reader.uint64());
+    if (field !== text(3)) return;
+    const rejection = { sequence: 0, code: "", message: "" };
+    eachField(reader, end, (inner, innerEnd) => {
+      if (inner === varint(1)) rejection.sequence = Number(reader.uint64());
+      else if (inner === text(2)) rejection.code = readText(innerEnd);
+      else if (inner === text(3)) rejection.message = readText(innerEnd);
+    });
+    ack.rejected.push(rejection);
+  });
+  return { ack };
+};
+
+const readDirective = (
+  reader: BinaryReader,
+  directiveEnd: number,
+  readText: ReadText,
+): ForwardResponse | undefined => {
+  let spreadMs = 0;
+  let requestId = "";
+  let action: Directive["action"] | undefined;
+  eachField(reader, directiveEnd, (field, end) => {
+    if (field === varint(1)) spreadMs = reader.uint32();
+    else action = actions.get(field) ?? action;
+    if (field === text(5)) requestId = readRequestId(reader, end, readText);
+  });
+  return action && { directive: { spreadMs, action, requestId } };
+};
+
+const readAccountAck = (
+  reader: BinaryReader,
+  ackEnd: number,
+  readText: ReadText,
+): ForwardResponse => {
+  const accountAck: AccountAck = { through: 0, refused: "" };
+  eachField(reader, ackEnd, (field, end) => {
+    if (field === varint(1)) accountAck.through = Number(reader.uint64());
+    else if (field === text(2)) accountAck.refused = readText(end);
+  });
+  return { accountAck };
+};
+
 const readStatusAnswer = (
   reader: BinaryReader,
   answerEnd: number,
-  readText: (end: number) => string,
-): StatusAnswer => {
+  readText: ReadText,
+): ForwardResponse => {
   const answer: StatusAnswer = {
     seq: 0,
     reportNeeded: false,
@@ -300,18 +315,22 @@ const readStatusAnswer = (
     });
     answer.desiredConfig = desired;
   });
-  return answer;
+  return { statusAnswer: answer };
 };
 
 /** Reads a `SendDiag`. */
-const readRequestId = (
-  reader: BinaryReader,
-  sendDiagEnd: number,
-  readText: (end: number) => string,
-): string => {
+const readRequestId = (reader: BinaryReader, sendDiagEnd: number, readText: ReadText): string => {
   let requestId = "";
   eachField(reader, sendDiagEnd, (field, end) => {
     if (field === text(1)) requestId = readText(end);
   });
   return requestId;
 };
+
+const readers = new Map([
+  [text(1), readOpened],
+  [text(2), readAck],
+  [text(3), readStatusAnswer],
+  [text(4), readDirective],
+  [text(5), readAccountAck],
+]);

@@ -46,7 +46,7 @@ export const readLines = async (
       };
     }
     if (found === -1 && !options.final) break;
-    const end = stop > start && chunk[stop - 1] === carriageReturn ? stop - 1 : stop;
+    const end = chunk[stop - 1] === carriageReturn ? stop - 1 : stop;
     if (!options.admits(end - start) && bounds.length > 0) break;
     bounds.push(start, end);
     start = found === -1 ? stop : found + 1;

@@ -162,9 +162,7 @@ export const createConsumer = (
       counts.rejected_items += rejectedItems;
       counts.repaired_strings += repaired;
       if (cut > 0) return tooLarge(rejectedItems, records.length > 0);
-      if (repaired === 0) return { status: "stored" };
-      const message = `replaced invalid UTF-8 in ${repaired} strings`;
-      return { status: "partial", message, rejectedItems: 0 };
+      return repairedOutcome(repaired);
     } catch (error) {
       return unstored(error);
     } finally {
@@ -172,6 +170,12 @@ export const createConsumer = (
     }
   };
   return { consume, counts: () => ({ ...counts }) };
+};
+
+const repairedOutcome = (repaired: number): ConsumeOutcome => {
+  if (repaired === 0) return { status: "stored" };
+  const message = `replaced invalid UTF-8 in ${repaired} strings`;
+  return { status: "partial", message, rejectedItems: 0 };
 };
 
 const countAll = (signal: Signal, requests: readonly Uint8Array[]): number =>

@@ -40,14 +40,15 @@ const encode = (schema: DescMessage, json: JsonValue, levels: number): Uint8Arra
       const items = own[member];
       if (fieldKind !== "list" || message === undefined || !Array.isArray(items)) continue;
       delete own[member];
-      if (levels === 0)
+      if (levels === 0) {
         for (let at = 0; at < items.length; at += itemsAtOnce)
           writer.raw(convert({ [member]: items.slice(at, at + itemsAtOnce) }));
-      else
-        for (const item of items)
-          writer
-            .uint32(wireTag(number, WireType.LengthDelimited))
-            .bytes(encode(message, item, levels - 1));
+        continue;
+      }
+      for (const item of items)
+        writer
+          .uint32(wireTag(number, WireType.LengthDelimited))
+          .bytes(encode(message, item, levels - 1));
     }
   return writer.raw(convert(own)).finish();
 };
