@@ -20,7 +20,7 @@ export class AccountTimeoutError extends GrpcError {
 }
 
 /** The accounts of a stream. */
-interface AccountSender extends BatchGate {
+export interface AccountSender extends BatchGate {
   /** Core has opened the queue. */
   opened(takesAccounts: boolean): void;
   /** Sends the next account if it is due. */

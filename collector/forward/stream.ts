@@ -42,7 +42,7 @@ export interface SentFrame {
 }
 
 /** The dependencies and callbacks of one stream. */
-interface ForwardStreamOptions {
+export interface ForwardStreamOptions {
   connection: Pick<GrpcConnection, "run">;
   hostId: string;
   queue: Queue;

@@ -53,7 +53,7 @@ export interface QueueAccounts {
 }
 
 /** The calls of a queue to its accounts. */
-interface AccountHooks {
+export interface AccountHooks {
   /** Runs a transaction of the queue in which the accounts are written. */
   transaction(change: (transaction: QueueTransaction) => void): void;
   /** In a transaction, records were stored or have expired, or appends wait for room. */

@@ -3,7 +3,7 @@ import type { Clock } from "#kit/clock.ts";
 import { destroyClient } from "../store/ingest/copy-transaction.ts";
 
 /** The committer's connections. One is kept only after success, as a failure leaves it in an unknown state, and until the server closes it. */
-interface CommitConnections {
+export interface CommitConnections {
   /**
    * Runs work on an idle or a new connection, which is closed when the work fails or exceeds the timeout; then it rejects with
    * `DEADLINE_EXCEEDED`.

@@ -12,7 +12,7 @@ export interface Pending {
 }
 
 /** The frames of each queue that are in no batch, oldest first. */
-interface WaitingFrames {
+export interface WaitingFrames {
   add(pending: Pending): void;
   /**
    * Removes and returns the frames of queues, oldest first, while they fit; at least one frame, unless every queue has to wait. A queue

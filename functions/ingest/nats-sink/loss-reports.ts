@@ -24,7 +24,7 @@ import {
 import { viewKey } from "./queue-view.ts";
 
 /** Records events of queues in PostgreSQL. */
-interface LossReports {
+export interface LossReports {
   /** Records a loss, if any, and other events of the queue with it. */
   record(
     queue: QueueName,

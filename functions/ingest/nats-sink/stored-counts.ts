@@ -6,7 +6,7 @@ import type { Clock } from "#kit/clock.ts";
 import { createCommitConnections } from "../commit-connections.ts";
 
 /** Counts for PostgreSQL what the stream stored: `last_envelope_at` and the volume of each host. */
-interface StoredCounts {
+export interface StoredCounts {
   /** Counts envelopes that the stream has stored, by their kinds. */
   add(host: string, kinds: EnvelopeRun["kinds"]): void;
   /** Notes that envelopes of a host were consumed, stored or not. */

@@ -6,7 +6,7 @@ import type { QueueStreams } from "./queue-streams.ts";
 import { type QueueView, storedOf, viewKey } from "./queue-view.ts";
 
 /** The queues that this core has read or written. A view is used under the lock of its queue only. */
-interface Views {
+export interface Views {
   /** Runs `work` on a queue's view, and again on a new one when another core has written since the view was read. */
   use<Result>(
     queue: QueueName,
