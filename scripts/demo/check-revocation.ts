@@ -1,17 +1,15 @@
 import { readFile } from "node:fs/promises";
-import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { Credentials } from "#collector/identity/credentials.ts";
-import { callHeartbeat } from "#collector/management/calls.ts";
-import { ManagementError } from "#collector/management/management-error.ts";
+import { failureOfResponse } from "#collector/management/management-error.ts";
+import { signBody } from "#collector/management/signed-request.ts";
+import { postJson } from "#collector/management/transport.ts";
 import { rfc3339 } from "#kit/clock.ts";
-import type { ForwardRequestSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
-import type { HeartbeatReport } from "#proto/management/heartbeat.ts";
-import { connectIngest, ingestReasonOf } from "../fleet-sim/drive/node-wire.ts";
-import type { LabContext } from "../lab/context.ts";
-import { errorMessages } from "../lab/context.ts";
+import { GrpcError } from "#proto/grpc-status.ts";
+import { errorMessages, type LabContext } from "../lab/context.ts";
 import type { Deployment } from "../lab/deployment.ts";
 import type { EnrolledCollector } from "../lab/enroll-collector.ts";
 import { heartbeatBody } from "../lab/heartbeat-body.ts";
+import { connectHost } from "../lab/host-connection.ts";
 import { waitUntil } from "../lab/wait-until.ts";
 
 const cutSecondsMax = 5;
@@ -27,8 +25,7 @@ export const checkRevocation = async (
   const credentials = await collector.credentials();
   const caPem = await readFile(pki.serverCaFile, "utf8");
   const heartbeat = () => sendHeartbeat({ coreUrl: edge.url, caPem }, credentials, context);
-  const openStream = () =>
-    openIdleStream({ endpoint: ingestEndpoint, caPem }, credentials, context);
+  const openStream = () => connectHost({ endpoint: ingestEndpoint, caPem }, credentials);
   const readRow = async () =>
     (await readHealth()).find(({ identity }) => identity === collector.identity);
   const row = await readRow();
@@ -36,13 +33,14 @@ export const checkRevocation = async (
 
   const before = await heartbeat();
   const stream = await openStream();
+  const ended = stream.ended.then((error) => ({ at: clock.monotonic(), reason: reasonOf(error) }));
   try {
     const revokedAt = clock.monotonic();
     await api("admin", "POST", `/v1/collector/identities/${row.identity_id}/revoke`, {
       reason_code: "demo",
     });
     const after = await heartbeat();
-    const end = await endOf(stream, context);
+    const end = await endOf(ended, context);
     const cutSeconds = (end.at - revokedAt) / 1000;
     const newStream = await openStream().then(({ close }) => {
       close();
@@ -79,7 +77,8 @@ export const checkRevocation = async (
   }
 };
 
-const reasonOf = (error: unknown): string => ingestReasonOf(error) ?? errorMessages(error);
+const reasonOf = (error: unknown): string =>
+  (error instanceof GrpcError && error.reason()) || errorMessages(error);
 
 /** Sends one signed heartbeat through the edge; returns `accepted` or the code of the refusal. */
 const sendHeartbeat = async (
@@ -87,71 +86,26 @@ const sendHeartbeat = async (
   credentials: Credentials,
   { clock }: Pick<LabContext, "clock">,
 ): Promise<{ status: number; code: string }> => {
-  const sentAt = {
-    next: async () => rfc3339(clock.now()),
-    adopt: () => undefined,
-    follow: () => undefined,
-    skewSeconds: () => 0,
-  };
-  const { sent_at: _, ...report } = heartbeatBody(clock.now(), { boot_id: "demo" });
-  try {
-    const transport = { baseUrl: coreUrl, caPem, serverName: undefined, timeoutMs: 10_000 };
-    await callHeartbeat(transport, { credentials, sentAt }, report as unknown as HeartbeatReport);
-    return { status: 200, code: "accepted" };
-  } catch (error) {
-    if (!(error instanceof ManagementError)) throw error;
-    return { status: error.failure.status ?? 0, code: error.failure.code };
-  }
+  const report = heartbeatBody(clock.now(), { boot_id: "demo" });
+  const body = signBody("heartbeat", credentials, { ...report, sent_at: rfc3339(clock.now()) });
+  const transport = { baseUrl: coreUrl, caPem, serverName: undefined, timeoutMs: 10_000 };
+  const path = "/v1/collector/heartbeat";
+  const response = await postJson(transport, { path, body, credentials });
+  const { status } = response;
+  return { status, code: status === 200 ? "accepted" : failureOfResponse(response).code };
 };
 
-/** An open Forward stream that sends nothing. */
-interface IdleStream {
-  /** When core ended it (monotonic milliseconds) and its reason. Never rejects. */
-  readonly ended: Promise<{ at: number; reason: string }>;
-  close(): void;
+interface StreamEnd {
+  /** Monotonic milliseconds. */
+  at: number;
+  reason: string;
 }
-
-/** Opens a stream with a queue of its own; resolves once core has answered on it, rejects if core rejects it. */
-const openIdleStream = async (
-  target: { endpoint: string; caPem: string },
-  { identity, certificatePem, keyPem }: Credentials,
-  { clock, entropy }: LabContext,
-): Promise<IdleStream> => {
-  const server = { url: `https://${target.endpoint}`, caPem: target.caPem };
-  const { session, client } = connectIngest(server, { cert: certificatePem, key: keyPem });
-  const closed = Promise.withResolvers<void>();
-  const requests = async function* (): AsyncGenerator<
-    MessageInitShape<typeof ForwardRequestSchema>
-  > {
-    yield { message: { case: "open", value: { hostId: identity, queueId: entropy.bytes(16) } } };
-    await closed.promise;
-  };
-  const responses = client.forward(requests())[Symbol.asyncIterator]();
-  const close = () => {
-    closed.resolve();
-    session.abort();
-  };
-  try {
-    await responses.next();
-  } catch (error) {
-    close();
-    throw error;
-  }
-  const at = (reason: string) => ({ at: clock.monotonic(), reason });
-  return {
-    ended: responses.next().then(
-      () => at("ended"),
-      (error) => at(reasonOf(error)),
-    ),
-    close,
-  };
-};
 
 /** Waits for the end of a stream, for at most twice the allowed time. */
 const endOf = async (
-  { ended }: IdleStream,
+  ended: Promise<StreamEnd>,
   { clock, signal }: LabContext,
-): Promise<{ at: number; reason: string }> => {
+): Promise<StreamEnd> => {
   const waiting = new AbortController();
   const late = clock
     .sleep(2 * cutSecondsMax * 1000, AbortSignal.any([signal, waiting.signal]))

@@ -6,8 +6,8 @@ const extensionRequestOid = writeDer(tag.oid, Uint8Array.fromHex("2a864886f70d01
 const subjectAltNameOid = writeDer(tag.oid, Uint8Array.fromHex(extensionOid.subjectAltName));
 const ecdsaSha256 = Uint8Array.fromHex("300a06082a8648ce3d040302");
 
-/** Creates a certificate request for one URI, in PEM, with a new P-256 key: 20 times as fast as x509's generator. */
-export const createBenchCsr = (uri: string): string => {
+/** Creates a certificate request for one URI and its new P-256 key, in PEM: 20 times as fast as x509's generator. */
+export const createBenchRequest = (uri: string): { csrPem: string; keyPem: string } => {
   const { publicKey, privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
   const names = writeDer(tag.sequence, writeDer(tag.uri, new TextEncoder().encode(uri)));
   const extension = writeDer(tag.sequence, subjectAltNameOid, writeDer(tag.octetString, names));
@@ -20,5 +20,8 @@ export const createBenchCsr = (uri: string): string => {
     writeDer(tag.context0, writeDer(tag.sequence, extensionRequestOid, extensions)),
   );
   const signature = writeDer(tag.bitString, new Uint8Array(1), sign("sha256", info, privateKey));
-  return encodePem(writeDer(tag.sequence, info, ecdsaSha256, signature), "CERTIFICATE REQUEST");
+  return {
+    csrPem: encodePem(writeDer(tag.sequence, info, ecdsaSha256, signature), "CERTIFICATE REQUEST"),
+    keyPem: privateKey.export({ format: "pem", type: "pkcs8" }),
+  };
 };

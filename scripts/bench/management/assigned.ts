@@ -5,10 +5,10 @@ import { checkConfig, publishConfig } from "#functions/domain/config/publish.ts"
 import type { Database } from "#functions/store/database/database.ts";
 import { rfc3339, systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
+import { connectHost, type HostConnection } from "#scripts/lab/host-connection.ts";
 import { people } from "#scripts/lab/people.ts";
 import { type BenchHost, connectHosts, enrollBenchHosts } from "../host/enrolled-hosts.ts";
 import { signHeartbeat, statusWith } from "../host/heartbeats.ts";
-import { connectStatuses, type StatusSender } from "../host/status-stream.ts";
 import {
   type Bench,
   describeSamples,
@@ -39,16 +39,11 @@ const origin = { requestId: "bench", remoteAddress: "127.0.0.1" };
  */
 export const assignedBench: Bench = async (args) => {
   const options = readBenchOptions(args, { hosts: 2000, wave: 100, rounds: 5 });
-  let hosts: BenchHost[] = [];
-  await using core = await startBenchCore({
-    env: { SVC_INGEST_REQUIRE_ENROLLMENT: "true" },
-    seed: async (seeded, files) => {
-      hosts = await enrollBenchHosts(seeded, files, options.hosts);
-    },
-  });
+  await using core = await startBenchCore({ env: { SVC_INGEST_REQUIRE_ENROLLMENT: "true" } });
+  const hosts = await enrollBenchHosts(core, options.hosts);
   const state: { wave?: Wave; failure?: unknown } = {};
-  const streams: StatusSender[] = await connectHosts(core, hosts, (target, host, index) =>
-    connectStatuses(target, host.identity, ({ spreadMs }) => {
+  const streams: HostConnection[] = await connectHosts(hosts, (host, index) =>
+    connectHost(core.ingest, host, ({ spreadMs }) => {
       follow(host, streams[index], state.wave, spreadMs).catch((error: unknown) => {
         state.failure ??= error;
       });
@@ -81,7 +76,7 @@ export const assignedBench: Bench = async (args) => {
   return describeWaves(options, fetched, reported);
 };
 
-const report = async (host: BenchHost, stream: StatusSender | undefined, hash: string) => {
+const report = async (host: BenchHost, stream: HostConnection | undefined, hash: string) => {
   const heartbeat = signHeartbeat(host, {
     config: { valid: true, errors: [], running_config_hash: hash },
   });
@@ -93,14 +88,14 @@ const report = async (host: BenchHost, stream: StatusSender | undefined, hash: s
 /** What a collector does at a directive, except for its file. */
 const follow = async (
   host: BenchHost,
-  stream: StatusSender | undefined,
+  stream: HostConnection | undefined,
   wave: Wave | undefined,
   spreadMs: number,
 ) => {
   if (wave === undefined) throw new Error("a directive without a wave");
   await systemClock.sleep(Math.random() * spreadMs);
   const body = signBody("config_desired", host, { sent_at: rfc3339(systemClock.now()) });
-  const answer = await stream?.post("/v1/collector/config/desired", JSON.stringify(body));
+  const answer = await stream?.post("/v1/collector/config/desired", body);
   if (answer?.status !== 200 || !answer.text.includes(wave.id))
     throw new Error(`not the assigned config: ${answer?.text}`);
   wave.fetched.push(systemClock.now() - wave.assignedAt);

@@ -5,11 +5,12 @@ import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
 import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import { mapValues } from "#kit/map-values.ts";
-import { createBenchCsr } from "../host/bench-csr.ts";
+import { createBenchRequest } from "../host/bench-csr.ts";
 import {
   benchPrefix,
   benchTtlSeconds,
   createBenchSigner,
+  enrollmentOf,
   insertBenchPolicy,
   insertBenchTokens,
 } from "../host/enrolled-hosts.ts";
@@ -40,8 +41,9 @@ export const enrollBench: Bench = async (args) => {
   const options = readBenchOptions(args, { hosts: 3000, "in-flight": 128, program: "" });
   const { hosts, "in-flight": inFlight, program } = options;
   const { signer } = await createBenchSigner();
-  const csrs = Array.from({ length: (hosts + warmUp) * 2 }, (_, index) =>
-    createBenchCsr(`${benchPrefix}host-${index}`),
+  const csrs = Array.from(
+    { length: (hosts + warmUp) * 2 },
+    (_, index) => createBenchRequest(`${benchPrefix}host-${index}`).csrPem,
   );
 
   await using core = await startBenchCore({ program, hasEdge: true });
@@ -125,25 +127,12 @@ const enrollAll = async (
 };
 
 /** Sends the request of a host that enrolls. */
-export const postEnrollment = (
-  connection: HttpsSender,
-  deviceId: string,
-  csr: string | undefined,
-  token = "",
-) => {
-  const body = {
-    csr_pem: csr,
-    device_id: deviceId,
-    hostname: `${deviceId}.fleet.bench`,
-    platform: "linux/amd64",
-    collector_version: "1.0.0",
-  };
-  return connection.post(
+export const postEnrollment = (connection: HttpsSender, deviceId: string, csr = "", token = "") =>
+  connection.post(
     "/v1/collector/enroll",
-    JSON.stringify(body),
+    JSON.stringify(enrollmentOf(deviceId, csr)),
     `Authorization: Bearer ${token}\r\n`,
   );
-};
 
 /** Checks requests and signs their certificates, one after the other; returns the rate, and the microseconds of CPU of each. */
 export const signAll = async (signer: Signer, csrs: readonly string[]) => {

@@ -1,10 +1,12 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { createResumeTls } from "#collector/identity/resume-tls.ts";
 import { mapValues } from "#kit/map-values.ts";
-import { connectHost, type HostConnection, type HostTarget } from "../host/connection.ts";
 import { type BenchHost, connectHosts, enrollBenchHosts } from "../host/enrolled-hosts.ts";
-import { postHeartbeat, signHeartbeat, statusWith, verifySignatures } from "../host/heartbeats.ts";
-import { connectStatuses } from "../host/status-stream.ts";
+import {
+  connectHeartbeats,
+  type HeartbeatSender,
+  signHeartbeat,
+  verifySignatures,
+} from "../host/heartbeats.ts";
 import {
   type Bench,
   describeSamples,
@@ -16,7 +18,6 @@ import {
 import { type BenchCore, startBenchCore } from "../support/bench-core.ts";
 import { walBytes } from "../support/disk.ts";
 import { benchGoals, judgeGoals } from "../support/goals.ts";
-import { connectHttps } from "../support/https-sender.ts";
 import { memoryOf, ownCpuSeconds, startMeter } from "../support/processes.ts";
 
 /** Core accepts six heartbeats a minute of a host, and the warm-up is one of them. */
@@ -31,37 +32,35 @@ const noUse = { core: 0, postgres: 0, sender: 0 };
  * Measures signed, stored heartbeats through the ingest listener: core is a process of its own on a durable PostgreSQL, and each of
  * `--hosts` collectors has a TLS connection of its own, with its certificate. They report once a round, `--in-flight` at a time, for
  * `--rounds` rounds, after one to warm up. The floor is how many signatures one core verifies, measured between the rounds.
- * Each connection is HTTP/2, as that of a collector's forwarder, which carries its heartbeats too. With `--connections http1` it is
- * one of HTTP/1.1, as that of a proxy. With `stream` each host has its stream open, and the rounds
- * after the first are statuses without a report, at a steady `--rate`: five a minute of each host by default. What the same core takes for
- * the open streams alone is measured before, and does not count. `--rate` starts so many a second otherwise too, as a fleet does. `--program`
- * is the main file of another core, to compare with.
+ * Each connection is HTTP/2 with an open stream, as that of a collector's forwarder. With `--connections http1` it is one of HTTP/1.1, as
+ * that of a proxy. With `stream` the rounds after the first are statuses on the stream without a report, at a steady `--rate`: five a
+ * minute of each host by default. What the same core takes for the open streams alone is measured before, and does not count. `--rate`
+ * starts so many a second otherwise too, as a fleet does. `--program` is the main file of another core, to compare with.
  */
 export const heartbeatBench: Bench = async (args) => {
   const load = readLoad(args);
-  let hosts: BenchHost[] = [];
   await using core = await startBenchCore({
     env: { SVC_INGEST_REQUIRE_ENROLLMENT: "true" },
     program: load.program,
-    seed: async (seeded, files) => {
-      hosts = await enrollBenchHosts(seeded, files, load.hosts);
-    },
   });
+  const hosts = await enrollBenchHosts(core, load.hosts);
   const { sql } = core.database;
   const memoryBefore = memoryOf(core.pid).nowMb;
-  const sending = await openSending(core, hosts, load.connections);
+  const senders = await connectHosts(hosts, (host) =>
+    connectHeartbeats(core, host, load.connections),
+  );
   try {
     const kibEach = ((memoryOf(core.pid).nowMb - memoryBefore) * 1024) / load.hosts;
-    await sendAll(sending, signAll(hosts), { ...load, rate: 0 });
+    await sendAll(senders, signAll(hosts), { ...load, rate: 0 });
     // Left for later, what the reports cause is counted among the idle use: a status once seemed to take PostgreSQL a quarter of the truth.
     await sql`vacuum analyze`;
     const logStart = await walBytes(sql);
     const idle = load.isSteady ? await idleUse(core) : noUse;
-    const measured = await measureRounds(core, { sending, hosts, load, idle });
+    const measured = await measureRounds(core, { senders, hosts, load, idle });
     const logBytes = (await walBytes(sql)) - logStart;
     return describeRounds(load, { ...measured, idle, logBytes, kibEach, coreMb: core.peakMb() });
   } finally {
-    sending.close();
+    for (const { close } of senders) close();
   }
 };
 
@@ -85,47 +84,6 @@ const readLoad = (args: readonly string[]) => {
 
 type Load = ReturnType<typeof readLoad>;
 
-/** The connections of the hosts; `send` sends the heartbeat of the `index`th. */
-interface Sending {
-  send(index: number, heartbeat: string): Promise<void>;
-  close(): void;
-}
-
-const openSending = async (
-  core: BenchCore,
-  hosts: readonly BenchHost[],
-  connections: string,
-): Promise<Sending> => {
-  if (connections === "stream") return openStreams(core, hosts);
-  const senders = await connectHosts(
-    core,
-    hosts,
-    connections === "http1" ? connectHttps : connectKept,
-  );
-  return {
-    send: (index, heartbeat) => postHeartbeat(senders[index], heartbeat),
-    close: () => senders.forEach((sender) => void sender.close()),
-  };
-};
-
-/** Opens a stream for each host; its first status alone carries the report. */
-const openStreams = async (core: BenchCore, hosts: readonly BenchHost[]): Promise<Sending> => {
-  const streams = await connectHosts(core, hosts, (target, { identity }) =>
-    connectStatuses(target, identity),
-  );
-  const reported = new Set<number>();
-  return {
-    send: async (index, heartbeat) => {
-      const status = statusWith(reported.has(index) ? "" : heartbeat);
-      reported.add(index);
-      const { refused, reportNeeded } = (await streams[index]?.send(status)) ?? {};
-      if (refused !== "" || reportNeeded)
-        throw new Error(`status rejected: ${refused}, ${reportNeeded}`);
-    },
-    close: () => streams.forEach((stream) => void stream.close()),
-  };
-};
-
 const readCpu = (core: BenchCore) => () => ({ ...core.cpu(), sender: ownCpuSeconds() });
 
 /** Returns the CPU a second while no status is sent. */
@@ -140,12 +98,12 @@ const signAll = (hosts: readonly BenchHost[]) => hosts.map((host) => signHeartbe
 
 /** Sends the heartbeat of each host; returns how long each took. */
 const sendAll = (
-  { send }: Sending,
-  heartbeats: readonly string[],
+  senders: readonly HeartbeatSender[],
+  heartbeats: readonly object[],
   { rate, isSteady, inFlight }: Load,
 ): Promise<Float64Array> => {
   const count = heartbeats.length;
-  const sendOne = (index: number) => send(index, heartbeats[index] ?? "");
+  const sendOne = async (index: number) => senders[index]?.send(heartbeats[index] ?? {});
   return rate > 0
     ? runAtRate(count, rate, sendOne)
     : runAll(count, isSteady ? count : inFlight, sendOne);
@@ -154,11 +112,16 @@ const sendAll = (
 const measureRounds = async (
   core: BenchCore,
   {
-    sending,
+    senders,
     hosts,
     load,
     idle,
-  }: { sending: Sending; hosts: readonly BenchHost[]; load: Load; idle: typeof noUse },
+  }: {
+    senders: readonly HeartbeatSender[];
+    hosts: readonly BenchHost[];
+    load: Load;
+    idle: typeof noUse;
+  },
 ) => {
   const { hosts: count, rounds } = load;
   const cpu = { ...noUse };
@@ -170,7 +133,7 @@ const measureRounds = async (
     roundStartedAt = Date.now();
     const heartbeats = signAll(hosts);
     const meter = startMeter(readCpu(core));
-    latencies.set(await sendAll(sending, heartbeats, load), round * count);
+    latencies.set(await sendAll(senders, heartbeats, load), round * count);
     const used = meter();
     seconds += used.seconds;
     for (const part of ["core", "postgres", "sender"] as const)
@@ -228,9 +191,3 @@ const describeRounds = (
     },
   };
 };
-
-type HostSender = Pick<HostConnection, "post" | "close">;
-
-/** Connects as a collector whose forwarder is connected: each request is a stream of one HTTP/2 connection. */
-const connectKept = (target: HostTarget): Promise<HostSender> =>
-  connectHost(target, createResumeTls(), () => undefined);

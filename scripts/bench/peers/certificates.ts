@@ -1,6 +1,6 @@
 import { systemClock } from "#kit/clock.ts";
 import { quantile } from "#scripts/lab/quantile.ts";
-import { createBenchCsr } from "../host/bench-csr.ts";
+import { createBenchRequest } from "../host/bench-csr.ts";
 import {
   benchPrefix,
   createBenchSigner,
@@ -117,7 +117,7 @@ const createRequests = (count: number, warmUp: number): Requests => {
     Array.from({ length: count + (round === 0 ? warmUp : 0) }, (_, index) => {
       const deviceId = `host-${round}-${index}`;
       const uri = `${benchPrefix}${deviceId}`;
-      return { uri, deviceId, csr: createBenchCsr(uri) };
+      return { uri, deviceId, csr: createBenchRequest(uri).csrPem };
     });
   return async (round) => {
     rounds[round] ??= create(round);

@@ -1,10 +1,14 @@
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { quantile } from "#scripts/lab/quantile.ts";
-import { type BenchHost, connectHosts, enrollBenchHosts } from "../host/enrolled-hosts.ts";
-import { postHeartbeat, signHeartbeat, verifySignatures } from "../host/heartbeats.ts";
+import { connectHosts, enrollBenchHosts } from "../host/enrolled-hosts.ts";
+import {
+  connectHeartbeats,
+  type HeartbeatSender,
+  signHeartbeat,
+  verifySignatures,
+} from "../host/heartbeats.ts";
 import { runAll, runOnEach } from "../support/bench.ts";
 import { startBundledCore } from "../support/bench-core.ts";
-import { connectHttps, type HttpsSender } from "../support/https-sender.ts";
 import { cpuSecondsOf, memoryOf, startMeter, startProgram } from "../support/processes.ts";
 import { type CpuParts, microsecondsOf } from "./cpu.ts";
 import type { Pair, PeerFigures, Side } from "./pair.ts";
@@ -20,21 +24,16 @@ const opampReportsPerHost = 10;
 /** The report of a healthy agent, over kept TLS connections. */
 export const openHeartbeats = async ({ seconds, peers, defer }: PairContext): Promise<Pair> => {
   const hostCount = Math.min(hostsMax, Math.ceil(seconds * hostsPerSecond));
-  let hosts: BenchHost[] = [];
-  const core = defer(
-    await startBundledCore({
-      env: { SVC_INGEST_REQUIRE_ENROLLMENT: "true" },
-      seed: async (database, files) => {
-        hosts = await enrollBenchHosts(database, files, hostCount);
-      },
-    }),
-  );
-  let senders: HttpsSender[] = [];
+  const core = defer(await startBundledCore({ env: { SVC_INGEST_REQUIRE_ENROLLMENT: "true" } }));
+  const hosts = await enrollBenchHosts(core, hostCount);
+  let senders: HeartbeatSender[] = [];
   defer({ [Symbol.asyncDispose]: async () => senders.forEach((sender) => void sender.close()) });
   const sendAll = () => {
     const heartbeats = hosts.map((host) => signHeartbeat(host));
     const sendEach = () =>
-      runAll(hosts.length, inFlight, (index) => postHeartbeat(senders[index], heartbeats[index]));
+      runAll(hosts.length, inFlight, async (index) =>
+        senders[index]?.send(heartbeats[index] ?? {}),
+      );
     return measureReports({ ...core, count: hosts.length, sendEach });
   };
   const ours: Side = {
@@ -43,7 +42,7 @@ export const openHeartbeats = async ({ seconds, peers, defer }: PairContext): Pr
     guarantees: "mutual TLS; verifies a signature; synced before the response",
     measure: async () => {
       if (senders.length === 0) {
-        senders = await connectHosts(core, hosts, connectHttps);
+        senders = await connectHosts(hosts, (host) => connectHeartbeats(core, host, "http1"));
         await sendAll();
       }
       return sendAll();

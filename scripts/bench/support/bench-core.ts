@@ -1,4 +1,5 @@
 import { bundlePrograms, programPaths } from "#scripts/bundle/bundle-programs.ts";
+import type { IngestTarget } from "#scripts/lab/host-connection.ts";
 import { type IngestCore, prepareIngestCore } from "#scripts/lab/ingest-core.ts";
 import { endChild } from "#scripts/lab/processes.ts";
 import { findPorts } from "#scripts/ports.ts";
@@ -19,6 +20,8 @@ export interface BenchCore extends AsyncDisposable {
   ingestPort: number;
   /** The port of the TLS edge in front of core, for `localhost`; 0 without one. */
   edgePort: number;
+  /** The ingest listener, as a host reaches it. */
+  ingest: IngestTarget;
   /** Authority of the edge's and the ingest listener's certificates, in PEM. */
   ca: string;
   /** CPU seconds so far, of each process. */
@@ -47,7 +50,8 @@ export const startBenchCore = async ({
   const [ingestPort = 0] = await findPorts(1);
   const files = await prepareIngestCore(database.url, {
     ingestPort,
-    env,
+    // The hosts of a bench share an address.
+    env: { SVC_INGEST_HANDSHAKES_PER_ADDRESS: "10000", ...env },
     ...(program === "" ? {} : { program }),
   });
   resources.defer(() => files.remove());
@@ -67,6 +71,7 @@ export const startBenchCore = async ({
     httpPort: core.port,
     ingestPort,
     edgePort: Number(edge?.records[0]?.port ?? 0),
+    ingest: { endpoint: `localhost:${ingestPort}`, caPem: files.caPem },
     ca: files.caPem,
     cpu: () => ({
       core: cpuSecondsOf(pid),

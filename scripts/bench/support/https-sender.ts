@@ -1,5 +1,4 @@
-import type { NetConnectOpts } from "node:net";
-import { type ConnectionOptions, connect, type SecureContext } from "node:tls";
+import { connect } from "node:tls";
 
 /** A kept HTTP/1.1 connection over TLS, for one request at a time. */
 export interface HttpsSender {
@@ -14,21 +13,15 @@ export interface HttpsSender {
 
 /**
  * Connects to `localhost`, as cheaply as possible, so that the bench measures core: it writes the request itself and understands responses with
- * a Content-Length, or in chunks that it leaves as they are. `localAddress` spreads the connections over loopback addresses, because core
- * limits the handshakes of each.
+ * a Content-Length, or in chunks that it leaves as they are.
  */
-export const connectHttps = async (
-  options:
-    | { port: number; ca: string }
-    | { port: number; secureContext: SecureContext; localAddress: string },
-): Promise<HttpsSender> => {
-  // The types leave out the options of the socket.
-  const target: ConnectionOptions & NetConnectOpts = {
-    host: "127.0.0.1",
-    servername: "localhost",
-    ...options,
-  };
-  const socket = connect(target);
+export const connectHttps = async (options: {
+  port: number;
+  ca: string;
+  cert?: string;
+  key?: string;
+}): Promise<HttpsSender> => {
+  const socket = connect({ host: "127.0.0.1", servername: "localhost", ...options });
   socket.setNoDelay();
   let received: Buffer = Buffer.alloc(0);
   let waiting: PromiseWithResolvers<{ status: number; text: string }> | undefined;

@@ -1,13 +1,15 @@
 import { Agent as HttpAgent, request as httpRequest } from "node:http";
 import { Agent as HttpsAgent, request as httpsRequest, type RequestOptions } from "node:https";
+import { Readable } from "node:stream";
 import { text } from "node:stream/consumers";
-import { create } from "@bufbuild/protobuf";
+import { rootCertificates } from "node:tls";
+import { create, toBinary } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
-import { ConnectError, createClient } from "@connectrpc/connect";
-import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
+import { createConnector } from "#collector/forward/forwarder.ts";
+import { systemClock } from "#kit/clock.ts";
 import { errorCode } from "#kit/describe-error.ts";
-import { ErrorInfoSchema } from "#proto/gen/google/rpc/error_details_pb.js";
-import { FrameSchema, IngestService } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
+import { FrameSchema, SubmitRequestSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
+import { GrpcError } from "#proto/grpc-status.ts";
 import { encodePem } from "#proto/pem.ts";
 import {
   beaconSource,
@@ -124,22 +126,13 @@ const parseObject = (received: string): WireResponse["body"] => {
   }
 };
 
-/** Opens a connection to an ingest listener for a client with this certificate and key, in PEM. */
-export const connectIngest = (server: WireServer, credentials: { cert: string; key: string }) => {
-  const session = new Http2SessionManager(server.url, {}, { ...caOf(server), ...credentials });
-  const transport = createGrpcTransport({ baseUrl: server.url, sessionManager: session });
-  return { session, client: createClient(IngestService, transport) };
-};
-
-/** Returns the reason that core gives for an error of a call. */
-export const ingestReasonOf = (error: unknown): string | undefined =>
-  ConnectError.from(error).findDetails(ErrorInfoSchema)[0]?.reason;
-
 /** Returns a function that sends a frame to an ingest listener, over a connection of its own, as the certificate's host. */
 export const createForward =
-  (server: WireServer): NonNullable<Wire["forward"]> =>
+  ({ url, caPem }: WireServer): NonNullable<Wire["forward"]> =>
   async ({ identity, queueId, sequence }, credentials) => {
-    const { session, client } = connectIngest(server, pemOf(credentials));
+    const ca = caPem ?? rootCertificates.join("\n");
+    const tls = { ...pemOf(credentials), ca };
+    const connection = createConnector(new URL(url).host, tls, systemClock)({ compress: false });
     const frame = create(FrameSchema, {
       hostId: identity,
       queueId,
@@ -154,11 +147,18 @@ export const createForward =
         },
       ],
     });
+    const request = toBinary(SubmitRequestSchema, create(SubmitRequestSchema, { frame }));
     try {
-      await client.submit({ frame }, { timeoutMs });
+      await connection.run({
+        path: "/svc.ingest.v1.IngestService/Submit",
+        requests: Readable.from([request]),
+        onResponse: () => undefined,
+        signal: AbortSignal.timeout(timeoutMs),
+      });
     } catch (cause) {
-      throw new WireError(ingestReasonOf(cause) ?? "ingest_failed", { cause });
+      const reason = cause instanceof GrpcError ? cause.reason() : null;
+      throw new WireError(reason ?? "ingest_failed", { cause });
     } finally {
-      session.abort();
+      connection.abort();
     }
   };
