@@ -266,10 +266,27 @@ const judgeLosses = ({ host, accounts, stored, tables, isBack }: HostHistory): B
         Number(from) <= sequence &&
         sequence <= Number(through),
     );
+  // A queue that takes another id states again, as acknowledged before, what an account of the former id has stated.
+  const isStatedBefore = (account: CoreAccount, sequence: number): boolean =>
+    isBefore(account, sequence) &&
+    accounts.some((other) => contains(other, sequence) && !isBefore(other, sequence));
+  // Core does not know which ranges of an identity's other queues are of an id that this one has had.
+  const others = tables.lostRanges.filter(
+    ({ hostId: of, queueHex }) => of === hostId && !queues.includes(queueHex),
+  );
+  const lostOfOthers = (account: CoreAccount): number =>
+    records.filter(
+      ({ sequence }) =>
+        contains(account, sequence) &&
+        isBefore(account, sequence) &&
+        others.some(({ from, through }) => from <= sequence && BigInt(sequence) <= through),
+    ).length;
   return accounts.flatMap((account) => {
     const gone = records.filter(
       ({ sequence, ...record }) =>
-        contains(account, sequence) && !isStored({ sequence, ...record }),
+        contains(account, sequence) &&
+        !isStatedBefore(account, sequence) &&
+        !isStored({ sequence, ...record }),
     );
     const codes = gone.map(({ sequence }) => letters.get(sequence));
     const own = gone.filter(({ sequence }) => givenUp.has(letters.get(sequence) ?? ""));
@@ -292,7 +309,8 @@ const judgeLosses = ({ host, accounts, stored, tables, isBack }: HostHistory): B
         isStored(record) &&
         !placesOf(stored, account).has(record.sequence),
     );
-    const doubtful = doubtfulOf(account, { tables, hosts: [host] }) + again.length;
+    const doubtful =
+      doubtfulOf(account, { tables, hosts: [host] }) + again.length + lostOfOthers(account);
     const isNamed = named >= gone.length && named <= gone.length + doubtful;
     // Of one that is not checked, what core has rejected since may stand for that.
     const since = account.isChecked ? 0 : counts.rejected;

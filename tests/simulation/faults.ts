@@ -82,6 +82,36 @@ export const budgetFault = "a host has sent its budget";
 /** The fault of an older core: what it stores, no account has. Drawn apart, as that of budgets. */
 export const olderFault = "an older core stores";
 
+/** The fault of a collector that core takes for a copy of itself. Drawn apart, as that of budgets. */
+export const forgottenFault = "a collector forgets its newest session";
+
+/**
+ * Restarts a host that has sent all of its records twice: first on a full disk, which cannot store the session that it opens, and then without
+ * a connection, so that it has new records when core takes it for a copy.
+ */
+const forgetSession: Fault = (lab) => {
+  const { world, oracle } = lab;
+  const host = anyHost(lab);
+  const { disk, link } = host;
+  const restart = (then: () => void) => {
+    host.kill({ isPowerCut: false });
+    world.after(world.chance.integer(100, 1_000), () => {
+      if (!host.isRunning()) host.start();
+      then();
+    });
+  };
+  if (!host.isRunning() || disk.folder || disk.image?.rows.length !== 0) return;
+  oracle.copied(host.hostId);
+  disk.failure = "full";
+  restart(() =>
+    world.after(seconds(lab, 1, 3), () => {
+      disk.failure = undefined;
+      link.lost = new Set(["up", "down"]);
+      restart(() => world.after(seconds(lab, 1, 8), () => (link.lost = wholeLink.lost)));
+    }),
+  );
+};
+
 const holdHost: Fault = (lab) => {
   const { hostId } = anyHost(lab);
   const until = new Date(8.64e15);
@@ -221,6 +251,7 @@ export const faults: Readonly<Record<string, Fault>> = {
   "answers to commits are lost": (lab) =>
     lab.server.loseAnswersUntil(lab.world.now() + seconds(lab, 1, 20)),
   [budgetFault]: holdHost,
+  [forgottenFault]: forgetSession,
   [olderFault]: (lab) => {
     if (!lab.jetstream) lab.server.countNothingUntil(lab.world.now() + seconds(lab, 1, 20));
   },

@@ -1,6 +1,6 @@
 /** What a seed decides before anything happens, and what of it a history leaves out. */
 import { exportFaults } from "./export-faults.ts";
-import { budgetFault, faults, olderFault } from "./faults.ts";
+import { budgetFault, faults, forgottenFault, olderFault } from "./faults.ts";
 import { hourFaults } from "./hour-faults.ts";
 import { laggingFault, streamFaults } from "./stream-faults.ts";
 import { createChance, createRandom } from "./world.ts";
@@ -67,6 +67,7 @@ const drawnApart: readonly string[] = [
   budgetFault,
   olderFault,
   laggingFault,
+  forgottenFault,
   ...Object.keys(hourFaults),
 ];
 
@@ -112,6 +113,7 @@ export const drawPlan = ({ seed, ...course }: Pick<Course, "seed" | "isStreamed"
       ...(isStreamed ? drawApart(seed, 0x1b873593, [laggingFault]) : []),
       ...drawApart(seed, 0x2545f491, Object.keys(hourFaults), 1 / 2),
       ...drawApart(seed, 0x2c1b3c6d, [olderFault], 1 / 10),
+      ...drawApart(seed, 0x510e527f, [forgottenFault], 1 / 10),
     ],
     dropsWhenFull: chance.isLikely(0.3),
     hasFiles: chance.isLikely(filesShare),
