@@ -2,7 +2,7 @@ import { generateKeyPairSync } from "node:crypto";
 import { once } from "node:events";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll, beforeAll, expect, it, onTestFinished } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from "vitest";
 import { chatMessage, chatSession } from "#drizzle/schema/chat.ts";
 import type { ReceiptFile } from "#proto/chat/receipt.ts";
 import type { ChatConversation } from "#proto/chat/session.ts";
@@ -249,12 +249,18 @@ registerHooks({ load(url, context, next) {
   return next(url, context);
 } });`;
 
-it("core without a model loads no package of chat, and no document of its API at the start, and without the SQL tools makes no role; with the mock, loads only PostgreSQL's parser; warns of an ephemeral key", async () => {
+describe("the packages of chat", () => {
+  let own: TestDatabase;
+  beforeEach(async () => {
+    own = await createTestDatabase();
+    onTestFinished(() => own.drop());
+  });
+
+  /** Starts core from its source, since in a bundle packages are not files; returns what it loads until it is ready. */
   const loads = async (env: Record<string, string>) => {
     const NODE_OPTIONS = `--import=data:text/javascript,${encodeURIComponent(reportLoads)}`;
-    // The source: in a bundle packages are not files.
     const core = await startCore(
-      { ...usual(), ...env, NODE_OPTIONS },
+      { ...usual(), ...env, SVC_DATABASE_URL: own.url, NODE_OPTIONS },
       `${import.meta.dirname}/../../functions/main.ts`,
     );
     const ready = (await (await core.call("GET", "/readyz")).json()) as {
@@ -270,28 +276,42 @@ it("core without a model loads no package of chat, and no document of its API at
     const detail = ready.checks.find(({ name }) => name === "chat")?.detail;
     return { packages: [...packages].sort(), warned, detail };
   };
-  expect(await loads({})).toEqual({ packages: [], warned: false, detail: undefined });
-  expect(await loads({ SVC_INFERENCE_CHAT_MODEL: "m", SVC_CHAT_ENABLED: "false" })).toMatchObject({
-    packages: [],
-  });
+  const model = { SVC_INFERENCE_CHAT_MODEL: "m" };
   const provider = { SVC_INFERENCE_PROVIDER: "anthropic", SVC_INFERENCE_API_KEY: "sk-0" };
-  const sdk = await loads({ SVC_INFERENCE_CHAT_MODEL: "m", ...provider, ...withoutTools });
-  expect(sdk.packages).toEqual(expect.arrayContaining(["@ai-sdk/anthropic", "ai", "zod"]));
-  expect(sdk.packages).not.toContain("libpg-query");
-  expect(sdk.detail).toContain("the SQL tools are off: SVC_CHAT_SQL_TOOL_ENABLED is false");
-  // Without the tools, core makes no role and takes nothing from PUBLIC.
-  const { sql } = database.connect();
-  const made =
-    () => sql`select split_part(rolname, '_', 2) as name, (select count(*)::int > 0 from chat_revoked_grant) as taken
-    from pg_roles where rolname like 'svc%' || (select oid from pg_database where datname = current_database()) order by 1`;
-  expect([...(await made()), ...(await sql`select from chat_revoked_grant`)]).toEqual([]);
-  expect(await loads({ SVC_INFERENCE_CHAT_MODEL: "m" })).toEqual({
-    packages: ["libpg-query"],
-    warned: true,
-    detail: expect.stringContaining("ephemeral key"),
+  /** The roles of the SQL tools, and whether core has taken rights from PUBLIC. */
+  const readRoles = async () => {
+    const { sql } = own.connect();
+    return [
+      ...(await sql`select split_part(rolname, '_', 2) as name, (select count(*)::int > 0 from chat_revoked_grant) as taken
+        from pg_roles where rolname like 'svc%' || (select oid from pg_database where datname = current_database()) order by 1`),
+    ];
+  };
+
+  it("are not loaded without a model, nor is the document of core's API", async () => {
+    expect(await loads({})).toEqual({ packages: [], warned: false, detail: undefined });
   });
-  expect([...(await made())]).toEqual([
-    { name: "chat", taken: true },
-    { name: "public", taken: true },
-  ]);
+
+  it("are not loaded while chat is disabled", async () => {
+    expect(await loads({ ...model, SVC_CHAT_ENABLED: "false" })).toMatchObject({ packages: [] });
+  });
+
+  it("are those of the provider without the SQL tools, for which core makes no role", async () => {
+    const { packages, detail } = await loads({ ...model, ...provider, ...withoutTools });
+    expect(packages).toEqual(expect.arrayContaining(["@ai-sdk/anthropic", "ai", "zod"]));
+    expect(packages).not.toContain("libpg-query");
+    expect(detail).toContain("the SQL tools are off: SVC_CHAT_SQL_TOOL_ENABLED is false");
+    expect(await readRoles()).toEqual([]);
+  });
+
+  it("are PostgreSQL's parser alone with the mock, whose receipts an ephemeral key signs", async () => {
+    expect(await loads(model)).toEqual({
+      packages: ["libpg-query"],
+      warned: true,
+      detail: expect.stringContaining("ephemeral key"),
+    });
+    expect(await readRoles()).toEqual([
+      { name: "chat", taken: true },
+      { name: "public", taken: true },
+    ]);
+  });
 });

@@ -13,6 +13,7 @@ import {
   ExportTraceServiceRequestSchema,
   ExportTraceServiceResponseSchema,
 } from "#proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
+import { findPorts } from "#scripts/ports.ts";
 import { createTestLog } from "#tests/fakes/log.ts";
 import { eventually } from "#tests/support/eventually.ts";
 import { spansOf, startTestOtlp, type TestOtlp, traceRequest } from "#tests/support/otlp.ts";
@@ -161,7 +162,7 @@ it("replaces invalid UTF-8 in strings by U+FFFD, warns the sender and counts it"
 });
 
 describe("a request that a web page could have sent", () => {
-  /** Sends one request by hand: `fetch` sets `Host` itself. Returns the status, and gRPC's. */
+  /** Sends one request by hand, since `fetch` sets `Host` itself. Returns the status. */
   const byHttp = async (headers: Record<string, string>): Promise<number | undefined> => {
     const { hostname, port } = new URL(`http://${otlp.source.addresses.http}`);
     const type = { "content-type": "application/x-protobuf" };
@@ -247,8 +248,9 @@ describe("a request that a web page could have sent", () => {
 
 it("rejects an address in use, and closes its other listener", async () => {
   await start();
+  const [port] = await findPorts(1);
   const second = createOtlpSource(
-    { grpc: { listen: "127.0.0.1:0" }, http: { listen: otlp.source.addresses.http ?? "" } },
+    { grpc: { listen: `127.0.0.1:${port}` }, http: { listen: otlp.source.addresses.http ?? "" } },
     {
       append: otlp.queue.append,
       refused: () => undefined,
@@ -257,6 +259,8 @@ it("rejects an address in use, and closes its other listener", async () => {
     },
   );
   await expect(second.start()).rejects.toMatchObject({ code: "EADDRINUSE" });
+  const [error] = await once(connect(`http://127.0.0.1:${port}`), "error");
+  expect(error).toMatchObject({ code: "ECONNREFUSED" });
 });
 
 it("rejects a waiting request when it stops, so that its sender retries", async () => {
