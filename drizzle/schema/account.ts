@@ -1,6 +1,6 @@
 import { sql } from "drizzle-orm";
-import { bigint, boolean, index, integer, primaryKey, smallint, text } from "drizzle-orm/pg-core";
-import { bytea, table, timestamp } from "./columns.ts";
+import { index, primaryKey, smallint } from "drizzle-orm/pg-core";
+import { bigint, boolean, bytea, integer, nullable, table, text, timestamp } from "./columns.ts";
 
 /**
  * What hosts state of a time (`Account` in ingest.proto), and what core counted of its sequences when it came. Also those that core refuses,
@@ -9,46 +9,46 @@ import { bytea, table, timestamp } from "./columns.ts";
 export const ingestAccount = table(
   "ingest_account",
   {
-    hostId: text().notNull(),
-    queueId: bytea().notNull(),
-    number: bigint({ mode: "bigint" }).notNull(),
+    hostId: text(),
+    queueId: bytea(),
+    number: bigint(),
     /** Its hash, which the next account of the queue names. */
-    sha256: bytea().notNull(),
-    body: bytea().notNull(),
-    signature: bytea().notNull(),
+    sha256: bytea(),
+    body: bytea(),
+    signature: bytea(),
     /** Why core refuses it; null for an accepted one. */
-    refused: text(),
+    refused: nullable.text(),
     /** Whether the next account follows it. */
-    isLinked: boolean().notNull(),
+    isLinked: boolean(),
     /** Accounts between the one before and this one are lost. */
-    followsGap: boolean().notNull(),
+    followsGap: boolean(),
     /** By the host's clock. */
-    fromAt: timestamp().notNull(),
-    toAt: timestamp().notNull(),
-    isStopped: boolean().notNull(),
-    lastSequence: bigint({ mode: "bigint" }).notNull(),
-    accepted: bigint({ mode: "bigint" }).notNull(),
+    fromAt: timestamp(),
+    toAt: timestamp(),
+    isStopped: boolean(),
+    lastSequence: bigint(),
+    accepted: bigint(),
     /** Whether core has counted exactly its range; not for what an older core stored, or another queue's. */
-    isChecked: boolean().notNull(),
-    stored: bigint({ mode: "bigint" }).notNull(),
-    rejected: bigint({ mode: "bigint" }).notNull(),
-    discarded: bigint({ mode: "bigint" }).notNull(),
+    isChecked: boolean(),
+    stored: bigint(),
+    rejected: bigint(),
+    discarded: bigint(),
     /** By a restore of the database. */
-    lost: bigint({ mode: "bigint" }).notNull(),
+    lost: bigint(),
     /** Accepted, and never received. */
-    missing: bigint({ mode: "bigint" }).notNull(),
+    missing: bigint(),
     /** Of the range's blocks: the SHA-256 of that of the blocks before and the digest of the last one; null for none. */
-    rangeDigest: bytea(),
+    rangeDigest: nullable.bytea(),
     /** Where its range is stored: `postgres` or `nats`. */
-    sink: text().notNull(),
+    sink: text(),
     /** The stream's counts of the queue through this account (`formatTotals`); null for PostgreSQL, and where they are unknown. */
-    streamTotals: text(),
+    streamTotals: nullable.text(),
     /** That stream, with the time of its creation, and its sequence through which the account's range is stored; null for PostgreSQL. */
-    stream: text(),
-    streamEnd: bigint({ mode: "bigint" }),
-    receivedAt: timestamp().notNull(),
+    stream: nullable.text(),
+    streamEnd: nullable.bigint(),
+    receivedAt: timestamp(),
     /** Above that of every block of the range: an export whose position has passed it has delivered them. */
-    xid: bigint({ mode: "bigint" }).notNull(),
+    xid: bigint(),
   },
   (columns) => [
     primaryKey({ columns: [columns.hostId, columns.queueId, columns.number, columns.sha256] }),
@@ -66,11 +66,11 @@ export const ingestAccount = table(
 export const ingestLostRange = table(
   "ingest_lost_range",
   {
-    hostId: text().notNull(),
-    queueId: bytea().notNull(),
-    fromSequence: bigint({ mode: "bigint" }).notNull(),
-    throughSequence: bigint({ mode: "bigint" }).notNull(),
-    recordedAt: timestamp().notNull(),
+    hostId: text(),
+    queueId: bytea(),
+    fromSequence: bigint(),
+    throughSequence: bigint(),
+    recordedAt: timestamp(),
   },
   (columns) => [
     primaryKey({ columns: [columns.hostId, columns.queueId, columns.fromSequence] }),
@@ -82,18 +82,18 @@ export const ingestLostRange = table(
 export const completenessDay = table(
   "completeness_day",
   {
-    hostId: text().notNull(),
+    hostId: text(),
     /** Days since 1970. */
-    day: integer().notNull(),
+    day: integer(),
     /** A byte for each hour: the index in `hourStates` (proto/completeness/hour-state.ts) plus one; 0: not decided. */
-    states: bytea().notNull(),
+    states: bytea(),
     /** What of the hours is not plainly complete, as JSON by hour; null for none. */
-    details: text(),
+    details: nullable.text(),
     /** Hours that are short, late or silent, or for which core was out (`incompleteStates`). */
     incompleteHours: smallint().notNull(),
     /** Hours whose accounts an export has not passed, as bits, and the highest `xid` of them. */
-    undelivered: integer().notNull(),
-    xid: bigint({ mode: "bigint" }),
+    undelivered: integer(),
+    xid: nullable.bigint(),
   },
   (columns) => [
     primaryKey({ columns: [columns.hostId, columns.day] }),

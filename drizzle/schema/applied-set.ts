@@ -1,13 +1,12 @@
-import { integer, text } from "drizzle-orm/pg-core";
 import type { AppliedContent } from "#proto/applied-set/applied-set.ts";
-import { byteText, jsonText, table, timestamp } from "./columns.ts";
+import { byteText, integer, jsonText, table, text, timestamp } from "./columns.ts";
 
 /** What `svc-admin apply` last made of a repository's files: by it a plan tells changes by hand, and what may be deleted. */
 export const appliedSet = table("applied_set", {
   name: byteText().primaryKey(),
   /** Counts the changes of the content. */
-  revision: integer().notNull(),
+  revision: integer(),
   content: jsonText<AppliedContent>().notNull(),
-  updatedAt: timestamp().notNull(),
-  updatedByName: text().notNull(),
+  updatedAt: timestamp(),
+  updatedByName: text(),
 });

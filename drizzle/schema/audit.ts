@@ -1,6 +1,6 @@
 import { sql } from "drizzle-orm";
-import { boolean, check, index, jsonb, primaryKey, text, uuid } from "drizzle-orm/pg-core";
-import { bytea, counter, table, timestamp } from "./columns.ts";
+import { check, index, jsonb, primaryKey } from "drizzle-orm/pg-core";
+import { boolean, bytea, counter, nullable, table, text, timestamp, uuid } from "./columns.ts";
 
 /** The kind of actor of an event. */
 export type ActorType = "operator" | "workload" | "collector" | "system";
@@ -13,18 +13,18 @@ export const auditEvent = table(
   "audit_event",
   {
     id: uuid().primaryKey(),
-    occurredAt: timestamp().notNull(),
-    actorType: text().$type<ActorType>().notNull(),
-    actorId: text().notNull(),
-    actorDisplay: text().notNull(),
-    action: text().notNull(),
-    targetType: text().notNull(),
-    targetId: text().notNull(),
-    outcome: text().$type<"success" | "failure">().notNull(),
-    reasonCode: text(),
-    reason: text(),
-    remoteAddr: text(),
-    requestId: text(),
+    occurredAt: timestamp(),
+    actorType: text().$type<ActorType>(),
+    actorId: text(),
+    actorDisplay: text(),
+    action: text(),
+    targetType: text(),
+    targetId: text(),
+    outcome: text().$type<"success" | "failure">(),
+    reasonCode: nullable.text(),
+    reason: nullable.text(),
+    remoteAddr: nullable.text(),
+    requestId: nullable.text(),
     details: jsonb().$type<Record<string, unknown>>().notNull(),
   },
   (columns) => [
@@ -48,9 +48,9 @@ export const auditPending = table("audit_pending", {
  */
 export const auditChain = table("audit_chain", {
   seq: counter().primaryKey(),
-  eventId: uuid().notNull().unique("audit_chain_event"),
-  prevHash: bytea().notNull(),
-  hash: bytea().notNull(),
+  eventId: uuid().unique("audit_chain_event"),
+  prevHash: bytea(),
+  hash: bytea(),
 });
 
 /** The faults that stop the verification of the chain; the sequence says where. */
@@ -65,16 +65,16 @@ export const auditVerification = table(
   "audit_verification",
   {
     singleton: boolean().primaryKey().default(true),
-    seq: counter().notNull(),
-    hash: bytea().notNull(),
-    checkedAt: timestamp().notNull(),
-    checkedSince: timestamp().notNull(),
+    seq: counter(),
+    hash: bytea(),
+    checkedAt: timestamp(),
+    checkedSince: timestamp(),
     /** The position of the pass that checks all events again, and when it began. */
-    passSeq: counter().notNull(),
-    passHash: bytea().notNull(),
-    passStartedAt: timestamp().notNull(),
-    faultKind: text().$type<AuditChainFaultKind>(),
-    faultSeq: counter(),
+    passSeq: counter(),
+    passHash: bytea(),
+    passStartedAt: timestamp(),
+    faultKind: nullable.text().$type<AuditChainFaultKind>(),
+    faultSeq: nullable.counter(),
   },
   (columns) => [check("audit_verification_singleton", sql`${columns.singleton}`)],
 );
@@ -83,15 +83,15 @@ export const auditVerification = table(
 export const refusalCount = table(
   "refusal_count",
   {
-    action: text().notNull(),
-    addressKey: text().notNull(),
-    minuteStartedAt: timestamp().notNull(),
-    reasonCode: text().notNull(),
+    action: text(),
+    addressKey: text(),
+    minuteStartedAt: timestamp(),
+    reasonCode: text(),
     /** Empty for refusals that concern nobody known. */
-    targetId: text().notNull(),
-    targetType: text().notNull(),
-    refusals: counter().notNull(),
-    lastAt: timestamp().notNull(),
+    targetId: text(),
+    targetType: text(),
+    refusals: counter(),
+    lastAt: timestamp(),
   },
   (columns) => [
     primaryKey({

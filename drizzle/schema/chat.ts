@@ -1,8 +1,8 @@
 import { sql } from "drizzle-orm";
-import { boolean, index, integer, primaryKey, text, uniqueIndex, uuid } from "drizzle-orm/pg-core";
+import { index, primaryKey, uniqueIndex } from "drizzle-orm/pg-core";
 import type { Receipt } from "#proto/chat/receipt.ts";
 import type { MessagePart, MessageStatus } from "#proto/chat/session.ts";
-import { jsonText, table, timestamp } from "./columns.ts";
+import { boolean, integer, jsonText, nullable, table, text, timestamp, uuid } from "./columns.ts";
 import { person } from "./operator.ts";
 
 /**
@@ -13,18 +13,16 @@ export const chatSession = table(
   "chat_session",
   {
     id: uuid().primaryKey(),
-    userId: uuid()
-      .notNull()
-      .references(() => person.userId),
-    title: text(),
-    createdAt: timestamp().notNull(),
-    updatedAt: timestamp().notNull(),
-    messageCount: integer().notNull().default(0),
-    receiptCount: integer().notNull().default(0),
+    userId: uuid().references(() => person.userId),
+    title: nullable.text(),
+    createdAt: timestamp(),
+    updatedAt: timestamp(),
+    messageCount: integer().default(0),
+    receiptCount: integer().default(0),
     /** SHA-256 of the last receipt, in hex; null without one. */
-    lastReceiptSha256: text(),
-    turnId: uuid(),
-    turnExpiresAt: timestamp(),
+    lastReceiptSha256: nullable.text(),
+    turnId: nullable.uuid(),
+    turnExpiresAt: nullable.timestamp(),
   },
   (columns) => [
     index("chat_session_person").on(columns.userId, columns.updatedAt, columns.id),
@@ -37,20 +35,18 @@ export const chatMessage = table(
   "chat_message",
   {
     id: uuid().primaryKey(),
-    sessionId: uuid()
-      .notNull()
-      .references(() => chatSession.id, { onDelete: "cascade" }),
+    sessionId: uuid().references(() => chatSession.id, { onDelete: "cascade" }),
     /** From 1: questions have odd positions, each answer the next one. */
-    position: integer().notNull(),
-    role: text().$type<"user" | "assistant">().notNull(),
-    status: text().$type<MessageStatus>().notNull(),
-    createdAt: timestamp().notNull(),
+    position: integer(),
+    role: text().$type<"user" | "assistant">(),
+    status: text().$type<MessageStatus>(),
+    createdAt: timestamp(),
     parts: jsonText<MessagePart[]>().notNull(),
     /** The model of an answer; null for a question. */
-    provider: text(),
-    model: text(),
+    provider: nullable.text(),
+    model: nullable.text(),
     /** Text of a running answer after its last stored part. */
-    tail: text().notNull().default(""),
+    tail: text().default(""),
   },
   (columns) => [uniqueIndex("chat_message_position").on(columns.sessionId, columns.position)],
 );
@@ -59,10 +55,8 @@ export const chatMessage = table(
 export const chatReceipt = table(
   "chat_receipt",
   {
-    sessionId: uuid()
-      .notNull()
-      .references(() => chatSession.id, { onDelete: "cascade" }),
-    seq: integer().notNull(),
+    sessionId: uuid().references(() => chatSession.id, { onDelete: "cascade" }),
+    seq: integer(),
     receipt: jsonText<Receipt>().notNull(),
     payload: jsonText<Record<string, unknown>>("payload").notNull(),
   },
@@ -73,7 +67,7 @@ export const chatReceipt = table(
 export const chatReceiptKey = table("chat_receipt_key", {
   keyId: text().primaryKey(),
   /** The public key, base64url (RFC 8037). */
-  x: text().notNull(),
-  ephemeral: boolean().notNull(),
-  createdAt: timestamp().notNull(),
+  x: text(),
+  ephemeral: boolean(),
+  createdAt: timestamp(),
 });

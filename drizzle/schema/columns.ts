@@ -1,4 +1,13 @@
-import { bigint, customType, pgTable, timestamp as pgTimestamp } from "drizzle-orm/pg-core";
+import {
+  customType,
+  bigint as pgBigint,
+  boolean as pgBoolean,
+  integer as pgInteger,
+  pgTable,
+  text as pgText,
+  timestamp as pgTimestamp,
+  uuid as pgUuid,
+} from "drizzle-orm/pg-core";
 
 const named = <Columns extends Record<string, never>>(columns: Columns): Columns => {
   for (const [member, { config }] of Object.entries<{
@@ -14,22 +23,36 @@ const named = <Columns extends Record<string, never>>(columns: Columns): Columns
 export const table = ((name: string, columns: Record<string, never>, extraConfig: never) =>
   pgTable(name, named(columns), extraConfig)) as unknown as typeof pgTable;
 
-/** A timestamp with millisecond precision, given by the application, whose clock follows the database's. */
-export const timestamp = (name = "") =>
-  pgTimestamp(name, { withTimezone: true, precision: 3, mode: "date" });
+/** Columns that may be null. An array may be, whatever its elements are: it has `notNull()`. */
+export const nullable = {
+  boolean: (name = "") => pgBoolean(name),
+  integer: (name = "") => pgInteger(name),
+  text: (name = "") => pgText(name),
+  uuid: (name = "") => pgUuid(name),
+  /** A timestamp with millisecond precision, given by the application, whose clock follows the database's. */
+  timestamp: (name = "") => pgTimestamp(name, { withTimezone: true, precision: 3, mode: "date" }),
+  /** A count or a size. */
+  counter: (name = "") => pgBigint(name, { mode: "number" }),
+  bigint: (name = "") => pgBigint(name, { mode: "bigint" }),
+  /** Raw bytes. */
+  bytea: customType<{ data: Uint8Array; driverData: Uint8Array }>({ dataType: () => "bytea" }),
+  /** Text that is compared byte by byte, so that the order of a list does not depend on the database's locale. */
+  byteText: customType<{ data: string; driverData: string }>({
+    dataType: () => 'text COLLATE "C"',
+  }),
+};
 
-/** A count or a size. */
-export const counter = (name = "") => bigint(name, { mode: "number" });
+// The others, by the same names, are never null.
 
-/** Raw bytes. */
-export const bytea = customType<{ data: Uint8Array; driverData: Uint8Array }>({
-  dataType: () => "bytea",
-});
-
-/** Text that is compared byte by byte, so that the order of a list does not depend on the database's locale. */
-export const byteText = customType<{ data: string; driverData: string }>({
-  dataType: () => 'text COLLATE "C"',
-});
+export const boolean = (name = "") => nullable.boolean(name).notNull();
+export const integer = (name = "") => nullable.integer(name).notNull();
+export const text = (name = "") => nullable.text(name).notNull();
+export const uuid = (name = "") => nullable.uuid(name).notNull();
+export const timestamp = (name = "") => nullable.timestamp(name).notNull();
+export const counter = (name = "") => nullable.counter(name).notNull();
+export const bigint = (name = "") => nullable.bigint(name).notNull();
+export const bytea = (name = "") => nullable.bytea(name).notNull();
+export const byteText = (name = "") => nullable.byteText(name).notNull();
 
 /** JSON as text: unlike `jsonb` it keeps every string, U+0000 included, and the order of names. */
 export const jsonText = <Value>(name = "") =>

@@ -1,15 +1,17 @@
 import { sql } from "drizzle-orm";
+import { check, timestamp as pgTimestamp, primaryKey } from "drizzle-orm/pg-core";
 import {
   bigint,
   boolean,
-  check,
+  bytea,
+  counter,
   integer,
-  timestamp as pgTimestamp,
-  primaryKey,
+  nullable,
+  table,
   text,
+  timestamp,
   uuid,
-} from "drizzle-orm/pg-core";
-import { bytea, counter, table, timestamp } from "./columns.ts";
+} from "./columns.ts";
 
 /**
  * What core states of the hosts in an hour (docs/completeness-proof.md): the tree of its lines, which is an entry of the log. Never changed, but for
@@ -19,29 +21,29 @@ export const completenessStatement = table("completeness_statement", {
   /** The start of the hour. */
   hour: timestamp().primaryKey(),
   /** Of its chunks. */
-  id: uuid().notNull().unique("completeness_statement_id"),
-  lines: integer().notNull(),
-  root: bytea().notNull(),
-  entryIndex: counter().notNull().unique("completeness_statement_entry"),
+  id: uuid().unique("completeness_statement_id"),
+  lines: integer(),
+  root: bytea(),
+  entryIndex: counter().unique("completeness_statement_entry"),
   /** Accounts that were received before it, or whose transaction id is below the next one, are in this statement or an earlier one. */
-  receivedBefore: timestamp().notNull(),
-  seenBelow: bigint({ mode: "bigint" }).notNull(),
+  receivedBefore: timestamp(),
+  seenBelow: bigint(),
   /** Where the slowest export was: ranges below it are stated as delivered; null without one. */
-  deliveredBelow: bigint({ mode: "bigint" }),
+  deliveredBelow: nullable.bigint(),
   /** The same of the exports from a stream: ranges through the sequence. */
-  deliveredStream: text(),
-  deliveredThrough: bigint({ mode: "bigint" }),
-  writtenAt: timestamp().notNull(),
+  deliveredStream: nullable.text(),
+  deliveredThrough: nullable.bigint(),
+  writtenAt: timestamp(),
 });
 
 /** Lines of a statement, joined by line feeds and compressed with zstd. Those without a statement are of a core that did not finish. */
 export const completenessChunk = table(
   "completeness_chunk",
   {
-    statementId: uuid().notNull(),
-    firstLine: integer().notNull(),
-    rawBytes: integer().notNull(),
-    lines: bytea().notNull(),
+    statementId: uuid(),
+    firstLine: integer(),
+    rawBytes: integer(),
+    lines: bytea(),
   },
   (columns) => [primaryKey({ columns: [columns.statementId, columns.firstLine] })],
 );
@@ -49,15 +51,15 @@ export const completenessChunk = table(
 /** The append-only log of all hours: entries, and their hashes as leaves of its tree. */
 export const completenessLog = table("completeness_log", {
   index: counter().primaryKey(),
-  entry: text().notNull(),
-  hash: bytea().notNull(),
+  entry: text(),
+  hash: bytea(),
 });
 
 /** The head of the log at a size; `note` is the signed checkpoint, null while core has no key. */
 export const completenessHead = table("completeness_head", {
   size: counter().primaryKey(),
-  root: bytea().notNull(),
-  note: text(),
+  root: bytea(),
+  note: nullable.text(),
 });
 
 /** One row: the core that writes a statement, until `until`. */
@@ -65,8 +67,8 @@ export const completenessWriter = table(
   "completeness_writer",
   {
     singleton: boolean().primaryKey().default(true),
-    owner: uuid().notNull(),
-    until: timestamp().notNull(),
+    owner: uuid(),
+    until: timestamp(),
   },
   (columns) => [check("completeness_writer_singleton", sql`${columns.singleton}`)],
 );
@@ -84,16 +86,16 @@ export const completenessProgress = table(
   "completeness_progress",
   {
     singleton: boolean().primaryKey().default(true),
-    owner: uuid(),
+    owner: nullable.uuid(),
     /** By the database's clock. */
     leaseUntil: pgTimestamp({ withTimezone: true }),
     /** The start of the last hour whose states are settled; null for none. */
-    hour: timestamp(),
+    hour: nullable.timestamp(),
     /** Accounts that were received before it have settled their hours. */
-    receivedBefore: timestamp(),
+    receivedBefore: nullable.timestamp(),
     /** Accounts whose ranges every export of this stream has delivered, through the sequence, have settled their hours. */
-    deliveredStream: text(),
-    deliveredThrough: bigint({ mode: "bigint" }),
+    deliveredStream: nullable.text(),
+    deliveredThrough: nullable.bigint(),
   },
   (columns) => [check("completeness_progress_singleton", sql`${columns.singleton}`)],
 );

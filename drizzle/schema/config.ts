@@ -1,6 +1,6 @@
 import { sql } from "drizzle-orm";
-import { index, integer, text, uniqueIndex, uuid } from "drizzle-orm/pg-core";
-import { table, timestamp } from "./columns.ts";
+import { index, uniqueIndex } from "drizzle-orm/pg-core";
+import { integer, nullable, table, text, timestamp, uuid } from "./columns.ts";
 import { collectorIdentity } from "./enrollment.ts";
 
 /** A collector config that an admin published, byte for byte. */
@@ -8,12 +8,12 @@ export const collectorConfig = table(
   "collector_config",
   {
     id: uuid().primaryKey(),
-    name: text(),
-    yaml: text().notNull(),
-    configHash: text().notNull(),
-    sizeBytes: integer().notNull(),
-    createdAt: timestamp().notNull(),
-    createdBy: uuid().notNull(),
+    name: nullable.text(),
+    yaml: text(),
+    configHash: text(),
+    sizeBytes: integer(),
+    createdAt: timestamp(),
+    createdBy: uuid(),
   },
   (columns) => [index("collector_config_hash").on(columns.configHash, columns.createdAt)],
 );
@@ -23,15 +23,11 @@ export const configAssignment = table(
   "config_assignment",
   {
     id: uuid().primaryKey(),
-    identityId: uuid()
-      .notNull()
-      .references(() => collectorIdentity.id),
-    configId: uuid()
-      .notNull()
-      .references(() => collectorConfig.id),
-    assignedAt: timestamp().notNull(),
-    assignedBy: uuid().notNull(),
-    endedAt: timestamp(),
+    identityId: uuid().references(() => collectorIdentity.id),
+    configId: uuid().references(() => collectorConfig.id),
+    assignedAt: timestamp(),
+    assignedBy: uuid(),
+    endedAt: nullable.timestamp(),
   },
   (columns) => [
     uniqueIndex("config_assignment_current")

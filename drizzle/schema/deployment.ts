@@ -1,14 +1,14 @@
 import { sql } from "drizzle-orm";
-import { bigint, boolean, check, integer, text, uuid } from "drizzle-orm/pg-core";
-import { table, timestamp } from "./columns.ts";
+import { check } from "drizzle-orm/pg-core";
+import { bigint, boolean, integer, nullable, table, text, timestamp, uuid } from "./columns.ts";
 
 /** One row: the deployment that this database belongs to. A core with another SVC_TENANT_ID refuses to start. */
 export const deployment = table(
   "deployment",
   {
     singleton: boolean().primaryKey().default(true),
-    tenantId: uuid().notNull(),
-    createdAt: timestamp().notNull(),
+    tenantId: uuid(),
+    createdAt: timestamp(),
   },
   (columns) => [check("deployment_singleton", sql`${columns.singleton}`)],
 );
@@ -22,17 +22,17 @@ export const databaseLineage = table(
   {
     singleton: boolean().primaryKey().default(true),
     /** Number of restores that core has noticed. */
-    epoch: integer().notNull(),
+    epoch: integer(),
     /** The transaction that wrote this row. A dump restores the number, but in a transaction of its own. */
-    writtenXid: bigint({ mode: "bigint" }).notNull(),
+    writtenXid: bigint(),
     /** Null where core's role may not read it. */
-    systemIdentifier: text(),
-    databaseOid: text().notNull(),
+    systemIdentifier: nullable.text(),
+    databaseOid: text(),
     /** Null where core's role may not read it. */
-    timeline: integer(),
+    timeline: nullable.integer(),
     /** When core last noticed a restore, by core's clock, and how; null if never. */
-    restoredAt: timestamp(),
-    reason: text(),
+    restoredAt: nullable.timestamp(),
+    reason: nullable.text(),
   },
   (columns) => [check("database_lineage_singleton", sql`${columns.singleton}`)],
 );
@@ -40,18 +40,18 @@ export const databaseLineage = table(
 /** A time in which one core could receive, by the database's clock. The core extends its row every few seconds while it is ready. */
 export const coreSession = table("core_session", {
   id: uuid().primaryKey(),
-  startedAt: timestamp().notNull(),
+  startedAt: timestamp(),
   /** Until when it could receive, as far as it has written. */
-  receivedUntil: timestamp().notNull(),
+  receivedUntil: timestamp(),
   /** It reads `fleet_status`; null of a core of a previous version, which reads the columns of `fleet_host` alone. */
-  readsStatus: boolean(),
+  readsStatus: nullable.boolean(),
   /** It reads digests of stored bytes; null of a core of a previous version, which would call such a block damaged. */
-  readsStoredDigests: boolean(),
+  readsStoredDigests: nullable.boolean(),
 });
 
 /** A time in which no core could receive, or that the database's clock skipped. It counts against no host. */
 export const coreOutage = table("core_outage", {
   id: uuid().primaryKey(),
-  beganAt: timestamp().notNull(),
-  endedAt: timestamp().notNull(),
+  beganAt: timestamp(),
+  endedAt: timestamp(),
 });

@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
-import { index, text, uuid } from "drizzle-orm/pg-core";
+import { index } from "drizzle-orm/pg-core";
 import type { DiagRefusal } from "#proto/management/diag.ts";
-import { table, timestamp } from "./columns.ts";
+import { nullable, table, timestamp, uuid } from "./columns.ts";
 import { collectorIdentity } from "./enrollment.ts";
 
 /** A diagnostics bundle that an admin has requested of a host. A job deletes it after a day, answered or not. */
@@ -9,17 +9,15 @@ export const hostDiag = table(
   "host_diag",
   {
     id: uuid().primaryKey(),
-    identityId: uuid()
-      .notNull()
-      .references(() => collectorIdentity.id),
-    requestedAt: timestamp().notNull(),
-    requestedBy: uuid().notNull(),
+    identityId: uuid().references(() => collectorIdentity.id),
+    requestedAt: timestamp(),
+    requestedBy: uuid(),
     /** Core accepts an answer until then. */
-    answerBy: timestamp().notNull(),
-    answeredAt: timestamp(),
+    answerBy: timestamp(),
+    answeredAt: nullable.timestamp(),
     /** JSON, as the host sent it. An answer has either a bundle or a refusal. */
-    bundle: text(),
-    refusal: text().$type<DiagRefusal>(),
+    bundle: nullable.text(),
+    refusal: nullable.text().$type<DiagRefusal>(),
   },
   (columns) => [
     index("host_diag_open").on(columns.identityId).where(sql`${columns.answeredAt} is null`),

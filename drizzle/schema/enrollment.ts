@@ -1,21 +1,26 @@
 import { sql } from "drizzle-orm";
 import {
   type AnyPgColumn,
-  bigint,
-  boolean,
   check,
   index,
-  integer,
   jsonb,
   primaryKey,
-  text,
   uniqueIndex,
-  uuid,
 } from "drizzle-orm/pg-core";
 import type { Labels } from "#proto/labels.ts";
 import type { ProofPurpose } from "#proto/management/proof.ts";
 import type { WorkloadTerms } from "#proto/operator/workload.ts";
-import { bytea, counter, table, timestamp } from "./columns.ts";
+import {
+  boolean,
+  bytea,
+  counter,
+  integer,
+  nullable,
+  table,
+  text,
+  timestamp,
+  uuid,
+} from "./columns.ts";
 
 /** Whether an identity with an unexpired active certificate may enroll again. */
 export type Reenrollment = "deny" | "replace";
@@ -33,19 +38,19 @@ export interface Attestation {
 /** An enrollment policy: which identities may enroll, from where, how many, and the lifetime of their certificates. */
 export const enrollmentPolicy = table("enrollment_policy", {
   id: uuid().primaryKey(),
-  name: text().notNull().unique("enrollment_policy_name"),
-  description: text(),
+  name: text().unique("enrollment_policy_name"),
+  description: nullable.text(),
   allowedIdentityPrefixes: text().array().notNull(),
-  certificateTtlSeconds: integer().notNull(),
+  certificateTtlSeconds: integer(),
   allowedPlatforms: text().array().notNull(),
-  maxEnrollments: counter().notNull(),
-  maxEnrollmentsPerHour: counter().notNull(),
+  maxEnrollments: counter(),
+  maxEnrollmentsPerHour: counter(),
   allowedSourceCidrs: text().array().notNull(),
-  reenrollment: text().$type<Reenrollment>().notNull(),
-  enrollmentCount: counter().notNull().default(0),
-  createdAt: timestamp().notNull(),
-  createdBy: uuid().notNull(),
-  frozenAt: timestamp(),
+  reenrollment: text().$type<Reenrollment>(),
+  enrollmentCount: counter().default(0),
+  createdAt: timestamp(),
+  createdBy: uuid(),
+  frozenAt: nullable.timestamp(),
   /** Of the hosts that it admits; they win over those that a host reports. */
   labels: jsonb().$type<Labels>().notNull().default({}),
   /** Which service account tokens enroll hosts under it; null for bootstrap tokens alone. */
@@ -57,22 +62,20 @@ export const bootstrapToken = table(
   "bootstrap_token",
   {
     id: uuid().primaryKey(),
-    policyId: uuid()
-      .notNull()
-      .references(() => enrollmentPolicy.id),
-    tokenSha256: bytea().notNull().unique("bootstrap_token_sha256"),
-    tokenPrefix: text().notNull(),
-    description: text(),
+    policyId: uuid().references(() => enrollmentPolicy.id),
+    tokenSha256: bytea().unique("bootstrap_token_sha256"),
+    tokenPrefix: text(),
+    description: nullable.text(),
     allowedSourceCidrs: text().array().notNull(),
-    boundDeviceId: text(),
-    maxUses: counter().notNull(),
-    useCount: counter().notNull().default(0),
-    lastUsedAt: timestamp(),
-    lastUsedAddress: text(),
-    expiresAt: timestamp().notNull(),
-    revokedAt: timestamp(),
-    createdAt: timestamp().notNull(),
-    createdBy: uuid().notNull(),
+    boundDeviceId: nullable.text(),
+    maxUses: counter(),
+    useCount: counter().default(0),
+    lastUsedAt: nullable.timestamp(),
+    lastUsedAddress: nullable.text(),
+    expiresAt: timestamp(),
+    revokedAt: nullable.timestamp(),
+    createdAt: timestamp(),
+    createdBy: uuid(),
     /** The claims of a service account token, which enrolls one host; null for a bootstrap token. */
     attestation: jsonb().$type<Attestation>(),
   },
@@ -89,22 +92,18 @@ export const enrollmentReservation = table(
   "enrollment_reservation",
   {
     id: uuid().primaryKey(),
-    policyId: uuid()
-      .notNull()
-      .references(() => enrollmentPolicy.id),
-    tokenId: uuid()
-      .notNull()
-      .references(() => bootstrapToken.id),
-    identity: text().notNull().unique("enrollment_reservation_identity"),
-    spkiSha256: bytea().notNull(),
+    policyId: uuid().references(() => enrollmentPolicy.id),
+    tokenId: uuid().references(() => bootstrapToken.id),
+    identity: text().unique("enrollment_reservation_identity"),
+    spkiSha256: bytea(),
     /** A first enrollment counts under the limits of the policy; a repeated one does not. */
-    firstEnrollment: boolean().notNull(),
-    expiresAt: timestamp().notNull(),
+    firstEnrollment: boolean(),
+    expiresAt: timestamp(),
     /**
      * 128 random bits, lowercase hex, drawn before the signer runs (E2): identifies a certificate that was signed and never recorded.
      * An external signer chooses its own.
      */
-    serialNumber: text().notNull().default(""),
+    serialNumber: text().default(""),
   },
   (columns) => [index("enrollment_reservation_policy").on(columns.policyId)],
 );
@@ -114,9 +113,9 @@ export const enrollmentFailure = table(
   "enrollment_failure",
   {
     id: uuid().primaryKey(),
-    addressKey: text().notNull(),
-    reason: text().notNull(),
-    occurredAt: timestamp().notNull(),
+    addressKey: text(),
+    reason: text(),
+    occurredAt: timestamp(),
   },
   (columns) => [index("enrollment_failure_address").on(columns.addressKey, columns.occurredAt)],
 );
@@ -125,11 +124,11 @@ export const enrollmentFailure = table(
 export const enrollmentRefusal = table(
   "enrollment_refusal",
   {
-    addressKey: text().notNull(),
-    minuteStartedAt: timestamp().notNull(),
-    reason: text().notNull(),
-    refusals: counter().notNull(),
-    lastAt: timestamp().notNull(),
+    addressKey: text(),
+    minuteStartedAt: timestamp(),
+    reason: text(),
+    refusals: counter(),
+    lastAt: timestamp(),
   },
   (columns) => [
     primaryKey({ columns: [columns.addressKey, columns.minuteStartedAt, columns.reason] }),
@@ -152,7 +151,7 @@ export const labelSet = table(
   {
     id: integer().primaryKey().generatedByDefaultAsIdentity(),
     /** Of the text of `labels`, which is the same for equal sets. */
-    sha256: bytea().notNull().unique("label_set_sha256"),
+    sha256: bytea().unique("label_set_sha256"),
     labels: jsonb().$type<Labels>().notNull(),
   },
   (columns) => [
@@ -169,28 +168,24 @@ export const collectorIdentity = table(
   "collector_identity",
   {
     id: uuid().primaryKey(),
-    identity: text().notNull().unique("collector_identity_identity"),
-    deviceId: text().notNull(),
-    policyId: uuid()
-      .notNull()
-      .references(() => enrollmentPolicy.id),
-    tokenId: uuid()
-      .notNull()
-      .references(() => bootstrapToken.id),
-    hostname: text(),
-    platform: text().notNull(),
-    collectorVersion: text().notNull(),
-    enrolledAt: timestamp().notNull(),
-    revokedAt: timestamp(),
-    lastAuthFailureAt: timestamp(),
-    lastAuthFailureReason: text(),
+    identity: text().unique("collector_identity_identity"),
+    deviceId: text(),
+    policyId: uuid().references(() => enrollmentPolicy.id),
+    tokenId: uuid().references(() => bootstrapToken.id),
+    hostname: nullable.text(),
+    platform: text(),
+    collectorVersion: text(),
+    enrolledAt: timestamp(),
+    revokedAt: nullable.timestamp(),
+    lastAuthFailureAt: nullable.timestamp(),
+    lastAuthFailureReason: nullable.text(),
     /** From the newest heartbeat, without those of the policy; null for none. */
     reportedLabels: jsonb().$type<Labels>(),
     /**
      * The labels with those of the policy and the attestation; a trigger fills it in. No foreign key: `noLabels` would be a lock that all
      * enrollments share.
      */
-    labelSetId: integer().notNull().default(noLabels),
+    labelSetId: integer().default(noLabels),
     /** The claims of the service account token that the host enrolled with last; null after a bootstrap token. */
     attestation: jsonb().$type<Attestation>(),
   },
@@ -208,28 +203,26 @@ export const certificate = table(
   "certificate",
   {
     id: uuid().primaryKey(),
-    identityId: uuid()
-      .notNull()
-      .references(() => collectorIdentity.id),
-    predecessorId: uuid().references((): AnyPgColumn => certificate.id),
+    identityId: uuid().references(() => collectorIdentity.id),
+    predecessorId: nullable.uuid().references((): AnyPgColumn => certificate.id),
     /** The bootstrap token that an enrolled certificate was issued for; null for a renewed one. */
-    tokenId: uuid().references(() => bootstrapToken.id),
-    status: text().$type<StoredCertificateStatus>().notNull(),
+    tokenId: nullable.uuid().references(() => bootstrapToken.id),
+    status: text().$type<StoredCertificateStatus>(),
     /** Lowercase hex. Unique per issuer only: an external CA, or the next CA, may count from 1. */
-    serialNumber: text().notNull(),
-    fingerprintSha256: bytea().notNull().unique("certificate_fingerprint"),
-    spkiSha256: bytea().notNull(),
-    certificatePem: text().notNull(),
-    chainPem: text().notNull(),
-    notBefore: timestamp().notNull(),
-    notAfter: timestamp().notNull(),
-    renewAfter: timestamp().notNull(),
-    issuedAt: timestamp().notNull(),
-    firstUsedAt: timestamp(),
-    replacedAt: timestamp(),
-    revokedAt: timestamp(),
+    serialNumber: text(),
+    fingerprintSha256: bytea().unique("certificate_fingerprint"),
+    spkiSha256: bytea(),
+    certificatePem: text(),
+    chainPem: text(),
+    notBefore: timestamp(),
+    notAfter: timestamp(),
+    renewAfter: timestamp(),
+    issuedAt: timestamp(),
+    firstUsedAt: nullable.timestamp(),
+    replacedAt: nullable.timestamp(),
+    revokedAt: nullable.timestamp(),
     /** The transaction that last wrote it while it was not `active`; a trigger fills it in. Null while it is. */
-    endedXid: bigint({ mode: "bigint" }),
+    endedXid: nullable.bigint(),
   },
   (columns) => [
     index("certificate_identity").on(columns.identityId, columns.issuedAt),
@@ -245,11 +238,9 @@ export const certificate = table(
 export const proofUse = table(
   "proof_use",
   {
-    certificateId: uuid()
-      .notNull()
-      .references(() => certificate.id),
-    purpose: text().$type<ProofPurpose>().notNull(),
-    lastSentAt: timestamp().notNull(),
+    certificateId: uuid().references(() => certificate.id),
+    purpose: text().$type<ProofPurpose>(),
+    lastSentAt: timestamp(),
     /** When the newest accepted requests came, at most six, oldest first. */
     recentAt: timestamp().array().notNull(),
   },

@@ -1,5 +1,15 @@
-import { bigint, index, integer, primaryKey, text } from "drizzle-orm/pg-core";
-import { bytea, counter, jsonText, table, timestamp } from "./columns.ts";
+import { index, primaryKey } from "drizzle-orm/pg-core";
+import {
+  bigint,
+  bytea,
+  counter,
+  integer,
+  jsonText,
+  nullable,
+  table,
+  text,
+  timestamp,
+} from "./columns.ts";
 
 /**
  * How far an export has come. From PostgreSQL, the envelopes whose `xid` is below `position` are delivered or dead letters; from a stream,
@@ -8,34 +18,34 @@ import { bytea, counter, jsonText, table, timestamp } from "./columns.ts";
  */
 export const exportPosition = table("export_position", {
   name: text().primaryKey(),
-  position: bigint({ mode: "bigint" }).notNull(),
+  position: bigint(),
   /** The stream that the position is a sequence of, with the time of its creation; null: PostgreSQL. */
-  stream: text(),
+  stream: nullable.text(),
   /** The stream's messages behind the position, as a core last saw it. */
-  streamPending: counter(),
+  streamPending: nullable.counter(),
   /** Every envelope that is not delivered was received after this time, by the database's clock, give or take the clocks of cores. */
-  positionAt: timestamp().notNull(),
+  positionAt: timestamp(),
   /** The process that exports, until `leaseUntil`; null when it has released the lease. */
-  owner: text(),
-  leaseUntil: timestamp().notNull(),
+  owner: nullable.text(),
+  leaseUntil: timestamp(),
   /** Changes with the owner: an earlier owner that was paused cannot move the position. */
-  epoch: integer().notNull(),
-  exported: counter().notNull(),
+  epoch: integer(),
+  exported: counter(),
   /** Spans, log records and data points that the backend rejected in an accepted request (OTLP's partial success). */
-  rejectedItems: counter().notNull(),
+  rejectedItems: counter(),
   /** Envelopes that retention deleted before they were delivered. */
-  lost: counter().notNull(),
+  lost: counter(),
   /** Envelopes that the position has passed: delivered, dead letters, lost with their host, or of a signal that is not exported. */
-  passed: counter().notNull().default(0),
+  passed: counter().default(0),
   /** Envelopes that were stored before the first that `passed` counts, by `ingest_stored`; null until that is known. */
-  storedBefore: counter(),
+  storedBefore: nullable.counter(),
   /** The server whose transaction ids `position` is one of; null for a stream, and until an export has begun there. */
-  systemIdentifier: text(),
-  databaseOid: text(),
-  timeline: integer(),
+  systemIdentifier: nullable.text(),
+  databaseOid: nullable.text(),
+  timeline: nullable.integer(),
   /** Why the last request failed; null while requests succeed. */
-  lastError: text(),
-  updatedAt: timestamp().notNull(),
+  lastError: nullable.text(),
+  updatedAt: timestamp(),
 });
 
 /** An envelope that the backend of an export rejected for good, with the reason. Read and retried by `svc-server export`. */
@@ -43,20 +53,20 @@ export const exportDeadLetter = table(
   "export_dead_letter",
   {
     id: counter().primaryKey().generatedAlwaysAsIdentity(),
-    name: text().notNull(),
-    hostId: text().notNull(),
-    queueId: bytea().notNull(),
-    sequence: bigint({ mode: "bigint" }).notNull(),
-    kind: text().notNull(),
-    observedAt: timestamp(),
-    receivedAt: timestamp().notNull(),
-    source: text().notNull(),
+    name: text(),
+    hostId: text(),
+    queueId: bytea(),
+    sequence: bigint(),
+    kind: text(),
+    observedAt: nullable.timestamp(),
+    receivedAt: timestamp(),
+    source: text(),
     attributes: jsonText<Record<string, string>>("attributes").notNull(),
-    payload: bytea().notNull(),
-    reason: text().notNull(),
-    failedAt: timestamp().notNull(),
+    payload: bytea(),
+    reason: text(),
+    failedAt: timestamp(),
     /** So many of its items were rejected, and the others accepted; null: all of it was rejected. */
-    rejectedItems: counter(),
+    rejectedItems: nullable.counter(),
   },
   (columns) => [index("export_dead_letter_name").on(columns.name, columns.id)],
 );
@@ -65,13 +75,13 @@ export const exportDeadLetter = table(
 export const exportHostLoss = table(
   "export_host_loss",
   {
-    name: text().notNull(),
-    hostId: text().notNull(),
+    name: text(),
+    hostId: text(),
     /** Envelopes that the backend rejected beyond the host's limit of dead letters. */
-    envelopes: counter().notNull(),
+    envelopes: counter(),
     /** Why the last of them was rejected. */
-    reason: text().notNull(),
-    lastAt: timestamp().notNull(),
+    reason: text(),
+    lastAt: timestamp(),
   },
   (columns) => [primaryKey({ columns: [columns.hostId, columns.name] })],
 );
@@ -83,16 +93,16 @@ export const exportHostLoss = table(
 export const exportRejection = table(
   "export_rejection",
   {
-    hostId: text().notNull(),
-    queueId: bytea().notNull(),
+    hostId: text(),
+    queueId: bytea(),
     /** The last sequence of the account before; 0 without one. */
-    afterSequence: bigint({ mode: "bigint" }).notNull(),
-    name: text().notNull(),
+    afterSequence: bigint(),
+    name: text(),
     /** Envelopes: dead letters, and those that are kept nowhere. */
-    envelopes: counter().notNull(),
+    envelopes: counter(),
     /** Spans, log records and data points of envelopes that were accepted otherwise. */
-    items: counter().notNull(),
-    lastAt: timestamp().notNull(),
+    items: counter(),
+    lastAt: timestamp(),
   },
   (columns) => [
     primaryKey({ columns: [columns.hostId, columns.queueId, columns.afterSequence, columns.name] }),

@@ -1,9 +1,21 @@
 import { sql } from "drizzle-orm";
-import { boolean, index, integer, jsonb, primaryKey, text, uuid } from "drizzle-orm/pg-core";
+import { index, jsonb, primaryKey } from "drizzle-orm/pg-core";
 import type { ChangeKind } from "#proto/fleet-health/changes.ts";
 import type { HostComparison } from "#proto/fleet-health/comparison.ts";
 import type { Drift } from "#proto/fleet-health/vocabulary.ts";
-import { bytea, byteText, counter, jsonText, table, timestamp } from "./columns.ts";
+import {
+  boolean,
+  bytea,
+  byteText,
+  counter,
+  integer,
+  jsonText,
+  nullable,
+  table,
+  text,
+  timestamp,
+  uuid,
+} from "./columns.ts";
 
 /**
  * What `fleet_host` had of a host until it changed; the newest facts are those of `fleet_host` itself. At a time a host had the facts of the
@@ -12,31 +24,31 @@ import { bytea, byteText, counter, jsonText, table, timestamp } from "./columns.
 export const fleetHistory = table(
   "fleet_history",
   {
-    identityId: uuid().notNull(),
+    identityId: uuid(),
     /** The time of the event that changed them. */
-    untilAt: timestamp().notNull(),
-    certificateId: uuid().notNull(),
-    successorId: uuid(),
-    certificateNotAfter: timestamp().notNull(),
-    revokedFrom: timestamp().notNull(),
-    expiredFrom: timestamp().notNull(),
-    expiringFrom: timestamp().notNull(),
-    configAssignedAt: timestamp().notNull(),
-    runningConfigSince: timestamp().notNull(),
-    conditionSince: timestamp().notNull(),
-    versionSince: timestamp().notNull(),
-    recoveredAt: timestamp().notNull(),
-    labelSetId: integer().notNull(),
-    renewalFailed: boolean().notNull(),
-    configInvalid: boolean().notNull(),
-    queueAtRisk: boolean().notNull(),
-    forwarderConnected: boolean().notNull(),
-    drift: byteText().$type<Drift>().notNull(),
-    version: byteText().notNull(),
-    platform: byteText().notNull(),
-    desiredConfig: bytea().notNull(),
-    runningConfig: bytea().notNull(),
-    lastKnownGoodConfig: bytea().notNull(),
+    untilAt: timestamp(),
+    certificateId: uuid(),
+    successorId: nullable.uuid(),
+    certificateNotAfter: timestamp(),
+    revokedFrom: timestamp(),
+    expiredFrom: timestamp(),
+    expiringFrom: timestamp(),
+    configAssignedAt: timestamp(),
+    runningConfigSince: timestamp(),
+    conditionSince: timestamp(),
+    versionSince: timestamp(),
+    recoveredAt: timestamp(),
+    labelSetId: integer(),
+    renewalFailed: boolean(),
+    configInvalid: boolean(),
+    queueAtRisk: boolean(),
+    forwarderConnected: boolean(),
+    drift: byteText().$type<Drift>(),
+    version: byteText(),
+    platform: byteText(),
+    desiredConfig: bytea(),
+    runningConfig: bytea(),
+    lastKnownGoodConfig: bytea(),
   },
   (columns) => [
     primaryKey({ columns: [columns.identityId, columns.untilAt] }),
@@ -52,13 +64,13 @@ export const fleetHistory = table(
 export const fleetSilence = table(
   "fleet_silence",
   {
-    identityId: uuid().notNull(),
+    identityId: uuid(),
     /** True for a silence of envelopes, false for one of heartbeats. */
-    isOfEnvelopes: boolean().notNull(),
-    fromAt: timestamp().notNull(),
-    untilAt: timestamp().notNull(),
+    isOfEnvelopes: boolean(),
+    fromAt: timestamp(),
+    untilAt: timestamp(),
     /** The size of the queue, as the last heartbeat before it reports it; -1 for a silence of envelopes. */
-    queueBytes: counter().notNull(),
+    queueBytes: counter(),
   },
   (columns) => [
     primaryKey({ columns: [columns.identityId, columns.isOfEnvelopes, columns.untilAt] }),
@@ -73,11 +85,11 @@ export const fleetSilence = table(
 export const fleetConnection = table(
   "fleet_connection",
   {
-    identityId: uuid().notNull(),
+    identityId: uuid(),
     /** The first heartbeat by the next core, or from the next subnet. */
-    untilAt: timestamp().notNull(),
-    core: byteText().notNull(),
-    subnet: byteText().notNull(),
+    untilAt: timestamp(),
+    core: byteText(),
+    subnet: byteText(),
   },
   (columns) => [
     primaryKey({ columns: [columns.identityId, columns.untilAt] }),
@@ -90,7 +102,7 @@ export const fleetThreshold = table("fleet_threshold", {
   fromAt: timestamp().primaryKey(),
   thresholds: jsonb().$type<Readonly<Record<string, number | string | null>>>().notNull(),
   /** The one of `thresholds` by which the trigger records silences. */
-  forwardingSeconds: integer().notNull(),
+  forwardingSeconds: integer(),
 });
 
 /** The figures of each host (`sampledFigures` in functions/store/fleet/host-hours.ts) at the first minute of each hour, kept for three days. */
@@ -98,8 +110,8 @@ export const fleetHour = table(
   "fleet_hour",
   {
     /** Since 1970. */
-    hour: integer().notNull(),
-    identityId: uuid().notNull(),
+    hour: integer(),
+    identityId: uuid(),
     figures: counter().array().notNull(),
   },
   // By hour, so that each one is added at the end.
@@ -110,10 +122,10 @@ export const fleetHour = table(
 export const fleetSample = table("fleet_sample", {
   /** The start of the five minutes, so that several cores store one row. */
   slot: timestamp().primaryKey(),
-  at: timestamp().notNull(),
+  at: timestamp(),
   /** In the order of `fleetStates`. */
   states: integer().array().notNull(),
-  needsAttention: integer().notNull(),
+  needsAttention: integer(),
 });
 
 /** How a checkpoint is written. */
@@ -144,17 +156,17 @@ export interface StoredColumn {
 export const fleetCheckpoint = table("fleet_checkpoint", {
   at: timestamp().primaryKey(),
   /** The checkpoint that these bytes are the difference from; null for a whole one. */
-  baseAt: timestamp(),
-  hosts: integer().notNull(),
+  baseAt: nullable.timestamp(),
+  hosts: integer(),
   /** Empty: cores that do not know `layout` leave checkpoints without names alone. */
   names: jsonb().$type<Readonly<Record<string, never>>>().notNull(),
-  rawBytes: integer().notNull(),
+  rawBytes: integer(),
   /** Columns, compressed with zstd. */
-  body: bytea().notNull(),
+  body: bytea(),
   /** Null in a checkpoint of an earlier format. */
   layout: jsonb().$type<CheckpointLayout>(),
   /** A line for each host with its id and identity, in a difference for each that its base lacks; compressed, apart, as most times share them. */
-  lines: bytea(),
+  lines: nullable.bytea(),
 });
 
 /** Changes outside of rollouts: hosts that went from one version, or one value of a label, to the same other one within some hours. */
@@ -162,16 +174,16 @@ export const fleetChange = table(
   "fleet_change",
   {
     id: uuid().primaryKey(),
-    kind: text().$type<ChangeKind>().notNull(),
+    kind: text().$type<ChangeKind>(),
     /** The key of the label; empty for a version. */
-    name: byteText().notNull(),
+    name: byteText(),
     /** Null for a label that the hosts did not have, or no longer have. */
-    fromValue: byteText(),
-    toValue: byteText(),
+    fromValue: nullable.byteText(),
+    toValue: nullable.byteText(),
     /** When the first host changed, and the last one. */
-    beganAt: timestamp().notNull(),
-    endedAt: timestamp().notNull(),
-    hosts: integer().notNull(),
+    beganAt: timestamp(),
+    endedAt: timestamp(),
+    hosts: integer(),
     /** Its hosts against unchanged ones, once it has soaked. */
     comparison: jsonText<HostComparison>(),
   },
@@ -185,5 +197,5 @@ export const fleetChange = table(
 export const fleetChangeHour = table("fleet_change_hour", {
   /** Since 1970. */
   hour: integer().primaryKey(),
-  refused: integer().notNull(),
+  refused: integer(),
 });

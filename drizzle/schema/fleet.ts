@@ -1,8 +1,19 @@
 import { sql } from "drizzle-orm";
-import { bigint, boolean, index, integer, uniqueIndex, uuid } from "drizzle-orm/pg-core";
+import { index, uniqueIndex } from "drizzle-orm/pg-core";
 import type { Drift } from "#proto/fleet-health/vocabulary.ts";
 import { reportedNumbers } from "#proto/management/reported-numbers.ts";
-import { bytea, byteText, counter, table, timestamp } from "./columns.ts";
+import {
+  bigint,
+  boolean,
+  bytea,
+  byteText,
+  counter,
+  integer,
+  nullable,
+  table,
+  timestamp,
+  uuid,
+} from "./columns.ts";
 
 /**
  * The time from which a row has a condition that its own columns decide, without thresholds: revoked, expired, about to expire, or
@@ -22,61 +33,61 @@ export const fleetStatus = table(
   "fleet_status",
   {
     identityId: uuid().primaryKey(),
-    lastHeartbeatAt: timestamp().notNull(),
+    lastHeartbeatAt: timestamp(),
     /** -1 before the first heartbeat, as the limit, the lost records and the number of records. */
-    queueBytes: counter().notNull(),
+    queueBytes: counter(),
     /** At most the largest integer, as the ages. */
-    queueRecords: integer().notNull(),
+    queueRecords: integer(),
     /** -1 for none. */
-    queueOldestSeconds: integer().notNull(),
+    queueOldestSeconds: integer(),
     /** Between the last ack and the heartbeat; -1 for none. */
-    lastAckSeconds: integer().notNull(),
-    labelSetId: integer().notNull(),
+    lastAckSeconds: integer(),
+    labelSetId: integer(),
     /** To the second, so that a host that sends without a pause changes its row at most once a second. */
-    lastEnvelopeAt: timestamp().notNull(),
-    revokedFrom: timestamp().notNull(),
-    expiredFrom: timestamp().notNull(),
-    expiringFrom: timestamp().notNull(),
-    enrolledAt: timestamp().notNull(),
-    renewalFailed: boolean().notNull(),
-    configInvalid: boolean().notNull(),
-    queueAtRisk: boolean().notNull(),
-    forwarderConnected: boolean().notNull(),
+    lastEnvelopeAt: timestamp(),
+    revokedFrom: timestamp(),
+    expiredFrom: timestamp(),
+    expiringFrom: timestamp(),
+    enrolledAt: timestamp(),
+    renewalFailed: boolean(),
+    configInvalid: boolean(),
+    queueAtRisk: boolean(),
+    forwarderConnected: boolean(),
     /** The last status reports losses since the one before. */
-    isLosing: boolean().notNull(),
-    certificateNotAfter: timestamp().notNull(),
-    configAssignedAt: timestamp().notNull(),
-    runningConfigSince: timestamp().notNull(),
-    conditionSince: timestamp().notNull(),
-    versionSince: timestamp().notNull(),
-    recoveredAt: timestamp().notNull(),
-    lastAuthFailureAt: timestamp().notNull(),
-    queueBytesMax: counter().notNull(),
-    lostRecords: counter().notNull(),
+    isLosing: boolean(),
+    certificateNotAfter: timestamp(),
+    configAssignedAt: timestamp(),
+    runningConfigSince: timestamp(),
+    conditionSince: timestamp(),
+    versionSince: timestamp(),
+    recoveredAt: timestamp(),
+    lastAuthFailureAt: timestamp(),
+    queueBytesMax: counter(),
+    lostRecords: counter(),
     /** The first eight bytes of the digest that came with the newest report; 0 for none. */
-    reportDigest: bigint({ mode: "bigint" }).notNull(),
+    reportDigest: bigint(),
     /** `fleet_hash_key` of the hashes of `fleet_host`, which filters and counts compare. */
-    desiredConfigKey: bigint({ mode: "bigint" }).notNull(),
-    runningConfigKey: bigint({ mode: "bigint" }).notNull(),
-    lastKnownGoodConfigKey: bigint({ mode: "bigint" }).notNull(),
-    drift: byteText().$type<Drift>().notNull(),
-    version: byteText().notNull(),
-    platform: byteText().notNull(),
-    identity: byteText().notNull(),
+    desiredConfigKey: bigint(),
+    runningConfigKey: bigint(),
+    lastKnownGoodConfigKey: bigint(),
+    drift: byteText().$type<Drift>(),
+    version: byteText(),
+    platform: byteText(),
+    identity: byteText(),
     /** The enrollment policy; nil for rows that an earlier version wrote, until the definitions in `drizzle/sql/` are applied. */
-    policyId: uuid().notNull().default("00000000-0000-0000-0000-000000000000"),
+    policyId: uuid().default("00000000-0000-0000-0000-000000000000"),
     /** The machine of the core that received the last heartbeat, and the subnet that it came from; empty while they are not known. */
-    core: byteText().notNull().default(""),
-    subnet: byteText().notNull().default(""),
+    core: byteText().default(""),
+    subnet: byteText().default(""),
     /** Of the collector's process; -1 where it reports none. */
     ...Object.fromEntries(
       Object.values(reportedNumbers.process).map(({ column }) => [
         column,
-        counter(column).notNull().default(-1),
+        counter(column).default(-1),
       ]),
     ),
     /** How often core has seen it start anew. */
-    starts: integer().notNull().default(0),
+    starts: integer().default(0),
   },
   (columns) => [
     uniqueIndex("fleet_status_identity").on(columns.identity),
@@ -98,58 +109,58 @@ export const fleetHost = table(
   {
     identityId: uuid().primaryKey(),
     /** The certificate used last; the newest one while none has been used. */
-    certificateId: uuid().notNull(),
-    enrolledAt: timestamp().notNull(),
-    lastHeartbeatAt: timestamp().notNull(),
+    certificateId: uuid(),
+    enrolledAt: timestamp(),
+    lastHeartbeatAt: timestamp(),
     /** To the second, so that a host that sends without a pause changes its row at most once a second. */
-    lastEnvelopeAt: timestamp().notNull(),
-    certificateNotAfter: timestamp().notNull(),
-    revokedFrom: timestamp().notNull(),
+    lastEnvelopeAt: timestamp(),
+    certificateNotAfter: timestamp(),
+    revokedFrom: timestamp(),
     /** When the certificate and its unused successor, if any, have both expired. */
-    expiredFrom: timestamp().notNull(),
+    expiredFrom: timestamp(),
     /** When less than a quarter of the lifetime is left and no successor is valid. */
-    expiringFrom: timestamp().notNull(),
+    expiringFrom: timestamp(),
     /** When core assigned the desired config; never for one that the heartbeat alone reports. */
-    configAssignedAt: timestamp().notNull(),
+    configAssignedAt: timestamp(),
     /** Time of the first heartbeat with the current running config. */
-    runningConfigSince: timestamp().notNull(),
+    runningConfigSince: timestamp(),
     /** Since when the row is revoked, else reports the first by precedence of the flags below; `-infinity` without one of them. */
-    conditionSince: timestamp().notNull(),
+    conditionSince: timestamp(),
     /** Time of the first heartbeat with the current version; of the enrollment before the first heartbeat. */
-    versionSince: timestamp().notNull(),
+    versionSince: timestamp(),
     /** When a heartbeat or a late certificate last ended a condition; never for `-infinity`. */
-    recoveredAt: timestamp().notNull(),
-    lastAuthFailureAt: timestamp().notNull(),
+    recoveredAt: timestamp(),
+    lastAuthFailureAt: timestamp(),
     /** -1 before the first heartbeat, as the limit and the lost records. */
-    queueBytes: counter().notNull(),
-    queueBytesMax: counter().notNull(),
+    queueBytes: counter(),
+    queueBytesMax: counter(),
     /** Records that the collector dropped or core rejected (dead letters), in all. */
-    lostRecords: counter().notNull(),
+    lostRecords: counter(),
     /** The labels of the host, as a row of `label_set`. */
-    labelSetId: integer().notNull(),
-    renewalFailed: boolean().notNull(),
-    configInvalid: boolean().notNull(),
-    queueAtRisk: boolean().notNull(),
+    labelSetId: integer(),
+    renewalFailed: boolean(),
+    configInvalid: boolean(),
+    queueAtRisk: boolean(),
     /** As the last heartbeat reports it; false before the first. */
-    forwarderConnected: boolean().notNull(),
-    drift: byteText().$type<Drift>().notNull(),
-    version: byteText().notNull(),
-    platform: byteText().notNull(),
-    identity: byteText().notNull(),
-    deviceId: byteText().notNull(),
+    forwarderConnected: boolean(),
+    drift: byteText().$type<Drift>(),
+    version: byteText(),
+    platform: byteText(),
+    identity: byteText(),
+    deviceId: byteText(),
     /** Empty when it is not known. */
-    hostname: byteText().notNull(),
+    hostname: byteText(),
     /** The identity and, unless contained, the device id and the hostname, in lower case. */
-    search: byteText().notNull(),
+    search: byteText(),
     /** The unused successor, expired or not. */
-    successorId: uuid(),
+    successorId: nullable.uuid(),
     /**
      * The hash of the assigned config, else of the one that the heartbeat reports as desired. Empty, as the other hashes, when it is not
      * known. Bytes, half the size of the text, and last: no other column is read through them.
      */
-    desiredConfig: bytea().notNull(),
-    runningConfig: bytea().notNull(),
-    lastKnownGoodConfig: bytea().notNull(),
+    desiredConfig: bytea(),
+    runningConfig: bytea(),
+    lastKnownGoodConfig: bytea(),
   },
   (columns) => [
     uniqueIndex("fleet_host_identity").on(columns.identity),

@@ -1,27 +1,37 @@
 import { sql } from "drizzle-orm";
-import { bigint, boolean, check, index, integer, primaryKey, text } from "drizzle-orm/pg-core";
-import { bytea, counter, table, timestamp } from "./columns.ts";
+import { check, index, primaryKey } from "drizzle-orm/pg-core";
+import {
+  bigint,
+  boolean,
+  bytea,
+  counter,
+  integer,
+  nullable,
+  table,
+  text,
+  timestamp,
+} from "./columns.ts";
 
 /** The cursor of a queue: its last committed sequence. Rows and cursor change in one transaction, under this row's lock. */
 export const ingestCursor = table(
   "ingest_cursor",
   {
-    hostId: text().notNull(),
-    queueId: bytea().notNull(),
-    cursor: bigint({ mode: "bigint" }).notNull(),
+    hostId: text(),
+    queueId: bytea(),
+    cursor: bigint(),
     /** The session that opened the queue last: only its frames may move the cursor. Null while no client has named one. */
-    sessionId: bytea(),
-    updatedAt: timestamp().notNull(),
+    sessionId: nullable.bytea(),
+    updatedAt: timestamp(),
     /** Sequences since the queue's last account, by what became of them. */
-    rangeStored: bigint({ mode: "bigint" }).notNull().default(sql`0`),
-    rangeRejected: bigint({ mode: "bigint" }).notNull().default(sql`0`),
-    rangeDiscarded: bigint({ mode: "bigint" }).notNull().default(sql`0`),
+    rangeStored: bigint().default(sql`0`),
+    rangeRejected: bigint().default(sql`0`),
+    rangeDiscarded: bigint().default(sql`0`),
     /** By a restore of the database. */
-    rangeLost: bigint({ mode: "bigint" }).notNull().default(sql`0`),
+    rangeLost: bigint().default(sql`0`),
     /** As `range_digest` of an account. */
-    rangeDigest: bytea(),
+    rangeDigest: nullable.bytea(),
     /** The cursor through which they are counted: another one after a core that does not count has moved it. Null: not counted yet. */
-    countedThrough: bigint({ mode: "bigint" }),
+    countedThrough: nullable.bigint(),
   },
   // No index holds a column that every commit changes, so that an update stays on its page (HOT). A host has few rows to sort by age.
   (columns) => [primaryKey({ columns: [columns.hostId, columns.queueId] })],
@@ -34,20 +44,20 @@ export const ingestCursor = table(
 export const ingestQueue = table(
   "ingest_queue",
   {
-    hostId: text().notNull(),
-    queueId: bytea().notNull(),
-    firstSeenAt: timestamp().notNull(),
+    hostId: text(),
+    queueId: bytea(),
+    firstSeenAt: timestamp(),
     /** When it was last opened or accounted for; its cursor may have moved since. */
-    lastSeenAt: timestamp().notNull(),
+    lastSeenAt: timestamp(),
     /** What its client says. */
-    sendsAccounts: boolean().notNull(),
+    sendsAccounts: boolean(),
     /** Until when it binds hours, and why no longer (`queueEndings`, proto/completeness/hour-state.ts); null: it is open. */
-    endedAt: timestamp(),
-    ending: text(),
+    endedAt: nullable.timestamp(),
+    ending: nullable.text(),
     /** A copy of it has sent. An account of another queue that follows it does not end it then: it may be the copy's. */
-    isForked: boolean().notNull().default(false),
+    isForked: boolean().default(false),
     /** When it ended last, or was opened again after that. */
-    changedAt: timestamp(),
+    changedAt: nullable.timestamp(),
   },
   (columns) => [
     primaryKey({ columns: [columns.hostId, columns.queueId] }),
@@ -61,7 +71,7 @@ export const ingestQueue = table(
 /** The time of the last committed envelope of a host, discarded ones included. */
 export const ingestHost = table("ingest_host", {
   hostId: text().primaryKey(),
-  lastEnvelopeAt: timestamp().notNull(),
+  lastEnvelopeAt: timestamp(),
 });
 
 /**
@@ -71,11 +81,11 @@ export const ingestHost = table("ingest_host", {
 export const ingestHour = table(
   "ingest_hour",
   {
-    hostId: text().notNull(),
-    kind: text().notNull(),
-    hour: timestamp().notNull(),
-    envelopes: counter().notNull(),
-    payloadBytes: counter().notNull(),
+    hostId: text(),
+    kind: text(),
+    hour: timestamp(),
+    envelopes: counter(),
+    payloadBytes: counter(),
   },
   // As with "ingest_cursor", no index holds a column that every commit changes.
   (columns) => [primaryKey({ columns: [columns.hostId, columns.hour, columns.kind] })],
@@ -84,10 +94,10 @@ export const ingestHour = table(
 /** The acknowledged envelopes of a host that a restore from a backup lost. Only affected hosts have a row. */
 export const ingestGap = table("ingest_gap", {
   hostId: text().primaryKey(),
-  ranges: counter().notNull(),
+  ranges: counter(),
   /** Sequences in these ranges; those that never had an envelope count too. At most 2^53 - 1, since hosts report them. */
-  recordsMax: counter().notNull(),
-  lastAt: timestamp().notNull(),
+  recordsMax: counter(),
+  lastAt: timestamp(),
 });
 
 /**
@@ -96,7 +106,7 @@ export const ingestGap = table("ingest_gap", {
  */
 export const ingestStored = table("ingest_stored", {
   backend: integer().primaryKey(),
-  envelopes: counter().notNull(),
+  envelopes: counter(),
 });
 
 /** One row: the sink that core used last, so that a queue which comes from another one is not taken for a restored database. */
@@ -104,9 +114,9 @@ export const ingestSink = table(
   "ingest_sink",
   {
     singleton: boolean().primaryKey().default(true),
-    kind: text().notNull(),
+    kind: text(),
     /** When core last began to use another sink than before; null if never. */
-    changedAt: timestamp(),
+    changedAt: nullable.timestamp(),
   },
   (columns) => [check("ingest_sink_singleton", sql`${columns.singleton}`)],
 );

@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
-import { boolean, check, index, integer, jsonb, text } from "drizzle-orm/pg-core";
+import { check, index, jsonb } from "drizzle-orm/pg-core";
 import type { Labels } from "#proto/labels.ts";
-import { bytea, byteText, table, timestamp } from "./columns.ts";
+import { boolean, bytea, byteText, integer, nullable, table, timestamp } from "./columns.ts";
 
 /** One row: the inventory of expected hosts as it was put last. Without it nothing is expected. */
 export const inventory = table(
@@ -9,9 +9,9 @@ export const inventory = table(
   {
     singleton: boolean().primaryKey().default(true),
     /** Of its hosts: the ETag. */
-    sha256: bytea().notNull(),
-    hosts: integer().notNull(),
-    updatedAt: timestamp().notNull(),
+    sha256: bytea(),
+    hosts: integer(),
+    updatedAt: timestamp(),
   },
   (columns) => [check("inventory_singleton", sql`${columns.singleton}`)],
 );
@@ -22,10 +22,10 @@ export const inventoryHost = table(
   {
     /** The device id of a host, or its identity. */
     name: byteText().primaryKey(),
-    owner: text(),
+    owner: nullable.text(),
     labels: jsonb().$type<Labels>().notNull(),
     /** When the inventory had it no longer; null while it is expected. */
-    removedAt: timestamp(),
+    removedAt: nullable.timestamp(),
   },
   (columns) => [
     index("inventory_host_removed").on(columns.name).where(sql`${columns.removedAt} is not null`),

@@ -1,17 +1,7 @@
 import { sql } from "drizzle-orm";
-import {
-  boolean,
-  check,
-  index,
-  integer,
-  primaryKey,
-  text,
-  unique,
-  uniqueIndex,
-  uuid,
-} from "drizzle-orm/pg-core";
+import { check, index, primaryKey, unique, uniqueIndex } from "drizzle-orm/pg-core";
 import type { Scope } from "#proto/operator/scopes.ts";
-import { bytea, table, timestamp } from "./columns.ts";
+import { boolean, bytea, integer, nullable, table, text, timestamp, uuid } from "./columns.ts";
 
 /**
  * The status of a person in the directory. Only `active` may sign in or call core. `held`: active in a restored backup, which nobody has
@@ -24,14 +14,14 @@ export const person = table(
   "person",
   {
     userId: uuid().primaryKey(),
-    primaryEmail: text().notNull(),
-    displayName: text().notNull().default(""),
-    status: text().$type<PersonStatus>().notNull(),
+    primaryEmail: text(),
+    displayName: text().default(""),
+    status: text().$type<PersonStatus>(),
     scopes: text().array().$type<Scope[]>().notNull(),
     /** Time of the newest snapshot that agrees with this row. */
-    syncedAt: timestamp().notNull(),
+    syncedAt: timestamp(),
     /** Consecutive snapshots that lack this active person, or have them outside the domain, while the removal is held; else 0. */
-    missedSyncs: integer().notNull().default(0),
+    missedSyncs: integer().default(0),
   },
   (columns) => [index("person_email").on(columns.primaryEmail)],
 );
@@ -40,11 +30,9 @@ export const person = table(
 export const authenticationIdentity = table(
   "authentication_identity",
   {
-    tenantId: uuid().notNull(),
-    subject: text().notNull(),
-    userId: uuid()
-      .notNull()
-      .references(() => person.userId),
+    tenantId: uuid(),
+    subject: text(),
+    userId: uuid().references(() => person.userId),
   },
   (columns) => [
     primaryKey({ columns: [columns.tenantId, columns.subject] }),
@@ -57,10 +45,10 @@ export const workload = table(
   "workload",
   {
     id: uuid().primaryKey(),
-    issuer: text().notNull(),
-    subject: text().notNull(),
-    firstSeenAt: timestamp().notNull(),
-    lastSeenAt: timestamp().notNull(),
+    issuer: text(),
+    subject: text(),
+    firstSeenAt: timestamp(),
+    lastSeenAt: timestamp(),
   },
   (columns) => [unique("workload_subject").on(columns.issuer, columns.subject)],
 );
@@ -77,16 +65,16 @@ export const directorySync = table(
   {
     singleton: boolean().primaryKey().default(true),
     /** Number of finished syncs. A sync during which another one finished does not write. */
-    syncs: integer().notNull(),
-    finishedAt: timestamp().notNull(),
-    outcome: text().$type<DirectoryOutcome>().notNull(),
-    reasonCode: text(),
+    syncs: integer(),
+    finishedAt: timestamp(),
+    outcome: text().$type<DirectoryOutcome>(),
+    reasonCode: nullable.text(),
     /** When a snapshot was last written; null if never. */
-    syncedAt: timestamp(),
+    syncedAt: nullable.timestamp(),
     /** When an identity provider last pushed a change over SCIM; null if never. */
-    pushedAt: timestamp(),
+    pushedAt: nullable.timestamp(),
     /** Consecutive syncs that wrote nothing. */
-    failures: integer().notNull(),
+    failures: integer(),
     /** Role groups that the newest snapshot lacks. */
     missingGroups: text().array().notNull(),
   },
@@ -101,18 +89,16 @@ export const operatorSession = table(
   "operator_session",
   {
     id: uuid().primaryKey(),
-    userId: uuid()
-      .notNull()
-      .references(() => person.userId),
-    flow: text().$type<SessionFlow>().notNull(),
+    userId: uuid().references(() => person.userId),
+    flow: text().$type<SessionFlow>(),
     /** The program and machine, as the consent page showed them. */
-    clientName: text().notNull(),
-    remoteAddress: text("remote_addr").notNull(),
-    createdAt: timestamp().notNull(),
-    expiresAt: timestamp().notNull(),
-    revokedAt: timestamp(),
+    clientName: text(),
+    remoteAddress: text("remote_addr"),
+    createdAt: timestamp(),
+    expiresAt: timestamp(),
+    revokedAt: nullable.timestamp(),
     /** The session at web in which the person consented: its sign-out ends this one. Null for one that an older core began. */
-    webSessionId: text(),
+    webSessionId: nullable.text(),
   },
   (columns) => [index("operator_session_user").on(columns.userId, columns.id)],
 );
@@ -122,19 +108,17 @@ export const authorizationCode = table(
   "authorization_code",
   {
     codeSha256: bytea().primaryKey(),
-    userId: uuid()
-      .notNull()
-      .references(() => person.userId),
-    codeChallenge: text().notNull(),
-    redirectUri: text().notNull(),
-    clientName: text().notNull(),
-    createdAt: timestamp().notNull(),
-    usedAt: timestamp(),
+    userId: uuid().references(() => person.userId),
+    codeChallenge: text(),
+    redirectUri: text(),
+    clientName: text(),
+    createdAt: timestamp(),
+    usedAt: nullable.timestamp(),
     /** The session of the first use. */
-    sessionId: uuid(),
+    sessionId: nullable.uuid(),
     /** The session at web in which the person consented, and its end. */
-    webSessionId: text(),
-    webSessionExpiresAt: timestamp(),
+    webSessionId: nullable.text(),
+    webSessionExpiresAt: nullable.timestamp(),
   },
   (columns) => [index("authorization_code_created").on(columns.createdAt)],
 );
@@ -148,20 +132,20 @@ export const deviceAuthorization = table(
   {
     deviceCodeSha256: bytea().primaryKey(),
     /** Eight consonants, without the hyphen that people see. */
-    userCode: text().notNull().unique("device_authorization_user_code"),
-    clientName: text().notNull(),
-    remoteAddress: text("remote_addr").notNull(),
-    createdAt: timestamp().notNull(),
-    status: text().$type<DeviceStatus>().notNull(),
+    userCode: text().unique("device_authorization_user_code"),
+    clientName: text(),
+    remoteAddress: text("remote_addr"),
+    createdAt: timestamp(),
+    status: text().$type<DeviceStatus>(),
     /** The person who decided. */
-    userId: uuid().references(() => person.userId),
-    intervalSeconds: integer().notNull(),
-    lastPolledAt: timestamp(),
+    userId: nullable.uuid().references(() => person.userId),
+    intervalSeconds: integer(),
+    lastPolledAt: nullable.timestamp(),
     /** By which requests are counted: an IPv4 address or an IPv6 /64. */
-    addressKey: text(),
+    addressKey: nullable.text(),
     /** The session at web in which the person approved, and its end. */
-    webSessionId: text(),
-    webSessionExpiresAt: timestamp(),
+    webSessionId: nullable.text(),
+    webSessionExpiresAt: nullable.timestamp(),
   },
   (columns) => [index("device_authorization_created").on(columns.createdAt)],
 );
@@ -171,7 +155,7 @@ export const endedWebSession = table(
   "ended_web_session",
   {
     id: text().primaryKey(),
-    expiresAt: timestamp().notNull(),
+    expiresAt: timestamp(),
   },
   (columns) => [index("ended_web_session_expires").on(columns.expiresAt)],
 );
@@ -181,12 +165,10 @@ export const webSession = table(
   "web_session",
   {
     id: text().primaryKey(),
-    userId: uuid()
-      .notNull()
-      .references(() => person.userId),
+    userId: uuid().references(() => person.userId),
     /** The `sid` of the id_token: the session at the provider; null if it does not say. */
-    providerSessionId: text(),
-    expiresAt: timestamp().notNull(),
+    providerSessionId: nullable.text(),
+    expiresAt: timestamp(),
   },
   (columns) => [
     index("web_session_provider_session").on(columns.providerSessionId),
@@ -201,9 +183,9 @@ export const usedLogoutToken = table(
   {
     jti: text().primaryKey(),
     /** Null if it names none, and for a token that an older core stored. */
-    subject: text(),
-    providerSessionId: text(),
-    expiresAt: timestamp().notNull(),
+    subject: nullable.text(),
+    providerSessionId: nullable.text(),
+    expiresAt: timestamp(),
   },
   (columns) => [
     index("used_logout_token_provider_session").on(columns.providerSessionId),

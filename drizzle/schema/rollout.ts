@@ -1,14 +1,5 @@
 import { sql } from "drizzle-orm";
-import {
-  boolean,
-  doublePrecision,
-  index,
-  integer,
-  primaryKey,
-  text,
-  uniqueIndex,
-  uuid,
-} from "drizzle-orm/pg-core";
+import { doublePrecision, index, primaryKey, uniqueIndex } from "drizzle-orm/pg-core";
 import type { HostComparison } from "#proto/fleet-health/comparison.ts";
 import type {
   RolloutCondition,
@@ -16,7 +7,18 @@ import type {
   TargetReason,
   TargetStatus,
 } from "#proto/rollout/vocabulary.ts";
-import { byteText, counter, jsonText, table, timestamp } from "./columns.ts";
+import {
+  boolean,
+  byteText,
+  counter,
+  integer,
+  jsonText,
+  nullable,
+  table,
+  text,
+  timestamp,
+  uuid,
+} from "./columns.ts";
 import { collectorConfig } from "./config.ts";
 
 /** The breach of the gate: the wave, and the first of its failed targets. */
@@ -39,32 +41,30 @@ export const rollout = table(
   "rollout",
   {
     id: uuid().primaryKey(),
-    configId: uuid()
-      .notNull()
-      .references(() => collectorConfig.id),
-    filter: text().notNull(),
-    state: text().$type<RolloutState>().notNull(),
+    configId: uuid().references(() => collectorConfig.id),
+    filter: text(),
+    state: text().$type<RolloutState>(),
     /** The number of the current wave, from 1. */
-    wave: integer().notNull(),
+    wave: integer(),
     /** The share of a wave's targets, without the skipped ones, that may fail. */
     maxFailedPercent: doublePrecision().notNull(),
     conditions: text().array().$type<RolloutCondition[]>().notNull(),
-    onBreach: text().$type<"pause" | "roll_back">().notNull(),
+    onBreach: text().$type<"pause" | "roll_back">(),
     /** Whether it stops when the hosts of a wave turn out worse than unchanged ones. */
-    stopsIfWorse: boolean().notNull().default(false),
+    stopsIfWorse: boolean().default(false),
     /** Targets that failed before this time no longer count: an operator has resumed the rollout in spite of them. */
-    gateFrom: timestamp().notNull(),
+    gateFrom: timestamp(),
     /** Why it paused, rolled back or was aborted. */
-    reasonCode: text(),
-    reason: text(),
+    reasonCode: nullable.text(),
+    reason: nullable.text(),
     breach: jsonText<StoredBreach>(),
-    createdAt: timestamp().notNull(),
-    createdBy: uuid().notNull(),
+    createdAt: timestamp(),
+    createdBy: uuid(),
     /** Whether `created_by` is a workload, and the name that the audit log shows. */
-    createdByWorkload: boolean().notNull(),
-    createdByName: text().notNull(),
-    updatedAt: timestamp().notNull(),
-    endedAt: timestamp(),
+    createdByWorkload: boolean(),
+    createdByName: text(),
+    updatedAt: timestamp(),
+    endedAt: nullable.timestamp(),
   },
   (columns) => [
     index("rollout_config").on(columns.configId, columns.id),
@@ -77,24 +77,22 @@ export const rollout = table(
 export const rolloutWave = table(
   "rollout_wave",
   {
-    rolloutId: uuid()
-      .notNull()
-      .references(() => rollout.id),
-    number: integer().notNull(),
+    rolloutId: uuid().references(() => rollout.id),
+    number: integer(),
     /** As requested: the share, or the number, of all targets that the rollout has reached with this wave. One of them is null. */
     percent: doublePrecision(),
-    count: integer(),
-    soakSeconds: integer().notNull(),
-    targets: integer().notNull(),
-    pending: integer().notNull(),
-    assigned: integer().notNull(),
-    applied: integer().notNull(),
-    failed: integer().notNull(),
-    skipped: integer().notNull(),
-    reverted: integer().notNull(),
-    startedAt: timestamp(),
-    soakUntil: timestamp(),
-    completedAt: timestamp(),
+    count: nullable.integer(),
+    soakSeconds: integer(),
+    targets: integer(),
+    pending: integer(),
+    assigned: integer(),
+    applied: integer(),
+    failed: integer(),
+    skipped: integer(),
+    reverted: integer(),
+    startedAt: nullable.timestamp(),
+    soakUntil: nullable.timestamp(),
+    completedAt: nullable.timestamp(),
     /** Its hosts against unchanged ones, once it has soaked. */
     comparison: jsonText<HostComparison>(),
   },
@@ -108,28 +106,28 @@ export const rolloutWave = table(
 export const rolloutTarget = table(
   "rollout_target",
   {
-    rolloutId: uuid().notNull(),
+    rolloutId: uuid(),
     /** From 1, by a hash of the rollout and the identity, so that neighbours are in different waves. */
-    place: integer().notNull(),
-    identityId: uuid().notNull(),
-    wave: integer().notNull(),
-    status: text().$type<TargetStatus>().notNull(),
+    place: integer(),
+    identityId: uuid(),
+    wave: integer(),
+    status: text().$type<TargetStatus>(),
     /** Why it is skipped. */
-    reason: text().$type<TargetReason>(),
-    assignmentId: uuid(),
+    reason: nullable.text().$type<TargetReason>(),
+    assignmentId: nullable.uuid(),
     /** The desired config before; null for none. Known once `assigned_at` is. */
-    previousConfigId: uuid(),
-    assignedAt: timestamp(),
+    previousConfigId: nullable.uuid(),
+    assignedAt: nullable.timestamp(),
     /** When the host first reported that it runs the config. */
-    appliedAt: timestamp(),
+    appliedAt: nullable.timestamp(),
     /** When core found the condition, and when it began. */
-    failedAt: timestamp(),
-    condition: text().$type<RolloutCondition>(),
-    conditionBeganAt: timestamp(),
-    conditionDetail: text(),
+    failedAt: nullable.timestamp(),
+    condition: nullable.text().$type<RolloutCondition>(),
+    conditionBeganAt: nullable.timestamp(),
+    conditionDetail: nullable.text(),
     /** The collector's version when it failed. */
-    failedVersion: text(),
-    revertedAt: timestamp(),
+    failedVersion: nullable.text(),
+    revertedAt: nullable.timestamp(),
   },
   (columns) => [
     primaryKey({ columns: [columns.rolloutId, columns.place] }),
@@ -150,16 +148,16 @@ export const rolloutTarget = table(
 export const rolloutSample = table(
   "rollout_sample",
   {
-    rolloutId: uuid().notNull(),
-    wave: integer().notNull(),
-    identityId: uuid().notNull(),
-    isControl: boolean().notNull(),
+    rolloutId: uuid(),
+    wave: integer(),
+    identityId: uuid(),
+    isControl: boolean(),
     /** The order by lot in which the hosts of a group are taken. */
-    place: integer().notNull(),
+    place: integer(),
     /** When the wave started. */
-    platform: byteText().notNull(),
-    version: byteText().notNull(),
-    labelSetId: integer().notNull(),
+    platform: byteText(),
+    version: byteText(),
+    labelSetId: integer(),
     /** Up to a day before the start; null where it is not known. */
     figuresBefore: counter().array(),
     figuresAtStart: counter().array().notNull(),

@@ -1,45 +1,41 @@
-import { boolean, index, jsonb, primaryKey, text, uuid } from "drizzle-orm/pg-core";
+import { index, jsonb, primaryKey } from "drizzle-orm/pg-core";
 import type { ScimEmail, ScimName } from "#proto/scim/resources.ts";
-import { table, timestamp } from "./columns.ts";
+import { boolean, nullable, table, text, timestamp, uuid } from "./columns.ts";
 
 /** A user that an identity provider pushed (RFC 7643, 4.1). Its person is derived from it. */
 export const scimUser = table("scim_user", {
   id: uuid().primaryKey(),
-  userName: text().notNull(),
+  userName: text(),
   /** `userName` with ASCII letters in lower case: no two users differ in case alone. */
-  userNameKey: text().notNull().unique("scim_user_user_name_key"),
-  externalId: text().unique("scim_user_external_id"),
-  active: boolean().notNull(),
+  userNameKey: text().unique("scim_user_user_name_key"),
+  externalId: nullable.text().unique("scim_user_external_id"),
+  active: boolean(),
   /** Was active in a restored backup, and the identity provider has not stated `active` since. Without effect on an active user. */
-  held: boolean().notNull().default(false),
-  displayName: text(),
+  held: boolean().default(false),
+  displayName: nullable.text(),
   name: jsonb().$type<ScimName>().notNull(),
   emails: jsonb().$type<ScimEmail[]>().notNull(),
-  createdAt: timestamp().notNull(),
-  updatedAt: timestamp().notNull(),
+  createdAt: timestamp(),
+  updatedAt: timestamp(),
 });
 
 /** A group that an identity provider pushed (RFC 7643, 4.2). `svc-admin` and `svc-auditor` grant scopes. */
 export const scimGroup = table("scim_group", {
   id: uuid().primaryKey(),
-  displayName: text().notNull(),
+  displayName: text(),
   /** `displayName` with ASCII letters in lower case. */
-  displayNameKey: text().notNull().unique("scim_group_display_name_key"),
-  externalId: text(),
-  createdAt: timestamp().notNull(),
-  updatedAt: timestamp().notNull(),
+  displayNameKey: text().unique("scim_group_display_name_key"),
+  externalId: nullable.text(),
+  createdAt: timestamp(),
+  updatedAt: timestamp(),
 });
 
 /** A user's membership of a group. */
 export const scimMember = table(
   "scim_member",
   {
-    groupId: uuid()
-      .notNull()
-      .references(() => scimGroup.id, { onDelete: "cascade" }),
-    userId: uuid()
-      .notNull()
-      .references(() => scimUser.id, { onDelete: "cascade" }),
+    groupId: uuid().references(() => scimGroup.id, { onDelete: "cascade" }),
+    userId: uuid().references(() => scimUser.id, { onDelete: "cascade" }),
   },
   (columns) => [
     primaryKey({ columns: [columns.groupId, columns.userId] }),
@@ -51,12 +47,8 @@ export const scimMember = table(
 export const scimHeldMember = table(
   "scim_held_member",
   {
-    groupId: uuid()
-      .notNull()
-      .references(() => scimGroup.id, { onDelete: "cascade" }),
-    userId: uuid()
-      .notNull()
-      .references(() => scimUser.id, { onDelete: "cascade" }),
+    groupId: uuid().references(() => scimGroup.id, { onDelete: "cascade" }),
+    userId: uuid().references(() => scimUser.id, { onDelete: "cascade" }),
   },
   (columns) => [
     primaryKey({ columns: [columns.groupId, columns.userId] }),

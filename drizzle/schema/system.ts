@@ -1,5 +1,5 @@
-import { integer, jsonb, text, uuid } from "drizzle-orm/pg-core";
-import { table, timestamp } from "./columns.ts";
+import { jsonb } from "drizzle-orm/pg-core";
+import { integer, nullable, table, text, timestamp, uuid } from "./columns.ts";
 
 /** A result of one of core's readiness checks. */
 export interface ReportedCheck {
@@ -16,15 +16,15 @@ export interface ReportedCheck {
 export const coreReport = table("core_report", {
   /** Identifies the process, not the machine. */
   id: uuid().primaryKey(),
-  machine: text().notNull(),
-  version: text().notNull(),
-  startedAt: timestamp().notNull(),
-  reportedAt: timestamp().notNull(),
+  machine: text(),
+  version: text(),
+  startedAt: timestamp(),
+  reportedAt: timestamp(),
   /** When it was told to stop; null while it was not. */
-  stoppedAt: timestamp(),
+  stoppedAt: nullable.timestamp(),
   /** The Forward streams that are open; null without ingest. */
-  streams: integer(),
-  clockAheadMs: integer().notNull(),
+  streams: nullable.integer(),
+  clockAheadMs: integer(),
   checks: jsonb().$type<readonly ReportedCheck[]>().notNull(),
   /** When its certificates expire, by name: RFC 3339. */
   certificates: jsonb().$type<Readonly<Record<string, string>>>().notNull(),

@@ -1,41 +1,51 @@
-import { bigserial, boolean, index, integer, text, uuid } from "drizzle-orm/pg-core";
+import { bigserial, index } from "drizzle-orm/pg-core";
 import type { CommonFactor, WatchEventKind, WatchMessageBody } from "#proto/watch/watch.ts";
-import { counter, jsonText, table, timestamp } from "./columns.ts";
+import {
+  boolean,
+  counter,
+  integer,
+  jsonText,
+  nullable,
+  table,
+  text,
+  timestamp,
+  uuid,
+} from "./columns.ts";
 
 /** A filter of the fleet, how many hosts may match it, and for how long more may; and how it stands. */
 export const watch = table("watch", {
   id: uuid().primaryKey(),
-  name: text().notNull().unique("watch_name"),
+  name: text().unique("watch_name"),
   /** A query of the language of `/fleet`; its relative times are of each evaluation. */
-  filter: text().notNull(),
-  moreThan: integer().notNull(),
-  forSeconds: integer().notNull(),
+  filter: text(),
+  moreThan: integer(),
+  forSeconds: integer(),
   receivers: text().array().notNull(),
   /** Counts the changes of the columns above. */
-  revision: integer().notNull(),
-  createdAt: timestamp().notNull(),
-  createdBy: uuid().notNull(),
-  createdByName: text().notNull(),
-  silencedUntil: timestamp(),
-  silencedBy: text(),
-  silenceReason: text(),
-  isFiring: boolean().notNull(),
+  revision: integer(),
+  createdAt: timestamp(),
+  createdBy: uuid(),
+  createdByName: text(),
+  silencedUntil: nullable.timestamp(),
+  silencedBy: nullable.text(),
+  silenceReason: nullable.text(),
+  isFiring: boolean(),
   /** When `isFiring` last changed. */
-  changedAt: timestamp().notNull(),
+  changedAt: timestamp(),
   /** While it fires: since when more hosts matched than allowed. */
-  firingSince: timestamp(),
+  firingSince: nullable.timestamp(),
   /** Since when the count has contradicted `isFiring`, and how much of this time counts; null and 0 while it does not. */
-  contrarySince: timestamp(),
-  contraryMs: counter().notNull(),
+  contrarySince: nullable.timestamp(),
+  contraryMs: counter(),
   /** The count of the message that it fires; null without one, or after one that it has ended. */
-  announcedCount: integer(),
-  count: integer(),
-  evaluatedAt: timestamp(),
+  announcedCount: nullable.integer(),
+  count: nullable.integer(),
+  evaluatedAt: nullable.timestamp(),
   /** Why it could not be evaluated. */
-  fault: text(),
+  fault: nullable.text(),
   commonFactor: jsonText<CommonFactor>(),
   /** The watch whose message says what this one's would. */
-  explainedBy: uuid(),
+  explainedBy: nullable.uuid(),
 });
 
 /** The history of a watch; the audit log has the changes of its definition. */
@@ -44,14 +54,12 @@ export const watchEvent = table(
   {
     /** In the order in which they were written. */
     position: bigserial({ mode: "number" }).primaryKey(),
-    watchId: uuid()
-      .notNull()
-      .references(() => watch.id, { onDelete: "cascade" }),
-    at: timestamp().notNull(),
-    kind: text().$type<WatchEventKind>().notNull(),
-    count: integer(),
-    receiver: text(),
-    detail: text(),
+    watchId: uuid().references(() => watch.id, { onDelete: "cascade" }),
+    at: timestamp(),
+    kind: text().$type<WatchEventKind>(),
+    count: nullable.integer(),
+    receiver: nullable.text(),
+    detail: nullable.text(),
   },
   (columns) => [
     index("watch_event_watch").on(columns.watchId, columns.position),
@@ -69,20 +77,20 @@ export const watchMessage = table(
     /** Repeated with each attempt, so that a receiver can recognise it. */
     id: uuid().primaryKey(),
     position: bigserial({ mode: "number" }).notNull(),
-    watchId: uuid().notNull(),
-    receiver: text().notNull(),
+    watchId: uuid(),
+    receiver: text(),
     body: jsonText<WatchMessageBody>().notNull(),
-    createdAt: timestamp().notNull(),
+    createdAt: timestamp(),
     /** Tells each claim from the ones before. */
-    attempts: integer().notNull(),
+    attempts: integer(),
     /** Attempts in a row that failed. */
-    failures: integer().notNull(),
-    nextAttemptAt: timestamp().notNull(),
+    failures: integer(),
+    nextAttemptAt: timestamp(),
     /** A core is sending it until then. */
-    leasedUntil: timestamp(),
+    leasedUntil: nullable.timestamp(),
     /** The receiver has it and wants it repeated; null before. */
-    deliveredAt: timestamp(),
-    lastError: text(),
+    deliveredAt: nullable.timestamp(),
+    lastError: nullable.text(),
   },
   (columns) => [
     index("watch_message_order").on(columns.watchId, columns.receiver, columns.position),
