@@ -122,7 +122,7 @@ const completedOf = (
   });
 
 /** The typed interface of commander leaves out which options an option excludes. */
-const excludes = (option: Option, other: Option): boolean =>
+const excludes = (option: Option, other: Option) =>
   (option as Option & { conflictsWith: readonly string[] }).conflictsWith.includes(
     other.attributeName(),
   );

@@ -32,7 +32,7 @@ const operatingSystems: Partial<Record<string, string>> = { win32: "windows" };
 const architectures: Partial<Record<string, string>> = { x64: "amd64", ia32: "386" };
 
 /** Returns the platform of a Node process in the terms of enrollment policies. */
-const platformName = (os: string, cpu: string): string =>
+const platformName = (os: string, cpu: string) =>
   `${operatingSystems[os] ?? os}/${architectures[cpu] ?? cpu}`;
 
 /** Ignores errors: forwarding continues when the reader of the output disconnects. */

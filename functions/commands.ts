@@ -49,7 +49,7 @@ export const databaseCommands = (
 });
 
 /** Recomputes the audit chain and prints the result as one JSON object. */
-const verifyAuditLog = (config: CoreConfig): Promise<number> =>
+const verifyAuditLog = (config: CoreConfig) =>
   withDatabase(config, async (db) => {
     const { ok, checked, headSeq, headHash, fault } = await verifyAudit(
       db,
@@ -63,7 +63,7 @@ const verifyAuditLog = (config: CoreConfig): Promise<number> =>
  * Prints, as one JSON object, whose access is held since a restore; with addresses or `--all`, confirms it and prints who may do what
  * again. Returns 1 if an address is unknown, and changes nothing then.
  */
-const confirmAccessCommand = (config: CoreConfig, args: readonly string[]): Promise<number> =>
+const confirmAccessCommand = (config: CoreConfig, args: readonly string[]) =>
   withRestoreCore(config, async (core) => {
     // Also before the first start since the restore.
     await createRestoreCheck(core)();
@@ -84,14 +84,14 @@ const confirmAccessCommand = (config: CoreConfig, args: readonly string[]): Prom
   });
 
 /** Holds all access, and prints of how many people. */
-const holdAccessCommand = (config: CoreConfig): Promise<number> =>
+const holdAccessCommand = (config: CoreConfig) =>
   withRestoreCore(config, async (core) => {
     print({ held: await holdAccess(core) });
     return 0;
   });
 
 /** Ends a pause of retention (docs/database.md), audited, and prints the jump that it ended. */
-const confirmClockCommand = (config: CoreConfig): Promise<number> =>
+const confirmClockCommand = (config: CoreConfig) =>
   withRestoreCore(config, async (core) => {
     const pause = await confirmRetention(core, process.env.USER ?? "unknown user");
     print({
@@ -106,7 +106,7 @@ const envelopesUsage =
 const tablePattern = /^(?!ingest_|pg_)[a-z_][a-z0-9_]{0,62}$/;
 
 /** Copies telemetry into a table, or drops such a table. Prints how many envelopes. Returns 1 if the table is refused or a block damaged. */
-const envelopesCommand = async (config: CoreConfig, args: readonly string[]): Promise<number> => {
+const envelopesCommand = async (config: CoreConfig, args: readonly string[]) => {
   const order = parseEnvelopesOrder(args);
   if (order === null) {
     process.stderr.write(envelopesUsage);
@@ -187,13 +187,13 @@ const membershipView = ({ userName, group }: { userName: string; group: string }
   group,
 });
 
-const print = (result: object): void => void process.stdout.write(`${JSON.stringify(result)}\n`);
+const print = (result: object) => void process.stdout.write(`${JSON.stringify(result)}\n`);
 
 /** Runs a command on the migrated database. */
 const withRestoreCore = async (
   config: CoreConfig,
   run: (core: RestoreCore & { sql: SqlClient }) => Promise<number>,
-): Promise<number> => {
+) => {
   await prepareDatabase(createCoreServers(config), {
     tenantId: config.tenantId,
     clock: systemClock,
@@ -207,7 +207,7 @@ const withRestoreCore = async (
 const withDatabase = async (
   config: CoreConfig,
   run: (db: Database, sql: SqlClient) => Promise<number>,
-): Promise<number> => {
+) => {
   const { sessions } = createCoreServers(config);
   // Without a deadline: one transaction may read the whole log, or change every person.
   const database = connectDatabase({ ...sessions, connectionsMax: 2, deadlineMs: 0 });
@@ -218,6 +218,6 @@ const withDatabase = async (
   }
 };
 
-const toStderr = (_: object, message: string): void => void process.stderr.write(`${message}\n`);
+const toStderr = (_: object, message: string) => void process.stderr.write(`${message}\n`);
 /** For people: standard output is the result alone. */
 const stderrLog: Log = { debug: () => undefined, info: toStderr, warn: toStderr, error: toStderr };

@@ -53,7 +53,7 @@ const serve = async (
   config: ExportConfig,
   log: Log,
   { client, sessions }: Awaited<ReturnType<typeof load>>,
-): Promise<void> => {
+) => {
   const { name } = config;
   const database = openDatabase(sessions);
   const stopping = new AbortController();
@@ -107,7 +107,7 @@ const serve = async (
 };
 
 /** Prints the dead letters of an export as JSON lines, the payload in base64. */
-const printDeadLetters = (config: ExportConfig): Promise<number> =>
+const printDeadLetters = (config: ExportConfig) =>
   withDatabase(config, async ({ db }) => {
     for await (const page of readDeadLetters(db, config.name))
       for (const letter of page) printLine(lineOf(letter));
@@ -128,7 +128,7 @@ const lineOf = (letter: StoredDeadLetter) => ({
 });
 
 /** Sends the dead letters of an export again, prints the counts, and returns 0 if none is left of those that there were. */
-const retryStoredLetters = (config: ExportConfig): Promise<number> =>
+const retryStoredLetters = (config: ExportConfig) =>
   withDatabase(config, async ({ db }) => {
     const client = await createExportClient(config, {
       log: { info: () => undefined, warn: () => undefined },
@@ -156,7 +156,7 @@ const retryStoredLetters = (config: ExportConfig): Promise<number> =>
     }
   });
 
-const printLine = (fields: object): void =>
+const printLine = (fields: object) =>
   void process.stdout.write(`${oneLine(JSON.stringify(fields))}\n`);
 
 const withDatabase = async (
@@ -164,7 +164,7 @@ const withDatabase = async (
   run: (database: ConnectedDatabase) => Promise<number>,
   /** 0: statements may take as long as they need. */
   some: { deadlineMs?: number } = {},
-): Promise<number> => {
+) => {
   const { sessions } = createCoreServers(config);
   const database = openDatabase(sessions, some);
   try {
@@ -183,7 +183,7 @@ const elsewhereFault = (name: string, what: string): ConfigError =>
   ]);
 
 /** Adopts the positions of another database, and prints what it did. */
-const adoptDatabase = (config: ExportConfig): Promise<number> =>
+const adoptDatabase = (config: ExportConfig) =>
   withDatabase(
     config,
     async ({ db }) => {

@@ -91,7 +91,7 @@ const checkReceiptKey = async (
   { db, clock, log }: Needs,
   { receiptKey }: ChatConfig,
   signer: ReceiptSigner,
-): Promise<void> => {
+) => {
   if (!(await keepReceiptKey(db, { signer, clock })))
     throw new ConfigError([
       {

@@ -178,7 +178,7 @@ const certificatesOf = (
   refused: (failure) => recordAuthFailure(core, failure),
 });
 
-const showGauges = (metrics: Metrics, { gauges }: Ingest): void => {
+const showGauges = (metrics: Metrics, { gauges }: Ingest) => {
   metrics.gauge(
     "core_ingest_in_flight_bytes",
     "Bytes received and not yet committed",

@@ -94,7 +94,7 @@ const viewOf = ({ file, authorities, result }: Awaited<ReturnType<typeof verifyF
 };
 
 /** Returns what is wrong with the files; throws an error that has another cause. */
-const messageOf = (error: unknown): string => {
+const messageOf = (error: unknown) => {
   if (error instanceof StatementFileMalformed || error instanceof KeysMalformed)
     return error.message;
   if (error instanceof Error && "code" in error) return `cannot read a file: ${error.message}`;
@@ -127,7 +127,7 @@ export const verifyFile = async ({ file: text, keys, readBlock, ...checks }: Ver
 const textBytesMax = 512 * 1024 * 1024 - 32;
 
 /** Reads a file as UTF-8; an unreadable one of any size is refused by name. */
-const readText = (path: string): string => {
+const readText = (path: string) => {
   const { size } = statSync(path);
   if (size > textBytesMax)
     throw new StatementFileMalformed(
@@ -141,7 +141,7 @@ const readText = (path: string): string => {
   }
 };
 
-const sha256 = (bytes: Uint8Array): Uint8Array => hash("sha256", bytes, "buffer");
+const sha256 = (bytes: Uint8Array) => hash("sha256", bytes, "buffer");
 
 const readArguments = (args: readonly string[]) => {
   const text = { type: "string" } as const;
@@ -249,20 +249,18 @@ const readUnprovenKey = (der: Uint8Array) => {
 };
 
 /** Makes the function that reads the blocks of a directory. */
-const blockReader =
-  (directory: string) =>
-  (queueId: Uint8Array, block: FileBlock): Uint8Array | null | undefined => {
-    for (const isCompressed of [true, false]) {
-      const data = readIfThere(join(directory, blockFileName(queueId, block, isCompressed)));
-      if (data === null) continue;
-      return isCompressed && !block.isStored
-        ? (zstdCodec.decompress(data, block.rawBytes) ?? undefined)
-        : data;
-    }
-    return null;
-  };
+const blockReader = (directory: string) => (queueId: Uint8Array, block: FileBlock) => {
+  for (const isCompressed of [true, false]) {
+    const data = readIfThere(join(directory, blockFileName(queueId, block, isCompressed)));
+    if (data === null) continue;
+    return isCompressed && !block.isStored
+      ? (zstdCodec.decompress(data, block.rawBytes) ?? undefined)
+      : data;
+  }
+  return null;
+};
 
-const readIfThere = (path: string): Uint8Array | null => {
+const readIfThere = (path: string) => {
   try {
     return readFileSync(path);
   } catch {

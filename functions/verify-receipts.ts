@@ -25,7 +25,7 @@ export const verifyReceiptsCommand = async (args: readonly string[]): Promise<nu
     (isAsked ? process.stdout : process.stderr).write(usage);
     return isAsked ? 0 : exitUsage;
   }
-  const fail = (message: string): number => {
+  const fail = (message: string) => {
     process.stderr.write(`${message}\n`);
     return exitData;
   };
@@ -65,7 +65,7 @@ export const verifyReceiptsCommand = async (args: readonly string[]): Promise<nu
 };
 
 /** Returns whether a file of keys is one of receipts: whoever signed those could add the keys. */
-const isOfReceipts = (value: unknown): boolean =>
+const isOfReceipts = (value: unknown) =>
   v.is(v.looseObject({}), value) &&
   ["format", "head", "items"].some((member) => Object.hasOwn(value, member));
 
@@ -95,7 +95,7 @@ const readJson = async (path: string): Promise<unknown> => {
 };
 
 /** Returns whether an object in valid JSON has a key twice. `JSON.parse` keeps the last, other readers the first: two readings of one file. */
-const repeatsKey = (json: string): boolean => {
+const repeatsKey = (json: string) => {
   const open: Set<string>[] = [];
   for (const [token, string] of json.matchAll(/("[^"\\]*(?:\\.[^"\\]*)*")(?:\s*:)?|[{}[\]]/g)) {
     if (token === "{" || token === "[") open.push(new Set());

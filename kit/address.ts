@@ -59,7 +59,7 @@ export const subnetOf = (address: string): string => {
   return parsed === undefined ? "" : networkOf(parsed, parsed.kind() === "ipv4" ? 24 : 64);
 };
 
-const networkOf = (address: ipaddr.IPv4 | ipaddr.IPv6, bits: number): string => {
+const networkOf = (address: ipaddr.IPv4 | ipaddr.IPv6, bits: number) => {
   const bytes = address.toByteArray().map((byte, index) => (index < bits / 8 ? byte : 0));
   return `${ipaddr.fromByteArray(bytes).toString()}/${bits}`;
 };

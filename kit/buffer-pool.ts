@@ -46,7 +46,7 @@ export const unpooled: BufferPool = {
 };
 
 /** Sizes are four to a power of two, so that a buffer is at most a quarter larger than requested. */
-const sizeFor = (bytes: number): number => {
+const sizeFor = (bytes: number) => {
   const step = 2 ** (29 - Math.clz32(bytes - 1));
   return Math.ceil(bytes / step) * step;
 };

@@ -72,7 +72,7 @@ type Emission = {
   event: Parameters<EventEmitter["emit"]>;
 };
 
-const emitContained = (container: Container, { emit, emitter, event }: Emission): boolean => {
+const emitContained = (container: Container, { emit, emitter, event }: Emission) => {
   try {
     return emit.apply(emitter, event);
   } catch (error) {
@@ -81,7 +81,7 @@ const emitContained = (container: Container, { emit, emitter, event }: Emission)
   }
 };
 
-const end = ({ subject, onFailure }: Container, error: unknown): void => {
+const end = ({ subject, onFailure }: Container, error: unknown) => {
   onFailure(error);
   subject.on("error", () => undefined);
   // A request that is closed already can still lack its answer.

@@ -104,7 +104,7 @@ export const withoutTlsParameters = (serverUrl: string): string => {
 };
 
 /** A directory or an IPv6 address, as the authority of a URL has it. */
-const hostInUrl = (host: string): string => {
+const hostInUrl = (host: string) => {
   if (host.startsWith("/")) return encodeURIComponent(host);
   return /^[0-9a-fA-F]*:[0-9a-fA-F:.]*$/.test(host) ? `[${host}]` : host;
 };

@@ -68,7 +68,7 @@ export const orderedUuidv7 = ({
 };
 
 /** Writes time, version and variant over the random bytes. */
-const formatUuidv7 = (bytes: Uint8Array<ArrayBuffer>, now: number): string => {
+const formatUuidv7 = (bytes: Uint8Array<ArrayBuffer>, now: number) => {
   const view = new DataView(bytes.buffer);
   view.setUint32(0, Math.floor(now / 0x1_0000));
   view.setUint16(4, now % 0x1_0000);

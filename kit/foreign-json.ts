@@ -72,7 +72,7 @@ interface Found {
 }
 
 /** Counts a chunk on local copies, in loops that read each byte once: three times as fast, for all OTLP in JSON. */
-const count = (chunk: Uint8Array, found: Found): void => {
+const count = (chunk: Uint8Array, found: Found) => {
   let { depth, deepest, values, overrun } = found;
   const end = chunk.length;
   let at = overrun === 0 ? 0 : endOfText(chunk, overrun === 2 && chunk[0] !== lineFeed ? 1 : 0) + 1;
@@ -91,7 +91,7 @@ const count = (chunk: Uint8Array, found: Found): void => {
 };
 
 /** A text ends with its line too: what is between the JSON of a stream of events may have a quote. */
-const endOfText = (chunk: Uint8Array, start: number): number => {
+const endOfText = (chunk: Uint8Array, start: number) => {
   let at = start;
   while (at < chunk.length) {
     const byte = chunk[at] as number;

@@ -24,4 +24,4 @@ export const parseForm = (text: string): Record<string, string> | undefined => {
   return Object.fromEntries(fields);
 };
 
-const decode = (text: string): string => decodeURIComponent(text.replaceAll("+", " "));
+const decode = (text: string) => decodeURIComponent(text.replaceAll("+", " "));

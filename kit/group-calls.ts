@@ -68,7 +68,7 @@ export const groupCalls = <Item, Result>(
     return taken;
   };
 
-  const settle = async (calls: readonly Waiting<Item, Result>[]): Promise<void> => {
+  const settle = async (calls: readonly Waiting<Item, Result>[]) => {
     const succeededBefore = succeeded;
     try {
       const results = await run(calls.map((call) => call.item));
@@ -87,7 +87,7 @@ export const groupCalls = <Item, Result>(
     }
   };
 
-  const runNext = async (taken?: readonly Waiting<Item, Result>[]): Promise<void> => {
+  const runNext = async (taken?: readonly Waiting<Item, Result>[]) => {
     running += 1;
     if (gather) await gather();
     const calls = taken ?? take();
@@ -98,7 +98,7 @@ export const groupCalls = <Item, Result>(
     if (calls.length > 0) start();
   };
 
-  const start = (): void => {
+  const start = () => {
     while (
       running < concurrency &&
       waiting.length > 0 &&

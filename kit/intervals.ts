@@ -63,7 +63,7 @@ const momentsOf = (values: readonly number[]): { mean: number; ofMean: number } 
 };
 
 /** The quantile of Student's distribution from that of the normal one (Cornish and Fisher): exact to 0.1 % from five degrees of freedom on. */
-const studentQuantile = (probability: number, freedom: number): number => {
+const studentQuantile = (probability: number, freedom: number) => {
   const z = normalQuantile(probability);
   const terms = [
     z,
@@ -76,7 +76,7 @@ const studentQuantile = (probability: number, freedom: number): number => {
 };
 
 /** The quantile of the normal distribution above one half (Acklam's approximation, relative error below 1.2e-9). */
-const normalQuantile = (probability: number): number => {
+const normalQuantile = (probability: number) => {
   if (probability > 1 - 0.02425) {
     const q = Math.sqrt(-2 * Math.log(1 - probability));
     return -polynomial(tail.above, q) / (polynomial(tail.below, q) * q + 1);
@@ -86,7 +86,7 @@ const normalQuantile = (probability: number): number => {
   return (polynomial(middle.above, r) * q) / (polynomial(middle.below, r) * r + 1);
 };
 
-const polynomial = (coefficients: readonly number[], x: number): number =>
+const polynomial = (coefficients: readonly number[], x: number) =>
   coefficients.reduce((sum, each) => sum * x + each, 0);
 
 const middle = {

@@ -41,7 +41,7 @@ export const createLineLog = (
   >();
   let cancel: () => void = () => undefined;
 
-  const write = (level: Level, json: string, message: string): void => {
+  const write = (level: Level, json: string, message: string) => {
     if ((output.writableLength ?? 0) > waitingBytesMax) {
       dropped += 1;
       return;
@@ -53,7 +53,7 @@ export const createLineLog = (
     output.write(`${oneLine(line(level, rfc3339(clock.now()), message, json))}\n`);
   };
 
-  const flush = (): void => {
+  const flush = () => {
     cancel();
     for (const { level, fields, message, repeated } of counted.values())
       if (repeated > 0) write(level, stringify({ ...fields, repeated }, framesMax), message);
@@ -88,18 +88,18 @@ export const createLineLog = (
   };
 };
 
-const asJson = (level: string, time: string, msg: string, json: string): string => {
+const asJson = (level: string, time: string, msg: string, json: string) => {
   const members = json.slice(1, -1);
   return `{"level":"${level}","time":"${time}",${members}${members === "" ? "" : ","}"msg":${JSON.stringify(msg)}}`;
 };
 
-const asText = (level: string, time: string, msg: string, json: string): string => {
+const asText = (level: string, time: string, msg: string, json: string) => {
   // JSON.stringify escapes line ends and other control characters of the message; its quotes are cut off.
   return `${time} ${level.toUpperCase().padEnd(5)} ${JSON.stringify(msg).slice(1, -1)}${json === "{}" ? "" : ` ${json}`}`;
 };
 
 /** Returns fields as one JSON object; without them, if they cannot be one. */
-const stringify = (fields: object, framesMax: number): string => {
+const stringify = (fields: object, framesMax: number) => {
   try {
     return JSON.stringify({ ...fields }, (key, value: unknown) => {
       if (key === "err") return describeError(value, framesMax);

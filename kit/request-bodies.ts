@@ -62,24 +62,24 @@ export const createRequestBodies = (
   const bytesOf = new Map<string, number>();
   let bytesOfAll = 0;
 
-  const add = (body: Incomplete, bytes: number): void => {
+  const add = (body: Incomplete, bytes: number) => {
     body.bytes += bytes;
     bytesOfAll += bytes;
     const ofAddress = (bytesOf.get(body.address) ?? 0) + bytes;
     if (ofAddress === 0) bytesOf.delete(body.address);
     else bytesOf.set(body.address, ofAddress);
   };
-  const remove = (body: Incomplete): void => {
+  const remove = (body: Incomplete) => {
     if (incomplete.delete(body)) add(body, -body.bytes);
   };
-  const endOldest = (address?: string): void => {
+  const endOldest = (address?: string) => {
     for (const body of incomplete) {
       if (body.bytes === 0 || (address !== undefined && body.address !== address)) continue;
       body.end("overloaded");
       return;
     }
   };
-  const reserve = (body: Incomplete, bytes: number): void => {
+  const reserve = (body: Incomplete, bytes: number) => {
     add(body, bytes);
     while ((bytesOf.get(body.address) ?? 0) > addressBytesMax) endOldest(body.address);
     while (bytesOfAll > allBytesMax) endOldest();

@@ -32,8 +32,8 @@ export const shareNextRun = <Given, Result>(
   sharedFor?: SharedFor,
 ): ((given: Given) => Promise<Result>) => {
   const turns = new Map<string, Turn<Result>>();
-  const now = (): number => sharedFor?.clock.monotonic() ?? 0;
-  const isFresh = ({ startedAt }: Turn<Result>): boolean =>
+  const now = () => sharedFor?.clock.monotonic() ?? 0;
+  const isFresh = ({ startedAt }: Turn<Result>) =>
     sharedFor !== undefined && now() - startedAt < sharedFor.ms;
   const start = (key: string, given: Given, version: unknown): Promise<Result> => {
     for (const [other, turn] of turns) if (turn.isOver && !isFresh(turn)) turns.delete(other);

@@ -34,11 +34,11 @@ export const createTokenBuckets = ({
     bucket.filledAt = now;
     return bucket;
   };
-  const sweep = (now: number): void => {
+  const sweep = (now: number) => {
     for (const [key, bucket] of buckets)
       if (refill(bucket, now).tokens === burst) buckets.delete(key);
   };
-  const tokens = (key: string): number => {
+  const tokens = (key: string) => {
     const bucket = buckets.get(key);
     return bucket === undefined ? burst : refill(bucket, clock.monotonic()).tokens;
   };

@@ -137,7 +137,7 @@ export const readBitOctets = ({ value }: DerElement): Uint8Array => {
 };
 
 /** Reads UTCTime or GeneralizedTime in the only form of RFC 5280 (4.1.2.5): to the second, in UTC. Milliseconds since the epoch. */
-const readTime = (element: DerElement): number => {
+const readTime = (element: DerElement) => {
   const text = String.fromCharCode(...element.value.subarray(0, 16));
   const digits = element.tag === tag.generalizedTime ? 14 : 12;
   if (text.length !== digits + 1 || !/^\d+Z$/.test(text)) throw new DerError("not a time");

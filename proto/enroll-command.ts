@@ -30,5 +30,5 @@ export const enrollCommandLine = ({
   return ["svc-collector enroll", ...options.map((option) => `  ${option}`)].join(" \\\n");
 };
 
-const quoted = (text: string): string =>
+const quoted = (text: string) =>
   /^[A-Za-z0-9_@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;

@@ -74,11 +74,11 @@ export const createGrpcMessageReader = (
   };
 };
 
-const lengthOf = (prefix: Uint8Array): number =>
+const lengthOf = (prefix: Uint8Array) =>
   (prefix[1] ?? 0) * 0x100_0000 +
   (((prefix[2] ?? 0) << 16) | ((prefix[3] ?? 0) << 8) | (prefix[4] ?? 0));
 
-const isCompressed = (prefix: Uint8Array): boolean => ((prefix[0] ?? 0) & compressedFlag) !== 0;
+const isCompressed = (prefix: Uint8Array) => ((prefix[0] ?? 0) & compressedFlag) !== 0;
 
 /** Returns what comes before a message of this length. */
 export const grpcMessagePrefix = (length: number, compressed: boolean): Uint8Array<ArrayBuffer> => {

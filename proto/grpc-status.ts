@@ -167,7 +167,7 @@ const decodeStatus = (base64: string): { message: string; details: GrpcDetail[] 
   }
 };
 
-const readReason = (info: Uint8Array): string | null => {
+const readReason = (info: Uint8Array) => {
   try {
     return readWire(info, (reader) => {
       let reason: string | null = null;
@@ -181,7 +181,7 @@ const readReason = (info: Uint8Array): string | null => {
   }
 };
 
-const readRetryDelay = (info: Uint8Array): number => {
+const readRetryDelay = (info: Uint8Array) => {
   try {
     return readWire(info, (reader) => {
       let seconds = 0;
@@ -198,7 +198,7 @@ const readRetryDelay = (info: Uint8Array): number => {
   }
 };
 
-const decodeMessage = (encoded: unknown): string => {
+const decodeMessage = (encoded: unknown) => {
   if (typeof encoded !== "string") return "";
   try {
     return decodeURIComponent(encoded);

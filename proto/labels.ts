@@ -37,7 +37,7 @@ export const splitLabelPair = (pair: string): { key: string; value: string } => 
   return { key: pair.slice(0, at), value: pair.slice(at + 1) };
 };
 
-const isMapping = (value: unknown): boolean =>
+const isMapping = (value: unknown) =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
 /** Labels by key, at most `labelsMax`. */

@@ -83,7 +83,7 @@ export const inCamelCase = <Body extends object>(body: Body) =>
     [Name in keyof Body as CamelCase<Name>]: Body[Name];
   };
 
-const hasControl = (text: string): boolean => {
+const hasControl = (text: string) => {
   for (let index = 0; index < text.length; index++) {
     const unit = text.charCodeAt(index);
     if (unit < 0x20 || (unit >= 0x7f && unit < 0xa0)) return true;
@@ -113,7 +113,7 @@ export const Prose = (charactersMax: number) =>
     v.check((text) => text.isWellFormed(), "must be well-formed Unicode"),
   );
 
-const isProseControl = (character: string): boolean => {
+const isProseControl = (character: string) => {
   const code = character.codePointAt(0) ?? 0;
   return (code < 0x20 && code !== 0x0a && code !== 0x09) || (code >= 0x7f && code < 0xa0);
 };

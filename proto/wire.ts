@@ -41,7 +41,7 @@ export const readWire = <Result>(
 };
 
 /** `BinaryReader` throws plain errors: "invalid varint", "illegal tag", and a RangeError at the end of the bytes. */
-const isReaderFault = (cause: unknown): boolean =>
+const isReaderFault = (cause: unknown) =>
   cause instanceof RangeError || (cause instanceof Error && cause.constructor === Error);
 
 /** Reads the tag of a field in a message that ends at `end`. */

@@ -89,7 +89,7 @@ type Options = GlobalOptions & Readonly<Record<string, never>>;
 const sentenceOf = <Record>(
   sentence: string | ((subject: Subject<Record>) => string),
   subject: Subject<Record>,
-): string => (typeof sentence === "string" ? sentence : sentence(subject));
+) => (typeof sentence === "string" ? sentence : sentence(subject));
 
 /** Prints an answer as the API describes it, unless the command has a form of its own for it. */
 const print = (
@@ -145,7 +145,7 @@ const requestOf = async (
 };
 
 /** The parameter of a path that has the record's id. */
-const firstOf = ({ path = {} }: Operation): string => Object.keys(path)[0] ?? "";
+const firstOf = ({ path = {} }: Operation) => Object.keys(path)[0] ?? "";
 
 /** Returns the value of an option as the API takes it. */
 const sentAs = (client: FleetClient, takes: string, value: unknown): unknown => {

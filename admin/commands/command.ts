@@ -211,7 +211,7 @@ const restrict = (
     parse: given,
     default: byDefault,
   }: OptionOf & { takes: string; repeats: boolean; allowed: readonly string[] | undefined },
-): void => {
+) => {
   const isOneOfFew = takes !== "" && choices !== undefined;
   if (isOneOfFew) option.choices(choices);
   const usual = isOneOfFew ? undefined : parserOf[takes];

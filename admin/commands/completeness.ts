@@ -25,7 +25,7 @@ type HostRow = ReportCompletenessResponse["items"][number];
 type HourRow = GetHostCompletenessResponse["hours"][number];
 type Shortages = HourRow["shortages"];
 
-const shortagesText = (shortages: Shortages): string =>
+const shortagesText = (shortages: Shortages) =>
   shortages
     .map(({ kind, count, reason }) =>
       [kind, count, reason].filter((part) => part != null).join(" "),

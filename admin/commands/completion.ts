@@ -56,7 +56,7 @@ const outputFlags = ({ formats }: Completed): Flag[] =>
  * a flag of that command, or an argument. So it offers only what the command accepts. Summaries are left out: the words contain nothing that
  * a shell expands.
  */
-const bashScript = (shell: "bash" | "zsh", commands: readonly Completed[]): string => {
+const bashScript = (shell: "bash" | "zsh", commands: readonly Completed[]) => {
   const words = (pattern: string, list: readonly string[]) =>
     `    ${pattern}) words="${list.join(" ")}" ;;`;
   const flagsOf = ({ words: command, flags }: Completed) =>
@@ -121,7 +121,7 @@ complete -o default -F _svc_admin svc-admin
 `;
 };
 
-const fishScript = (commands: readonly Completed[]): string => {
+const fishScript = (commands: readonly Completed[]) => {
   const quoted = (text: string) => `'${text.replaceAll("'", "\\'")}'`;
   const option = (when: string, { name, takesValue, choices }: Omit<Flag, "conflicts">) => {
     const value = choices.length > 0 ? ` -xa ${quoted(choices.join(" "))}` : " -r";

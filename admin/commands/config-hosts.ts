@@ -118,7 +118,7 @@ const outcomeTexts: Readonly<Record<string, string>> = {
 
 const describePlan = (
   planned: readonly { outcome: string; config: string | null; hash: string | null }[],
-): string => {
+) => {
   const groups = Map.groupBy(planned, ({ outcome, config, hash }) =>
     outcome === "rolled_back"
       ? `get config ${hash?.slice(0, 12)} (${config})`
@@ -149,7 +149,7 @@ const selector = (
   };
 };
 
-const namedHosts = (hosts: readonly Host[]): string => {
+const namedHosts = (hosts: readonly Host[]) => {
   const first = hosts.slice(0, 3).map(({ identity }) => identity);
   const others = hosts.length > first.length ? ` and ${hosts.length - first.length} more` : "";
   return `${hosts.length} ${hosts.length === 1 ? "host" : "hosts"}: ${first.join(", ")}${others}`;

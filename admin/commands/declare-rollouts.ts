@@ -31,7 +31,7 @@ const defaultWavesText = "5%:10m 25%:10m 100%:10m";
 /** The waves of `rollouts create` without `--wave`. */
 export const defaultWaves: readonly Wave[] = defaultWavesText.split(" ").map(parseWave);
 
-const parsePercent = (text: string): number => {
+const parsePercent = (text: string) => {
   const [, number] = /^(\d{1,3}(?:\.\d{1,3})?)%?$/.exec(text) ?? [];
   if (number === undefined) throw new InvalidArgumentError("Give a percentage: 5, 0.5%.");
   return Number(number);
@@ -167,12 +167,5 @@ export const rolloutCommands = [
   ),
 ];
 
-const subject = ({
-  id,
-  config,
-  applied,
-  assigned,
-  failed,
-  targets,
-}: AnswerOf<"getRollout">): string =>
+const subject = ({ id, config, applied, assigned, failed, targets }: AnswerOf<"getRollout">) =>
   `Rollout ${id} of config ${config.config_hash.slice(0, 12)}: ${applied + assigned + failed} of ${targets} hosts have it`;

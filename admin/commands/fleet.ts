@@ -77,10 +77,7 @@ export const checkQuery = (
 };
 
 /** Returns a past time as the API takes it; one before now is that of core's clock. */
-const pastTimeAtCore = async (
-  client: FleetClient,
-  time: Instant | undefined,
-): Promise<string | undefined> => {
+const pastTimeAtCore = async (client: FleetClient, time: Instant | undefined) => {
   if (time === undefined || "at" in time) return time?.at;
   const { data } = await reportFleetHealth<true>({ client, query: { limit: 1 } });
   return new Date(Date.parse(data.generated_at) - time.secondsAgo * 1000).toISOString();
@@ -146,7 +143,7 @@ export const showHostAction: Action<{ at?: Instant }> = async (
 };
 
 /** Returns how a host forwards; of one that is held, by which budget and until when, as that it stopped is no fault. */
-const forwardingOf = ({ forwarding, hold }: Row): string | null =>
+const forwardingOf = ({ forwarding, hold }: Row) =>
   hold === undefined
     ? forwarding
     : [forwarding, `held by its budget ${hold.budget} until ${hold.until}`]

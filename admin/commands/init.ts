@@ -87,7 +87,7 @@ export const initAction: Action<InitOptions> = async (terminal, options) => {
   terminal.err.write(nextSteps(tokenFile, url));
 };
 
-const nextSteps = (tokenFile: string, url: string): string =>
+const nextSteps = (tokenFile: string, url: string) =>
   `\nThen svc-collector run. With the package: sudo -u svc-collector svc-collector enroll … --token-stdin <${tokenFile},\n` +
   `and then sudo systemctl start svc-collector. The host appears at ${url}/fleet\n`;
 
@@ -109,7 +109,7 @@ const checkSteps = ({ steps }: GetSetupResponse): string[] =>
   });
 
 /** Web and core answer alike, without credentials. */
-const checkReady = async ({ fetch, signal }: Terminal, url: string): Promise<void> => {
+const checkReady = async ({ fetch, signal }: Terminal, url: string) => {
   const fail = (message: string, cause?: unknown) =>
     new ActionFailure(exitCodes.unreachable, message, { cause });
   const response = await fetch(`${url}/readyz`, { redirect: "error", signal }).catch((cause) => {
@@ -129,7 +129,7 @@ const checkReady = async ({ fetch, signal }: Terminal, url: string): Promise<voi
 };
 
 /** Returns the address of who is signed in. */
-const checkAdmin = async (client: FleetClient): Promise<string> => {
+const checkAdmin = async (client: FleetClient) => {
   const { data: me } = await whoami<true>({ client });
   if (me.scopes.includes("admin")) return me.email;
   const groups = "the directory's group svc-admin, then wait for the next sync";
@@ -158,7 +158,7 @@ const signIn = async (
 
 const askFor =
   (terminal: Terminal, { yes }: { yes: boolean }) =>
-  async (what: string, option: string): Promise<string> => {
+  async (what: string, option: string) => {
     const answer =
       terminal.isInteractive && !yes ? (await terminal.ask(`The ${what}: `)).trim() : "";
     if (answer === "") throw new ActionFailure(exitCodes.usage, `name the ${what}: ${option}`);
@@ -186,11 +186,7 @@ const createPolicy = async (
 };
 
 /** Whether a file holds a token that can still enroll under the policy; only its SHA-256 is sent. Throws for a file of something else. */
-const isActiveToken = async (
-  client: FleetClient,
-  policyId: string,
-  path: string,
-): Promise<boolean> => {
+const isActiveToken = async (client: FleetClient, policyId: string, path: string) => {
   if (!existsSync(path)) return false;
   const token = readTextFile(path);
   if (token !== "" && !/^svcbt_\w+$/.test(token))
@@ -210,11 +206,7 @@ const isActiveToken = async (
   return data.checks.every(({ rule, outcome }) => !decides.includes(rule) || outcome === "passed");
 };
 
-const createToken = async (
-  client: FleetClient,
-  id: string,
-  { tokenFile, uses }: InitOptions,
-): Promise<void> => {
+const createToken = async (client: FleetClient, id: string, { tokenFile, uses }: InitOptions) => {
   // Before the token exists: a token without a place is lost.
   writeTokenFile(tokenFile, "");
   const { data } = await createBootstrapToken<true>({

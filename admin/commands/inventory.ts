@@ -59,7 +59,7 @@ export const diffInventoryAction: Action<{ allowEmpty?: boolean }> = async (
   return total > 0 ? exitCodes.refused : undefined;
 };
 
-const countsOf = ({ added, changed, removed }: PutInventoryResponse): string =>
+const countsOf = ({ added, changed, removed }: PutInventoryResponse) =>
   `${added} added, ${changed} changed, ${removed} removed`;
 
 /** Sends a file as it is: core reads it, and names the lines of faults. */

@@ -90,7 +90,7 @@ const printPlan = async (
   options: OutputOptions,
   { set, steps }: FleetPlan,
   outcomeOf?: (step: PlanStep) => string,
-): Promise<void> => {
+) => {
   const rows = steps.map((step) => {
     const { work, keys: _, hosts, ...shown } = step;
     const outcome = outcomeOf && work ? { outcome: outcomeOf(step) } : {};
@@ -125,19 +125,19 @@ const printPlan = async (
   return printRows(terminal, options, columns, rows);
 };
 
-const lineOf = (step: PlanStep): string => {
+const lineOf = (step: PlanStep) => {
   const detail = detailOf(step);
   return `  ${step.action} ${step.kind} ${step.name}${step.drift ? " (drift)" : ""}${detail === "" ? "" : `: ${detail}`}`;
 };
 
-const detailOf = ({ work, fields, hosts }: PlanStep): string =>
+const detailOf = ({ work, fields, hosts }: PlanStep) =>
   [
     ...fields.map(fieldOf),
     ...hostsOf(hosts),
     ...(work === null ? ["not in the files: --prune removes it"] : []),
   ].join("; ");
 
-const fieldOf = ({ field, from, to, drift }: FieldChange): string =>
+const fieldOf = ({ field, from, to, drift }: FieldChange) =>
   `${field} ${from === null ? "" : `${JSON.stringify(from)} -> `}${JSON.stringify(to)}${drift ? " (drift)" : ""}`;
 
 const hostsOf = (hosts: PlanStep["hosts"]): string[] =>
@@ -146,7 +146,7 @@ const hostsOf = (hosts: PlanStep["hosts"]): string[] =>
     return `${group.length} ${change}: ${named.join(", ")}${group.length > named.length ? ", …" : ""}`;
   });
 
-const summaryOf = ({ set, steps }: FleetPlan): string => {
+const summaryOf = ({ set, steps }: FleetPlan) => {
   const work = steps.filter((step) => step.work !== null);
   const kept = steps.length - work.length;
   const drift = work.filter((step) => step.drift).length;

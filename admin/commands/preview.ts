@@ -53,7 +53,7 @@ const exitCodeOf = ({ will_change, in_other_rollouts }: Preview): AdminExitCode 
   will_change === 0 || in_other_rollouts.length > 0 ? exitCodes.refused : exitCodes.ok;
 
 /** Returns a diff without the line above its header and without control characters. */
-const shownDiff = (diff: string): string => plainLines(diff.replace(/^=+\n/, "")).trimEnd();
+const shownDiff = (diff: string) => plainLines(diff.replace(/^=+\n/, "")).trimEnd();
 
 const shownMax = 3;
 
@@ -67,11 +67,7 @@ export const describePreview = (preview: Preview): string => {
     (sum, { config: from, hosts: count }) => sum + (isEqual(from) ? count : 0),
     0,
   );
-  const first = <Item>(
-    items: readonly Item[],
-    total: number,
-    write: (item: Item) => string,
-  ): string =>
+  const first = <Item>(items: readonly Item[], total: number, write: (item: Item) => string) =>
     `${items.slice(0, shownMax).map(write).join(", ")}${total > shownMax ? ` and ${total - shownMax} more` : ""}`;
   return [
     `Config ${shownConfig(config)} for ${hosts} ${hosts === 1 ? "host" : "hosts"}: ${changeOf(changing, equal)}`,
@@ -97,13 +93,13 @@ export const describePreview = (preview: Preview): string => {
     .join("\n");
 };
 
-const changeOf = (changing: number, equal: number): string => {
+const changeOf = (changing: number, equal: number) => {
   if (changing === 0) return "nothing would change";
   if (changing === equal) return "only comments or formatting change, nothing that collectors read";
   return `${changing - equal} would change`;
 };
 
-const areOf = (count: number): string => (count === 1 ? "is" : "are");
+const areOf = (count: number) => (count === 1 ? "is" : "are");
 
-const shownConfig = ({ name, config_hash: hash }: Preview["config"]): string =>
+const shownConfig = ({ name, config_hash: hash }: Preview["config"]) =>
   `${hash.slice(0, 12)}${name === null ? "" : ` (${name})`}`;

@@ -81,7 +81,7 @@ const followAudit = async (
   terminal: Terminal,
   { since, ...options }: GlobalOptions & { since?: Instant },
   query: Query,
-): Promise<void> => {
+) => {
   const print = createRowPrinter(terminal, options, columns);
   let newest: number | undefined;
   let seen = new Set<string>();

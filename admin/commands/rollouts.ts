@@ -88,7 +88,7 @@ export const createRolloutAction: Action<CreateOptions> = async (
   await printRollout(terminal, options, rollout);
 };
 
-const describeWave = (wave: Wave): string => {
+const describeWave = (wave: Wave) => {
   const size =
     "percent" in wave
       ? `${wave.percent} %`
@@ -193,7 +193,7 @@ const follow = async (
 };
 
 /** Writes to stderr why a rollout has stopped, and what an admin may do. */
-const explain = ({ err }: Pick<Terminal, "err">, { id, state, reason, breach }: Rollout): void => {
+const explain = ({ err }: Pick<Terminal, "err">, { id, state, reason, breach }: Rollout) => {
   if (reason === null || state === "running" || state === "soaking" || state === "completed")
     return;
   const write = (text: string) => err.write(`${withoutControls(text)}\n`);

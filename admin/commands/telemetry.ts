@@ -70,14 +70,14 @@ const writers: Readonly<Record<"text" | "json", (line: EnvelopeLine) => string>>
     text.map((each) => `${each.split(/\r?\n/).map(shown).join("\n    ")}\n`).join(""),
 };
 
-const shown = (text: string): string => withoutControls(text.replaceAll("\t", "    "));
+const shown = (text: string) => withoutControls(text.replaceAll("\t", "    "));
 
 const damageOf = ({
   damaged_block: { first_sequence: first, last_sequence: last, ...block },
-}: DamagedBlockLine): string =>
+}: DamagedBlockLine) =>
   `a stored block is damaged: ${block.envelopes} envelopes, ${first} to ${last} of queue ${block.queue_id}, received at ${block.received_at}`;
 
-const undecodable = ({ kind, sequence, queue_id: queue }: EnvelopeLine): string =>
+const undecodable = ({ kind, sequence, queue_id: queue }: EnvelopeLine) =>
   `an envelope is no request of OTLP: ${kind} ${sequence} of queue ${queue}`;
 
 /** Yields the lines of a response as they arrive. Throws a `FleetError` when it breaks off. */
@@ -153,7 +153,7 @@ const followLines = async (
     query,
     print,
   }: { client: FleetClient; id: string; query: Query; print(line: Line): void },
-): Promise<void> => {
+) => {
   const { newest, pass } = createNewLines(print);
   let isOpened = false;
   for (;;) {

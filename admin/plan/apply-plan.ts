@@ -69,11 +69,11 @@ export const applyPlan = async (
   let writtenAt = 0;
   const record = (done: ReadonlySet<PlanStep>, complete: boolean) =>
     putSet(client, { set: plan.set, revision }, contentAfter(plan, done, complete));
-  const begin = async (): Promise<void> => {
+  const begin = async () => {
     writtenAt = clock.monotonic();
     revision = (await record(intended, false)).data.revision;
   };
-  const keepLease = async (): Promise<void> => {
+  const keepLease = async () => {
     if (clock.monotonic() - writtenAt > applyLeaseMs / 4) await begin();
   };
   await begin();
@@ -151,7 +151,7 @@ const carryOut = async (
   client: FleetClient,
   work: Work,
   { configs, keepLease }: { configs: Map<string, string>; keepLease: () => Promise<void> },
-): Promise<string | undefined> => {
+) => {
   switch (work.do) {
     case "publish": {
       const { name, yaml, hash } = work;

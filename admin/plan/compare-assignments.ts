@@ -44,7 +44,7 @@ export const queriesOf = (
   return queries;
 };
 
-const faultOfSelection = (filter: FleetFilter, all: boolean): string | undefined => {
+const faultOfSelection = (filter: FleetFilter, all: boolean) => {
   const parts = Object.entries(filter).filter(([, value]) => value !== undefined);
   if (all) return parts.length > 0 ? "must be left out with all: true" : undefined;
   if (selectsEveryHost(filter))
@@ -117,7 +117,7 @@ const refuseRollouts = (
   assigned: readonly FoundHost[],
   inRollouts: ReadonlyMap<string, string>,
   faults: FileFault[],
-): void => {
+) => {
   const busy = assigned.filter(({ id }) => inRollouts.has(id));
   for (const [rollout, hosts] of Map.groupBy(busy, ({ id }) => inRollouts.get(id)))
     for (const [fault, some] of Map.groupBy(hosts, ({ id }) => wanted.get(id)?.fault)) {
@@ -160,7 +160,7 @@ const wantedConfigs = (
   return wanted;
 };
 
-const namedHosts = (hosts: readonly FoundHost[]): string =>
+const namedHosts = (hosts: readonly FoundHost[]) =>
   `${hosts
     .slice(0, 3)
     .map(({ identity }) => identity)

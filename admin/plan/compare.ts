@@ -82,7 +82,7 @@ export const comparePlan = async (
   };
 };
 
-const keyOfEntry = (entry: Entry): string => {
+const keyOfEntry = (entry: Entry) => {
   if (entry.kind === "inventory") return keyOf("inventory");
   return keyOf(entry.kind, entry.kind === "host" ? entry.id : entry.name);
 };
@@ -135,7 +135,7 @@ const takeAway = (
     step: Omit<PlanStep, "action" | "work">;
     entry: readonly Entry[];
   },
-): void => {
+) => {
   if (prune) pruned.push({ ...step, ...taken });
   else {
     steps.push({ ...step, action: "keep", work: null });
@@ -165,7 +165,7 @@ const comparePolicy = (
   { objects, before, faults }: PlanComparison,
   { item: { frozen, ...given }, fault }: Definitions["policies"][number],
   { steps, entries }: Compared,
-): void => {
+) => {
   const draft = {
     ...given,
     certificate_ttl_seconds: Math.min(given.certificate_ttl_seconds, certificateTtlSecondsMax),
@@ -236,7 +236,7 @@ const compareWatch = (
   { objects, before, isComplete, faults }: PlanComparison,
   { item: body, fault }: Definitions["watches"][number],
   { steps, entries }: Compared,
-): void => {
+) => {
   const { name } = body;
   const unknown = body.receivers.findIndex((receiver) => !objects.receivers.includes(receiver));
   if (unknown >= 0) faults.push(fault(["receivers", unknown], receiverMessage(objects.receivers)));
@@ -270,7 +270,7 @@ const compareWatch = (
   });
 };
 
-const receiverMessage = (receivers: readonly string[]): string =>
+const receiverMessage = (receivers: readonly string[]) =>
   receivers.length === 0
     ? "is no receiver of core: it has none, see SVC_WATCH_RECEIVERS"
     : `is no receiver of core, which has ${receivers.join(", ")}`;

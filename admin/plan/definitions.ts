@@ -219,7 +219,7 @@ const setOf = (
   dir: string,
   files: readonly ({ file: string } & ReadFile)[],
   faults: FileFault[],
-): string => {
+) => {
   const [first, ...others] = files.filter(({ content }) => content?.set !== undefined);
   faults.push(
     ...others.map(({ faultAt }) => faultAt(["set"], `is in ${first?.file} too: name the set once`)),
@@ -257,7 +257,7 @@ const readConfigs = async (
   return read.flat();
 };
 
-const refuseRepeated = (named: readonly Defined<{ name: string }>[], faults: FileFault[]): void => {
+const refuseRepeated = (named: readonly Defined<{ name: string }>[], faults: FileFault[]) => {
   const seen = new Set<string>();
   for (const { item, fault } of named) {
     if (seen.has(item.name))

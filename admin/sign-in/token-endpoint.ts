@@ -26,7 +26,7 @@ const Refusal = v.union([
 type OAuthAnswer<Value> = { value: Value } | { error: string; description: string };
 
 /** Reports whether a request failed because the server's certificate has an unknown CA. `fetch` wraps the error of TLS. */
-const isUntrusted = (error: unknown): boolean =>
+const isUntrusted = (error: unknown) =>
   error instanceof Error &&
   error.cause instanceof Error &&
   "code" in error.cause &&

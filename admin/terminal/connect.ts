@@ -34,7 +34,7 @@ export const connect = (terminal: Terminal, { url: given }: { url?: string }): F
 };
 
 /** Read for each request: a job that rotates tokens replaces the file. */
-const readToken = (file: string): string => {
+const readToken = (file: string) => {
   try {
     return readFileSync(file, "utf8").trim();
   } catch (cause) {
@@ -44,7 +44,7 @@ const readToken = (file: string): string => {
   }
 };
 
-const sessionToken = (env: Terminal["env"], baseUrl: string, now: number): string => {
+const sessionToken = (env: Terminal["env"], baseUrl: string, now: number) => {
   const session = readSession(sessionPath(env));
   const signIn = `svc-admin login --url ${baseUrl}`;
   if (session === null)

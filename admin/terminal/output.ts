@@ -129,13 +129,13 @@ export const printAnswer = async (
   answer: Promise<{ data: object }>,
 ): Promise<void> => printRecord(terminal, options, (await answer).data);
 
-const plain = (value: unknown): string => {
+const plain = (value: unknown) => {
   if (Array.isArray(value) && value.every((each) => typeof each !== "object"))
     return value.join(", ");
   return typeof value === "object" && value !== null ? JSON.stringify(value) : String(value ?? "");
 };
 
-const textOf = <Row>(column: Column<Row>, row: Row): string => String(column.value(row) ?? "");
+const textOf = <Row>(column: Column<Row>, row: Row) => String(column.value(row) ?? "");
 
 /**
  * Columns are separated by two spaces; the last one is not padded. Control characters never reach the terminal. A line that is too long for
@@ -144,7 +144,7 @@ const textOf = <Row>(column: Column<Row>, row: Row): string => String(column.val
 const tableOf = (
   lines: readonly (readonly string[])[],
   terminalColumns = Number.POSITIVE_INFINITY,
-): string => {
+) => {
   const shown = lines.map((line) => line.map(withoutControls));
   // Not of spread arguments, of which an engine takes a hundred thousand.
   const widths = (shown[0] ?? []).map((_, at) =>
@@ -178,21 +178,21 @@ export const printText = ({ out }: Pick<Terminal, "out">, text: string): void =>
 
 /** Characters that command a terminal or reorder its line. Line feeds are the layout's. */
 const commanding = /(?!\n)[\p{Cc}\p{Bidi_Control}\u2028\u2029]/gu;
-const escaped = (character: string): string =>
+const escaped = (character: string) =>
   `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
 
 /** Returns JSON that commands no terminal: `JSON.stringify` leaves the C1 controls, of which U+009B begins an escape sequence, as they are. */
-const jsonOf = (value: unknown, indent = 0): string =>
+const jsonOf = (value: unknown, indent = 0) =>
   JSON.stringify(value, null, indent).replace(commanding, escaped);
 
 /** Returns a value as one line of JSON. */
 export const jsonLine = (value: unknown): string => `${jsonOf(value)}\n`;
 
 /** RFC 4180. A cell that a spreadsheet would evaluate is prefixed with an apostrophe, as in the exports of the page; none commands a terminal. */
-const csvOf = (lines: readonly (readonly string[])[]): string =>
+const csvOf = (lines: readonly (readonly string[])[]) =>
   lines.map((line) => `${line.map(csvCell).join(",")}\r\n`).join("");
 
-const csvCell = (text: string): string => {
+const csvCell = (text: string) => {
   const shown = text.replace(commanding, "\ufffd");
   const safe =
     /^[=+\-@＝＋－＠]/.test(shown) && !/^-?\d+(\.\d+)?$/.test(shown) ? `'${shown}` : shown;
@@ -200,7 +200,7 @@ const csvCell = (text: string): string => {
 };
 
 /** Loads the package when it is asked for: `--help` and tables do without it. */
-const yamlOf = async (value: unknown): Promise<string> => {
+const yamlOf = async (value: unknown) => {
   const { stringify } = await import("./yaml.ts");
   const text = stringify(value);
   // Only text in double quotes may be escaped.

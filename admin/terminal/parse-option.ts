@@ -33,13 +33,11 @@ export const parseWholeNumber = (text: string): number => {
 };
 
 /** Returns what throws for 0. */
-const positive =
-  (parse: (text: string) => number, least: string) =>
-  (text: string): number => {
-    const value = parse(text);
-    if (value === 0) throw new InvalidArgumentError(`Give ${least} or more.`);
-    return value;
-  };
+const positive = (parse: (text: string) => number, least: string) => (text: string) => {
+  const value = parse(text);
+  if (value === 0) throw new InvalidArgumentError(`Give ${least} or more.`);
+  return value;
+};
 
 /** Parses `10m` into seconds; throws commander's error. */
 export const durationOption = (text: string): number => {
@@ -49,7 +47,7 @@ export const durationOption = (text: string): number => {
   return seconds;
 };
 
-const parseByteSize = (text: string): number => {
+const parseByteSize = (text: string) => {
   const bytes = parseSize(text);
   if (bytes === undefined) throw new InvalidArgumentError("Give a size, such as 500MiB or 2GiB.");
   return bytes;

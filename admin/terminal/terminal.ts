@@ -73,7 +73,7 @@ export const fetchOfFleet: typeof globalThis.fetch = async (input, init) => {
 };
 
 /** Ends the process when nobody reads its output any more, as with `| head`: the reader has what it wanted. */
-const endWithReader = (error: NodeJS.ErrnoException): void => {
+const endWithReader = (error: NodeJS.ErrnoException) => {
   if (error.code !== "EPIPE") throw error;
   process.exit(0);
 };

@@ -28,7 +28,7 @@ export const readTextFile = (path: string): string => read(path, path).trim();
 /** Reads the file of an argument; `-` is stdin. Throws where it cannot be read. */
 export const readInput = (path: string): string => read(path === "-" ? 0 : path, path);
 
-const read = (file: string | number, path: string): string => {
+const read = (file: string | number, path: string) => {
   try {
     return readUtf8(file);
   } catch (cause) {

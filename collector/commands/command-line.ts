@@ -86,19 +86,14 @@ export const runCommandLine = async (
   }
 };
 
-const overview = (): string => {
+const overview = () => {
   const lines = Object.entries(commands).map(
     ([name, { summary }]) => `  ${name.padEnd(16)}${summary}`,
   );
   return `usage: svc-collector <command> [flags]\n\n${lines.join("\n")}\n\n--help after a command lists its flags; --version prints ${version}\n`;
 };
 
-const render = (
-  outcome: CommandOutcome,
-  asJson: boolean,
-  name: string,
-  env: CollectorEnv,
-): number => {
+const render = (outcome: CommandOutcome, asJson: boolean, name: string, env: CollectorEnv) => {
   if (asJson || outcome.jsonAlways)
     env.stdout.write(`${JSON.stringify(outcome.json, null, asJson ? undefined : 2)}\n`);
   else if (outcome.text !== undefined) env.stdout.write(outcome.text);
@@ -106,12 +101,7 @@ const render = (
   return outcome.exitCode;
 };
 
-const renderFailure = (
-  error: unknown,
-  asJson: boolean,
-  name: string,
-  env: CollectorEnv,
-): number => {
+const renderFailure = (error: unknown, asJson: boolean, name: string, env: CollectorEnv) => {
   const failure =
     error instanceof CommandFailure
       ? error

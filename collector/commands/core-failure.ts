@@ -50,5 +50,5 @@ export const asCommandFailure = (error: unknown): unknown => {
 /** Reports why a request is retried, and when. */
 export const reportRetry =
   (progress: (line: string) => void) =>
-  ({ code, message }: ManagementFailure, waitSeconds: number): void =>
+  ({ code, message }: ManagementFailure, waitSeconds: number) =>
     progress(`${message} (${code}); retrying in ${waitSeconds} s`);

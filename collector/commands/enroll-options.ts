@@ -66,7 +66,7 @@ export const readEnrollOptions = async (
   flags: FlagValues<typeof enrollFlags>,
   env: Pick<CollectorEnv, "effectiveUid">,
 ): Promise<EnrollOptions> => {
-  const required = (name: "core" | "ingest" | "device-id" | "identity-prefix"): string => {
+  const required = (name: "core" | "ingest" | "device-id" | "identity-prefix") => {
     const value = flags[name];
     if (value === undefined) throw usageFailure(`--${name} is required`);
     return value;
@@ -151,7 +151,7 @@ export const readCoreUrl = (
   );
 };
 
-const readIdentity = (prefix: string, deviceId: string): string => {
+const readIdentity = (prefix: string, deviceId: string) => {
   if (deviceId.length > 128 || !deviceId.isWellFormed() || /\p{Cc}/u.test(deviceId))
     throw usageFailure("--device-id must be 1 to 128 characters, none of them a control character");
   if (!URL.canParse(prefix) || !prefix.endsWith("/") || !/^[\x21-\x7e]+$/.test(prefix))
@@ -159,7 +159,7 @@ const readIdentity = (prefix: string, deviceId: string): string => {
   return composeIdentity(prefix, deviceId);
 };
 
-const checkRoot = (acknowledgement: string | undefined, effectiveUid: number | undefined): void => {
+const checkRoot = (acknowledgement: string | undefined, effectiveUid: number | undefined) => {
   if (acknowledgement === rootAcknowledgement) return;
   if (acknowledgement === undefined && effectiveUid !== 0) return;
   throw new CommandFailure(
@@ -213,7 +213,7 @@ export const readToken = async (
 };
 
 /** Names the fault and never the path, which may be a token that was given in its place. */
-const readTokenFile = (path: string): Promise<string> =>
+const readTokenFile = (path: string) =>
   readFile(path, "utf8").catch((cause) => {
     const hint =
       errorCode(cause) === "EACCES" ? "; --token-stdin takes it from a user who can" : "";
@@ -221,7 +221,7 @@ const readTokenFile = (path: string): Promise<string> =>
     throw new CommandFailure(exitCode.failed, "file_unreadable", fault);
   });
 
-const readStdin = async ({ stdin }: Pick<CollectorEnv, "stdin">): Promise<string> => {
+const readStdin = async ({ stdin }: Pick<CollectorEnv, "stdin">) => {
   let text = "";
   for await (const chunk of stdin) {
     text += typeof chunk === "string" ? chunk : new TextDecoder().decode(chunk);

@@ -93,7 +93,7 @@ const keepsIdentity = async (
   directory: IdentityDirectory,
   { identity, force, reenroll, attested }: EnrollOptions,
   { clock }: Pick<CollectorEnv, "clock">,
-): Promise<boolean> => {
+) => {
   if (force) return false;
   const current = await directory.current().catch((cause: unknown) => {
     if (!(cause instanceof CredentialsError || errorCode(cause) === "ENOENT")) throw cause;
@@ -126,7 +126,7 @@ const obtainCredentials = async (
   token: Secret,
   env: CollectorEnv,
   progress: (line: string) => void,
-): Promise<void> => {
+) => {
   const request = await directory.prepare({
     purpose: "enroll",
     identity: options.identity,
@@ -159,7 +159,7 @@ const writeFiles = async (
   options: EnrollOptions,
   existing: string | undefined,
   env: CollectorEnv,
-): Promise<boolean> => {
+) => {
   const { paths, coreCaPem, ingestCaPem } = options;
   if (existing !== undefined && !options.force) return true;
   if (existing !== undefined)
@@ -177,7 +177,7 @@ const writeFiles = async (
 };
 
 /** Returns the text of the config that is there, if any. One that cannot be read must not be replaced like one that is missing. */
-const readExisting = async (path: string): Promise<string | undefined> => {
+const readExisting = async (path: string) => {
   try {
     return await readFile(path, "utf8");
   } catch (cause) {
@@ -196,7 +196,7 @@ const configHeader = `# Written by svc-collector enroll. It contains no secret. 
 const generateConfig = (
   { paths, coreUrl, insecure, coreCaPem, ingest, runAsRootAcknowledged }: EnrollOptions,
   ingestCaFile: string,
-): string =>
+) =>
   configHeader +
   stringify(
     {

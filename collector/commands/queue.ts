@@ -65,7 +65,7 @@ const asFailure = (cause: unknown): unknown => {
   return cause;
 };
 
-const describe = ({ records, before, expected }: Imported): string => {
+const describe = ({ records, before, expected }: Imported) => {
   const unreadable = expected === null ? 0 : Math.max(0, expected - records - before);
   const rest = [
     ...(before > 0 ? [`${before} were imported before`] : []),

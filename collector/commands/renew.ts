@@ -79,7 +79,7 @@ const chooseTransport = async (
   };
 };
 
-const identityDirectoryFor = (config: CollectorConfig): string => {
+const identityDirectoryFor = (config: CollectorConfig) => {
   const path = identityDirectoryOf(config);
   if (path !== undefined) return path;
   throw new CommandFailure(

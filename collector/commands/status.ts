@@ -56,7 +56,7 @@ export const describeStatus = (status: CollectorStatus): string => {
   return align(rows);
 };
 
-const align = (rows: readonly Row[]): string => {
+const align = (rows: readonly Row[]) => {
   const width = Math.max(...rows.map(([name]) => name.length)) + 2;
   return rows
     .flatMap(([name, ...lines]) =>
@@ -99,24 +99,21 @@ const describeLosses = ({ queue, quarantine, conditions }: CollectorStatus): str
 ];
 
 /** That core holds the host by its budget is no fault of the connection. */
-const describeConnection = ({
-  connected,
-  last_error: error,
-}: CollectorStatus["forwarder"]): string => {
+const describeConnection = ({ connected, last_error: error }: CollectorStatus["forwarder"]) => {
   if (connected) return "connected to";
   return error?.startsWith("budget_exceeded:") ? "held by its budget at" : "not connected to";
 };
 
-const describeLabels = (labels: CollectorStatus["labels"]): string =>
+const describeLabels = (labels: CollectorStatus["labels"]) =>
   Object.entries(labels)
     .map(([key, value]) => `${key}=${value}`)
     .join(", ") || "none";
 
 const when = (isSo: boolean, line: string): string[] => (isSo ? [line] : []);
 const optional = (text: string | null): string[] => (text === null ? [] : [text]);
-const shortHash = (hash: string | null): string => hash?.slice(0, 12) ?? "unknown";
+const shortHash = (hash: string | null) => hash?.slice(0, 12) ?? "unknown";
 
-const describeQueue = (queue: CollectorStatus["queue"]): string =>
+const describeQueue = (queue: CollectorStatus["queue"]) =>
   [
     `${queue.records} records`,
     `${size(queue.bytes)} of ${size(queue.max_bytes)}`,
@@ -127,7 +124,7 @@ const describeQueue = (queue: CollectorStatus["queue"]): string =>
     `${queue.dead_letters} dead letters`,
   ].join(", ");
 
-const describeSource = ({ name, counters }: CollectorStatus["sources"][number]): string =>
+const describeSource = ({ name, counters }: CollectorStatus["sources"][number]) =>
   [
     name,
     ...Object.entries(counters).map(
@@ -136,14 +133,14 @@ const describeSource = ({ name, counters }: CollectorStatus["sources"][number]):
   ].join(", ");
 
 /** Formats bytes in the largest unit of 1024 that fits, with at most one decimal. */
-const size = (bytes: number): string => {
+const size = (bytes: number) => {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   const power = Math.min(units.length - 1, bytes < 1 ? 0 : Math.floor(Math.log2(bytes) / 10));
   return `${Number((bytes / 1024 ** power).toFixed(1))} ${units[power]}`;
 };
 
 /** Formats a duration in its two largest units: `3 d 4 h`, `12 s`. */
-const duration = (ms: number): string => {
+const duration = (ms: number) => {
   const seconds = Math.max(0, Math.floor(ms / 1000));
   const parts = [
     [Math.floor(seconds / 86_400), "d"],
@@ -160,7 +157,7 @@ const duration = (ms: number): string => {
     .join(" ");
 };
 
-const relative = (ms: number): string => (ms < 0 ? `${duration(-ms)} ago` : `in ${duration(ms)}`);
+const relative = (ms: number) => (ms < 0 ? `${duration(-ms)} ago` : `in ${duration(ms)}`);
 
 /**
  * `status`: prints the status of the collector that runs with a config, from the unix socket in its data directory. Exits with 1 and

@@ -44,7 +44,7 @@ export const sqliteCodeOf = (error: unknown): number | null =>
     : null;
 
 /** SQLITE_BUSY and SQLITE_LOCKED. */
-const isBusy = (error: unknown): boolean => [5, 6].includes(sqliteCodeOf(error) ?? 0);
+const isBusy = (error: unknown) => [5, 6].includes(sqliteCodeOf(error) ?? 0);
 
 /** SQLITE_CORRUPT and SQLITE_NOTADB. */
-const isCorrupt = (error: unknown): boolean => [11, 26].includes(sqliteCodeOf(error) ?? 0);
+const isCorrupt = (error: unknown) => [11, 26].includes(sqliteCodeOf(error) ?? 0);

@@ -41,7 +41,7 @@ export class UnsafeFileError extends Error {
   override readonly name = "UnsafeFileError";
 }
 
-const temporaryName = (path: string, entropy: Entropy): string =>
+const temporaryName = (path: string, entropy: Entropy) =>
   join(dirname(path), `.${basename(path)}.${entropy.bytes(8).toHex()}`);
 
 /** Makes the entries of `directory` durable: a file whose name is lost in a power cut is lost. */
@@ -190,7 +190,7 @@ const readGuardedText = async (
   path: string,
   { mask, fault }: { mask: number; fault: string },
   files: typeof systemFiles,
-): Promise<string> => {
+) => {
   const handle = await files.open(path, constants.O_RDONLY | constants.O_NONBLOCK);
   try {
     const status = await handle.stat();

@@ -111,22 +111,19 @@ export const openIdentityDirectory = (path: string, disk: FileAccess): IdentityD
     );
   };
   /** Undefined also between the two steps of a swap or of a rollback, when both links have the same target. */
-  const previousTarget = async (): Promise<string | undefined> => {
+  const previousTarget = async () => {
     const previous = await linkTarget(previousLink, files);
     return previous === (await linkTarget(currentLink, files)) ? undefined : previous;
   };
   /** Removes all other credentials, and the temporary links of a process that was killed. */
-  const keepOnly = async (...targets: (string | undefined)[]): Promise<void> => {
+  const keepOnly = async (...targets: (string | undefined)[]) => {
     const kept = targets.map((target) => basename(target ?? ""));
     for (const name of await files.readdir(path))
       if (name.startsWith(".")) await files.rm(join(path, name));
     for (const name of await files.readdir(pairs))
       if (!kept.includes(name)) await files.rm(join(pairs, name), { recursive: true, force: true });
   };
-  const writeCredentials = async (
-    credentials: Credentials,
-    renewAfter: string,
-  ): Promise<string> => {
+  const writeCredentials = async (credentials: Credentials, renewAfter: string) => {
     const name = credentials.fingerprintSha256.slice(0, 32);
     const directory = join(pairs, name);
     await makePrivateDirectory(pairs, files);

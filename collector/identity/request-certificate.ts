@@ -94,7 +94,7 @@ export const checkIssued = async (
   }
 };
 
-const maySign = (certificate: x509.X509Certificate): boolean => {
+const maySign = (certificate: x509.X509Certificate) => {
   const usage =
     certificate.getExtension(x509.KeyUsagesExtension)?.usages ?? x509.KeyUsageFlags.keyCertSign;
   const constraints = certificate.getExtension(x509.BasicConstraintsExtension);

@@ -79,7 +79,7 @@ export const createHeartbeatSender = (options: {
   };
 
   /** Returns how long to wait, in seconds. */
-  const failed = (error: unknown, intervalSeconds: number): number => {
+  const failed = (error: unknown, intervalSeconds: number) => {
     const failure = error instanceof ManagementError ? error.failure : undefined;
     failing = true;
     status.lastError = withReenrollAdvice(
@@ -95,13 +95,13 @@ export const createHeartbeatSender = (options: {
       : Math.max(intervalSeconds, retryAfterSeconds);
   };
 
-  const sendNow = (): void => {
+  const sendNow = () => {
     triggered = true;
     wake();
   };
 
   /** Waits for `ms`, or until a heartbeat that is triggered has its turn. */
-  const pause = async (ms: number, signal: AbortSignal): Promise<void> => {
+  const pause = async (ms: number, signal: AbortSignal) => {
     const endsAt = clock.monotonic() + ms;
     for (let leftMs = ms; leftMs > 0 && !signal.aborted; leftMs = endsAt - clock.monotonic()) {
       if (triggered && turns.take("")) return;

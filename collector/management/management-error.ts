@@ -61,7 +61,7 @@ export const failureOfResponse = (response: ManagementResponse): ManagementFailu
       message: "the server redirects, and redirects are not followed; use core's own URL",
     };
   const problem = parseObject(response);
-  const text = (name: string): string | undefined => {
+  const text = (name: string) => {
     const value = problem?.[name];
     return typeof value === "string" ? cutText(value.toWellFormed(), 500) : undefined;
   };
@@ -85,7 +85,7 @@ export const failureOfResponse = (response: ManagementResponse): ManagementFailu
 };
 
 /** Parses `Retry-After` in seconds, at most an hour. Ignores dates. */
-const retryAfter = (header: string | undefined): number | undefined =>
+const retryAfter = (header: string | undefined) =>
   header !== undefined && /^\d{1,9}$/.test(header) ? Math.min(Number(header), 3600) : undefined;
 
 /** Parses a response as a JSON object; undefined if it is none. */

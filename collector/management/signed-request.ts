@@ -127,7 +127,7 @@ export const signBytes = (privateKey: KeyObject, bytes: Uint8Array): Buffer =>
 
 const digests: Partial<Record<string, string>> = { prime256v1: "sha256", secp384r1: "sha384" };
 
-const digestFor = (key: KeyObject): string | null => {
+const digestFor = (key: KeyObject) => {
   if (key.asymmetricKeyType === "ed25519") return null;
   const digest = digests[key.asymmetricKeyDetails?.namedCurve ?? ""];
   if (digest === undefined)

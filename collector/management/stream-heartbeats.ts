@@ -44,7 +44,7 @@ export const createStreamHeartbeats = (options: {
   const { forwarder, compose, sign, answerTimeoutMs, clock } = options;
   let accepted: { digest: Uint8Array; at: number } | undefined;
 
-  const holds = (digest: Uint8Array): boolean =>
+  const holds = (digest: Uint8Array) =>
     accepted !== undefined &&
     Buffer.compare(accepted.digest, digest) === 0 &&
     clock.monotonic() - accepted.at < reportIntervalMs;
@@ -114,7 +114,7 @@ const digestOf = ({
   renewal,
   process: _,
   ...rest
-}: HeartbeatReport): Uint8Array => {
+}: HeartbeatReport) => {
   const { started_at: __, ...program } = collector;
   const { connected, last_error: forwarderError } = forwarder;
   const { status, last_error: renewalError } = renewal;

@@ -31,7 +31,7 @@ export const createPendingPromotion = async (options: {
   let isPending = await directory.isPendingPromotion();
   let acting = false;
 
-  const end = async (act: () => Promise<void>): Promise<void> => {
+  const end = async (act: () => Promise<void>) => {
     if (!isPending || acting) return;
     acting = true;
     try {
@@ -48,7 +48,7 @@ export const createPendingPromotion = async (options: {
     }
   };
 
-  const rollBack = async (): Promise<void> => {
+  const rollBack = async () => {
     if (!(await directory.rollBack(clock.now()))) return;
     log.warn({}, "core does not know the new certificate; rolled back to the previous credentials");
     onRollback((await directory.current())?.fingerprintSha256);

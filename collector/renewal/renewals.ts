@@ -55,7 +55,7 @@ const recheckMs = 30_000;
 const lockedRetryMs = 5_000;
 
 /** Describes to core and operators why a renewal failed; the message of the file system has the path of the key. */
-const describeFailure = (error: unknown): string => {
+const describeFailure = (error: unknown) => {
   if (!(error instanceof Error)) return "unknown failure";
   return "path" in error
     ? `the new credentials cannot be stored (${errorCode(error) ?? "no code"})`
@@ -146,7 +146,7 @@ export const createRenewals = (options: {
 
   const isDue = () => triggered || clock.now() >= plan.dueAt;
 
-  const attempt = async (signal: AbortSignal): Promise<boolean> => {
+  const attempt = async (signal: AbortSignal) => {
     lastAttemptAt = clock.now();
     try {
       await renew(signal);
@@ -179,7 +179,7 @@ export const createRenewals = (options: {
     }
   };
 
-  const pause = async (ms: number, signal: AbortSignal): Promise<void> => {
+  const pause = async (ms: number, signal: AbortSignal) => {
     const over = new AbortController();
     const stop = () => over.abort();
     signal.addEventListener("abort", stop, { once: true });

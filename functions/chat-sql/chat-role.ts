@@ -72,7 +72,7 @@ const iterations = 4096;
  * Returns the SCRAM-SHA-256 verifier of a password (RFC 5803, as PostgreSQL stores it): the server's log of a CREATE ROLE then holds no
  * password. `password` is ASCII; the same password and salt give the same verifier.
  */
-const scramVerifier = async (password: string, salt: string): Promise<string> => {
+const scramVerifier = async (password: string, salt: string) => {
   const saltBytes = new TextEncoder().encode(salt).slice(0, 16);
   const material = await crypto.subtle.importKey(
     "raw",
@@ -210,7 +210,7 @@ const findPublicGrants = async (db: Executor): Promise<string[]> => {
  * Revokes from PUBLIC what the chat role must not have and grants it to a group of which every other role is a member, so that nobody else
  * loses anything. Runs in the caller's transaction, which holds the lock; needs a superuser.
  */
-const revokePublicGrants = async (transaction: Executor, chatRole: string): Promise<void> => {
+const revokePublicGrants = async (transaction: Executor, chatRole: string) => {
   const { group, isNew } = await ensurePublicRole(transaction);
   // In a restored or copied database PUBLIC lacks these grants, and the group that has them is another database's.
   if (isNew) await transaction.execute(sql.raw(grantTakenTo(group)));
@@ -342,7 +342,7 @@ const readServer = async (db: Executor) => {
   return row;
 };
 
-const grantViews = async (db: Executor, role: string): Promise<void> => {
+const grantViews = async (db: Executor, role: string) => {
   const name = sql.identifier(role);
   const views = sql.raw(chatViews.map((view) => `chat.${view}`).join(", "));
   await db.execute(sql`grant usage on schema chat to ${name}`);
@@ -350,7 +350,7 @@ const grantViews = async (db: Executor, role: string): Promise<void> => {
 };
 
 /** Throws `ChatRoleFault` when the role has an attribute, a membership, an object or a privilege beyond the views and PUBLIC's. */
-const rejectPowerful = async (db: Executor, role: string): Promise<void> => {
+const rejectPowerful = async (db: Executor, role: string) => {
   const views = sql.join(
     chatViews.map((view) => sql`${view}`),
     sql`, `,
@@ -399,7 +399,7 @@ const rejectPowerful = async (db: Executor, role: string): Promise<void> => {
     throw new ChatRoleFault(`the database role ${role} ${faults.slice(0, 5).join(", ")}`);
 };
 
-const derive = async (secret: string, purpose: string): Promise<string> => {
+const derive = async (secret: string, purpose: string) => {
   const bytes = new TextEncoder();
   const hmac = { name: "HMAC", hash: "SHA-256" };
   const key = await crypto.subtle.importKey("raw", bytes.encode(secret), hmac, false, ["sign"]);

@@ -99,7 +99,7 @@ const prepareRole = async ({
   return { urlsOf: async () => urlsFor(await locate(), login), exposures };
 };
 
-const roleOf = (url: string): string => decodeURIComponent(new URL(url).username);
+const roleOf = (url: string) => decodeURIComponent(new URL(url).username);
 
 /** Returns core's URL with another login, once for each password. Parameters that could change who logs in are left out. */
 export const urlsFor = (coreUrl: string, { role, passwords }: ChatLogin): string[] =>
@@ -137,7 +137,7 @@ const createRoleRunner = (urlsOf: () => Promise<readonly string[]>): RunAsRole =
   };
 };
 
-const tryLogin = async (runAsRole: RunAsRole): Promise<void> => {
+const tryLogin = async (runAsRole: RunAsRole) => {
   const result = await runAsRole(
     { text: "select 1", values: [] },
     { signal: AbortSignal.timeout(10_000) },
@@ -186,21 +186,21 @@ const createQueryQueue = (): QueryQueue => {
   const waiting = new Set<() => void>();
   const running = new Set<Promise<unknown>>();
   let active = 0;
-  const leave = (): void => {
+  const leave = () => {
     active -= 1;
     const [next] = waiting;
     if (next === undefined) return;
     waiting.delete(next);
     next();
   };
-  const enter = async (signal: AbortSignal): Promise<boolean> => {
+  const enter = async (signal: AbortSignal) => {
     if (active < runningMax) {
       active += 1;
       return true;
     }
     if (waiting.size >= waitingMax) return false;
     const { promise, resolve, reject } = Promise.withResolvers<boolean>();
-    const admit = (): void => {
+    const admit = () => {
       active += 1;
       resolve(true);
     };
@@ -209,7 +209,7 @@ const createQueryQueue = (): QueryQueue => {
       waiting.delete(admit);
       resolve(false);
     }, waitMsMax);
-    const abort = (): void => {
+    const abort = () => {
       waiting.delete(admit);
       reject(signal.reason);
     };

@@ -29,7 +29,7 @@ const flag = (name: string, description: string) => column(name, "boolean", desc
 const count = (name: string, description: string, unit: string) =>
   column(name, "bigint", description, unit);
 const texts = (name: string, description: string) => column(name, "text[]", description);
-const oneOf = (words: readonly string[]): string => words.join(", ");
+const oneOf = (words: readonly string[]) => words.join(", ");
 
 const host = [
   uuid("identity_id", "Id of the host; joins all relations about hosts."),

@@ -280,7 +280,7 @@ const joinReaders = new Set([
 ]);
 
 /** Returns how many times an aggregate of a SELECT keeps its rows: once for each grouping set. */
-const groupingSetsOf = (clause: unknown): number => {
+const groupingSetsOf = (clause: unknown) => {
   const text = JSON.stringify(clause ?? "");
   const sets = list(clause).filter((each) => (each as Fields).GroupingSet !== undefined).length;
   if (sets > 1 || text.includes("GROUPING_SET_CUBE"))
@@ -291,7 +291,7 @@ const groupingSetsOf = (clause: unknown): number => {
 const digitsMax = 40;
 
 /** Rejects literals that become long numbers: `1e131071` has eight characters, and 64 KiB as a numeric. */
-const checkLiteral = ({ fval, sval }: Fields): void => {
+const checkLiteral = ({ fval, sval }: Fields) => {
   const text = String(
     (fval as Fields | undefined)?.fval ?? (sval as Fields | undefined)?.sval ?? "",
   ).trim();
@@ -306,14 +306,14 @@ const checkLiteral = ({ fval, sval }: Fields): void => {
     );
 };
 
-const checkCast = ({ arg, typeName }: Fields): void => {
+const checkCast = ({ arg, typeName }: Fields) => {
   const { names } = typeName as Fields;
   if (stringsOf(names).at(-1) === "jsonb" && (arg as Fields).A_Const === undefined)
     throw new StatementRefused("only a literal may be cast to jsonb");
 };
 
 /** A replacement does not multiply what it replaces. */
-const checkReplacement = ([, , replacement, flags, ...more]: readonly unknown[]): void => {
+const checkReplacement = ([, , replacement, flags, ...more]: readonly unknown[]) => {
   const [text = ""] = textsOf(replacement);
   const [flag = ""] = textsOf(flags);
   if (more.length > 0 || (flags !== undefined && textsOf(flags).length === 0))

@@ -41,7 +41,7 @@ const isSeparate = ({
   targetList,
   valuesLists,
   op,
-}: Fields): boolean =>
+}: Fields) =>
   op === "SETOP_NONE" &&
   (groupClause !== undefined ||
     limitCount !== undefined ||
@@ -74,7 +74,7 @@ export const derivedNamesIn = (
   const separate = new Set<string>();
   const others = new Set<string>();
   const renames: { name: string; of: string }[] = [];
-  const add = (select: unknown, positional: readonly string[], isMaterialized = false): void => {
+  const add = (select: unknown, positional: readonly string[], isMaterialized = false) => {
     const { SelectStmt } = (select ?? {}) as { SelectStmt?: Fields };
     const ofItsOwn = SelectStmt !== undefined && isSeparate(SelectStmt) ? separate : merged;
     const into = isMaterialized ? others : ofItsOwn;

@@ -85,7 +85,7 @@ export const ignoreDisabledChat = (env: Environment): Environment => {
 
 /** Adds the faults between the variables of the chat agent. Without a model only the receipt key's are checked. */
 export const chatFaults = (env: Environment, faults: ConfigFault[]): void => {
-  const need = (variable: string, message: string): void => {
+  const need = (variable: string, message: string) => {
     const isKnown = faults.some(
       (fault) => fault.variable === variable || fault.variable === `${variable}_FILE`,
     );

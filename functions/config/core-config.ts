@@ -87,7 +87,7 @@ const signerConfigOf = (env: Environment, faults: ConfigFault[]): SignerConfig |
   const command = env.SVC_ENROLLMENT_SIGNER_COMMAND;
   const caCertFile = env.SVC_ENROLLMENT_CA_CERT_FILE;
   const caKeyFile = env.SVC_ENROLLMENT_CA_KEY_FILE;
-  const fault = (variable: string, message: string): void => {
+  const fault = (variable: string, message: string) => {
     faults.push({ variable, message });
   };
   if (!mode && !command && !caCertFile && !caKeyFile) return null;
@@ -370,7 +370,7 @@ export const coreVariables = {
 };
 
 /** Whether web, `svc-server export`, `svc-admin` or Compose reads a variable of the same environment. */
-const isOfOthers = (name: string): boolean =>
+const isOfOthers = (name: string) =>
   ["SVC_API_URL", "SVC_TRUSTED_PROXIES", ...composeVariables].includes(name) ||
   /^SVC_(EXPORT|ADMIN)_/.test(name);
 
@@ -383,7 +383,7 @@ interface ParsedCoreConfig {
 type CoreValues = v.InferOutput<v.ObjectSchema<typeof coreVariables, undefined>>;
 
 /** Adds the faults between variables that no part of the config is read from. */
-const addFaultsBetween = (env: Environment, faults: ConfigFault[]): void => {
+const addFaultsBetween = (env: Environment, faults: ConfigFault[]) => {
   directoryConfigFaults(env, faults);
   natsFaults(env, faults);
   chatFaults(env, faults);

@@ -16,7 +16,7 @@ export const parseYaml = <Schema extends v.GenericSchema>(
   };
 };
 
-const ofObject = ({ expected }: v.BaseIssue<unknown>): string => {
+const ofObject = ({ expected }: v.BaseIssue<unknown>) => {
   if (expected === "Object") return "must be a mapping";
   return expected === "never" ? "is not known" : "is required";
 };

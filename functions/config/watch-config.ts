@@ -53,7 +53,7 @@ const secret = v.pipe(
   v.transform((text) => new Secret(text)),
 );
 
-const keyLength = (text: string): number => {
+const keyLength = (text: string) => {
   try {
     return text.startsWith("whsec_")
       ? Uint8Array.fromBase64(text.slice("whsec_".length)).length

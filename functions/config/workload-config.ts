@@ -84,7 +84,7 @@ const IssuersFile = v.strictObject({
 });
 
 /** Returns where a rule needs an id and has none. */
-const faultOfIds = (issuers: v.InferOutput<typeof IssuersFile>["issuers"]): string | undefined => {
+const faultOfIds = (issuers: v.InferOutput<typeof IssuersFile>["issuers"]) => {
   for (const [at, { issuer, subjects = [] }] of issuers.entries()) {
     const ids = idClaims.find(([known]) => known.test(issuer))?.[1];
     const without =

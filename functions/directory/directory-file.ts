@@ -88,7 +88,7 @@ const readPeople = (
 };
 
 /** The messages of valibot's own for missing and unknown members quote names of the file. */
-const messageOf = ({ type, expected, message }: v.BaseIssue<unknown>): string => {
+const messageOf = ({ type, expected, message }: v.BaseIssue<unknown>) => {
   if (type !== "strict_object" || expected === "Object") return message;
   return expected === "never" ? "is not known" : "is required";
 };

@@ -48,7 +48,7 @@ type GoogleCall = "token" | "first_page" | "page";
 class ListNotFound extends DirectoryFault {}
 
 /** Whether the first page of a list failed because the list does not exist; on a later page, the list would be incomplete. */
-const isNotFound = (error: unknown): boolean => error instanceof ListNotFound;
+const isNotFound = (error: unknown) => error instanceof ListNotFound;
 
 /** The used parts of a failed call. The client's error also has the request with its token, which must not be logged. */
 const FailedCall = v.object({

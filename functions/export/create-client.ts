@@ -86,7 +86,7 @@ const revealAll = (headers: ExportConfig["headers"]): OtlpClientOptions["headers
 const createRetirable = (client: OtlpClient): OtlpClient & { retire(): void } => {
   let inFlight = 0;
   let isRetired = false;
-  const closeIfDone = (): void => {
+  const closeIfDone = () => {
     if (isRetired && inFlight === 0) void client.close().catch(() => undefined);
   };
   return {

@@ -31,7 +31,7 @@ const otlpSignals: ReadonlyMap<string, ExportSignal> = new Map([
 ]);
 
 /** Whether a payload consists of whole resources: one that is cut off would take the bytes behind it, another host's, as its own. */
-const isWhole = ({ payload }: StoredEnvelope): boolean => {
+const isWhole = ({ payload }: StoredEnvelope) => {
   try {
     readWire(payload, (reader) => eachValue(reader, payload.length, 1, () => undefined));
     return true;
@@ -118,7 +118,7 @@ const eachPart = (
   bytes: Uint8Array,
   end: number,
   visit: (part: Uint8Array, tag: number, valueEnd: number) => void,
-): void => {
+) => {
   let start = reader.pos;
   eachField(reader, end, (tag, valueEnd) => {
     if (tag >>> 3 === 1 && tag !== resourceTag)
@@ -129,7 +129,7 @@ const eachPart = (
 };
 
 /** Whether a `KeyValue` has the key: the last one counts, and readers differ, so any does. */
-const isClaim = (reader: BinaryReader, bytes: Uint8Array, end: number): boolean => {
+const isClaim = (reader: BinaryReader, bytes: Uint8Array, end: number) => {
   let isFound = false;
   eachValue(reader, end, 1, (keyEnd) => {
     isFound ||= decodeText(bytes.subarray(reader.pos, keyEnd)) === hostIdentityKey;
@@ -153,7 +153,7 @@ const encodeVarint = (value: number): number[] => {
 const encoder = new TextEncoder();
 
 /** `attributes`, field 1 of a resource: `KeyValue` with 1 the key and 2 the value, of which 1 is a string. */
-const encodeAttribute = (value: string): Uint8Array => {
+const encodeAttribute = (value: string) => {
   const text = encodeField([encoder.encode(value)]);
   const bytes = text.reduce((sum, { length }) => sum + length, 0);
   const valueField = [Uint8Array.of(wireTag(2, lengthDelimited), ...encodeVarint(bytes)), ...text];
@@ -204,27 +204,27 @@ export const encodeLogs = (envelopes: readonly StoredEnvelope[]): Uint8Array => 
   return request.finish();
 };
 
-const isSameOrigin = (one: StoredEnvelope, other: StoredEnvelope): boolean =>
+const isSameOrigin = (one: StoredEnvelope, other: StoredEnvelope) =>
   one.hostId === other.hostId && one.source === other.source;
 
-const message = (writer: BinaryWriter, field: number, write: () => void): void => {
+const message = (writer: BinaryWriter, field: number, write: () => void) => {
   writer.tag(field, WireType.LengthDelimited).fork();
   write();
   writer.join();
 };
 
-const text = (writer: BinaryWriter, field: number, value: string): void => {
+const text = (writer: BinaryWriter, field: number, value: string) => {
   writer.tag(field, WireType.LengthDelimited).string(value);
 };
 
-const attribute = (writer: BinaryWriter, field: number, key: string, value: string): void =>
+const attribute = (writer: BinaryWriter, field: number, key: string, value: string) =>
   message(writer, field, () => {
     text(writer, 1, key);
     message(writer, 2, () => text(writer, 1, value));
   });
 
 /** `ResourceLogs`: 1 the resource, 2 the scopes; of a scope 1 its name and version, 2 the records. */
-const writeResourceLogs = (writer: BinaryWriter, envelopes: readonly StoredEnvelope[]): void => {
+const writeResourceLogs = (writer: BinaryWriter, envelopes: readonly StoredEnvelope[]) => {
   const [{ hostId, source }] = envelopes as [StoredEnvelope];
   message(writer, 1, () => {
     message(writer, 1, () => {
@@ -240,11 +240,11 @@ const writeResourceLogs = (writer: BinaryWriter, envelopes: readonly StoredEnvel
 };
 
 /** The device, the last part of an identity. */
-const hostNameOf = (hostId: string): string => hostId.slice(hostId.lastIndexOf("/") + 1);
+const hostNameOf = (hostId: string) => hostId.slice(hostId.lastIndexOf("/") + 1);
 
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
-const writeRecord = (writer: BinaryWriter, envelope: StoredEnvelope): void =>
+const writeRecord = (writer: BinaryWriter, envelope: StoredEnvelope) =>
   message(writer, 2, () => {
     const { kind, observedAt, receivedAt, attributes, payload, queueId, sequence } = envelope;
     writeBody(writer, payload);
@@ -270,7 +270,7 @@ const isTime = (microseconds: bigint | null): microseconds is bigint =>
   microseconds !== null && microseconds >= 0n && microseconds < microsecondsMax;
 
 /** A body is text if it is UTF-8, which protobuf requires of text, else bytes. */
-const writeBody = (writer: BinaryWriter, payload: Uint8Array): void =>
+const writeBody = (writer: BinaryWriter, payload: Uint8Array) =>
   message(writer, 5, () => {
     try {
       const line = utf8.decode(payload);

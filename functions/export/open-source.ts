@@ -89,7 +89,7 @@ export const createPostgresSource = (options: PostgresSourceOptions): ClosableSo
   let summarizedAt = clock.monotonic();
   const chunks = new WeakMap<ExportChunk, PostgresChunk>();
 
-  const disconnect = (): void => {
+  const disconnect = () => {
     if (client) options.disconnect(client);
     client = undefined;
   };
@@ -111,7 +111,7 @@ export const createPostgresSource = (options: PostgresSourceOptions): ClosableSo
     }
   };
 
-  const summarize = async (): Promise<void> => {
+  const summarize = async () => {
     if (clock.monotonic() - summarizedAt < summarizeMs) return;
     await summarizeRows(db).catch(() => undefined);
     summarizedAt = clock.monotonic();
@@ -181,16 +181,13 @@ const connectOn = async (
   throw new ExportLeaseLost("the reader's server is on another timeline, or was started anew");
 };
 
-const largest = (one: bigint, other: bigint): bigint => (one > other ? one : other);
-const smallest = (one: bigint, other: bigint): bigint => -largest(-one, -other);
-const bytesOf = (rows: readonly StoredEnvelope[]): number =>
+const largest = (one: bigint, other: bigint) => (one > other ? one : other);
+const smallest = (one: bigint, other: bigint) => -largest(-one, -other);
+const bytesOf = (rows: readonly StoredEnvelope[]) =>
   rows.reduce((sum, { payload }) => sum + payload.length + objectBytes, 0);
 
 /** Returns a width that makes a chunk of the aimed size, at most four times the last one. */
-const nextWidth = (
-  width: bigint,
-  read: { ids: bigint; bytes: number; chunkBytes: number },
-): bigint => {
+const nextWidth = (width: bigint, read: { ids: bigint; bytes: number; chunkBytes: number }) => {
   const factor = Math.min(4, read.chunkBytes / Math.max(1, read.bytes));
   // A range that ended at the horizon says nothing about a wider one.
   if (read.ids < width && factor > 1) return width;
@@ -270,7 +267,7 @@ export const createSources = async (
   );
 };
 
-const ofThisSink = async (name: string, prepared: Promise<void>): Promise<void> => {
+const ofThisSink = async (name: string, prepared: Promise<void>) => {
   try {
     await prepared;
   } catch (cause) {

@@ -56,7 +56,7 @@ export const createOtlpGrpcClient = (options: OtlpClientOptions): OtlpClient => 
       "grpc-timeout": `${withinMs}m`,
       ":path": paths[signal],
     });
-    const end = (cause: Error): void => {
+    const end = (cause: Error) => {
       reject(cause);
       used.destroy();
     };
@@ -131,7 +131,7 @@ const unframe = (framed: Buffer): Buffer => {
   }
 };
 
-const decodePercent = (text: string): string => {
+const decodePercent = (text: string) => {
   try {
     return decodeURIComponent(text);
   } catch {

@@ -46,7 +46,7 @@ export const createOtlpHttpClient = (options: OtlpClientOptions): OtlpClient => 
       body: isCompressed ? await gzipFast(message) : message,
       signal: AbortSignal.timeout(withinMs),
     });
-    const header = (name: string): string | undefined => [received[name]].flat()[0];
+    const header = (name: string) => [received[name]].flat()[0];
     return readHttpOutcome(statusCode, {
       retryAfter: header("retry-after"),
       contentType: header("content-type"),

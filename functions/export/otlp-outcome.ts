@@ -167,7 +167,7 @@ const JsonResponse = v.object({
 });
 
 /** Returns the message of a google.rpc.Status, as OTLP/HTTP sends failures, or a short text as it is. */
-const messageOf = (body: Uint8Array): string => {
+const messageOf = (body: Uint8Array) => {
   try {
     const { message } = fromBinary(StatusSchema, body);
     if (message !== "") return message;
@@ -177,7 +177,7 @@ const messageOf = (body: Uint8Array): string => {
   return new TextDecoder().decode(body.subarray(0, reasonMax));
 };
 
-const readRetryInfo = (details: Uint8Array): number | null => {
+const readRetryInfo = (details: Uint8Array) => {
   try {
     for (const { typeUrl, value } of fromBinary(StatusSchema, details).details) {
       if (!typeUrl.endsWith("/google.rpc.RetryInfo")) continue;
@@ -190,9 +190,9 @@ const readRetryInfo = (details: Uint8Array): number | null => {
   return null;
 };
 
-const capped = (ms: number): number => Math.min(retryAfterMsMax, Math.max(0, ms));
+const capped = (ms: number) => Math.min(retryAfterMsMax, Math.max(0, ms));
 
-const oneLine = (text: string): string =>
+const oneLine = (text: string) =>
   text
     .replaceAll(/[\p{Cc}\u2028\u2029\ufffd]+/gu, " ")
     .trim()

@@ -38,7 +38,7 @@ interface ExportNeeds {
 /** Exports from the sources to the backend whenever this process has the lease, until `stopping` aborts; see `runLeased` and `pumpChunks`. */
 export const runExport = (needs: ExportNeeds): Promise<void> => {
   const { db, config, owner, clock, log, stopping, metrics } = needs;
-  const run = async (lease: ExportLease, signal: AbortSignal): Promise<void> => {
+  const run = async (lease: ExportLease, signal: AbortSignal) => {
     const source = await needs.open(lease);
     const delivery = createDelivery({ ...needs, observe: metrics.observe });
     try {
@@ -107,7 +107,7 @@ export const pumpChunks = async (options: PumpOptions): Promise<void> => {
   let committed = Promise.resolve();
   let buffered = 0;
   let freed = Promise.withResolvers<void>();
-  const fail = (cause: unknown): void => failed.abort(cause);
+  const fail = (cause: unknown) => failed.abort(cause);
 
   const dispatch = async (chunk: ExportChunk): Promise<ChunkOutcome> => {
     const parts = partsOf(chunk, lanes.length);
@@ -122,7 +122,7 @@ export const pumpChunks = async (options: PumpOptions): Promise<void> => {
     return sumOutcomes(await Promise.all(outcomes));
   };
 
-  const finish = (chunk: ExportChunk, delivered: Promise<ChunkOutcome>): void => {
+  const finish = (chunk: ExportChunk, delivered: Promise<ChunkOutcome>) => {
     committed = committed.then(async () => {
       const outcome = await delivered;
       signal.throwIfAborted();
@@ -136,7 +136,7 @@ export const pumpChunks = async (options: PumpOptions): Promise<void> => {
     for (const promise of [delivered, committed]) promise.catch(fail);
   };
 
-  const move = async (): Promise<void> => {
+  const move = async () => {
     while (!stopping.aborted) {
       signal.throwIfAborted();
       if (buffered >= bufferBytesMax) {
@@ -190,7 +190,7 @@ const partsOf = (
 };
 
 /** FNV-1a, so that hosts spread evenly. */
-const laneOf = (hostId: string, lanes: number): number => {
+const laneOf = (hostId: string, lanes: number) => {
   let hash = 0x811c9dc5;
   for (let at = 0; at < hostId.length; at++)
     hash = Math.imul(hash ^ hostId.charCodeAt(at), 0x01000193);
@@ -224,7 +224,7 @@ const drainMs = 5_000;
  * does. Failures of the database are logged, and it starts anew from the stored position. A lease whose end does not move while this process
  * watches for `exportLeaseMs` is over, whatever the database's clock says. Throws `ExportPositionElsewhere`.
  */
-const runLeased = async (options: LeasedOptions): Promise<void> => {
+const runLeased = async (options: LeasedOptions) => {
   const { db, name, owner, clock, log, stopping, observe } = options;
   let isWaiting = false;
   let reached: bigint | null = null;
@@ -278,7 +278,7 @@ const logTimeline = async (
     leftTimeline,
     reached,
   }: { lease: ExportLease; leftTimeline: number; reached: bigint | null },
-): Promise<void> => {
+) => {
   const { envelopes } = await countPendingOf(db, lease);
   log.warn(
     {
@@ -293,12 +293,12 @@ const logTimeline = async (
   );
 };
 
-const runUnder = async (lease: ExportLease, options: LeasedOptions): Promise<void> => {
+const runUnder = async (lease: ExportLease, options: LeasedOptions) => {
   const { db, clock, stopping } = options;
   const ended = new AbortController();
   const done = new AbortController();
   let renewedAt = clock.monotonic();
-  const renew = async (): Promise<void> => {
+  const renew = async () => {
     while (!done.signal.aborted) {
       await clock.sleep(renewMs, done.signal).catch(() => undefined);
       if (done.signal.aborted) return;
@@ -319,7 +319,7 @@ const runUnder = async (lease: ExportLease, options: LeasedOptions): Promise<voi
       }
     }
   };
-  const drain = async (): Promise<void> => {
+  const drain = async () => {
     await clock.sleep(drainMs, done.signal);
     ended.abort(new ExportLeaseLost("stopped before everything was delivered"));
   };

@@ -90,7 +90,7 @@ export const storedMessage = ({ subject, seq, header, data, time }: StoredMsg): 
   ack: () => undefined,
 });
 
-const heldBytesOf = (data: Uint8Array, headers: MsgHdrs | undefined): number =>
+const heldBytesOf = (data: Uint8Array, headers: MsgHdrs | undefined) =>
   Math.max(data.length, Number(headers?.get("Svc-Raw-Bytes") || 0)) + overheadBytes;
 
 /** The buffer of pulls. */
@@ -134,13 +134,13 @@ export const pullMessages = (options: PullOptions): StreamPulls => {
   let freed = Promise.withResolvers<void>();
   let filled = Promise.withResolvers<void>();
 
-  const fail = (error: Error): void => {
+  const fail = (error: Error) => {
     failure ??= error;
     closed.abort();
     ended.resolve();
     filled.resolve();
   };
-  const receive = (message: Msg): void => {
+  const receive = (message: Msg) => {
     heardAt = ticks;
     const code = message.headers?.code ?? 0;
     if (message.subject.startsWith(inbox) && code !== 0) {
@@ -176,7 +176,7 @@ export const pullMessages = (options: PullOptions): StreamPulls => {
     callback: (error, message) => (error ? fail(error) : receive(message)),
   });
 
-  const request = async (): Promise<void> => {
+  const request = async () => {
     requests += 1;
     left = batch;
     ended = Promise.withResolvers();
@@ -196,14 +196,14 @@ export const pullMessages = (options: PullOptions): StreamPulls => {
     );
     await ended.promise;
   };
-  const watch = async (): Promise<void> => {
+  const watch = async () => {
     for (;;) {
       await clock.sleep(heartbeatMs, closed.signal);
       ticks += 1;
       if (ticks - heardAt > silenceMs / heartbeatMs) ended.resolve();
     }
   };
-  const pull = async (): Promise<void> => {
+  const pull = async () => {
     while (!closed.signal.aborted) {
       const before = delivered;
       await request();
@@ -216,7 +216,7 @@ export const pullMessages = (options: PullOptions): StreamPulls => {
       await clock.sleep(100, closed.signal);
     }
   };
-  const end = (error: unknown): void => {
+  const end = (error: unknown) => {
     if (!closed.signal.aborted) fail(error instanceof Error ? error : new Error(String(error)));
   };
   watch().catch(end);

@@ -37,7 +37,7 @@ const formulaStart = /^[=+\-@＝＋－＠\t\r\n]/;
 /** Where `;` separates cells, quotes within a line hold nothing together. */
 const laterStart = /[;\r\n](?=[=+\-@＝＋－＠])/g;
 
-const cellText = (cell: CsvCell): string => {
+const cellText = (cell: CsvCell) => {
   if (cell === null) return "";
   if (typeof cell === "number") return String(cell);
   const text = (formulaStart.test(cell) ? `'${cell}` : cell).replace(laterStart, "$&'");

@@ -63,7 +63,7 @@ export const csvRecords = function* (text: string): Generator<ReadRecord, void, 
 
 const cellEnd = /[",\r\n]/g;
 
-const endOfCell = (text: string, from: number): number => {
+const endOfCell = (text: string, from: number) => {
   cellEnd.lastIndex = from;
   return cellEnd.exec(text)?.index ?? text.length;
 };

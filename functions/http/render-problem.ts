@@ -28,7 +28,7 @@ const scimTypes: Partial<Record<ProblemCode, string>> = {
 };
 
 /** Whether a path is SCIM's, whose errors have a form of their own. */
-const isScimPath = (path: string): boolean => path.startsWith(`${scimBasePath}/`);
+const isScimPath = (path: string) => path.startsWith(`${scimBasePath}/`);
 
 /** Returns the body and media type of a problem as SCIM's error message (RFC 7644, 3.12). */
 const scimError = (code: ProblemCode, { status, detail }: { status: number; detail: string }) => {

@@ -281,7 +281,7 @@ const createMac = (secret: Secret): Mac => {
   };
 };
 
-const textOf = (sealed: Uint8Array): string =>
+const textOf = (sealed: Uint8Array) =>
   sealed.toBase64({ alphabet: "base64url", omitPadding: true });
 
 const foreign = (): Problem =>
@@ -289,7 +289,7 @@ const foreign = (): Problem =>
     errors: [{ path: "cursor", message: "is not a cursor of this list and order" }],
   });
 
-const equalInConstantTime = (a: Uint8Array, b: Uint8Array): boolean => {
+const equalInConstantTime = (a: Uint8Array, b: Uint8Array) => {
   let difference = a.length ^ b.length;
   for (let at = 0; at < a.length; at++) difference |= (a[at] ?? 0) ^ (b[at] ?? 0);
   return difference === 0;
@@ -299,7 +299,7 @@ const equalInConstantTime = (a: Uint8Array, b: Uint8Array): boolean => {
 export const anyone: Guard<null> = { describe: { kind: "open" }, admit: async () => null };
 
 /** Returns the token of `Authorization: Bearer <token>` (RFC 6750). Throws 401 `unauthenticated` without one. */
-const bearer = (c: HttpContext): string => {
+const bearer = (c: HttpContext) => {
   const match = /^Bearer ([A-Za-z0-9._~+/=-]{1,4096})$/i.exec(c.req.header("authorization") ?? "");
   if (!match?.[1]) throw new Problem("unauthenticated");
   return match[1];

@@ -247,11 +247,11 @@ const render = async (c: HttpContext, reply: Reply, isReport: boolean): Promise<
 };
 
 /** Returns a weak ETag: reports that differ in their time alone have the same. */
-const unchangedTag = async (json: string): Promise<string> =>
+const unchangedTag = async (json: string) =>
   `W/"${new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(json))).toHex()}"`;
 
 /** Whether an `If-None-Match` header names an ETag (weak comparison, RFC 9110, 13.1.2). Linear in the header's length. */
-const matchesEtag = (header: string | undefined, etag: string): boolean =>
+const matchesEtag = (header: string | undefined, etag: string) =>
   (header ?? "").split(",").some((part) => ["*", etag, `W/${etag}`].includes(part.trim()));
 
 /** Registers the routes, and for each path a 405 for the methods that it does not accept. */
@@ -343,11 +343,11 @@ export const parseJson = (parse: () => ReturnType<ParseBody>): unknown => {
 };
 
 /** Returns the media type of a request's body without parameters, in lower case; undefined without one. */
-const mediaTypeOf = (request: Request): string | undefined =>
+const mediaTypeOf = (request: Request) =>
   request.headers.get("content-type")?.split(";")[0]?.trim().toLowerCase();
 
 /** Returns a request's body as UTF-8 text. Throws 422 `validation_failed` for other bytes, and as `readBody` does. */
-const readText = async (c: HttpContext, bytesMax = bodyBytesMax): Promise<string> => {
+const readText = async (c: HttpContext, bytesMax = bodyBytesMax) => {
   const bytes = await readBody(c, bytesMax);
   try {
     return strictUtf8.decode(bytes);
@@ -366,7 +366,7 @@ export const fieldErrors = (issues: readonly v.BaseIssue<unknown>[]): FieldError
     message: expectation(issue),
   }));
 
-const expectation = (issue: v.BaseIssue<unknown>): string => {
+const expectation = (issue: v.BaseIssue<unknown>) => {
   if (issue.type === "strict_object" && issue.expected === "never") return "is not a known field";
   if (issue.kind === "schema" && issue.received === "undefined") return "is required";
   // Our messages start in lower case; valibot's defaults start with "Invalid" and quote the received value.

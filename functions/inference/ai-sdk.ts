@@ -288,7 +288,7 @@ const statusFault = (status: number, retryAfter: string | null, now: number): Pr
 };
 
 /** Reads `Retry-After` (RFC 9110, 10.2.3): seconds or a date. */
-const secondsOf = (value: string | null, now: number): number | null => {
+const secondsOf = (value: string | null, now: number) => {
   if (value === null) return null;
   if (/^\d{1,9}$/.test(value)) return Number(value);
   const date = Date.parse(value);

@@ -54,9 +54,9 @@ const reply = (messages: readonly InferenceMessage[], toolsOffered: boolean): In
   return results.length === 0 ? [...words("I query the fleet's tables.\n"), call] : [call];
 };
 
-const isTrouble = (state: unknown): boolean => state !== "healthy" && state !== "enrolling";
+const isTrouble = (state: unknown) => state !== "healthy" && state !== "enrolling";
 
-const answerOf = (result: ToolResult | undefined): string => {
+const answerOf = (result: ToolResult | undefined) => {
   const rows =
     result?.kind === "rows"
       ? result.rows.map(([state, hosts]) => ({ state, hosts: Number(hosts) }))

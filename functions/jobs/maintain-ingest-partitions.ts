@@ -83,7 +83,7 @@ const dropOldest = async (
     present,
     retentionDays,
   }: { now: number; present: readonly number[]; retentionDays: number },
-): Promise<number | undefined> => {
+) => {
   const { db } = core;
   const keptFrom = now - retentionDays * dayMs;
   type Details = { rows: number; exact: boolean; partition: "day" | "default" };
@@ -123,4 +123,4 @@ const dropOldest = async (
   return isDropped ? oldest : undefined;
 };
 
-const nameOf = (day: number): string => new Date(day).toISOString().slice(0, 10);
+const nameOf = (day: number) => new Date(day).toISOString().slice(0, 10);

@@ -66,7 +66,7 @@ export const runDirectorySync = (needs: DirectoryJobNeeds, signal: AbortSignal):
       );
     return report;
   };
-  const retryMs = (failures: number): number =>
+  const retryMs = (failures: number) =>
     retryMsMin +
     fullJitterMs({ attempt: failures - 1, baseMs: retryBaseMs, capMs: retryCapMs, entropy });
   const job: JobOptions = {
@@ -97,7 +97,7 @@ type JobNeeds = DirectoryJobNeeds & { sync: Sync; job: JobOptions };
 const syncGoogle = (
   { delegateEmail, serviceAccountKeyFile, apiUrl }: ProviderOf<"google">,
   { core, readKeyFile, sync, job }: JobNeeds,
-): Promise<void> => {
+) => {
   const { domain } = core.config.directory;
   const read = async (stop: AbortSignal): Promise<DirectorySnapshot> => {
     const account = parseServiceAccount(readKey(() => readKeyFile(serviceAccountKeyFile)));
@@ -115,10 +115,7 @@ const syncGoogle = (
 };
 
 /** Syncs when the file, or the reason why it cannot be read, has changed, and at every interval. */
-const syncFile = (
-  { path }: ProviderOf<"file">,
-  { core, readTrustedFile, sync, job }: JobNeeds,
-): Promise<void> => {
+const syncFile = ({ path }: ProviderOf<"file">, { core, readTrustedFile, sync, job }: JobNeeds) => {
   const { clock } = core;
   let tried: { found: string; at: number } | undefined;
   return runEvery({ ...job, intervalMs: fileIntervalMs }, async () => {
@@ -148,10 +145,7 @@ const syncFile = (
  * Compares people with everything that was pushed, under the rules for a snapshot: what the configuration changed, such as the domain or
  * the provider, takes effect here. Before the first push there is nothing to compare.
  */
-const syncScim = (
-  { subject }: ProviderOf<"scim">,
-  { core, sync, job }: JobNeeds,
-): Promise<void> => {
+const syncScim = ({ subject }: ProviderOf<"scim">, { core, sync, job }: JobNeeds) => {
   let isFirst = true;
   return runEvery(job, async () => {
     if (!(await hasScimUsers(core.db))) return undefined;
@@ -172,7 +166,7 @@ const readDirectoryFile = (read: () => string): { contents: string; fault?: Dire
   }
 };
 
-const readKey = (read: () => string): string => {
+const readKey = (read: () => string) => {
   try {
     return read();
   } catch (error) {
@@ -238,12 +232,12 @@ const sync = async (
   }
 };
 
-const publishSnapshot = async ({ db, observe }: DirectorySyncNeeds): Promise<void> => {
+const publishSnapshot = async ({ db, observe }: DirectorySyncNeeds) => {
   const [last, held] = await Promise.all([findDirectorySync(db), countHeld(db)]);
   observe.snapshot({ syncedAt: last?.syncedAt?.getTime() ?? null, held });
 };
 
 /** Whether a sync is so recent that none is due: of several cores, one reads the directory per interval. */
-const isRecent = (last: DirectorySync | undefined, { clock, config }: ConfiguredCore): boolean =>
+const isRecent = (last: DirectorySync | undefined, { clock, config }: ConfiguredCore) =>
   last?.failures === 0 &&
   clock.now() - last.finishedAt.getTime() < (config.directory.syncIntervalSeconds * 1000) / 2;

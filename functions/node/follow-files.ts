@@ -164,7 +164,7 @@ const checkIngestTrust = async (
   clientCaFile: string,
   signing: readonly Authority[],
   cryptography: Cryptography,
-): Promise<void> => {
+) => {
   const variable = "SVC_INGEST_CLIENT_CA_FILE";
   const trusted = await withConfigError(variable, () =>
     readAuthorities(readTrustedFile(clientCaFile).toString("utf8")),
@@ -231,7 +231,7 @@ const readCertificates = (path: string): { pem: Buffer; notAfter: number } => {
   return { pem, notAfter: Math.min(...certificates.map((der) => readCertificate(der).notAfter)) };
 };
 
-const checkPair = (cert: Buffer, key: Buffer): void => {
+const checkPair = (cert: Buffer, key: Buffer) => {
   try {
     createSecureContext({ cert, key });
   } catch {

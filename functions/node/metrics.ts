@@ -84,7 +84,7 @@ export const createMetrics = (log: Log): Metrics => {
 };
 
 /** A figure that cannot be read loses its samples, never the whole scrape: that would hide the other metrics when they matter. */
-const addFigure = ({ name, help, labels, read }: Figure, registers: Registry[], log: Log): void => {
+const addFigure = ({ name, help, labels, read }: Figure, registers: Registry[], log: Log) => {
   const gauge: Gauge = new Gauge({
     name,
     help,
@@ -239,4 +239,4 @@ const createPublishObserver = (registers: Registry[]): PublishObserver => {
 const knownMethods = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
 
 /** Returns "other" for an unknown method: a caller must not choose the values of a label. */
-const known = (method: string): string => (knownMethods.has(method) ? method : "other");
+const known = (method: string) => (knownMethods.has(method) ? method : "other");

@@ -8,7 +8,7 @@ import {
   type SigningKey,
 } from "../signer/cryptography.ts";
 
-const digestOf = (algorithm: SignatureAlgorithm): string | null => algorithm.split("-")[1] ?? null;
+const digestOf = (algorithm: SignatureAlgorithm) => algorithm.split("-")[1] ?? null;
 
 /** The part of its time that the event loop verifies in, while no thread is awake. */
 const loopShare = 0.2;

@@ -46,7 +46,7 @@ export const loadFiles = async <Value>({
   let checking = Promise.resolve();
   const subscribers: ((value: Value) => void)[] = [];
 
-  const reload = async (): Promise<void> => {
+  const reload = async () => {
     const found = stampOf(paths);
     if (found === stamp && fault === undefined) return;
     stamp = found;
@@ -77,7 +77,7 @@ export const loadFiles = async <Value>({
 };
 
 /** Changes with any file, its mode (also within one tick of the file system's clock), the link that leads to it, and why it cannot be read. */
-const stampOf = (paths: readonly string[]): string =>
+const stampOf = (paths: readonly string[]) =>
   paths
     .map((path) => {
       try {
@@ -89,7 +89,7 @@ const stampOf = (paths: readonly string[]): string =>
     })
     .join(" ");
 
-const describe = (error: unknown): string => {
+const describe = (error: unknown) => {
   if (error instanceof ConfigError)
     return error.faults.map((one) => `${one.variable}: ${one.message}`).join("; ");
   return error instanceof Error ? error.message : "they cannot be loaded";

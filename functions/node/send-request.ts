@@ -22,7 +22,7 @@ interface Reach {
   isPlain: boolean;
 }
 
-const reaches = ({ allowPrivate, isPlain }: Reach, address: string): boolean =>
+const reaches = ({ allowPrivate, isPlain }: Reach, address: string) =>
   isPublicAddress(address) ? !isPlain : allowPrivate;
 
 /**
@@ -90,7 +90,7 @@ export const createSendRequest =
 
 const refused = "the receiver's address is not allowed";
 
-const reasonOf = (cause: unknown): string => {
+const reasonOf = (cause: unknown) => {
   const inner = cause instanceof AggregateError ? cause.errors[0] : cause;
   if (inner instanceof AddressRefused) return refused;
   return `no response: ${errorCode(inner) ?? "connection lost"}`;

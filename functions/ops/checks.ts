@@ -128,7 +128,7 @@ const restoreFacts = async ({ db, clock }: TimedCore): Promise<string[]> => {
     : [];
 };
 
-const heldFact = (held: number, reasonCode: string | null | undefined): string => {
+const heldFact = (held: number, reasonCode: string | null | undefined) => {
   const massUnverified: HeldFor = "mass_unverified";
   return reasonCode === massUnverified
     ? `${held} people are outside SVC_DIRECTORY_DOMAIN in it and held: check that setting`
@@ -156,7 +156,7 @@ export const clockCheck = (
     }),
 });
 
-const pauseFact = ({ from, to, until }: RetentionPause): string =>
+const pauseFact = ({ from, to, until }: RetentionPause) =>
   `warning: the database's clock jumped from ${from.toISOString()} to ${to.toISOString()}: no stored day is dropped until ${until.toISOString()} or svc-server confirm-clock`;
 
 /** Commits succeed, or there are none. */

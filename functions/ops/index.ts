@@ -110,7 +110,7 @@ type OpsConfig = CoreConfig["ops"];
 const loopback = /^(?:(?:::ffff:)?127(?:\.\d{1,3}){3}|::1)$/i;
 
 /** Whether a proxy forwarded the request: one on this machine makes every caller look local (I8). */
-const isForwarded = (headers: Headers): boolean =>
+const isForwarded = (headers: Headers) =>
   [...headers.keys()].some(
     (name) => name === "forwarded" || name === "via" || name.startsWith("x-forwarded-"),
   );
@@ -135,7 +135,7 @@ const opsRefusal = async (
 };
 
 /** Compares digests, so that the duration does not depend on the secret. */
-const isSame = async (given: string, expected: string): Promise<boolean> => {
+const isSame = async (given: string, expected: string) => {
   const [a, b] = await Promise.all([sha256(given), sha256(expected)]);
   return a.every((byte, index) => byte === b[index]);
 };

@@ -15,7 +15,7 @@ const collection = `${scimBasePath}/Groups`;
 const resource = `${collection}/:id`;
 
 /** Whether a response has members: a large group's are not read for a client that excludes them. */
-const hasMembers = ({ attributes, excluded }: Projection): boolean =>
+const hasMembers = ({ attributes, excluded }: Projection) =>
   !excluded.includes("members") &&
   (attributes === null || attributes.some((name) => /^members(\.|$)/.test(name)));
 

@@ -153,7 +153,7 @@ const namesOf = (query: URLSearchParams, parameter: string): string[] => {
   });
 };
 
-const integerOf = (query: URLSearchParams, name: string): number | undefined => {
+const integerOf = (query: URLSearchParams, name: string) => {
   const text = query.get(name);
   if (text === null) return undefined;
   if (!/^-?\d{1,15}$/.test(text))

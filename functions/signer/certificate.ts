@@ -153,7 +153,7 @@ export const isClientCertificate = ({ extensions }: CertificateParts): boolean =
 const notCa = new Set(["3000", "3003010100"]);
 
 /** Key usage (RFC 5280, 4.2.1.3): the bit digitalSignature is the first. */
-const allowsSignatures = (extensions: Extensions): boolean => {
+const allowsSignatures = (extensions: Extensions) => {
   const extension = extensions.get(extensionOid.keyUsage);
   if (extension === undefined) return true;
   const [unusedBits = 8, bits] = readValue(extension.value, tag.bitString);

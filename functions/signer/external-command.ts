@@ -63,7 +63,7 @@ export const createExternalCommand = (options: {
   };
 };
 
-const signingRequest = ({ csrPem, identity, now }: SigningRequest, ttlSeconds: number): string =>
+const signingRequest = ({ csrPem, identity, now }: SigningRequest, ttlSeconds: number) =>
   JSON.stringify({
     version: 1,
     csr_pem: csrPem,
@@ -129,7 +129,7 @@ const checkProfile = (
     ttlSeconds,
     now,
   }: Pick<SigningRequest, "spki" | "identity" | "ttlSeconds" | "now">,
-): void => {
+) => {
   if (!equalBytes(parts.spki, spki))
     throw new SignerFault("the certificate is for another key than the request's");
   const name = identityOfExtensions(parts.extensions);

@@ -34,7 +34,7 @@ export const createLocalCa = async (options: {
   const authority = authorities.find((candidate) => equalBytes(candidate.spki, key.spki));
   if (authority === undefined)
     throw new AuthorityFault("the CA key matches no certificate of the CA file");
-  const keyIdOf = async (spki: Uint8Array): Promise<string> => {
+  const keyIdOf = async (spki: Uint8Array) => {
     const publicKey = readPublicKey(spki);
     if (publicKey === undefined) throw new SignerFault("the key to certify is not supported");
     const hash = await cryptography.sha256Hex(publicKey.bits);

@@ -90,13 +90,10 @@ const successors: Readonly<Record<ReceiptKind, readonly ReceiptKind[]>> = {
   closing: ["user_message"],
 };
 
-const follows = (kind: ReceiptKind, before: ReceiptKind | undefined): boolean =>
+const follows = (kind: ReceiptKind, before: ReceiptKind | undefined) =>
   before === undefined ? kind === "user_message" : successors[before].includes(kind);
 
-const hasLength = (
-  { kind, seq, length }: Omit<Item, "payload">,
-  payload: Item["payload"],
-): boolean =>
+const hasLength = ({ kind, seq, length }: Omit<Item, "payload">, payload: Item["payload"]) =>
   kind === "closing" ? length === seq && payload.length === seq : length === undefined;
 
 const headFault = async (

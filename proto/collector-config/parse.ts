@@ -60,7 +60,7 @@ export const textErrorOf = (
   return errorAt(path, `must be ${expectation(issue.expected)}`);
 };
 
-const expectation = (expected: string | null): string => {
+const expectation = (expected: string | null) => {
   if (expected === "Object") return "a mapping";
   if (expected === "Array") return "a list";
   if (expected === "string") return "text";

@@ -8,7 +8,7 @@ export const rootAcknowledgement = "I-UNDERSTAND-ROOT-MODE";
 export const otlpGrpcListen = "127.0.0.1:4317";
 export const otlpHttpListen = "127.0.0.1:4318";
 
-const isMapping = (value: unknown): boolean =>
+const isMapping = (value: unknown) =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
 /** A mapping with exactly these keys. Valibot's own object schemas also accept a sequence. */
@@ -19,7 +19,7 @@ const section = <const Entries extends v.ObjectEntries>(entries: Entries) =>
 const optionalSection = <const Entries extends v.ObjectEntries>(entries: Entries) =>
   v.optional(section(entries), {});
 
-const hasControl = (text: string): boolean => {
+const hasControl = (text: string) => {
   for (let index = 0; index < text.length; index++) {
     const code = text.charCodeAt(index);
     if (code < 0x20 || (code >= 0x7f && code < 0xa0)) return true;
@@ -73,7 +73,7 @@ const ListenAddress = v.pipe(
   v.check((text) => splitHostPort(text) !== undefined, hostPortForm),
 );
 
-const isCoreUrl = (text: string): boolean => {
+const isCoreUrl = (text: string) => {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   return (
     url?.protocol === "https:" &&

@@ -133,7 +133,7 @@ export const parseTree = (
 };
 
 /** Each line and each escape within a token counts as one more. */
-const hasMoreTokens = (text: string, max: number): boolean => {
+const hasMoreTokens = (text: string, max: number) => {
   let tokens = 0;
   for (const lexeme of new Lexer().lex(text)) {
     tokens += lexeme.split(/[\n\\]/, max).length;
@@ -207,14 +207,14 @@ const buildTree = (
   let aliasedNodes = 0;
   let nodes = 0;
 
-  const countText = (text: string): void => {
+  const countText = (text: string) => {
     nodes += Math.floor(text.length / charactersOfNode);
   };
 
   const build = (node: Node | null, path: TreePath, position: NodePosition): Tree => {
     const offset = node?.range?.[0] ?? position.key;
     position.value = offset;
-    const reject = (message: string): null => {
+    const reject = (message: string) => {
       faults.push({ path, offset, message });
       return null;
     };
@@ -285,5 +285,5 @@ const buildTree = (
   return build(root, [], positions);
 };
 
-const nodeOffset = (node: unknown, fallback: number): number =>
+const nodeOffset = (node: unknown, fallback: number) =>
   (node as Node | null)?.range?.[0] ?? fallback;

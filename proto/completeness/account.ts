@@ -61,5 +61,5 @@ export const statedLosses = (body: AccountBody): StatedLosses => {
   };
 };
 
-const limited = (count: bigint): number =>
+const limited = (count: bigint) =>
   count > BigInt(Number.MAX_SAFE_INTEGER) ? Number.MAX_SAFE_INTEGER : Number(count);

@@ -277,7 +277,7 @@ export const sumHour = (hourMs: number, all: readonly AccountFacts[]): HourAccou
 };
 
 /** Adds where an account is, and what it says of clocks. */
-const addPlace = (sum: HourAccounts, account: AccountFacts): void => {
+const addPlace = (sum: HourAccounts, account: AccountFacts) => {
   const { accepted, sink, streamEnd, xid, toMs, receivedMs } = account;
   sum.accounts += 1;
   sum.clockAheadMs = Math.max(sum.clockAheadMs, toMs - receivedMs);
@@ -286,7 +286,7 @@ const addPlace = (sum: HourAccounts, account: AccountFacts): void => {
   if (sink === "postgres" && (sum.xid === null || xid > sum.xid)) sum.xid = xid;
 };
 
-const addCounts = (sum: HourAccounts, account: AccountFacts): void => {
+const addCounts = (sum: HourAccounts, account: AccountFacts) => {
   sum.isChecked &&= account.isChecked;
   for (const name of ["accepted", "stored", "rejected", "discarded", "lost", "missing"] as const)
     sum[name] += account[name];
@@ -297,7 +297,7 @@ const addCounts = (sum: HourAccounts, account: AccountFacts): void => {
   for (const rejection of account.exportRejections) addRejection(sum.exportRejections, rejection);
 };
 
-const addEnd = (ends: StreamPlace[], { stream, sequence }: StreamPlace): void => {
+const addEnd = (ends: StreamPlace[], { stream, sequence }: StreamPlace) => {
   const found = ends.find((end) => end.stream === stream);
   if (found === undefined) ends.push({ stream, sequence });
   else if (sequence > found.sequence) found.sequence = sequence;
@@ -318,7 +318,7 @@ export const hasDelivered = (
 };
 
 /** Whether all that is stored of an hour is read by exports, and delivered by each of these. */
-const isDelivered = (stored: Stored, exports: readonly ExportPlace[]): boolean => {
+const isDelivered = (stored: Stored, exports: readonly ExportPlace[]) => {
   const reads = (stream: string | null) => exports.some((one) => one.stream === stream);
   const { sinks, streamEnds } = stored;
   const isStreamRead = streamEnds.length > 0 && streamEnds.every(({ stream }) => reads(stream));
@@ -326,7 +326,7 @@ const isDelivered = (stored: Stored, exports: readonly ExportPlace[]): boolean =
   return isRead && exports.every((one) => hasDelivered(stored, one) !== false);
 };
 
-const addRejection = (sums: ExportRejection[], { name, records, items }: ExportRejection): void => {
+const addRejection = (sums: ExportRejection[], { name, records, items }: ExportRejection) => {
   const sum = sums.find((each) => each.name === name);
   if (sum === undefined) sums.push({ name, records, items });
   else Object.assign(sum, { records: sum.records + records, items: sum.items + items });
@@ -374,8 +374,7 @@ const isUncounted = ({
   discarded,
   lost,
   missing,
-}: HourAccounts): boolean =>
-  !isChecked && stored + rejected + discarded + lost + missing < accepted;
+}: HourAccounts) => !isChecked && stored + rejected + discarded + lost + missing < accepted;
 
 /** Whether a queue is accounted for through an hour, or why not. */
 type QueueStatus = "accounted" | "pending" | "unknown" | "accounts_lost" | "not_accounted";
@@ -400,7 +399,7 @@ const statusOfQueue = (queue: QueueFacts, { hourMs, accounts, queues }: HourFact
   return isAbrupt ? "unknown" : "accounts_lost";
 };
 
-const isEnrolled = ({ hourMs, enrolledMs, revokedMs }: HourFacts): boolean =>
+const isEnrolled = ({ hourMs, enrolledMs, revokedMs }: HourFacts) =>
   (enrolledMs === null || enrolledMs < hourMs + hourLengthMs) &&
   (revokedMs === null || revokedMs > hourMs);
 

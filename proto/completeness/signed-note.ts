@@ -113,7 +113,7 @@ const isSignedBy = async (
   { publicKey }: NoteKey,
   signature: Uint8Array<ArrayBuffer>,
   data: Uint8Array<ArrayBuffer>,
-): Promise<boolean> => {
+) => {
   try {
     const key = await crypto.subtle.importKey("raw", publicKey, "Ed25519", false, ["verify"]);
     return await crypto.subtle.verify("Ed25519", key, signature, data);

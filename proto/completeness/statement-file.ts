@@ -61,7 +61,7 @@ export interface StatementFile {
 const proofName = "c2sp.org/tlog-proof@v1";
 const hashBytes = 32;
 
-const encodeHashes = (hashes: readonly Uint8Array[]): string =>
+const encodeHashes = (hashes: readonly Uint8Array[]) =>
   hashes.map((hash) => ` ${hash.toBase64()}`).join("");
 
 /** Writes whose lines a file has. */
@@ -80,13 +80,7 @@ export const formatFileLine = ({
     ...accounts.map(formatFileAccount),
   ].join("");
 
-const formatFileAccount = ({
-  body,
-  signature,
-  rangeDigest,
-  refused,
-  blocks,
-}: FileAccount): string => {
+const formatFileAccount = ({ body, signature, rangeDigest, refused, blocks }: FileAccount) => {
   // Of one that core refuses, both may be empty.
   const [bodyText, signatureText] = [body, signature].map((bytes) => bytes.toBase64() || "-");
   const digest = rangeDigest?.toBase64() ?? "-";
@@ -152,7 +146,7 @@ const decodeHashes = (texts: readonly string[]): Uint8Array[] | undefined => {
 };
 
 /** Adds an item to what it belongs to; false if it belongs to nothing. Of a later version it may have an unknown kind, below its line. */
-const addItem = (file: FileItems, item: string, isLater: boolean): boolean => {
+const addItem = (file: FileItems, item: string, isLater: boolean) => {
   const [kind = "", ...fields] = item.split(" ");
   const line = file.lines.at(-1);
   if (Object.hasOwn(readers, kind))
@@ -162,7 +156,7 @@ const addItem = (file: FileItems, item: string, isLater: boolean): boolean => {
   return true;
 };
 
-const add = <Item>(list: Item[] | undefined, item: Item | undefined): boolean => {
+const add = <Item>(list: Item[] | undefined, item: Item | undefined) => {
   if (item !== undefined) list?.push(item);
   return list !== undefined && item !== undefined;
 };

@@ -139,7 +139,7 @@ export const decodeName = (text: string): string | undefined => {
 };
 
 /** Returns a queue as text, by its place in its hour: `QUEUE:FROM-TO` in milliseconds, or `QUEUE` if it binds all of it. */
-const formatQueue = ({ queueId, fromMs, toMs }: BindingQueue, hourMs: number): string => {
+const formatQueue = ({ queueId, fromMs, toMs }: BindingQueue, hourMs: number) => {
   const name = queueId === null ? "any" : queueId || "others";
   const from = fromMs - hourMs;
   const to = toMs - hourMs;
@@ -242,7 +242,7 @@ export const parseLine = (
   }
 };
 
-const isHour = (ms: number): boolean => ms % hourLengthMs === 0;
+const isHour = (ms: number) => ms % hourLengthMs === 0;
 
 /** Returns the start of an hour as text: RFC 3339 without a fraction. */
 export const hourText = (hourMs: number): string =>
@@ -307,7 +307,7 @@ export const joinParts = (parts: readonly Uint8Array[]): Uint8Array => {
 };
 
 /** In the order of UTF-8, surrogates come last. */
-const orderOf = (unit: number): number =>
+const orderOf = (unit: number) =>
   unit < 0xd800 ? unit : unit < 0xe000 ? unit + 0x2000 : unit - 0x800;
 
 /** Compares the names of hosts by their UTF-8 bytes, which is the order of lines. */

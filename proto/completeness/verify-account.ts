@@ -91,7 +91,7 @@ export const createAccountCheck = (
     return body;
   };
 
-  const checkChain = (): void => {
+  const checkChain = () => {
     for (const { body, host, account } of chained.splice(0)) {
       const before = hashes.get(nameOf(host, { queueId: body.queueId, number: body.number - 1n }));
       if (before !== undefined && !equalBytes(before, body.previousSha256))
@@ -121,7 +121,7 @@ const checkWhole = (
   { host, state, of, short, queues, counts }: StatementLine,
   { version }: LogEntry,
   fault: ReportFault,
-): void => {
+) => {
   if (of === null) fault("state", `the line says ${state} of no account`, { host });
   const isShort = short.length > 0 || lossCounts.some((name) => (counts[name] ?? 0) > 0);
   if (isShort) fault("state", `the line says ${state}, and its counts do not`, { host });
@@ -129,10 +129,8 @@ const checkWhole = (
     fault("state", `the line says ${state} of no queue`, { host });
 };
 
-const nameOf = (
-  host: string,
-  { queueId, number }: Pick<AccountBody, "queueId" | "number">,
-): string => `${host}\0${queueId.toHex()}/${number}`;
+const nameOf = (host: string, { queueId, number }: Pick<AccountBody, "queueId" | "number">) =>
+  `${host}\0${queueId.toHex()}/${number}`;
 
 /** Checks that the blocks of an account are those that core stored, in their order. */
 const checkBlocks = (
@@ -151,7 +149,7 @@ const checkBlocks = (
     result: StatementVerification;
     fault: ReportFault;
   },
-): void => {
+) => {
   if (blocks.length === 0) return;
   let digest: Uint8Array = new Uint8Array();
   let through = body.firstSequence - 1n;
@@ -195,7 +193,7 @@ const checkCounts = (
     entry: { version, hourMs: ownMs },
     fault,
   }: { bodies: readonly AccountBody[]; refused: number; entry: LogEntry; fault: ReportFault },
-): void => {
+) => {
   const { host, state } = line;
   const hourMs = line.correctedMs ?? ownMs;
   const sums = sumHour(hourMs, bodies.map(factsOf));
@@ -205,7 +203,7 @@ const checkCounts = (
     fault("accounts", "an account is of another hour", { host });
   const status: HourStatus = { state: "complete", shortages: [], binding: [], isClockWrong: false };
   const { counts } = lineOf(status, sums, { host, correctedMs: null, delivered: [], of: null });
-  const count = (name: LineCount): number => line.counts[name] ?? 0;
+  const count = (name: LineCount) => line.counts[name] ?? 0;
   for (const name of countsOfHost.filter((each) => countsOfVersion[version].includes(each)))
     if (count(name) !== (counts[name] ?? 0))
       fault(
@@ -233,15 +231,10 @@ const checkCounts = (
 };
 
 /** Whether a line says that all of the hour is stored. */
-const isWhole = ({ state }: StatementLine): boolean =>
-  state === "complete" || state === "undelivered";
+const isWhole = ({ state }: StatementLine) => state === "complete" || state === "undelivered";
 
 /** Sequences of an account that core acknowledged under an earlier queue. */
-const acknowledgedBefore = ({
-  firstSequence,
-  lastSequence,
-  ackedBeforeThrough,
-}: AccountBody): number => {
+const acknowledgedBefore = ({ firstSequence, lastSequence, ackedBeforeThrough }: AccountBody) => {
   const through = ackedBeforeThrough < lastSequence ? ackedBeforeThrough : lastSequence;
   return through < firstSequence ? 0 : Number(through - firstSequence + 1n);
 };
@@ -269,7 +262,7 @@ const factsOf = (body: AccountBody): AccountFacts => ({
 });
 
 /** Returns the digest of what is below a line: accounts, and items of a later version as their text. */
-const digestOfItems = (sha256: Sha256, { accounts, unknown }: FileLine): Uint8Array => {
+const digestOfItems = (sha256: Sha256, { accounts, unknown }: FileLine) => {
   const parts = accounts.map(({ body, rangeDigest }) =>
     accountPart({ sha256: sha256(accountPayload(body)), rangeDigest }),
   );

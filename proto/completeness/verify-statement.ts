@@ -109,11 +109,7 @@ export const verifyStatement = async (
     faults: [],
     notices: [],
   };
-  const fault = (
-    kind: StatementFaultKind,
-    detail: string,
-    place: Partial<StatementFault> = {},
-  ): void => {
+  const fault = (kind: StatementFaultKind, detail: string, place: Partial<StatementFault> = {}) => {
     if (result.faults.length < listMax) result.faults.push({ kind, detail, ...place });
   };
   await verifyHead(file, checks, { result, fault });
@@ -156,7 +152,7 @@ const verifyHead = async (
   { entry, index, proof, note, consistency }: StatementFile,
   { sha256, logKeys, witness }: StatementChecks,
   { result, fault }: { result: StatementVerification; fault: ReportFault },
-): Promise<void> => {
+) => {
   const opened = await openNote(note, logKeys);
   const head = parseCheckpoint(opened?.text ?? note.slice(0, note.lastIndexOf("\n\n") + 1));
   if (opened === undefined) fault("log_signature", "no trusted key has signed the head of the log");
@@ -197,7 +193,7 @@ const verifyHour = (
   { version, hourMs }: LogEntry,
   { sha256, isHourUnbound }: StatementChecks,
   { result: { head }, fault }: { result: StatementVerification; fault: ReportFault },
-): void => {
+) => {
   const { entry: text, proof: path } = first ?? { entry, proof };
   if (first === null && index > 0) {
     if (version > 1 || !isHourUnbound)
@@ -247,7 +243,7 @@ const verifyNeighbours = (
   lines: readonly { line: ReadLine; of: FileLine }[],
   entry: LogEntry,
   fault: ReportFault,
-): void => {
+) => {
   for (const [fromMs, toMs] of [
     [null, null],
     [0, Number.POSITIVE_INFINITY],
@@ -278,7 +274,7 @@ const verifyLines = (
     result,
     fault,
   }: { entry: LogEntry; sha256: Sha256; result: StatementVerification; fault: ReportFault },
-): void => {
+) => {
   const encoder = new TextEncoder();
   const hashes = lines.map(({ text }) => leafHash(sha256, encoder.encode(text)));
   result.lines = {

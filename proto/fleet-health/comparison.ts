@@ -109,7 +109,7 @@ const words: Readonly<Record<ComparedMeasure, readonly [name: string, unit: "poi
   cpu: ["CPU", "%"],
 };
 
-const signed = (part: number): string => `${part > 0 ? "+" : ""}${Math.round(part * 1000) / 10}`;
+const signed = (part: number) => `${part > 0 ? "+" : ""}${Math.round(part * 1000) / 10}`;
 
 /** Returns a result in words: `memory +23 % (18 to 28)`; of too few hosts by their numbers. */
 export const describeMeasure = ({ measure, ...result }: MeasureResult): string =>
@@ -126,7 +126,7 @@ export const describeVolume = ({ signal, envelopes, ...result }: VolumeResult): 
 const describe = (
   [name, unit]: readonly [name: string, unit: string],
   { difference, changed, control }: Omit<VolumeResult, "signal" | "envelopes">,
-): string =>
+) =>
   difference === null
     ? `${name}: too few hosts, ${changed} and ${control}`
     : `${name} ${signed(difference.value)} ${unit} (${signed(difference.low)} to ${signed(difference.high)})`;

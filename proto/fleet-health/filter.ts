@@ -36,7 +36,7 @@ export const distinctStates = (states: Iterable<FleetState>): readonly FleetStat
 };
 
 /** Returns the message of a value, rather than that it is no list. */
-const messageOf = (issues: readonly { message: string }[]): string | undefined =>
+const messageOf = (issues: readonly { message: string }[]) =>
   issues.find(({ message }) => !message.startsWith("Invalid"))?.message;
 
 /** A parameter that may occur several times, as a list of distinct values in the order given. */
@@ -86,7 +86,7 @@ const count = { schema: QueryInteger(0, filterCountMax) };
 export const versionRangePattern =
   /^([<>]=?)((?:0|[1-9]\d{0,8})(?:\.(?:0|[1-9]\d{0,8})){0,2}(?:-[0-9A-Za-z.-]{1,32})?)$/;
 
-const isVersionRange = (text: string): boolean => {
+const isVersionRange = (text: string) => {
   const [, , version = ""] = versionRangePattern.exec(text) ?? [];
   const [numbers = "", ...prerelease] = version.split("-");
   return version !== "" && (prerelease.length === 0 || numbers.split(".").length === 3);
@@ -107,8 +107,7 @@ const HashPrefix = v.pipe(
 const hashes = several(HashPrefix, "must be the beginning of a config hash");
 
 /** A time to the second, as the rows have it: RFC 3339 in UTC. */
-const isSecond = (text: string): boolean =>
-  text.length === 20 && parseTimestamp(text) !== undefined;
+const isSecond = (text: string) => text.length === 20 && parseTimestamp(text) !== undefined;
 const secondExpected =
   "must be an RFC 3339 time in UTC to the second, such as 2026-01-31T08:00:00Z";
 
@@ -116,7 +115,7 @@ const secondExpected =
 export const toSecond = (at: Date): string => `${at.toISOString().slice(0, 19)}Z`;
 
 /** Whether a text is `FROM..TO`, two times to the second, the first before the second. */
-const isTimeRange = (text: string): boolean => {
+const isTimeRange = (text: string) => {
   const [from = "", to = "", ...more] = text.split("..");
   return more.length === 0 && isSecond(from) && isSecond(to) && from < to;
 };

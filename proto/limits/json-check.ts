@@ -45,7 +45,7 @@ const space = 0x20;
 /** A message is longer in JSON: base64 and the names of its fields. */
 const jsonFactor = 2;
 
-const checkJson = (bytes: Buffer, message: Shape): void => {
+const checkJson = (bytes: Buffer, message: Shape) => {
   const outer: Level[] = [];
   let level: Level = {
     isObject: false,
@@ -104,14 +104,14 @@ const checkJson = (bytes: Buffer, message: Shape): void => {
 };
 
 /** Returns where the closing quote is of a text that begins at `start`. */
-const endOfText = (bytes: Uint8Array, start: number): number => {
+const endOfText = (bytes: Uint8Array, start: number) => {
   let at = start + 1;
   while (at < bytes.length && bytes[at] !== quote) at += bytes[at] === backslash ? 2 : 1;
   return at;
 };
 
 /** Returns the last byte of a number or a word. */
-const endOfWord = (bytes: Uint8Array, start: number): number => {
+const endOfWord = (bytes: Uint8Array, start: number) => {
   let at = start;
   for (
     let next = bytes[at + 1] ?? 0;
@@ -124,7 +124,7 @@ const endOfWord = (bytes: Uint8Array, start: number): number => {
 };
 
 /** A name of the schema is ASCII, which a sender may escape. */
-const nameIn = (bytes: Buffer, start: number, end: number): string =>
+const nameIn = (bytes: Buffer, start: number, end: number) =>
   bytes
     .toString("latin1", start, end)
     .replace(/\\u([0-9a-f]{4})/gi, (_, hex: string) =>

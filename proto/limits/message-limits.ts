@@ -42,8 +42,7 @@ export const messageLimits = {
   },
 };
 
-const limitOf = (limits: Readonly<Record<string, number>>, name: string): number | undefined =>
-  limits[name];
+const limitOf = (limits: Readonly<Record<string, number>>, name: string) => limits[name];
 
 /** Returns the limit of a message's bytes, by its type; infinity where only its parent is limited. */
 export const bytesMaxOf = (typeName: string): number =>

@@ -66,7 +66,7 @@ const checkMessage = (
   end: number,
   shape: Shape,
   depth: number,
-): void => {
+) => {
   const { reader, bytes, max } = checking;
   if (depth > messageLimits.depth) throw new WireLimitError("the message is nested too deeply");
   if (end - start > shape.bytesMax)
@@ -110,7 +110,7 @@ const checkField = (
   field: FieldShape,
   wireType: number,
   depth: number,
-): void => {
+) => {
   const { counter, message, isText } = field;
   const isPacked = field.packable && wireType === WireType.LengthDelimited;
   if (field.wireType !== wireType && !isPacked)
@@ -123,14 +123,14 @@ const checkField = (
 };
 
 /** Counts the fields of a message at once, as a check for each takes a third of the time. */
-const countFields = (checking: Checking, count: number): void => {
+const countFields = (checking: Checking, count: number) => {
   checking.fields += count;
   const { fields } = checking.max;
   if (checking.fields > fields)
     throw new WireLimitError(`the message is over the limit of ${fields} fields`);
 };
 
-const checkPacked = (checking: Checking, start: number, end: number, field: FieldShape): void => {
+const checkPacked = (checking: Checking, start: number, end: number, field: FieldShape) => {
   const { reader, isUtf8 } = checking;
   let values = 0;
   reader.pos = start;
@@ -142,12 +142,12 @@ const checkPacked = (checking: Checking, start: number, end: number, field: Fiel
   countFields(checking, values);
 };
 
-const isAscii = (bytes: Uint8Array, start: number, end: number): boolean => {
+const isAscii = (bytes: Uint8Array, start: number, end: number) => {
   for (let at = start; at < end; at++) if ((bytes[at] ?? 0) >= 0x80) return false;
   return true;
 };
 
-const checkText = (checking: Checking, start: number, end: number): void => {
+const checkText = (checking: Checking, start: number, end: number) => {
   if (checking.isUtf8?.(checking.bytes.subarray(start, end)) ?? true) return;
   checking.invalidTexts += 1;
   const { repairedTexts } = messageLimits.passed;

@@ -11,7 +11,7 @@ export type DiagRefusal = (typeof diagRefusals)[number];
 /** The largest bundle, in bytes of its text as a string of JSON: with it, the request is within the limit of management requests. */
 export const diagBytesMax = 60 * 1024;
 
-const isJsonObject = (text: string): boolean => {
+const isJsonObject = (text: string) => {
   try {
     const value: unknown = JSON.parse(text);
     return typeof value === "object" && value !== null && !Array.isArray(value);

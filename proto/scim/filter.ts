@@ -87,7 +87,7 @@ const createReader = (text: string) => {
     at += found[0].length;
     return found;
   };
-  const takes = (what: string): boolean => {
+  const takes = (what: string) => {
     const found = peek();
     const matches = found?.[1] === what || found?.[4]?.toLowerCase() === what;
     if (found && matches) at += found[0].length;
@@ -95,10 +95,10 @@ const createReader = (text: string) => {
   };
   return {
     takes,
-    expect: (what: string): void => {
+    expect: (what: string) => {
       if (!takes(what)) throw new ScimSyntaxError(`${what} is missing`);
     },
-    word: (): string => {
+    word: () => {
       const word = next()[4];
       if (word === undefined) throw new ScimSyntaxError("an attribute or operator is missing");
       return word;
@@ -113,20 +113,20 @@ const createReader = (text: string) => {
       throw new ScimSyntaxError("a value is missing");
     },
     /** Returns the sub-attribute that follows a bracket at once, in lower case. */
-    sub: (): string | null => {
+    sub: () => {
       subAttribute.lastIndex = at;
       const found = subAttribute.exec(text);
       if (found) at += found[0].length;
       return found?.[1]?.toLowerCase() ?? null;
     },
-    end: (): void => {
+    end: () => {
       if (text.slice(at).trim() !== "")
         throw new ScimSyntaxError("it does not end where it should");
     },
   };
 };
 
-const stringOf = (quoted: string): string => {
+const stringOf = (quoted: string) => {
   try {
     return JSON.parse(quoted) as string;
   } catch {
@@ -212,7 +212,7 @@ const elementValue = (
   return Object.entries(element).find(([key]) => key.toLowerCase() === name)?.[1];
 };
 
-const compares = (found: unknown, operator: ScimComparison, value: ScimValue): boolean => {
+const compares = (found: unknown, operator: ScimComparison, value: ScimValue) => {
   const a = plain(found);
   const b = plain(value);
   if (operator === "eq") return a === b;
@@ -227,7 +227,7 @@ const compares = (found: unknown, operator: ScimComparison, value: ScimValue): b
 };
 
 /** Absent and null are one; booleans may come as text, as Entra ID sends them. */
-const plain = (value: unknown): string | number | null => {
+const plain = (value: unknown) => {
   if (value === null || value === undefined) return null;
   return typeof value === "number" ? value : String(value).toLowerCase();
 };

@@ -90,7 +90,7 @@ const createAddressOf = (
   remoteAddressOf: WebAppOptions["remoteAddressOf"],
 ) => {
   let isWarned = false;
-  return (c: WebContext): string => {
+  return (c: WebContext) => {
     const peer = remoteAddressOf(c);
     const forwardedFor = c.req.header("x-forwarded-for");
     if (forwardedFor !== undefined && !isWarned && !isTrustedProxy(config.trustedProxies, peer)) {
@@ -161,7 +161,7 @@ const createReadiness = (
     core: (requestId: string) =>
       core.call({ path: "/whoami", requestId }).then((response) => response.body?.cancel()),
   };
-  const passes = async (name: string, check: Promise<unknown>): Promise<boolean> => {
+  const passes = async (name: string, check: Promise<unknown>) => {
     try {
       await withTimeout(checkTimeoutMs, clock, check);
       return true;
@@ -278,7 +278,7 @@ const createSecureHeaders = ({ secure }: Web["config"]) =>
  * always send with a POST, PUT or DELETE, and a POST needs a media type. A GET that the browser marks as another site's is rejected as
  * well, except the navigation of a whole tab to a page with a form. Throws 403 `cross_origin_refused`.
  */
-const checkOrigin = (c: WebContext, origin: string): void => {
+const checkOrigin = (c: WebContext, origin: string) => {
   const { method } = c.req;
   const reject = (detail: string): never => {
     throw new WebProblem("cross_origin_refused", { detail });
@@ -299,7 +299,7 @@ const checkOrigin = (c: WebContext, origin: string): void => {
 type Route = readonly [method: string, path: string, handler: Handler];
 
 /** Registers the routes, and per path a 405 for every other method. */
-const mount = (app: Hono<WebEnv>, routes: readonly Route[]): void => {
+const mount = (app: Hono<WebEnv>, routes: readonly Route[]) => {
   for (const [method, path, handler] of routes) app.on(method, path, handler);
   for (const path of new Set(routes.map(([, path]) => path))) {
     const methods = routes.filter((route) => route[1] === path).map(([method]) => method);

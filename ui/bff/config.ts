@@ -213,7 +213,7 @@ const providerNames: readonly (readonly [RegExp, string])[] = [
   [/(^|\.)okta(preview)?\.com$/, "Okta"],
 ];
 
-const providerName = (issuer: string): string => {
+const providerName = (issuer: string) => {
   const { hostname } = new URL(issuer);
   return providerNames.find(([pattern]) => pattern.test(hostname))?.[1] ?? hostname;
 };

@@ -240,15 +240,12 @@ const headersOf = (
   ...(call.ifMatch === undefined ? {} : { "If-Match": call.ifMatch }),
 });
 
-const timestampOf = (seconds: number): string => new Date(seconds * 1000).toISOString();
+const timestampOf = (seconds: number) => new Date(seconds * 1000).toISOString();
 
 const ClockSkew = v.object({ code: v.literal("token_clock_skew"), server_time: v.string() });
 
 /** Throws `clock_skew` if core rejected a token for its times alone: then no session has ended. */
-const refuseClockSkew = async (
-  response: Response,
-  clock: Pick<Web["clock"], "now">,
-): Promise<void> => {
+const refuseClockSkew = async (response: Response, clock: Pick<Web["clock"], "now">) => {
   const skew = v.safeParse(ClockSkew, await response.json().catch(() => undefined));
   if (!skew.success) return;
   const ownTime = new Date(clock.now()).toISOString();
@@ -286,15 +283,7 @@ export const createBridge = ({
   clock: Pick<Web["clock"], "now">;
 }) => {
   const key = new TextEncoder().encode(config.authTokenSecret.reveal());
-  return ({
-    userId,
-    id,
-    expiresAt,
-  }: {
-    userId: string;
-    id?: string;
-    expiresAt?: number;
-  }): Promise<string> => {
+  return ({ userId, id, expiresAt }: { userId: string; id?: string; expiresAt?: number }) => {
     const iat = Math.floor(clock.now() / 1000);
     return new SignJWT(id === undefined ? {} : { web_session: id, web_session_exp: expiresAt })
       .setProtectedHeader({ alg: "HS256", typ: "JWT" })

@@ -57,5 +57,5 @@ export const createRefusalLimit = (clock: Clock): RefusalLimit => {
   };
 };
 
-const retryAfterSeconds = (buckets: TokenBuckets, key: string): number =>
+const retryAfterSeconds = (buckets: TokenBuckets, key: string) =>
   Math.max(1, Math.ceil(buckets.waitMs(key) / 1000));

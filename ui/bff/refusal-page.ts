@@ -122,7 +122,7 @@ const unreadable = {
 };
 
 /** Where a second attempt leads: the same page, if it can be opened again. */
-const againOf = (c: WebContext, { action }: { action: string }): string => {
+const againOf = (c: WebContext, { action }: { action: string }) => {
   const { pathname, search } = new URL(c.req.url);
   return c.req.method === "GET" && action === "retry" ? localPath(`${pathname}${search}`) : "/";
 };

@@ -44,7 +44,7 @@ const findUi = async (log: Log): Promise<WebUi | undefined> => {
 };
 
 /** Returns the remote address without the zone of a link-local IPv6 address, which only this machine knows. */
-const remoteAddressOf = (c: WebContext): string => {
+const remoteAddressOf = (c: WebContext) => {
   const { incoming } = c.env as { incoming: IncomingMessage };
   return (incoming.socket.remoteAddress ?? "").replace(/%.*$/, "");
 };
@@ -54,7 +54,7 @@ const load = async ({ databaseUrl }: WebConfig): Promise<DatabaseServers> =>
   createDatabaseServers(databaseUrl.reveal());
 
 /** Serves until SIGTERM or SIGINT and a moment longer, unready, then waits for running requests and closes the database last. */
-const serve = async (config: WebConfig, log: Log, servers: DatabaseServers): Promise<void> => {
+const serve = async (config: WebConfig, log: Log, servers: DatabaseServers) => {
   const database = connectDatabase({
     url: config.databaseUrl.reveal(),
     servers,

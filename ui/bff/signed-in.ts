@@ -82,7 +82,7 @@ const createChatQuestion = (
   core: CoreClient,
 ): ((person: WebSession, requestId: string) => Promise<boolean>) => {
   let known: { answer: boolean; at: number } | undefined;
-  const ask = singleFlight(async (as: WebSession, requestId: string): Promise<boolean> => {
+  const ask = singleFlight(async (as: WebSession, requestId: string) => {
     const answer = await core
       .call({ path: "/chat/status", as, requestId })
       .then(readChatAnswer, () => undefined);
@@ -96,7 +96,7 @@ const createChatQuestion = (
 };
 
 /** Returns undefined for an answer that says nothing about chat. A person without the scope receives 403 where chat is on. */
-const readChatAnswer = async (response: Response): Promise<boolean | undefined> => {
+const readChatAnswer = async (response: Response) => {
   if (response.ok || response.status === 403) {
     await response.body?.cancel();
     return true;

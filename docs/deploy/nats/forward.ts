@@ -38,7 +38,7 @@ const payloadsOf = ({ headers, data }: JsMsg): Uint8Array[] => {
   return fromBinary(EnvelopesSchema, bytes).envelopes.map(({ payload }) => payload);
 };
 
-const send = (path: string, body: Uint8Array): Promise<number> =>
+const send = (path: string, body: Uint8Array) =>
   fetch(new URL(path, values.to), {
     method: "POST",
     headers: { "content-type": "application/x-protobuf" },

@@ -10,7 +10,7 @@ import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 
 /** Returns when the apply of a set that runs is no longer waited for; in the past if none runs. */
-const leaseEnd = ({ content, updatedAt }: AppliedSetRow): number =>
+const leaseEnd = ({ content, updatedAt }: AppliedSetRow) =>
   content.complete ? 0 : updatedAt.getTime() + applyLeaseMs;
 
 /**

@@ -86,7 +86,7 @@ const beginWebSession = async (
   core: Pick<Core, "clock" | "entropy">,
   session: BegunSession & { userId: string },
   origin: Origin,
-): Promise<void> => {
+) => {
   const { id: sessionId, providerSessionId } = session;
   await lockPersonSessions(tx, session);
   if (providerSessionId !== null) await lockProviderSession(tx, providerSessionId);

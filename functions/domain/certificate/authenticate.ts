@@ -237,7 +237,7 @@ export const recordAuthFailure = async (core: WriteCore, failure: AuthFailure): 
 const recordReuse = (
   core: WriteCore,
   { identity, reason, certificateId, origin }: AuthFailure & { certificateId: string },
-): Promise<void> =>
+) =>
   auditRefusal(core, {
     identity,
     action: "certificate.reuse_refused",

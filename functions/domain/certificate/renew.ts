@@ -133,7 +133,7 @@ const checkRate = async (
   renewAfter: Date | undefined,
   identityId: string,
   now: number,
-): Promise<void> => {
+) => {
   const window = {
     since: new Date(now - hourMs),
     until: new Date(now + clockToleranceMs),
@@ -167,7 +167,7 @@ const recordSignerFault = (
     fault: SignerFault;
     origin: Origin;
   },
-): Promise<void> => {
+) => {
   const { identity, presented, fault, origin } = failed;
   return core.db.transaction((tx) =>
     recordAudit(tx, core, {
@@ -182,7 +182,7 @@ const recordSignerFault = (
   );
 };
 
-const isSameKey = (row: CertificateRow, spkiSha256: Uint8Array): boolean =>
+const isSameKey = (row: CertificateRow, spkiSha256: Uint8Array) =>
   row.spkiSha256.toHex() === spkiSha256.toHex();
 
 interface Renewal {

@@ -102,18 +102,18 @@ const startTurn = async (start: {
   const ended = new AbortController();
   const opened = Promise.withResolvers<void>();
   let isOpen = false;
-  const open = (): void => {
+  const open = () => {
     isOpen = true;
     opened.resolve();
   };
-  const stop = (): void => {
+  const stop = () => {
     abort.abort(new Stopped("the client disconnected"));
     channel.drop();
     open();
   };
-  const after = (ms: number, run: () => void): void =>
+  const after = (ms: number, run: () => void) =>
     void clock.sleep(ms, ended.signal).then(run, () => undefined);
-  const whenAborted = (source: AbortSignal, run: () => void): void => {
+  const whenAborted = (source: AbortSignal, run: () => void) => {
     if (source.aborted) run();
     else source.addEventListener("abort", run, { once: true, signal: ended.signal });
   };
@@ -143,7 +143,7 @@ const startTurn = async (start: {
     inOpenTurn(needs, turn, (tx, session) =>
       closeTurn(tx, { signer: chat.signer, clock }, session, { status, parts: draft.parts }),
     );
-  const run = async (): Promise<void> => {
+  const run = async () => {
     await channel.write({ event: "receipt", data: turn.receipt });
     const end = await runTurn(needs, turn, draft).then(
       () => ({ status: "complete" as const, error: null }),
@@ -247,7 +247,7 @@ const createEventChannel = (signal: AbortSignal): EventChannel => {
   let isEnded = false;
   let isDropped = false;
   let changed = Promise.withResolvers<void>();
-  const change = (): void => {
+  const change = () => {
     changed.resolve();
     changed = Promise.withResolvers();
   };
@@ -304,9 +304,9 @@ const keepLease = ({
   exclusive: TurnNeeds["exclusive"];
   ended: AbortSignal;
   lost(reason: Problem): void;
-}): void => {
+}) => {
   let storedTail = "";
-  const renew = async (): Promise<void> => {
+  const renew = async () => {
     if (ended.aborted) return;
     if (!(await renewTurn(db, { sessionId: turn.sessionId, turnId: turn.id }))) {
       lost(turnLost());
@@ -320,7 +320,7 @@ const keepLease = ({
     if (tail !== storedTail) await updateChatMessage(db, turn.id, { tail });
     storedTail = tail;
   };
-  const keep = async (): Promise<void> => {
+  const keep = async () => {
     for (;;) {
       await clock.sleep(renewMs, ended);
       await exclusive(renew).catch((err: unknown) =>

@@ -103,11 +103,7 @@ export const beginTurn = (
   });
 
 /** Closes a turn whose lease has expired. Throws 409 `conflict` while an answer is being written, and when the conversation is full. */
-const requireFree = async (
-  tx: Executor,
-  needs: ChainNeeds,
-  session: LockedChatSession,
-): Promise<void> => {
+const requireFree = async (tx: Executor, needs: ChainNeeds, session: LockedChatSession) => {
   if (session.turnId !== null) {
     if (!session.turnExpired)
       throw new Problem("conflict", { detail: "An answer is being written in this conversation" });

@@ -85,4 +85,4 @@ const shorten = (result: ToolResult, bytesMax: number): ToolResult => {
   return { ...result, rows, truncated: true };
 };
 
-const bytesOf = (value: unknown): number => new TextEncoder().encode(JSON.stringify(value)).length;
+const bytesOf = (value: unknown) => new TextEncoder().encode(JSON.stringify(value)).length;

@@ -150,7 +150,7 @@ const runCall = async (
   turn: BegunTurn,
   draft: Draft,
   { call, at }: { call: ToolCall; at: number },
-): Promise<void> => {
+) => {
   const { core, sql, operator, origin, emit, signal } = needs;
   const { call_id, name, input } = call;
   const named = { message_id: turn.id, call_id, name };
@@ -263,7 +263,7 @@ export const turnLost = (): Problem =>
   new Problem("conflict", { detail: "The conversation was deleted, or its answer was closed" });
 
 /** Returns text that RFC 8785 and PostgreSQL accept: U+0000 and lone surrogates become U+FFFD. */
-const cleanText = (text: string): string => text.toWellFormed().replaceAll("\u0000", "\ufffd");
+const cleanText = (text: string) => text.toWellFormed().replaceAll("\u0000", "\ufffd");
 
 /** Returns a value as JSON has it, with every text cleaned: what a receipt can be computed of. */
 const plainJson = <Value>(value: Value): Value =>
@@ -281,7 +281,7 @@ const plainJson = <Value>(value: Value): Value =>
  */
 const createTextCleaner = () => {
   let held = "";
-  return (piece: string): string => {
+  return (piece: string) => {
     const text = held + piece;
     held = /[\ud800-\udbff]$/.test(text) ? text.slice(-1) : "";
     return cleanText(text.slice(0, text.length - held.length));

@@ -44,7 +44,7 @@ export const closeHostQueue = async (
     return listQueues(tx, hostId);
   });
 
-const hostOf = async (db: Executor, identityId: string): Promise<string> => {
+const hostOf = async (db: Executor, identityId: string) => {
   const host = requireFound(await findIdentityOf(db, identityId), "collector");
   return host;
 };

@@ -112,17 +112,17 @@ export const settleHours = async (
 };
 
 /** Accounts are kept as long as the telemetry that they speak of; null: for good. */
-const accountsKeptFrom = ({ ingest }: Core["config"], nowMs: number): number | null =>
+const accountsKeptFrom = ({ ingest }: Core["config"], nowMs: number) =>
   ingest === null || ingest.retentionDays === 0 ? null : nowMs - ingest.retentionDays * dayMs;
 
 const settleHour = async (
   core: ReadCore,
   rules: HourRules,
   { owner, hourMs }: { owner: string; hourMs: number },
-): Promise<number> => {
+) => {
   const { db } = core;
   let count = 0;
-  const settle = async (hosts: readonly string[]): Promise<void> => {
+  const settle = async (hosts: readonly string[]) => {
     const days = { from: dayAt(hourMs) - 1, to: dayAt(hourMs) };
     const open = await findOpenHours(db, hosts, days);
     const own = hosts.map((host) => ({ host, hourMs }));
@@ -187,11 +187,7 @@ const settleAgain = async (
   };
 };
 
-const decide = async (
-  core: ReadCore,
-  rules: HourRules,
-  hours: readonly HostHour[],
-): Promise<void> => {
+const decide = async (core: ReadCore, rules: HourRules, hours: readonly HostHour[]) => {
   const decided = await readHourStatuses(core, rules, hours);
   await core.db.transaction((tx) => storeHours(tx, decided));
 };

@@ -5,7 +5,7 @@ import type { ExportPlace } from "#proto/completeness/hour-state.ts";
 export const slowestExport = (exports: readonly ExportPlace[]): bigint | null =>
   lowestOf(exports, null);
 
-const lowestOf = (exports: readonly ExportPlace[], of: string | null): bigint | null =>
+const lowestOf = (exports: readonly ExportPlace[], of: string | null) =>
   exports.reduce<bigint | null>(
     (least, { stream, position }) =>
       stream === of && (least === null || position < least) ? position : least,

@@ -74,7 +74,7 @@ export const browseAssignments = async (
   return listAssignments(core.db, await readCountingRules(core), filter, page);
 };
 
-const requireConfig = async ({ db }: ReadCore, id: string): Promise<void> => {
+const requireConfig = async ({ db }: ReadCore, id: string) => {
   if ((await findConfig(db, id)) === undefined)
     throw new Problem("not_found", { detail: "No such config" });
 };

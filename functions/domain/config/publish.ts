@@ -156,13 +156,12 @@ const inTree = (tree: Tree, path: readonly (string | number)[]): FoundSecret[] =
   return entries.flatMap(([key, value]) => inTree(value, [...path, key]));
 };
 
-const kindOf = (text: string): string | undefined =>
-  patterns.find(({ pattern }) => pattern.test(text))?.kind;
+const kindOf = (text: string) => patterns.find(({ pattern }) => pattern.test(text))?.kind;
 
-const isNamedSecret = (comment: string): boolean => {
+const isNamedSecret = (comment: string) => {
   const value = namedInText.exec(comment)?.[1];
   return value !== undefined && !isFile(value);
 };
 
 /** Whether a value refers to a local file, which is how a config names a secret. */
-const isFile = (value: string): boolean => value === "" || /^(?:\.{0,2}\/|file:)/.test(value);
+const isFile = (value: string) => value === "" || /^(?:\.{0,2}\/|file:)/.test(value);

@@ -95,11 +95,7 @@ export const applyDirectorySnapshot = (
 const noChanges = { added: 0, changed: 0, held: 0, suspectSetting: null };
 
 /** Records an empty snapshot, and audits the first of several in a row. */
-const refuse = async (
-  tx: Executor,
-  core: ConfiguredCore,
-  last: DirectorySync | undefined,
-): Promise<void> => {
+const refuse = async (tx: Executor, core: ConfiguredCore, last: DirectorySync | undefined) => {
   await saveDirectorySync(
     tx,
     endedWithoutSnapshot(core, last, { outcome: "refused", reasonCode: "no_users" }),

@@ -69,7 +69,7 @@ export const peopleOf = (
   people_left_out: Math.max(0, people.length - peopleMax),
 });
 
-const isSameAccess = (a: PersonState, b: PersonState): boolean =>
+const isSameAccess = (a: PersonState, b: PersonState) =>
   a.primaryEmail === b.primaryEmail && a.status === b.status && a.scopes.join() === b.scopes.join();
 
 const accessOf = ({ primaryEmail, status, scopes }: PersonState) => ({
@@ -80,7 +80,7 @@ const accessOf = ({ primaryEmail, status, scopes }: PersonState) => ({
 
 type Scoped = Pick<PersonState, "scopes">;
 
-const scopesOf = ({ from, to }: { from: Scoped | null; to: Scoped }): number =>
+const scopesOf = ({ from, to }: { from: Scoped | null; to: Scoped }) =>
   Math.max(from?.scopes.length ?? 0, to.scopes.length);
 
 /** Returns the entry of a snapshot, or a part of one, that was not applied. */

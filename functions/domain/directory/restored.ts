@@ -54,10 +54,9 @@ export const restoreReasonOf = (
   return seen === null && differs(lineage.timeline, identity.timeline) ? "other_timeline" : null;
 };
 
-const differs = <Value>(a: Value | null, b: Value | null): boolean =>
-  a !== null && b !== null && a !== b;
+const differs = <Value>(a: Value | null, b: Value | null) => a !== null && b !== null && a !== b;
 
-const isSame = (a: DatabaseIdentity, b: DatabaseIdentity): boolean =>
+const isSame = (a: DatabaseIdentity, b: DatabaseIdentity) =>
   a.systemIdentifier === b.systemIdentifier &&
   a.databaseOid === b.databaseOid &&
   a.timeline === b.timeline;

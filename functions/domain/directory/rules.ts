@@ -87,7 +87,7 @@ export const decideDirectoryChanges = (
   );
 
   const active = known.filter(isActive).length;
-  const isMass = (lost: readonly KnownPerson[]): boolean =>
+  const isMass = (lost: readonly KnownPerson[]) =>
     !allowMassRemoval && active > massFrom && lost.filter(isActive).length * 2 > active;
   const absenceIsMass = isMass(missing);
   const foreignIsMass = isMass(foreign);
@@ -102,12 +102,12 @@ export const decideDirectoryChanges = (
     heldFor: null,
     suspectSetting: foreignIsMass || nobodyIsOurs ? "SVC_DIRECTORY_DOMAIN" : null,
   };
-  const change = (before: KnownPerson, after: KnownPerson): void => {
+  const change = (before: KnownPerson, after: KnownPerson) => {
     if (!isSame(before, after)) changes.changed.push({ before, after });
   };
-  const apply = (before: KnownPerson, state: PersonState): void =>
+  const apply = (before: KnownPerson, state: PersonState) =>
     change(before, { ...before, ...state, missedSyncs: 0 });
-  const holdOrApply = (before: KnownPerson, state: PersonState, heldFor: HeldFor): void => {
+  const holdOrApply = (before: KnownPerson, state: PersonState, heldFor: HeldFor) => {
     const after = heldOn(before, state, scopesOf(before.subject));
     if (after === null) apply(before, state);
     else {
@@ -144,7 +144,7 @@ const heldOn = (
   return { ...before, ...lost, status: "active", scopes, missedSyncs };
 };
 
-const isActive = ({ status }: PersonState): boolean => status === "active";
+const isActive = ({ status }: PersonState) => status === "active";
 
 const stateOf = (
   user: DirectoryUser,
@@ -177,7 +177,7 @@ const statusOf = (
   return held ? "held" : "active";
 };
 
-const isInDomain = (email: string, domain: string): boolean => {
+const isInDomain = (email: string, domain: string) => {
   const parts = email.split("@");
   return parts.length === 2 && parts[0] !== "" && parts[1] === domain;
 };
@@ -191,7 +191,7 @@ const scopesFrom =
   };
 
 /** Replaces control characters, which break log lines and which the database rejects. */
-const printable = (text: string): string =>
+const printable = (text: string) =>
   text
     .toWellFormed()
     .replace(/[\p{Cc}\u2028\u2029]+/gu, " ")
@@ -199,7 +199,7 @@ const printable = (text: string): string =>
     .slice(0, displayNameMax)
     .toWellFormed();
 
-const isSame = (a: KnownPerson, b: KnownPerson): boolean =>
+const isSame = (a: KnownPerson, b: KnownPerson) =>
   a.primaryEmail === b.primaryEmail &&
   a.displayName === b.displayName &&
   a.status === b.status &&

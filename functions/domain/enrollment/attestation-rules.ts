@@ -96,9 +96,9 @@ export const attestationRules: readonly Rule<AttestationFacts>[] = [
   }),
 ];
 
-const text = (value: unknown): string => (typeof value === "string" ? value : "none");
+const text = (value: unknown) => (typeof value === "string" ? value : "none");
 
-const isoTime = (seconds: number): string => {
+const isoTime = (seconds: number) => {
   const date = new Date(seconds * 1000);
   return Number.isNaN(date.getTime()) ? "an unknown time" : date.toISOString();
 };

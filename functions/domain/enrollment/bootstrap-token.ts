@@ -47,9 +47,9 @@ export const isWellFormedToken = (text: string): boolean =>
   pattern.test(text) &&
   checksum(text.slice(0, -checksumCharacters)) === text.slice(-checksumCharacters);
 
-const checksum = (text: string): string => base62(BigInt(crc32(text)), checksumCharacters);
+const checksum = (text: string) => base62(BigInt(crc32(text)), checksumCharacters);
 
-const base62 = (value: bigint, characters: number): string => {
+const base62 = (value: bigint, characters: number) => {
   let text = "";
   for (let rest = value; text.length < characters; rest /= 62n)
     text = (alphabet[Number(rest % 62n)] ?? "") + text;
@@ -57,7 +57,7 @@ const base62 = (value: bigint, characters: number): string => {
 };
 
 /** Returns the CRC-32 of IEEE 802.3 (reflected, polynomial 0xEDB88320) over the ASCII of `text`. */
-const crc32 = (text: string): number => {
+const crc32 = (text: string) => {
   let crc = 0xffffffff;
   for (let at = 0; at < text.length; at++)
     crc = (crc >>> 8) ^ (crcOfByte[(crc ^ text.charCodeAt(at)) & 0xff] ?? 0);

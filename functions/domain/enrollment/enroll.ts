@@ -213,7 +213,7 @@ type WorkloadCore = Pick<Core, "config" | "db" | "clock" | "entropy" | "cryptogr
 const retryAfterSeconds = 5;
 
 /** Whether `text` has the form of a JWT. */
-const isJwt = (text: string): boolean => /^[\w-]+\.[\w-]+\.[\w-]+$/.test(text);
+const isJwt = (text: string) => /^[\w-]+\.[\w-]+\.[\w-]+$/.test(text);
 
 /**
  * Creates the admission of service account tokens (docs/enroll-kubernetes.md). A token that a policy's rule matches is stored as a token of

@@ -154,12 +154,7 @@ const planOf = (
   return { kind: "plan", issue, isKnown: known !== undefined, identity, certificate };
 };
 
-const write = async (
-  tx: Executor,
-  needs: RecordNeeds,
-  plans: readonly Plan[],
-  now: number,
-): Promise<void> => {
+const write = async (tx: Executor, needs: RecordNeeds, plans: readonly Plan[], now: number) => {
   const at = new Date(now);
   const first = plans.filter(({ isKnown }) => !isKnown);
   // In the order of ids, the order in which every transaction locks several hosts.

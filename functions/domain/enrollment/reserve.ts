@@ -151,7 +151,7 @@ const loadFacts = async (
   };
 };
 
-const add = (counts: Map<string, number>, key: string, more: number): void => {
+const add = (counts: Map<string, number>, key: string, more: number) => {
   counts.set(key, (counts.get(key) ?? 0) + more);
 };
 
@@ -207,7 +207,7 @@ const decide = (
   return { kind: "reserved", reservation, policy };
 };
 
-const isSameKey = (row: CertificateRow, { spkiSha256 }: EnrollmentRequest): boolean =>
+const isSameKey = (row: CertificateRow, { spkiSha256 }: EnrollmentRequest) =>
   row.spkiSha256.toHex() === spkiSha256.toHex();
 
 /**

@@ -67,7 +67,7 @@ const directoryDetail = (
   { directory }: Core["config"],
   { people, scopes }: Awaited<ReturnType<typeof countPeople>>,
   sync: DirectorySync | undefined,
-): string => {
+) => {
   if (people.active > 0) {
     const active = counted(people.active, "active person", "active people");
     return `${scopes.admin} of ${active} can administer`;
@@ -78,5 +78,5 @@ const directoryDetail = (
     : "the directory has not been read yet";
 };
 
-const counted = (count: number, one: string, many: string): string =>
+const counted = (count: number, one: string, many: string) =>
   `${count} ${count === 1 ? one : many}`;

@@ -144,7 +144,7 @@ const usedToken = async (
 const heldBy = (
   token: AdmissionFacts["token"],
   held: Awaited<ReturnType<typeof countReservations>>,
-): number =>
+) =>
   typeof token === "string" ? 0 : (held.find(({ tokenId }) => tokenId === token.id)?.held ?? 0);
 
 /** Returns the token that a service account token would be stored as. */
@@ -205,7 +205,7 @@ const decisionOf = <Given>(
   };
 };
 
-const notApplicable = (rule: string): string => {
+const notApplicable = (rule: string) => {
   if (rule.startsWith("workload_")) return "no service account token was given";
   if (rule === "same_node")
     return "the identity has never enrolled, or no service account token was given";

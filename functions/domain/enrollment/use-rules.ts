@@ -323,14 +323,11 @@ export const firstEnrollmentRules: readonly Rule<FirstEnrollmentFacts>[] = [
 ];
 
 /** Whether `identity` is one of the prefixes followed by the encoded device id, byte for byte. */
-const identityAllowed = (
-  prefixes: readonly string[],
-  deviceId: string,
-  identity: string,
-): boolean => prefixes.some((prefix) => composeIdentity(prefix, deviceId) === identity);
+const identityAllowed = (prefixes: readonly string[], deviceId: string, identity: string) =>
+  prefixes.some((prefix) => composeIdentity(prefix, deviceId) === identity);
 
 /** Whether `os/arch` is among the allowed `os` and `os/arch`; an empty list allows any. */
-const platformAllowed = (allowed: readonly string[], platform: string): boolean =>
+const platformAllowed = (allowed: readonly string[], platform: string) =>
   allowed.length === 0 ||
   allowed.includes(platform) ||
   allowed.includes(platform.split("/")[0] ?? "");

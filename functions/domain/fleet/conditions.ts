@@ -38,19 +38,19 @@ type Explain = (
   outages: readonly Outage[],
 ) => { since: number | string; evidence: string };
 
-const ms = (text: string | null): number => (text === null ? 0 : Date.parse(timestampOf(text)));
-const ageSeconds = (text: string | null, now: number): number =>
+const ms = (text: string | null) => (text === null ? 0 : Date.parse(timestampOf(text)));
+const ageSeconds = (text: string | null, now: number) =>
   Math.max(0, Math.floor((now - ms(text)) / 1000));
 /** Whether a timestamp of the database is a time, not infinite. */
-const isTime = (text: string): boolean => !text.endsWith("infinity");
+const isTime = (text: string) => !text.endsWith("infinity");
 /** The start of a condition without a recorded start: at the latest, the newest heartbeat. */
-const lastReport = (row: FleetRow): string => row.last_heartbeat_at ?? row.enrolled_at;
+const lastReport = (row: FleetRow) => row.last_heartbeat_at ?? row.enrolled_at;
 
-const gapEvidence = ({ gap_records_max: most }: FleetRow): string =>
+const gapEvidence = ({ gap_records_max: most }: FleetRow) =>
   most === null ? "" : `, up to ${most} lost by a database restore`;
 
 /** The part of a silence that does not count, because core could not receive. */
-const outageEvidence = (from: number, until: number, outages: readonly Outage[]): string => {
+const outageEvidence = (from: number, until: number, outages: readonly Outage[]) => {
   const seconds = Math.round(uncountedSeconds(from, until, outages));
   return seconds === 0
     ? ""
@@ -58,7 +58,7 @@ const outageEvidence = (from: number, until: number, outages: readonly Outage[])
 };
 
 /** What was lost for good, which a queue that is nearly empty does not show. */
-const lossEvidence = ({ dropped_records_total: dropped, file_gaps: gaps }: FleetRow): string =>
+const lossEvidence = ({ dropped_records_total: dropped, file_gaps: gaps }: FleetRow) =>
   [
     ...(Number(dropped) > 0
       ? [`, ${dropped} ${Number(dropped) === 1 ? "record" : "records"} dropped in all`]

@@ -89,14 +89,11 @@ export const rankFactors = (
   return telling.length > 0 ? telling : ranked.slice(0, doubtfulMax);
 };
 
-const compare = (a: CountedFactor, b: CountedFactor): number =>
+const compare = (a: CountedFactor, b: CountedFactor) =>
   `${a.kind} ${a.value}` < `${b.kind} ${b.value}` ? -1 : 1;
 
 /** The mutual information of having the value and being selected, in nats. */
-const information = (
-  each: CountedFactor,
-  { selected, all }: { selected: number; all: number },
-): number => {
+const information = (each: CountedFactor, { selected, all }: { selected: number; all: number }) => {
   const part = (both: number, one: number, other: number) =>
     both === 0 ? 0 : (both / all) * Math.log((both * all) / (one * other));
   const without = all - each.all;
@@ -121,7 +118,7 @@ const chanceOf = (
   each: CountedFactor,
   { selected, all }: { selected: number; all: number },
   logs: Float64Array,
-): number => {
+) => {
   const choose = (n: number, k: number) =>
     (logs[n] as number) - (logs[k] as number) - (logs[n - k] as number);
   let sum = 0;

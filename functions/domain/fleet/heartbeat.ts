@@ -87,10 +87,7 @@ const reportedLabelsOf = ({ labels }: HeartbeatRequest): Labels | null =>
   labels === undefined || Object.keys(labels).length === 0 ? null : labels;
 
 /** Whether `renew_after`, plus the jitter of a tenth of the lifetime that collectors add, has passed. */
-const isRenewalOverdue = (
-  { renewAfter, notAfter, issuedAt }: HeartbeatRecord,
-  now: number,
-): boolean =>
+const isRenewalOverdue = ({ renewAfter, notAfter, issuedAt }: HeartbeatRecord, now: number) =>
   renewAfter !== null &&
   notAfter !== null &&
   issuedAt !== null &&
@@ -104,7 +101,7 @@ const auditClone = async (
     certificateId,
   }: { identity: string; identityId: string; certificateId: string },
   origin: Origin,
-): Promise<void> => {
+) => {
   const action = "identity.clone_suspected";
   const since = new Date(core.clock.now() - cloneAuditMs);
   if (await hasAuditEventSince(core.db, { action, targetId: identityId, since })) return;

@@ -54,11 +54,7 @@ export const judgeChanges = async (core: ReadCore & { entropy: Entropy }): Promi
 };
 
 /** Stores the changes of an hour, unless a core has; those that begin up to the limits of a day, so that labels that never rest fill no table. */
-const searchHour = async (
-  tx: Executor,
-  ids: Parameters<typeof orderedUuidv7>[0],
-  hour: number,
-): Promise<void> => {
+const searchHour = async (tx: Executor, ids: Parameters<typeof orderedUuidv7>[0], hour: number) => {
   if (!(await beginHour(tx, hour))) return;
   const { found, count } = await findChangesOfHour(tx, hour);
   if (count === 0) return;
@@ -80,5 +76,5 @@ const searchHour = async (
 };
 
 /** Changes of few hosts take no place of those that can have a verdict. */
-const classOf = ({ kind, hosts }: Pick<ChangeRow, "kind" | "hosts">): string =>
+const classOf = ({ kind, hosts }: Pick<ChangeRow, "kind" | "hosts">) =>
   `${kind} ${hosts >= comparedHostsMin}`;

@@ -55,7 +55,7 @@ export const createHistoryKeeper = (
 };
 
 /** Stores the hosts of two minutes ago, once some thousand changes have happened since the last checkpoint. */
-const addCheckpointWhenDue = async ({ db, codec }: CheckpointStore, now: Date): Promise<void> => {
+const addCheckpointWhenDue = async ({ db, codec }: CheckpointStore, now: Date) => {
   const settled = now.getTime() - settledMs;
   const at = new Date(settled - (settled % 1000));
   const from = (await findLastCheckpoint(db)) ?? new Date(0);

@@ -77,7 +77,7 @@ export const putInventory = async (
 
 const errorsMax = 32;
 
-const refuseTwice = (hosts: readonly InventoryHost[]): void => {
+const refuseTwice = (hosts: readonly InventoryHost[]) => {
   const first = new Map<string, number>();
   const errors = hosts.flatMap(({ name }, index) => {
     const before = first.get(name);
@@ -91,7 +91,7 @@ const refuseTwice = (hosts: readonly InventoryHost[]): void => {
 };
 
 /** Strong comparison (RFC 9110, 13.1.1). */
-const matches = (ifMatch: string, current: InventoryRow | undefined): boolean =>
+const matches = (ifMatch: string, current: InventoryRow | undefined) =>
   ifMatch === "" ||
   (current !== undefined &&
     ifMatch.split(",").some((tag) => ["*", inventoryEtag(current)].includes(tag.trim())));

@@ -129,7 +129,7 @@ const refuseCode = async (
   core: ConfiguredCore,
   { row, reason, usedAt }: { row: CodeRow; reason: RefusedSession; usedAt: Date },
   origin: Origin,
-): Promise<void> => {
+) => {
   const { codeSha256, sessionId, userId, clientName } = row;
   if (row.usedAt === null) await updateCodeUsed(tx, codeSha256, { usedAt, sessionId: null });
   if (sessionId !== null) await updateSessionRevoked(tx, sessionId, usedAt);

@@ -108,7 +108,7 @@ export const beginSession = async (
 };
 
 /** Returns when a session ends, in seconds: at the latest with the session at web. */
-const expiryOf = (issuedAt: number, webSession: WebSessionOfCaller | null): number =>
+const expiryOf = (issuedAt: number, webSession: WebSessionOfCaller | null) =>
   Math.min(
     issuedAt + sessionSeconds,
     webSession === null
@@ -119,7 +119,7 @@ const expiryOf = (issuedAt: number, webSession: WebSessionOfCaller | null): numb
 const signToken = (
   { config }: ConfiguredCore,
   session: { id: string; userId: string; issuedAt: number; expiresAt: number },
-): Promise<string> =>
+) =>
   new SignJWT({ sid: session.id })
     .setProtectedHeader({ alg: "HS256", typ: "JWT" })
     .setSubject(session.userId)

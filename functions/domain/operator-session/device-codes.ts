@@ -37,16 +37,16 @@ const alphabet = "BCDFGHJKLMNPQRSTVWXZ";
 const userCodeLength = 8;
 
 /** Returns a user code as the database keeps it: upper case, without hyphen and spaces; null for text that is none. */
-const canonicalUserCode = (text: string): string | null => {
+const canonicalUserCode = (text: string) => {
   const code = text.toUpperCase().replace(/[\s-]/g, "");
   return code.length === userCodeLength && [...code].every((letter) => alphabet.includes(letter))
     ? code
     : null;
 };
 
-const shownUserCode = (code: string): string => `${code.slice(0, 4)}-${code.slice(4)}`;
+const shownUserCode = (code: string) => `${code.slice(0, 4)}-${code.slice(4)}`;
 
-const randomUserCode = (entropy: Entropy): string => {
+const randomUserCode = (entropy: Entropy) => {
   let code = "";
   while (code.length < userCodeLength)
     // A byte above the largest multiple of 20 would favour some letters.
@@ -179,5 +179,5 @@ export const redeemDeviceCode = async (
   return tokenOrRefusal(answer.issued);
 };
 
-const isExpired = ({ createdAt }: DeviceRow, now: number): boolean =>
+const isExpired = ({ createdAt }: DeviceRow, now: number) =>
   now >= createdAt.getTime() + deviceSeconds * 1000;

@@ -200,7 +200,7 @@ const bridgeClaims = async (
 };
 
 /** Whether web made the token for one call: one that has expired is no old one. */
-const isMadeForCall = ({ sub, web_session }: JWTPayload): boolean =>
+const isMadeForCall = ({ sub, web_session }: JWTPayload) =>
   sub === webSubject || web_session !== undefined;
 
 const clocksDiffer = (clock: Clock, cause: Error): Problem =>
@@ -214,7 +214,7 @@ const textsOf = (claims: unknown): Record<string, string> =>
     ? Object.fromEntries(Object.entries(claims).filter(([, value]) => typeof value === "string"))
     : {};
 
-const isCanonicalBase64url = (text: string): boolean => {
+const isCanonicalBase64url = (text: string) => {
   try {
     const bytes = Uint8Array.fromBase64(text, { alphabet: "base64url" });
     return bytes.toBase64({ alphabet: "base64url", omitPadding: true }) === text;

@@ -50,7 +50,7 @@ export const workloadScopes = (
 };
 
 /** `*` stands for one segment: any text without `:` and `/`, and not for none. */
-const matches = (pattern: string, subject: string): boolean => {
+const matches = (pattern: string, subject: string) => {
   const [before = "", after] = pattern.split("*");
   if (after === undefined) return pattern === subject;
   const segment = subject.slice(before.length, subject.length - after.length);

@@ -93,7 +93,7 @@ const applyDecisions = async (
   needs: Needs,
   row: RolloutRow,
   { decisions, hosts }: { decisions: readonly Decision[]; hosts: number },
-): Promise<void> => {
+) => {
   if (decisions.length === 0) return;
   const at = new Date(needs.clock.now());
   const changed = decisions.filter(({ configId }) => configId !== undefined);

@@ -122,7 +122,7 @@ const refuseUnparsable = async (
     rules: FleetRules;
     versions: readonly { version: string; hosts: number }[];
   },
-): Promise<void> => {
+) => {
   const refusing = new Map(
     (await findRefusingVersions(tx, config.configHash, { rules, past: false })).map((each) => [
       each.version,

@@ -40,7 +40,7 @@ export const previewRollout = async (
   const changing = present.filter((each) => each.config?.id !== config.id).slice(0, previewMax);
   const unchanged = present.find((each) => each.config?.id === config.id)?.hosts ?? 0;
   const diffsFrom = clock.monotonic();
-  const diffWith = (before: Text): string | null =>
+  const diffWith = (before: Text) =>
     diffOf(before, config, diffsMsMax - (clock.monotonic() - diffsFrom));
   return {
     config: { id: config.id, name: config.name, config_hash: config.configHash },
@@ -67,7 +67,7 @@ export const previewRollout = async (
   };
 };
 
-const diffOf = (before: Text, after: Text, msMax: number): string | null => {
+const diffOf = (before: Text, after: Text, msMax: number) => {
   if (msMax <= 0) return null;
   const options = { maxEditLength: changedLinesMax, timeout: msMax };
   const names = [nameOf(before), nameOf(after)] as const;
@@ -81,4 +81,4 @@ interface Text {
   yaml: string;
 }
 
-const nameOf = ({ configHash }: Text): string => configHash.slice(0, 12);
+const nameOf = ({ configHash }: Text) => configHash.slice(0, 12);

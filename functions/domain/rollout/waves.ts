@@ -4,7 +4,7 @@ import type { WaveRow } from "#functions/store/rollout/rollouts.ts";
 import type { WaveBody } from "#proto/rollout/rollout.ts";
 
 /** Returns how far a wave reaches: the number of `targets` that the rollout has reached with it. */
-const reachOf = (wave: WaveBody, targets: number): number =>
+const reachOf = (wave: WaveBody, targets: number) =>
   "count" in wave ? Math.min(wave.count, targets) : Math.ceil((targets * wave.percent) / 100);
 
 /**

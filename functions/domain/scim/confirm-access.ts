@@ -83,7 +83,7 @@ const releaseScimAccess = async (
   tx: Executor,
   { config, clock, entropy }: ConfiguredCore,
   emails: readonly string[] | null,
-): Promise<void> => {
+) => {
   const { provider, domain } = config.directory;
   const now = new Date(clock.now());
   if (provider.kind !== "scim") {

@@ -58,7 +58,7 @@ const directoryUserOf = (row: ScimUserRow, subject: string | null): DirectoryUse
         },
       ];
 
-const addressOf = ({ emails, userName }: ScimUserRow): string => {
+const addressOf = ({ emails, userName }: ScimUserRow) => {
   const email =
     emails.find(({ primary }) => primary) ??
     emails.find(({ type }) => type === "work") ??
@@ -66,7 +66,7 @@ const addressOf = ({ emails, userName }: ScimUserRow): string => {
   return email?.value ?? userName;
 };
 
-const nameOf = ({ displayName, name, userName }: ScimUserRow): string =>
+const nameOf = ({ displayName, name, userName }: ScimUserRow) =>
   displayName ??
   name.formatted ??
   ([name.givenName, name.familyName].filter(Boolean).join(" ") || userName);

@@ -83,7 +83,7 @@ const keepHeldMembers = async (
   tx: Executor,
   { id, displayName, externalId }: ScimGroupRow,
   { change, operations }: { change: GroupChange; operations: readonly ScimOperation[] },
-): Promise<void> => {
+) => {
   const held = await findHeldMembers(tx, id);
   if (held.length === 0) return;
   const { members } = groupChangeOf(
@@ -133,7 +133,7 @@ const applyChange = async (
   };
 };
 
-const addMembers = async (tx: Executor, groupId: string, ids: readonly string[]): Promise<void> => {
+const addMembers = async (tx: Executor, groupId: string, ids: readonly string[]) => {
   if (ids.length === 0) return;
   const unique = [...new Set(ids)];
   const known = await findScimUserIds(tx, unique.filter(isResourceId));
@@ -150,10 +150,10 @@ const rowOf = (
   kept: Pick<ScimGroupRow, "id" | "createdAt" | "updatedAt">,
 ): ScimGroupRow => ({ ...kept, displayName, displayNameKey: lowerAscii(displayName), externalId });
 
-const isRole = ({ displayNameKey }: ScimGroupRow): boolean =>
+const isRole = ({ displayNameKey }: ScimGroupRow) =>
   Object.values(roleGroups).some((name) => name === displayNameKey);
 
-const check = async (tx: Executor, row: ScimGroupRow): Promise<void> => {
+const check = async (tx: Executor, row: ScimGroupRow) => {
   if (await isGroupNameTaken(tx, row))
     throw new Problem("scim_value_taken", { detail: "Another group has this displayName" });
 };
@@ -197,7 +197,7 @@ const patchMembers = (
   members: Set<string>,
   { op }: ScimOperation,
   { filter, sub, value }: { filter: ScimFilter | null; sub: string | null; value: unknown },
-): void => {
+) => {
   if (filter) {
     if (op !== "remove" || sub !== null) throw unknownPath();
     for (const member of namedBy(filter)) members.delete(member);

@@ -56,7 +56,7 @@ const applyToPeople = async (
     before: readonly ScimUserRow[];
     origin: Origin;
   },
-): Promise<void> => {
+) => {
   const { config, scim, clock } = core;
   const { directory, tenantId } = config;
   const now = new Date(clock.now());

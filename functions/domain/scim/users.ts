@@ -123,7 +123,7 @@ const rowOf = (
   emails,
 });
 
-const check = async (tx: Executor, { scim }: ScimCore, row: ScimUserRow): Promise<void> => {
+const check = async (tx: Executor, { scim }: ScimCore, row: ScimUserRow) => {
   if (subjectOf(row, scim.subject) === null)
     throw new Problem("scim_value_invalid", {
       detail: `${scim.subject} is required: it is the person's sub at the identity provider`,
@@ -238,7 +238,7 @@ const patchEmails = (
     const kept = emails.filter((email) => !given.some((one) => isSameEmail(one, email)));
     return [...withoutPrimary(kept, given), ...given];
   }
-  const isTarget = (email: Element): boolean => matches(filter, email);
+  const isTarget = (email: Element) => matches(filter, email);
   if (op === "remove")
     return sub === null
       ? emails.filter((email) => !isTarget(email))
@@ -273,7 +273,7 @@ const withoutPrimary = (elements: readonly Element[], given: readonly Element[])
     ? elements.map((element) => ({ ...element, primary: false }))
     : [...elements];
 
-const isSameEmail = (a: Element, b: Element): boolean =>
+const isSameEmail = (a: Element, b: Element) =>
   String(a.value).toLowerCase() === String(b.value).toLowerCase() &&
   (a.type ?? null) === (b.type ?? null);
 
@@ -299,7 +299,7 @@ const elementOf = (value: unknown): Element => {
   return value as Element;
 };
 
-const matches = (filter: ScimFilter, element: Element): boolean => {
+const matches = (filter: ScimFilter, element: Element) => {
   try {
     return matchesScimFilter(filter, element);
   } catch (error) {

@@ -92,7 +92,7 @@ export const reportSystem = async ({
 
 type CoreState = SystemReport["cores"][number]["state"];
 
-const rankOf = (state: PartState): number => partStates.indexOf(state);
+const rankOf = (state: PartState) => partStates.indexOf(state);
 
 /** A core that was killed is stopped as soon as another one has started on its machine since. */
 const stateOf = (report: CoreReport, all: readonly CoreReport[], now: number): CoreState => {

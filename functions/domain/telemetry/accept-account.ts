@@ -221,7 +221,7 @@ const store = async (
   arrived: ArrivedAccount,
   decision: StoredDecision,
   { same, mayKeep, ...context }: RowContext & { same: boolean; mayKeep(hostId: string): boolean },
-): Promise<void> => {
+) => {
   const { read, caller, isLimited } = arrived;
   const now = new Date(core.clock.now());
   const isRefused = decision.kind === "refused";
@@ -241,7 +241,7 @@ const store = async (
 
 const bodyWire = createWireCheck(AccountBodySchema);
 
-const isWithinLimits = (body: Uint8Array): boolean => {
+const isWithinLimits = (body: Uint8Array) => {
   try {
     bodyWire.check(body);
     return true;
@@ -252,7 +252,7 @@ const isWithinLimits = (body: Uint8Array): boolean => {
 };
 
 /** Notes what an accepted account says of its queue, and of the one that it follows. */
-const noteAccount = async (tx: Executor, read: ReadAccount, now: Date): Promise<void> => {
+const noteAccount = async (tx: Executor, read: ReadAccount, now: Date) => {
   const { hostId, queueId, previousQueueId } = read;
   await noteQueues(tx, [{ hostId, queueId, sendsAccounts: true }], now);
   if (read.isEnd) await noteEnd(tx, read, now);
@@ -262,11 +262,11 @@ const noteAccount = async (tx: Executor, read: ReadAccount, now: Date): Promise<
   }
 };
 
-const noteEnd = (tx: Executor, read: ReadAccount, now: Date): Promise<boolean> =>
+const noteEnd = (tx: Executor, read: ReadAccount, now: Date) =>
   endQueue(tx, read, { endedAt: new Date(read.toMs), ending: "ended" }, now);
 
 /** Whether a queue is as a stream left it: neither has what stores it gone back, nor another session opened it. */
-const isAsLeft = ({ range }: LockedRange, { sessionId, cursor }: StreamOfAccount): boolean =>
+const isAsLeft = ({ range }: LockedRange, { sessionId, cursor }: StreamOfAccount) =>
   range === undefined
     ? sessionId === undefined && cursor === 0n
     : range.cursor >= cursor &&
@@ -304,11 +304,7 @@ const proveAccount = async (
 };
 
 /** Whether core lacks the account that number 1 names, of an earlier id: a database went back behind it. */
-const hasLostPrevious = async (
-  tx: Executor,
-  read: ReadAccount,
-  earlierIds: readonly LeftId[],
-): Promise<boolean> => {
+const hasLostPrevious = async (tx: Executor, read: ReadAccount, earlierIds: readonly LeftId[]) => {
   const isEarlier = ({ queueId }: LeftId) => equalBytes(queueId, read.previousQueueId);
   if (read.number !== 1n || !earlierIds.some(isEarlier)) return false;
   const { hostId, previousQueueId: queueId, previousSha256: sha256 } = read;
@@ -380,7 +376,7 @@ const auditRefusal = async (
   tx: Executor,
   { name: { hostId, queueId, number, sha256 } }: ArrivedAccount,
   reasonCode: AccountFault,
-): Promise<void> => {
+) => {
   const identity = await findIdentityByName(tx, hostId);
   const id = identity?.id ?? hostId;
   await recordAudit(tx, core, {

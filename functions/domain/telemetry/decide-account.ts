@@ -175,7 +175,7 @@ export const lostUnstated = (
   return lostWithin(gaps, before) + lostWithin(gaps, rest);
 };
 
-const least = (one: bigint, other: bigint): bigint => (one < other ? one : other);
+const least = (one: bigint, other: bigint) => (one < other ? one : other);
 
 /** Returns the part of counts that is an account's which expects so many sequences, of which so many are lost, and stored. */
 const partOf = (
@@ -185,7 +185,7 @@ const partOf = (
   stored: bigint,
 ): RangeCounts => {
   let left = expected;
-  const take = (most: bigint): bigint => {
+  const take = (most: bigint) => {
     const taken = most < left ? most : left;
     left -= taken;
     return taken;

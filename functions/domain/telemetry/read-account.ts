@@ -93,8 +93,7 @@ export const readAccount = (bytes: Uint8Array): ReadAccount | undefined => {
   };
 };
 
-const clamp = (count: bigint, most: bigint): bigint =>
-  count < 0n ? 0n : count > most ? most : count;
+const clamp = (count: bigint, most: bigint) => (count < 0n ? 0n : count > most ? most : count);
 
 const decodeBody = (bytes: Uint8Array): AccountBody | undefined => {
   try {

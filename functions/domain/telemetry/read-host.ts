@@ -154,13 +154,13 @@ const countSelected = async (
   place: BlockPlace,
   select: Select,
   { kind, grep }: Pick<TelemetryQuery, "kind" | "grep">,
-): Promise<number> => {
+) => {
   if (grep === "" && (kind === null || place.kinds.length === 1)) return place.envelopes;
   const envelopes = await readPlace(core, place);
   return envelopes === "damaged" ? place.envelopes : count(envelopes, select);
 };
 
-const count = async (envelopes: readonly StoredEnvelope[], select: Select): Promise<number> => {
+const count = async (envelopes: readonly StoredEnvelope[], select: Select) => {
   let selected = 0;
   for (const envelope of envelopes) if ((await select(envelope)) !== undefined) selected++;
   return selected;

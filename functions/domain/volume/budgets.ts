@@ -108,7 +108,7 @@ const audit = (
     name,
     ...entry
   }: Pick<AuditEntry, "action" | "details"> & { operator: Operator; origin: Origin; name: string },
-): Promise<void> =>
+) =>
   recordOperatorAction(tx, core, operator, origin, {
     ...entry,
     target: { type: "budget", id: name },

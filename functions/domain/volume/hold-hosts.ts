@@ -35,7 +35,7 @@ const decide = async (
   tx: Executor,
   core: ConfiguredCore,
   { over, budgets }: { over: ReadonlyMap<string, HeldHost>; budgets: readonly BudgetRow[] },
-): Promise<void> => {
+) => {
   const now = core.clock.now();
   const held = new Map((await findHeldHosts(tx)).map((host) => [host.hostId, host]));
   const begun = [...over.values()].filter(({ hostId }) => !held.has(hostId));
@@ -66,7 +66,7 @@ const decide = async (
   if (entries.length > 0) await recordAudits(tx, core, entries);
 };
 
-const secondsSince = ({ since }: HeldHost, now: number): number =>
+const secondsSince = ({ since }: HeldHost, now: number) =>
   Math.max(0, Math.round((now - since.getTime()) / 1000));
 
 const entryOf = (

@@ -56,7 +56,7 @@ export const reportVolumeOf = async (
   const retentionDays = config.ingest?.retentionDays || null;
   // What is still to come of the last hour or day does not make the rate lower.
   const lastedMs = Math.max(hourMs, Math.min(range.toMs, now) - range.fromMs);
-  const diskOf = ({ payloadBytes }: StoredVolume): number | null => {
+  const diskOf = ({ payloadBytes }: StoredVolume) => {
     if (retentionDays === null || disk.payloadBytes === 0) return null;
     const bytesPerDay = (payloadBytes * dayMs) / lastedMs;
     return Math.round(bytesPerDay * retentionDays * (disk.diskBytes / disk.payloadBytes));
@@ -87,7 +87,7 @@ const stepsOf = ({ fromMs, toMs }: VolumeRange, stepMs: number): number[] => {
   return Array.from({ length: count }, (_, step) => first + step * stepMs);
 };
 
-const keepsHours = ({ fromMs }: VolumeRange, now: number): boolean =>
+const keepsHours = ({ fromMs }: VolumeRange, now: number) =>
   Math.floor(fromMs / dayMs) >= Math.floor(now / dayMs) - volumeHoursDays;
 
 const rangeOf = (split: VolumeSplit, asked: VolumeRange, now: number): VolumeRange => {

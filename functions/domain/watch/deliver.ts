@@ -69,7 +69,7 @@ const deliver = async (
   core: DeliveryCore,
   receiver: WatchReceiver,
   { message, send }: { message: MessageRow; send: SendRequest },
-): Promise<void> => {
+) => {
   const { db, clock, entropy, observe } = core;
   const outcome = await send(await watchRequest(receiver, message, clock.now()));
   const now = clock.now();

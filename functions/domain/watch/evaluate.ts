@@ -102,7 +102,7 @@ export const evaluateWatch = (
 const earlierOf = (one: Date, other: Date): Date => (one < other ? one : other);
 
 /** Whether an operator has silenced a watch at a time. */
-const isSilenced = ({ silencedUntil }: Pick<WatchRow, "silencedUntil">, now: Date): boolean =>
+const isSilenced = ({ silencedUntil }: Pick<WatchRow, "silencedUntil">, now: Date) =>
   silencedUntil !== null && now < silencedUntil;
 
 /** Returns a watch without a silence that has ended. */
@@ -110,7 +110,7 @@ export const withoutPastSilence = <Row extends WatchRow>(row: Row, now: Date): R
   isSilenced(row, now) ? row : { ...row, silencedUntil: null };
 
 /** The time since the last evaluation that counts. */
-const countedMs = ({ evaluatedAt }: WatchStatus, now: Date, outages: readonly Outage[]): number => {
+const countedMs = ({ evaluatedAt }: WatchStatus, now: Date, outages: readonly Outage[]) => {
   if (evaluatedAt === null || evaluatedAt >= now) return 0;
   const elapsedMs = now.getTime() - evaluatedAt.getTime();
   const uncountedMs = uncountedSeconds(evaluatedAt.getTime(), now.getTime(), outages) * 1000;

@@ -69,17 +69,13 @@ export const evaluateWatches = async (
 
 const dueAt = (now: Date) => ({ now, before: new Date(now.getTime() - dueMs) });
 
-const isDue = ({ evaluatedAt }: WatchRow, now: Date): boolean => {
+const isDue = ({ evaluatedAt }: WatchRow, now: Date) => {
   const { before } = dueAt(now);
   return evaluatedAt === null || evaluatedAt < before || evaluatedAt > now;
 };
 
 /** Evaluates a watch as it was read, and stores the result unless it has changed since. */
-const evaluate = async (
-  core: WatchJobCore,
-  found: WatchRow,
-  rules: FleetRules,
-): Promise<boolean> => {
+const evaluate = async (core: WatchJobCore, found: WatchRow, rules: FleetRules) => {
   const { now, outages } = rules;
   const { filter, faults } = parseQuery(found.filter, now);
   const fault = faults[0]?.message ?? null;
@@ -170,10 +166,7 @@ const findCause = async (
 };
 
 /** Whether a filter itself asks for a value: that all its hosts have it explains nothing. */
-const isNamed = (
-  filter: FleetFilter,
-  { kind, value }: Pick<CommonFactor, "kind" | "value">,
-): boolean => {
+const isNamed = (filter: FleetFilter, { kind, value }: Pick<CommonFactor, "kind" | "value">) => {
   const { runningConfig, desiredConfig, ...others } = filter;
   const named = { ...others, running_config: runningConfig, desired_config: desiredConfig }[kind];
   return (
@@ -190,7 +183,7 @@ const detailOf = ({
   evaluatedAt,
   explainedBy,
   commonFactor,
-}: WatchRow): string | null => {
+}: WatchRow) => {
   if (!isFiring) return null;
   const parts = [
     commonFactor && `${commonFactor.selected} have ${commonFactor.kind} ${commonFactor.value}`,

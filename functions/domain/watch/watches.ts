@@ -224,8 +224,7 @@ const audit = (
     origin: Origin;
     id: string;
   },
-): Promise<void> =>
-  recordOperatorAction(tx, core, operator, origin, { ...entry, target: { type: "watch", id } });
+) => recordOperatorAction(tx, core, operator, origin, { ...entry, target: { type: "watch", id } });
 
 /** The parts of core that make messages. */
 type MessageCore = Pick<Core, "config" | "watches" | "clock" | "entropy">;
@@ -270,14 +269,14 @@ export const addMessages = async (
 };
 
 /** Returns the address of the hosts of a watch on `/fleet` as they were at a time; as they are, where the filter has no history. */
-const linkTo = ({ config, watches }: MessageCore, query: string, at: Date): string => {
+const linkTo = ({ config, watches }: MessageCore, query: string, at: Date) => {
   const { filter } = parseQuery(query, at);
   const params = filterToParams(filter);
   if (hasHistory(config, filter, at)) params.set("at", at.toISOString());
   return `${watches()?.webUrl ?? ""}/fleet${params.size === 0 ? "" : `?${params}`}`;
 };
 
-const hasHistory = (config: Core["config"], filter: FleetFilter, at: Date): boolean => {
+const hasHistory = (config: Core["config"], filter: FleetFilter, at: Date) => {
   const { staleAfterSeconds, forwardingSeconds } = fleetThresholds(config);
   const thresholds = {
     stale_after_seconds: staleAfterSeconds,

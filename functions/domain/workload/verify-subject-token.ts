@@ -70,7 +70,7 @@ export const createVerifySubjectToken = (
   };
 };
 
-const claimedIssuer = (token: string): string | undefined => {
+const claimedIssuer = (token: string) => {
   try {
     return decodeJwt(token).iss;
   } catch (cause) {
@@ -104,7 +104,7 @@ const rejectionOf = (cause: unknown): Error => {
 
 const Discovery = v.object({ issuer: v.string(), jwks_uri: v.string() });
 
-const discoverKeys = async (issuer: string, get: IssuerRequest): Promise<string> => {
+const discoverKeys = async (issuer: string, get: IssuerRequest) => {
   const metadata = v.parse(
     Discovery,
     await get(`${issuer.replace(/\/$/, "")}/.well-known/openid-configuration`),

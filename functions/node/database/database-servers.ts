@@ -74,7 +74,7 @@ export const createDatabaseServers = (
     return found;
   });
   const locate = async () => current ?? find();
-  const forget = (): void => {
+  const forget = () => {
     if (urls.length > 1) current = undefined;
   };
   const watched = (socket: Socket): Socket => socket.once("error", forget);
@@ -107,7 +107,7 @@ const targetOf = (url: string) => {
   };
 };
 
-const findWritable = async (urls: readonly string[]): Promise<string> => {
+const findWritable = async (urls: readonly string[]) => {
   let fault: unknown;
   for (const url of urls) {
     try {
@@ -122,7 +122,7 @@ const findWritable = async (urls: readonly string[]): Promise<string> => {
   throw fault;
 };
 
-const isWritable = async (url: string): Promise<boolean> => {
+const isWritable = async (url: string) => {
   const client = new Client({
     connectionString: url,
     connectionTimeoutMillis: probeTimeoutMs,
@@ -175,7 +175,7 @@ export const openDatabaseSocket = ({ host, port, path }: Parameters<OpenSocket>[
 const readDatabaseTls = (url: string, variable: string): ConnectionOptions | undefined => {
   const { tls, servers } = splitDatabaseUrl(url);
   if (tls === undefined) return undefined;
-  const read = (parameter: string, path: string, readPem = readTrustedFile): string => {
+  const read = (parameter: string, path: string, readPem = readTrustedFile) => {
     try {
       return readPem(path).toString("utf8");
     } catch (cause) {

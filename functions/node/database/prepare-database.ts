@@ -103,10 +103,7 @@ const startFault = (err: unknown, variable: DatabaseVariable): StartFault => {
  * Throws `ConfigError`, with the variable to set or to change, when a pooler is in the way of what core does there: LISTEN, advisory locks,
  * prepared statements and COPY need a session, everything else a transaction. Also when the two URLs lead to different databases.
  */
-const checkPoolers = async (
-  { requests, sessions }: CoreServers,
-  log: Pick<Log, "warn">,
-): Promise<void> => {
+const checkPoolers = async ({ requests, sessions }: CoreServers, log: Pick<Log, "warn">) => {
   const [url, mode] = await naming(requests.variable, () => locatePooler(requests));
   if (mode === "statement")
     reject("SVC_DATABASE_URL", "leads to a pooler in statement mode: core needs transactions");
@@ -131,7 +128,7 @@ const checkPoolers = async (
 };
 
 /** Throws `ConfigError`, with the command that mends it, for what core cannot use and cannot set itself. For a start, before it migrates. */
-const checkSettings = async ({ requests, sessions }: CoreServers): Promise<void> => {
+const checkSettings = async ({ requests, sessions }: CoreServers) => {
   for (const { variable, servers } of new Set([requests, sessions]))
     await naming(variable, async () => {
       // Behind a pooler in transaction mode nothing may be left in a session.
@@ -161,7 +158,7 @@ const reject = (variable: DatabaseVariable, message: string): never => {
 const lockClass = 1_734_028;
 
 /** A lock that one connection holds is taken for the other only in the same database of the same server. */
-const isSameDatabase = (url: string, sessionUrl: string): Promise<boolean> =>
+const isSameDatabase = (url: string, sessionUrl: string) =>
   withClient(sessionUrl, async (session) => {
     const { rows } = await session.query<{ pid: number }>(
       `select pg_backend_pid() as pid, pg_advisory_lock(${lockClass}, pg_backend_pid())`,
@@ -180,7 +177,7 @@ const isSameDatabase = (url: string, sessionUrl: string): Promise<boolean> =>
   });
 
 /** Behind a pooler core sets no timeout for a single statement: nothing of it may be left to other clients. */
-const hasStatementTimeout = (url: string): Promise<boolean> =>
+const hasStatementTimeout = (url: string) =>
   withClient(url, async (client) => {
     const { rows } = await client.query<{ statement_timeout: string }>("show statement_timeout");
     return rows[0]?.statement_timeout !== "0";
@@ -229,10 +226,10 @@ export const findPoolerMode = async (url: string): Promise<PoolerMode> => {
 };
 
 /** A pooler that hands out processes by turns, or the last one first, would keep them under one regular pattern of use. */
-const keepProcesses = async (first: Client, second: Client): Promise<boolean> => {
+const keepProcesses = async (first: Client, second: Client) => {
   const seen = [new Set<number>(), new Set<number>()] as const;
   /** Returns whether both still have their processes. */
-  const look = async (at: 0 | 1): Promise<boolean> => {
+  const look = async (at: 0 | 1) => {
     seen[at].add(await backendOf(at === 0 ? first : second));
     return seen[0].size <= 1 && seen[1].size <= 1 && seen[0].isDisjointFrom(seen[1]);
   };
@@ -249,7 +246,7 @@ const keepProcesses = async (first: Client, second: Client): Promise<boolean> =>
 };
 
 /** A pooler in statement mode closes a connection that begins a transaction. */
-const allowsTransactions = async (url: string): Promise<boolean> => {
+const allowsTransactions = async (url: string) => {
   const client = await openCopyClient(url);
   try {
     await client.query("begin; commit");
@@ -265,10 +262,9 @@ const allowsTransactions = async (url: string): Promise<boolean> => {
 };
 
 /** The process that the server named when the connection was opened, for cancelling; a pooler names one of its own. */
-const announced = (client: Client): number | null =>
-  (client as Client & { processID: number | null }).processID;
+const announced = (client: Client) => (client as Client & { processID: number | null }).processID;
 
-const backendOf = async (client: Client): Promise<number> =>
+const backendOf = async (client: Client) =>
   (await client.query<{ pid: number }>("select pg_backend_pid() as pid")).rows[0]?.pid ?? 0;
 
 /** Those that PgBouncer reports with the SQLSTATE of a protocol violation. */

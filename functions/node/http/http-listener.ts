@@ -163,7 +163,7 @@ interface Connection {
 const firstPartBytes = 4_096;
 
 /** Passes what a connection reads to Node's parser in parts, until the connection has ended. */
-const parseInParts = (socket: Socket): void => {
+const parseInParts = (socket: Socket) => {
   const [parse] = socket.listeners("data");
   if (parse === undefined) return;
   socket.removeListener("data", parse as () => void);
@@ -188,7 +188,7 @@ const serveConnections = (
   server: Server,
   listener: RequestListener,
   connectionsMax = connectionsMaxDefault,
-): void => {
+) => {
   /** The oldest first. */
   const connections = new Map<Socket, Connection>();
   const oldestWaiting = (): Socket | undefined => {
@@ -276,7 +276,7 @@ export const answerUnreadable = (server: Http1Server): void => {
 };
 
 /** A TLS server reports a failed handshake as a client error too, and what is written then waits for its end. */
-const isUnfinishedHandshake = (socket: Socket & { secureConnecting?: boolean }): boolean =>
+const isUnfinishedHandshake = (socket: Socket & { secureConnecting?: boolean }) =>
   socket.secureConnecting === true;
 
 /** Returns the response to a request that Node could read and hono's adapter could not: its target is no URL. */
@@ -287,7 +287,7 @@ export const answerAdapterError = (error: unknown): Response => {
   return new Response(body, { status, headers });
 };
 
-const rawAnswer = (code: UnreadableRequest): string => {
+const rawAnswer = (code: UnreadableRequest) => {
   const { status, headers, body } = unreadableAnswer(code, randomUUID());
   const lines = Object.entries({ ...headers, "Content-Length": String(Buffer.byteLength(body)) });
   return [

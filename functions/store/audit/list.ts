@@ -229,7 +229,7 @@ const conditionsOf = ({
 ];
 
 /** Returns the lowest UUIDv7 of a millisecond. */
-const firstIdAt = (milliseconds: number): string => {
+const firstIdAt = (milliseconds: number) => {
   const hex = Math.max(0, milliseconds).toString(16).padStart(12, "0");
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-7000-8000-000000000000`;
 };

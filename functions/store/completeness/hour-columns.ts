@@ -56,7 +56,7 @@ export const createHourColumns = ({
   let usedAt: number | undefined;
   let loading: Promise<void> | undefined;
 
-  const loadDay = async (day: number, version: string): Promise<void> => {
+  const loadDay = async (day: number, version: string) => {
     const [row] = await db.execute<{ hosts: string[] | null; states: Uint8Array | null }>(sql`
       select json_agg(host_id) as hosts, string_agg(states, ''::bytea) as states from completeness_day where day = ${day}::int`);
     const places = Uint32Array.from(
@@ -67,12 +67,12 @@ export const createHourColumns = ({
     const words = new Uint32Array(new Uint8Array(row?.states ?? []).buffer);
     days.set(day, { version, places, words });
   };
-  const loadDays = async (due: ReadonlyMap<number, string>): Promise<void> => {
+  const loadDays = async (due: ReadonlyMap<number, string>) => {
     for (const [day, version] of due) await loadDay(day, version);
   };
   /** Returns whether the days are loaded. */
   const refresh = shareNextRun(
-    async ({ from, to }: { from: number; to: number }): Promise<boolean> => {
+    async ({ from, to }: { from: number; to: number }) => {
       const start = new Date(from * dayMs);
       const end = new Date((to + 1) * dayMs);
       // Another server may use the numbers of transactions again.
@@ -97,7 +97,7 @@ export const createHourColumns = ({
     },
     ({ from, to }) => `${from} ${to}`,
   );
-  const freeWhenIdle = async (): Promise<void> => {
+  const freeWhenIdle = async () => {
     for (let leftMs = idleMs; leftMs > 0; leftMs = (usedAt ?? 0) + idleMs - clock.monotonic())
       await clock.sleep(leftMs, stopping);
     index = new HostIndex();
@@ -150,7 +150,7 @@ const countHours = (
   return counts;
 };
 
-const areEqual = (words: Uint32Array, one: number, other: number): boolean => {
+const areEqual = (words: Uint32Array, one: number, other: number) => {
   for (let at = 0; at < wordsPerRow; at++)
     if (words[one * wordsPerRow + at] !== words[other * wordsPerRow + at]) return false;
   return true;
@@ -165,7 +165,7 @@ const firstOf = (
   const order = index.order();
   const through = after === null ? 0 : index.through(after.host);
   const most = after?.hours ?? 31 * 24;
-  const isAfter = (count: number, nth: number): boolean =>
+  const isAfter = (count: number, nth: number) =>
     count > 0 && (count < most || (count === most && nth >= through));
   let total = 0;
   const left = new Uint32Array(most + 1);

@@ -24,8 +24,8 @@ const milliseconds = (column: string) =>
   sql.raw(
     `case when isfinite(${column}) then (extract(epoch from ${column}) * 1000)::bigint::text end`,
   );
-const numberOf = (text: string | null): number | null => (text === null ? null : Number(text));
-const timeOf = (ms: number): string => new Date(ms).toISOString();
+const numberOf = (text: string | null) => (text === null ? null : Number(text));
+const timeOf = (ms: number) => new Date(ms).toISOString();
 
 /** Lists the names of enrolled hosts after `after` in the order of their bytes. */
 export const listHosts = async (
@@ -215,7 +215,7 @@ export const findHourAccounts = async (
 };
 
 /** One that ends as the hour begins does not touch it. */
-const touches = ({ fromMs, toMs, isStopped }: HourAccount, hourMs: number): boolean =>
+const touches = ({ fromMs, toMs, isStopped }: HourAccount, hourMs: number) =>
   isStopped ? toMs > hourMs : fromMs >= hourMs && fromMs < hourMs + hourLengthMs;
 
 /** Finds the accounts of a host that touch a time, in a fixed order. */

@@ -60,7 +60,7 @@ const matchingHours = ({ fromMs, toMs, states }: HourFilter): SQL => {
     : counted;
 };
 
-const areUsual = (states: readonly HourState[]): boolean =>
+const areUsual = (states: readonly HourState[]) =>
   states.length === incompleteStates.length &&
   states.every((state) => incompleteStates.includes(state));
 

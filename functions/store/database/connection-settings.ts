@@ -45,7 +45,7 @@ const bytea = {
   from: [17],
   serialize: (bytes: Uint8Array | string) =>
     `\\x${Buffer.from(bytes as Uint8Array).toString("hex")}`,
-  parse: (text: string): Uint8Array =>
+  parse: (text: string) =>
     text.startsWith("\\x")
       ? Buffer.from(text.slice(2), "hex")
       : Buffer.from(
@@ -118,10 +118,7 @@ const settings = {
   jit: "off",
 };
 
-const assign = (
-  scope: "session" | "local",
-  values: Readonly<Record<string, string | number>>,
-): string =>
+const assign = (scope: "session" | "local", values: Readonly<Record<string, string | number>>) =>
   Object.entries(values)
     .map(([name, value]) => `set ${scope} ${name} = '${value}'`)
     .join("; ");

@@ -129,17 +129,17 @@ export const connectDatabase = (options: DatabaseOptions): ConnectedDatabase => 
 };
 
 /** Short, since core is unavailable until a server that restarted is asked again. */
-const backoffMs = (failures: number): number =>
+const backoffMs = (failures: number) =>
   (0.5 + Math.random() / 2) * Math.min(20 * 2 ** failures, 250);
 
 /** Random, so that connections that were opened together are not replaced together. */
-const lifetimeMs = (): number => (30 + Math.random() * 30) * 60_000;
+const lifetimeMs = () => (30 + Math.random() * 30) * 60_000;
 
 const readOnlyTransaction = "25006";
 /** The server reports both when a connection opens, and again when they change. */
-const acceptsNoWrites = (parameters: Readonly<Record<string, string>>): boolean =>
+const acceptsNoWrites = (parameters: Readonly<Record<string, string>>) =>
   parameters.in_hot_standby === "on" || parameters.default_transaction_read_only === "on";
-const concernsServer = (code: string | undefined): boolean =>
+const concernsServer = (code: string | undefined) =>
   code === readOnlyTransaction || code === "SERVER_REFUSED";
 
 const byIndex = "set enable_seqscan = off; set plan_cache_mode = force_generic_plan";
@@ -171,4 +171,4 @@ const traceStatement = (
   return span && { text: `${text} /*traceparent='${span.traceparent}'*/`, span };
 };
 
-const verbOf = (text: string): string => /^\s*(\w+)/.exec(text)?.[1]?.toUpperCase() ?? "SQL";
+const verbOf = (text: string) => /^\s*(\w+)/.exec(text)?.[1]?.toUpperCase() ?? "SQL";

@@ -52,7 +52,7 @@ type IdentityRow = { system: string | null; oid: string; timeline: number | null
 /** Returns the query, and the test of its row, whether a server is on the timeline of `identity` and was not started since. */
 export const serverCheck = ({ timeline, startedAt }: ServerIdentity) => ({
   query: `select ${timeline === null ? "null::int" : timelineExpression} as timeline, ${startExpression} as started`,
-  isSame: (row?: { timeline: number | null; started: string }): boolean =>
+  isSame: (row?: { timeline: number | null; started: string }) =>
     row?.timeline === timeline && row.started === startedAt,
 });
 

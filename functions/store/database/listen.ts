@@ -31,7 +31,7 @@ export const listen = (
   let isClosed = false;
   let retry: ReturnType<typeof setTimeout> | undefined;
 
-  const connect = async (): Promise<void> => {
+  const connect = async () => {
     const failed = Promise.withResolvers<never>();
     const socket = createSingleSocket(servers.open, failed.reject);
     // The types of postgres do not know `socket`.

@@ -76,7 +76,7 @@ export const migrate = async (sql: SqlClient, files: SchemaFiles): Promise<Migra
 /** The record that rows were recomputed since something was applied. */
 const recomputed = "recomputed";
 
-const recompute = async (sql: SqlClient, procedure: string): Promise<void> => {
+const recompute = async (sql: SqlClient, procedure: string) => {
   const [done] = await sql`select 1 from schema_definition where name = ${recomputed}`;
   if (done !== undefined) return;
   await sql.unsafe(`call ${procedure}()`);
@@ -128,7 +128,7 @@ const applyPending = (
   }) as Promise<MigrationReport & { isNewest: boolean }>;
 
 /** Locks the first of the tables that exists. */
-const lockExisting = async (transaction: SqlRunner, tables: readonly string[]): Promise<void> => {
+const lockExisting = async (transaction: SqlRunner, tables: readonly string[]) => {
   for (const table of tables) {
     const [known] = await transaction<
       { exists: boolean }[]
@@ -168,7 +168,7 @@ const readRecords = async (sql: SqlClient | SqlRunner): Promise<SchemaRecords> =
 const digestsOf = (files: readonly SqlFile[]) =>
   new Map(files.map(({ name, sha256 }) => [name, sha256]));
 
-const apply = async (transaction: SqlRunner, name: string, text: string): Promise<void> => {
+const apply = async (transaction: SqlRunner, name: string, text: string) => {
   try {
     await transaction.unsafe(text);
   } catch (cause) {
@@ -234,7 +234,7 @@ const migrationsFor = (
 };
 
 /** Refuses the schema of a version that is more than one minor version newer: `upgrade-test` never ran this one on it. */
-const refuseDistant = (applied: SchemaRecords["migrations"], { version }: SchemaFiles): void => {
+const refuseDistant = (applied: SchemaRecords["migrations"], { version }: SchemaFiles) => {
   const [major, minor] = minorOf(version);
   const isServed = ([otherMajor, otherMinor]: [number, number]) =>
     otherMajor === major
@@ -272,7 +272,7 @@ const laterMigrations = (applied: SchemaRecords["migrations"], files: SchemaFile
 const revisionName = ({ definitionsRevision }: Pick<SchemaFiles, "definitionsRevision">) =>
   `definitions_${definitionsRevision}`;
 
-const isKnownRevision = (name: string, { definitionsRevision }: SchemaFiles): boolean =>
+const isKnownRevision = (name: string, { definitionsRevision }: SchemaFiles) =>
   Number(/^definitions_(\d+)$/.exec(name)?.[1]) <= definitionsRevision;
 
 const listOf = (names: readonly string[]) => names.join(", ");

@@ -42,7 +42,7 @@ export const namingBlockers = async <Result>(
   let blockers: readonly Blocker[] = [];
   let isOver = false;
   let watching: Promise<void> = Promise.resolve();
-  const watch = async (pid: number): Promise<void> => {
+  const watch = async (pid: number) => {
     while (!isOver) {
       await sql`select pg_sleep(0.05)`;
       const found = isOver ? [] : await readBlockers(sql, pid);
@@ -88,7 +88,7 @@ export const describeBlockers = ({ blockers }: MigrationBlocked): string => {
   return `${blockers.map(describe).join(", ")}: end it with ${way}, or start again once it has ended`;
 };
 
-const describe = ({ pid, application, ageSeconds, state, statement }: Blocker): string => {
+const describe = ({ pid, application, ageSeconds, state, statement }: Blocker) => {
   if (pid === 0) return "a prepared transaction (select * from pg_prepared_xacts)";
   const facts = [
     application,

@@ -71,7 +71,7 @@ export const databaseProblem = (error: unknown): Problem | undefined => {
 };
 
 /** An error that ends the connection, and so says nothing about the statement: a refused login, a limit of connections, a shutdown. */
-const endsConnection = (cause: Error): boolean =>
+const endsConnection = (cause: Error) =>
   "severity" in cause && (cause.severity === "FATAL" || cause.severity === "PANIC");
 
 const unavailable = (cause: Error): Problem =>
@@ -84,12 +84,12 @@ const unavailable = (cause: Error): Problem =>
 export const canRetryIndividually = (error: unknown): boolean =>
   isTransactionRollback(error) || databaseProblem(error)?.code !== "database_unavailable";
 
-const isTransactionRollback = (error: unknown): boolean => hasState(error, /^40...$/);
+const isTransactionRollback = (error: unknown) => hasState(error, /^40...$/);
 
 /** Returns whether a lock was not free within `lock_timeout`. */
 export const isLockTimeout = (error: unknown): boolean => hasState(error, /^55P03$/);
 
-const hasState = (error: unknown, states: RegExp): boolean => {
+const hasState = (error: unknown, states: RegExp) => {
   for (
     let cause = error, depth = 0;
     cause instanceof Error && depth < 5;

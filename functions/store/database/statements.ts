@@ -26,7 +26,7 @@ export const anyOfHex = (column: AnyColumn, values: readonly string[]): SQL =>
 export const arrayLiteral = (values: readonly (string | Uint8Array)[]): string =>
   `{${values.map(elementOf).join(",")}}`;
 
-const elementOf = (value: string | Uint8Array): string =>
+const elementOf = (value: string | Uint8Array) =>
   typeof value === "string" ? `"${value.replace(/["\\]/g, "\\$&")}"` : `"\\\\x${value.toHex()}"`;
 
 /** Returns the first row of a query; undefined without one. */
@@ -105,14 +105,14 @@ export const lockerOf =
 /** Creates the function that inserts a row. */
 export const inserterOf =
   <Table extends PgTable>(table: Table) =>
-  async (db: Executor, row: Table["$inferInsert"]): Promise<void> => {
+  async (db: Executor, row: Table["$inferInsert"]) => {
     await db.insert<PgTable>(table).values(row);
   };
 
 /** Creates the function that changes the row with an id. */
 export const updaterOf =
   <Table extends TableWithId>(table: Table) =>
-  async (db: Executor, id: string, change: Partial<Row<Table>>): Promise<void> => {
+  async (db: Executor, id: string, change: Partial<Row<Table>>) => {
     await db.update<PgTable>(table).set(change).where(eq(table.id, id));
   };
 

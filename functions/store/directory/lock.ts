@@ -29,7 +29,7 @@ export const createDirectoryLock =
       applicationName: "svc-server directory lock",
     });
     const ended = new AbortController();
-    const renew = async (): Promise<void> => {
+    const renew = async () => {
       while (!ended.signal.aborted) {
         await clock.sleep(leaseMs / 3, ended.signal).catch(() => undefined);
         if (!ended.signal.aborted) await sql`select 1`.catch(() => undefined);

@@ -26,7 +26,7 @@ export const insertDeadLetters = async (
 ): Promise<void> => {
   let part: ExportDeadLetter[] = [];
   let bytes = 0;
-  const insert = async (): Promise<void> => {
+  const insert = async () => {
     const failedAt = sql`clock_timestamp()`;
     if (part.length > 0)
       await tx.insert(exportDeadLetter).values(
@@ -234,7 +234,7 @@ const takeRejections = async (
   tx: Executor,
   name: string,
   accepted: readonly RejectedEnvelope[],
-): Promise<void> => {
+) => {
   if (accepted.length === 0) return;
   await tx.execute(sql`
     update export_rejection e set last_at = clock_timestamp(),

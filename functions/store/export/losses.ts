@@ -29,7 +29,7 @@ export const countNotExported = async (
   return lacking;
 };
 
-const countEnvelopes = async (db: Database, envelopes: string, behind: string): Promise<number> => {
+const countEnvelopes = async (db: Database, envelopes: string, behind: string) => {
   try {
     const [counted] = await db.transaction(async (tx) => {
       await tx.execute(sql`set local statement_timeout = '4s'`);

@@ -49,7 +49,7 @@ export const readEnvelopes = (
 const columns =
   "host_id, queue_id, first_sequence, last_sequence, envelopes, received_at, raw_bytes, encoding, data";
 
-const copyBlocks = ({ from, to }: EnvelopeRange): string =>
+const copyBlocks = ({ from, to }: EnvelopeRange) =>
   `copy (select ${columns} from ingest_block where xid >= ${from} and xid < ${to}) to stdout with (format binary)`;
 
 const copyOut = (

@@ -62,7 +62,7 @@ const renumberAccounts = async (
   tx: Executor,
   shift: bigint,
   { withStatement }: { withStatement: boolean },
-): Promise<void> => {
+) => {
   const by = sql`${String(shift)}::bigint`;
   await tx.execute(sql`update ingest_account set xid = xid - ${by} where ${isCopied}`);
   await tx.execute(sql`

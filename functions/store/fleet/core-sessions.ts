@@ -73,7 +73,7 @@ const findGap = async (db: Executor, at: Date): Promise<Date | undefined> => {
   return isGap(beganAt, at) ? beganAt : undefined;
 };
 
-const isGap = (from: Date, until: Date): boolean => until.getTime() - from.getTime() > gapMsMin;
+const isGap = (from: Date, until: Date) => until.getTime() - from.getTime() > gapMsMin;
 
 /** Finds the outages that had begun at a past time, the oldest first: the last one has no end if it lasted then. */
 export const findOutagesAt = async (

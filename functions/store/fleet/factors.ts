@@ -76,7 +76,7 @@ export const countFactors = async (
     findPolicyNames(db, others.policy),
     countLabelPairs(db, bySet),
   ]);
-  const textOf = (kind: ColumnKind, value: string): string | undefined => {
+  const textOf = (kind: ColumnKind, value: string) => {
     if (kind === "policy") return policies.get(value);
     return kind.endsWith("config") ? hashOf(value) : value || undefined;
   };
@@ -98,7 +98,7 @@ interface Found {
 }
 
 /** Marks with 1 the selected hosts, by place. */
-const isSelectedOf = ({ view, places }: MarkedHosts): Uint8Array => {
+const isSelectedOf = ({ view, places }: MarkedHosts) => {
   const isSelected = new Uint8Array(view.count);
   for (const place of places) isSelected[place] = 1;
   return isSelected;
@@ -205,7 +205,7 @@ const eachKind = (count: (kind: ColumnKind) => ByValue): Record<ColumnKind, ByVa
   Object.fromEntries(kinds.map((kind) => [kind, count(kind)])) as Record<ColumnKind, ByValue>;
 
 /** The first 16 digits of the hash of a key; undefined for one that is not known. */
-const hashOf = (key: string): string | undefined =>
+const hashOf = (key: string) =>
   key === "0" ? undefined : BigInt.asUintN(64, BigInt(key)).toString(16).padStart(16, "0");
 
 const findPolicyNames = async (

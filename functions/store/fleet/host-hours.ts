@@ -67,7 +67,7 @@ export const followedHostOf = ({
   };
 };
 
-const hourOf = (at: Date): number => Math.floor(at.getTime() / hourMs);
+const hourOf = (at: Date) => Math.floor(at.getTime() / hourMs);
 
 /** Whole hours that core counts by host for certain (drizzle/schema/ingest.ts). */
 const countedHours = 48;

@@ -67,7 +67,7 @@ export const createHostSources = ({
     for (const oldest of [...days.keys()].slice(0, -daysMax)) days.delete(oldest);
     return own;
   };
-  const read = async (own: KnownDay, view: ResidentHosts, time: Date): Promise<void> => {
+  const read = async (own: KnownDay, view: ResidentHosts, time: Date) => {
     own.isReading = true;
     own.readAt = clock.monotonic();
     try {

@@ -265,11 +265,11 @@ const ownsCertificate = (which: SQL): SQL =>
   sql`identity_id = any(array(select identity_id from certificate where ${which}))`;
 
 /** Returns the id in a text: a UUID in lower case, perhaps in braces or as a URN. */
-const idIn = (text: string): string | undefined =>
+const idIn = (text: string) =>
   /^(?:urn:uuid:|\{)?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\}?$/.exec(text)?.[1];
 
 /** Returns the hexadecimal digits of a serial number or a SHA-256 fingerprint, as `openssl x509` and browsers print them. */
-const digitsIn = (text: string): string | undefined => {
+const digitsIn = (text: string) => {
   const [, digits = ""] =
     /^(?:serial(?: number)?[=:] ?|sha-?256[=:] ?|0x)?([0-9a-f]+(?:[: ][0-9a-f]+)*)$/.exec(text) ??
     [];

@@ -47,7 +47,7 @@ export const timestampAt = (at: Date, seconds = 0): SQL =>
 export const timestampsAt = (at: Date, seconds: readonly number[]): SQL =>
   sql`${arrayLiteral(seconds.map((each) => textAfter(at, each)))}::timestamptz[]`;
 
-const textAfter = (at: Date, seconds: number): string =>
+const textAfter = (at: Date, seconds: number) =>
   new Date(at.getTime() + seconds * 1000).toISOString();
 
 /** Returns the predicate that a column equals one of `values`. */
@@ -187,8 +187,7 @@ export const severityKey = (rules: FleetRules): SQL => {
 
 /** In hours, which PostgreSQL adds without a time zone. */
 const centuryHours = 876_600;
-const hoursOf = (severity: FleetSeverity): number =>
-  fleetSeverities.indexOf(severity) * centuryHours;
+const hoursOf = (severity: FleetSeverity) => fleetSeverities.indexOf(severity) * centuryHours;
 
 /** Since when a condition applies, as the domain reports it. */
 const conditionSince: Record<FleetCondition, (rules: FleetRules) => SQL> = {

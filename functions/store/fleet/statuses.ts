@@ -143,7 +143,7 @@ const storedValues: typeof values = {
   dead: { type: "bigint", from: ({ figures }) => figures.deadLetters },
 };
 
-const jsonOf = (seen: readonly SeenHost[]): string =>
+const jsonOf = (seen: readonly SeenHost[]) =>
   JSON.stringify(seen.map((each) => mapValues(storedValues, ({ from }) => from(each))));
 
 /** The values of statuses, each as an array of the database. */

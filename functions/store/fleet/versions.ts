@@ -22,7 +22,7 @@ export const findFleetNames = async (
 };
 
 /** A leading "v" is not SemVer. */
-const isSemver = (version: string): boolean => valid(version) !== null && !version.startsWith("v");
+const isSemver = (version: string) => valid(version) !== null && !version.startsWith("v");
 
 /** Whether a version is SemVer and at least the minimum. */
 export const isSupported = (version: string, minimum: string | null): boolean =>
@@ -50,7 +50,7 @@ export const versionsLike = (pattern: string, versions: readonly string[]): stri
 };
 
 /** Whether a text consists of the parts, in order, with anything in between. */
-const matchesParts = (text: string, [first = "", ...rest]: readonly string[]): boolean => {
+const matchesParts = (text: string, [first = "", ...rest]: readonly string[]) => {
   const last = rest.pop();
   if (last === undefined) return text === first;
   if (!text.startsWith(first) || !text.endsWith(last) || text.length < first.length + last.length)

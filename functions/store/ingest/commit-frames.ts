@@ -212,17 +212,16 @@ export const addStoredCounts = async (
 };
 
 /** A batch of several queues waits for their locks but shortly: it can be split. */
-const beginFor = (queues: number): string =>
+const beginFor = (queues: number) =>
   `begin; set local synchronous_commit = on${queues > 1 ? "; set local lock_timeout = '1s'" : ""}`;
 
 /** The SQLSTATE that `expect_ingest_cursors` raises (drizzle/sql/ingest-expect-cursors.sql). */
 const unexpectedCursor = "IC001";
 
-const hasMoved = (queue: BatchQueue): boolean => queue.cursor > queue.initial || queue.isNew;
+const hasMoved = (queue: BatchQueue) => queue.cursor > queue.initial || queue.isNew;
 
-const hostsOf = (queues: readonly BatchQueue[]): string =>
-  textArray(queues.map(({ hostId }) => hostId));
-const queuesOf = (queues: readonly BatchQueue[]): string =>
+const hostsOf = (queues: readonly BatchQueue[]) => textArray(queues.map(({ hostId }) => hostId));
+const queuesOf = (queues: readonly BatchQueue[]) =>
   textArray(queues.map(({ queueHex }) => queueHex));
 
 /** Reads the queues of a batch, and inserts those that are new. */
@@ -244,10 +243,7 @@ const findQueues = async (
   return queues;
 };
 
-const setCursors = (
-  queues: Map<string, BatchQueue>,
-  rows: readonly Record<string, string>[],
-): void => {
+const setCursors = (queues: Map<string, BatchQueue>, rows: readonly Record<string, string>[]) => {
   for (const { host_id, queue, cursor, session = "" } of rows) {
     const state = queues.get(`${host_id}\0${queue}`);
     if (state === undefined || cursor === undefined) continue;

@@ -133,7 +133,7 @@ const submittable = (
   const copies = groupIntoCopies(rows);
   let ended = false;
   let command = "";
-  const end = (settle: () => void): void => {
+  const end = (settle: () => void) => {
     ended = true;
     settle();
   };

@@ -121,7 +121,7 @@ export const decideFrames = (
   return { outcomes, blocks: [...stored.values()].flatMap(blocksOf), hours };
 };
 
-const countAbove = (sequences: readonly bigint[], cursor: bigint): number =>
+const countAbove = (sequences: readonly bigint[], cursor: bigint) =>
   sequences.length === 0 ? 0 : sequences.filter((sequence) => sequence > cursor).length;
 
 /** Frames that wait together become one block up to this size, unless their sender compressed them. */

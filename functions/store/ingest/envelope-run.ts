@@ -55,7 +55,7 @@ const noFigures = (): Figures => ({
 const addHead = (
   figures: Figures,
   { sequence, kind, payloadBytes, observedSeconds }: EnvelopeHead,
-): void => {
+) => {
   if (figures.count++ === 0) figures.firstSequence = sequence;
   figures.lastSequence = sequence;
   figures.payloadBytes += payloadBytes;
@@ -67,7 +67,7 @@ const addKind = (
   kinds: Map<string, KindCount>,
   kind: string,
   { envelopes, payloadBytes }: KindCount,
-): void => {
+) => {
   const counted = kinds.get(kind);
   if (counted === undefined) kinds.set(kind, { envelopes, payloadBytes });
   else {

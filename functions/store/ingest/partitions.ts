@@ -15,11 +15,11 @@ type Table = (typeof tables)[number];
 /** How many envelopes a row of each table has. */
 const envelopesIn = { ingest_block: sql.raw("envelopes"), ingest_envelope: sql.raw("1") };
 
-const partitionNameOf = (table: Table, day: number): string =>
+const partitionNameOf = (table: Table, day: number) =>
   `${table}_${new Date(day).toISOString().slice(0, 10).replaceAll("-", "")}`;
 
 /** Returns the day in a partition's name, in milliseconds; undefined for the default partition and for other tables. */
-const dayOf = (name: string): number | undefined => {
+const dayOf = (name: string) => {
   const [, year, month, day] = /^ingest_[a-z]+_(\d{4})(\d\d)(\d\d)$/.exec(name) ?? [];
   return year === undefined ? undefined : Date.UTC(Number(year), Number(month) - 1, Number(day));
 };
@@ -47,7 +47,7 @@ export const createPartition = async (db: Database, day: number): Promise<void> 
   for (const table of tables) await createPartitionOf(db, table, day);
 };
 
-const createPartitionOf = async (db: Database, table: Table, day: number): Promise<void> => {
+const createPartitionOf = async (db: Database, table: Table, day: number) => {
   const [parent, name, rest] = [table, partitionNameOf(table, day), `${table}_default`].map(
     (each) => sql.identifier(each),
   );
@@ -171,7 +171,7 @@ export const findTables = async (
 };
 
 /** Admits one replica at a time. The timeout keeps writers from queueing behind a step that waits for a long read. */
-const lockPartitions = async (tx: Pick<Database, "execute">): Promise<void> => {
+const lockPartitions = async (tx: Pick<Database, "execute">) => {
   await tx.execute(sql`set local lock_timeout = '2s'`);
   await tx.execute(sql`select pg_advisory_xact_lock(hashtext('ingest_envelope partitions'))`);
 };

@@ -99,7 +99,7 @@ const decodeEnvelopes = (bytes: Uint8Array): Envelope[] => {
 const decodeData = (
   { rawBytes, encoding, data }: Pick<StoredBlock, "rawBytes" | "encoding" | "data">,
   codec: Pick<BlockCodec, "decompress">,
-): Uint8Array => {
+) => {
   const bytes = encoding === blockEncodings.zstd ? codec.decompress(data, rawBytes) : data;
   if (bytes?.length !== rawBytes) throw new BlockCorrupt("a stored block cannot be decompressed");
   return bytes;

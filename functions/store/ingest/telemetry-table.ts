@@ -87,7 +87,7 @@ const copyInto = async (
   reader: SqlRunner,
   { table, from, to, hostId, onDamaged }: TelemetryTable,
   codec: Pick<BlockCodec, "decompress" | "digest">,
-): Promise<number> => {
+) => {
   await reader`set local statement_timeout = 0`;
   await reader`set local idle_in_transaction_session_timeout = 0`;
   const first = from.toISOString();
@@ -160,7 +160,7 @@ const rowsOf = (
 };
 
 /** Returns RFC 3339 with microseconds, of microseconds since the Unix epoch; a Date has milliseconds. */
-const timestampOf = (at: bigint): string => {
+const timestampOf = (at: bigint) => {
   const fraction = ((at % 1_000_000n) + 1_000_000n) % 1_000_000n;
   const second = new Date(Number((at - fraction) / 1000n)).toISOString();
   return second.replace(".000Z", `.${String(fraction).padStart(6, "0")}Z`);

@@ -12,7 +12,7 @@ const daysMax = 400;
 const hostsAtOnce = 2_000;
 
 /** Runs in one transaction, unless another core does the same now. */
-const alone = (db: Database, run: (tx: Executor) => Promise<void>): Promise<boolean> =>
+const alone = (db: Database, run: (tx: Executor) => Promise<void>) =>
   db.transaction(async (tx) => {
     const isAlone = await tryLock(tx, "volume");
     if (isAlone) await run(tx);

@@ -16,8 +16,7 @@ const nameMax = 200;
 const sumMax = Number.MAX_SAFE_INTEGER;
 
 /** PostgreSQL stores no NUL. */
-const nameOf = (text: string): string =>
-  text.slice(0, nameMax).toWellFormed().replaceAll("\u0000", "");
+const nameOf = (text: string) => text.slice(0, nameMax).toWellFormed().replaceAll("\u0000", "");
 
 /** Adds what a host accepted, by its own account, to a day. In the transaction of the account, which comes once. */
 export const addSourceVolumes = async (

@@ -92,13 +92,13 @@ const headerCharactersMax = 16_384;
  * the plain one, else from the TLS socket. Throws 400 `client_certificate_header_invalid` unless the header is one percent-encoded PEM
  * certificate, given once.
  */
-const clientCertificateOf = (c: HttpContext, header: string | null): Uint8Array | null => {
+const clientCertificateOf = (c: HttpContext, header: string | null) => {
   const { certificate, listener } = c.get("peer");
   const value = header === null || listener === "ingest" ? undefined : c.req.header(header);
   return value === undefined ? certificate : decodeHeader(value);
 };
 
-const decodeHeader = (value: string): Uint8Array => {
+const decodeHeader = (value: string) => {
   // The platform joins copies of a header with a comma, which no percent-encoded PEM holds; nor does it hold white space.
   const encoded = value.length <= headerCharactersMax && /^[A-Za-z0-9%+/=._~-]+$/.test(value);
   const der = encoded ? decodePem(decodePercent(value), "CERTIFICATE") : undefined;
@@ -107,7 +107,7 @@ const decodeHeader = (value: string): Uint8Array => {
   return der;
 };
 
-const isOneElement = (der: Uint8Array): boolean => {
+const isOneElement = (der: Uint8Array) => {
   try {
     readValue(der, tag.sequence);
     return true;
@@ -117,7 +117,7 @@ const isOneElement = (der: Uint8Array): boolean => {
 };
 
 /** Decodes percent-encoding alone: a `+` stays a `+`, as base64 needs it. */
-const decodePercent = (value: string): string => {
+const decodePercent = (value: string) => {
   try {
     return decodeURIComponent(value);
   } catch {

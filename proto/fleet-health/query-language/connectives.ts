@@ -29,7 +29,7 @@ export const connectiveFault = (words: readonly Word[], index: number): string |
     : undefined;
 };
 
-const orAlternative = (before: Word | undefined, after: Word | undefined): string => {
+const orAlternative = (before: Word | undefined, after: Word | undefined) => {
   const [left, right] = [before, after].map((word) => word && termParts(word));
   if (
     left &&

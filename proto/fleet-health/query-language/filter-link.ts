@@ -44,13 +44,13 @@ export const parseFilterLink = (
   };
 };
 
-const unknownParameter = (name: string, known: readonly string[]): string => {
+const unknownParameter = (name: string, known: readonly string[]) => {
   const guess = nearest(name.toLowerCase(), known);
   return `There is no parameter ${shown(name)}.${guess === undefined ? "" : ` Did you mean ${guess}?`}`;
 };
 
 /** Names the first value that is none of a parameter's names. */
-const unknownValue = (parameter: string, values: readonly string[]): string | undefined => {
+const unknownValue = (parameter: string, values: readonly string[]) => {
   const part = Object.values(filterParts).find(
     (each) => each.parameter === parameter.replace(/^not_state$/, "state"),
   );
@@ -63,4 +63,4 @@ const unknownValue = (parameter: string, values: readonly string[]): string | un
 };
 
 /** A text of a link, cut: it was written by others. */
-const shown = (text: string): string => (text.length > 40 ? `${text.slice(0, 40)}…` : text);
+const shown = (text: string) => (text.length > 40 ? `${text.slice(0, 40)}…` : text);

@@ -117,7 +117,7 @@ class Draft {
 }
 
 /** Adds a text to find, or to exclude with a minus. */
-const addText = (draft: Draft, { text, bareLength }: Word): string | undefined => {
+const addText = (draft: Draft, { text, bareLength }: Word) => {
   const negated = bareLength > 0 && text.startsWith("-") && text.length > 1;
   const wanted = negated ? text.slice(1) : text;
   if (wanted === "") return undefined;
@@ -126,7 +126,7 @@ const addText = (draft: Draft, { text, bareLength }: Word): string | undefined =
 };
 
 /** `hb:>10m` is how other search bars write `hb>10m`. */
-const operatorOf = ({ operator }: TermParts): string =>
+const operatorOf = ({ operator }: TermParts) =>
   operator.length > 1 && operator.startsWith(":") ? operator.slice(1) : operator;
 
 /** Adds the values of a term. Returns a fault for each that is not one. */
@@ -178,7 +178,7 @@ export const exampleOf = ({ key, operators, example }: Term): string =>
   `${key}${operators[0]}${example}`;
 
 /** Names a key that does not exist, or an operator that a key does not have. */
-const headFault = (parts: TermParts, { text }: Word): string => {
+const headFault = (parts: TermParts, { text }: Word) => {
   const known = termsOf(parts.key);
   if (known.length > 0)
     return `${known.map((term) => `Write ${exampleOf(term)}: ${term.meaning}`).join(". ")}.`;
@@ -190,7 +190,7 @@ const headFault = (parts: TermParts, { text }: Word): string => {
 };
 
 /** A label's key without its prefix is what people type first. */
-const labelHint = ({ negated, key, operator, value }: TermParts): string =>
+const labelHint = ({ negated, key, operator, value }: TermParts) =>
   operator === ":" && isLabelKey(key) && isLabelValue(value)
     ? ` For a label write ${negated ? "-" : ""}label.${key}:${value}.`
     : "";

@@ -84,7 +84,7 @@ const writtenTexts = (part: FilterPart, texts: readonly string[], minus: string)
     : [{ part, values, text: values.map(({ label }) => label).join(" ") }];
 };
 
-const writeText = (text: string): string =>
+const writeText = (text: string) =>
   /^[^\s"-][^\s"]*$/.test(text) &&
   !isConnective(text) &&
   termParts({ text, bareLength: text.length }) === undefined

@@ -376,12 +376,12 @@ export const textFault = (field: TextPart, text: string): string | undefined => 
   return v.is(value, text) ? undefined : "Control characters cannot be searched for.";
 };
 
-const durationFault = (value: string): string =>
+const durationFault = (value: string) =>
   /^\d+[smhd]$/.test(value)
     ? `At most ${filterSecondsMax / 86_400}d.`
     : "A duration is a whole number and s, m, h or d: 90s, 10m, 12h, 3d.";
 
-const unknownName = (key: string, name: string, choices: readonly string[]): string => {
+const unknownName = (key: string, name: string, choices: readonly string[]) => {
   const guess = nearest(name.toLowerCase(), choices);
   const remedy =
     guess === undefined ? `Use one of ${choices.join(", ")}.` : `Did you mean ${guess}?`;

@@ -6,8 +6,8 @@ import { dayMs } from "#kit/clock.ts";
 import { toSecond } from "../filter.ts";
 import { parseDuration } from "./duration.ts";
 
-const dateOf = (at: Date): string => at.toISOString().slice(0, 10);
-const clockOf = (at: Date): string => {
+const dateOf = (at: Date) => at.toISOString().slice(0, 10);
+const clockOf = (at: Date) => {
   const clock = at.toISOString().slice(11, 19);
   return clock.endsWith(":00") ? clock.slice(0, 5) : clock;
 };

@@ -13,7 +13,7 @@ export interface Word {
   openQuoteAt?: number;
 }
 
-const isSpace = (character: string): boolean => /\s/.test(character);
+const isSpace = (character: string) => /\s/.test(character);
 
 /** Splits a query into its words, in order. Every character except unquoted spaces belongs to exactly one. */
 export const splitWords = (query: string): Word[] => {

@@ -171,7 +171,7 @@ export const parseAnswer = <Schema extends v.GenericSchema>(
 };
 
 /** A newer core may send more members than this page knows. */
-const isUnknownMember = ({ type, expected }: v.BaseIssue<unknown>): boolean =>
+const isUnknownMember = ({ type, expected }: v.BaseIssue<unknown>) =>
   type === "strict_object" && expected === "never";
 
 const requestIdOf = (response: Response) => response.headers.get("X-Request-Id") ?? undefined;

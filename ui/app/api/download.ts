@@ -63,5 +63,5 @@ export const downloadFile = async (
   }
 };
 
-const fileNameOf = (response: Response): string | undefined =>
+const fileNameOf = (response: Response) =>
   /filename="([^"/\\]+)"/.exec(response.headers.get("Content-Disposition") ?? "")?.[1];

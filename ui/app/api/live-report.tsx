@@ -126,10 +126,10 @@ export const createReport = <Schema extends v.GenericSchema>({
   let timer: ReturnType<typeof setTimeout> | undefined;
   let startedAt: Moment | undefined;
   let endedAt: Moment | undefined;
-  const msSince = (moment: Moment | undefined): number =>
+  const msSince = (moment: Moment | undefined) =>
     moment ? ageMs(moment, readMoment()) : Number.POSITIVE_INFINITY;
 
-  const request = async (): Promise<void> => {
+  const request = async () => {
     clearTimeout(timer);
     inFlight?.abort();
     const query = path();
@@ -154,7 +154,7 @@ export const createReport = <Schema extends v.GenericSchema>({
     schedule();
   };
 
-  const schedule = (): void => {
+  const schedule = () => {
     clearTimeout(timer);
     if (paused() || document.visibilityState === "hidden" || inFlight !== undefined) return;
     timer = setTimeout(() => void request(), Math.max(0, everyMs() - msSince(endedAt)));

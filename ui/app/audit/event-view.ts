@@ -22,10 +22,7 @@ export const deviceOf = (identity: string): string => {
 };
 
 /** Returns the page that shows a record; undefined for one without. */
-const pageOf = (
-  id: string,
-  { type, name, identity_id: identityId }: NamedRecord,
-): string | undefined => {
+const pageOf = (id: string, { type, name, identity_id: identityId }: NamedRecord) => {
   if (type === "collector_config") return `/configs/${id}`;
   if (type === "rollout") return `/rollouts/${id}`;
   if (type === "watch") return `/watches/${id}`;
@@ -68,7 +65,7 @@ export const actorPiece = (
 };
 
 /** Returns the name in a placeholder such as `{target}`. */
-const nameOf = (part: string): string | undefined => /^\{(\w+)\}$/.exec(part)?.[1];
+const nameOf = (part: string) => /^\{(\w+)\}$/.exec(part)?.[1];
 
 /** Returns what the actor did, as pieces of a sentence; an unknown action by its name. */
 export const sentencePieces = (event: AuditEventView, names: RecordNames): EventPiece[] => {

@@ -67,7 +67,7 @@ const candidate =
 const trailing = new Set(".,;:!?'\"`)>]*");
 
 /** A regular expression would take quadratic time. */
-const withoutTrailing = (path: string): string => {
+const withoutTrailing = (path: string) => {
   let end = path.length;
   while (trailing.has(path.charAt(end - 1))) end -= 1;
   return path.slice(0, end);

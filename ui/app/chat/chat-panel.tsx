@@ -15,14 +15,14 @@ const id = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
  * Returns the conversation that an address shows: its id, or `new`; `open` when the address names none, so that the panel shows its last
  * one; undefined while the panel is closed.
  */
-const conversationOf = (address: string): string | undefined => {
+const conversationOf = (address: string) => {
   const shown = new URLSearchParams(address.split("?")[1]).get(parameter);
   if (shown === null) return undefined;
   return shown === "new" || id.test(shown) ? shown : "open";
 };
 
 /** Returns a local address with this conversation in its panel; with the panel closed for undefined. */
-const withConversation = (address: string, conversation: string | undefined): string => {
+const withConversation = (address: string, conversation: string | undefined) => {
   const [path = "", query] = address.split("?");
   const params = new URLSearchParams(query);
   params.delete(parameter);

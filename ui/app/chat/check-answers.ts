@@ -39,7 +39,7 @@ const faults: Readonly<Record<ReceiptFaultKind, string>> = {
 };
 
 /** Returns whether this browser can check signatures. */
-const canVerify = async (): Promise<boolean> => {
+const canVerify = async () => {
   try {
     await crypto.subtle.importKey(
       "raw",
@@ -122,7 +122,7 @@ const differenceOf = (
   turn: readonly Item[],
   { parts }: ShownMessage,
   question: ShownMessage | undefined,
-): string | undefined => {
+) => {
   const payloads = (kind: Item["kind"]) =>
     turn.filter((item) => item.kind === kind).map(({ payload }) => payload);
   const same = (signed: unknown, shown: unknown) => canonicalize(signed) === canonicalize(shown);
@@ -155,7 +155,7 @@ export const createReceiptStatuses = (
   const [fallback, setFallback] = createSignal<ReceiptStatus>({ kind: "checking" });
   let run = 0;
 
-  const check = async (): Promise<void> => {
+  const check = async () => {
     const id = conversation.id();
     run += 1;
     const mine = run;

@@ -135,7 +135,7 @@ export const createConversationView = (
   const [loaded, setLoaded] = createSignal(storedId === undefined);
   const [problem, setProblem] = createSignal<ApiProblem>();
   const [draft, setDraftSignal] = createSignal(readKeptText("draft", storedId ?? "new") ?? "");
-  const setDraft = (text: string): void => {
+  const setDraft = (text: string) => {
     setDraftSignal(text);
     keepText("draft", id() ?? "new", text);
   };
@@ -146,7 +146,7 @@ export const createConversationView = (
       all.map((each, index) => (index === all.length - 1 ? change(each) : each)),
     );
 
-  const read = async (): Promise<void> => {
+  const read = async () => {
     const stored = await api.get(`${sessionsPath}/${id()}`, ChatConversation);
     if (answering()) return;
     batch(() => {
@@ -163,7 +163,7 @@ export const createConversationView = (
   };
 
   /** Waits until core has closed the last answer, and the next one has come if it was asked meanwhile: both get their badges. */
-  const settle = async (tries = settleTries): Promise<void> => {
+  const settle = async (tries = settleTries) => {
     await new Promise((resolve) => setTimeout(resolve, settleMs));
     if (answering()) return settle(tries);
     // When core does not answer, the page keeps what it has.
@@ -171,7 +171,7 @@ export const createConversationView = (
     if (tries > 1 && messages().at(-1)?.status === "answering") await settle(tries - 1);
   };
 
-  const load = async (): Promise<void> => {
+  const load = async () => {
     setProblem(undefined);
     try {
       await read();
@@ -183,7 +183,7 @@ export const createConversationView = (
     if (messages().at(-1)?.status === "answering") void settle();
   };
 
-  const receive = (event: ChatEvent): void => {
+  const receive = (event: ChatEvent) => {
     observer.event(event);
     const { event: name, data } = event;
     if (name === "receipt") setReceipts((before) => [...before, data]);
@@ -194,11 +194,7 @@ export const createConversationView = (
   };
 
   /** Stores the conversation unless it is, sends the question, and receives the answer. Calls `onStored` once core has the question. */
-  const exchange = async (
-    question: string,
-    signal: AbortSignal,
-    onStored: () => void,
-  ): Promise<void> => {
+  const exchange = async (question: string, signal: AbortSignal, onStored: () => void) => {
     if (id() === undefined) {
       const response = await api.send(sessionsPath, { method: "POST", body: {}, signal });
       const created = parseAnswer(ChatSession, await response.json(), response);
@@ -213,7 +209,7 @@ export const createConversationView = (
     if (title() === null) setTitle(question.trim().slice(0, 80));
   };
 
-  const ask = async (question: string): Promise<void> => {
+  const ask = async (question: string) => {
     const controller = new AbortController();
     stream = controller;
     const { signal } = controller;

@@ -177,7 +177,7 @@ const WorstHour = (props: { hostId: string | null; hour: NonNullable<HostStrip["
   </div>
 );
 
-const headlineOf = (report: FleetCompleteness, state: string | null): string => {
+const headlineOf = (report: FleetCompleteness, state: string | null) => {
   if (report.settled_until === null) return "No hour of this time is settled.";
   const hosts = formatCountOf(report.hosts, "host");
   const until = `settled until ${dayHourText(report.settled_until)} UTC`;
@@ -187,7 +187,7 @@ const headlineOf = (report: FleetCompleteness, state: string | null): string => 
   return `${incompleteText(report)}, ${until}.`;
 };
 
-const runsText = ({ runs }: HostStrip): string =>
+const runsText = ({ runs }: HostStrip) =>
   `${runs.map(({ state, hours }) => `${formatCountOf(hours, "hour")} ${hourStateWords[state ?? "undecided"][0].toLowerCase()}`).join(", ")}`;
 
 /** The figures of the picture; each hour links to its hosts. */

@@ -100,7 +100,7 @@ export const FleetPicture = (props: {
   );
 };
 
-const gapOf = (width: number): number => (width > 4 ? 1 : 0);
+const gapOf = (width: number) => (width > 4 ? 1 : 0);
 
 /** What marks a state beside its colour: lines over its bar. */
 const patterns: Partial<Record<ShownState, string>> = {

@@ -51,7 +51,7 @@ export const FleetSentence = () => {
   );
 };
 
-const wordsOf = ({ items, ...report }: v.InferOutput<typeof FleetHours>): string => {
+const wordsOf = ({ items, ...report }: v.InferOutput<typeof FleetHours>) => {
   const counts = `${incompleteText(report)} in the last 24 h`;
   const [first] = items;
   if (first?.worst == null) return counts;

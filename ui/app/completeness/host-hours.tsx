@@ -164,10 +164,10 @@ export const HostHours = (props: { id: string }) => {
   );
 };
 
-const countOf = (hours: readonly HostHourView[], state: string): number =>
+const countOf = (hours: readonly HostHourView[], state: string) =>
   hours.filter((hour) => shownState(hour.state) === state).length;
 
-const summaryOf = (hours: readonly HostHourView[]): string => {
+const summaryOf = (hours: readonly HostHourView[]) => {
   const decided = hours.filter(({ state }) => state !== null);
   if (decided.length === 0)
     return "No hour of this host is settled yet: the first is 15 minutes after its end.";
@@ -281,7 +281,7 @@ const HourAccount = (props: { host: string; hour: HostHourView }) => {
   );
 };
 
-const statementPath = (host: string, from: string): string =>
+const statementPath = (host: string, from: string) =>
   `/api/core/collector/completeness/statements/${from}?host=${encodeURIComponent(host)}`;
 
-const sentence = (text: string): string => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
+const sentence = (text: string) => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;

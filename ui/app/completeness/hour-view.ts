@@ -89,7 +89,7 @@ const refusals: Readonly<Record<string, string>> = {
   rate_limited: "the host sent too many",
 };
 
-const amountOf = (kind: ShortageView["kind"], count: number): string =>
+const amountOf = (kind: ShortageView["kind"], count: number) =>
   kind === "file_gap"
     ? formatBytes(count)
     : kind === "export_rejected_items"
@@ -104,7 +104,7 @@ export const shortageText = ({ kind, count, reason }: ShortageView): string => {
 };
 
 /** Says by how much an hour is short; an empty text where nobody can say. */
-const shortBy = (shortages: readonly ShortageView[]): string => {
+const shortBy = (shortages: readonly ShortageView[]) => {
   const records = shortRecords(shortages);
   return records === 0 ? "" : formatCountOf(records, "record");
 };
@@ -113,7 +113,7 @@ const shortBy = (shortages: readonly ShortageView[]): string => {
 export const shownState = (state: HourState | null): ShownState => state ?? "undecided";
 
 /** Returns the hour of a timestamp in UTC: `10:00`. */
-const clockText = (at: string): string => at.slice(11, 16);
+const clockText = (at: string) => at.slice(11, 16);
 
 /** Returns the day and hour of a timestamp in UTC: `2026-11-25 10:00`. */
 export const dayHourText = (at: string): string => `${at.slice(0, 10)} ${clockText(at)}`;

@@ -106,7 +106,7 @@ const Result = (props: PreviewProps) => {
 };
 
 /** The hash leaves out comments and formatting: collectors read the same from both. */
-const isEqual = (preview: RolloutPreview, before: { config_hash: string } | null): boolean =>
+const isEqual = (preview: RolloutPreview, before: { config_hash: string } | null) =>
   before?.config_hash === preview.config.config_hash;
 
 /** How many hosts would change, and how many would not. */
@@ -237,7 +237,7 @@ const Skipped = (props: PreviewProps) => (
 );
 
 /** Returns a query as a word of a POSIX shell that is no option. */
-const words = (query: string): string =>
+const words = (query: string) =>
   query.trim() === ""
     ? " --all"
     : `${query.startsWith("-") ? " --" : ""} '${query.replaceAll("'", `'\\''`)}'`;

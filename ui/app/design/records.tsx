@@ -38,13 +38,13 @@ const words: Readonly<
 
 const wordsOf = ({ order = "newest first" }: Pick<PageOfList, "order">) => words[order];
 
-const countText = (page: PageOfList): string => {
+const countText = (page: PageOfList) => {
   const { rows, isContinued, noun, nouns = `${noun}s` } = page;
   const next = isContinued ? `${wordsOf(page).next} ` : "";
   return formatCountOf(rows, next + noun, next + nouns);
 };
 
-const endText = (page: PageOfList): string => {
+const endText = (page: PageOfList) => {
   const { rows, isContinued, nextPath } = page;
   if (nextPath !== undefined) return `, and ${wordsOf(page).next} ones`;
   if (isContinued) return wordsOf(page).end;

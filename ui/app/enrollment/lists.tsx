@@ -96,7 +96,7 @@ const tokenColumns: readonly RecordColumn<ListedToken>[] = [
 ];
 
 /** The enrollments that used a token, which their events name in their details. */
-const usesPath = ({ id, created_at: since }: ListedToken): string =>
+const usesPath = ({ id, created_at: since }: ListedToken) =>
   auditPath({ action: "collector.enroll", outcome: "success", since, q: id });
 
 /** The tokens of all policies under the filter of the address, newest first. */

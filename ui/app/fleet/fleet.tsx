@@ -377,14 +377,11 @@ const Drawer = (props: PartProps) => {
 };
 
 /** The view shows less than the whole fleet. */
-const isNarrowed = ({ filter, cursor, at }: FleetView): boolean =>
+const isNarrowed = ({ filter, cursor, at }: FleetView) =>
   at !== undefined || cursor !== undefined || Object.keys(filter).length > 0;
 
 /** The name of a host that a view of now looks for. */
-const nameIn = ({
-  filter: { text, device, identity, hostname },
-  at,
-}: FleetView): string | undefined =>
+const nameIn = ({ filter: { text, device, identity, hostname }, at }: FleetView) =>
   at === undefined ? [text, device, identity, hostname].flat().find(Boolean) : undefined;
 
 /** The report, if core says something of itself in it. */

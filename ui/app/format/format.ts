@@ -55,8 +55,7 @@ const minute = 60;
 const hour = 60 * minute;
 const day = 24 * hour;
 
-const milliseconds = (at: string | number): number =>
-  typeof at === "number" ? at : Date.parse(at);
+const milliseconds = (at: string | number) => (typeof at === "number" ? at : Date.parse(at));
 
 /**
  * Returns a duration in at most two units, rounded down: `12 s`, `4 min`, `3 h 20 min`, `3 d 4 h`, and days alone from ten on. A
@@ -74,7 +73,7 @@ export const formatDuration = (seconds: number): string => {
   return `${formatCount(Math.floor(whole / day))} d`;
 };
 
-const twoUnits = (large: number, largeUnit: string, small: number, smallUnit: string): string =>
+const twoUnits = (large: number, largeUnit: string, small: number, smallUnit: string) =>
   small === 0 ? `${large} ${largeUnit}` : `${large} ${largeUnit} ${small} ${smallUnit}`;
 
 /** How far two clocks may disagree before the page shows it. */
@@ -165,7 +164,7 @@ type Condition = Pick<FleetHealthRow["conditions"][number], "state" | "evidence"
 const amounts = /(\d+) s\b|(\d+) of (\d+) bytes|\d{4,}(?= (?:dropped|dead letters|lost)\b)/g;
 
 /** Whether core measured the evidence; a host's own words are left unchanged. */
-const isMeasured = ({ state, evidence }: Condition): boolean =>
+const isMeasured = ({ state, evidence }: Condition) =>
   state !== "config_invalid" &&
   (state !== "renewal_failed" || evidence.startsWith("the certificate expired "));
 

@@ -72,7 +72,7 @@ const DirectoryPanel = () => {
 };
 
 /** Whether an identity provider pushes people, so that no sync tells when they last changed. */
-const isPushed = ({ provider }: DirectoryStatus): boolean => provider === "scim";
+const isPushed = ({ provider }: DirectoryStatus) => provider === "scim";
 
 /** `/`: who is signed in, with which scopes, the fleet in short, and the last directory sync. */
 export const HomePage = () => {

@@ -71,7 +71,7 @@ export const HostEvents = (props: {
     intervalMs: 30_000,
   });
   const items = () => report.current()?.items ?? [];
-  const outcomeOf = (index: number, action: string): string | undefined => {
+  const outcomeOf = (index: number, action: string) => {
     if (props.kind !== "config" || action === "config.clear") return undefined;
     const next = items()[index - 1];
     if (next !== undefined) return `Until ${formatTimestamp(next.occurred_at, times.zone())}.`;

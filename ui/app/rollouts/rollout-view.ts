@@ -159,7 +159,7 @@ export const breachSentence = ({ breach, gate }: Pick<Rollout, "breach" | "gate"
     ? ""
     : `In wave ${breach.wave}, ${formatCountOf(breach.failed, "host")} failed: ${roundedPercent(breach.failed_percent)} % of the wave, and the gate allows ${gate.max_failed_percent} %.`;
 
-const roundedPercent = (percent: number): number => Math.round(percent * 10) / 10;
+const roundedPercent = (percent: number) => Math.round(percent * 10) / 10;
 
 /** Returns who or what stopped a rollout: `by the gate`. */
 export const stoppedBy = ({ code }: NonNullable<Rollout["reason"]>): string => {
@@ -168,7 +168,7 @@ export const stoppedBy = ({ code }: NonNullable<Rollout["reason"]>): string => {
 };
 
 /** Returns the same with the detail: ` by an operator: maintenance`. */
-const causeOf = (reason: Rollout["reason"]): string => {
+const causeOf = (reason: Rollout["reason"]) => {
   if (reason === null) return "";
   const by = ` ${stoppedBy(reason)}`;
   return reason.code !== "gate_breached" && reason.detail !== null ? `${by}: ${reason.detail}` : by;

@@ -146,7 +146,7 @@ export const RolloutsPage = () => {
 };
 
 /** Says how the hosts of the newest compared wave are, against unchanged ones; nothing before a wave is compared. */
-const comparedWords = ({ waves }: Rollout): string | undefined => {
+const comparedWords = ({ waves }: Rollout) => {
   const wave = waves.findLast(({ comparison }) => comparison !== undefined);
   return wave?.comparison && `Wave ${wave.number}: ${describeComparison(wave.comparison)}`;
 };

@@ -119,7 +119,7 @@ export const PageContextProvider = (props: { api: ApiClient; children: JSX.Eleme
     timeAt: (moment) => props.api.timeAt(moment),
   };
   let retry: ReturnType<typeof setTimeout> | undefined;
-  const reloadSession = async (): Promise<void> => {
+  const reloadSession = async () => {
     clearTimeout(retry);
     const since = readMoment();
     try {

@@ -134,7 +134,7 @@ interface AddressListOptions {
   names?: Readonly<Record<string, string>>;
 }
 
-const isSame = (some: readonly string[], others: readonly string[]): boolean =>
+const isSame = (some: readonly string[], others: readonly string[]) =>
   some.length === others.length && some.every((one) => others.includes(one));
 
 /** Returns the parameters with these names under others, in their order. */

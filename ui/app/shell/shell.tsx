@@ -34,7 +34,7 @@ const Downloads = () => {
   const remove = (download: Download) =>
     setDownloads((all) => all.filter((other) => other !== download));
 
-  const start = (path: string, name: string): void => {
+  const start = (path: string, name: string) => {
     const stop = new AbortController();
     const [bytes, setBytes] = createSignal(0);
     const [end, setEnd] = createSignal<ReturnType<Download["end"]>>();
@@ -137,7 +137,7 @@ const Downloads = () => {
 };
 
 /** Gives a file to the browser, which asks or stores it as it does with every download. */
-const save = ({ name, content }: DownloadedFile): void => {
+const save = ({ name, content }: DownloadedFile) => {
   const url = URL.createObjectURL(content);
   const link = document.createElement("a");
   link.href = url;

@@ -142,14 +142,14 @@ const PartMark = (props: { state: PartState; words?: string }) => (
   </span>
 );
 
-const nameOf = ({ area, of, name }: SystemPart): string => {
+const nameOf = ({ area, of, name }: SystemPart) => {
   if (area === "export") return `export ${of}`;
   const words = name.replaceAll("_", " ");
   const part = area === "certificate" ? `certificate ${words}` : words;
   return of === null ? part : `${part} of ${of}`;
 };
 
-const headlineOf = ({ parts, state }: SystemReport): string => {
+const headlineOf = ({ parts, state }: SystemReport) => {
   const shown = parts.filter((part) => part.state !== "disabled");
   const bad = shown.filter((part) => part.state === "not_ready" || part.state === "warning");
   return state === "not_ready" || state === "warning"

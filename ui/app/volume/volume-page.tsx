@@ -251,13 +251,7 @@ const Share = (props: { of: number; total: number }) => (
   </span>
 );
 
-const headlineOf = ({
-  total,
-  parts,
-  by,
-  retention_days: days,
-  disk_bytes: disk,
-}: VolumeReport): string => {
+const headlineOf = ({ total, parts, by, retention_days: days, disk_bytes: disk }: VolumeReport) => {
   const of = by === "host" ? ` of ${formatCountOf(parts, "host")}` : "";
   const sent = `${formatBytes(total.payload_bytes)} in ${formatCountOf(total.envelopes, "envelope")}${of}`;
   return disk === null || days === null

@@ -55,21 +55,21 @@ const eventWords: Readonly<Record<WatchEventKind, string>> = {
 const thresholdWords = ({
   more_than: hosts,
   for_seconds: seconds,
-}: Pick<Watch, "more_than" | "for_seconds">): string =>
+}: Pick<Watch, "more_than" | "for_seconds">) =>
   `more than ${formatCountOf(hosts, "host")}${seconds === 0 ? "" : ` for ${formatDuration(seconds)}`}`;
 
 /** Returns the filter of a watch in words. */
-const hostWords = ({ filter }: Pick<Watch, "filter">): string =>
+const hostWords = ({ filter }: Pick<Watch, "filter">) =>
   filter.trim() === "" ? "every host" : plainText(filter);
 
 /** Returns the address of the hosts that a watch counts, as they are now. */
-const hostsPath = ({ filter: query }: Pick<Watch, "filter">, now: number): string => {
+const hostsPath = ({ filter: query }: Pick<Watch, "filter">, now: number) => {
   const { filter }: { filter: FleetFilter } = parseQuery(query, new Date(now));
   return viewPath(withFilter(defaultView, filter));
 };
 
 /** Returns what the hosts have in common: `17 of them have label region:fra1, and 3 other hosts`. */
-const factorWords = ({ kind, value, selected, others }: CommonFactor): string =>
+const factorWords = ({ kind, value, selected, others }: CommonFactor) =>
   `${formatCount(selected)} of them have ${factorNames[kind]} ${plainText(value)}, and ${others === 0 ? "no other host" : formatCountOf(others, "other host")}`;
 
 /** A state as shape and word. */

@@ -58,7 +58,7 @@ const pathPattern = /^\/v1(\/([A-Za-z0-9._~:-]|%3[Aa])+)+$/;
 const bearerPattern = /^Bearer [A-Za-z0-9._~+/=-]{1,4096}$/i;
 /** As core's own limits. */
 const bodyBytesMax = 1024 * 1024;
-const bodyBytesMaxOf = (pathname: string): number => {
+const bodyBytesMaxOf = (pathname: string) => {
   if (pathname === "/v1/collector/inventory") return inventoryBytesMax;
   return pathname.startsWith("/v1/collector/applied-sets/") ? appliedSetBytesMax : bodyBytesMax;
 };
@@ -140,8 +140,7 @@ export const createScimGateway =
 
 const noSuchPath = () => new WebProblem("not_found", { detail: "No such path" });
 
-const hasDots = (pathname: string): boolean =>
-  pathname.split("/").some((part) => /^\.+$/.test(part));
+const hasDots = (pathname: string) => pathname.split("/").some((part) => /^\.+$/.test(part));
 
 const methodOf = <Method extends string>(c: WebContext, allowed: readonly Method[]): Method => {
   const method = allowed.find((name) => name === c.req.method);

@@ -118,7 +118,7 @@ export const createAttempts = ({
 
 /** Long enough that a name cannot be guessed. */
 const idLength = 16;
-const idOf = (state: string): string => state.slice(0, idLength);
-const isId = (text: string): boolean => /^[A-Za-z0-9_-]{16}$/.test(text);
+const idOf = (state: string) => state.slice(0, idLength);
+const isId = (text: string) => /^[A-Za-z0-9_-]{16}$/.test(text);
 const isState = (text: string | null): text is string =>
   text !== null && /^[A-Za-z0-9_-]{43}$/.test(text);

@@ -31,8 +31,7 @@ export class CodeRejected extends Error {
 const exchangeTimeoutMs = 5000;
 
 /** RFC 6749, 2.3.1: id and secret are form-encoded before they are joined for Basic. arctic leaves that to its caller. */
-const formEncoded = (value: string): string =>
-  new URLSearchParams([["", value]]).toString().slice(1);
+const formEncoded = (value: string) => new URLSearchParams([["", value]]).toString().slice(1);
 
 /** Creates the flow of one client, which authenticates with `client_secret_basic`. */
 export const createAuthorizationCode = ({

@@ -66,7 +66,7 @@ export const createBackchannelLogout =
   };
 
 /** Names what is wrong with a token, and quotes nothing of it. */
-const faultOf = (cause: unknown): string => {
+const faultOf = (cause: unknown) => {
   if (cause instanceof errors.JWTClaimValidationFailed || cause instanceof errors.JWTExpired)
     return `The logout token's claim ${cause.claim} is not valid`;
   if (v.isValiError(cause))

@@ -87,7 +87,7 @@ export const createExchanges = (): Exchanges => {
   /** In order of arrival. */
   const running = new Set<Entry>();
 
-  const makeRoom = ({ attempt, address }: ExchangeOwner): void => {
+  const makeRoom = ({ attempt, address }: ExchangeOwner) => {
     const entries = [...running];
     const sameAddress = entries.filter((entry) => entry.address === address);
     const oldest =
@@ -128,7 +128,7 @@ interface GateParts {
 }
 
 /** Returns a parameter of the response, which must not repeat (RFC 6749, 3.1). */
-const only = (response: URLSearchParams, name: string): string | null => {
+const only = (response: URLSearchParams, name: string) => {
   const values = response.getAll(name);
   if (values.length > 1) throw failed(`${name} is repeated`);
   return values[0] ?? null;

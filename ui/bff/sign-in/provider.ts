@@ -98,7 +98,7 @@ export const createProvider = ({
   const request = createIssuerRequest({ fetch, clock });
   let known: { metadata: ProviderMetadata; keys: ProviderKeys; readAt: number } | undefined;
 
-  const read = singleFlight(async (): Promise<void> => {
+  const read = singleFlight(async () => {
     const metadata = await readMetadata(issuer, request);
     const same = known?.metadata.jwksUri === metadata.jwksUri ? known : undefined;
     const keys =

@@ -326,7 +326,7 @@ const needsAdmin = {
 const noSuchWatch = { title: "There is no such watch", text: "Somebody has deleted it." };
 
 /** The id in an address; one that is none finds nothing. */
-const idOf = (c: WebContext): string =>
+const idOf = (c: WebContext) =>
   /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.exec(queryOf(c).get("id") ?? "")?.[0] ??
   "00000000-0000-0000-0000-000000000000";
 
@@ -395,5 +395,5 @@ const labels: Readonly<Record<string, string>> = {
   reason: "Reason",
 };
 
-const labelOf = (path: string): string =>
+const labelOf = (path: string) =>
   labels[path] ?? (path.startsWith("receivers") ? "Send messages to" : path);

@@ -70,7 +70,7 @@ export const createConnectionPool = (options: PoolOptions): ConnectionPool => {
     connections.set(connection, performance.now() + options.lifetimeMs());
     return connection;
   };
-  const closed = (connection: PooledConnection, wasOpening: boolean): void => {
+  const closed = (connection: PooledConnection, wasOpening: boolean) => {
     connections.delete(connection);
     if (wasOpening) opensAt = performance.now() + options.backoffMs(++failures);
     queueMicrotask(serveWaiting);
@@ -86,7 +86,7 @@ export const createConnectionPool = (options: PoolOptions): ConnectionPool => {
     const added = connections.size < options.connectionsMax ? open() : undefined;
     return added ?? (isExclusive ? undefined : shared);
   };
-  const submit = (call: PooledCall): void => {
+  const submit = (call: PooledCall) => {
     if (onIdle !== undefined) return void call.fail(connectionError("CONNECTION_ENDED"));
     const connection = waiting.length === 0 ? find(call) : undefined;
     if (connection !== undefined) return void connection.accept(call);
@@ -95,14 +95,14 @@ export const createConnectionPool = (options: PoolOptions): ConnectionPool => {
     waiting.push(call);
     if (call.deadlineAt > 0) expiring ??= setTimeout(expire, options.deadlineMs / 2);
   };
-  const expire = (): void => {
+  const expire = () => {
     expiring = undefined;
     const latest = performance.now() + options.deadlineMs / 2 + 1;
     while (waiting[0] && waiting[0].deadlineAt <= latest)
       waiting.shift()?.fail(connectionError("DEADLINE_EXCEEDED"));
     if (waiting[0]) expiring = setTimeout(expire, waiting[0].deadlineAt - latest + 1);
   };
-  const serveWaiting = (): void => {
+  const serveWaiting = () => {
     while (waiting[0]) {
       const connection = find(waiting[0]);
       if (connection === undefined) return;
@@ -110,7 +110,7 @@ export const createConnectionPool = (options: PoolOptions): ConnectionPool => {
     }
     if (onIdle && [...connections.keys()].every((connection) => connection.load() === 0)) onIdle();
   };
-  const finish = (connection: PooledConnection, call: PooledCall): void => {
+  const finish = (connection: PooledConnection, call: PooledCall) => {
     if (connection.state().is === "open") failures = 0;
     connection.release(call);
     if (connection.load() === 0 && performance.now() >= (connections.get(connection) ?? Infinity))
@@ -261,12 +261,11 @@ export interface PooledConnection {
 /** An error that the server reported. */
 type ServerError = Error & { readonly severity: string; readonly code: string };
 
-const endsSession = ({ severity }: ServerError): boolean =>
-  severity === "FATAL" || severity === "PANIC";
+const endsSession = ({ severity }: ServerError) => severity === "FATAL" || severity === "PANIC";
 const isServerError = (error: Error): error is ServerError => "severity" in error;
 
 /** postgres.js and the system name the failed call, unlike an error of a value. */
-const isConnectionError = (error: Error): boolean => "errno" in error || "syscall" in error;
+const isConnectionError = (error: Error) => "errno" in error || "syscall" in error;
 
 const endSeconds = 1;
 
@@ -294,7 +293,7 @@ const openConnection = (options: ConnectionOptions, on: ConnectionEvents): Poole
   let timer: ReturnType<typeof setTimeout> | undefined;
 
   /** `first` runs before other calls than the one whose error closes the connection fail. */
-  const close = (cause: Error, first = () => {}): void => {
+  const close = (cause: Error, first = () => {}) => {
     if (state.is === "closed") return;
     const wasOpening = state.is === "opening";
     state = { is: "closed", cause };
@@ -307,7 +306,7 @@ const openConnection = (options: ConnectionOptions, on: ConnectionEvents): Poole
     for (const call of calls) call.fail(cause);
     calls.clear();
   };
-  const fault = (cause: Error, first?: () => void): void => {
+  const fault = (cause: Error, first?: () => void) => {
     close(cause, first);
     on.faulted(cause);
   };
@@ -332,11 +331,11 @@ const openConnection = (options: ConnectionOptions, on: ConnectionEvents): Poole
     },
   });
 
-  const answered = (): void => {
+  const answered = () => {
     if (state.is === "opening") state = { is: "open" };
     answeredAt = performance.now();
   };
-  const rejected = (error: Error, reject: (error: Error) => void): void => {
+  const rejected = (error: Error, reject: (error: Error) => void) => {
     const answer = () => reject(error);
     if (state.is === "closed") reject(state.cause);
     else if (isServerError(error)) {
@@ -351,7 +350,7 @@ const openConnection = (options: ConnectionOptions, on: ConnectionEvents): Poole
   };
 
   // One timer for all calls, set again only when it fires too early: a call costs a comparison.
-  const watch = (): void => {
+  const watch = () => {
     if (timer !== undefined) return;
     const [oldest] = calls;
     if (oldest === undefined || oldest.deadlineAt === 0) return;
@@ -361,7 +360,7 @@ const openConnection = (options: ConnectionOptions, on: ConnectionEvents): Poole
       Math.max(1, oldest.deadlineAt - performance.now()),
     );
   };
-  const check = (): void => {
+  const check = () => {
     timer = undefined;
     const [oldest] = calls;
     if (oldest === undefined || state.is === "closed") return;

@@ -43,7 +43,7 @@ export const createFleetColumns = ({
   let loading: Promise<void> | undefined;
   let usedAt = 0;
 
-  const load = async (): Promise<void> => {
+  const load = async () => {
     const readAt = clock.monotonic();
     const loaded = await loadHosts(db);
     loaded.readAt = readAt;
@@ -69,8 +69,8 @@ export const createFleetColumns = ({
     () => "",
     sharedFor,
   );
-  const isTooOld = ({ readAt }: HostTable): boolean => clock.monotonic() - readAt > refreshMsMax;
-  const keepFresh = async (): Promise<void> => {
+  const isTooOld = ({ readAt }: HostTable) => clock.monotonic() - readAt > refreshMsMax;
+  const keepFresh = async () => {
     const own = hosts;
     while (own && hosts === own && clock.monotonic() - usedAt < idleMs) {
       await refresh(own);
@@ -78,7 +78,7 @@ export const createFleetColumns = ({
     }
     if (hosts === own) hosts = undefined;
   };
-  const begin = (): Promise<void> => {
+  const begin = () => {
     loading ??= load().finally(() => {
       loading = undefined;
     });

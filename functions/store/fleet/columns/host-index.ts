@@ -68,7 +68,7 @@ export class HostIndex {
 }
 
 /** The order of texts in the database: by bytes. */
-const compareBytes = (a: string, b: string): number => {
+const compareBytes = (a: string, b: string) => {
   if (a === b) return 0;
   for (let at = 0; at < a.length && at < b.length; at++) {
     const one = a.charCodeAt(at);

@@ -30,15 +30,15 @@ export const parseExpression = (source: SQL): Expression => {
   const tokens = [...tokensOf(source)];
   let at = 0;
 
-  const peek = (ahead = 0): string | undefined => tokens[at + ahead]?.text?.toLowerCase();
-  const take = (...texts: string[]): boolean => {
+  const peek = (ahead = 0) => tokens[at + ahead]?.text?.toLowerCase();
+  const take = (...texts: string[]) => {
     const matches = texts.every((text, index) => peek(index) === text);
     if (matches) at += texts.length;
     return matches;
   };
   const unknown = (): Error =>
     new Error(`an expression that core's memory cannot decide, at ${peek() ?? "a value"}`);
-  const expect = (text: string): void => {
+  const expect = (text: string) => {
     if (!take(text)) throw unknown();
   };
   const list = (read: () => Expression, ...separator: string[]): Expression[] => {
@@ -173,7 +173,7 @@ const cast = (expression: Expression, type = ""): Expression => {
 };
 
 /** Returns a time of the database, or an infinite one, in milliseconds since the epoch. */
-const timeOf = (text: string): number => {
+const timeOf = (text: string) => {
   if (text.endsWith("infinity"))
     return text.startsWith("-") ? Number.NEGATIVE_INFINITY : Number.POSITIVE_INFINITY;
   const ms = Date.parse(text);
@@ -183,7 +183,7 @@ const timeOf = (text: string): number => {
 
 const unitMs: Readonly<Record<string, number>> = { seconds: 1000, hours: 3_600_000 };
 
-const milliseconds = (literal = ""): number => {
+const milliseconds = (literal = "") => {
   const [, amount = "", unit = ""] = /^'([\d.]+) (\w+)'$/.exec(literal) ?? [];
   return Number(amount) * (unitMs[unit] ?? Number.NaN);
 };

@@ -69,7 +69,7 @@ const findValues = async (db: Executor, { query }: FoundPart): Promise<string[]>
   return row?.found?.split(",") ?? [];
 };
 
-const markFound = (view: ResidentHosts, column: string, found: readonly string[]): Uint8Array => {
+const markFound = (view: ResidentHosts, column: string, found: readonly string[]) => {
   const marks = new Uint8Array(view.count);
   if (column === "identity_id") {
     for (const id of found) {
@@ -143,7 +143,7 @@ const firstByIdentity = (
   const { values } = view.column("identity");
   const first: Placed[] = [];
   const through = after === null ? undefined : view.identitiesThrough(after.value);
-  const take = (at: number): boolean => {
+  const take = (at: number) => {
     const place = order[at] as number;
     if (marks[place] === 1 && view.ids[place] !== after?.id)
       first.push({ place, value: values[place] as string });
@@ -161,8 +161,8 @@ const firstByNumber = (
   { isDescending, limit, after }: Wanted,
 ): Placed[] => {
   const sign = isDescending ? -1 : 1;
-  const idAt = (at: number): string => ids[places[at] as number] as string;
-  const compare = (a: number, b: number): number => {
+  const idAt = (at: number) => ids[places[at] as number] as string;
+  const compare = (a: number, b: number) => {
     const one = numbers[a] as number;
     const other = numbers[b] as number;
     if (one !== other) return one < other ? -sign : sign;
@@ -172,18 +172,17 @@ const firstByNumber = (
     number: areTimes ? timeOfText(after.value) : Number(after.value),
     id: after.id,
   };
-  const isAfter = (at: number): boolean => {
+  const isAfter = (at: number) => {
     if (bound === null) return true;
     const number = numbers[at] as number;
     if (number !== bound.number) return number < bound.number === isDescending;
     const id = idAt(at);
     return id !== bound.id && id < bound.id === isDescending;
   };
-  const isBeyond = (one: number, other: number): boolean =>
-    isDescending ? one < other : one > other;
+  const isBeyond = (one: number, other: number) => (isDescending ? one < other : one > other);
   // A heap with the last of the first ones on top.
   const heap: number[] = [];
-  const sink = (from: number): void => {
+  const sink = (from: number) => {
     for (let at = from; ; ) {
       const left = 2 * at + 1;
       if (left >= heap.length) return;
@@ -212,18 +211,18 @@ const firstByNumber = (
       sink(0);
     }
   }
-  const textOf = (number: number): string => (areTimes ? textOfTime(number) : String(number));
+  const textOf = (number: number) => (areTimes ? textOfTime(number) : String(number));
   return heap
     .sort(compare)
     .map((at) => ({ place: places[at] as number, value: textOf(numbers[at] as number) }));
 };
 
-const textOfTime = (ms: number): string => {
+const textOfTime = (ms: number) => {
   if (Number.isFinite(ms)) return new Date(ms).toISOString();
   return ms > 0 ? "infinity" : "-infinity";
 };
 
-const timeOfText = (text: string): number => {
+const timeOfText = (text: string) => {
   if (text.endsWith("infinity"))
     return text.startsWith("-") ? Number.NEGATIVE_INFINITY : Number.POSITIVE_INFINITY;
   return Date.parse(timestampOf(text));

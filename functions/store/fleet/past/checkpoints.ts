@@ -59,7 +59,7 @@ export const encodeCheckpoint = (
 ): CheckpointBody => {
   const parts: Uint8Array[] = [];
   let rawBytes = 0;
-  const add = ({ buffer, byteOffset, byteLength }: ArrayBufferView): void => {
+  const add = ({ buffer, byteOffset, byteLength }: ArrayBufferView) => {
     parts.push(new Uint8Array(buffer, byteOffset, byteLength));
     rawBytes += aligned(byteLength);
   };
@@ -137,7 +137,7 @@ export const decodeLines = (lines: Uint8Array): (readonly [id: string, identity:
 const idLength = 36;
 
 /** Each part begins where an array of any type may. */
-const aligned = (bytes: number): number => Math.ceil(bytes / 8) * 8;
+const aligned = (bytes: number) => Math.ceil(bytes / 8) * 8;
 
 const isNameColumn = (name: string): name is NameColumn =>
   (nameColumns as readonly string[]).includes(name);
@@ -185,7 +185,7 @@ const codeOf = (values: Float64Array): Code | undefined => {
   return bytes && { bytes, first, unit };
 };
 
-const areMultiples = (values: Float64Array, first: number, unit: number): boolean => {
+const areMultiples = (values: Float64Array, first: number, unit: number) => {
   for (const value of values)
     if (Number.isFinite(value) && (value - first) % unit !== 0) return false;
   return true;
@@ -193,7 +193,7 @@ const areMultiples = (values: Float64Array, first: number, unit: number): boolea
 
 const encodeNumbers = (values: Float64Array, { bytes, first, unit }: Code) => {
   const infinite = 2 ** (8 * bytes) - 1;
-  const codeFor = (value: number): number => {
+  const codeFor = (value: number) => {
     if (value === Number.POSITIVE_INFINITY) return infinite;
     return value === Number.NEGATIVE_INFINITY ? infinite - 1 : (value - first) / unit;
   };
@@ -361,7 +361,7 @@ export const createCheckpoints = ({ db, codec }: CheckpointStore): Checkpoints =
 };
 
 /** Makes times infinite that are the checkpoint's own, as those of most hosts are: `takeBack` ends all at its time, and differences lack them. */
-const forgetNewest = (table: HostTable, at: number): void => {
+const forgetNewest = (table: HostTable, at: number) => {
   const heartbeats = table.numbers("last_heartbeat_at");
   const envelopes = table.numbers("last_envelope_at");
   for (let place = 0; place < table.count; place++) {

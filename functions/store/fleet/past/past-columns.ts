@@ -72,7 +72,7 @@ export const createPastColumns = ({
     last = hosts.catch(() => undefined);
     return hosts;
   };
-  const freeWhenIdle = async (key: number, own: Kept): Promise<void> => {
+  const freeWhenIdle = async (key: number, own: Kept) => {
     for (
       let leftMs = idleMs;
       leftMs > 0 && kept.get(key) === own;

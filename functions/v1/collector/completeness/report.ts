@@ -123,7 +123,7 @@ const stripView = (
   };
 };
 
-const recordsShort = ({ note }: SettledHour): number => shortRecords(note?.shortages ?? []);
+const recordsShort = ({ note }: SettledHour) => shortRecords(note?.shortages ?? []);
 
 const worstOf = (hours: readonly SettledHour[]): SettledHour | undefined =>
   hours.reduce<SettledHour | undefined>(
@@ -142,10 +142,7 @@ const runsOf = (settled: readonly SettledHour[]): HostStrip["runs"] => {
   return runs;
 };
 
-const shortageText = (
-  shortages: readonly Shortage[],
-  kind: Shortage["kind"],
-): string | number | null => {
+const shortageText = (shortages: readonly Shortage[], kind: Shortage["kind"]) => {
   const found = shortages.filter((shortage) => shortage.kind === kind);
   if (found.length === 0) return null;
   const reasons = found.flatMap(({ reason }) => reason ?? []);

@@ -119,7 +119,7 @@ export const labelColumns = ({ keys, hasOthers }: LabelKeys): ExportColumn[] => 
   ...(hasOthers ? [["other_labels", (row) => otherLabels(row, keys)] satisfies ExportColumn] : []),
 ];
 
-const otherLabels = ({ labels }: FleetHealthRow, keys: readonly string[]): string =>
+const otherLabels = ({ labels }: FleetHealthRow, keys: readonly string[]) =>
   Object.entries(labels)
     .filter(([key]) => !keys.includes(key))
     .map(([key, value]) => `${key}=${value}`)

@@ -104,7 +104,7 @@ const knownAges = (buckets: readonly AgeBucket[], staleAfterSeconds: number): Ag
   return [{ from_seconds: 0, to_seconds: to, count }, ...buckets.slice(recent.length)];
 };
 
-const daysAfter = (at: Date, days: number): string =>
+const daysAfter = (at: Date, days: number) =>
   new Date(at.getTime() + days * 86_400_000).toISOString();
 
 /** Returns the most frequent values, by count and then by name, and the number of rows with other values. */

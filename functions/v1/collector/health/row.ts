@@ -9,9 +9,8 @@ import { type FleetHealthRow, processOfRow } from "#proto/fleet-health/row.ts";
 import { certificateStatus } from "#proto/fleet-health/vocabulary.ts";
 import { reportedNumbers } from "#proto/management/reported-numbers.ts";
 
-const timestampOrNull = (text: string | null): string | null =>
-  text === null ? null : timestampOf(text);
-const numberOrNull = (text: string | null): number | null => (text === null ? null : Number(text));
+const timestampOrNull = (text: string | null) => (text === null ? null : timestampOf(text));
+const numberOrNull = (text: string | null) => (text === null ? null : Number(text));
 
 /** Returns the view of a row by the rules that selected it. */
 export const healthRowView = (row: FleetRow, rules: CountingRules): FleetHealthRow => ({

@@ -69,7 +69,7 @@ export const ChangeList = () => {
 };
 
 /** The hosts that have the new value; of a removed label, those that have any. */
-const hrefOf = ({ kind, name, to }: FleetChange): string =>
+const hrefOf = ({ kind, name, to }: FleetChange) =>
   viewPath(
     withFilter(
       defaultView,

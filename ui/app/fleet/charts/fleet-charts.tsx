@@ -87,7 +87,7 @@ const ColumnChart = (props: {
 const nameLengthMax = 18;
 
 /** Shortens a long name; the tooltip has the whole. */
-const cutName = (name: string): string =>
+const cutName = (name: string) =>
   name.length > nameLengthMax ? `${name.slice(0, nameLengthMax - 3)}…` : name;
 
 /** A horizontal bar for each version: its name before, its count and fault after. */

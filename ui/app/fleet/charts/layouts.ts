@@ -60,7 +60,7 @@ export const linkedBars = (bars: readonly Bar[]): number[] =>
   bars.flatMap(({ count }, index) => (count > 0 ? [index] : []));
 
 /** Returns a share as a percentage with two decimals. */
-const percent = (share: number): number => Math.round(share * 10_000) / 100;
+const percent = (share: number) => Math.round(share * 10_000) / 100;
 
 const daySeconds = 86_400;
 
@@ -161,7 +161,7 @@ const epoch = "1970-01-01T00:00:00.000Z";
  * Returns the range of `expires` after `from` up to and including `to`. Certificates expire on whole seconds. A filter by duration would find
  * other hosts than the bar counts, as time goes on.
  */
-const rangeOf = (from: string, to: string): string =>
+const rangeOf = (from: string, to: string) =>
   [from, to].map((at) => toSecond(new Date(Date.parse(at) + 1000))).join("..");
 
 /**
@@ -240,7 +240,7 @@ const ageFilter = (from: number, to: number | null): FleetFilter => ({
 });
 
 /** Returns `30 s–1 min`, or `1–2 min` where both have the same unit. */
-const rangeBetween = (from: number, to: number): string => {
+const rangeBetween = (from: number, to: number) => {
   const start = formatDuration(from);
   const end = formatDuration(to);
   const [, amount, unit] = /^(\d+) (\D+)$/.exec(start) ?? [];
@@ -251,7 +251,7 @@ const rangeBetween = (from: number, to: number): string => {
 };
 
 /** Returns the position of an age in columns; inside a bucket on a logarithmic scale. */
-const columnOf = (age: number, buckets: FleetFacets["heartbeat_age"]["buckets"]): number => {
+const columnOf = (age: number, buckets: FleetFacets["heartbeat_age"]["buckets"]) => {
   const index = buckets.findIndex(({ to_seconds }) => to_seconds === null || age < to_seconds);
   const bucket = buckets[index];
   if (bucket === undefined) return buckets.length;

@@ -207,7 +207,7 @@ const eventTitles: Readonly<
 };
 
 /** Names that the drawer shows already or cannot put into words: the page of the host has them. */
-const isLeftOut = (name: string): boolean =>
+const isLeftOut = (name: string) =>
   name === "identity" || name === "config_hash" || /_(id|sha256)$/.test(name);
 
 /** Returns the details of an event in their order, nested ones as JSON: a config as a link by its hash, no other ids. */

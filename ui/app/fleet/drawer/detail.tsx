@@ -93,7 +93,7 @@ export const Detail = (props: DetailProps & { withoutTimeline?: boolean }) => {
 };
 
 /** Ages count to the time of the report, so that a wrong clock of this machine has no effect. */
-const asOfDetail = ({ generated_at: at }: FleetHealthDetail): number => Date.parse(at);
+const asOfDetail = ({ generated_at: at }: FleetHealthDetail) => Date.parse(at);
 
 /** What an operator must know about its forwarding, and the conditions that apply. */
 const Why = (props: DetailProps) => {

@@ -84,7 +84,7 @@ const createStrip = (props: { view: FleetView }) => {
   const end = () => Date.parse(known()?.to ?? "");
   const stepMs = () => (known()?.step_seconds ?? 0) * 1000;
   const isNow = (at: number) => at > end() - stepMs();
-  const words = (at: number): string => {
+  const words = (at: number) => {
     const timeline = known();
     if (timeline === undefined || isNow(at))
       return `Now. At most ${formatCountOf(drawing()?.highest ?? 0, "host")} at a time`;
@@ -145,7 +145,7 @@ const Drawing = (props: { strip: ReturnType<typeof createStrip> }) => {
   );
 };
 
-const countWords = ({ needs_attention, by_state }: TimelineItem): string => {
+const countWords = ({ needs_attention, by_state }: TimelineItem) => {
   const hosts = Object.values(by_state).reduce((sum, count) => sum + count, 0);
   return `${formatCountOf(needs_attention, "host needs", "hosts need")} attention, of ${formatCountOf(hosts, "host")}`;
 };

@@ -68,7 +68,7 @@ export const drawTimeline = ({
   };
 };
 
-const rounded = (value: number): number => Math.round(value * 10) / 10;
+const rounded = (value: number) => Math.round(value * 10) / 10;
 
 /** Returns the counts nearest to a time, in milliseconds; undefined if there are none within two steps of it. */
 export const itemNear = (

@@ -227,7 +227,7 @@ const createQueryBar = (props: QueryBarProps) => {
 type Bar = ReturnType<typeof createQueryBar>;
 
 /** Handles the keys of the list, and Escape of a query that is not applied. */
-const pressKey = (bar: Bar, event: KeyboardEvent): void => {
+const pressKey = (bar: Bar, event: KeyboardEvent) => {
   // An input method that composes a character uses these keys itself.
   if (event.isComposing) return;
   const { key } = event;

@@ -148,8 +148,8 @@ const valueItems = (term: Term, head: string, typed: string, values: FleetValues
     .map((item) => ({ ...item, word: head + [...given, quoteValue(item.word)].join(",") }));
 };
 
-const startsWith = (word: string, begun: string): boolean => word.startsWith(begun);
-const includes = (word: string, part: string): boolean => word.includes(part);
+const startsWith = (word: string, begun: string) => word.startsWith(begun);
+const includes = (word: string, part: string) => word.includes(part);
 
 const stateMeanings: Readonly<Record<FleetState, string>> = {
   revoked: "identity or certificate revoked",

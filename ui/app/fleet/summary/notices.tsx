@@ -8,7 +8,7 @@ import { Outages } from "./outages.tsx";
 const behindSeconds = 60;
 
 /** Says what is wrong with an export; empty for one that needs nobody. */
-const wordsOf = (lag: ExportLagView): string => {
+const wordsOf = (lag: ExportLagView) => {
   const isBehind = lag.lag_seconds > behindSeconds;
   return [
     isBehind &&
@@ -60,7 +60,7 @@ const RetentionPaused = (props: { pause: FleetHealthReport["retention_paused"] }
   </Show>
 );
 
-const minute = (time: string): string => `${time.slice(0, 16).replace("T", " ")} UTC`;
+const minute = (time: string) => `${time.slice(0, 16).replace("T", " ")} UTC`;
 
 /** What the report says of core itself. Loaded when there is something, which is seldom. */
 export const Notices = (props: { report: FleetHealthReport }) => (

@@ -11,13 +11,13 @@ import {
 import { usePageContext } from "#ui/app/session/page-context.tsx";
 
 /** Whole minutes would make an outage of 80 s one of a minute. */
-const lengthOf = (from: string, until: string): string => {
+const lengthOf = (from: string, until: string) => {
   const seconds = Math.round((Date.parse(until) - Date.parse(from)) / 1000);
   return seconds < 300 ? `${seconds} s` : formatDuration(seconds);
 };
 
 /** Says since or until when core could not receive, and what that means for the states of hosts. */
-const wordsOf = (outages: readonly OutageView[], asOf: number, zone: TimeZone): string => {
+const wordsOf = (outages: readonly OutageView[], asOf: number, zone: TimeZone) => {
   const last = outages.at(-1);
   if (last === undefined) return "";
   const earlier = outages.length - 1;
@@ -62,7 +62,7 @@ export const OutageEntry = (props: { outage: OutageView; at: JSX.Element }) => (
 );
 
 /** Says what happened, and for how long. */
-const whatHappened = ({ began_at, ended_at, is_clock_skip }: OutageView): string => {
+const whatHappened = ({ began_at, ended_at, is_clock_skip }: OutageView) => {
   if (ended_at === null) return "Core cannot receive";
   const length = lengthOf(began_at, ended_at);
   return is_clock_skip

@@ -30,7 +30,7 @@ export const summaryFigures: readonly SummaryFigure[] = [
   },
 ];
 
-const equals = (one: FleetFilter, other: FleetFilter): boolean =>
+const equals = (one: FleetFilter, other: FleetFilter) =>
   filterToParams(one).toString() === filterToParams(other).toString();
 
 /**

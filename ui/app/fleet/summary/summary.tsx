@@ -28,7 +28,7 @@ interface SummaryProps {
   view: FleetView;
 }
 
-const isAlarm = (count: SummaryFigure["count"]): boolean =>
+const isAlarm = (count: SummaryFigure["count"]) =>
   count === "stopped" || count === "never_forwarded";
 
 /** The fleet in one line of figures; each is a link to the rows that it counts, or removes its filter where they are shown. */

@@ -38,7 +38,7 @@ const createRow = (first: RowView): SettableRow => {
 };
 
 /** Rows that a screen shows at first: the others wait until the page responds. */
-const rowsAtFirst = (): number => Math.min(40, Math.max(8, Math.ceil((innerHeight - 320) / 52)));
+const rowsAtFirst = () => Math.min(40, Math.max(8, Math.ceil((innerHeight - 320) / 52)));
 /** How long a frame may take with the rows that it adds, so that the page responds meanwhile; and how many rows it adds at most. */
 const frameMs = 40;
 const rowsAddedMax = 32;
@@ -62,7 +62,7 @@ export const createRows = (
   let rowsNext = 4;
 
   const viewOf = (item: FleetHealthRow): RowView => rowView(item, asOf, zone(), isPast);
-  const revealMore = (): void => {
+  const revealMore = () => {
     cancelIdle?.();
     if (waiting.length === 0) return;
     cancelIdle = whenIdle(() => {
@@ -121,7 +121,7 @@ const updated = (
 };
 
 /** Restores the focus, which a row loses when it moves in the document. */
-const keepingFocus = (change: () => void): void => {
+const keepingFocus = (change: () => void) => {
   const focused = document.activeElement;
   change();
   if (focused instanceof HTMLElement && focused !== document.activeElement && focused.isConnected)

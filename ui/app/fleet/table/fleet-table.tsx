@@ -166,7 +166,7 @@ const Skeleton = (props: { columns: readonly { name: string }[] }) => {
 };
 
 /** Only a text that may not fit is cut: each clip costs when the browser draws two hundred rows. */
-const cut = (text: string, fits: number, name: string): string =>
+const cut = (text: string, fits: number, name: string) =>
   text.length > fits ? `${name} cut` : name;
 
 /**

@@ -108,7 +108,7 @@ export const rowView = (row: FleetHealthRow, now: number, zone: TimeZone, isPast
   labels: row.labels,
 });
 
-const joined = (texts: readonly string[], mark: string): string =>
+const joined = (texts: readonly string[], mark: string) =>
   texts.filter((text) => text !== "").join(mark);
 
 const conditionView = ({ conditions, hold }: FleetHealthRow, now: number, zone: TimeZone) => {
@@ -241,7 +241,7 @@ const queueView = ({ queue, conditions }: FleetHealthRow) => {
   } as const;
 };
 
-const sizeAndShare = (bytes: number, bytesMax: number): string =>
+const sizeAndShare = (bytes: number, bytesMax: number) =>
   `${formatBytes(bytes)} · ${formatShare(bytes, bytesMax)}`;
 
 const certificateView = (

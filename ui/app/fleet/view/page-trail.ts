@@ -28,7 +28,7 @@ export const createPageTrail = (list: string, store: TrailStore): PageTrail => {
   const previous = new Map<string, string | null>(
     stored.success && stored.output.list === list ? stored.output.pages : [],
   );
-  const numberOf = (cursor: string | undefined): number | undefined => {
+  const numberOf = (cursor: string | undefined) => {
     let pages = 1;
     const seen = new Set<string>();
     for (let at = cursor ?? null; at !== null; at = previous.get(at) ?? null) {
