@@ -4,23 +4,23 @@ import type { Database, Executor } from "../database/database.ts";
 import { tryLock } from "../database/try-lock.ts";
 import { timestampAt } from "../fleet/rows.ts";
 
-/** `ingest_hour` keeps two days, and the hour that has begun: the volume of a host reads them there. */
+/** `ingest_hour` keeps two days and the current hour, from which the volume of a host is read. */
 const recentMs = 49 * hourMs;
-/** Days whose hours are kept, and all days. */
+/** Days for which hours are kept, and days that are kept. */
 const hoursDays = 14;
 const daysMax = 400;
 const hostsAtOnce = 2_000;
 
-/** Runs in one transaction, unless another core does the same now. */
-const alone = (db: Database, run: (tx: Executor) => Promise<void>) =>
+/** Runs in one transaction that holds the lock of volumes. Returns false if another core holds it. */
+const withVolumeLock = (db: Database, run: (tx: Executor) => Promise<void>) =>
   db.transaction(async (tx) => {
-    const isAlone = await tryLock(tx, "volume");
-    if (isAlone) await run(tx);
-    return isAlone;
+    const isLocked = await tryLock(tx, "volume");
+    if (isLocked) await run(tx);
+    return isLocked;
   });
 
-/** The 24 sums of a day, by the hour of each row. */
-const hourly = (column: SQL): SQL => {
+/** Sums a column by hour of the day, in an array of 24. */
+const sumByHour = (column: SQL): SQL => {
   const hours = Array.from({ length: 24 }, (_, hour) => {
     const isHour = sql.raw(`extract(hour from hour at time zone 'utc') = ${hour}`);
     return sql`coalesce(sum(${column}) filter (where ${isHour}), 0)::bigint`;
@@ -28,29 +28,29 @@ const hourly = (column: SQL): SQL => {
   return sql`array[${sql.join(hours, sql`, `)}]`;
 };
 
-/** Sums two arrays of hours; null where the hours of the day are no longer kept. */
-const added = (column: SQL, table: SQL): SQL =>
+/** Adds the arrays of hours of two rows; null if the hours of the day are no longer kept. */
+const addHours = (column: SQL, table: SQL): SQL =>
   sql`(select array_agg(coalesce(a, 0) + coalesce(b, 0) order by place)
     from unnest(${table}.${column}, excluded.${column}) with ordinality as both_days (a, b, place) where ${table}.${column} is not null)`;
 
-const addTo = (
+const addToDay = (
   table: SQL,
 ): SQL => sql`do update set envelopes = ${table}.envelopes + excluded.envelopes,
   payload_bytes = ${table}.payload_bytes + excluded.payload_bytes,
-  hour_envelopes = ${added(sql`hour_envelopes`, table)}, hour_bytes = ${added(sql`hour_bytes`, table)}`;
+  hour_envelopes = ${addHours(sql`hour_envelopes`, table)}, hour_bytes = ${addHours(sql`hour_bytes`, table)}`;
 
 const columns = sql`kind, day, envelopes, payload_bytes, hour_envelopes, hour_bytes`;
 
 /**
- * Moves whole days that are older than two days from `ingest_hour` to `volume_day`, of some hosts at once, each in a transaction: what a core
- * whose clock is behind adds to such a day later is added to it. Returns how many hosts had such rows.
+ * Moves whole days that are older than two days from `ingest_hour` to `volume_day`, in a transaction for each batch of hosts. Adds to a day
+ * that exists: a core whose clock is behind may store hours of it later. Returns how many hosts had such rows.
  */
 export const foldHours = async (db: Database, now: number): Promise<number> => {
   const until = timestampAt(new Date(now - recentMs - ((now - recentMs) % dayMs)));
   let folded = 0;
   for (let after = ""; ; ) {
     let hosts: string[] = [];
-    const isAlone = await alone(db, async (tx) => {
+    const isLocked = await withVolumeLock(db, async (tx) => {
       const found = await tx.execute<{ host_id: string }>(
         sql`select distinct host_id from ingest_hour where host_id > ${after} and hour < ${until} order by host_id limit ${hostsAtOnce}`,
       );
@@ -59,7 +59,7 @@ export const foldHours = async (db: Database, now: number): Promise<number> => {
       if (last !== undefined) await foldHosts(tx, { after, last, until });
     });
     const last = hosts.at(-1);
-    if (!isAlone || last === undefined) return folded;
+    if (!isLocked || last === undefined) return folded;
     folded += hosts.length;
     after = last;
   }
@@ -74,23 +74,23 @@ const foldHosts = async (
       delete from ingest_hour where host_id > ${after} and host_id <= ${last} and hour < ${until} returning *),
     days as (
       select host_id, kind, floor(extract(epoch from hour) / 86400)::int as day, sum(envelopes)::bigint as envelopes,
-        sum(payload_bytes)::bigint as payload_bytes, ${hourly(sql`envelopes`)} as hour_envelopes, ${hourly(sql`payload_bytes`)} as hour_bytes
+        sum(payload_bytes)::bigint as payload_bytes, ${sumByHour(sql`envelopes`)} as hour_envelopes, ${sumByHour(sql`payload_bytes`)} as hour_bytes
       from moved group by 1, 2, 3),
     totals as (
       insert into volume_total as t (${columns})
-      select kind, day, sum(envelopes)::bigint, sum(payload_bytes)::bigint, ${summed(sql`hour_envelopes`)}, ${summed(sql`hour_bytes`)}
-      from days group by kind, day on conflict (day, kind) ${addTo(sql`t`)})
+      select kind, day, sum(envelopes)::bigint, sum(payload_bytes)::bigint, ${sumArrays(sql`hour_envelopes`)}, ${sumArrays(sql`hour_bytes`)}
+      from days group by kind, day on conflict (day, kind) ${addToDay(sql`t`)})
     insert into volume_day as d (host_id, ${columns}) select host_id, ${columns} from days order by host_id, day, kind
-    on conflict (host_id, day, kind) ${addTo(sql`d`)}`);
+    on conflict (host_id, day, kind) ${addToDay(sql`d`)}`);
 };
 
-/** The sums of arrays of hours, by their place. */
-const summed = (column: SQL): SQL => {
-  const places = Array.from(
+/** Sums arrays of hours, by index. */
+const sumArrays = (column: SQL): SQL => {
+  const sums = Array.from(
     { length: 24 },
     (_, hour) => sql`sum(${column}[${sql.raw(String(hour + 1))}])::bigint`,
   );
-  return sql`array[${sql.join(places, sql`, `)}]`;
+  return sql`array[${sql.join(sums, sql`, `)}]`;
 };
 
 /** Deletes hours that are older than two weeks, and days that are older than 400. */
@@ -104,13 +104,16 @@ export const deleteOldVolume = async (db: Executor, now: number): Promise<void> 
   await db.execute(sql`delete from volume_source where day < ${today - daysMax}::int`);
 };
 
-/** Updates what hosts sent in the last 24 whole hours, and, `withUsual`, on a usual day. */
+/**
+ * Updates what hosts sent in the last 24 whole hours and, if `withUsual`, on a usual day. Returns false, and updates nothing, while another
+ * core folds or refreshes.
+ */
 export const refreshHostVolumes = (
   db: Database,
   now: number,
   { withUsual }: { withUsual: boolean },
 ): Promise<boolean> =>
-  alone(db, async (tx) => {
+  withVolumeLock(db, async (tx) => {
     const until = now - (now % hourMs);
     const sent = sql`select host_id, sum(payload_bytes)::bigint as bytes from ingest_hour
       where hour >= ${timestampAt(new Date(until - dayMs))} and hour < ${timestampAt(new Date(until))} group by host_id`;
