@@ -181,6 +181,8 @@ export const parts: readonly Part[] = [
       "functions/start-ingest.ts",
       "functions/load-core-files.ts",
       "functions/commands.ts",
+      "functions/command-core.ts",
+      "functions/envelopes-command.ts",
       "functions/export-program.ts",
       "functions/verify-receipts.ts",
       "functions/verify-completeness.ts",
