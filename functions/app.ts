@@ -15,7 +15,7 @@ import { mount, type Route } from "./http/route.ts";
 import { Problem } from "./problems.ts";
 import { routesOf } from "./v1/index.ts";
 
-/** How many requests of collectors core records a second because their collectors do. */
+/** Requests of collectors that core records in a second because their collectors do. */
 const hostTracesPerSecond = 10;
 
 /** The options that differ between listeners. */
@@ -44,7 +44,7 @@ export const createApp = (
     perSecond: hostTracesPerSecond,
     clock,
   });
-  /** Returns the trace to continue. Hosts, which must not choose what core records, share a few a second. */
+  /** Returns the trace to continue. Hosts, which must not choose what core records, share a few per second. */
   const callerTrace = ({ listener }: Peer, traceparent: string | undefined) =>
     listener === "http" || (isRecordedBySender(traceparent) && hostTraces.take("hosts"))
       ? traceparent

@@ -16,7 +16,7 @@ import type { HeartbeatStore } from "./store/fleet/heartbeats.ts";
 import type { PastColumns } from "./store/fleet/past/past-columns.ts";
 import type { BlockCodec } from "./store/ingest/stored-envelope.ts";
 
-/** Counts requests and their outcomes. Labels never hold a host. */
+/** Counts requests and their outcomes. Labels never contain a host. */
 export interface Observer {
   httpRequest(labels: { route: string; method: string; status: number }, seconds: number): void;
   enroll(outcome: string): void;
@@ -27,7 +27,7 @@ export interface Observer {
   chatToolCall(tool: string, outcome: string): void;
   /** Called at the first output of the model, with the time since the question arrived. */
   chatFirstEvent(seconds: number): void;
-  /** Called when an attempt to send a message of a watch has ended; `dropped`: it is given up. */
+  /** Called when an attempt to send a message of a watch has ended; `dropped`: core does not retry it. */
   watchMessage(receiver: string, outcome: "delivered" | "failed" | "dropped"): void;
 }
 
@@ -46,7 +46,7 @@ export const unobserved: Observer = {
 export interface DirectoryObserver {
   /** Called when a sync that this core ran has ended. */
   ended(outcome: "synced" | "held" | "refused" | "failed"): void;
-  /** Called with the newest snapshot in the database, also when another core wrote it. */
+  /** Called with the newest snapshot in the database, even if another core wrote it. */
   snapshot(facts: { syncedAt: number | null; held: number }): void;
 }
 
@@ -57,13 +57,13 @@ export interface Core {
   heartbeats: HeartbeatStore;
   /** Its own pool for queries over the whole fleet, so that reports cannot starve heartbeats. */
   reports: Database;
-  /** How long a view of the fleet serves those who ask for the same one; without it, only concurrent calls share one. */
+  /** How long callers with the same query share a view of the fleet; absent: only concurrent calls share one. */
   viewsShared?: SharedFor;
-  /** Hosts in memory, which views of the fleet are made from; without them the database makes each. */
+  /** Hosts in memory, for views of the fleet; absent: the database computes each view. */
   fleetColumns?: FleetColumns;
-  /** The fleet as it was, in memory; without them the database makes each view of the past. */
+  /** The fleet at past times in memory; absent: the database computes each view of the past. */
   pastColumns?: PastColumns;
-  /** The states of hours in memory; without them the database counts each. */
+  /** The states of hours in memory; absent: the database counts them. */
   hourColumns?: HourColumns;
   clock: Clock;
   entropy: Entropy;
@@ -72,26 +72,26 @@ export interface Core {
   tracer: Tracer;
   /** Signature checks and digests: node:crypto on Node, WebCrypto in workerd. */
   cryptography: Cryptography;
-  /** Reads the blocks of telemetry, and what core keeps compressed. */
+  /** Decompresses the blocks of telemetry and other compressed data. */
   codec: BlockCodec;
   /** Null without a configured enrollment signer; the routes for collectors do not exist then. */
   signer: Signer | null;
   /** Verifies client certificates against `SVC_ENROLLMENT_CA_CERT_FILE`; trusts none without a signer. */
   clientCertificates: ClientCertificateReader;
-  /** Returns the receivers of watches that are in force: their file is read again when it changes. Null: there are none. */
+  /** Returns the current receivers of watches: their file is read again when it changes. Null without one. */
   watches(): WatchConfig | null;
   /** Null without a configured model: its routes are 404 then. With `SVC_CHAT_ENABLED=false` they are 503. */
   chat: Chat | null;
 }
 
-/** The parts that read the database as of core's time. */
+/** The parts of core that read the database, with its time. */
 export type TimedCore = Pick<Core, "db" | "clock">;
 
-/** The parts that read it by the rules of the configuration. */
+/** The parts that read the database, with its time and the configuration. */
 export type ReadCore = Pick<Core, "config" | "db" | "clock">;
 
 /** The parts that write to the database, with its time and new ids. */
 export type WriteCore = Pick<Core, "db" | "clock" | "entropy">;
 
-/** The parts that write by the rules of the configuration. */
+/** The parts that write to the database, with its time, new ids and the configuration. */
 export type ConfiguredCore = Pick<Core, "config" | "db" | "clock" | "entropy">;

@@ -9,6 +9,7 @@ import { blockFileName } from "./domain/completeness/block-file.ts";
 import { exportStatement } from "./domain/completeness/export-statement.ts";
 import { zstdCodec } from "./node/ingest/zstd-codec.ts";
 import { Problem } from "./problems.ts";
+import type { RangeBlock } from "./store/completeness/range-blocks.ts";
 import type { Database } from "./store/database/database.ts";
 import { blockEncodings } from "./store/ingest/stored-envelope.ts";
 
@@ -33,33 +34,29 @@ export const exportCompleteness = async (
     process.stderr.write(usage);
     return exitUsage;
   }
-  const { blocks, ...given } = order;
+  const { blocks, ...statement } = order;
   if (blocks !== undefined) await mkdir(blocks, { recursive: true, mode: 0o700 });
-  const parts = exportStatement(
-    { db, codec: zstdCodec },
-    {
-      ...given,
-      onBlock:
-        blocks === undefined
-          ? undefined
-          : async (queueId, block) => {
-              const name = blockFileName(queueId, block, block.encoding === blockEncodings.zstd);
-              await writeFile(join(blocks, name), block.data, { mode: 0o600 });
-            },
-    },
-  );
+  const onBlock = blocks === undefined ? undefined : blockWriter(blocks);
+  const parts = exportStatement({ db, codec: zstdCodec }, { ...statement, onBlock });
   try {
     await pipeline(Readable.from(parts), process.stdout, { end: false });
     return 0;
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
-    const of = `there is no statement of the hour ${given.hour.toISOString()}`;
     process.stderr.write(
-      `${of}: one is written 15 minutes after its hour, and kept for SVC_ACCOUNT_RETENTION_DAYS\n`,
+      `there is no statement of the hour ${statement.hour.toISOString()}: one is written 15 minutes after its hour, and kept for SVC_ACCOUNT_RETENTION_DAYS\n`,
     );
     return 1;
   }
 };
+
+/** Creates the function that writes blocks to files of a directory. */
+const blockWriter =
+  (directory: string) =>
+  async (queueId: Uint8Array, block: RangeBlock): Promise<void> => {
+    const name = blockFileName(queueId, block, block.encoding === blockEncodings.zstd);
+    await writeFile(join(directory, name), block.data, { mode: 0o600 });
+  };
 
 const readOrder = (args: readonly string[]) => {
   const text = { type: "string" } as const;

@@ -24,7 +24,7 @@ import { readDeadLetters, type StoredDeadLetter } from "./store/export/dead-lett
 import { ExportPositionElsewhere } from "./store/export/positions.ts";
 import { adoptExports } from "./store/export/renumber-envelopes.ts";
 
-/** A retry that a person waits for ends when a request has no answer for so long. */
+/** A person waits for a retry: it ends when a request has no response for so long. */
 const retryRequestMs = 60_000;
 
 const usage = `svc-server export: sends committed envelopes as OTLP to a backend (docs/export.md)
@@ -48,7 +48,7 @@ const load = async (config: ExportConfig, log: Log) => {
   return { client, sessions: servers.sessions };
 };
 
-/** Exports until SIGTERM or SIGINT, then delivers what was read, for five seconds at most, and releases the lease. */
+/** Exports until SIGTERM or SIGINT, then delivers what it has read, for at most five seconds, and releases the lease. */
 const serve = async (
   config: ExportConfig,
   log: Log,
@@ -127,7 +127,7 @@ const lineOf = (letter: StoredDeadLetter) => ({
   payload: letter.payload.toBase64(),
 });
 
-/** Sends the dead letters of an export again, prints the counts, and returns 0 if none is left of those that there were. */
+/** Sends the dead letters of an export again, prints the counts, and returns 0 if all were accepted. */
 const retryStoredLetters = (config: ExportConfig) =>
   withDatabase(config, async ({ db }) => {
     const client = await createExportClient(config, {

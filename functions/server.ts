@@ -45,11 +45,13 @@ import { sessionIntervalMs } from "./store/fleet/core-sessions.ts";
 import { createPastColumns } from "./store/fleet/past/past-columns.ts";
 import { routesOf } from "./v1/index.ts";
 
-/** Requests, frames and jobs in flight have this long to finish, then lose their connections: core exits within ten seconds of the delay. */
+/**
+ * Requests, frames and jobs under way have this long to finish, then lose their connections: core exits within ten seconds of the delay.
+ */
 const shutdownGraceMs = 7_000;
 const closeSeconds = 2;
 const probeIntervalMs = 1000;
-/** From one statement of heartbeats to the next, so that more hosts share each. */
+/** Pause between statements of heartbeats, so that more hosts share each. */
 const heartbeatPauseMs = 10;
 const viewMs = 1000;
 
@@ -82,7 +84,7 @@ const serve = async (config: CoreConfig, log: Log, loaded: LoadedCore): Promise<
     const { http, report } = await listen(core, jobsCore, serving);
     serving.isListening = true;
     const reporting = runJobs(schedule, [["core report", coreReportIntervalMs, report]]);
-    // Before "ready", so that no signal that follows it ends the process at once.
+    // Before "ready", so that a signal after it never ends the process abruptly.
     const stopped = stopSignal();
     log.info({ port: http.port, ingest_port: serving.ingest?.port ?? null }, "ready");
     // Last, so that serving never waits for the directory.
@@ -91,7 +93,7 @@ const serve = async (config: CoreConfig, log: Log, loaded: LoadedCore): Promise<
     serving.isStopping = true;
     await Promise.all([
       systemClock.sleep(config.shutdownDelaySeconds * 1000),
-      // So that /system does not take it for one that ended by itself.
+      // So that /system does not report this core as crashed.
       withTimeout(closeSeconds * 1000, systemClock, report()).catch(() => undefined),
     ]);
     stop.abort();
@@ -101,7 +103,8 @@ const serve = async (config: CoreConfig, log: Log, loaded: LoadedCore): Promise<
     clearTimeout(timer);
   } finally {
     stop.abort();
-    // After a failed start the jobs' first statements run: postgres.js does not end a pool whose statements still wait for a connection.
+    // After a failed start, waits for the jobs' first statements: postgres.js does not end a pool whose statements still wait for a
+    // connection.
     await withTimeout(closeSeconds * 1000, systemClock, runningJobs).catch(() => undefined);
     await databases.close(closeSeconds);
     await tracer.close();

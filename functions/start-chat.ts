@@ -14,7 +14,7 @@ import { withDatabaseFaults } from "./node/database/prepare-database.ts";
 import { readKeyFile } from "./node/read-key-file.ts";
 import { withConfigError } from "./node/with-config-error.ts";
 
-/** From one search for turns whose core was killed to the next. */
+/** The interval of the search for turns whose core was killed. */
 const turnsIntervalMs = 3_000;
 
 /** The chat agent of a server. */
@@ -24,7 +24,7 @@ interface StartedChat {
   close(): Promise<void>;
 }
 
-/** Loads the key that signs receipts; makes one when none is configured. Throws `ConfigError` for a key that cannot be used. */
+/** Loads the key that signs receipts, or generates one if none is configured. Throws `ConfigError` for an unusable key. */
 export const loadReceiptSigner = ({
   receiptKey,
 }: Pick<ChatConfig, "receiptKey">): Promise<ReceiptSigner> =>
@@ -37,8 +37,8 @@ export const loadReceiptSigner = ({
 type Needs = Pick<Core, "config" | "db" | "clock" | "entropy" | "log">;
 
 /**
- * Creates the chat agent: loads the language model and the SQL tools, and starts its jobs. Throws `ConfigError` for a key id that
- * belongs to another key. Without the SQL tools it starts with a warning.
+ * Creates the chat agent: loads the language model and the SQL tools, and starts its jobs. Throws `ConfigError` for a key id that belongs
+ * to another key. If the SQL tools fail, starts without them and warns.
  */
 export const startChat = async (
   core: Needs,

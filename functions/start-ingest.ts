@@ -55,24 +55,24 @@ import { createReportAcceptor } from "./v1/collector/heartbeat.ts";
 
 const partitionIntervalMs = 3_600_000;
 const budgetIntervalMs = budgetCheckSeconds * 1_000;
-/** From one shared query or transaction to the next, for lookups of certificates and for opening queues. */
+/** Pause between shared queries or transactions, for lookups of certificates and for opening queues. */
 const connectionPauseMs = 20;
 /**
- * From one statement to the next, for first uses of certificates and for reports on streams. Each is once for a host, or rare, and costs
- * PostgreSQL four times as much alone as among twenty.
+ * Pause between statements for first uses of certificates and for reports on streams. Each is once for a host, or rare, and alone costs
+ * PostgreSQL four times as much as among twenty.
  */
 const rarePauseMs = 250;
-/** From one statement of statuses to the next. */
+/** Pause between statements of statuses. */
 const statusPauseMs = 1_000;
 
-/** Ingest that serves. */
+/** A serving ingest. */
 export interface RunningIngest {
   port: number;
   health: Ingest["health"];
   /** The Forward streams that are open. */
   openStreams(): number;
   reopenStreams: Ingest["reopenStreams"];
-  /** Lets calls in flight finish for `graceMs`, stores what is pending, and waits for the jobs, which end with the signal. */
+  /** Lets calls under way finish for `graceMs`, stores what is pending, and waits for the jobs, which end with the signal. */
   close(graceMs: number): Promise<void>;
 }
 
@@ -81,7 +81,7 @@ interface StartNeeds {
   tls: Reloaded<TlsMaterial>;
   routes: readonly Route[];
   databases: CoreDatabases;
-  /** Core on the connections of jobs. */
+  /** Core with the connections of jobs. */
   jobsCore: Core;
   databaseClock: DatabaseClock;
   sessions: NamedServers;
@@ -89,7 +89,7 @@ interface StartNeeds {
   signal: AbortSignal;
 }
 
-/** Starts the ingest listener with its jobs, after creating the partitions that the first frame needs. */
+/** Starts the ingest listener with its jobs, after creating the partitions for the first frame. */
 export const startIngest = async (core: Core, needs: StartNeeds): Promise<RunningIngest> => {
   const { config, databases, jobsCore, sessions, metrics, signal } = needs;
   const { db, clock, entropy, log } = core;
@@ -161,7 +161,7 @@ const statusesOf = (
   core: Core,
   pauseOf: (ms: number) => () => Promise<void>,
 ): StatusRegister | undefined => {
-  // Without a signer core knows no host.
+  // Without a signer core enrolls no host.
   if (core.signer === null) return undefined;
   const heartbeats = { ...core.heartbeats, pause: pauseOf(rarePauseMs) };
   return createStatusRegister({ ...core, heartbeats }, { pause: pauseOf(statusPauseMs) });
@@ -212,7 +212,7 @@ const openListener = (core: Core, { config, tls, routes }: StartNeeds, ingest: I
   );
 };
 
-/** Returns the channels of what ingest listens for. */
+/** Returns the handlers of the notifications for which ingest listens. */
 export const ingestChannels = ({ revoked, directive }: IngestNotifications): Channels => ({
   [revocationChannel]: revoked,
   [directiveChannel]: (payload) => {
@@ -221,7 +221,7 @@ export const ingestChannels = ({ revoked, directive }: IngestNotifications): Cha
   },
 });
 
-/** Creates what decides on accounts of the stream, with the ranges of the sink that stores their envelopes. */
+/** Creates the register of accounts that arrive on streams, with the ranges of the sink that stores their envelopes. */
 export const createAccountRegister = (
   core: AccountCore,
   { countedOf }: Pick<Sink, "countedOf"> = {},
@@ -235,7 +235,10 @@ export const createAccountRegister = (
   };
 };
 
-/** Creates what decides on statuses of the stream: on signed reports by the code of the route. `pause` spaces the statements of the others. */
+/**
+ * Creates the register of statuses that arrive on streams. It handles signed reports with the code of the route. `pause` spaces the
+ * statements of the others.
+ */
 export const createStatusRegister = (
   core: HeartbeatCore & ManagementCore,
   grouping: { pause?: () => Promise<void> } = {},

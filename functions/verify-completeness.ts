@@ -38,19 +38,19 @@ const usage = `svc-server verify-completeness FILE --keys FILE [--witness FILE] 
 
 /** Verifies the file of a statement and prints the result as one JSON object. Needs no environment. Returns the exit code. */
 export const verifyCompletenessCommand = async (args: readonly string[]): Promise<number> => {
-  const given = readArguments(args);
-  if (given === null) {
+  const options = readArguments(args);
+  if (options === null) {
     const isAsked = args.includes("--help");
     (isAsked ? process.stdout : process.stderr).write(usage);
     return isAsked ? 0 : exitUsage;
   }
   try {
     const verified = await verifyFile({
-      file: readText(given.file),
-      keys: readText(given.keys),
-      witness: given.witness === undefined ? null : readText(given.witness),
-      isHourUnbound: given.unbound,
-      readBlock: given.blocks === undefined ? undefined : blockReader(given.blocks),
+      file: readText(options.file),
+      keys: readText(options.keys),
+      witness: options.witness === undefined ? null : readText(options.witness),
+      isHourUnbound: options.unbound,
+      readBlock: options.blocks === undefined ? undefined : blockReader(options.blocks),
     });
     const view = viewOf(verified);
     process.stdout.write(`${JSON.stringify(view)}\n`);
@@ -101,7 +101,7 @@ const messageOf = (error: unknown) => {
   throw error;
 };
 
-/** The texts of a verification, and the function that reads its blocks. */
+/** The texts to verify, and the function that reads their blocks. */
 interface VerifiedFile {
   file: string;
   keys: string;
@@ -115,18 +115,20 @@ export const verifyFile = async ({ file: text, keys, readBlock, ...checks }: Ver
   const file = parseStatementFile(text);
   const { logKeys, authorities } = await readKeys(keys);
   const verifyAccount = createAccountVerifier(file, authorities);
-  const given = { ...checks, sha256, logKeys, verifyAccount };
-  const result = await verifyStatement(
-    file,
-    readBlock === undefined ? given : { ...given, readBlock },
-  );
+  const result = await verifyStatement(file, {
+    ...checks,
+    sha256,
+    logKeys,
+    verifyAccount,
+    ...(readBlock ? { readBlock } : {}),
+  });
   return { file, authorities, result };
 };
 
-/** The longest text of V8 has 512 MiB. */
+/** V8's longest string has 512 MiB. */
 const textBytesMax = 512 * 1024 * 1024 - 32;
 
-/** Reads a file as UTF-8; an unreadable one of any size is refused by name. */
+/** Reads a file as UTF-8; reports an unreadable one, or one that is too large, by its name. */
 const readText = (path: string) => {
   const { size } = statSync(path);
   if (size > textBytesMax)
@@ -166,7 +168,7 @@ const readArguments = (args: readonly string[]) => {
   }
 };
 
-/** The file of keys has none, or something else. */
+/** The file of keys has no key, or other content. */
 class KeysMalformed extends Error {
   override readonly name = "KeysMalformed";
 }
@@ -207,7 +209,7 @@ const readBundle = (pem: string): readonly Authority[] => {
   }
 };
 
-/** Makes the function that checks signatures of hosts with the certificates of the file, which one of the authorities must have issued. */
+/** Creates the function that checks hosts' signatures with the certificates of the file, which one of the authorities must have issued. */
 const createAccountVerifier = (
   { certificates }: StatementFile,
   authorities: readonly Authority[] | null,
@@ -232,7 +234,7 @@ const createAccountVerifier = (
   };
 };
 
-/** Reads the key of a certificate, whoever has issued it. */
+/** Reads the key of a certificate of any issuer. */
 const readUnprovenKey = (der: Uint8Array) => {
   try {
     const { spki, extensions } = readCertificate(der);
@@ -248,7 +250,7 @@ const readUnprovenKey = (der: Uint8Array) => {
   }
 };
 
-/** Makes the function that reads the blocks of a directory. */
+/** Creates the function that reads the blocks of a directory. */
 const blockReader = (directory: string) => (queueId: Uint8Array, block: FileBlock) => {
   for (const isCompressed of [true, false]) {
     const data = readIfThere(join(directory, blockFileName(queueId, block, isCompressed)));

@@ -19,8 +19,8 @@ const usage = `svc-server verify-receipts FILE|- [--keys FILE]
 
 /** Verifies a file of receipts and prints the result as one JSON object. Needs no environment. Returns the exit code. */
 export const verifyReceiptsCommand = async (args: readonly string[]): Promise<number> => {
-  const given = readArguments(args);
-  if (given === null) {
+  const options = readArguments(args);
+  if (options === null) {
     const isAsked = args.includes("--help");
     (isAsked ? process.stdout : process.stderr).write(usage);
     return isAsked ? 0 : exitUsage;
@@ -29,18 +29,18 @@ export const verifyReceiptsCommand = async (args: readonly string[]): Promise<nu
     process.stderr.write(`${message}\n`);
     return exitData;
   };
-  // As it was read, since the schema drops keys such as `__proto__`: what nobody signed must not verify.
-  const receipts = await readJson(given.file);
+  // As read, because the schema drops keys such as `__proto__`: data that nobody signed must not verify.
+  const receipts = await readJson(options.file);
   if (!v.is(ReceiptFile, receipts))
     return fail(
       "this is not a file of receipts (svc.chat-receipts.v1), or an object in it repeats a key",
     );
-  const keysFile = given.keys === null ? null : await readJson(given.keys);
+  const keysFile = options.keys === null ? null : await readJson(options.keys);
   if (isOfReceipts(keysFile))
     return fail(
       "--keys: these are keys from the receipts, which proves nothing; ask core: GET /v1/chat/receipt-keys",
     );
-  const keys = given.keys === null ? null : v.safeParse(ReceiptKeys, keysFile);
+  const keys = options.keys === null ? null : v.safeParse(ReceiptKeys, keysFile);
   if (keys?.success === false) return fail("--keys: this is not a set of receipt keys");
   const trusted = keys?.output.keys ?? receipts.keys;
   const { checked, turns, fault } = await verifyReceipts(receipts, trusted);
@@ -64,7 +64,7 @@ export const verifyReceiptsCommand = async (args: readonly string[]): Promise<nu
   return fault === null ? 0 : 1;
 };
 
-/** Returns whether a file of keys is one of receipts: whoever signed those could add the keys. */
+/** Whether a file of keys contains receipts: then their author could have added the keys. */
 const isOfReceipts = (value: unknown) =>
   v.is(v.looseObject({}), value) &&
   ["format", "head", "items"].some((member) => Object.hasOwn(value, member));
@@ -83,7 +83,7 @@ const readArguments = (args: readonly string[]): { file: string; keys: string | 
   }
 };
 
-/** Returns the JSON value of a file, or of stdin for `-`; undefined if it cannot be read, is none, or repeats a key. */
+/** Returns the JSON value of a file, or of stdin for `-`; undefined if it cannot be read, is not JSON, or repeats a key. */
 const readJson = async (path: string): Promise<unknown> => {
   try {
     const json = path === "-" ? await text(process.stdin) : readFileSync(path, "utf8");
@@ -94,7 +94,9 @@ const readJson = async (path: string): Promise<unknown> => {
   }
 };
 
-/** Returns whether an object in valid JSON has a key twice. `JSON.parse` keeps the last, other readers the first: two readings of one file. */
+/**
+ * Whether an object in valid JSON has a key twice. `JSON.parse` keeps the last, other readers the first: one file would have two meanings.
+ */
 const repeatsKey = (json: string) => {
   const open: Set<string>[] = [];
   for (const [token, string] of json.matchAll(/("[^"\\]*(?:\\.[^"\\]*)*")(?:\s*:)?|[{}[\]]/g)) {

@@ -50,7 +50,7 @@ interface WorkerPlatform {
   entropy: Entropy;
   /** Absent: JSON lines to the console, at the configured level. */
   log?: Log;
-  /** Absent: nothing is counted, as no scraper can reach an isolate. */
+  /** Absent: nothing is counted, because no scraper can reach an isolate. */
   observe?: Observer;
   peerOf(c: HttpContext, config: Pick<CoreConfig, "onCloudflare">): Peer;
   /** Absent: the local CA of the bindings signs. */
@@ -69,11 +69,11 @@ const caCertificateBinding = "SVC_ENROLLMENT_CA_CERT";
 const caKeyBinding = "SVC_ENROLLMENT_CA_KEY";
 const receiptKeyBinding = "SVC_CHAT_RECEIPT_SIGNING_KEY";
 
-/** Two, so that a statement beside a transaction does not wait for it. Every request in flight has as many. */
+/** Two, so that a statement beside a transaction does not wait for it. Each request has as many. */
 const connectionsPerRequest = 2;
 
 /**
- * Workerd does not say who connected. Cloudflare sets this header itself, whatever the client sent; anywhere else the client chooses it.
+ * Returns the address that Cloudflare names as the caller's: workerd does not know it, and elsewhere the client chooses this header.
  * Without an address no policy with CIDRs admits the caller.
  */
 export const edgePeerOf = (
@@ -225,7 +225,7 @@ const connectFor = (config: CoreConfig) =>
     applicationName: "svc-server worker",
   });
 
-/** A response may stream from the database: the client closes when the response ends or its reader disconnects. */
+/** Closes the client when the response ends or its reader disconnects, because a response may stream from the database. */
 const closeAfter = (
   response: Response,
   database: Pick<ReturnType<typeof connectFor>, "close">,
@@ -241,7 +241,7 @@ const closeAfter = (
   return new Response(readable, response);
 };
 
-/** The answer when the worker is not configured: the reason is only in the log. */
+/** Returns the response of a worker that is not configured: only the log has the reason. */
 const unavailable = (request: Request, entropy: Entropy, error: unknown): Response => {
   console.error(
     JSON.stringify({ level: "error", msg: "the worker cannot serve", err: describeError(error) }),

@@ -22,7 +22,7 @@ export interface ChatConfig {
   sqlToolEnabled: boolean;
   /** The login role of the SQL tools; null: core creates one at its start. */
   sqlDatabaseUrl: Secret | null;
-  /** The key that signs receipts; null: one is made at the start and lost at the end. */
+  /** The key that signs receipts; null: core generates one at its start and discards it at its end. */
   receiptKey: { file: string; id: string } | null;
 }
 

@@ -174,14 +174,14 @@ export interface CoreConfig {
   /** The address that the HTTP listener binds to; null for every interface. */
   httpHost: string | null;
   databaseUrl: Secret;
-  /** Where statements keep a session; then `databaseUrl` may lead to a pooler in transaction mode. Null: `databaseUrl` itself. */
+  /** A URL at which statements keep a session: `databaseUrl` may then lead to a pooler in transaction mode. Null: `databaseUrl` itself. */
   databaseSessionUrl: Secret | null;
   tenantId: string;
   authTokenSecret: Secret;
-  /** Accepted beside `authTokenSecret`, and signs nothing: the previous secret, or the next one. */
+  /** Accepted beside `authTokenSecret`, but never used to sign: the previous secret, or the next one. */
   authTokenSecretPrevious: Secret | null;
   directory: DirectoryConfig;
-  /** Whose tokens workloads exchange; empty: none. */
+  /** Issuers whose tokens workloads exchange; empty: none. */
   workloadIssuers: readonly WorkloadIssuer[];
   ops: { bearerToken: Secret | null; trustLoopback: boolean };
   /** Null: the community edition. */
@@ -194,7 +194,7 @@ export interface CoreConfig {
   revocationGap: string | null;
   hostIdBytesMax: number;
   clientCertificateHeader: string | null;
-  /** The addresses at which hosts reach core, for the command that enrolls them; null: an admin fills them in. */
+  /** The addresses at which hosts reach core, for the command that enrolls them; null: an admin adds them. */
   advertised: { coreUrl: string | null; ingestAddress: string | null };
   heartbeatIntervalSeconds: number;
   collectorVersionMin: string | null;
@@ -208,20 +208,20 @@ export interface CoreConfig {
   shutdownDelaySeconds: number;
   /** How long the states of hosts' hours are kept. */
   accountRetentionDays: number;
-  /** A queue of which core sees nothing for so long is lost: it binds no further hour. */
+  /** Core considers a queue that it has not seen for so long lost: it binds no further hour. */
   queueLostAfterDays: number;
   /** How long the history of the fleet is kept. */
   stateRetentionDays: number;
   /** Null: watches have no receivers. */
   watches: WatchConfig | null;
-  /** Null: these are from no file. */
+  /** Null: watches are not configured by a file. */
   watchesFile: WatchesFile | null;
   /** Null: nothing is recorded. */
   traces: TracesConfig | null;
   logLevel: string;
 }
 
-/** Headers that clients, proxies or core give a meaning: a certificate has one of its own. */
+/** Headers with a meaning for clients, proxies or core: the certificate's must be another. */
 const meaningfulHeader = new RegExp(
   `^(?:${[
     "(?:accept|access-control|cf|connect|content|grpc|if|last|proxy|sec|x-forwarded|x-http)(?:-.*)?|te|trailer|transfer-encoding",
@@ -369,7 +369,7 @@ export const coreVariables = {
   SVC_LOG_LEVEL: v.optional(LogLevelVariable, "info"),
 };
 
-/** Whether web, `svc-server export`, `svc-admin` or Compose reads a variable of the same environment. */
+/** Whether web, `svc-server export`, `svc-admin` or Compose reads this variable of the same environment. */
 const isOfOthers = (name: string) =>
   ["SVC_API_URL", "SVC_TRUSTED_PROXIES", ...composeVariables].includes(name) ||
   /^SVC_(EXPORT|ADMIN)_/.test(name);
@@ -382,7 +382,7 @@ interface ParsedCoreConfig {
 
 type CoreValues = v.InferOutput<v.ObjectSchema<typeof coreVariables, undefined>>;
 
-/** Adds the faults between variables that no part of the config is read from. */
+/** Adds the faults between variables that belong to no part of the config. */
 const addFaultsBetween = (env: Environment, faults: ConfigFault[]) => {
   directoryConfigFaults(env, faults);
   natsFaults(env, faults);
@@ -504,10 +504,10 @@ export const parseCoreConfig = (
   return { config: Object.freeze(config), warnings };
 };
 
-/** What commands use of core's variables. */
+/** The variables that commands use. */
 const ofCommands = /^SVC_(AUTH_TOKEN|DATABASE|DIRECTORY|TENANT)_/;
 
-/** Parses what a command on the database needs of core's environment, so that a fault of the rest, such as of watches, cannot stop it. */
+/** Parses the variables that a command on the database needs, so that a fault of others, such as of watches, cannot stop it. */
 export const parseCommandConfig: typeof parseCoreConfig = (env, readFile) =>
   parseCoreConfig(
     Object.fromEntries(Object.entries(env).filter(([name]) => ofCommands.test(name))),

@@ -10,7 +10,7 @@ export type ScimSubject = "externalId" | "userName" | "id";
 /** How an identity provider pushes people to core. */
 export interface ScimProvider {
   kind: "scim";
-  /** Each is accepted: two during a rotation. */
+  /** All are accepted: two during a rotation. */
   tokens: readonly Secret[];
   subject: ScimSubject;
 }
@@ -33,11 +33,11 @@ export interface DirectoryConfig {
   /** In lower case. */
   domain: string;
   syncIntervalSeconds: number;
-  /** Applies a mass removal at once. */
+  /** Applies a mass removal immediately. */
   allowMassRemoval: boolean;
 }
 
-/** One bearer token, or two on lines of their own. */
+/** One bearer token, or two on separate lines. */
 const ScimTokens = v.pipe(
   v.string(),
   fileForm,
@@ -111,7 +111,7 @@ export const directoryVariables = {
 
 type DirectoryVariable = keyof typeof directoryVariables;
 
-/** The variables that belong to one provider alone, and whether it needs them. */
+/** The variables of each provider, and whether it needs them. */
 const ofProvider: Record<
   DirectoryProvider["kind"],
   Partial<Record<DirectoryVariable, "required" | "optional">>
@@ -127,19 +127,19 @@ const ofProvider: Record<
 
 const providers = Object.keys(ofProvider) as DirectoryProvider["kind"][];
 
-/** Adds the faults between the variables of the directory: each provider needs its own, and takes none of another. */
+/** Adds the faults between the variables of the directory: each provider needs its own, and rejects those of another. */
 export const directoryConfigFaults = (env: Environment, faults: ConfigFault[]): void => {
   const chosen = providers.find((name) => name === (env.SVC_DIRECTORY_PROVIDER ?? "google"));
   if (chosen === undefined) return;
   for (const provider of providers)
     for (const [variable, need] of Object.entries(ofProvider[provider])) {
-      const given = env[variable] !== undefined;
-      if (provider !== chosen && given)
+      const isSet = env[variable] !== undefined;
+      if (provider !== chosen && isSet)
         faults.push({
           variable,
           message: `belongs to SVC_DIRECTORY_PROVIDER=${provider}: remove one of them`,
         });
-      if (provider === chosen && need === "required" && !given)
+      if (provider === chosen && need === "required" && !isSet)
         faults.push({ variable, message: `is required with SVC_DIRECTORY_PROVIDER=${chosen}` });
     }
 };

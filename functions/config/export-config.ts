@@ -47,9 +47,9 @@ export interface ExportConfig {
   endpoint: URL;
   protocol: "grpc" | "http/protobuf";
   headers: Readonly<Record<string, Secret>>;
-  /** The file of `headers`, which may be replaced; null: they are of the environment. */
+  /** The file of `headers`, which may be replaced; null: they are in the environment. */
   headersFile: string | null;
-  /** Returns `headers`, read again from their file. Throws a `ConfigError` that quotes no value. */
+  /** Reads `headers` from their file again. Throws a `ConfigError` that quotes no value. */
   readHeaders(): Readonly<Record<string, Secret>>;
   caFile: string | null;
   clientCertificate: { certFile: string; keyFile: string } | null;
@@ -154,7 +154,7 @@ const variables = {
   ...exportVariables,
 };
 
-/** Reads the file that `SVC_EXPORT_HEADERS_FILE` names, by its rules. */
+/** Reads the file that `SVC_EXPORT_HEADERS_FILE` names. */
 const readHeadersFile = (
   path: string,
   readFile: (path: string) => string,
@@ -183,7 +183,7 @@ const addFaultsBetween = (env: Environment, faults: ConfigFault[]): void => {
     fault("must be https while SVC_EXPORT_HEADERS is set");
 };
 
-/** Returns the faults between values that are right by themselves. */
+/** Returns the faults between values that are valid individually. */
 const faultsBetweenValues = (values: ExportValues): ConfigFault[] => {
   const faults: ConfigFault[] = [];
   if (values.SVC_EXPORT_PROTOCOL === "grpc" && values.SVC_EXPORT_ENDPOINT.pathname !== "/")

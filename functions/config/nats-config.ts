@@ -4,8 +4,8 @@ import type { ConfigFault, Environment } from "#kit/env.ts";
 import { DurationVariable, IntegerVariable, TextVariable } from "#kit/variables.ts";
 
 /**
- * How durable an acknowledgement of the stream is: `synced`, the servers' disks, as they sync each write; `replicated`, several
- * failure domains, which do not fail together.
+ * How durable an acknowledgement of the stream is: `synced`, on the servers' disks, which sync each write; `replicated`, in several failure
+ * domains, which do not fail together.
  */
 export type Durability = "synced" | "replicated";
 
@@ -108,7 +108,7 @@ export const sinkConfigOf = (values: NatsValues): SinkConfig => {
   };
 };
 
-/** Returns what an operator should know of a sink that works. */
+/** Returns warnings about a sink that works. */
 export const natsWarnings = (values: NatsValues): string[] => {
   const sink = sinkConfigOf(values);
   if (sink.kind === "postgres" || sink.isEncrypted) return [];

@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { anyTokens, parseTree } from "#proto/collector-config/tree.ts";
 
-/** Parses the YAML of a setting by a schema. The fault of text that does not match names its place, and quotes nothing. */
+/** Parses the YAML of a setting by a schema. Faults name the position in the text, and quote nothing. */
 export const parseYaml = <Schema extends v.GenericSchema>(
   schema: Schema,
   text: string,

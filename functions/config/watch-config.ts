@@ -9,7 +9,7 @@ import { parseYaml } from "./parse-yaml.ts";
 export interface WatchReceiver {
   name: string;
   url: string;
-  /** Also to loopback, private and link-local addresses; `http` goes to these alone. */
+  /** May also be a loopback, private or link-local address; only these may use `http`. */
   allowPrivate: boolean;
   target:
     | { kind: "webhook"; secrets: readonly Secret[] }
@@ -159,13 +159,13 @@ export const watchVariables = {
   SVC_WATCH_RECEIVERS: v.optional(ReceiversVariable),
 };
 
-/** The file of the receivers. `read` reads it by its rules, also again, and throws a `ConfigError` that quotes no value, also for an empty one. */
+/** The file of the receivers. `read` reads it again, and throws a `ConfigError` that quotes no value, also for an empty file. */
 export interface WatchesFile {
   path: string;
   read(): WatchConfig;
 }
 
-/** Returns the file of the receivers; null where there is none. */
+/** Returns the file of the receivers; null without one. */
 export const watchesFileOf = (
   { SVC_WATCH_RECEIVERS_FILE: path }: Environment,
   readFile: (path: string) => string,

@@ -9,11 +9,11 @@ import { parseYaml } from "./parse-yaml.ts";
 /** An OpenID Connect issuer whose tokens workloads exchange (docs/workloads.md), and hosts enroll with (docs/enroll-kubernetes.md). */
 export interface WorkloadIssuer {
   issuer: string;
-  /** The `aud` that a token must hold. */
+  /** The `aud` that a token must have. */
   audience: string;
-  /** Null: as the issuer's discovery document names it. */
+  /** Null: the one in the issuer's discovery document. */
   jwksUri: string | null;
-  /** Who exchanges tokens. The first that matches decides: by its pattern, and each of its claims. */
+  /** The workloads that may exchange tokens. The first rule that matches decides: by its pattern, and each of its claims. */
   subjects: readonly {
     pattern: string;
     claims: Readonly<Record<string, string>>;
@@ -41,7 +41,10 @@ const claim = v.pipe(
   v.transform(String),
 );
 
-/** Platforms whose subjects are names that pass to another account, once the first is renamed or deleted; and their claims that do not. */
+/**
+ * Platforms whose subjects are names that another account may get once the first is renamed or deleted; and their claims that identify an
+ * account permanently.
+ */
 const idClaims: readonly [issuer: RegExp, claims: readonly string[]][] = [
   [
     /^https:\/\/token\.actions\.githubusercontent\.com(?:\/|$)|\/_services\/token\/?$/,
@@ -83,7 +86,7 @@ const IssuersFile = v.strictObject({
   ),
 });
 
-/** Returns where a rule needs an id and has none. */
+/** Returns the path of a rule without a required id. */
 const faultOfIds = (issuers: v.InferOutput<typeof IssuersFile>["issuers"]) => {
   for (const [at, { issuer, subjects = [] }] of issuers.entries()) {
     const ids = idClaims.find(([known]) => known.test(issuer))?.[1];
@@ -96,8 +99,8 @@ const faultOfIds = (issuers: v.InferOutput<typeof IssuersFile>["issuers"]) => {
 };
 
 /**
- * Returns the issuers of `SVC_WORKLOAD_ISSUERS_FILE` or `SVC_WORKLOAD_ISSUERS`; none without either. Adds a fault that names the place, and
- * quotes nothing, for YAML that is not valid, and when both are set.
+ * Returns the issuers of `SVC_WORKLOAD_ISSUERS_FILE` or `SVC_WORKLOAD_ISSUERS`; none without either. Adds a fault for invalid YAML, which
+ * names the position and quotes nothing, and when both are set.
  */
 export const workloadIssuersOf = (
   env: Environment,

@@ -23,7 +23,7 @@ const DirectoryFile = v.strictObject(
       }),
       "must be a list of people",
     ),
-    /** Members by the id or email of a person. A group that is left out does not exist. */
+    /** Members by the id or email of a person. A missing group does not exist. */
     groups: v.optional(
       v.strictObject({ "svc-admin": v.optional(Members), "svc-auditor": v.optional(Members) }),
       {},
@@ -36,7 +36,7 @@ type File = v.InferOutput<typeof DirectoryFile>;
 type Fault = (path: TreePath, message: string) => DirectoryFault;
 
 /**
- * Parses a directory file into a snapshot. Throws `DirectoryFault` `file_invalid` that names line and path of the fault and quotes
+ * Parses a directory file into a snapshot. Throws `DirectoryFault` `file_invalid`, which names line and path of the fault and quotes
  * nothing. A member of a group who is no person is a fault, so that a typing mistake removes no scope silently.
  */
 export const parseDirectoryFile = (contents: string): DirectorySnapshot => {
@@ -87,7 +87,7 @@ const readPeople = (
   return named;
 };
 
-/** The messages of valibot's own for missing and unknown members quote names of the file. */
+/** valibot's own messages for missing and unknown members quote names of the file. */
 const messageOf = ({ type, expected, message }: v.BaseIssue<unknown>) => {
   if (type !== "strict_object" || expected === "Object") return message;
   return expected === "never" ? "is not known" : "is required";

@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { isConfidentialUrl } from "#kit/confidential-url.ts";
 import { DirectoryFault } from "./snapshot.ts";
 
-/** The parts of a Google key file that a token request needs. */
+/** The parts of a Google key file for a token request. */
 export interface ServiceAccount {
   clientEmail: string;
   privateKeyPem: string;

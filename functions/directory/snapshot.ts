@@ -31,7 +31,7 @@ export type DirectoryFaultCode =
   /** The API denies access to the token. */
   | "access_denied"
   | "rate_limited"
-  /** The directory reports a failure of its own. */
+  /** The directory reports its own failure. */
   | "directory_unavailable"
   /** No response, or an incomplete one. */
   | "directory_unreachable"

@@ -8,15 +8,15 @@ import { type Route, type RouteDefinition, route } from "./route.ts";
 /** The value of a cell; null is an empty cell. */
 type CsvCell = string | number | null;
 
-/** A column of a CSV file: its name in the first record, and its cell of a row. */
+/** A column of a CSV file: its name in the first record, and its cell for a row. */
 export type CsvColumn<Row> = readonly [name: string, cell: (row: Row) => CsvCell];
 
-/** Members of a row that a cell can have: a list is joined by spaces. */
+/** Members of a row that fit in a cell: the items of a list are joined by spaces. */
 type Member<Row> = {
   [Name in keyof Row & string]: Row[Name] extends CsvCell | readonly string[] ? Name : never;
 }[keyof Row & string];
 
-/** Returns columns that have the names of members, and their values. */
+/** Returns columns with the names and values of members. */
 export const memberColumns = <Row>(
   ...names: readonly (Member<Row> & keyof Row)[]
 ): CsvColumn<Row>[] =>
@@ -28,13 +28,13 @@ export const memberColumns = <Row>(
     },
   ]);
 
-/** Returns one record of RFC 4180 with its line break. Text that a spreadsheet would read as a formula gets a leading `'`. */
+/** Returns one record of RFC 4180 with its line break. Puts `'` before text that a spreadsheet would read as a formula. */
 export const csvRecord = (cells: readonly CsvCell[]): string =>
   `${cells.map(cellText).join(",")}\r\n`;
 
-/** Spreadsheets skip white space before a formula, and some read the full-width forms as the plain ones. */
+/** Spreadsheets skip white space before a formula, and some read full-width forms as plain ones. */
 const formulaStart = /^[=+\-@＝＋－＠\t\r\n]/;
-/** Where `;` separates cells, quotes within a line hold nothing together. */
+/** In a locale that separates cells by `;`, quotes within a line do not enclose a cell. */
 const laterStart = /[;\r\n](?=[=+\-@＝＋－＠])/g;
 
 const cellText = (cell: CsvCell) => {
@@ -44,7 +44,7 @@ const cellText = (cell: CsvCell) => {
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 };
 
-/** Larger texts are garbage that only a full collection frees. */
+/** Larger texts become garbage that only a full collection frees. */
 const textLength = 16_384;
 
 /** Yields a CSV file: the names of the columns, then the records of each batch. */
@@ -81,10 +81,10 @@ export const csvReply = {
   type: "text/csv",
 };
 
-/** A CSV file: its rows, and what its name has. */
+/** A CSV file: its rows, and the parts of its name. */
 interface CsvFile<Row> {
   name: string;
-  /** The filter that was asked for. */
+  /** The filter of the request. */
   asked: Readonly<Record<string, unknown>>;
   /** Now by default. */
   at?: Date;

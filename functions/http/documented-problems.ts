@@ -1,7 +1,7 @@
 import { type ProblemCode, problemCatalog, transportStatus } from "../problems.ts";
 import type { DocumentedProblem, Route } from "./route.ts";
 
-/** A problem that a route may answer with. */
+/** A possible problem of a route. */
 export interface PossibleProblem {
   code: ProblemCode;
   status: number;
@@ -27,7 +27,7 @@ const ofBodies = [
   "overloaded",
 ] as const satisfies readonly ProblemCode[];
 
-/** Returns every problem of a route: those it lists, and those of its guard, its schemas and the server. */
+/** Returns every problem of a route: its own, and those of its guard, its schemas and the server. */
 export const problemsOf = (route: Route): PossibleProblem[] => {
   const listed: DocumentedProblem[] = [...byGuard[route.guard.kind], ...route.problems];
   if (route.body) listed.push(...ofBodies);

@@ -6,10 +6,10 @@ import { textStream } from "./text-stream.ts";
 
 /** Concurrent downloads of one operator from one route of this core: twice as many as the page starts. */
 const downloadsMax = 8;
-/** A reader that reads nothing for this time has disconnected. */
+/** A reader is considered disconnected when it reads nothing for this time. */
 const idleMs = 60_000;
 
-/** A file that is streamed: its media type, its name, and its texts, which are read on demand. */
+/** A streamed file: its media type, its name, and its texts, which are read on demand. */
 interface Download {
   type: string;
   fileName: string;
@@ -19,8 +19,8 @@ interface Download {
 const filterCharactersMax = 120;
 
 /**
- * Returns the name of a file with the filter that was asked for, and the time in UTC: `stale_platform-linux-amd64_20261120T164503Z.csv`.
- * What a file system could misread becomes `-`.
+ * Returns a file name with the filter of the request, and the time in UTC: `stale_platform-linux-amd64_20261120T164503Z.csv`. Replaces
+ * characters that a file system could misread by `-`.
  */
 export const downloadName = (
   name: string,

@@ -8,7 +8,7 @@ export interface StreamedEvent {
   data: unknown;
 }
 
-/** A reader that reads nothing for this time has disconnected. */
+/** A reader is considered disconnected when it reads nothing for this time. */
 const idleMs = 20_000;
 /** Without events, a comment keeps proxies from closing the connection. */
 const commentMs = 10_000;
@@ -23,7 +23,7 @@ export const eventStream = (
     type: "text/event-stream",
     content: textStream(withComments(events, clock), { clock, idleMs }),
   },
-  // Proxies such as nginx hold a response back unless told otherwise.
+  // Proxies such as nginx would buffer the response.
   headers: { "X-Accel-Buffering": "no" },
 });
 

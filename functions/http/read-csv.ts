@@ -1,4 +1,4 @@
-/** A record of a CSV file: its cells, and the line on which it begins, counted from 1. */
+/** A record of a CSV file: its cells, and its first line, counted from 1. */
 export interface ReadRecord {
   line: number;
   cells: string[];
@@ -14,12 +14,12 @@ export class CsvFault extends Error {
   }
 }
 
-/** The most cells of a record: a record is a whole in memory. */
+/** The most cells of a record, which is held in memory. */
 const cellsMax = 1000;
 
 /**
- * Yields the records of a CSV file (RFC 4180), the one with the names of its columns among them. Lines may end in LF too; empty ones are
- * skipped, and so is a byte order mark. Throws `CsvFault` for quotes that are not closed or stand inside of a cell, and over `cellsMax` cells.
+ * Yields the records of a CSV file (RFC 4180), including the one with the names of its columns. Lines may also end in LF; skips empty lines
+ * and a byte order mark. Throws `CsvFault` for quotes that are not closed or inside of a cell, and over `cellsMax` cells.
  */
 export const csvRecords = function* (text: string): Generator<ReadRecord, void, void> {
   let at = text.startsWith("\ufeff") ? 1 : 0;

@@ -3,14 +3,14 @@ import { TimedOut, withTimeout } from "#kit/with-timeout.ts";
 import { Problem } from "../problems.ts";
 import type { Route } from "./route.ts";
 
-/** Below the 5 s that web waits for headers, so that web receives which part is unavailable. */
+/** Below the 5 s that web waits for headers, so that web learns what is unavailable. */
 const readDeadlineMs = 4_000;
 
 const operatorGuards: readonly string[] = ["scope", "web"];
 
 /**
- * Returns a route whose response begins within 4 s of the request, or is 503 `database_unavailable`: an operator's read waits for
- * nothing but the database, several times in a row. Other routes are returned as they are. A stream may take longer once it has begun.
+ * Returns a route whose response begins within 4 s of the request, or is 503 `database_unavailable`: an operator's read waits only for the
+ * database, but several times in a row. Other routes are returned unchanged. A stream may take longer once it has begun.
  */
 export const withReadDeadline =
   (clock: Pick<Clock, "sleep">) =>
@@ -24,7 +24,7 @@ export const withReadDeadline =
           return await withTimeout(readDeadlineMs, clock, response);
         } catch (error) {
           if (!(error instanceof TimedOut)) throw error;
-          // Nobody reads a stream that begins now.
+          // Nobody reads a stream that begins after the deadline.
           response.then(({ body }) => body?.cancel()).catch(() => undefined);
           const detail = `The database did not answer within ${readDeadlineMs / 1000} s`;
           throw new Problem("database_unavailable", { detail, cause: error, retryAfterSeconds: 1 });

@@ -6,7 +6,7 @@ import { Problem, type ProblemCode, problemCatalog, transportStatus } from "../p
 import { databaseProblem } from "../store/database/problem.ts";
 import type { HttpContext } from "./request.ts";
 
-/** Returns any error as a problem. An unknown error becomes `internal`, and only the log shows its cause. */
+/** Converts any error to a problem. An unknown error becomes `internal`, and only the log has its cause. */
 export const toProblem = (error: unknown): Problem => {
   if (error instanceof Problem) return error;
   if (error instanceof HTTPException && error.status === 413)
@@ -27,7 +27,7 @@ const scimTypes: Partial<Record<ProblemCode, string>> = {
   scim_value_taken: "uniqueness",
 };
 
-/** Whether a path is SCIM's, whose errors have a form of their own. */
+/** Whether a path is SCIM's, whose errors have their own format. */
 const isScimPath = (path: string) => path.startsWith(`${scimBasePath}/`);
 
 /** Returns the body and media type of a problem as SCIM's error message (RFC 7644, 3.12). */

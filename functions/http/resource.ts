@@ -46,13 +46,13 @@ type BodyOf<View> = View extends v.GenericSchema ? v.InferInput<View> : unknown;
 type Described = "bodyAbsentAs" | "bodyExample" | "bodyBytesMax" | "textBody" | "problems";
 
 interface Definition<Params, View> extends Pick<RouteDefinition<Operator>, Described> {
-  /** The callers of this route: by default who may read with `audit`, and who may write with `admin`. */
+  /** The callers of this route: by default people with `audit` may read, and people with `admin` may write. */
   by?: Callers;
   /** By default those of a path with `:id`. */
   params?: Params;
-  /** The status of the response, if not the usual one of the verb. */
+  /** The status of the response, unless it is the verb's usual one. */
   status?: number;
-  /** The response in words, and the schema of its body and an example. */
+  /** The description of the response, the schema of its body, and an example. */
   returns: readonly [description: string, schema?: View, example?: BodyOf<View>];
 }
 
@@ -133,7 +133,7 @@ const verbsOf = (core: ReadCore, at: string) => {
     post: verb("POST", 201),
     put: verb("PUT", 200),
     remove: verb("DELETE", 204),
-    /** A change that is not of the whole. */
+    /** An action that does not replace the resource. */
     act: verb("POST", 200),
     /** A page of rows, newest first unless `find` orders them. */
     list: <
@@ -192,6 +192,9 @@ export const listFields = {
 export const ListView = <Item extends v.GenericSchema>(item: Item) =>
   v.strictObject({ items: v.array(item), next_cursor: v.nullable(v.string()) });
 
+/** The secrets that keys of cursors are derived from. */
+type CursorSecrets = Pick<CoreConfig, "authTokenSecret" | "authTokenSecretPrevious">;
+
 /**
  * Creates the function that returns the response of the list `name` with one page. Its cursors are invalid for any other list. `more` returns further
  * members of the response.
@@ -222,9 +225,6 @@ interface CursorSeal {
 }
 
 const macBytes = 16;
-
-/** The secrets that keys of cursors are derived from. */
-type CursorSecrets = Pick<CoreConfig, "authTokenSecret" | "authTokenSecretPrevious">;
 
 type Mac = (list: string, payload: string) => Promise<Uint8Array>;
 
@@ -341,7 +341,7 @@ export const lastingScope = (
   },
 });
 
-/** Admits as `scope` does, but people alone: what it guards belongs to a person. */
+/** Admits as `scope` does, but people only: the resource belongs to a person. */
 export const personScope = (core: ReadCore, needed: Scope): Guard<Operator> => ({
   ...scope(core, needed),
   admit: async (c, body) => {
@@ -352,7 +352,7 @@ export const personScope = (core: ReadCore, needed: Scope): Guard<Operator> => (
   },
 });
 
-/** Admits web with its own bridge token or with that of an active person, for reports that only web makes. */
+/** Admits web with its own bridge token or with that of an active person, for reports that only web sends. */
 export const web = ({ config, db, clock }: ReadCore): Guard<WebCaller> => ({
   describe: { kind: "web" },
   admit: (c) => authenticateWeb({ db, clock, config }, bearer(c)),

@@ -94,7 +94,6 @@ export interface Route {
 /** The output of a route's schema; undefined without a schema. */
 export type Parsed<Schema> = Schema extends v.GenericSchema ? v.InferOutput<Schema> : undefined;
 
-/** The definition of a route. */
 export interface RouteDefinition<
   Caller,
   Params extends v.GenericSchema | undefined = undefined,
@@ -176,7 +175,7 @@ export const route = <
         origin: c.get("origin"),
         accept,
         ifMatch: c.req.header("if-match") ?? "",
-        // Read on demand: the adapter makes a controller for it.
+        // Read on demand: the adapter creates a controller for it.
         get signal() {
           return c.req.raw.signal;
         },
@@ -225,7 +224,7 @@ const queryOf = (c: HttpContext): Record<string, string | string[]> =>
 const render = async (c: HttpContext, reply: Reply, isReport: boolean): Promise<Response> => {
   const headers: Record<string, string> = { "Cache-Control": "no-store", ...reply.headers };
   const json = reply.body === undefined ? null : JSON.stringify(reply.body);
-  // A body with an `etag` has one of its content, for `If-Match`.
+  // A body with an `etag` has it of its content, for `If-Match`.
   const { generated_at: time = "", etag = isReport } = Object(reply.body) as {
     generated_at?: string;
     etag?: unknown;
@@ -246,7 +245,7 @@ const render = async (c: HttpContext, reply: Reply, isReport: boolean): Promise<
   });
 };
 
-/** Returns a weak ETag: reports that differ in their time alone have the same. */
+/** Returns a weak ETag, the same for reports that differ only in their time. */
 const unchangedTag = async (json: string) =>
   `W/"${new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(json))).toHex()}"`;
 
@@ -293,7 +292,7 @@ const readBody = async (
     });
   const { listener, remoteAddress } = c.get("peer");
   const length = request.headers.get("content-length");
-  // That listener has bounds of its own, and HTTP enforces a Content-Length: the platform's reader is safe, and three times as fast.
+  // That listener has its own limits, and HTTP enforces a Content-Length: the platform's reader is safe, and three times as fast.
   if (listener === "ingest" && length !== null && Number(length) <= bytesMax)
     return new Uint8Array(await request.arrayBuffer());
   const body = await c.get("bodies").read(request, { remoteAddress, bytesMax });
@@ -331,7 +330,7 @@ export const parseJson = (parse: () => ReturnType<ParseBody>): unknown => {
   try {
     return parse();
   } catch (cause) {
-    // By name: the counter of JSON is none of the files that a route reaches.
+    // Compared by name, so that routes need not import the counter of JSON values.
     const { name, message } = cause as Error;
     if (name === "JsonLimitError")
       throw new Problem("payload_too_large", { detail: `Send less at once: ${message}` });
@@ -374,7 +373,7 @@ const expectation = (issue: v.BaseIssue<unknown>) => {
   return issue.expected === null ? `must satisfy ${issue.type}` : `must be ${issue.expected}`;
 };
 
-/** A value with more entries reports its first fault alone: a fault takes 600 bytes, and the largest body has 1.5 million entries. */
+/** A value with more entries reports only its first fault: each fault takes 600 bytes, and the largest body has 1.5 million entries. */
 const entriesNamedMax = 10_000;
 
 /** Counts the values within a value, until there are more than `most`. */
@@ -410,14 +409,14 @@ export const ReasonCode = v.pipe(
   v.regex(/^[a-z][a-z0-9_]{0,63}$/, "must match ^[a-z][a-z0-9_]{0,63}$"),
 );
 
-/** The value that a member of a response is written from: for a text also a time, or bytes. */
+/** The value from which a member of a response is made: for a text also a time, or bytes. */
 type Source<Value> = Value extends string
   ? string extends Value
     ? Value | Date | Uint8Array
     : Value
   : Value;
 
-/** The row that a view is made of. Its other members stay out of the response. */
+/** The row from which a view is made. The view omits its other members. */
 type RowOf<View> = { [Name in keyof View as CamelCase<Name>]: Source<View[Name]> };
 
 /** The schema of a response whose members have a name each. */

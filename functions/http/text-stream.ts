@@ -14,7 +14,7 @@ export const textStream = (
     async pull(controller) {
       // The reader has read the previous string.
       read.abort();
-      // An empty string is nothing to send; an iterator yields it so that its end is possible there.
+      // An iterator yields an empty string to be stoppable at that point; it is not sent.
       let next = await texts.next();
       while (!next.done && next.value === "") next = await texts.next();
       const { done, value } = next;

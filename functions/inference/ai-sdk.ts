@@ -30,7 +30,7 @@ type SdkConfig = Exclude<InferenceConfig, { provider: "mock" }>;
 /** The longest silence of a provider: while connecting, before the status, and between two parts. */
 const idleMsMax = 20_000;
 const retriesMax = 4;
-/** A provider that asks for a longer wait is not asked again: a turn has 60 s. */
+/** Does not retry when a provider asks for a longer wait: a turn has 60 s. */
 const retryAfterSecondsMax = 20;
 
 /**
@@ -125,7 +125,7 @@ async function* streamRound(
     maxRetries: 0,
     abortSignal: AbortSignal.any([signal, stopped.signal]),
     telemetry: { isEnabled: false },
-    // Without it the SDK writes errors to the console.
+    // Without this, the SDK writes errors to the console.
     onError: () => undefined,
   });
   const parts = fullStream[Symbol.asyncIterator]();
@@ -156,7 +156,9 @@ const toToolSet = (tools: InferenceRequest["tools"]): ToolSet =>
     ]),
   );
 
-/** Declares the tools that a conversation has used, without allowing them: providers reject tool calls in it that are not declared. */
+/**
+ * Declares the tools that a conversation has used, without allowing them: providers reject conversations with calls of undeclared tools.
+ */
 const withoutTools = (
   messages: readonly InferenceMessage[],
 ): { tools?: ToolSet; toolChoice?: "none" } => {
@@ -231,7 +233,7 @@ class ProviderFault extends Error {
   override readonly name = "ProviderFault";
   /** Whether the same request may succeed later: 429 and 5xx. */
   readonly transient: boolean;
-  /** What the provider asks for by `Retry-After`; null when it does not. */
+  /** The wait that the provider asks for by `Retry-After`; null without one. */
   readonly retryAfterSeconds: number | null;
 
   constructor(
@@ -245,8 +247,8 @@ class ProviderFault extends Error {
 }
 
 /**
- * Returns the `fetch` of a provider's SDK. Limits the JSON of an answer, follows no redirect, and throws a `ProviderFault` for every status
- * but 2xx without reading the body, which may have no end and quote the key or the prompt.
+ * Returns the `fetch` of a provider's SDK. Limits the JSON of a response, follows no redirect, and throws a `ProviderFault` for every
+ * status but 2xx without reading the body, which may never end and may quote the key or the prompt.
  */
 const createProviderFetch =
   (clock: Pick<Clock, "now">): typeof fetch =>
@@ -257,12 +259,12 @@ const createProviderFetch =
     throw statusFault(response.status, response.headers.get("Retry-After"), clock.now());
   };
 
-/** Returns the fault of the provider for an error of the SDK or of `fetch`. */
+/** Converts an error of the SDK or of `fetch` to a fault of the provider. */
 const providerFaultOf = (error: unknown, now: number): ProviderFault => {
   if (error instanceof ProviderFault) return error;
   if (error instanceof TimedOut)
     return new ProviderFault(`the provider was silent: ${error.message}`);
-  // A provider that fails after the status 200 reports it in its stream; the SDK turns it into a status.
+  // A provider that fails after the status 200 reports it in its stream; the SDK converts this to a status.
   if (APICallError.isInstance(error) && error.statusCode !== undefined && error.statusCode !== 200)
     return statusFault(error.statusCode, error.responseHeaders?.["retry-after"] ?? null, now);
   const { cause } = Object(error) as Error;

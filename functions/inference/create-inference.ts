@@ -5,7 +5,7 @@ import type { InferenceConfig } from "../config/chat-config.ts";
 import { createMockInference } from "./create-mock-inference.ts";
 import type { Inference } from "./inference.ts";
 
-/** What a language model needs beside its configuration. */
+/** What a language model needs besides its configuration. */
 export interface InferenceDependencies {
   clock: Pick<Clock, "now" | "sleep">;
   entropy: Entropy;

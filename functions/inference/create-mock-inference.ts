@@ -4,8 +4,8 @@ import { fleetStates } from "#proto/fleet-health/vocabulary.ts";
 import type { Inference, InferenceMessage, InferencePart } from "./inference.ts";
 
 /**
- * Creates a model that needs no provider and reads no question: it calls each tool once, and answers with the hosts in each state. The same
- * fleet always has the same answer.
+ * Creates a model that needs no provider and ignores the question: it calls each tool once, and answers with the hosts in each state. The
+ * same fleet always gets the same answer.
  */
 export const createMockInference = (model: string): Inference => ({
   provider: "mock",
@@ -61,7 +61,7 @@ const answerOf = (result: ToolResult | undefined) => {
     result?.kind === "rows"
       ? result.rows.map(([state, hosts]) => ({ state, hosts: Number(hosts) }))
       : [];
-  const sum = (of: typeof rows) => of.reduce((total, { hosts }) => total + hosts, 0);
+  const sum = (counted: typeof rows) => counted.reduce((total, { hosts }) => total + hosts, 0);
   const trouble = rows.filter(({ state }) => isTrouble(state));
   return [
     `${sum(trouble)} hosts of ${sum(rows)} need attention:`,

@@ -1,6 +1,6 @@
 import type { ToolName, ToolResult } from "#proto/chat/tools.ts";
 
-/** A piece of a model's output: text as it arrives, a tool call when it is whole. */
+/** A piece of a model's output: text as it arrives, or a complete tool call. */
 export type InferencePart =
   | { type: "text"; text: string }
   | { type: "tool_call"; callId: string; name: ToolName; input: Record<string, unknown> };

@@ -30,7 +30,7 @@ import { correctMessages, correctSilences } from "../store/watch/messages.ts";
 
 const minuteMs = 60_000;
 
-/** Returns the jobs of every core. Several cores may run each: locks of the database give a step to one of them. */
+/** Returns the jobs of every core. Several cores may run each job: locks of the database admit one to a step. */
 export const coreJobsOf = (core: Core, { send }: { send: SendRequest }): Job[] => {
   const completeness = { owner: uuidv7(core), retentionDays: core.config.accountRetentionDays };
   return [
@@ -42,7 +42,7 @@ export const coreJobsOf = (core: Core, { send }: { send: SendRequest }): Job[] =
     ],
     ["counted refusals", 10_000, async () => counted("events", await flushRefusals(core))],
     ["audit verification", 10_000, () => verifyAuditChain(core)],
-    // In the log, so that a copy of it can confirm the chain.
+    // Logged, so that a copy of the log can confirm the chain.
     ["audit head", hourMs, () => describeHead(core)],
     // A host may report another set each time.
     [
@@ -68,13 +68,14 @@ export const coreJobsOf = (core: Core, { send }: { send: SendRequest }): Job[] =
       2_000,
       async (signal) => counted("sent", await deliverMessages(core, send, signal)),
     ],
-    // An hour at a time after an outage: a clock that jumps ahead is noticed (retention-clock.ts) before many unfinished hours are settled.
+    // One hour at a time after an outage, so that a clock that jumps ahead is noticed (retention-clock.ts) before many unfinished hours are
+    // settled.
     ["completeness", 10_000, () => settleHours(core, completeness)],
     ["times ahead of the clock", minuteMs, () => correctTimes(core)],
   ];
 };
 
-/** Returns the job that writes the statement of each hour, 15 minutes after its end; after an outage one at a time, as `settleHours` does. */
+/** Returns the job that writes the statement of each hour, 15 minutes after its end; one at a time after an outage, like `settleHours`. */
 export const statementJobOf = (core: StatementCore & Pick<Core, "log">): Job => {
   if (core.logSigner)
     core.log.info({ log_key: formatNoteKey(core.logSigner.key) }, "statements are signed");
@@ -82,7 +83,7 @@ export const statementJobOf = (core: StatementCore & Pick<Core, "log">): Job => 
   return ["statement", minuteMs, () => writeStatement(core, owner)];
 };
 
-/** Returns what a job logs: nothing of a run that found nothing. */
+/** Returns what a job logs: nothing for a run that found nothing. */
 const counted = (name: string, count: number) => (count === 0 ? undefined : { [name]: count });
 
 const verifyAuditChain = async (core: Core): Promise<undefined> => {
@@ -103,8 +104,8 @@ const describeHead = async ({ db }: Core) => {
 const stepsMax = 100;
 
 /**
- * Advances every rollout that has not ended as far as it goes now, and returns the number of steps. Throws the first failure of a
- * rollout, once it has advanced the others.
+ * Advances every open rollout as far as possible now, and returns the number of steps. Throws the first failure of a rollout once it has
+ * advanced the others.
  */
 export const advanceRollouts = async (
   core: ConfiguredCore,
@@ -127,21 +128,21 @@ export const advanceRollouts = async (
 };
 
 /**
- * Corrects the times that are ahead of the database's clock, which was ahead when they were stored, or that of an earlier core. Returns
- * undefined when there were none.
+ * Corrects the times that are ahead of the database's clock, because it, or that of an earlier core, was ahead when they were stored.
+ * Returns undefined when there were none.
  */
 export const correctTimes = async ({
   db,
   clock,
 }: TimedCore): Promise<{ hosts: number; rollouts: number } | undefined> => {
   const now = new Date(clock.now());
-  // A jump ahead holds retention, and what is stated of hours, within a minute.
+  // A jump ahead pauses retention and statements of hours within a minute.
   await recordClock(db, now);
   const rollouts = await correctRollouts(db, now);
   await correctMessages(db, now);
   await correctSilences(db, now);
   await correctOperatorTimes(db, now);
-  // Before the hosts and after them, as their correction is a change of what they had.
+  // Before the hosts and after them, because their correction changes their history.
   await correctHistory(db, now);
   let hosts = 0;
   let after = "00000000-0000-0000-0000-000000000000";

@@ -2,19 +2,19 @@ import type { Clock } from "#kit/clock.ts";
 import type { Executor } from "../store/database/database.ts";
 import { readDatabaseTime } from "../store/database/server-settings.ts";
 
-/** The database's clock, as far as the last measurement says. */
+/** The database's clock, by the last measurement. */
 export interface DatabaseClock {
   /** Measures the database's clock, and returns its time. */
   measure(): Promise<number>;
   /** Returns by how many milliseconds this machine's clock is ahead. */
   aheadMs(): number;
-  /** Returns the database's time: the measured one and the monotonic time since, so that this machine's clock has no effect. */
+  /** Returns the database's time: the measured one plus the monotonic time since, so that this machine's clock has no effect. */
   now(): number;
 }
 
 /**
- * Makes the clock of a database; measure it before its first use. It is ahead of the server by a round trip at most, and is not set back
- * for an answer that merely took long.
+ * Creates the clock of a database; measure it before its first use. It is ahead of the server by at most a round trip, and a slow response
+ * does not set it back.
  */
 export const createDatabaseClock = (db: Executor, clock: Clock): DatabaseClock => {
   /** The database's time at the origin of monotonic time. */
@@ -34,7 +34,7 @@ export const createDatabaseClock = (db: Executor, clock: Clock): DatabaseClock =
   };
 };
 
-/** Returns a clock that follows the database's: core takes from it every time that it stores, and by which it judges stored ones. */
+/** Returns a clock that follows the database's, for every time that core stores or compares with stored ones. */
 export const followDatabase = (clock: Clock, { now }: Pick<DatabaseClock, "now">): Clock => ({
   ...clock,
   now,

@@ -5,9 +5,9 @@ import { endWaitingCopies } from "../store/ingest/waiting-copies.ts";
 export const abandonedCopiesIntervalMs = 10_000;
 
 /**
- * Creates a tick that ends the transactions of committers that wait for rows of a COPY and did so at the tick before: their core, or the
- * network to it, is gone. PostgreSQL would keep them for hours, because none of its timeouts applies to a COPY, and they hold up every
- * export. It compares what it saw, so that no clock matters. Returns undefined when it ended none.
+ * Creates a tick that ends the transactions of committers that wait for rows of a COPY and already did at the previous tick: their core, or
+ * the network to it, has failed. PostgreSQL would keep them for hours, because none of its timeouts applies to a COPY, and they delay every
+ * export. Compares observations, so that no clock matters. Returns undefined when it ended none.
  */
 export const createCopyCleanup = ({
   db,

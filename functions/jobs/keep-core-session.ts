@@ -3,14 +3,14 @@ import type { WriteCore } from "../core.ts";
 import { extendSession, isUnbroken } from "../store/fleet/core-sessions.ts";
 
 /**
- * Creates a tick that records that this core can receive. A session grows by monotonic time: a clock that jumps extends none, and a process
- * that was suspended, or whose database did not answer, starts another one. The time that no core's session covers is an outage
- * (docs/fleet-health.md), which it records before the session that ends it. Does nothing while `isReady` is false.
+ * Creates a tick that records that this core can receive. A session grows by monotonic time: a clock that jumps does not extend it, and a
+ * process that was suspended, or whose database did not respond, starts another. The time that no core's session covers is an outage
+ * (docs/fleet-health.md), which the tick records before the session that ends it. Does nothing while `isReady` is false.
  */
 export const createSessionKeeper = (
   { db, clock, entropy }: WriteCore,
   isReady: () => boolean,
-  /** Called with whether a core of a previous version can receive too. */
+  /** Called with whether a core of a previous version can also receive. */
   olderCore: (isPresent: boolean) => void,
 ) => {
   let session: { id: string; at: number } | undefined;

@@ -19,7 +19,7 @@ import { deleteOldVolume } from "../store/volume/fold.ts";
 interface PartitionReport {
   created: string[];
   dropped: string[];
-  /** Core's clock and the database's are too far apart: nothing was dropped. */
+  /** Core's clock and the database's differ too much: nothing was dropped. */
   clocks_differ?: true;
   /** The database's clock jumped ahead from this time to that one: nothing was dropped. */
   paused?: { from: string; to: string };
@@ -30,10 +30,9 @@ const actor: Actor = { type: "system", id: "ingest-partitions", display: "ingest
 
 /**
  * Creates the partitions from yesterday to a week ahead, and drops the oldest one whose last envelope is older than `retentionDays` (0:
- * none), audited with its row count: by the database's clock, and only while core's agrees with it. The data of one day is
- * dropped on a day, and none after a jump of the clock (retention-clock.ts): a clock that is wrong loses little before somebody sees it.
- * Deletes what is too old of the volume of hosts. Idempotent; runs before the listener opens, and every hour. Returns
- * undefined when there was nothing to do.
+ * none), audited with its row count: by the database's clock, and only while core's agrees with it. Drops the data of one day per day, and
+ * none after a jump of the clock (retention-clock.ts), so that a wrong clock loses little before somebody notices. Deletes volume of hosts
+ * that is too old. Idempotent; runs before the listener opens, and every hour. Returns undefined when there was nothing to do.
  */
 export const maintainIngestPartitions = async (
   core: WriteCore,
@@ -64,7 +63,7 @@ export const maintainIngestPartitions = async (
   return { created, dropped: dropped === undefined ? [] : [nameOf(dropped)] };
 };
 
-/** The data of one day was dropped on this day already. */
+/** The data of one day was already dropped on this day. */
 class DayLimitReached extends Error {}
 
 const withinDayLimit = async <Result>(drop: () => Promise<Result>): Promise<Result | undefined> => {
@@ -87,7 +86,7 @@ const dropOldest = async (
   const { db } = core;
   const keptFrom = now - retentionDays * dayMs;
   type Details = { rows: number; exact: boolean; partition: "day" | "default" };
-  // Retention wins over an export that is behind: the loss is counted and audited.
+  // Retention has priority over an export that is behind: the loss is counted and audited.
   const record = async (
     tx: Executor,
     day: number,

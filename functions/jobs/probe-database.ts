@@ -2,8 +2,8 @@ import type { Core } from "../core.ts";
 import type { DatabaseClock } from "./database-clock.ts";
 
 /**
- * Creates a tick that queries the server. Under load, requests detect an unavailable server; without load only this tick does, before
- * the next request waits for it, and that the database was restored. A tick that fails is logged once, and so is the first that succeeds again.
+ * Creates a tick that queries the server. Under load, requests detect an unavailable server; without load this tick does, before the next
+ * request waits for it, and also a restore of the database. Logs the first failed tick, and the first that succeeds again.
  */
 export const createDatabaseProbe = (
   { log }: Pick<Core, "log">,

@@ -4,8 +4,8 @@ import type { Core } from "../core.ts";
 const intervalMs = 10_000;
 
 /**
- * Gives roles of the server that were created meanwhile what core took from PUBLIC (docs/chat-sql.md), at once and every few seconds, until
- * the signal aborts. `admitRoles` returns the roles that it could not give them to: the job warns of these once.
+ * Grants to new roles of the server the privileges that core revoked from PUBLIC (docs/chat-sql.md), immediately and every few seconds,
+ * until the signal aborts. `admitRoles` returns the roles for which it could not: the job warns of each once.
  */
 export const runChatRoleJob = (
   core: Pick<Core, "clock" | "log">,

@@ -15,11 +15,11 @@ import { countHeld, type DirectorySync, findDirectorySync } from "../store/direc
 import type { Exclusively } from "../store/directory/lock.ts";
 import { hasScimUsers } from "../store/scim/users.ts";
 
-/** At most half a minute between the first attempts, and half an hour between later ones. */
+/** First attempts are at most half a minute apart, later ones half an hour. */
 const retryBaseMs = 30_000;
 const retryCapMs = 30 * 60_000;
 const retryMsMin = 1000;
-/** Ends the read of a directory that answers every call and never ends. */
+/** Ends the read of a directory that responds to every call and never ends. */
 const readMsMax = 15 * 60_000;
 /** How often a directory file is read for changes. */
 const fileIntervalMs = 5000;
@@ -41,8 +41,8 @@ type Sync = (
 ) => Promise<SnapshotReport | undefined>;
 
 /**
- * Syncs people and their scopes with the directory until the signal aborts: at once, then at every interval, sooner after a failure, and
- * within seconds of a change of a directory file. A directory that cannot be read fails the sync and not core.
+ * Syncs people and their scopes with the directory until the signal aborts: immediately, then at every interval, sooner after a failure,
+ * and within seconds of a change of a directory file. If the directory cannot be read, the sync fails, but not core.
  */
 export const runDirectorySync = (needs: DirectoryJobNeeds, signal: AbortSignal): Promise<void> => {
   const { core, exclusively, observe } = needs;
@@ -101,7 +101,7 @@ const syncGoogle = (
   const { domain } = core.config.directory;
   const read = async (stop: AbortSignal): Promise<DirectorySnapshot> => {
     const account = parseServiceAccount(readKey(() => readKeyFile(serviceAccountKeyFile)));
-    // Loads 30 MB in a tenth of a second, which would slow down the start.
+    // Takes a tenth of a second and 30 MB, which would slow down the start.
     const { readGoogleDirectory } = await import("../directory/google-directory.ts");
     const inTime = AbortSignal.any([stop, AbortSignal.timeout(readMsMax)]);
     return readGoogleDirectory({ account, delegateEmail, domain, apiUrl, signal: inTime });
@@ -134,7 +134,7 @@ const syncFile = ({ path }: ProviderOf<"file">, { core, readTrustedFile, sync, j
     try {
       return await sync(read, { isFirst: isChanged });
     } catch (error) {
-      // The same file fails again; a database does not.
+      // The same file would fail again; a database may not.
       if (!(error instanceof DirectoryFault || error instanceof SnapshotRejected)) tried = before;
       throw error;
     }
@@ -142,8 +142,8 @@ const syncFile = ({ path }: ProviderOf<"file">, { core, readTrustedFile, sync, j
 };
 
 /**
- * Compares people with everything that was pushed, under the rules for a snapshot: what the configuration changed, such as the domain or
- * the provider, takes effect here. Before the first push there is nothing to compare.
+ * Compares people with everything that was pushed, under the rules for a snapshot, so that changes of the configuration, such as of the
+ * domain or the provider, take effect. Does nothing before the first push.
  */
 const syncScim = ({ subject }: ProviderOf<"scim">, { core, sync, job }: JobNeeds) => {
   let isFirst = true;
@@ -185,7 +185,7 @@ export interface DirectorySyncNeeds extends ConfiguredCore {
   observe: DirectoryObserver;
 }
 
-/** Core rejected the snapshot, and recorded it. */
+/** Core rejected the snapshot, and recorded the rejection. */
 class SnapshotRejected extends Error {
   override readonly name = "SnapshotRejected";
 }
@@ -208,7 +208,7 @@ export const syncDirectory = async (
     if (report !== undefined && report.outcome !== "superseded") observe.ended(report.outcome);
     return report;
   } catch (error) {
-    // A core that stops aborts its own read.
+    // A stopping core aborts its own read.
     if (!signal.aborted) observe.ended(error instanceof SnapshotRejected ? "refused" : "failed");
     throw error;
   } finally {

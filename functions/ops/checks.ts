@@ -50,7 +50,9 @@ export const databaseCheck = (db: Database): Check => ({
     }),
 });
 
-/** Commits survive a crash of the server: an ack means committed, so `fsync=off` is not ready (docs/protocol.md). */
+/**
+ * Commits survive a crash of the server: core acknowledges only what is committed, so it is not ready with `fsync=off` (docs/protocol.md).
+ */
 export const durabilityCheck = (db: Database): Check => ({
   name: "durability",
   find: () =>
@@ -106,10 +108,10 @@ export const directoryCheck = ({ db, clock, config }: ReadCore): Check => ({
     }),
 });
 
-/** How long after a restore hosts report what it lost. */
+/** Hosts report losses for so long after a restore. */
 const reportsMs = 7 * 86_400_000;
 
-/** What waits since a restore that core noticed, or the sign of one that it did not. */
+/** Describes the access held since a restore that core noticed, or the sign of a restore that it did not notice. */
 const restoreFacts = async ({ db, clock }: TimedCore): Promise<string[]> => {
   const since = new Date(clock.now() - reportsMs);
   const [{ people, memberships, restoredAt }, hosts] = await Promise.all([
@@ -135,7 +137,7 @@ const heldFact = (held: number, reasonCode: string | null | undefined) => {
     : `${held} people are missing from it and held`;
 };
 
-/** Core's clock agrees with the database's, by which retention goes. Warns, and stays ready, while a jump of that pauses retention. */
+/** Core's clock agrees with the database's, which retention uses. While a jump of that clock pauses retention, warns and stays ready. */
 export const clockCheck = (
   clock: { measure(): Promise<number>; aheadMs(): number },
   db: Database,
@@ -159,7 +161,7 @@ export const clockCheck = (
 const pauseFact = ({ from, to, until }: RetentionPause) =>
   `warning: the database's clock jumped from ${from.toISOString()} to ${to.toISOString()}: no stored day is dropped until ${until.toISOString()} or svc-server confirm-clock`;
 
-/** Commits succeed, or there are none. */
+/** Commits succeed, or none was tried. */
 export const committerCheck = (health: () => { healthy: boolean; detail: string }): Check => ({
   name: "committer",
   find: () => {
@@ -185,7 +187,7 @@ export const revocationCheck = ({ revocationGap }: Pick<CoreConfig, "revocationG
     ready(revocationGap === null ? "a revoked host cannot forward" : `warning: ${revocationGap}`),
 });
 
-/** Reports what chat lacks. Always ready: it answers without it. */
+/** Reports what chat lacks. Always ready: a chat without it still answers. */
 export const chatCheck = ({
   signer,
   sqlOffReason,
@@ -204,7 +206,7 @@ export const chatCheck = ({
   },
 });
 
-/** Reports whether the newest files are in use. Always ready, since older valid ones serve as well. */
+/** Reports whether the newest files are in use. Always ready: core serves with the older valid ones. */
 export const filesCheck = (name: string, files: { fault(): string | undefined }): Check => ({
   name,
   find: () => {
@@ -217,7 +219,7 @@ export const filesCheck = (name: string, files: { fault(): string | undefined })
   },
 });
 
-/** The license is valid and covers the enrolled collectors; without one, the community edition. */
+/** The license is valid and covers the enrolled collectors. Without a license: the community edition. */
 export const licenseCheck = (
   license: LicenseSource | null,
   { db, clock }: { db: Database; clock: Clock },
@@ -233,7 +235,7 @@ export const licenseCheck = (
     }),
 });
 
-/** The only check of a part that is not configured. */
+/** The only check of a component that is not configured. */
 export const disabledCheck = (name: string, detail: string): Check => ({
   name,
   find: () => disabled(detail),

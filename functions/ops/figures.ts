@@ -19,12 +19,12 @@ import { findWaitingMessages } from "../store/watch/messages.ts";
 import { countWatches, findOldestEvaluation } from "../store/watch/watches.ts";
 import { type Check, runChecks } from "./readiness.ts";
 
-/** A figure that is read when Prometheus asks for it, instead of counted as things happen. */
+/** A figure that is read at each scrape instead of counted as events happen. */
 export interface Figure {
   name: `core_${string}`;
   help: string;
   labels: readonly string[];
-  /** Returns its samples; a figure whose read throws has none in that scrape. */
+  /** Returns its samples. If it throws, the figure is missing in that scrape. */
   read(): Promise<readonly Sample[]> | readonly Sample[];
 }
 
@@ -41,7 +41,7 @@ export interface OwnCertificate {
   notAfter: number;
 }
 
-/** As a query of `/fleet`, so that an operator sees which hosts they are (docs/alerts.md#svcingeststopped). */
+/** A query of `/fleet`, so that an operator sees which hosts they are (docs/alerts.md#svcingeststopped). */
 const waitingHosts = "heartbeat:recent queue>0% -forwarding:forwarding -budget:held";
 
 /** Returns the figures that alerts and the dashboard need (docs/alerts.md): readiness, own certificates, hosts, rollouts. */
@@ -89,7 +89,7 @@ export const figuresOf = (
   ...watchFiguresOf(core),
 ];
 
-/** Hosts of the fleet, by what pages say of them. */
+/** Returns the numbers of hosts as the pages show them. */
 const hostFiguresOf = (core: Pick<Core, "db" | "reports" | "clock" | "config">): Figure[] => [
   {
     name: "core_hosts",
@@ -190,7 +190,7 @@ const watchFiguresOf = ({ reports, clock }: Pick<Core, "reports" | "clock">): Fi
   ];
 };
 
-/** How far exports are behind (docs/export.md); without samples where nothing is exported. One read serves all of a scrape. */
+/** Returns how far exports are behind (docs/export.md); without samples if nothing is exported. Reads once for each scrape. */
 const exportFiguresOf = ({ reports }: Pick<Core, "reports">): Figure[] => {
   const lags = singleFlight(() => findExportLags(reports));
   const figure = (name: string, help: string, read: (lag: ExportLag) => number): Figure => ({

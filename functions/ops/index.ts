@@ -116,8 +116,8 @@ const isForwarded = (headers: Headers) =>
   );
 
 /**
- * Returns why a caller has no ops access, or undefined if it has (docs/operate.md). A configured bearer token decides alone; without one,
- * only loopback is trusted, and only if the configuration allows it.
+ * Returns why a caller has no ops access, or undefined if it has (docs/operate.md). If a bearer token is configured, it alone decides;
+ * otherwise only loopback is trusted, and only if the configuration allows it.
  */
 const opsRefusal = async (
   { bearerToken, trustLoopback }: OpsConfig,
@@ -140,7 +140,7 @@ const isSame = async (given: string, expected: string) => {
   return a.every((byte, index) => byte === b[index]);
 };
 
-/** Admits callers with ops access: 401 `unauthenticated` where a bearer token is configured, else 403 `ops_access_denied`. */
+/** Admits callers with ops access; otherwise 401 `unauthenticated` if a bearer token is configured, or else 403 `ops_access_denied`. */
 const opsOnly = (config: OpsConfig): Guard<null> => ({
   describe: { kind: "ops" },
   admit: async (c) => {

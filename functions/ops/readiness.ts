@@ -24,12 +24,12 @@ export interface ReadinessReport {
   checks: { name: string; status: ReadinessStatus; detail: string | null }[];
 }
 
-/** Shorter than the timeout of a probe, so that a report names the check that hangs (D3). */
+/** Shorter than the timeout of a probe, so that a report names the check that does not return (D3). */
 const checkTimeoutMs = 2000;
 
 /**
  * Runs the checks concurrently. Never throws: a check that throws or takes longer than two seconds is `not_ready`. The report is
- * `not_ready` if any check is, `disabled` if all are, else `ready`.
+ * `not_ready` if any check is, `disabled` if all are, otherwise `ready`.
  */
 export const runChecks = async (
   checks: readonly Check[],
@@ -41,13 +41,13 @@ export const runChecks = async (
       ...(await findInTime(check, { clock, log })),
     })),
   );
+  return { status: statusOf(findings), checks: findings };
+};
+
+const statusOf = (findings: readonly CheckResult[]): ReadinessStatus => {
   const has = (status: ReadinessStatus) => findings.some((finding) => finding.status === status);
-  const status = has("not_ready")
-    ? "not_ready"
-    : has("disabled") && !has("ready")
-      ? "disabled"
-      : "ready";
-  return { status, checks: findings };
+  if (has("not_ready")) return "not_ready";
+  return has("disabled") && !has("ready") ? "disabled" : "ready";
 };
 
 const findInTime = async (

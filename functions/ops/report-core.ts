@@ -8,7 +8,7 @@ import { type Check, runChecks } from "./readiness.ts";
 /** Cores report this often. */
 export const coreReportIntervalMs = 10_000;
 
-/** What a core says of itself. */
+/** A core's report on itself. */
 interface ReportedCore {
   machine: string;
   version: string;
@@ -23,7 +23,7 @@ interface ReportedCore {
 
 type ReportedCheck = CoreReport["checks"][number];
 
-/** The column is a 32-bit integer: more than 24 days are as bad. */
+/** The column is a 32-bit integer; more than 24 days need no distinction. */
 const clockAheadMsMax = 2 ** 31 - 1;
 
 /** Creates a tick that stores the state of this core, with the time since when each check has its status, for `/system` (docs/operate.md). */

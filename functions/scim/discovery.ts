@@ -9,7 +9,7 @@ import { requireFound } from "../problems.ts";
 import { countMax, listMessage, type ScimReply, type ScimRouteDefinition } from "./scim-route.ts";
 import type { ResourceView } from "./views.ts";
 
-/** What core supports, its schemas and types of resources (RFC 7644, 4). */
+/** The features of core, its schemas and types of resources (RFC 7644, 4). */
 export const discoveryRoutes: readonly ScimRouteDefinition[] = [
   {
     method: "GET",
@@ -34,7 +34,10 @@ function discoveryOf(
     body: listMessage(all.length, { offset: 0 }, all),
   });
   const get = async ({ id }: { id: string }): Promise<ScimReply> => {
-    return { status: 200, body: requireFound(all.find((one) => one.id.toLowerCase() === id)) };
+    return {
+      status: 200,
+      body: requireFound(all.find((resource) => resource.id.toLowerCase() === id)),
+    };
   };
   const path = `${scimBasePath}/${name}`;
   return [

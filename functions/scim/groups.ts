@@ -14,7 +14,7 @@ import { groupView, locationOf, type Projection, project } from "./views.ts";
 const collection = `${scimBasePath}/Groups`;
 const resource = `${collection}/:id`;
 
-/** Whether a response has members: a large group's are not read for a client that excludes them. */
+/** Whether a response includes members: core does not read a large group's for a client that excludes them. */
 const hasMembers = ({ attributes, excluded }: Projection) =>
   !excluded.includes("members") &&
   (attributes === null || attributes.some((name) => /^members(\.|$)/.test(name)));
@@ -78,7 +78,7 @@ export const groupRoutesOf = (core: ScimCore): readonly ScimRouteDefinition[] =>
       summary: "Change attributes or members of a group",
       handle: async ({ id, json, origin, projection }) => {
         await updateGroup(core, id, parseOperations(await json()), origin);
-        // A large group's members are returned to a client that asks for them alone (RFC 7644, 3.5.2).
+        // Returns a large group's members only to a client that asks for them (RFC 7644, 3.5.2).
         return projection.attributes === null ? { status: 204 } : replyWith(id, projection);
       },
     },

@@ -58,7 +58,7 @@ const problems: readonly ProblemCode[] = [
 
 const statuses = [200, 201, 204, 400, 401, 404, 408, 409, 413, 415, 429, 500, 503];
 
-/** Creates a route of SCIM: it authenticates the identity provider before it reads anything else of the request. */
+/** Creates a route of SCIM, which authenticates the identity provider before it reads anything else of the request. */
 export const scimRoute =
   (authenticate: AuthenticateProvider) =>
   ({ handle, ...definition }: ScimRouteDefinition): Route => ({

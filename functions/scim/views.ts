@@ -6,7 +6,7 @@ import type { ScimUserRow } from "../store/scim/users.ts";
 /** A resource as JSON. */
 export type ResourceView = Readonly<Record<string, unknown>>;
 
-/** Which attributes a response has (RFC 7644, 3.9), in lower case; null: all of them. */
+/** The attributes of a response (RFC 7644, 3.9), in lower case; null: all of them. */
 export interface Projection {
   attributes: readonly string[] | null;
   excluded: readonly string[];
@@ -80,20 +80,20 @@ export const project = (view: ResourceView, { attributes, excluded }: Projection
       const key = name.toLowerCase();
       if (always.includes(key)) return [[name, value]];
       if (excluded.includes(key)) return [];
-      const wanted = attributes === null || attributes.includes(key);
-      const subs = (attributes ?? [])
-        .filter((one) => one.startsWith(`${key}.`))
-        .map((one) => one.slice(key.length + 1));
-      const hidden = excluded
-        .filter((one) => one.startsWith(`${key}.`))
-        .map((one) => one.slice(key.length + 1));
-      if (!wanted && subs.length === 0) return [];
-      if (wanted && hidden.length === 0) return [[name, value]];
-      return [
-        [name, withSubs(value, (sub) => !hidden.includes(sub) && (wanted || subs.includes(sub)))],
-      ];
+      const isWhole = attributes === null || attributes.includes(key);
+      const wanted = subAttributes(attributes ?? [], key);
+      const hidden = subAttributes(excluded, key);
+      if (!isWhole && wanted.length === 0) return [];
+      if (isWhole && hidden.length === 0) return [[name, value]];
+      const keeps = (sub: string) => !hidden.includes(sub) && (isWhole || wanted.includes(sub));
+      return [[name, withSubs(value, keeps)]];
     }),
   );
+
+const subAttributes = (paths: readonly string[], attribute: string): string[] =>
+  paths
+    .filter((path) => path.startsWith(`${attribute}.`))
+    .map((path) => path.slice(attribute.length + 1));
 
 const withSubs = (value: unknown, keeps: (name: string) => boolean): unknown => {
   if (Array.isArray(value)) return value.map((element) => withSubs(element, keeps));

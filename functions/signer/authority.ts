@@ -10,7 +10,7 @@ import {
   type SignatureVerifier,
 } from "./cryptography.ts";
 
-/** A certificate that may sign certificates: CA true, keyCertSign where key usage is stated, a key that core understands. */
+/** A certificate that may sign certificates: CA true, keyCertSign if key usage is stated, a supported key. */
 export interface Authority extends CertificateParts {
   /** Lowercase hex of its Subject Key Identifier, if it has one. */
   readonly subjectKeyId: string | undefined;
@@ -37,10 +37,10 @@ export const readAuthorities = (pem: string): readonly Authority[] => {
   });
 };
 
-/** An authority, or what is wrong with it. */
+/** Returns an authority, or its fault. */
 const readAuthority = (der: Uint8Array<ArrayBuffer>): Authority | string => {
   try {
-    // x509 reads laxly encoded DER too; `readCertificate` has the bytes that signatures and names are compared by.
+    // x509 also reads laxly encoded DER; `readCertificate` has the bytes by which signatures and names are compared.
     const parts = readCertificate(der);
     const certificate = new x509.X509Certificate(der);
     const usage = certificate.getExtension(x509.KeyUsagesExtension)?.usages;
@@ -78,9 +78,7 @@ export const hasIssued = async (
   });
 };
 
-/**
- * Returns the PEM of `from` and its issuers among `authorities`, in order, without a self-signed one above `from`, which peers have.
- */
+/** Returns the PEM of `from` and its issuers among `authorities`, in order, without a self-signed one above `from`, which peers have. */
 export const chainPemOf = async (
   from: Authority,
   authorities: readonly Authority[],

@@ -28,9 +28,9 @@ export interface ClientCertificate {
   /** Lowercase hex without leading zero bytes. */
   readonly serialNumber: string;
   readonly spki: Uint8Array;
-  /** The one algorithm of proofs by its key. */
+  /** The algorithm of proofs by its key. */
   readonly proofAlgorithm: SignatureAlgorithm;
-  /** Milliseconds since the epoch, as are the dates below. The later of its own and its issuer's. */
+  /** In milliseconds since the epoch, like the date below. The later of its own and its issuer's. */
   readonly notBefore: number;
   /** The earlier of its own and its issuer's. */
   readonly notAfter: number;
@@ -65,9 +65,9 @@ const clientAuth = "2b06010505070302";
 const understood = new Set<string>(Object.values(extensionOid));
 
 /**
- * Creates a reader for one bundle; a changed bundle needs a new reader. Every certificate of the bundle is an anchor: one of them
- * must have signed the client certificate directly. Caches the `entriesMax` certificates used last, by fingerprint; only accepted
- * ones, so that junk cannot displace them. The bytes of a certificate must not change.
+ * Creates a reader for one bundle; a changed bundle needs a new reader. Every certificate of the bundle is an anchor: one of them must have
+ * signed the client certificate directly. Caches the `entriesMax` last used certificates, by fingerprint: only accepted ones, so that junk
+ * cannot displace them. The bytes of a certificate must not change.
  */
 export const createClientCertificateReader = (options: {
   authorities: readonly Authority[];
@@ -76,7 +76,7 @@ export const createClientCertificateReader = (options: {
 }): ClientCertificateReader => {
   const { authorities, cryptography, entriesMax = 20_000 } = options;
   const known = new LRUCache<string, ClientCertificateResult>({ max: entriesMax });
-  // A connection passes the same bytes with each of its requests: they are not hashed again.
+  // A connection passes the same bytes with each of its requests: they need not be hashed again.
   const byBytes = new WeakMap<Uint8Array, ClientCertificateResult>();
   return {
     async read(der) {
@@ -139,8 +139,8 @@ const verifyClientCertificate = async (
 };
 
 /**
- * Whether a certificate may identify a collector: not a CA, client-auth, digitalSignature where key usage is stated, and no critical
- * extension that core does not understand. Throws `DerError` if one of these is malformed.
+ * Whether a certificate may identify a collector: not a CA, client-auth, digitalSignature if key usage is stated, and no critical extension
+ * that core does not understand. Throws `DerError` if one of these is malformed.
  */
 export const isClientCertificate = ({ extensions }: CertificateParts): boolean => {
   for (const [oid, { critical }] of extensions) if (critical && !understood.has(oid)) return false;
@@ -149,10 +149,10 @@ export const isClientCertificate = ({ extensions }: CertificateParts): boolean =
   return allowsSignatures(extensions) && extendedKeyUsages(extensions).includes(clientAuth);
 };
 
-/** basicConstraints that say CA false: by default, and spelled out, as some authorities do against DER's rule. */
+/** basicConstraints that state CA false: by default, and explicitly, as some authorities do against DER's rule. */
 const notCa = new Set(["3000", "3003010100"]);
 
-/** Key usage (RFC 5280, 4.2.1.3): the bit digitalSignature is the first. */
+/** Key usage (RFC 5280, 4.2.1.3): digitalSignature is the first bit. */
 const allowsSignatures = (extensions: Extensions) => {
   const extension = extensions.get(extensionOid.keyUsage);
   if (extension === undefined) return true;

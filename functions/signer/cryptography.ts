@@ -24,8 +24,8 @@ export interface SignatureCheck {
 /** Verifies signatures. */
 export interface SignatureVerifier {
   /**
-   * Whether the signature is good. Returns false, and never throws, for everything else: bytes that are no key, an algorithm that
-   * does not belong to the key, an ECDSA signature in another encoding (P1363, bytes after the end), an empty one.
+   * Whether the signature is valid. Returns false, and never throws, for everything else: bytes that are no key, an algorithm that does not
+   * belong to the key, an ECDSA signature in another encoding (P1363, bytes after the end), an empty one.
    */
   verify(check: SignatureCheck): boolean | Promise<boolean>;
 }
@@ -36,7 +36,7 @@ export interface Cryptography extends SignatureVerifier {
   sha256Hex(data: Uint8Array | string): string | Promise<string>;
 }
 
-/** A private key that signs in one way, and does not leave this object. */
+/** A private key that signs with one algorithm, and does not leave this object. */
 export interface SigningKey {
   readonly algorithm: SignatureAlgorithm;
   /** The public half, SubjectPublicKeyInfo in DER. */
@@ -64,8 +64,8 @@ const keyIdentifiers = new Map<string, { algorithm: KeyAlgorithm; bytes?: number
 );
 
 /**
- * Reads a SubjectPublicKeyInfo: P-256 or P-384 as an uncompressed point of a named curve, Ed25519 without parameters, RSA.
- * Undefined for anything else. Whether a point lies on its curve is checked by the first verification with it.
+ * Reads a SubjectPublicKeyInfo: P-256 or P-384 as an uncompressed point of a named curve, Ed25519 without parameters, RSA. Undefined for
+ * anything else. The first verification checks whether a point lies on its curve.
  */
 export const readPublicKey = (spki: Uint8Array): PublicKeyParts | undefined => {
   try {
@@ -89,11 +89,11 @@ const proofAlgorithms: Record<KeyAlgorithm, SignatureAlgorithm | undefined> = {
   rsa: undefined,
 };
 
-/** Returns the one algorithm of proofs for a client key: P-256 with SHA-256, P-384 with SHA-384, Ed25519. Undefined for RSA. */
+/** Returns the algorithm of proofs for a client key: P-256 with SHA-256, P-384 with SHA-384, Ed25519. Undefined for RSA. */
 export const proofAlgorithm = (key: KeyAlgorithm): SignatureAlgorithm | undefined =>
   proofAlgorithms[key];
 
-/** AlgorithmIdentifiers of signatures, as hex of their whole DER; the first of an algorithm is the one that core writes. */
+/** AlgorithmIdentifiers of signatures, as hex of their whole DER. Core writes the first one of an algorithm. */
 const signatureIdentifiers: readonly (readonly [hex: string, algorithm: SignatureAlgorithm])[] = [
   ["300a06082a8648ce3d040302", "ecdsa-sha256"],
   ["300a06082a8648ce3d040303", "ecdsa-sha384"],
@@ -109,7 +109,7 @@ const signatureIdentifiers: readonly (readonly [hex: string, algorithm: Signatur
 ];
 const signatureAlgorithms = new Map(signatureIdentifiers);
 
-/** Returns the signature algorithm of an AlgorithmIdentifier in DER; undefined for all others, among them SHA-1 and MD5. */
+/** Returns the signature algorithm of an AlgorithmIdentifier in DER; undefined for all others, including SHA-1 and MD5. */
 export const readSignatureAlgorithm = (identifier: Uint8Array): SignatureAlgorithm | undefined =>
   signatureAlgorithms.get(identifier.toHex());
 

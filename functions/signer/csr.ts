@@ -19,7 +19,7 @@ import {
   type SignatureVerifier,
 } from "./cryptography.ts";
 
-/** The parts of an accepted request that go into a certificate, and nothing else. */
+/** The only parts of an accepted request that go into a certificate. */
 export interface CheckedCsr {
   /** The single requested URI, byte for byte. The enrollment decides whether the caller may have it. */
   readonly identity: string;
@@ -61,9 +61,20 @@ type CsrResult =
 
 const csrBytesMax = 16_384;
 
+/** The parts of a request, as views of its DER. */
+interface CsrParts {
+  /** The signed part: the CertificationRequestInfo, in DER. */
+  readonly info: Uint8Array;
+  readonly spki: Uint8Array;
+  /** The extensions of the one extensionRequest attribute. */
+  readonly extensions: Extensions;
+  readonly signatureAlgorithm: Uint8Array;
+  readonly signature: Uint8Array;
+}
+
 /**
- * Checks a PKCS#10 request (RFC 2986) in PEM: one block of at most 16 KiB, an allowed key, its own signature, and exactly one name
- * of any type, which is a URI. Ignores other requested extensions. Never throws. Verifies the signature last, as it costs most.
+ * Checks a PKCS#10 request (RFC 2986) in PEM: one block of at most 16 KiB, an allowed key, its own signature, and exactly one name of any
+ * type, which is a URI. Ignores other requested extensions. Never throws. Verifies the signature last, because it costs most.
  */
 export const checkCsr = async (pem: string, { verify }: SignatureVerifier): Promise<CsrResult> => {
   if (pem.length > csrBytesMax) return { ok: false, fault: "too_large" };
@@ -95,17 +106,6 @@ export const checkCsr = async (pem: string, { verify }: SignatureVerifier): Prom
     csr: { identity: name.identity, spki: parts.spki, keyAlgorithm: key.algorithm },
   };
 };
-
-/** The parts of a request, as views of its DER. */
-interface CsrParts {
-  /** The signed part: the CertificationRequestInfo, in DER. */
-  readonly info: Uint8Array;
-  readonly spki: Uint8Array;
-  /** The extensions of the one extensionRequest attribute. */
-  readonly extensions: Extensions;
-  readonly signatureAlgorithm: Uint8Array;
-  readonly signature: Uint8Array;
-}
 
 /** 1.2.840.113549.1.9.14 */
 const extensionRequest = "2a864886f70d01090e";

@@ -17,7 +17,7 @@ import {
 export interface SignerCommand {
   /** Returns all of stdout; throws `SignerFault` when the program fails, hangs or writes too much. */
   run(request: string): Promise<Uint8Array>;
-  /** Returns why the program cannot be run now; undefined when no fault is known. */
+  /** Returns why the program cannot run now; undefined if no fault is known. */
   fault(): string | undefined;
 }
 
@@ -27,7 +27,7 @@ export interface SignerCommand {
  */
 export const createExternalCommand = (options: {
   command: SignerCommand;
-  /** The bundle that its certificates must chain to; each certificate of it is an anchor. */
+  /** The bundle to which its certificates must chain; each of its certificates is an anchor. */
   authorities: readonly Authority[];
   cryptography: Cryptography;
   clock: Pick<Clock, "now">;
@@ -51,7 +51,7 @@ export const createExternalCommand = (options: {
         serialNumber: parts.serialNumber,
         fingerprintSha256: await cryptography.sha256Hex(parts.der),
         notBefore: parts.notBefore,
-        // A certificate does not verify once its issuer has expired, so its renewal must come before.
+        // A certificate becomes invalid when its issuer expires, so its renewal must come before.
         notAfter: Math.min(parts.notAfter, issuer.notAfter),
       };
     },
@@ -75,11 +75,11 @@ const signingRequest = ({ csrPem, identity, now }: SigningRequest, ttlSeconds: n
     },
   });
 
-/** JSON (RFC 8259) of an object whose only member is the string `certificate_pem`. `JSON.parse` would accept a repeated key. */
+/** A JSON object (RFC 8259) whose only member is the string `certificate_pem`. `JSON.parse` would accept a repeated key. */
 const answerPattern =
   /^[ \t\r\n]*\{[ \t\r\n]*"certificate_pem"[ \t\r\n]*:[ \t\r\n]*("(?:[^"\\]|\\.)*")[ \t\r\n]*\}[ \t\r\n]*$/;
 
-/** Returns the PEM of an answer; throws `SignerFault` unless it is exactly one object with one field, and white space around it. */
+/** Returns the PEM of an answer; throws `SignerFault` unless it is exactly one object with one field, surrounded by white space only. */
 export const readSignerAnswer = (answer: Uint8Array): string => {
   try {
     const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(answer);
@@ -94,9 +94,9 @@ export const readSignerAnswer = (answer: Uint8Array): string => {
 };
 
 /**
- * Returns the certificate of one PEM and its issuer. Throws `SignerFault` with the reason unless the certificate is as requested:
- * signed by an authority of the bundle that is valid now, for the request's key, with the identity as its only name, a URI, for
- * client-auth alone, not a CA, valid now and not for longer than `ttlSeconds` from now.
+ * Returns the certificate of one PEM and its issuer. Throws `SignerFault` with the reason unless the certificate is as requested: signed by
+ * an authority of the bundle that is valid now, for the request's key, with the identity as its only name, a URI, for client-auth alone,
+ * not a CA, valid now and not for longer than `ttlSeconds` from now.
  */
 const checkIssued = async (
   certificatePem: string,
@@ -141,7 +141,7 @@ const checkProfile = (
       "the certificate is a CA, is not for client authentication, or has an unknown critical extension",
     );
   }
-  // A signer that copies the usages of a request would otherwise grant any that a device requests (E8).
+  // A signer that copies the requested usages would otherwise grant any that a device requests (E8).
   if (!isForClientsAlone(parts))
     throw new SignerFault("the certificate is for more than client authentication");
   if (parts.notBefore > now || parts.notAfter <= now)

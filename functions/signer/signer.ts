@@ -6,7 +6,7 @@ export interface SigningRequest {
   readonly spki: Uint8Array;
   /** The URI that becomes the single Subject Alternative Name. */
   readonly identity: string;
-  /** Lifetime from `now`; a signer may give less, never more. */
+  /** Lifetime from `now`; a signer may shorten it, never extend it. */
   readonly ttlSeconds: number;
   /** Serial number: 16 random bytes. An external signer chooses its own. */
   readonly serial: Uint8Array;
@@ -37,7 +37,7 @@ export interface Signer {
   notAfter(): number;
 }
 
-/** Why a signer issued nothing, for the log and the audit event alone; free of secrets. */
+/** Why a signer issued nothing, only for the log and the audit event; free of secrets. */
 export class SignerFault extends Error {
   override readonly name = "SignerFault";
 }

@@ -42,10 +42,10 @@ const operationParameters = (signature: SignatureAlgorithm) => {
   return { name: "ECDSA", hash: hashOf(signature) };
 };
 
-/** Imported public keys that are kept, those used last. */
+/** Imported public keys to keep, the last used ones. */
 const keysMax = 1_000;
 
-/** Creates cryptography by WebCrypto, for every runtime that has it. */
+/** Creates cryptography with WebCrypto, for every runtime that has it. */
 export const createWebCryptography = (): Cryptography => {
   const keys = new LRUCache<string, CryptoKey>({ max: keysMax });
   const verify: Cryptography["verify"] = async ({ spki, algorithm, data, signature }) => {
@@ -112,7 +112,7 @@ export const createWebSigningKey = async (pem: string): Promise<SigningKey> => {
   if (pkcs8 === undefined) throw new TypeError("not an unencrypted PKCS#8 private key in PEM");
   for (const { key: algorithm, signature } of candidates) {
     const parameters = importParameters(algorithm, signature);
-    // Only the import of the key's own kind accepts it. Extractable, since the public half is derived from its JWK.
+    // Only the import for the key's own kind accepts it. Extractable, because the public half is derived from its JWK.
     const key = await crypto.subtle
       .importKey("pkcs8", pkcs8, parameters, true, ["sign"])
       .catch(() => undefined);

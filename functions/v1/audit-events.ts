@@ -155,7 +155,7 @@ export const auditCsvRoute = (core: ConfiguredCore) =>
     summary: "All audit events under the list's filters as CSV, newest first",
   });
 
-/** `GET /v1/audit-events/export.jsonl`: the same as JSON lines, with the hashes of the chain. */
+/** `GET /v1/audit-events/export.jsonl`: the same events as JSON lines, with the hashes of the chain. */
 export const auditLinesRoute = (core: ConfiguredCore) =>
   exportRoute(core, {
     format: "jsonl",

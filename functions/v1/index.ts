@@ -77,10 +77,10 @@ const isRoute = (entry: Entry): entry is Route => typeof entry.handle === "funct
 
 /** Returns the whole API as one list, in the order of the documentation. A new route or resource is one line here. */
 export const routesOf = (core: Core): readonly Route[] => {
-  // Reports run on a pool of their own, as each scans the fleet or may take long: so they cannot starve heartbeats.
+  // Reports have their own pool, because each scans the fleet or may take long: so they cannot starve heartbeats.
   const reports = { ...core, db: core.reports };
   return [
-    // Before the policies: `export.csv` would be the id of one.
+    // Before the policies, which would read `export.csv` as an id.
     ...enrollmentEntries(reports),
     ...operatorEntries(core),
     ...reportEntries(reports),
@@ -112,7 +112,7 @@ const operatorEntries = (core: Core): readonly Entry[] => [
   createDeviceRoute(core),
   deviceRoutes(core),
   createTokenOfSessionRoute(core),
-  // The exchange of tokens exists only with a configured issuer of workloads.
+  // Tokens are exchanged only with a configured issuer of workloads.
   ...(core.config.workloadIssuers.length === 0 ? [] : [tokenExchangeRoute(core)]),
   sessionRoutes(core),
   enrollmentPolicyRoutes(core),

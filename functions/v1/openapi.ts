@@ -3,12 +3,12 @@ import { anyone } from "../http/resource.ts";
 import { type Route, route } from "../http/route.ts";
 
 /**
- * `GET /v1/openapi.json`: this API as an OpenAPI 3.1 document, generated from the same list of routes that serves it. The document, a
- * third of core's code, is loaded at the first request, and its ETag made once.
+ * `GET /v1/openapi.json`: this API as an OpenAPI 3.1 document, generated from the same list of routes that serves it. Loads the document at
+ * the first request, because it is a third of core's code, and computes its ETag once.
  */
 export const openApiRoute = ({ cryptography }: Pick<Core, "cryptography">): Route => {
-  let made: Promise<{ content: Uint8Array<ArrayBuffer>; etag: string }> | undefined;
-  const make = async () => {
+  let loaded: { content: Uint8Array<ArrayBuffer>; etag: string } | undefined;
+  const load = async () => {
     const { default: document } = await import("#proto/openapi.json", {
       with: { type: "json" },
     });
@@ -26,11 +26,11 @@ export const openApiRoute = ({ cryptography }: Pick<Core, "cryptography">): Rout
       304: { description: "`If-None-Match` names the current `ETag`" },
     },
     handle: async () => {
-      made ??= make();
-      const { content, etag } = await made;
+      loaded ??= await load();
+      const { content, etag } = loaded;
       return {
         status: 200,
-        stream: { type: "application/json", content: inParts(content) },
+        stream: { type: "application/json", content: streamInParts(content) },
         headers: { "Cache-Control": "public, max-age=300", ETag: etag },
       };
     },
@@ -39,13 +39,13 @@ export const openApiRoute = ({ cryptography }: Pick<Core, "cryptography">): Rout
 
 const partBytes = 16 * 1024;
 
-/** Streams bytes that all responses share: a client that reads nothing costs one part, not a copy of the document. */
-const inParts = (bytes: Uint8Array): ReadableStream<Uint8Array> => {
-  let at = 0;
+/** Streams bytes that all responses share. A client that does not read costs one part, not a copy of the document. */
+const streamInParts = (bytes: Uint8Array): ReadableStream<Uint8Array> => {
+  let offset = 0;
   const pull = (controller: ReadableStreamDefaultController<Uint8Array>) => {
-    if (at >= bytes.length) return controller.close();
-    controller.enqueue(bytes.subarray(at, at + partBytes));
-    at += partBytes;
+    if (offset >= bytes.length) return controller.close();
+    controller.enqueue(bytes.subarray(offset, offset + partBytes));
+    offset += partBytes;
   };
   return new ReadableStream({ pull }, { highWaterMark: 0 });
 };

@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { type TimeAt, timeAt } from "#proto/telemetry/time-at.ts";
 
-/** A time in a query: in UTC, or how long ago. */
+/** A time in a query: in UTC, or relative to now. */
 export const QueryTime = v.pipe(
   v.string("must be given once"),
   v.rawTransform(({ dataset: { value }, addIssue, NEVER }): TimeAt => {

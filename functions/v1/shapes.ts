@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { webSessionId } from "#proto/operator/bridge-token.ts";
 import { Identifier } from "#proto/values.ts";
 
-/** A name of an operator's choice: 1 to 120 characters. */
+/** A name that an operator chooses: 1 to 120 characters. */
 export const Name = Identifier(120);
 
 /** The address of a caller, as web saw it. */
@@ -11,7 +11,7 @@ export const RemoteAddress = v.pipe(
   v.ip("must be an IP address"),
 );
 
-/** The id of a session at web. */
+/** The id of a web session. */
 export const WebSessionId = v.pipe(
   v.string(),
   v.regex(webSessionId, "must be the id of a session at web"),

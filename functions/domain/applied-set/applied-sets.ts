@@ -9,12 +9,12 @@ import { type AppliedContent, applyLeaseMs } from "#proto/applied-set/applied-se
 import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 
-/** Returns when the apply of a set that runs is no longer waited for; in the past if none runs. */
+/** Returns when core stops waiting for the running apply of a set; in the past if none runs. */
 const leaseEnd = ({ content, updatedAt }: AppliedSetRow) =>
   content.complete ? 0 : updatedAt.getTime() + applyLeaseMs;
 
 /**
- * Returns a set. While an apply of it runs, its revision is the one that this apply replaced: the apply alone knows its own, so core refuses a
+ * Returns a set. While an apply runs, its revision is the one that this apply replaced: only the apply knows its own, so core rejects a
  * second one. Throws 404 `not_found` for a set that was never applied.
  */
 export const getAppliedSet = async (
@@ -27,8 +27,8 @@ export const getAppliedSet = async (
 };
 
 /**
- * Replaces the content of a set at the revision that was read, 0 for none; audited. Throws 409 at another revision: `apply_in_progress` while an
- * apply of it runs, else `conflict`.
+ * Replaces the content of a set at the revision that the caller has read, 0 for none; audited. Throws 409 at another revision:
+ * `apply_in_progress` while an apply runs, otherwise `conflict`.
  */
 export const putAppliedSet = async (
   core: WriteCore,

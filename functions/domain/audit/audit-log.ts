@@ -48,7 +48,7 @@ export const recordAudit = (
   entry: AuditEntry,
 ): Promise<void> => recordAudits(db, needs, [entry]);
 
-/** Writes what an operator has done, like `recordAudit`. */
+/** Writes an action of an operator, like `recordAudit`. */
 export const recordOperatorAction = (
   db: Executor,
   needs: { clock: Clock; entropy: Entropy },

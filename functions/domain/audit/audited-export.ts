@@ -3,13 +3,13 @@ import type { AuditAction } from "#proto/audit-actions.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import { type Origin, operatorActor, recordAudit } from "./audit-log.ts";
 
-/** The reason of an event that is written before the first row is given: a process that is killed writes none at the end. */
+/** The reason of an event that is written before the first row: a killed process writes no event at the end. */
 export const exportBegun = "has begun: another event follows at its end";
 
 /** Rows per batch: enough to amortise a scan, few enough for memory and the event loop. */
 export const exportBatchRows = 250;
 
-/** The operator who exports and the filters that they asked for, as the audit log has them. */
+/** The operator who exports and the filters of the request, for the audit log. */
 export interface RequestedExport {
   operator: Operator;
   origin: Origin;
@@ -30,9 +30,9 @@ export interface ExportBatch<Row, Position> {
 }
 
 /**
- * Yields the batches that `read` returns. While the reader takes one, the database reads the next, and none further. Writes an audit event
- * with the number of rows before it yields the only batch. Of several batches, it writes one before the first (`exportBegun`), and another
- * with the number of rows before it reports the end to the reader, or when the reader stops earlier.
+ * Yields the batches that `read` returns. While the reader processes one, reads the next from the database, and no further. Writes an audit
+ * event with the number of rows before it yields the only batch. For several batches, writes one before the first (`exportBegun`), and
+ * another with the number of rows before it reports the end to the reader, or when the reader stops earlier.
  */
 export const auditedExport = async function* <Row, Position>(
   core: WriteCore,
@@ -40,7 +40,7 @@ export const auditedExport = async function* <Row, Position>(
   { action, target, details }: ExportEntry,
   read: (after: Position | null) => Promise<ExportBatch<Row, Position>>,
 ): AsyncGenerator<Row[], void, void> {
-  let given = 0;
+  let yieldedRows = 0;
   let recorded: "nothing" | "start" | "all" = "nothing";
   let reason: string | null = "the reader disconnected before the end";
   const record = (why: string | null, rows?: number) => {
@@ -69,9 +69,9 @@ export const auditedExport = async function* <Row, Position>(
     while (next !== null) {
       const batch: ExportBatch<Row, Position> = await next;
       next = batch.next === null ? null : readNext(batch.next);
-      given += batch.rows.length;
+      yieldedRows += batch.rows.length;
       if (recorded === "nothing") {
-        await (batch.next === null ? record(null, given) : record(exportBegun));
+        await (batch.next === null ? record(null, yieldedRows) : record(exportBegun));
         recorded = batch.next === null ? "all" : "start";
       }
       yield batch.rows;
@@ -83,6 +83,6 @@ export const auditedExport = async function* <Row, Position>(
   } finally {
     // A client of a single request ends with it: nothing of the export may still run then.
     await Promise.allSettled([next]);
-    if (recorded !== "all") await record(reason, given);
+    if (recorded !== "all") await record(reason, yieldedRows);
   }
 };

@@ -14,7 +14,7 @@ import { auditedExport, exportBatchRows, type RequestedExport } from "./audited-
 
 /** The filters of the audit log as an operator requests them. */
 export interface AuditQuery extends Omit<AuditFilter, "about"> {
-  /** Names what the events are about: an id, or a name that `findAuditSubject` knows. */
+  /** The subject of the events: an id, or a name that `findAuditSubject` knows. */
   target?: string | undefined;
 }
 
@@ -78,7 +78,7 @@ const withNames = async (
 
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
-/** Names that one event may need: a revocation lists every certificate of a host. */
+/** The most names for one event: a revocation lists every certificate of a host. */
 const idsMax = 100;
 
 const idsIn = ({ actorId, targetId, details }: ListedAuditEvent): string[] => {

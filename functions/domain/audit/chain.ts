@@ -13,15 +13,15 @@ import { equalBytes } from "#kit/bytes.ts";
 /** An event as the database stores it. */
 type StoredAuditEvent = Required<AuditEventRow>;
 
-/** The digests of the platform. */
+/** The digests of the runtime. */
 export type Digests = Pick<Cryptography, "sha256Hex">;
 
 /** The hash before the first event. */
 export const genesisHash = new Uint8Array(32);
 
 /**
- * Returns the hash of an event in the chain: SHA-256 over `svc-audit-v1`, the previous hash in hex and the RFC 8785 form of the event
- * with its `seq`, joined by line feeds. To edit, remove or insert an event, one must rewrite every hash after it.
+ * Returns the hash of an event in the chain: SHA-256 over `svc-audit-v1`, the previous hash in hex and the RFC 8785 form of the event with
+ * its `seq`, joined by line feeds. Editing, removing or inserting an event requires rewriting every hash after it.
  */
 export const chainHash = async (
   { sha256Hex }: Digests,

@@ -7,14 +7,14 @@ import type { Executor } from "#functions/store/database/database.ts";
 import type { AuditAction } from "#proto/audit-actions.ts";
 import { type AuditEntry, recordAudits } from "./audit-log.ts";
 
-/** Requests of a minute may still be in flight for so long when it has ended. */
+/** Requests of a minute may still be under way for so long after its end. */
 const graceMs = 5000;
 const minuteMs = 60_000;
 const batch = 500;
 
 /**
- * Audits how many refusals each count of the past minutes has, if it is more than the one that has its event; returns how many events it
- * wrote. Safe to repeat and to run on several replicas: one transaction deletes the counts and writes their events.
+ * Audits the number of refusals of each count of the past minutes, if it is more than the one that has its event; returns how many events
+ * it wrote. Safe to repeat and to run on several cores: one transaction deletes the counts and writes their events.
  */
 export const flushCounts = async <Row extends { refusals: number }>(
   { db, ...needs }: WriteCore,

@@ -15,18 +15,18 @@ interface ProviderLogout {
   jti: string;
   subject: string | null;
   providerSessionId: string | null;
-  /** From when on web rejects the token itself. */
+  /** When web begins to reject the token itself. */
   expiresAt: Date;
-  /** As web saw it. */
+  /** The address that web saw. */
   remoteAddress: string;
 }
 
-/** A web that could not reach core reports a token late, and may do so after another web did. */
+/** A web that could not reach core reports a token late, perhaps after another web did. */
 const keptMsMin = 60_000;
 
 /**
- * Ends the sessions at web that a logout token names, each with its programs and an audit event. The same token again, which a provider without
- * an answer sends and each web retries, ends and records nothing more. Throws 409 `logout_token_replayed` for another token with its `jti`; audited.
+ * Ends the web sessions that a logout token names, each with its programs and an audit event. Does nothing for the same token again, which
+ * a provider without a response sends and each web retries. Throws 409 `logout_token_replayed` for another token with its `jti`; audited.
  */
 export const recordProviderLogout = async (
   { db, config, ...core }: ConfiguredCore,
@@ -49,7 +49,7 @@ export const recordProviderLogout = async (
     if (before !== undefined) {
       const isOfSame =
         before.providerSessionId === providerSessionId && (before.subject ?? subject) === subject;
-      // A row is kept for at least as long as its token is valid: one that is valid for longer is another.
+      // A row is kept for at least as long as its token is valid, so a token that is valid for longer is another one.
       if (isOfSame && expiresAt <= before.expiresAt) return true;
       const target = { type: "person", id: "" };
       const refusal = { reasonCode: "logout_token_replayed", about: jti, details: { subject } };

@@ -1,7 +1,7 @@
 /**
- * Audits refusals of callers that need no credentials, so that a flood of them neither fills the log nor hides in it. Invariants: of an
- * action, address, reason and target, each minute has one event of the first refusal, and one with the count if there were more; an action
- * has at most `countsPerMinuteMax` of them in a minute, and beyond it one for each reason, whatever the addresses.
+ * Audits refusals of callers without credentials, so that a flood of them neither fills the log nor hides in it. Invariants:
+ * - For an action, address, reason and target, each minute has one event for the first refusal, and one with the count if there were more.
+ * - An action has at most `countsPerMinuteMax` of them in a minute; further refusals have one for each reason, whatever the addresses.
  */
 
 import type { Core } from "#functions/core.ts";
@@ -18,14 +18,14 @@ import { type AuditEntry, type Origin, recordAudits } from "./audit-log.ts";
 
 const minuteMs = 60_000;
 const countsPerMinuteMax = 100;
-/** The address of counts that several share. */
+/** The address of shared counts. */
 const otherAddresses = "other";
 
 /** The entry of one refusal. */
 export interface RefusalEntry extends Omit<AuditEntry, "outcome" | "reasonCode" | "origin"> {
   reasonCode: string;
   origin: Origin;
-  /** Whom the refusal concerns, for its count; by default the target's id. */
+  /** The subject that the refusal concerns, for its count; by default the target's id. */
   about?: string;
 }
 
@@ -83,10 +83,10 @@ export const recordRefusals = async (
   );
 };
 
-/** Records a refusal, in a transaction that concurrent ones share: a flood of them needs one connection. */
+/** Records a refusal in a transaction that concurrent refusals share, so that a flood needs one connection. */
 type RecordRefusal = (entry: RefusalEntry) => Promise<void>;
 
-/** Creates the record of refusals of one action. */
+/** Creates the function that records refusals of one action. */
 export const createRecordRefusal = ({
   db,
   ...needs

@@ -12,15 +12,15 @@ import { type Origin, operatorActor, recordAudit } from "./audit-log.ts";
 import { recordRefusals } from "./record-refusals.ts";
 import { endWebSession, sessionEnders } from "./record-sign-out.ts";
 
-/** The session at web that begins with a sign-in. */
+/** The web session that begins with a sign-in. */
 interface BegunSession {
   id: string;
   expiresAt: Date;
-  /** The session at the identity provider; null if that names none. */
+  /** The session at the identity provider; null if the provider names none. */
   providerSessionId: string | null;
 }
 
-/** The outcome of a sign-in; a failure names the person as far as web knows. */
+/** The outcome of a sign-in. A failure names the person if web knows the name. */
 type SignIn =
   | {
       outcome: "success";
@@ -70,7 +70,7 @@ export const recordSignIn = async (
         actor: { type: "system", id: "web", display: "web" },
         action: "operator.sign_in",
         target: { type: "person", id: userId ?? "" },
-        // The first event of each unknown person holds their subject, from which an operator may learn it.
+        // The first event of each unknown person contains their subject, so that an operator can learn it.
         about: userId ?? subject ?? "",
         reasonCode,
         origin,
@@ -80,7 +80,7 @@ export const recordSignIn = async (
   );
 };
 
-/** Stores a session at web. It has ended already if the provider has reported the end of its own session meanwhile. */
+/** Stores a web session. It has already ended if the provider has meanwhile reported the end of its own session. */
 const beginWebSession = async (
   tx: Executor,
   core: Pick<Core, "clock" | "entropy">,

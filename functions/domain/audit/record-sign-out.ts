@@ -6,7 +6,7 @@ import {
 } from "#functions/store/operator-session/operator-sessions.ts";
 import { type Actor, type Origin, recordAudit } from "./audit-log.ts";
 
-/** The session at web that ends. */
+/** The web session that ends. */
 interface EndedSession {
   sessionId: string;
   userId: string;
@@ -20,8 +20,8 @@ export const sessionEnders = {
 } as const satisfies Record<string, Actor>;
 
 /**
- * Ends a session at web for every web, with the sessions of the programs that the person consented to in it: core rejects what any of them
- * asks from the next request on. Idempotent; the first time writes the audit event.
+ * Ends a web session for every web, with the sessions of the programs that the person consented to in it: core rejects their requests from
+ * the next one on. Idempotent; only the first time writes the audit event.
  */
 export const endWebSession = async (
   tx: Executor,
@@ -41,7 +41,7 @@ export const endWebSession = async (
   });
 };
 
-/** Ends the session at web of a person who signed out, with the remote address that web saw. Idempotent. */
+/** Ends the web session of a person who signed out, with the remote address that web saw. Idempotent. */
 export const recordSignOut = async (
   { db, ...core }: WriteCore,
   { remoteAddress, ...session }: EndedSession & { remoteAddress: string },

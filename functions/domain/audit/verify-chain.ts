@@ -20,22 +20,22 @@ import {
   type Digests,
 } from "./chain.ts";
 
-/** Links that one call recomputes at most: some 100 ms of work. */
+/** The most links that one call recomputes: some 100 ms of work. */
 const linksMax = 2000;
-/** How long after a whole pass the next one begins. */
+/** A pass over the whole chain begins this long after the previous one. */
 const passIntervalMs = 3_600_000;
 const pendingMax = 10_000;
 
-/** What one call of `verifyChain` did. */
+/** The result of a call of `verifyChain`. */
 interface ChainCheck {
   checked: number;
   fault: ChainFault | null;
 }
 
 /**
- * Verifies the next events of the chain, at most `linksMax`: first those after the last verified one, then, pass by pass, all verified
- * ones again. Stores how far it came, so that the cores of a database share the work. A fault is final: nothing is verified after it.
- * Returns undefined when there was nothing to do, or while another core is at it.
+ * Verifies at most `linksMax` events of the chain: first those after the last verified one, then, pass by pass, all verified ones again.
+ * Stores its progress, so that the cores of a database share the work. A fault is final: nothing is verified after it. Returns undefined
+ * when there was nothing to do, or while another core verifies.
  */
 export const verifyChain = ({
   db,
@@ -77,7 +77,7 @@ const firstState = (now: Date): AuditVerificationRow => ({
   faultSeq: null,
 });
 
-/** Returns the fault of a chain that no longer has the last verified link: its end was removed, or all of it written anew. */
+/** Returns the fault of a chain without the last verified link: its end was removed, or all of it was rewritten. */
 const findRewritten = async (
   db: Executor,
   { seq, hash }: ChainPosition,
@@ -99,7 +99,7 @@ const checkAfter = async (
   return { ...checked, checked: links.length };
 };
 
-/** Checks verified events again with what is left of the call. A finished pass moves `checkedSince` to its beginning. */
+/** Verifies events again, up to the rest of the call's limit. A finished pass moves `checkedSince` to its beginning. */
 const continuePass = async (
   db: Executor,
   digests: Digests,
@@ -109,21 +109,17 @@ const continuePass = async (
   const isFinished = state.passSeq >= state.seq;
   if (isFinished && now.getTime() - state.passStartedAt.getTime() < passIntervalMs)
     return { checked: 0, fault: null, state };
-  const at = isFinished
+  const pass = isFinished
     ? { ...state, passSeq: chainStart.seq, passHash: chainStart.hash, passStartedAt: now }
     : state;
-  const left = Math.min(limit, state.seq - at.passSeq);
-  const { fault, checked, seq, hash } = await checkAfter(
-    db,
-    digests,
-    { seq: at.passSeq, hash: at.passHash },
-    left,
-  );
-  const moved = { ...at, passSeq: seq, passHash: hash };
+  const position = { seq: pass.passSeq, hash: pass.passHash };
+  const links = Math.min(limit, state.seq - position.seq);
+  const { fault, checked, seq, hash } = await checkAfter(db, digests, position, links);
+  const moved = { ...pass, passSeq: seq, passHash: hash };
   return {
     checked,
     fault,
-    state: seq < state.seq ? moved : { ...moved, checkedSince: at.passStartedAt },
+    state: seq < state.seq ? moved : { ...moved, checkedSince: pass.passStartedAt },
   };
 };
 
@@ -146,7 +142,7 @@ const stopAt = async (
   return { checked, fault };
 };
 
-/** Returns the newest link, the number of events that wait for theirs, and what has been verified. */
+/** Returns the newest link, the number of events that are not chained yet, and what has been verified. */
 export const auditChainStatus = async ({
   db,
 }: Pick<Core, "db">): Promise<{

@@ -51,7 +51,7 @@ export interface ProvenCollector {
   sentAt: number;
 }
 
-/** A caller whose certificate is active and whose proof core has accepted: it is not accepted again. */
+/** A caller whose certificate is active and whose proof core has accepted; core does not accept it again. */
 export interface AdmittedCollector {
   certificateId: string;
   identityId: string;
@@ -66,7 +66,7 @@ interface AuthFailure {
   origin?: Origin;
 }
 
-/** Failures are recorded at most this often per identity, so that a flood of bad requests writes nothing. */
+/** Records failures of an identity at most this often, so that a flood of bad requests writes nothing. */
 const failureIntervalMs = 60_000;
 
 const encoder = new TextEncoder();
@@ -156,8 +156,8 @@ export const admitProof = async (
 };
 
 /**
- * Returns the caller that the store admitted; the first use of a certificate makes its predecessor `replaced`. Throws the problem of
- * any other outcome (docs/api.md), and records a 401 as the identity's last authentication failure.
+ * Returns the admitted caller; the first use of a certificate makes its predecessor `replaced`. Throws the problem of any other outcome
+ * (docs/api.md), and records a 401 as the identity's last authentication failure.
  */
 export const requireAdmitted = async (
   core: WriteCore,
@@ -216,7 +216,8 @@ export const markUsed = async (
     if (predecessors.length > 0) await updateReplaced(tx, predecessors, at);
     return successions;
   });
-  // By itself: a request of the successor holds its row of proofs while it waits for those that the transaction has locked.
+  // Outside the transaction: a request of the successor holds the lock on its proofs while it waits for rows that the transaction has
+  // locked.
   if (begun.length > 0) await inheritProofUses(db, begun);
 };
 
@@ -227,8 +228,8 @@ export const markUsed = async (
 export const recordAuthFailure = async (core: WriteCore, failure: AuthFailure): Promise<void> => {
   const { identity, reason, certificateId } = failure;
   const at = new Date(core.clock.now());
-  const due = new Date(at.getTime() - failureIntervalMs);
-  await updateAuthFailure(core.db, { identity, reason, at, due });
+  const ifBefore = new Date(at.getTime() - failureIntervalMs);
+  await updateAuthFailure(core.db, { identity, reason, at, ifBefore });
   if (reason === "certificate_replaced" && certificateId !== undefined) {
     await recordReuse(core, { ...failure, certificateId });
   }
@@ -246,7 +247,7 @@ const recordReuse = (
     ...(origin ? { origin } : {}),
   });
 
-/** Audits that core refused something to a known identity: one event in a minute for an action and target, on all replicas. */
+/** Audits that core rejected a request of a known identity: one event per minute for an action and target, across all cores. */
 export const auditRefusal = async (
   { db, clock, entropy }: WriteCore,
   {

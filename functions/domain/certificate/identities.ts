@@ -50,7 +50,7 @@ export const revokeIdentity = async (
   });
 
 /**
- * Revokes one certificate, and its successor if that is unused; idempotent. Returns the identity's other active certificates too, with
+ * Revokes one certificate, and its successor if that is unused; idempotent. Also returns the identity's other active certificates, with
  * which the host can still connect. Throws 404 `not_found`.
  */
 export const revokeCertificate = async (

@@ -5,15 +5,15 @@ import { lockIdentity, notifyHosts } from "#functions/store/certificate/identiti
 import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 
-/** What an admin may have a host do at once that it does by itself later. */
+/** Actions that a host takes by itself later, and an admin may trigger now. */
 export const nudges = ["renew_now", "report_now"] as const;
 
 /** One of `nudges`. */
 type Nudge = (typeof nudges)[number];
 
 /**
- * Has a host renew or report, at once on its stream. Without a stream it reports with its next heartbeat, whose answers say `renew_now` until
- * it has renewed. Throws 404 `not_found`; 409 `conflict` for a revoked host.
+ * Makes a host renew or report, immediately on its stream. Without a stream it reports with its next heartbeat, whose responses say
+ * `renew_now` until it has renewed. Throws 404 `not_found`; 409 `conflict` for a revoked host.
  */
 export const nudgeHost = async (
   core: WriteCore,

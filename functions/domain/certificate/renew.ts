@@ -45,10 +45,10 @@ export type RenewCore = Pick<Core, "db" | "clock" | "entropy" | "cryptography"> 
 };
 
 /**
- * Renews the presented certificate (docs/api.md): admit, sign outside any transaction, record. The presented certificate stays active
- * until its successor is first used. A retry with the same key returns the same successor; a new key replaces an unused one. So an
- * identity has one lineage even under concurrent renewals. `checkRate` limits what core issues to one identity. A crash after
- * signing leaves a certificate without a row, which core rejects, and the next attempt starts over.
+ * Renews the presented certificate (docs/api.md): admits, signs outside any transaction, records. The presented certificate stays active
+ * until its successor is first used. A retry with the same key returns the same successor; a new key replaces an unused one. So an identity
+ * has one lineage even under concurrent renewals. `checkRate` limits what core issues to one identity. A crash after signing leaves a
+ * certificate without a row, which core rejects, and the next attempt starts over.
  */
 export const renew = async (
   core: RenewCore,
@@ -119,14 +119,14 @@ const requestOf = async (
 const minuteMs = 60_000;
 /** Renewals of one identity in any minute. */
 const minuteCountMax = 6;
-/** Renewals of one identity in any hour after which only a certificate that is due is renewed: so the limit never lets one expire. */
+/** After so many renewals of one identity in an hour, renews only a certificate that is due, so that the limit never lets one expire. */
 const hourCountMax = 30;
-/** Certificates that a replica with a faster clock has issued count too; core is not ready when its clock is off by more. */
+/** Also counts certificates that a core with a faster clock has issued; core is not ready when its clock is off by more. */
 const clockToleranceMs = 300_000;
 
 /**
- * Throws 429 `rate_limited` when an identity has renewed too often, whichever certificates it presented. Counts the certificates in the
- * database, so all replicas agree and a response that core repeats does not count.
+ * Throws 429 `rate_limited` when an identity has renewed too often, with any of its certificates. Counts the certificates in the database,
+ * so that all cores agree and repeated responses do not count.
  */
 const checkRate = async (
   db: Executor,
@@ -148,7 +148,7 @@ const checkRate = async (
     throw new Problem("rate_limited", { retryAfterSeconds: Math.ceil(waitMs / 1000) });
 };
 
-/** Turns any failure of the signer into a `SignerFault`. */
+/** Converts any failure of the signer to a `SignerFault`. */
 const sign = async (signer: Signer, request: SigningRequest): Promise<IssuedCertificate> => {
   try {
     return await signer.sign(request);

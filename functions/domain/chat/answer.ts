@@ -1,7 +1,7 @@
 /*
  * Answers questions. Invariants of a turn:
  * - One core writes it: `beginTurn` takes its lease, `keepLease` renews it, and every write checks it.
- * - `close` runs once, whatever ended the turn. When it fails or core is killed, the lease expires and `closeExpiredTurn` closes the turn.
+ * - `close` runs once, however the turn ended. If it fails or core is killed, the lease expires and `closeExpiredTurn` closes the turn.
  * - All writes of the turn run in `exclusive`, so that a late renewal cannot write after the close.
  * - The slots of the person and of core are released when the turn has ended, even while its reader still reads.
  */
@@ -25,7 +25,7 @@ import { type Draft, inOpenTurn, runTurn, type TurnNeeds, turnLost } from "./run
 const turnsOfPersonMax = 2;
 const turnsOfCoreMax = 64;
 const turnMs = 60_000;
-/** Without an event of the model the response starts after this time, so that a proxy sees progress. */
+/** The response starts after this time even without an event of the model, so that a proxy sees progress. */
 const openMs = 3_000;
 
 /** A question to a conversation. */
@@ -34,6 +34,11 @@ interface Question {
   content: string;
 }
 
+/** An event of a turn; `failed` becomes the event `error`. */
+export type TurnEvent =
+  | Exclude<ChatEvent, { event: "error" }>
+  | { event: "failed"; error: unknown };
+
 /** The events of an answer. `return` stops the model and the running query, and resolves once the turn is closed. */
 export interface Answer extends AsyncIterator<TurnEvent, void, void> {
   return(): Promise<IteratorResult<TurnEvent, void>>;
@@ -41,14 +46,14 @@ export interface Answer extends AsyncIterator<TurnEvent, void, void> {
 
 type Needs = Pick<Core, "db" | "clock" | "entropy" | "log" | "observe">;
 
-/** The reason of an abort by the person: no fault. */
+/** The reason of an abort by the person, which is no fault. */
 class Stopped extends Error {
   override readonly name = "Stopped";
 }
 
 /**
- * Returns the function that answers questions: it resolves with the events at the first event of the model or after 3 s, and rejects with
- * what failed before. Throws 413 `payload_too_large`, 429 `too_many_conversations`, and what `beginTurn` throws. `signal` aborts when the
+ * Creates the function that answers questions. It resolves with the events at the first event of the model or after 3 s, and rejects with
+ * an earlier failure. Throws 413 `payload_too_large`, 429 `too_many_conversations`, and what `beginTurn` throws. `signal` aborts when the
  * client disconnects before that.
  */
 export const createAnswers = (core: Needs, chat: Chat) => {
@@ -156,8 +161,7 @@ const startTurn = async (start: {
     } catch (cause) {
       error ??= cause;
     }
-    const outcome =
-      error === null ? end.status : error instanceof Problem ? error.code : "internal";
+    const outcome = error === null ? end.status : codeOf(error);
     observe.chatTurn(outcome);
     const seconds = (clock.monotonic() - startedAt) / 1000;
     log.info(
@@ -181,7 +185,7 @@ const startTurn = async (start: {
     lost: (reason) => abort.abort(reason),
   });
   const finished = run().finally(release);
-  // `run` throws nothing that its caller could act on.
+  // Its caller cannot act on a failure.
   finished.catch(() => undefined);
   await opened.promise;
   return answerOf(channel, () => {
@@ -189,6 +193,18 @@ const startTurn = async (start: {
     return finished;
   });
 };
+
+/** Passes events from a writer to one reader, in order. */
+interface EventChannel {
+  /** Resolves when there is room again, or the signal has aborted. Never rejects. */
+  write(event: TurnEvent): Promise<void>;
+  /** Ends the channel after the events that were written. */
+  end(): void;
+  /** Returns the next event; null at the end. */
+  read(): Promise<TurnEvent | null>;
+  /** Drops all events, present and future: the reader has disconnected. */
+  drop(): void;
+}
 
 const answerOf = (channel: EventChannel, stopped: () => Promise<void>): Answer => ({
   next: async () => {
@@ -204,14 +220,16 @@ const answerOf = (channel: EventChannel, stopped: () => Promise<void>): Answer =
 const tookTooLong = () =>
   new Problem("inference_failed", { detail: "The answer took longer than 60 s" });
 
-/** Returns how a turn ends that was stopped or failed. */
+const codeOf = (error: unknown): string => (error instanceof Problem ? error.code : "internal");
+
+/** Returns the outcome of a turn that was stopped or failed. */
 const endOf = (cause: unknown): { status: TurnOutcome; error: unknown } => {
   if (cause instanceof Stopped) return { status: "aborted", error: null };
   const isShutdown = cause instanceof Problem && cause.code === "shutting_down";
   return { status: isShutdown ? "aborted" : "failed", error: cause };
 };
 
-/** Returns a function that runs tasks one after the other, whether or not they fail. */
+/** Returns a function that runs tasks one after the other, even if one fails. */
 const createQueue = (): TurnNeeds["exclusive"] => {
   let last: Promise<unknown> = Promise.resolve();
   return (task) => {
@@ -221,27 +239,10 @@ const createQueue = (): TurnNeeds["exclusive"] => {
   };
 };
 
-/** An event of a turn; `failed` becomes the event `error`. */
-export type TurnEvent =
-  | Exclude<ChatEvent, { event: "error" }>
-  | { event: "failed"; error: unknown };
-
-/** Events from a writer to one reader, in order. */
-interface EventChannel {
-  /** Resolves when there is room again, or the signal has aborted. Never rejects. */
-  write(event: TurnEvent): Promise<void>;
-  /** Ends the channel after the events that were written. */
-  end(): void;
-  /** Returns the next event; null at the end. */
-  read(): Promise<TurnEvent | null>;
-  /** Drops all events, present and future: the reader has disconnected. */
-  drop(): void;
-}
-
-/** Events that wait for a slow reader before the model does. */
+/** Events that may wait for a slow reader; then the model waits too. */
 const waitingMax = 64;
 
-/** Creates a channel; after `signal` aborts, its writer waits no more. */
+/** Creates a channel. Its writer does not wait after `signal` aborts. */
 const createEventChannel = (signal: AbortSignal): EventChannel => {
   const waiting: TurnEvent[] = [];
   let isEnded = false;
@@ -285,8 +286,8 @@ const createEventChannel = (signal: AbortSignal): EventChannel => {
 const renewMs = 2_000;
 
 /**
- * Renews the lease of a turn and stores the text so far, every two seconds until `ended` aborts. Ends the turn when another core closed it,
- * and when its person was suspended or lost the scope.
+ * Renews the lease of a turn and stores the text so far, every two seconds until `ended` aborts. Ends the turn when another core has closed
+ * it, and when its person was suspended or lost the scope.
  */
 const keepLease = ({
   core: { db, clock, log },

@@ -7,7 +7,7 @@ import {
   sizeOfChatMessages,
 } from "#functions/store/chat/messages.ts";
 import {
-  type LockedChatSession,
+  type LeasedChatSession,
   leaseTurn,
   lockChatSession,
   updateChatSession,
@@ -23,11 +23,11 @@ import { closeTurn } from "./close-turn.ts";
 import { historyOf } from "./model-messages.ts";
 import { appendReceipts, type ChainNeeds, requireReceiptKey } from "./receipts.ts";
 
-/** Turns that a conversation may have. */
+/** The most turns of a conversation. */
 const turnsMax = 100;
-/** The size of a conversation's messages, in bytes, after which no turn begins: all of it is read at once. */
+/** No turn begins when a conversation's messages have this many bytes, because all of it is read at once. */
 const conversationBytesMax = 16 * 1024 * 1024;
-/** Messages that the history is made of; it seldom has room for as many. */
+/** The most messages of the history, which seldom has room for as many. */
 const historyMessages = 40;
 /** The start of a question that becomes the title, in characters. */
 const titleCharacters = Math.min(80, titleLengthMax);
@@ -44,7 +44,7 @@ export interface BegunTurn {
 
 /**
  * Stores the question, its receipt and an empty answer, and takes the lease of the conversation. Closes a turn whose core was killed.
- * Throws 404 `not_found`, 409 `conflict` while another answer is being written, after 100 turns or 16 MiB.
+ * Throws 404 `not_found`, 409 `conflict` while another answer is being written, and after 100 turns or 16 MiB.
  */
 export const beginTurn = (
   { db, clock, entropy }: WriteCore,
@@ -103,7 +103,7 @@ export const beginTurn = (
   });
 
 /** Closes a turn whose lease has expired. Throws 409 `conflict` while an answer is being written, and when the conversation is full. */
-const requireFree = async (tx: Executor, needs: ChainNeeds, session: LockedChatSession) => {
+const requireFree = async (tx: Executor, needs: ChainNeeds, session: LeasedChatSession) => {
   if (session.turnId !== null) {
     if (!session.turnExpired)
       throw new Problem("conflict", { detail: "An answer is being written in this conversation" });

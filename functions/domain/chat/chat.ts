@@ -17,6 +17,6 @@ export interface Chat {
   sql: ChatSql | null;
   sqlOffReason: string | null;
   signer: ReceiptSigner;
-  /** Aborts when core shuts down: answers that are being written end then. */
+  /** Aborts when core shuts down, which ends answers under way. */
   stopping: AbortSignal;
 }

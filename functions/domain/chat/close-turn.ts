@@ -3,7 +3,7 @@ import { Problem } from "#functions/problems.ts";
 import { findChatMessage, updateChatMessage } from "#functions/store/chat/messages.ts";
 import {
   findExpiredTurns,
-  type LockedChatSession,
+  type LeasedChatSession,
   lockChatSession,
   releaseTurn,
 } from "#functions/store/chat/sessions.ts";
@@ -18,17 +18,17 @@ import {
   requireReceiptKey,
 } from "./receipts.ts";
 
-/** How a turn ended. */
+/** The outcome of a turn. */
 export type TurnOutcome = Exclude<MessageStatus, "answering">;
 
 /**
- * Closes the turn of a locked conversation: stores the answer, appends its receipt if it has text, and the closing. `parts` absent: those
- * that were stored last.
+ * Closes the turn of a locked conversation: stores the answer, appends its receipt if it has text, and the closing. `parts` absent: the
+ * last stored ones.
  */
 export const closeTurn = async (
   tx: Executor,
   needs: ChainNeeds,
-  session: LockedChatSession,
+  session: LeasedChatSession,
   { status, parts }: { status: TurnOutcome; parts?: readonly MessagePart[] },
 ): Promise<Receipt[]> => {
   const answer = session.turnId === null ? undefined : await findChatMessage(tx, session.turnId);
@@ -58,7 +58,7 @@ export const closeTurn = async (
 /** Turns that one call of `closeExpiredTurns` closes. */
 const batchMax = 100;
 
-/** Closes turns whose core was killed, as aborted and with the text that was stored. Returns undefined when there was none. */
+/** Closes turns whose core was killed, as aborted and with the stored text. Returns undefined when there was none. */
 export const closeExpiredTurns = async (
   { db, clock }: TimedCore,
   { signer }: Pick<Chat, "signer">,

@@ -16,7 +16,7 @@ import type { Operator } from "../operator/authenticate.ts";
 import type { Chat } from "./chat.ts";
 import { closeExpiredTurn } from "./close-turn.ts";
 
-/** Conversations that a person may have. None is deleted silently: the person deletes one to begin another. */
+/** The most conversations of a person. Core deletes none: the person must delete one to begin another. */
 const conversationsMax = 200;
 
 /** Creates a conversation of the operator. Throws 409 `conflict` when they have 200. */
@@ -57,7 +57,7 @@ export const browseConversations = (
 
 /**
  * Returns a conversation of the operator, after closing its turn if the core that wrote it was killed. Throws 404 `not_found`, also for
- * a conversation of somebody else.
+ * another person's conversation.
  */
 export const openConversation = async (
   core: TimedCore,
@@ -92,7 +92,7 @@ export const renameConversation = async (
   return { ...session, title };
 };
 
-/** Deletes a conversation of the operator with its receipts; an answer that is being written ends. Throws 404 `not_found`. */
+/** Deletes a conversation of the operator with its receipts; ends an answer under way. Throws 404 `not_found`. */
 export const deleteConversation = async (
   { db }: Pick<WriteCore, "db">,
   operator: Operator,

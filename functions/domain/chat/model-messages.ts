@@ -3,14 +3,14 @@ import type { ChatMessageRow } from "#functions/store/chat/messages.ts";
 import type { MessagePart } from "#proto/chat/session.ts";
 import type { ToolResult } from "#proto/chat/tools.ts";
 
-/** The most that earlier turns take of a request to the model, in bytes of JSON: the oldest whole turns are dropped. */
+/** The most bytes of JSON of earlier turns in a request to the model; drops the oldest whole turns. */
 const historyBytesMax = 192 * 1024;
-/** The most of a result of an earlier turn, in bytes of JSON: its last rows are dropped. */
+/** The most bytes of JSON of a result of an earlier turn; drops its last rows. */
 const earlierResultBytesMax = 4 * 1024;
-/** The most that the results of the current turn take, in bytes of JSON: then they are shortened like earlier ones. */
+/** The most bytes of JSON of the current turn's results; then shortens them like earlier ones. */
 const currentResultsBytesMax = 384 * 1024;
 
-/** Returns the conversation so far as messages to the model, within a bound. Turns without an answer are left out. */
+/** Returns the conversation so far as messages to the model, up to a limit. Omits turns without an answer. */
 export const historyOf = (messages: readonly ChatMessageRow[]): InferenceMessage[] => {
   const turns: InferenceMessage[][] = [];
   for (const [at, { role, parts }] of messages.entries()) {
@@ -32,7 +32,7 @@ export const historyOf = (messages: readonly ChatMessageRow[]): InferenceMessage
   return kept.flat();
 };
 
-/** Returns the answer that is being written as messages to the model, its results within a bound. */
+/** Returns the answer under way as messages to the model, its results up to a limit. */
 export const currentMessages = (parts: readonly MessagePart[]): InferenceMessage[] => {
   let bytes = 0;
   return answerMessages(parts, (result) => {
@@ -41,7 +41,7 @@ export const currentMessages = (parts: readonly MessagePart[]): InferenceMessage
   });
 };
 
-/** Splits an answer into rounds: what the model said with its tool calls, then their results. Calls without a result are left out. */
+/** Splits an answer into rounds: the model's text and tool calls, then the results. Omits calls without a result. */
 const answerMessages = (
   parts: readonly MessagePart[],
   shortened: (result: ToolResult) => ToolResult,
@@ -54,10 +54,10 @@ const answerMessages = (
     const last = messages.at(-1);
     if (part.type === "tool_result") {
       const { call_id: callId, name, result } = part;
-      const given = { callId, name, result: shortened(result) };
+      const answer = { callId, name, result: shortened(result) };
       if (last?.role === "tool")
-        messages[messages.length - 1] = { role: "tool", results: [...last.results, given] };
-      else messages.push({ role: "tool", results: [given] });
+        messages[messages.length - 1] = { role: "tool", results: [...last.results, answer] };
+      else messages.push({ role: "tool", results: [answer] });
       continue;
     }
     if (part.type === "tool_call" && !answered.has(part.call_id)) continue;
@@ -72,7 +72,7 @@ const answerMessages = (
   return messages;
 };
 
-/** Returns a result of at most about `bytesMax`: drops the last rows. */
+/** Returns a result of at most about `bytesMax`, without its last rows. */
 const shorten = (result: ToolResult, bytesMax: number): ToolResult => {
   if (result.kind !== "rows" || bytesOf(result) <= bytesMax) return result;
   const rows: unknown[][] = [];

@@ -3,7 +3,7 @@ import { decodePem } from "#proto/pem.ts";
 import type { ReceiptSigner } from "./chat.ts";
 
 /**
- * Creates the signer of a key in PEM, or of a new key that this process alone has. Throws `TypeError` for anything but an unencrypted
+ * Creates the signer of a key in PEM, or of a new key that only this process has. Throws `TypeError` for anything but an unencrypted
  * Ed25519 key in PKCS#8, with a message that quotes nothing.
  */
 export const createReceiptSigner = async (
@@ -31,7 +31,7 @@ const importKey = async (pem: string): Promise<CryptoKey> => {
   const pkcs8 = decodePem(pem, "PRIVATE KEY");
   const fault = new TypeError("must hold an unencrypted Ed25519 private key (PKCS#8, PEM)");
   if (pkcs8 === undefined) throw fault;
-  // Extractable, since the public half is derived from its JWK.
+  // Extractable, because the public half is derived from its JWK.
   return crypto.subtle.importKey("pkcs8", pkcs8, "Ed25519", true, ["sign"]).catch(() => {
     throw fault;
   });

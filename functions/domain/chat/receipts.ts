@@ -9,7 +9,7 @@ import {
 } from "#functions/store/chat/receipts.ts";
 import {
   findChatSession,
-  type LockedChatSession,
+  type LeasedChatSession,
   updateChatSession,
 } from "#functions/store/chat/sessions.ts";
 import type { Executor } from "#functions/store/database/database.ts";
@@ -23,7 +23,7 @@ import {
 } from "#proto/chat/receipt-chain.ts";
 import type { ReceiptSigner } from "./chat.ts";
 
-/** A receipt to append. The `length` of a closing is its place in the chain. */
+/** A receipt to append. The `length` of a closing is its position in the chain. */
 export type ReceiptEntry = {
   [Kind in keyof ReceiptPayloads]: {
     kind: Kind;
@@ -43,7 +43,7 @@ export interface ChainNeeds {
 export const appendReceipts = async (
   tx: Executor,
   { signer, clock }: ChainNeeds,
-  session: LockedChatSession,
+  session: LeasedChatSession,
   entries: readonly ReceiptEntry[],
 ): Promise<Receipt[]> => {
   const receipts: Receipt[] = [];
@@ -78,8 +78,8 @@ export const appendReceipts = async (
 };
 
 /**
- * Stores the public key of a signer, so that receipts verify after it is replaced. Returns false when its id belongs to another key:
- * nothing may be signed then.
+ * Stores the public key of a signer, so that receipts verify after it is replaced. Returns false if its id belongs to another key: then
+ * nothing may be signed.
  */
 export const keepReceiptKey = async (
   db: Executor,
@@ -95,7 +95,7 @@ export const keepReceiptKey = async (
   return kept.x === x;
 };
 
-/** Throws `internal` when the id of the signer's key belongs to another key. */
+/** Throws `internal` if the id of the signer's key belongs to another key. */
 export const requireReceiptKey = async (db: Executor, needs: ChainNeeds): Promise<void> => {
   if (!(await keepReceiptKey(db, needs)))
     throw new Problem("internal", {
@@ -113,7 +113,7 @@ const keyOf = ({ keyId, x, ephemeral }: ChatReceiptKeyRow): ReceiptKey => ({
   ...(ephemeral ? { svc_ephemeral: true } : {}),
 });
 
-/** Returns every public key that ever signed, and the one that signs now. */
+/** Returns every public key that has ever signed, and the one that signs now. */
 export const browseReceiptKeys = async ({ db, clock }: TimedCore, signer: ReceiptSigner) => {
   await requireReceiptKey(db, { signer, clock });
   return (await listChatReceiptKeys(db)).map(keyOf);

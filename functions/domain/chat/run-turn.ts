@@ -4,7 +4,7 @@ import type { Core } from "#functions/core.ts";
 import type { InferencePart, InferenceTool } from "#functions/inference/inference.ts";
 import { Problem } from "#functions/problems.ts";
 import { updateChatMessage } from "#functions/store/chat/messages.ts";
-import { type LockedChatSession, lockChatSession } from "#functions/store/chat/sessions.ts";
+import { type LeasedChatSession, lockChatSession } from "#functions/store/chat/sessions.ts";
 import type { Executor } from "#functions/store/database/database.ts";
 import { uuidv7 } from "#kit/entropy.ts";
 import type { Receipt } from "#proto/chat/receipt.ts";
@@ -23,7 +23,7 @@ import type { Chat } from "./chat.ts";
 import { currentMessages } from "./model-messages.ts";
 import { appendReceipts, type ReceiptEntry } from "./receipts.ts";
 
-/** Rounds in which the model may call tools; then it has one more without. */
+/** Rounds in which the model may call tools. One more follows without tools. */
 const toolRoundsMax = 8;
 /** Tool calls of one round; further ones fail. */
 const callsPerRoundMax = 8;
@@ -32,7 +32,7 @@ const callsOfRoundMax = 32;
 const callIdLengthMax = 256;
 /** The largest input of a tool call, in bytes of JSON. */
 const inputBytesMax = 32 * 1024;
-/** The most that the results of one turn take, in bytes of JSON: then queries fail. */
+/** The most bytes of JSON that the results of one turn may take; further queries fail. */
 const resultBytesMax = 2 * 1024 * 1024;
 /** The longest answer, in characters. */
 const answerCharactersMax = 256 * 1024;
@@ -45,13 +45,13 @@ export interface TurnNeeds {
   chat: Chat;
   operator: Operator;
   origin: Origin;
-  /** Runs what writes the conversation one after the other. */
+  /** Runs the writes of a conversation one after the other. */
   exclusive: <Result>(write: () => Promise<Result>) => Promise<Result>;
   emit(event: TurnEvent): Promise<void>;
   signal: AbortSignal;
 }
 
-/** An answer that is being written. */
+/** An answer under way. */
 export interface Draft {
   parts: MessagePart[];
   /** How many of `parts` the database has. */
@@ -64,13 +64,15 @@ export interface Draft {
 
 type ToolCall = Extract<MessagePart, { type: "tool_call" }>;
 
-/** Runs the rounds of a turn: appends what the model says and calls to `draft`. Ends when the model has answered; throws otherwise. */
+/**
+ * Runs the rounds of a turn and appends the model's texts and calls to `draft`. Resolves when the model has answered; rejects otherwise.
+ */
 export const runTurn = async (needs: TurnNeeds, turn: BegunTurn, draft: Draft): Promise<void> => {
   const { sql } = needs.chat;
   for (let round = 0; ; round++) {
-    const offered = sql !== null && round < toolRoundsMax;
-    const calls = await runRound(needs, turn, draft, offered);
-    if (!offered || calls.length === 0) break;
+    const offersTools = sql !== null && round < toolRoundsMax;
+    const calls = await runRound(needs, turn, draft, { offersTools });
+    if (!offersTools || calls.length === 0) break;
     for (const [at, call] of calls.entries())
       await runCall({ ...needs, sql }, turn, draft, { call, at });
   }
@@ -82,7 +84,7 @@ const runRound = async (
   needs: TurnNeeds,
   turn: BegunTurn,
   draft: Draft,
-  offered: boolean,
+  { offersTools }: { offersTools: boolean },
 ): Promise<ToolCall[]> => {
   const { chat, emit, signal } = needs;
   const clean = createTextCleaner();
@@ -90,7 +92,7 @@ const runRound = async (
   const output = chat.inference.stream({
     system: systemPrompt(chat.sql?.relations() ?? []),
     messages: [...turn.messages, ...currentMessages(draft.parts)],
-    tools: offered ? toolDefinitions : [],
+    tools: offersTools ? toolDefinitions : [],
     signal,
   });
   for await (const part of output) {
@@ -106,7 +108,7 @@ const runRound = async (
         draft.parts[draft.parts.length - 1] = { type: "text", text: last.text + text };
       else draft.parts.push({ type: "text", text });
       await emit({ event: "text_delta", data: { text } });
-    } else if (offered)
+    } else if (offersTools)
       calls.push(toolCallOf(needs.core, part, [...draft.parts, ...calls], calls.length));
   }
   for (const call of calls) {
@@ -117,7 +119,7 @@ const runRound = async (
   return calls;
 };
 
-/** Returns a call as it is stored. Each has an id of its own: a model may repeat one, and readers find a result by it. */
+/** Returns a call as it is stored, with an id of its own: readers find a result by the id of its call, and a model may repeat one. */
 const toolCallOf = (
   core: TurnNeeds["core"],
   { callId, name, input }: Extract<InferencePart, { type: "tool_call" }>,
@@ -130,11 +132,10 @@ const toolCallOf = (
     throw new Problem("inference_failed", {
       detail: "The model called a tool with too large an input",
     });
-  const given = cleanText(callId);
-  const isFree = (id: string) =>
-    !before.some((part) => part.type === "tool_call" && part.call_id === id);
-  const id =
-    given !== "" && given.length <= callIdLengthMax && isFree(given) ? given : uuidv7(core);
+  const proposed = cleanText(callId);
+  const isTaken = before.some((part) => part.type === "tool_call" && part.call_id === proposed);
+  const isUsable = proposed !== "" && proposed.length <= callIdLengthMax && !isTaken;
+  const id = isUsable ? proposed : uuidv7(core);
   try {
     return plainJson({ type: "tool_call", call_id: id, name, input });
   } catch (cause) {
@@ -165,7 +166,7 @@ const runCall = async (
   await emit(await append(needs, turn, draft, { kind: "tool_call", payload: { ...named, input } }));
   let result: ToolResult;
   try {
-    result = plainJson(await runWithin({ sql, signal }, call, { at, draft }));
+    result = plainJson(await runWithinLimits({ sql, signal }, call, { at, draft }));
   } catch (error) {
     core.observe.chatToolCall(name, signal.aborted ? "aborted" : "failed");
     const entry = audit({
@@ -196,7 +197,7 @@ const runCall = async (
   await emit(receipt);
 };
 
-const runWithin = async (
+const runWithinLimits = async (
   { sql, signal }: { sql: ChatSql; signal: AbortSignal },
   { name, input }: ToolCall,
   { at, draft }: { at: number; draft: Draft },
@@ -248,7 +249,7 @@ const append = (
 export const inOpenTurn = <Result>(
   { core, exclusive }: Pick<TurnNeeds, "core" | "exclusive">,
   turn: Pick<BegunTurn, "id" | "sessionId">,
-  write: (tx: Executor, session: LockedChatSession) => Promise<Result>,
+  write: (tx: Executor, session: LeasedChatSession) => Promise<Result>,
 ): Promise<Result> =>
   exclusive(() =>
     core.db.transaction(async (tx) => {
@@ -265,7 +266,7 @@ export const turnLost = (): Problem =>
 /** Returns text that RFC 8785 and PostgreSQL accept: U+0000 and lone surrogates become U+FFFD. */
 const cleanText = (text: string) => text.toWellFormed().replaceAll("\u0000", "\ufffd");
 
-/** Returns a value as JSON has it, with every text cleaned: what a receipt can be computed of. */
+/** Returns a value as JSON represents it, with every text cleaned, so that a receipt can be computed from it. */
 const plainJson = <Value>(value: Value): Value =>
   JSON.parse(JSON.stringify(value), (_, member: unknown) => {
     if (typeof member === "string") return cleanText(member);
@@ -275,10 +276,7 @@ const plainJson = <Value>(value: Value): Value =>
     );
   }) as Value;
 
-/**
- * Returns a function that cleans the pieces of a text as they arrive. A piece that ends within a surrogate pair is held back until its
- * other half arrives.
- */
+/** Returns a function that cleans a text that arrives in pieces. Keeps half a surrogate pair until the other half arrives. */
 const createTextCleaner = () => {
   let held = "";
   return (piece: string) => {
@@ -289,8 +287,8 @@ const createTextCleaner = () => {
 };
 
 /**
- * Returns the instructions of the model. They are the same for everybody and name no host; what the model learns about the fleet, it learns
- * from the tools. `relations` is empty when the SQL tools are not offered.
+ * Returns the instructions of the model. They are the same for everybody and name no host: the model learns about the fleet from its tools.
+ * `relations` is empty when the SQL tools are not offered.
  */
 export const systemPrompt = (relations: readonly RelationSummary[]): string =>
   [...duties, ...(relations.length > 0 ? withTools(relations) : withoutTools), ...form].join("\n");

@@ -36,7 +36,7 @@ import {
 import { AccountBodySchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { decodePemBundle } from "#proto/pem.ts";
 
-/** What a file of a statement has. */
+/** What the file of a statement contains. */
 export interface StatementOrder {
   hour: Date;
   /** Only this host's lines, with their proofs. */
@@ -45,18 +45,18 @@ export interface StatementOrder {
   since?: number | undefined;
   /** With the accounts of hosts and the certificates of their keys. */
   withAccounts: boolean;
-  /** Called for each block of these accounts; the file lists them. */
+  /** Called for each block of these accounts, which the file lists. */
   onBlock?: ((queueId: Uint8Array, block: RangeBlock) => Promise<void>) | undefined;
 }
 
 type Needs = Pick<Core, "db" | "codec">;
 
-/** More lines have no proofs of their own: all of them are the proof. */
+/** For more lines, the file has all of them instead of proofs. */
 const provenLinesMax = 1_000;
 const chunksOfRead = 8;
 const linesOfRead = 500;
 
-/** Writes the file of an hour's statement, part by part. Throws 404 `not_found` without a statement, or once its lines were dropped. */
+/** Yields the file of an hour's statement. Throws 404 `not_found` without a statement, or once its lines were deleted. */
 export async function* exportStatement(
   needs: Needs,
   order: StatementOrder,
@@ -96,7 +96,7 @@ export async function* exportStatement(
   });
 }
 
-/** Formats the end of a file: the proofs that its entry, and the first one, are in the log that `head` signs. */
+/** Formats the end of a file: the proofs that the log, as signed by `head`, contains its entry and the first one. */
 const formatEnd = async (
   { db }: Needs,
   {
@@ -163,7 +163,7 @@ async function* readLines(
 const damaged = ({ hourMs }: LogEntry, line: number) =>
   new Error(`the statement of ${hourText(hourMs)} is damaged from line ${line} on`);
 
-/** Hashes all lines, and selects those of a host with the lines before and after them, which show that it has no other. */
+/** Hashes all lines, and selects those of a host with the lines before and after them, which show that there are no others. */
 const scanLines = async (
   needs: Needs,
   { host = "", ...statement }: ReadStatement & { host: string | undefined },
@@ -172,23 +172,23 @@ const scanLines = async (
   const hashes: Uint8Array[] = [];
   const wanted = new Set<number>();
   let before: IndexedLine | undefined;
-  /** Among the own lines, and among the corrections. */
-  const places = new Set([null, 0].map((correctedMs) => ({ host, correctedMs })));
+  /** One among the lines of the hour, and one among the corrections. */
+  const targets = new Set([null, 0].map((correctedMs) => ({ host, correctedMs })));
   for await (const page of readLines(needs, statement))
     for (const read of page) {
       hashes.push(leafHash(needs.codec.digest, encoder.encode(read.text)));
-      const reached = [...places].filter((place) => compareLines(read.line, place) >= 0);
-      for (const place of reached) places.delete(place);
+      const reached = [...targets].filter((target) => compareLines(read.line, target) >= 0);
+      for (const target of reached) targets.delete(target);
       if (before && reached.length > 0) wanted.add(before.index);
       if (reached.length > 0 || read.line.host === host || before?.line.host === host)
         wanted.add(read.index);
       before = read;
     }
-  if (before && places.size > 0) wanted.add(before.index);
+  if (before && targets.size > 0) wanted.add(before.index);
   return { hashes, wanted };
 };
 
-/** Formats lines and their accounts, behind the certificates that the file does not have yet. */
+/** Formats lines and their accounts, after the certificates that the file does not have yet. */
 const formatPage = async (
   needs: Needs,
   order: StatementOrder,
@@ -202,7 +202,7 @@ const formatPage = async (
     host,
     hourMs: correctedMs ?? order.hour.getTime(),
   });
-  // Lines of other hosts only show which host's is there.
+  // Lines of other hosts only prove which lines the host has.
   const isWanted = ({ host, of }: StatementLine) =>
     of !== null && (order.host === undefined || host === order.host);
   const hours = page.filter(({ line }) => isWanted(line)).map(({ line }) => keyOf(line));
@@ -247,7 +247,7 @@ const fileAccountOf = async (
   };
 };
 
-/** Lists the stored blocks of an account, in order, up to the first that is gone. */
+/** Lists the stored blocks of an account in order, up to the first that was deleted. */
 async function* listAccountBlocks(
   { db }: Needs,
   { host, account }: { host: string; account: HourAccount },

@@ -20,16 +20,16 @@ import {
 import { readCountingRules } from "../fleet/rules.ts";
 import { readLosses } from "../telemetry/read-account.ts";
 
-/** What decides on hours of all hosts. */
+/** What decides on the hours of all hosts. */
 export interface HourRules {
   nowMs: number;
-  /** Hosts that spoke before it are silent. */
+  /** Hosts last seen before it are silent. */
   silentBeforeMs: number;
   outages: readonly { fromMs: number; untilMs: number }[];
   exports: readonly NamedExport[];
 }
 
-/** Reads what decides on hours of all hosts now. */
+/** Reads what currently decides on the hours of all hosts. */
 export const readHourRules = async (core: ReadCore): Promise<HourRules> => {
   const [{ now, thresholds, outages }, exports] = await Promise.all([
     readCountingRules(core),
@@ -46,7 +46,7 @@ export const readHourRules = async (core: ReadCore): Promise<HourRules> => {
   };
 };
 
-/** A host's hour, its accounts, their sums, and the state that they give; null if it has none. */
+/** A host's hour, its accounts, their sums, and the resulting state; null without one. */
 export interface DecidedHour extends HostHour {
   accounts: readonly HourAccount[];
   sums: HourAccounts;
@@ -76,10 +76,10 @@ export const readHourStatuses = async (
   });
 };
 
-/** Returns what decides on the state of an account's hour. */
+/** Returns the facts of an account that decide on the state of its hour. */
 export const factsOf = (account: HourAccount): AccountFacts => ({
   ...account,
   queueId: account.queueId.toHex(),
-  // The body of one that core refuses may be anything.
+  // The body of an account that core refuses may be anything.
   stated: account.refused === null ? readLosses(account.body) : noLosses,
 });

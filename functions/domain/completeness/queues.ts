@@ -13,8 +13,8 @@ export const listHostQueues = async (
 ): Promise<QueueRow[]> => listQueues(db, await hostOf(db, identityId));
 
 /**
- * Closes a queue that will not speak again: its open hours stay incomplete, and later ones do without it. It opens again if it speaks. Throws 404
- * `not_found`; 409 `conflict` for one that has ended.
+ * Closes a queue that will send no more: its open hours stay incomplete, and later ones do not need it. It opens again if it sends. Throws
+ * 404 `not_found`; 409 `conflict` for one that has ended.
  */
 export const closeHostQueue = async (
   core: WriteCore,

@@ -8,7 +8,7 @@ import { exportStatement, type StatementOrder } from "./export-statement.ts";
 /** Selects the parts of a statement that an operator may read: never blocks, which are telemetry. `host` may be a device id. */
 type ReadOrder = Omit<StatementOrder, "onBlock">;
 
-/** Returns the file of an hour's statement, part by part; audited before the first. Throws 404 `not_found` as `exportStatement` does. */
+/** Yields the file of an hour's statement; audited before the first part. Throws 404 `not_found` as `exportStatement` does. */
 export const readStatement = async (
   core: Pick<Core, "db" | "reports" | "clock" | "entropy" | "codec">,
   order: ReadOrder,
@@ -17,7 +17,7 @@ export const readStatement = async (
   const { hour, withAccounts } = order;
   const host = order.host === undefined ? undefined : await findHostNamed(core.reports, order.host);
   const parts = exportStatement({ db: core.reports, codec: core.codec }, { ...order, host });
-  // Without a statement there is no first part.
+  // Throws without a statement.
   const first = await parts.next();
   await core.db.transaction((tx) =>
     recordOperatorAction(tx, core, operator, origin, {

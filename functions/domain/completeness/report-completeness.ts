@@ -23,7 +23,7 @@ import { type HourAccounts, type HourState, sumHour } from "#proto/completeness/
 import { auditedExport, exportBatchRows, type RequestedExport } from "../audit/audited-export.ts";
 import { factsOf } from "./hour-statuses.ts";
 
-/** An hour of a host: its settled state, what it is short of, and the accounts that core still has. */
+/** An hour of a host: its settled state, what is missing, and the accounts that core still has. */
 export interface ReportedHour {
   hourMs: number;
   state: HourState | null;
@@ -60,7 +60,7 @@ export const reportHostHours = async (
 
 const daysOf = ({ fromMs, toMs }: HourRange) => ({ from: dayAt(fromMs), to: dayAt(toMs - 1) });
 
-/** An hour as it is settled. */
+/** A settled hour. */
 export interface SettledHour {
   hourMs: number;
   state: HourState | null;
@@ -88,7 +88,7 @@ const settledHours = (
   return hours.filter(({ hourMs, state }) => state !== null || isOfHost(hourMs));
 };
 
-/** A host with hours that match, and all its hours of the range. */
+/** A host with matching hours, and all its hours of the range. */
 export interface HostStates extends MatchingHost {
   name: EnrolledHost | undefined;
   settled: SettledHour[];
@@ -104,15 +104,14 @@ const withHours = async (
     findDays(db, hosts, daysOf(range)),
     findEnrolledHosts(db, { identities: hosts }),
   ]);
-  const ofHost = Map.groupBy(days, ({ host }) => host);
-  return matching.map((one) => ({
-    ...one,
-    name: names.get(one.host),
-    settled: settledHours(ofHost.get(one.host) ?? [], range, names.get(one.host)),
-  }));
+  const daysOfHost = Map.groupBy(days, ({ host }) => host);
+  return matching.map(({ host, hours }) => {
+    const name = names.get(host);
+    return { host, hours, name, settled: settledHours(daysOfHost.get(host) ?? [], range, name) };
+  });
 };
 
-/** Returns how many hosts have which state in each hour, and a page of the hosts whose hours match. */
+/** Returns the number of hosts in each state for each hour, and a page of the hosts with matching hours. */
 export const reportFleetHours = async (
   core: Pick<Core, "db" | "hourColumns">,
   filter: HourFilter,
@@ -130,7 +129,7 @@ export const reportFleetHours = async (
   return { counts, total, hosts: await withHours(core, filter, rows), next };
 };
 
-/** An hour of a host that matches. */
+/** A matching hour of a host. */
 export interface MatchingHour extends SettledHour {
   host: string;
   name: EnrolledHost | undefined;
@@ -139,7 +138,7 @@ export interface MatchingHour extends SettledHour {
 /** Hosts that an export reads together. */
 const exportHosts = exportBatchRows / 10;
 
-/** Returns every hour that matches, in batches; audited. */
+/** Returns every matching hour, in batches; audited. */
 export const exportFleetHours = (
   core: Pick<Core, "db" | "clock" | "entropy" | "hourColumns">,
   filter: HourFilter,

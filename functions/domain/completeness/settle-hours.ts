@@ -1,9 +1,9 @@
 /**
  * Settles the states of hosts' hours. Invariants:
- * - Each hour is decided once for every host when its grace is over, in order and without a gap, also when nothing came.
- * - An account that comes later, an export that passes it or whose backend rejects of it, a stream that loses of it, the loss of an account, or
- *   the end of a queue decides the hour again.
- * - An hour is not decided again once accounts of it may have been deleted.
+ * - Each hour is decided once for every host when its grace period is over, in order and without a gap, even if nothing arrived.
+ * - It is decided again after a late account, a delivery, a rejection or a loss of its records, the loss of an account, or the end of a
+ *   queue.
+ * - It is not decided again once its accounts may have been deleted.
  * - The counts of `completeness_hour` are the sums of the rows: both change in one transaction.
  */
 
@@ -52,34 +52,34 @@ import {
   readHourRules,
   readHourStatuses,
 } from "./hour-statuses.ts";
-import { hoursOf } from "./settled-hours.ts";
+import { hoursOf, resumeAt } from "./settled-hours.ts";
 import { deliveryColumns, slowestExport, streamDelivery } from "./stream-delivery.ts";
 
-/** What a call has settled. */
+/** The result of a call. */
 interface SettlingReport {
-  /** The hour whose turn it was. */
+  /** The hour that was decided for the first time. */
   hour?: string;
   hosts?: number;
-  /** Hours before it that were decided again. */
+  /** Earlier hours that were decided again. */
   again?: number;
 }
 
 /** Hosts, or hours, that are read and stored together. */
 const pageHosts = 1_000;
-/** Hours of a call that are decided again after late accounts, and after deliveries. */
+/** The most hours that a call decides again after late accounts, and after deliveries. */
 const againMax = 20_000;
-/** An account may become visible so long after its time of receipt. */
+/** An account may become visible this long after its time of receipt. */
 const commitMsMax = 60_000;
-/** For so long accounts are kept beyond their hour: a host's clock may be ahead. */
+/** Accounts are kept for so long after their hour, because a host's clock may be ahead. */
 const marginMs = 2 * dayMs;
 
-/** Settles the next hour that is due, and those before that changed, unless another core is at it; undefined if nothing was due. */
+/** Settles the next hour that is due, and earlier ones that changed, unless another core does so; undefined if nothing was due. */
 export const settleHours = async (
   core: ReadCore,
   { owner, retentionDays }: { owner: string; retentionDays: number },
 ): Promise<SettlingReport | undefined> => {
   const { db } = core;
-  // After a jump of the clock nobody knows which hours are over.
+  // After a jump of the clock it is not known which hours are over.
   if ((await findRetentionPause(db)) !== null) return undefined;
   const before = await claimSettling(db, owner);
   if (before === null) return undefined;
@@ -90,11 +90,11 @@ export const settleHours = async (
     const lostBefore = new Date(rules.nowMs - core.config.queueLostAfterDays * dayMs);
     await endAbandonedQueues(db, { lostBefore, now: new Date(rules.nowMs) });
     const again = await settleAgain(core, rules, { ...before, keptFromMs });
-    const { hours: count, ...reached } = again;
+    const { hours: settledAgain, ...reached } = again;
     progress = { ...before, ...reached };
     const newest = Math.floor((rules.nowMs - graceMs) / hourLengthMs) * hourLengthMs - hourLengthMs;
     const hourMs = before.hourMs === null ? newest : before.hourMs + hourLengthMs;
-    const report: SettlingReport = count === 0 ? {} : { again: count };
+    const report: SettlingReport = settledAgain === 0 ? {} : { again: settledAgain };
     if (hourMs <= newest) {
       report.hosts = await settleHour(core, rules, { owner, hourMs });
       report.hour = new Date(hourMs).toISOString();
@@ -111,7 +111,7 @@ export const settleHours = async (
   }
 };
 
-/** Accounts are kept as long as the telemetry that they speak of; null: for good. */
+/** Accounts are kept as long as the telemetry that they cover; null: forever. */
 const accountsKeptFrom = ({ ingest }: Core["config"], nowMs: number) =>
   ingest === null || ingest.retentionDays === 0 ? null : nowMs - ingest.retentionDays * dayMs;
 
@@ -121,30 +121,30 @@ const settleHour = async (
   { owner, hourMs }: { owner: string; hourMs: number },
 ) => {
   const { db } = core;
-  let count = 0;
   const settle = async (hosts: readonly string[]) => {
     const days = { from: dayAt(hourMs) - 1, to: dayAt(hourMs) };
     const open = await findOpenHours(db, hosts, days);
     const own = hosts.map((host) => ({ host, hourMs }));
-    await decide(core, rules, [...own, ...open.filter((one) => one.hourMs !== hourMs)]);
-    count += hosts.length;
+    await decide(core, rules, [...own, ...open.filter((hour) => hour.hourMs !== hourMs)]);
     if ((await claimSettling(db, owner)) === null)
       throw new Error("another core settles the hours");
   };
-  const others = await listUnenrolledHosts(db, hourMs);
-  for (let at = 0; at < others.length; at += pageHosts)
-    await settle(others.slice(at, at + pageHosts));
+  const unenrolled = await listUnenrolledHosts(db, hourMs);
+  for (let at = 0; at < unenrolled.length; at += pageHosts)
+    await settle(unenrolled.slice(at, at + pageHosts));
+  let settled = unenrolled.length;
   for (let after: string | undefined = ""; after !== undefined; ) {
     const hosts: string[] = await listHosts(db, { after, limit: pageHosts });
     if (hosts.length > 0) await settle(hosts);
+    settled += hosts.length;
     after = hosts.at(-1);
   }
-  return count;
+  return settled;
 };
 
 /**
- * Decides again on hours that accounts reached after their turn, on those that every export has passed since, and on those of which a backend
- * has rejected something, or a stream has lost something.
+ * Decides again on hours with late accounts, hours that every export has delivered since, and hours with records that a backend has
+ * rejected or a stream has lost.
  */
 const settleAgain = async (
   core: ReadCore,
@@ -152,36 +152,34 @@ const settleAgain = async (
   { hourMs, receivedBefore, keptFromMs, ...last }: SettlingProgress & { keptFromMs: number | null },
 ): Promise<Omit<SettlingProgress, "hourMs"> & { hours: number }> => {
   const now = new Date(rules.nowMs);
-  const streamed = streamDelivery(rules.exports, last);
+  const delivery = streamDelivery(rules.exports, last);
   if (hourMs === null || receivedBefore === null)
-    return { ...deliveryColumns(streamed), hours: 0, receivedBefore: now };
+    return { ...deliveryColumns(delivery), hours: 0, receivedBefore: now };
   const endMs = hourMs + hourLengthMs;
   const since = new Date(receivedBefore.getTime() - commitMsMax);
   const late = await findLateHours(core.db, { since, endMs, limit: againMax });
   const slowest = slowestExport(rules.exports);
   const delivered = slowest === null ? [] : await findDeliveredHours(core.db, slowest, pageHosts);
   const limits = { hour: new Date(endMs), limit: againMax };
-  const streamedAccounts =
-    streamed === null ? [] : await findDeliveredInStream(core.db, { ...streamed, ...limits });
-  const inStream = streamedAccounts.flatMap((account) =>
-    hoursOf(account, { fromMs: 0, untilMs: endMs }),
-  );
-  const left = streamedAccounts.length === againMax ? streamedAccounts.at(-1) : undefined;
+  const inStream = delivery ? await findDeliveredInStream(core.db, { ...delivery, ...limits }) : [];
   const changed = await findChangedAccounts(core.db, { ...limits, since: receivedBefore });
-  const cut = changed.length === againMax ? changed.at(-1)?.receivedMs : undefined;
-  const changedHours = changed.flatMap((account) =>
+  const ofAccounts = [...inStream, ...changed].flatMap((account) =>
     hoursOf(account, { fromMs: 0, untilMs: endMs }),
   );
-  // Of an older hour core no longer has every account.
-  const whole = [...late.hours, ...delivered, ...inStream, ...changedHours].filter(
+  // Core may no longer have every account of an older hour.
+  const whole = [...late.hours, ...delivered, ...ofAccounts].filter(
     (hour) => keptFromMs === null || hour.hourMs >= keptFromMs,
   );
   const hours = [...new Map(whole.map((hour) => [hourKey(hour), hour])).values()];
   for (let at = 0; at < hours.length; at += pageHosts)
     await decide(core, rules, hours.slice(at, at + pageHosts));
-  const next = Math.min(late.next?.getTime() ?? rules.nowMs, cut ?? rules.nowMs);
+  const nextChanged = resumeAt(changed, againMax);
+  const next = Math.min(
+    late.next?.getTime() ?? rules.nowMs,
+    nextChanged?.receivedMs ?? rules.nowMs,
+  );
   return {
-    ...deliveryColumns(streamed, left),
+    ...deliveryColumns(delivery, resumeAt(inStream, againMax)),
     hours: hours.length,
     receivedBefore: new Date(next),
   };
@@ -192,7 +190,7 @@ const decide = async (core: ReadCore, rules: HourRules, hours: readonly HostHour
   await core.db.transaction((tx) => storeHours(tx, decided));
 };
 
-/** Stores what was decided in the rows of the days, and changes the counts of the hours accordingly. */
+/** Stores decided hours in the rows of the days, and changes the counts of the hours accordingly. */
 export const storeHours = async (tx: Executor, decided: readonly DecidedHour[]): Promise<void> => {
   const known = decided.filter(({ status }) => status !== null);
   if (known.length === 0) return;
@@ -252,7 +250,7 @@ const withHours = (row: DayRow, hours: readonly DecidedHour[]): DayRow => {
       });
     undelivered =
       status.state === "undelivered" ? undelivered | (1 << hour) : undelivered & ~(1 << hour);
-    // An hour that a stream stores is settled again by the account's place in the stream.
+    // An hour that a stream stores is settled again by the account's position in the stream.
     const isInPostgres = status.state === "undelivered" && sums.streamEnds.length === 0;
     if (isInPostgres && sums.xid !== null && (xid === null || sums.xid > xid)) xid = sums.xid;
   }

@@ -13,7 +13,7 @@ import { compareHosts } from "#proto/completeness/statement-line.ts";
 import type { HourRules } from "./hour-statuses.ts";
 import { deliveryColumns, slowestExport, streamDelivery } from "./stream-delivery.ts";
 
-/** Hours whose state changed after their statement, and how far this has followed accounts. */
+/** Hours whose state changed after their statement, and how far accounts have been followed. */
 interface SettledHours {
   /** Sorted by host and hour. */
   hours: HostHour[];
@@ -23,74 +23,80 @@ interface SettledHours {
   deliveredThrough: bigint | null;
 }
 
-/** Hours that a statement corrects at most; the next one goes on where it stopped. */
+/** Hours that a statement corrects at most; the next statement resumes where it stopped. */
 const hoursMax = 100_000;
 
-/** Finds the hours before `hour` whose accounts came, were delivered, rejected by a backend or lost by a stream, since the last statement. */
+/** Finds the hours before `hour` whose accounts were received, delivered, rejected or lost since the last statement. */
 export const findSettledHours = async (
   db: Database,
   { hour, last, rules }: { hour: number; last: StatementRow | undefined; rules: HourRules },
 ): Promise<SettledHours> => {
   const now = new Date(rules.nowMs);
   const slowest = slowestExport(rules.exports);
-  const streamed = streamDelivery(rules.exports, last);
-  const first = await findFirstHour(db);
-  const nothing = {
-    ...deliveryColumns(streamed),
-    hours: [],
-    receivedBefore: now,
-    deliveredBelow: slowest,
-  };
-  if (last === undefined || first === undefined) return nothing;
-  const settled = new Map<string, HostHour>();
-  const range = { fromMs: first.getTime(), untilMs: hour };
-  const add = (accounts: readonly SettlingAccount[]): SettlingAccount | undefined => {
-    for (const account of accounts) {
-      if (settled.size >= hoursMax) return account;
-      for (const one of hoursOf(account, range)) settled.set(hourKey(one), one);
-    }
-    return undefined;
-  };
+  const delivery = streamDelivery(rules.exports, last);
+  const firstHour = await findFirstHour(db);
+  if (last === undefined || firstHour === undefined) {
+    const columns = deliveryColumns(delivery);
+    return { ...columns, hours: [], receivedBefore: now, deliveredBelow: slowest };
+  }
+  const settled = createHourSet({ fromMs: firstHour.getTime(), untilMs: hour });
   const query = { hour: new Date(hour), limit: hoursMax };
   const { receivedBefore: since, seenBelow: unseenFrom } = last;
   const late = await findLateAccounts(db, { ...query, since, unseenFrom, until: now });
-  const leftLate = add(late) ?? (late.length === hoursMax ? late.at(-1) : undefined);
+  const nextLate = settled.add(late);
   const from = last.deliveredBelow ?? slowest;
-  const delivered =
-    from !== null && slowest !== null && slowest > from
-      ? await findDeliveredAccounts(db, { ...query, from, below: slowest })
-      : [];
-  const leftDelivered =
-    add(delivered) ?? (delivered.length === hoursMax ? delivered.at(-1) : undefined);
-  const inStream =
-    streamed === null ? [] : await findDeliveredInStream(db, { ...query, ...streamed });
-  const leftInStream =
-    add(inStream) ?? (inStream.length === hoursMax ? inStream.at(-1) : undefined);
-  const changed = await findChangedAccounts(db, { ...query, since });
-  const leftChanged = add(changed) ?? (changed.length === hoursMax ? changed.at(-1) : undefined);
+  const hasAdvanced = from !== null && slowest !== null && slowest > from;
+  const delivered = hasAdvanced
+    ? await findDeliveredAccounts(db, { ...query, from, below: slowest })
+    : [];
+  const nextDelivered = settled.add(delivered);
+  const inStream = delivery ? await findDeliveredInStream(db, { ...query, ...delivery }) : [];
+  const nextInStream = settled.add(inStream);
+  const nextChanged = settled.add(await findChangedAccounts(db, { ...query, since }));
   const receivedBefore = Math.min(
-    ...[leftLate, leftChanged].map((left) => left?.receivedMs ?? rules.nowMs),
+    ...[nextLate, nextChanged].map((next) => next?.receivedMs ?? rules.nowMs),
   );
   return {
-    ...deliveryColumns(streamed, leftInStream),
-    hours: [...settled.values()].sort(
-      (a, b) => compareHosts(a.host, b.host) || a.hourMs - b.hourMs,
-    ),
+    ...deliveryColumns(delivery, nextInStream),
+    hours: settled.sorted(),
     receivedBefore: new Date(receivedBefore),
-    deliveredBelow:
-      leftDelivered?.xid ?? (from !== null && slowest !== null && slowest < from ? from : slowest),
+    // Never goes back, although a new export may begin further behind.
+    deliveredBelow: nextDelivered?.xid ?? (slowest === null || hasAdvanced ? slowest : from),
   };
 };
 
-/** Returns the hours of a range that an account touches. */
+/** Collects the hours of accounts, each once, until it has `hoursMax`. */
+const createHourSet = (range: { fromMs: number; untilMs: number }) => {
+  const hours = new Map<string, HostHour>();
+  return {
+    /** Adds the hours of one query's accounts. Returns the account at which the next statement resumes the query. */
+    add(accounts: readonly SettlingAccount[]): SettlingAccount | undefined {
+      for (const account of accounts) {
+        if (hours.size >= hoursMax) return account;
+        for (const hour of hoursOf(account, range)) hours.set(hourKey(hour), hour);
+      }
+      return resumeAt(accounts, hoursMax);
+    },
+    sorted: (): HostHour[] =>
+      [...hours.values()].sort((a, b) => compareHosts(a.host, b.host) || a.hourMs - b.hourMs),
+  };
+};
+
+/** Returns the account at which a query with this limit must resume; undefined if it returned everything. */
+export const resumeAt = (
+  accounts: readonly SettlingAccount[],
+  limit: number,
+): SettlingAccount | undefined => (accounts.length === limit ? accounts.at(-1) : undefined);
+
+/** Returns the hours of a range that an account covers: of a running queue, only the hour in which the account begins. */
 export const hoursOf = (
   { host, fromMs, toMs, isStopped }: SettlingAccount,
   range: { fromMs: number; untilMs: number },
 ): HostHour[] => {
-  const own = Math.floor(fromMs / hourLengthMs) * hourLengthMs;
-  const end = Math.min(range.untilMs, isStopped ? toMs : own + hourLengthMs);
+  const firstHour = Math.floor(fromMs / hourLengthMs) * hourLengthMs;
+  const end = Math.min(range.untilMs, isStopped ? toMs : firstHour + hourLengthMs);
   const hours: HostHour[] = [];
-  for (let hourMs = Math.max(own, range.fromMs); hourMs < end; hourMs += hourLengthMs)
+  for (let hourMs = Math.max(firstHour, range.fromMs); hourMs < end; hourMs += hourLengthMs)
     hours.push({ host, hourMs });
   return hours;
 };

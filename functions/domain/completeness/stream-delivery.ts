@@ -5,51 +5,57 @@ import type { ExportPlace } from "#proto/completeness/hour-state.ts";
 export const slowestExport = (exports: readonly ExportPlace[]): bigint | null =>
   lowestOf(exports, null);
 
-const lowestOf = (exports: readonly ExportPlace[], of: string | null) =>
+/** Returns the lowest position of the exports from a stream; from PostgreSQL if `stream` is null. */
+const lowestOf = (exports: readonly ExportPlace[], stream: string | null) =>
   exports.reduce<bigint | null>(
-    (least, { stream, position }) =>
-      stream === of && (least === null || position < least) ? position : least,
+    (lowest, each) =>
+      each.stream === stream && (lowest === null || each.position < lowest)
+        ? each.position
+        : lowest,
     null,
   );
 
-/** Up to where deliveries from a stream have settled hours; nulls for nowhere. */
+/** The position up to which deliveries from a stream have settled hours; nulls for none. */
 interface DeliveryColumns {
   deliveredStream: string | null;
   deliveredThrough: bigint | null;
 }
 
-/** The part of a stream that every export of it has delivered since. */
+/** A range of a stream that every export from it has delivered. */
 interface StreamDelivery {
   stream: string;
   from: bigint;
   through: bigint;
 }
 
-/** Returns what has been delivered of a stream since `last`, at first nothing; null without an export of one. */
+/** Returns the range of a stream that has been delivered since `last`, at first an empty one; null if no export reads a stream. */
 export const streamDelivery = (
   exports: readonly ExportPlace[],
   last: DeliveryColumns | undefined,
 ): StreamDelivery | null => {
   const streams = exports.flatMap(({ stream }) => (stream === null ? [] : [stream]));
-  const same = streams.find((one) => one === last?.deliveredStream);
-  const stream = same ?? streams[0];
-  const slowest = stream === undefined ? null : lowestOf(exports, stream);
-  if (stream === undefined || slowest === null) return null;
-  // One that was created again begins anew.
-  const from =
-    same === undefined
-      ? last?.deliveredStream
-        ? 0n
-        : slowest
-      : (last?.deliveredThrough ?? slowest);
+  const isSame = streams.some((name) => name === last?.deliveredStream);
+  const stream = isSame ? last?.deliveredStream : streams[0];
+  const slowest = stream ? lowestOf(exports, stream) : null;
+  if (!stream || slowest === null) return null;
+  const from = deliveredFrom(last, { isSame, slowest });
   return { stream, from, through: slowest < from ? from : slowest };
 };
 
-/** Returns up to where it has settled hours, before `left` if something is left. */
+const deliveredFrom = (
+  last: DeliveryColumns | undefined,
+  { isSame, slowest }: { isSame: boolean; slowest: bigint },
+): bigint => {
+  if (isSame) return last?.deliveredThrough ?? slowest;
+  // A stream that replaces another is settled from its beginning.
+  return last?.deliveredStream ? 0n : slowest;
+};
+
+/** Returns the position up to which a delivery has settled hours: all of it, or what is before the account `next`. */
 export const deliveryColumns = (
   delivery: StreamDelivery | null,
-  left?: SettlingAccount,
+  next?: SettlingAccount,
 ): DeliveryColumns => ({
   deliveredStream: delivery?.stream ?? null,
-  deliveredThrough: left ? left.streamEnd - 1n : (delivery?.through ?? null),
+  deliveredThrough: next ? next.streamEnd - 1n : (delivery?.through ?? null),
 });

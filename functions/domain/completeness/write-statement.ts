@@ -1,10 +1,11 @@
 /**
  * Writes the statements of hours (docs/completeness-proof.md). Invariants:
- * - Each hour has one statement, in order and without a gap, also when no host has a line: one core at a time has the right to write, and
- *   the transaction that appends to the log checks that it still has it.
- * - Lines are stored before that, in short transactions: an export waits for every transaction that writes. Lines of an attempt that failed
+ * - Each hour has one statement, in order and without a gap, even if no host has a line: one core at a time has the right to write, and the
+ *   transaction that appends to the log checks that it still has it.
+ * - Lines are stored earlier, in short transactions, because an export waits for every transaction that writes. Lines of a failed attempt
  *   belong to no statement, and the next writer deletes them.
- * - An account that arrived, was delivered, or was lost by its stream, after the statement of its hour is in a later one as a correction.
+ * - An account that arrived, was delivered, or was lost by its stream after the statement of its hour is in a later statement as a
+ *   correction.
  */
 
 import type { ConfiguredCore, Core } from "#functions/core.ts";
@@ -56,7 +57,7 @@ export type StatementCore = ConfiguredCore & {
   logSigner: LogSigner | null;
 };
 
-/** What a call has written. */
+/** The result of a call. */
 interface StatementReport {
   hour: string;
   lines: number;
@@ -65,10 +66,10 @@ interface StatementReport {
 
 /** Lines that are read, compressed and stored together. */
 const linesOfChunk = 1_000;
-/** Statements whose lines a call deletes: more than one, as the time for which they are kept may have become shorter. */
+/** Statements whose lines a call deletes at most: several, because the time for which they are kept may have become shorter. */
 const deletedMax = 24;
 
-/** Writes the statement of the next hour, if it is due and no other core is at it; undefined if there was nothing to write. */
+/** Writes the statement of the next hour if it is due and no other core does so; undefined if there was nothing to write. */
 export const writeStatement = async (
   core: StatementCore,
   owner: string,
@@ -80,10 +81,10 @@ export const writeStatement = async (
   const newest = Math.floor((now - graceMs) / hourMs) * hourMs - hourMs;
   const hour = last ? last.hour.getTime() + hourMs : newest;
   if (hour > newest) return undefined;
-  // After a jump of the clock nobody knows which hours are over.
+  // After a jump of the clock it is not known which hours are over.
   if ((await findRetentionPause(db)) !== null || !(await claimWriter(db, owner))) return undefined;
   try {
-    // Another core may have written it since, and released the right.
+    // Another core may have written it meanwhile, and released the right.
     if ((await findLastStatement(db))?.hour.getTime() !== last?.hour.getTime()) return undefined;
     await deleteUnfinishedChunks(db);
     return await writeHour(core, { owner, hour, last });
@@ -148,7 +149,7 @@ const writeHour = async (
   return { hour: new Date(hour).toISOString(), lines, corrections: lines - ownLines };
 };
 
-/** The lines of a statement that is being written, each page stored and hashed as it is added. */
+/** The lines of a statement under way. Each page is stored and hashed as it is added. */
 const createDraft = (
   { db, codec }: StatementCore,
   { id, hour, owner }: { id: string; hour: number; owner: string },
@@ -175,7 +176,7 @@ const createDraft = (
   };
 };
 
-/** Another core has taken the right to write: it writes the statement, and this one's is dropped. */
+/** Another core has taken the right to write, and writes the statement; this attempt's lines are dropped. */
 class WriterSuperseded extends Error {
   override readonly name = "WriterSuperseded";
   constructor() {
@@ -183,7 +184,7 @@ class WriterSuperseded extends Error {
   }
 }
 
-/** Lists all hosts of an hour, some at a time, in the order of their bytes. */
+/** Lists all hosts of an hour in pages, in the order of their bytes. */
 async function* listAllHosts(db: Executor, hour: number): AsyncGenerator<string[]> {
   const unenrolled = await listUnenrolledHosts(db, hour);
   for (let after: string | undefined = ""; after !== undefined; ) {
@@ -201,7 +202,7 @@ async function* listAllHosts(db: Executor, hour: number): AsyncGenerator<string[
 
 const actor = { type: "system", id: "completeness", display: "statements" } as const;
 
-/** Appends a head, signed if core has a key, and an audit event that anchors it in the audit chain. */
+/** Appends a head, signed if core has a key, and an audit event that records it in the audit chain. */
 const appendHead = async (
   core: StatementCore,
   tx: Executor,
@@ -248,7 +249,7 @@ const signHead = async (core: StatementCore): Promise<void> => {
   });
 };
 
-/** Returns the lines of hours of hosts, in their order; hours in which a host has no state have none. */
+/** Returns the lines of hosts' hours, in their order; omits hours in which a host has no state. */
 const readHourLines = async (
   { db, codec }: Pick<Core, "db" | "codec">,
   rules: HourRules,
@@ -258,12 +259,11 @@ const readHourLines = async (
   return decided.flatMap(({ host, hourMs, accounts, sums, status }) => {
     if (status === null) return [];
     const hasRecords = sums.xid !== null || sums.streamEnds.length > 0;
-    const delivered = rules.exports.flatMap((one) =>
-      hasRecords && hasDelivered(sums, one) ? [one.name] : [],
+    const delivered = rules.exports.flatMap((each) =>
+      hasRecords && hasDelivered(sums, each) ? [each.name] : [],
     );
-    const of = accounts.length === 0 ? null : codec.digest(accountsPayload(accounts));
-    return [
-      lineOf(status, sums, { host, correctedMs: areCorrections ? hourMs : null, delivered, of }),
-    ];
+    const digest = accounts.length === 0 ? null : codec.digest(accountsPayload(accounts));
+    const correctedMs = areCorrections ? hourMs : null;
+    return [lineOf(status, sums, { host, correctedMs, delivered, of: digest })];
   });
 };

@@ -80,9 +80,10 @@ export const assignConfigToMany = async (
       if (identity === undefined) outcomes.set(identityId, "not_found");
       else if (identity.revokedAt !== null) outcomes.set(identityId, "revoked");
       else {
-        const one = await assignLocked(tx, core, { operator, identity, config, origin });
-        assigned.push(one);
-        outcomes.set(identityId, one.previousConfigId === configId ? "unchanged" : "assigned");
+        const assignment = await assignLocked(tx, core, { operator, identity, config, origin });
+        assigned.push(assignment);
+        const isUnchanged = assignment.previousConfigId === configId;
+        outcomes.set(identityId, isUnchanged ? "unchanged" : "assigned");
       }
     }
     await notifyAssigned(tx, assigned);
@@ -144,7 +145,7 @@ const existingConfig = async (tx: Executor, id: string): Promise<ConfigRow> => {
   return config;
 };
 
-/** Sends directives to the hosts whose assignment has changed, in few notifications. */
+/** Notifies the hosts whose assignment has changed, in few notifications. */
 export const notifyAssigned = async (
   tx: Executor,
   assigned: readonly Assigned[],
@@ -159,8 +160,8 @@ export const notifyAssigned = async (
 };
 
 /**
- * Assigns a config to an identity that the transaction has locked; `notifyAssigned` is the caller's. Throws 409 `conflict` for a revoked
- * one.
+ * Assigns a config to an identity that the transaction has locked; the caller must call `notifyAssigned`. Throws 409 `conflict` for a
+ * revoked one.
  */
 export const assignLocked = async (
   tx: Executor,

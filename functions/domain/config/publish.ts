@@ -15,6 +15,13 @@ import {
 import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 
+/** A config that may be published. */
+interface CheckedConfig {
+  yaml: string;
+  configHash: string;
+  sizeBytes: number;
+}
+
 /** Stores a checked config, byte for byte. Publishing the same text again creates another config. */
 export const publishConfig = async (
   core: WriteCore,
@@ -39,13 +46,6 @@ export const publishConfig = async (
     return row;
   });
 
-/** A config that may be published. */
-interface CheckedConfig {
-  yaml: string;
-  configHash: string;
-  sizeBytes: number;
-}
-
 /**
  * Checks a collector config before it is published (docs/collector-config.md). Throws 413 `payload_too_large` over 256 KiB, 422
  * `config_contains_secret`, 422 `config_invalid` by the collector's own schema, or for a pattern that hides which directories it reads.
@@ -57,7 +57,7 @@ export const checkConfig = async (yaml: string): Promise<CheckedConfig> => {
     throw new Problem("payload_too_large", {
       detail: `A config is at most ${configBytesMax} bytes`,
     });
-  // A YAML parser accepts NUL in a comment, and the database rejects it.
+  // A YAML parser accepts NUL in a comment; the database rejects it.
   if (yaml.includes("\u0000"))
     throw invalid([{ path: "", message: "must not contain NUL characters" }]);
   const tree = parseTree(yaml);
@@ -98,14 +98,16 @@ const composedMessage =
 const invalid = (errors: readonly FieldError[]): Problem =>
   new Problem("config_invalid", { errors });
 
-/** A secret: the path of its value in the tree, or its line in the text (counted from 1), and its kind. */
+/** A secret: the path of its value in the tree, or its line in the text (from 1), and its kind. */
 interface FoundSecret {
   path: readonly (string | number)[] | null;
   line: number | null;
   kind: string;
 }
 
-/** Patterns of secrets. Each runs in time linear in the length of the text; the token is found from its dot, of which runs share none. */
+/**
+ * Patterns of secrets. Each takes time linear in the length of the text; the token's search starts from its dot, which no two tokens share.
+ */
 const patterns: readonly { kind: string; pattern: RegExp }[] = [
   { kind: "a PEM block", pattern: /-----BEGIN [A-Z0-9 ]{1,64}-----/ },
   { kind: "a bootstrap token", pattern: /svcbt_[0-9A-Za-z]{20}/ },

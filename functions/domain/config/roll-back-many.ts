@@ -14,7 +14,7 @@ import type { Origin } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import { type Assigned, assignLocked, notifyAssigned } from "./desired-config.ts";
 
-/** The config that hosts get back: the one that they last reported as good, or the one that was desired before. */
+/** The config to restore: the one that the host last reported as good, or the one that was desired before. */
 export const rollbackTargets = ["last_known_good", "previous"] as const;
 
 /** One of `rollbackTargets`. */
@@ -31,7 +31,7 @@ export const rollbackOutcomes = [
   "no_previous_config",
 ] as const;
 
-/** The outcome for one host, and the config that it has or would have; null for a host that is not changed. */
+/** The outcome for one host, and the config that it has or would have; null for a host that does not change. */
 interface RollbackResult {
   identityId: string;
   outcome: (typeof rollbackOutcomes)[number];
@@ -56,7 +56,7 @@ export const rollBackMany = async (
   core.db.transaction(async (tx) => {
     const results = new Map<string, RollbackResult>();
     const assigned: Assigned[] = [];
-    // In the order of ids, so that two of them cannot deadlock.
+    // In the order of ids, so that two rollbacks cannot deadlock.
     for (const identityId of [...new Set(change.identityIds)].sort()) {
       const identity = await lockIdentity(tx, identityId);
       const decided = await decide(tx, identity, change.to);

@@ -29,7 +29,7 @@ export interface SnapshotReport {
   added: number;
   changed: number;
   held: number;
-  /** The setting that the snapshot suggests is wrong; null for none. */
+  /** The setting that seems wrong by the snapshot; null for none. */
   suspectSetting: SuspectSetting | null;
 }
 

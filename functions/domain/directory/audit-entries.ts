@@ -3,14 +3,14 @@ import type { Actor, AuditEntry, Origin } from "../audit/audit-log.ts";
 import type { DirectoryChanges, HeldFor, PersonState } from "./rules.ts";
 
 const actor: Actor = { type: "system", id: "directory-sync", display: "directory sync" };
-/** The actor of what an identity provider pushes. */
+/** The actor of an identity provider's pushes. */
 export const scimActor: Actor = { type: "system", id: "scim", display: "SCIM" };
-/** The most people that one entry names, because a first sync adds the whole directory. */
+/** The most people in one entry, because a first sync adds the whole directory. */
 const peopleMax = 200;
 
 /**
- * Returns the entry of a sync that changed access: people added, and people whose status, scopes or address changed. Returns none
- * without changes, except for the first snapshot.
+ * Returns the entry of a sync that changed access: people added, and people whose status, scopes or address changed. Returns none without
+ * changes, except for the first snapshot.
  */
 export const syncEntry = (
   domain: string,
@@ -27,7 +27,7 @@ export const syncEntry = (
   const changed = changes.changed.filter(({ before, after }) => !isSameAccess(before, after));
   const count = changes.added.length + changed.length;
   if (count === 0 && !isFirst) return [];
-  // People with most scopes first, before or after the sync; of equals, changed people before new ones.
+  // People with most scopes first, before or after the sync; among equals, changed people before new ones.
   const people = [
     ...changed.map(({ before, after }) => ({
       subject: before.subject,
@@ -59,7 +59,7 @@ export const syncEntry = (
   ];
 };
 
-/** Returns the members of an entry that name people with their scopes. */
+/** Returns the properties of an entry that list people with their scopes. */
 export const peopleOf = (
   people: readonly { userId: string; primaryEmail: string; scopes: readonly string[] }[],
 ): { people: object[]; people_left_out: number } => ({

@@ -1,7 +1,8 @@
 /**
- * Notices that the database is a restored backup, pauses the rollouts that run in it, and holds the access that it grants: people who were
- * dismissed since are active in it. Invariants: a core serves no request before its first check; what is held becomes active by a push or a
- * snapshot of the directory since, or by `svc-server confirm-access`, and by nothing else.
+ * Detects that the database is a restored backup, pauses its rollouts, and holds the access that it grants: people who were dismissed since
+ * the backup are active in it. Invariants:
+ * - A core serves no request before its first check.
+ * - Held access becomes active only by a later push or snapshot of the directory, or by `svc-server confirm-access`.
  */
 
 import type { Core } from "#functions/core.ts";
@@ -19,7 +20,7 @@ import { holdAllAccess } from "#functions/store/scim/held-access.ts";
 import { type AuditEntry, recordAudits } from "../audit/audit-log.ts";
 import { peopleOf } from "./audit-entries.ts";
 
-/** How core noticed a restore. */
+/** How core detected a restore. */
 type RestoreReason =
   /** The rows were copied: a dump was loaded. */
   | "rows_copied"
@@ -32,10 +33,10 @@ type RestoreReason =
   /** `svc-server hold-access`. */
   | "operator";
 
-/** The parts of core that notice a restore. */
+/** The parts of core that detect a restore. */
 export type RestoreCore = Pick<Core, "config" | "db" | "clock" | "entropy" | "log">;
 
-/** Returns how the database differs from the one that core left; null if it is that one. `seen` is what this process remembers of it. */
+/** Returns how the database differs from the one that core left; null if it does not. `seen` is what this process remembers of it. */
 export const restoreReasonOf = (
   { lineage, syncs }: { lineage: FoundLineage | undefined; syncs: number },
   identity: DatabaseIdentity,
@@ -50,7 +51,7 @@ export const restoreReasonOf = (
   if (!lineage.isOriginal) return "rows_copied";
   if (differs(lineage.systemIdentifier, identity.systemIdentifier)) return "other_server";
   if (lineage.databaseOid !== identity.databaseOid) return "other_database";
-  // A process that lived through it knows that nothing it has seen is lost: a standby was promoted.
+  // A process that ran throughout knows that it has lost nothing: a standby was promoted.
   return seen === null && differs(lineage.timeline, identity.timeline) ? "other_timeline" : null;
 };
 
@@ -62,9 +63,9 @@ const isSame = (a: DatabaseIdentity, b: DatabaseIdentity) =>
   a.timeline === b.timeline;
 
 /**
- * Creates the check: it compares the database with the one that core left, holds all access if it was restored, and stores where it is
- * now. Call it before serving, and every second, since the database may be restored under a running core. Returns why it was restored, once
- * to each core that runs, whichever of them holds the access.
+ * Creates the check: it compares the database with the one that core left, holds all access if it was restored, and stores its present
+ * identity. Call it before serving, and every second, because the database may be restored under a running core. Returns why it was
+ * restored, once to each running core, whichever holds the access.
  */
 export const createRestoreCheck = (core: RestoreCore): (() => Promise<RestoreReason | null>) => {
   let seen: LineageState | null = null;
@@ -90,7 +91,7 @@ export const createRestoreCheck = (core: RestoreCore): (() => Promise<RestoreRea
   };
 };
 
-/** Returns why another core holds the access since this one looked last; null if none does. */
+/** Returns why another core has held the access since this core's last check; null if none has. */
 const heldElsewhere = (
   lineage: FoundLineage | undefined,
   seen: LineageState | null,
@@ -99,7 +100,7 @@ const heldElsewhere = (
     ? (lineage.reason as RestoreReason | null)
     : null;
 
-/** Holds all access because an operator of the machine says that the database was restored. Returns the number of people. */
+/** Holds all access because an operator of the machine reports a restore. Returns the number of people. */
 export const holdAccess = async (core: RestoreCore): Promise<number> => {
   const identity = await readDatabaseIdentity(core.db);
   const { people } = await core.db.transaction((tx) =>
@@ -108,7 +109,7 @@ export const holdAccess = async (core: RestoreCore): Promise<number> => {
   return people;
 };
 
-/** Under the lock of pushes and syncs: decides again, and stores the identity. */
+/** Decides again under the lock of pushes and syncs, and stores the identity. */
 const settle = async (
   tx: Executor,
   core: RestoreCore,

@@ -1,7 +1,7 @@
 /**
- * Decides how a snapshot of the directory changes the people that core knows. Invariants: only the directory's id identifies a person, so
- * neither a reused address nor an alias inherits anything; only people in the snapshot and in the domain are active, and held people,
- * who gain no scope.
+ * Decides how a snapshot of the directory changes the people that core knows. Invariants:
+ * - Only the directory's id identifies a person, so that a reused address or an alias inherits nothing.
+ * - Only people in the snapshot and in the domain are active, and held people, who gain no scope.
  */
 
 import type { PersonStatus } from "#drizzle/schema/operator.ts";
@@ -9,7 +9,7 @@ import type { DirectorySnapshot, DirectoryUser } from "#functions/directory/snap
 import { lowerAscii } from "#kit/lower-ascii.ts";
 import type { Scope } from "#proto/operator/scopes.ts";
 
-/** A person in the database. `subject` is the directory's id; null for a person that no sync has written. */
+/** A person in the database. `subject` is the directory's id; null if no sync has written the person. */
 export interface KnownPerson extends PersonState {
   userId: string;
   subject: string | null;
@@ -38,7 +38,7 @@ export interface DirectoryChanges {
   suspectSetting: SuspectSetting | null;
 }
 
-/** The reason why a part of a snapshot is not applied at once. */
+/** The reason why a part of a snapshot is not applied immediately. */
 export type HeldFor = "mass_absence" | "mass_unverified";
 
 /** A variable of core's configuration. */
@@ -108,7 +108,7 @@ export const decideDirectoryChanges = (
   const apply = (before: KnownPerson, state: PersonState) =>
     change(before, { ...before, ...state, missedSyncs: 0 });
   const holdOrApply = (before: KnownPerson, state: PersonState, heldFor: HeldFor) => {
-    const after = heldOn(before, state, scopesOf(before.subject));
+    const after = stayActive(before, state, scopesOf(before.subject));
     if (after === null) apply(before, state);
     else {
       changes.held += 1;
@@ -132,8 +132,8 @@ export const decideDirectoryChanges = (
   return changes;
 };
 
-/** Returns the person as active for now, without revoked scopes; null when enough snapshots agree on `lost`. */
-const heldOn = (
+/** Returns the person as still active, without revoked scopes; null when enough snapshots agree on the state `lost`. */
+const stayActive = (
   before: KnownPerson,
   lost: PersonState,
   granted: readonly Scope[],
@@ -154,10 +154,10 @@ const stateOf = (
     before,
   }: { domain: string; scopes: readonly Scope[]; before: KnownPerson | undefined },
 ): PersonState => {
-  // The local part loses its case too, as in the directory.
+  // Also the local part, as in the directory.
   const primaryEmail = lowerAscii(user.primaryEmail);
   const status = statusOf(user, isInDomain(primaryEmail, domain));
-  // Those of the backup, which an operator of the machine may confirm.
+  // The scopes of the backup, which an operator of the machine may confirm.
   const heldScopes = status === "held" && before?.status === "held" ? before.scopes : [];
   return {
     primaryEmail,
@@ -182,7 +182,7 @@ const isInDomain = (email: string, domain: string) => {
   return parts.length === 2 && parts[0] !== "" && parts[1] === domain;
 };
 
-/** Returns the scopes of a person by group (docs/sign-in.md); without the groups, `read`. */
+/** Returns the scopes of a person by group (docs/sign-in.md); `read` if the groups are unknown. */
 const scopesFrom =
   ({ admins, auditors }: DirectorySnapshot) =>
   (subject: string | null): readonly Scope[] => {

@@ -12,7 +12,7 @@ interface DirectorySyncState {
   /** Null before the first sync. */
   last: DirectorySync | null;
   counts: PeopleCounts;
-  /** The setting that looks wrong; null for none. */
+  /** The setting that seems wrong; null for none. */
   suspectSetting: SuspectSetting | null;
 }
 

@@ -1,4 +1,4 @@
-/** Which service account tokens a policy admits. Enrollment throws the first refusal; a simulation reports every rule. */
+/** Decides which service account tokens a policy admits. Enrollment throws the first refusal; a simulation reports every rule. */
 
 import * as v from "valibot";
 import type { Attestation } from "#drizzle/schema/enrollment.ts";
@@ -22,10 +22,10 @@ export interface AttestationFacts {
   now: number;
 }
 
-/** Why a verified token enrolls no host; the reason of the audit event. */
+/** Why a verified token enrolls no host: the reason of the audit event. */
 type Reason = RejectedToken | "token_unbound" | "token_ttl_too_long";
 
-/** Returns the refusal of a service account token: outside, one answer for all reasons. */
+/** Returns the refusal of a service account token. Its public problem is the same for all reasons. */
 export const refuseToken = (reason: Reason, cause?: unknown): EnrollmentRefusal =>
   new EnrollmentRefusal("token_invalid", { reason, cause });
 
@@ -52,7 +52,7 @@ const rule = (
   },
 });
 
-/** The token is one of those that the policy's `workload` describes. */
+/** The token matches the policy's `workload`. */
 export const attestationRules: readonly Rule<AttestationFacts>[] = [
   rule("workload_issuer", ({ terms, issuer, payload }) => {
     if (issuer === undefined)
@@ -106,7 +106,7 @@ const isoTime = (seconds: number) => {
 const ClaimedText = v.pipe(v.string(), v.nonEmpty(), v.maxLength(512));
 const Bound = v.object({ name: ClaimedText, uid: ClaimedText });
 
-/** What Kubernetes 1.30 or later writes into the token of a pod. */
+/** The claims that Kubernetes 1.30 or later adds to the token of a pod. */
 const Payload = v.object({
   "kubernetes.io": v.object({
     namespace: ClaimedText,
@@ -116,7 +116,7 @@ const Payload = v.object({
   }),
 });
 
-/** Returns the claims of the pod that a token is bound to; null for a token of no pod, or of a pod without a node. */
+/** Returns the claims of the pod to which a token is bound; null without a pod, or for a pod without a node. */
 const readBoundClaims = (payload: TokenPayload): Record<BoundClaim, string> | null => {
   const parsed = v.safeParse(Payload, payload);
   if (!parsed.success) return null;
@@ -131,14 +131,14 @@ const readBoundClaims = (payload: TokenPayload): Record<BoundClaim, string> | nu
   };
 };
 
-/** Returns whom a verified token names, for the audit event of a refusal. */
+/** Returns the workload that a verified token names, for the audit event of a refusal. */
 export const claimantOf = (payload: TokenPayload): Claimant => ({
   issuer: text(payload.iss),
   subject: text(payload.sub),
   claims: readBoundClaims(payload) ?? {},
 });
 
-/** What a policy makes of a token. */
+/** What a policy derives from a token. */
 export interface Attested {
   /** The index of the rule that matches. */
   rule: number;

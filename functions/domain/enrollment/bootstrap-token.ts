@@ -31,8 +31,8 @@ const checksumCharacters = 6;
 export const tokenPrefixCharacters = 12;
 
 /**
- * Creates the raw value of a bootstrap token: `svcbt_`, 256 random bits in base62, and a CRC-32 of all before it. A secret
- * scanner can recognise it, and a typo costs no query.
+ * Creates the raw value of a bootstrap token: `svcbt_`, 256 random bits in base62, and a CRC-32 of all before it. A secret scanner can
+ * recognise it, and core rejects a typo without a query.
  */
 export const generateToken = (entropy: Entropy): string => {
   const bits = entropy

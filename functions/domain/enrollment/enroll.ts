@@ -60,8 +60,11 @@ export interface AdmittedToken {
   attestation: Attestation | null;
 }
 
-/** Admits the token that a caller presents, null for none. */
+/** Admits the token that a caller presents; null for no token. */
 export type AdmitToken = (rawToken: string | null, origin: Origin) => Promise<AdmittedToken>;
+
+/** The parts of core that admit service account tokens. */
+type WorkloadCore = Pick<Core, "config" | "db" | "clock" | "entropy" | "cryptography">;
 
 /**
  * Creates the check of a bootstrap token, or of a service account token, before the request's body is read. The check consumes no use; the
@@ -69,7 +72,7 @@ export type AdmitToken = (rawToken: string | null, origin: Origin) => Promise<Ad
  * `issuer_unavailable`.
  */
 export const createAdmitToken = (core: WorkloadCore, runOrRefuse: RunOrRefuse): AdmitToken => {
-  // Concurrent requests share look-ups: the results are checked again under the policy's lock.
+  // Concurrent requests share lookups: the policy's lock checks the results again.
   const findToken = createTokenFinder(core.db);
   const admitWorkload = createAdmitWorkload(core);
   return (rawToken, origin) => {
@@ -112,9 +115,9 @@ type Reservation = Extract<Reserved, { kind: "reserved" }>;
 type Enroll = (token: AdmittedToken, body: EnrollRequest, origin: Origin) => Promise<Issued>;
 
 /**
- * Creates the enrollment of hosts (docs/enroll.md): reserve a use under every limit, sign outside any transaction, record. A crash
- * between the steps leaves a reservation that expires after 60 s and a certificate without a row, which core rejects. Refusals are audited; failed
- * uses count against the remote address. Concurrent enrollments share transactions.
+ * Creates the enrollment of hosts (docs/enroll.md): reserves a use under every limit, signs outside any transaction, records. A crash
+ * between the steps leaves a reservation that expires after 60 s and a certificate without a row, which core rejects. Refusals are audited;
+ * failed uses count against the remote address. Concurrent enrollments share transactions.
  */
 export const createEnroll = (core: EnrollCore, runOrRefuse: RunOrRefuse): Enroll => {
   const steps = createSteps({ ...core, ids: pooledEntropy(core.entropy) });
@@ -140,6 +143,14 @@ export const createEnroll = (core: EnrollCore, runOrRefuse: RunOrRefuse): Enroll
     });
   };
 };
+
+/** The steps of an enrollment, each in a shared transaction. Both throw `EnrollmentRefusal`. */
+interface EnrollmentSteps {
+  /** Reserves a use under every limit. */
+  reserve(asked: ReserveRequest): Promise<Reserved>;
+  /** Records the certificate that was signed for a reservation. */
+  record(issue: Issue): Promise<Issued>;
+}
 
 /** Releases the reservation when either step fails, so that the host need not wait for it to expire. */
 const signAndRecord = async (
@@ -206,19 +217,16 @@ const validateRequest = async (
   };
 };
 
-/** The parts of core that admit service account tokens. */
-type WorkloadCore = Pick<Core, "config" | "db" | "clock" | "entropy" | "cryptography">;
-
-/** An issuer that cannot be read now may be in a few seconds; collectors wait for up to ten. */
+/** An issuer that cannot be read may be readable in a few seconds; collectors wait for up to ten. */
 const retryAfterSeconds = 5;
 
 /** Whether `text` has the form of a JWT. */
 const isJwt = (text: string) => /^[\w-]+\.[\w-]+\.[\w-]+$/.test(text);
 
 /**
- * Creates the admission of service account tokens (docs/enroll-kubernetes.md). A token that a policy's rule matches is stored as a token of
+ * Creates the admission of service account tokens (docs/enroll-kubernetes.md). Stores a token that a policy's rule matches as a token of
  * that policy, for one use by the device that its claims name, until it expires: limits, repeats, races and revocation are those of a
- * bootstrap token. Adds to `use` whom the token names. Throws `EnrollmentRefusal`.
+ * bootstrap token. Adds the workload that the token names to `use`. Throws `EnrollmentRefusal`.
  */
 const createAdmitWorkload = (
   core: WorkloadCore,
@@ -228,7 +236,7 @@ const createAdmitWorkload = (
   return async (token, use) => {
     const { issuer, payload } = await verify(token).catch(refuseRejected);
     use.attestation = claimantOf(payload);
-    // Without the signature, of which other encodings are valid too: each would be another token.
+    // Without the signature, which has several valid encodings: each would be another token.
     const tokenSha256 = await cryptography.sha256Hex(token.slice(0, token.lastIndexOf(".")));
     const known = await findPresentedToken(db, tokenSha256);
     if (known !== undefined) return known;
@@ -268,26 +276,19 @@ const refuseRejected = (cause: unknown): never => {
 };
 
 /**
- * The transactions of enrollments, shared by concurrent requests. A transaction records the certificates that were signed since the one
- * before it, and makes the next reservations: half as many transactions, each of twice as many requests, as with one for each step.
- *
- * Invariants: one transaction at a time, at most one step of an identity in each; the first statement takes the policies' locks, and each
- * later one reads what was committed before it; reservations are decided as if they came before the records of their transaction, whose
- * own reservations they count; a step resolves when its transaction has committed.
+ * Runs the transactions of enrollments, shared by concurrent requests. A transaction records the certificates that were signed since the
+ * one before, and makes the next reservations: half as many transactions, each of twice as many requests, as with one for each step.
+ * Invariants:
+ * - One transaction runs at a time, with at most one step of an identity.
+ * - Its first statement takes the policies' locks, and each later one reads what was committed before it.
+ * - Reservations are decided as if they came before the records of their transaction, whose own reservations they count.
+ * - A step resolves when its transaction has committed.
  */
-
-/** The steps of an enrollment, each in a shared transaction. Both throw `EnrollmentRefusal`. */
-interface EnrollmentSteps {
-  /** Reserves a use under every limit. */
-  reserve(asked: ReserveRequest): Promise<Reserved>;
-  /** Records the certificate that was signed for a reservation. */
-  record(issue: Issue): Promise<Issued>;
-}
 
 type Step = ReserveRequest | Issue;
 const isRecord = (step: Step): step is Issue => "issued" in step;
 
-/** Creates the steps. Records are never turned away for the number of those that wait: their certificates are signed. */
+/** Creates the steps. Records are never rejected for the number that wait: their certificates are signed. */
 export const createSteps = ({ db, ...needs }: RecordNeeds & { db: Database }): EnrollmentSteps => {
   const runStep = groupTransactions<Step, Reserved | Recorded | Refused>(db, {
     run: (tx, steps) => runSteps(tx, needs, steps),
@@ -320,7 +321,7 @@ const runSteps = async (
   const issues: Issue[] = [];
   for (const step of steps) isRecord(step) ? issues.push(step) : requests.push(step);
   const locked = lock(tx, { requests, issues, now });
-  // All reads, then all writes: one round trip each, and no statement follows one that has failed.
+  // All reads, then all writes, each in one round trip; no statement follows a failed one.
   const [reserve, record] = await Promise.all([
     readForReservations(tx, needs, { requests, locked, now }),
     readForRecords(tx, needs, { issues, locked, now }),
@@ -332,8 +333,8 @@ const runSteps = async (
 };
 
 /**
- * Policies first: their locks order the transactions of all cores. Then reservations, in one order: a transaction that records an expired
- * one under another policy ends before this one reads.
+ * Locks policies first, which orders the transactions of all cores, and then reservations in one order: a transaction that records an
+ * expired one under another policy ends before this one reads.
  */
 const lock = async (
   tx: Executor,

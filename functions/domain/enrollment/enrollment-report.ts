@@ -40,24 +40,24 @@ export const reportEnrollment = async (core: TimedCore) => {
   return { ...counts, since, until, refusals };
 };
 
-const entryOf = (id: "policies" | "tokens" | "refusals") =>
+const exportEntry = (id: "policies" | "tokens" | "refusals") =>
   ({ action: "enrollment.export", target: { type: "enrollment_export", id } }) as const;
 
 /** Returns every policy of a list, newest first, in batches; audited. */
 export const exportPolicies = (core: WriteCore, filter: PolicyFilter, request: RequestedExport) =>
-  auditedExport(core, request, entryOf("policies"), (after: string | null) =>
+  auditedExport(core, request, exportEntry("policies"), (after: string | null) =>
     browsePolicies(core, filter, { after, limit: exportBatchRows }),
   );
 
 /** Returns every token of a list, newest first, in batches; audited. */
 export const exportTokens = (core: WriteCore, filter: TokenFilter, request: RequestedExport) =>
-  auditedExport(core, request, entryOf("tokens"), (after: string | null) =>
+  auditedExport(core, request, exportEntry("tokens"), (after: string | null) =>
     browseAllTokens(core, filter, { after, limit: exportBatchRows }),
   );
 
-/** Returns the refusals of the last day by reason and policy; audited. */
+/** Returns the refusals of the last day by reason and policy, in one batch; audited. */
 export const exportRefusals = (core: WriteCore, request: RequestedExport) =>
-  auditedExport(core, request, entryOf("refusals"), async () => ({
+  auditedExport(core, request, exportEntry("refusals"), async () => ({
     rows: (await reportEnrollment(core)).refusals,
     next: null,
   }));

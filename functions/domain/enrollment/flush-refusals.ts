@@ -12,8 +12,8 @@ import { failureWindowMs } from "./refuse.ts";
 const unusedMax = 500;
 
 /**
- * Audits the counts of refused enrollments, by address and reason; see `flushCounts`. Deletes what no longer counts: failed uses, and
- * service account tokens that have expired and enrolled no host.
+ * Audits the counts of refused enrollments, by address and reason; see `flushCounts`. Deletes failed uses that no longer count, and service
+ * account tokens that have expired and enrolled no host.
  */
 export const flushEnrollmentRefusals = async (core: WriteCore): Promise<number> => {
   await deleteFailures(core.db, new Date(core.clock.now() - failureWindowMs));

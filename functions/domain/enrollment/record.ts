@@ -1,7 +1,8 @@
 /**
- * The second half of an enrollment: the record of its certificate. Invariants: token, policy and identity are checked again under the locks
- * that revocation and freeze take; counts, identity, certificate and audit event commit together; the refusal of one request releases its
- * reservation and does not affect the others of its transaction.
+ * The second half of an enrollment: the record of its certificate. Invariants:
+ * - Token, policy and identity are checked again under the locks that revocation and freeze take.
+ * - Counts, identity, certificate and audit event commit together.
+ * - The refusal of one request releases its reservation and does not affect the others of its transaction.
  */
 
 import type { Core } from "#functions/core.ts";
@@ -56,7 +57,19 @@ export type RecordNeeds = Pick<Core, "clock" | "entropy"> & { ids: Entropy };
 /** A recorded certificate. */
 export type Recorded = { kind: "recorded" } & Issued;
 
-/** Reads what decides which certificates are recorded; returns the record of all, except where a refusal arose while the signer ran. */
+/** The rows of one enrollment. */
+interface Plan {
+  kind: "plan";
+  issue: Issue;
+  /** Whether the identity has enrolled before. */
+  isKnown: boolean;
+  identity: EnrolledIdentity;
+  certificate: CertificateRow;
+}
+
+/**
+ * Reads what decides on the records. Returns the function that records all certificates, except where a refusal arose while the signer ran.
+ */
 export const readForRecords = async (
   tx: Executor,
   needs: RecordNeeds,
@@ -90,7 +103,7 @@ export const readForRecords = async (
       );
       if (!held.has(reservation.id)) throw new EnrollmentRefusal("enrollment_in_progress");
       const known = identities.get(request.identity);
-      // Since this reservation expired, another policy may have enrolled the identity, under its own lock.
+      // After this reservation expired, another policy may have enrolled the identity under its own lock.
       const isInUse = known !== undefined && identitiesInUse.has(known.id);
       checkReenrollment({ policy, known, isInUse, attestation: token.attestation });
       if (fingerprints.has(issued.fingerprintSha256)) {
@@ -109,16 +122,6 @@ export const readForRecords = async (
     );
   };
 };
-
-/** The rows of one enrollment. */
-interface Plan {
-  kind: "plan";
-  issue: Issue;
-  /** Whether the identity has enrolled before. */
-  isKnown: boolean;
-  identity: EnrolledIdentity;
-  certificate: CertificateRow;
-}
 
 const planOf = (
   issue: Issue,
@@ -161,7 +164,7 @@ const write = async (tx: Executor, needs: RecordNeeds, plans: readonly Plan[], n
   const again = plans
     .filter(({ isKnown }) => isKnown)
     .toSorted((a, b) => (a.identity.id < b.identity.id ? -1 : 1));
-  // Sent together, because none may follow one that has failed. The updates may arrive after the inserts.
+  // Sent together, and none may follow a failed one. The updates may arrive after the inserts.
   await Promise.all([
     ...again.map(({ identity }) => updateIdentityReenrolled(tx, identity.id, identity)),
     ...again.map(({ identity, certificate }) =>

@@ -21,14 +21,14 @@ export const failureWindowMs = 5 * 60_000;
 const failuresMax = 10;
 /** Refusals are counted by the minute. */
 const minuteMs = 60_000;
-/** Counts of one minute by address and reason. Later addresses share one, so that a rotating IPv6 prefix fills no table. */
+/** Counts of one minute by address and reason. Later addresses share one count, so that a rotating IPv6 prefix cannot fill the table. */
 const countsPerMinuteMax = 100;
-/** The address of that shared count. */
+/** The address of the shared count. */
 const otherAddresses = "other";
-/** Addresses whose failed uses this process alone counts. */
+/** Addresses whose failed uses only this process counts. */
 const unstoredMax = 10_000;
 
-/** A refusal of an enrollment: the public problem, and the reason that only the audit event holds. */
+/** A refusal of an enrollment: the public problem, and the reason that only the audit event contains. */
 export class EnrollmentRefusal extends Error {
   readonly problem: Problem;
   readonly reason: string;
@@ -72,7 +72,7 @@ export interface RefusedUse {
   attestation: Claimant | null;
 }
 
-/** Whom a service account token names. */
+/** The workload that a service account token names. */
 export type Claimant = Omit<Attestation, "labels">;
 
 /** The parts of core that record a refusal. */
@@ -85,9 +85,18 @@ export type RunOrRefuse = <Result>(
   step: () => Promise<Result>,
 ) => Promise<Result>;
 
+/** The failed uses of addresses that share a count, and when the first was. In memory, because such a flood would fill the database. */
+type UnstoredFailures = LRUCache<string, { since: number; failures: number }>;
+
+interface RefusedRequest {
+  refusal: EnrollmentRefusal;
+  use: RefusedUse;
+  origin: Origin;
+}
+
 /**
- * Creates a `RunOrRefuse`. Concurrent refusals share transactions, one at a time: a burst of them needs one connection, and each
- * counts the failed uses before it.
+ * Creates a `RunOrRefuse`. Concurrent refusals share transactions, one at a time, so that a burst needs one connection and each counts the
+ * failed uses before it.
  */
 export const createRunOrRefuse = ({ db, clock, entropy, observe }: RefusalCore): RunOrRefuse => {
   let refusals = 0;
@@ -112,20 +121,11 @@ export const createRunOrRefuse = ({ db, clock, entropy, observe }: RefusalCore):
   };
 };
 
-/** The failed uses of addresses that are counted together, and when the first was: not in the database, which such a flood would fill. */
-type UnstoredFailures = LRUCache<string, { since: number; failures: number }>;
-
-interface RefusedRequest {
-  refusal: EnrollmentRefusal;
-  use: RefusedUse;
-  origin: Origin;
-}
-
 /**
- * Records refused uses and returns the problems to answer with. A 401 or 403 counts against the remote address; after ten in five
+ * Records refused uses and returns the problems for the responses. A 401 or 403 counts against the remote address; after ten in five
  * minutes the problem is 429 `throttled`. Valid uses are never throttled, so a valid token enrolls from any address. Audits the first
- * refusal of an address, reason and minute; `flushEnrollmentRefusals` audits the count of the others. From the hundredth count of a minute
- * on, new addresses are counted and audited together, and this core counts their failed uses without storing them.
+ * refusal of an address, reason and minute; `flushEnrollmentRefusals` audits the number of the others. After the hundredth count of a
+ * minute, new addresses share one count and audit event, and this core counts their failed uses in memory.
  */
 const refuseAll = async (
   db: Executor,
@@ -138,7 +138,7 @@ const refuseAll = async (
   const addressKeys = [
     ...new Set(uses.filter(({ isFailedUse }) => isFailedUse).map(({ key }) => key)),
   ];
-  // After the counts are locked: what another core has stored for the same address and reason is committed by then.
+  // After the counts are locked, other cores' counts for the same address and reason are committed.
   const failures =
     addressKeys.length > 0
       ? await countFailures(db, addressKeys, windowStart)
@@ -148,18 +148,18 @@ const refuseAll = async (
     const { refusal, key, isFailedUse, isCountedAlone } = use;
     if (!isFailedUse) return refusal.problem;
     const found = unstored.get(key);
-    const others =
-      found && now - found.since < failureWindowMs ? found : { since: now, failures: 0 };
-    const count = failures.get(key) ?? 0;
-    if (count + others.failures >= failuresMax)
+    const isRecent = found !== undefined && now - found.since < failureWindowMs;
+    const shared = isRecent ? found : { since: now, failures: 0 };
+    const own = failures.get(key) ?? 0;
+    if (own + shared.failures >= failuresMax)
       return new Problem("throttled", {
         cause: refusal,
         retryAfterSeconds: failureWindowMs / 1000,
       });
     if (isCountedAlone) {
       failed.push(use);
-      failures.set(key, count + 1);
-    } else unstored.set(key, { ...others, failures: others.failures + 1 });
+      failures.set(key, own + 1);
+    } else unstored.set(key, { ...shared, failures: shared.failures + 1 });
     return refusal.problem;
   });
   const entries = uses.flatMap((use, index) =>
@@ -181,9 +181,9 @@ const refuseAll = async (
 interface CountedUse extends RefusedRequest {
   key: string;
   isFailedUse: boolean;
-  /** Whether its address has counts of its own in this minute. */
+  /** Whether its address has its own counts in this minute. */
   isCountedAlone: boolean;
-  /** Whether it is the first of its count. */
+  /** Whether it is the first use of its count. */
   isAudited: boolean;
 }
 
@@ -195,7 +195,7 @@ const countUses = async (
 ): Promise<CountedUse[]> => {
   const minuteStartedAt = new Date(now - (now % minuteMs));
   const addresses = requests.map(({ origin }) => addressKey(origin.remoteAddress));
-  // Each host that presents a valid token is found by its name, also where many come from one address.
+  // Each host that presents a valid token has its own count, so that it is found by its name even where many share an address.
   const keys = requests.map(({ use }, at) =>
     [addresses[at], ...(use.identity ? [use.identity] : [])].join(" "),
   );
@@ -249,7 +249,7 @@ const refusalEntry = ({ refusal, use, origin }: RefusedRequest, { code }: Proble
   },
 });
 
-/** Returns whom a service account token named, for the audit event. */
+/** Returns the workload that a service account token named, for the audit event. */
 export const workloadDetail = (claimant: Claimant | null): { workload?: Claimant } => {
   if (claimant === null) return {};
   const { issuer, subject, claims } = claimant;

@@ -1,6 +1,7 @@
 /**
- * The first half of an enrollment: a reservation under every limit. Invariants: decisions on one policy are made one after the other
- * under its lock, each counting the earlier reservations; the refusal of one request does not affect the others of its transaction.
+ * The first half of an enrollment: a reservation under every limit. Invariants:
+ * - Decisions on one policy are made one after the other under its lock, and each counts the earlier reservations.
+ * - The refusal of one request does not affect the others of its transaction.
  */
 
 import type { Core } from "#functions/core.ts";
@@ -64,7 +65,7 @@ export interface ReserveRequest {
   policyId: string;
 }
 
-/** The decision of the first transaction: a reservation to sign for, or the certificate that this request was issued before. */
+/** The decision of the first transaction: a reservation to sign for, or the certificate already issued for this request. */
 export type Reserved =
   | { kind: "reserved"; reservation: ReservationRow; policy: PolicyRow }
   | ({ kind: "issued" } & Issued);
@@ -72,7 +73,7 @@ export type Reserved =
 /** `ids`: the randomness of ids and serial numbers, which are public. */
 type Needs = Pick<Core, "clock"> & { ids: Entropy };
 
-/** The rows that a transaction has locked for its requests, and which of the identities have an active certificate. */
+/** The rows that a transaction has locked for its requests, and the identities that have an active certificate. */
 export interface Locked {
   policies: ReadonlyMap<string, PolicyRow>;
   identities: ReadonlyMap<string, IdentityRow>;
@@ -80,8 +81,8 @@ export interface Locked {
 }
 
 /**
- * Reads what decides, under the policies' locks, which requests may enroll; returns the decision, which reserves a use under every limit for
- * each that may. Order: token revoked or expired, frozen, address; a retry of the same key; exhaustion, identity, device, platform; limits.
+ * Reads what decides, under the policies' locks, on each request. Returns the decision, which reserves a use under every limit for each
+ * admitted one. Order: token revoked or expired, frozen, address; a retry of the same key; exhaustion, identity, device, platform; limits.
  */
 export const readForReservations = async (
   tx: Executor,
@@ -99,16 +100,16 @@ export const readForReservations = async (
     const reservations = decisions.flatMap((decision) =>
       decision.kind === "reserved" ? [decision.reservation] : [],
     );
-    const taken = await insertReservations(tx, reservations);
+    const inserted = await insertReservations(tx, reservations);
     return decisions.map((decision) =>
-      decision.kind === "reserved" && !taken.has(decision.reservation.id)
+      decision.kind === "reserved" && !inserted.has(decision.reservation.id)
         ? { kind: "refused", refusal: new EnrollmentRefusal("enrollment_in_progress") }
         : decision,
     );
   };
 };
 
-/** The facts that a decision reads. The counts grow with each reservation. */
+/** The facts for a decision. The counts grow with each reservation. */
 interface Facts extends Locked {
   tokens: ReadonlyMap<string, TokenTerms>;
   enrolled: readonly CertificateRow[];
@@ -131,15 +132,19 @@ const loadFacts = async (
   const keys = requests.map(({ request }) => request.spkiSha256);
   const [rows, tokens, enrolled, reserved, held, lastHourByPolicy] = await Promise.all([
     locked,
-    // Not locked: uses are counted under the policy's lock, and the record repeats the check of a revocation.
+    // Not locked: uses are counted under the policy's lock, and the record checks again for a revocation.
     findTokenTerms(tx, tokenIds, { lock: false }),
     findEnrolledCertificates(tx, { tokenIds, keys, since: new Date(now - retryMs) }),
     findReserved(tx, names, at),
     countReservations(tx, policyIds, at),
-    countTowardsHourlyLimits(tx, { policyIds, more: requests.length }, new Date(now - hourMs)),
+    countTowardsHourlyLimits(
+      tx,
+      { policyIds, upcomingEnrollments: requests.length },
+      new Date(now - hourMs),
+    ),
   ]);
   const firstsByPolicy = new Map<string, number>();
-  for (const { policyId, first } of held) add(firstsByPolicy, policyId, first);
+  for (const { policyId, first } of held) addCount(firstsByPolicy, policyId, first);
   return {
     ...rows,
     tokens,
@@ -151,8 +156,8 @@ const loadFacts = async (
   };
 };
 
-const add = (counts: Map<string, number>, key: string, more: number) => {
-  counts.set(key, (counts.get(key) ?? 0) + more);
+const addCount = (counts: Map<string, number>, key: string, count: number) => {
+  counts.set(key, (counts.get(key) ?? 0) + count);
 };
 
 const decide = (
@@ -192,8 +197,8 @@ const decide = (
   const lastHour = facts.lastHourByPolicy.get(policy.id) ?? 0;
   enforce(firstEnrollmentRules, { policy, known: identity, heldFirsts, lastHour });
 
-  add(facts.heldByToken, token.id, 1);
-  if (identity === undefined) add(facts.firstsByPolicy, policy.id, 1);
+  addCount(facts.heldByToken, token.id, 1);
+  if (identity === undefined) addCount(facts.firstsByPolicy, policy.id, 1);
   const reservation: ReservationRow = {
     id: uuidv7({ clock, entropy: ids }),
     policyId: policy.id,
@@ -225,6 +230,6 @@ export const checkTokenUse = <Policy extends Pick<PolicyRow, "frozenAt" | "allow
   return { policy, token };
 };
 
-/** Throws `EnrollmentRefusal` unless an identity may enroll, if it is known, again. Checked at the reservation and again at the record. */
+/** Throws `EnrollmentRefusal` unless an identity, if it is known, may enroll again. Checked at the reservation and again at the record. */
 export const checkReenrollment = (facts: ReenrollmentFacts): void =>
   enforce(reenrollmentRules, facts);

@@ -9,7 +9,7 @@ import { findOldestActivePolicy } from "#functions/store/enrollment/policies.ts"
 import { countEnrollment } from "#functions/store/enrollment/report.ts";
 import type { Setup, SetupStep } from "#proto/operator/setup.ts";
 
-/** Returns which steps of a new deployment are done, and what fills in the command of its first host. */
+/** Returns which steps of a new deployment are done, and the values for the command of its first host. */
 export const readSetup = async ({
   db,
   clock,
@@ -78,5 +78,5 @@ const directoryDetail = (
     : "the directory has not been read yet";
 };
 
-const counted = (count: number, one: string, many: string) =>
-  `${count} ${count === 1 ? one : many}`;
+const counted = (count: number, singular: string, plural: string) =>
+  `${count} ${count === 1 ? singular : plural}`;

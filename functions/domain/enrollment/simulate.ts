@@ -37,13 +37,13 @@ import {
 /** The use of a policy to simulate. */
 interface SimulatedUse {
   policyId: string;
-  /** Null for the one that the service account token names. */
+  /** Null for the device that the service account token names. */
   deviceId: string | null;
   remoteAddress: string;
   platform: string;
   /** Null for the policy's first prefix. */
   identityPrefix: string | null;
-  /** Of a bootstrap token, or of a service account token without its signature; null to leave out what only the stored token decides. */
+  /** Of a bootstrap token, or of a service account token without its signature; null to omit what only the stored token decides. */
   tokenSha256: Uint8Array | null;
   /** The payload of a service account token, whose signature is not checked; null for a bootstrap token. */
   payload: TokenPayload | null;
@@ -56,11 +56,11 @@ interface SimulatedCheck {
   detail: string;
 }
 
-/** The decision on a simulated use: that of enrollment, by its rules in their order. */
+/** The decision on a simulated use, by the rules of enrollment in their order. */
 interface Simulation {
   /** Null for a service account token that names no device. */
   identity: string | null;
-  /** Those that the policy would give the host. */
+  /** The labels that the policy would give the host. */
   labels: Labels;
   allowed: boolean;
   /** The problem code of the first rule that refuses, and the rule. */
@@ -69,6 +69,13 @@ interface Simulation {
   detail: string;
   checks: SimulatedCheck[];
 }
+
+type Facts = AttestationFacts &
+  AdmissionFacts &
+  IdentityFacts &
+  DeviceFacts &
+  ReenrollmentFacts &
+  FirstEnrollmentFacts;
 
 /**
  * Returns whether a device could enroll now, and the result of each rule. Reads from one snapshot, locks and writes nothing. Throws 404
@@ -127,7 +134,7 @@ export const simulateEnrollment = ({ db, clock, config }: ReadCore, use: Simulat
     { accessMode: "read only", isolationLevel: "repeatable read" },
   );
 
-/** Returns the stored token, or the one that a service account token would be stored as. */
+/** Returns the stored token, or how core would store a service account token. */
 const usedToken = async (
   tx: Executor,
   { tokenSha256 }: SimulatedUse,
@@ -147,7 +154,7 @@ const heldBy = (
 ) =>
   typeof token === "string" ? 0 : (held.find(({ tokenId }) => tokenId === token.id)?.held ?? 0);
 
-/** Returns the token that a service account token would be stored as. */
+/** Returns how core would store a service account token. */
 const tokenOf = (
   { deviceId, attestation }: Attested,
   policyId: string,
@@ -164,13 +171,6 @@ const tokenOf = (
   revokedAt: null,
   attestation,
 });
-
-type Facts = AttestationFacts &
-  AdmissionFacts &
-  IdentityFacts &
-  DeviceFacts &
-  ReenrollmentFacts &
-  FirstEnrollmentFacts;
 
 /** In the order in which an enrollment passes them. */
 const allRules: readonly Rule<Facts>[] = [

@@ -1,6 +1,6 @@
 /**
- * The rules of enrollment, in the order in which they decide. Enrollment throws the first refusal; a simulation reports every rule. There is
- * no other place that admits a host.
+ * The rules of enrollment, in the order in which they decide. Enrollment throws the first refusal; a simulation reports every rule. Nothing
+ * else admits a host.
  */
 
 import type { Attestation } from "#drizzle/schema/enrollment.ts";
@@ -17,13 +17,13 @@ export interface Finding {
   refusal: EnrollmentRefusal | null;
 }
 
-/** One rule. Returns null where it does not apply. */
+/** One rule. Returns null if it does not apply. */
 export interface Rule<Facts> {
   name: string;
   find(facts: Facts): Finding | null;
 }
 
-/** The token of a use. A simulation may have none; then the rules of tokens do not apply. */
+/** The token of a use. A simulation may have none: then the rules of tokens do not apply. */
 type GivenToken<Row = TokenTerms> = Row | "unknown" | "not_given";
 
 /** The facts of `admissionRules`. */
@@ -91,7 +91,7 @@ const passed = (detail: string): Finding => ({ detail, refusal: null });
 const rowOf = <Row extends object>(token: GivenToken<Row>): Row | null =>
   typeof token === "string" ? null : token;
 
-/** Token and policy are usable from the address. Checked before the body is read, at the reservation, and at the record. */
+/** The token and the policy may be used from the address. Checked before the body is read, at the reservation, and at the record. */
 export const admissionRules: readonly Rule<AdmissionFacts>[] = [
   {
     name: "token_known",
@@ -205,7 +205,7 @@ export const deviceRules: readonly Rule<DeviceFacts>[] = [
         ? passed(`the policy allows ${identity}`)
         : {
             detail: `the policy allows ${prefixes.join(", ")} followed by the device id, and not ${identity}`,
-            // E4: only a caller with a valid token comes so far.
+            // E4: only a caller with a valid token reaches this rule.
             refusal: new EnrollmentRefusal("identity_not_allowed", {
               detail: `The policy allows ${prefixes.join(", ")} followed by the device id`,
             }),
@@ -292,7 +292,7 @@ export const reenrollmentRules: readonly Rule<ReenrollmentFacts>[] = [
   },
 ];
 
-/** The policy has room for another host. Checked at the reservation. */
+/** The policy may admit another host. Checked at the reservation. */
 export const firstEnrollmentRules: readonly Rule<FirstEnrollmentFacts>[] = [
   {
     name: "max_enrollments",

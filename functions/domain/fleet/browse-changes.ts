@@ -3,14 +3,14 @@ import type { Paged, PageRequest } from "#functions/store/database/statements.ts
 import { type ChangeRow, countRefused, listChanges } from "#functions/store/fleet/changes.ts";
 import { hourMs } from "#kit/clock.ts";
 
-/** A change soaks for so long. */
+/** The duration of a change's soak. */
 export const soakSeconds = 7200;
 
-/** Returns from when it soaks: from the hour after that of its last host, since the figures of hosts are of each hour. */
+/** Returns the start of its soak: the hour after that of its last host, because figures of hosts are stored for each hour. */
 export const soakFrom = ({ endedAt }: Pick<ChangeRow, "endedAt">): number =>
   endedAt.getTime() - (endedAt.getTime() % hourMs) + hourMs;
 
-/** A change, and when it has soaked unless core is away meanwhile. */
+/** A change, and when its soak ends unless core is unavailable meanwhile. */
 export interface JudgedChange extends ChangeRow {
   soakUntil: Date;
 }

@@ -15,8 +15,8 @@ interface Change {
 }
 
 /**
- * Creates the function that compares the hosts of a filter with others since a time, so that an upgrade or another change by other means than a
- * rollout is judged alike. Concurrent calls of one change share it. Throws 422 `no_history` for a time that is not past, or too long ago.
+ * Creates the function that compares the hosts of a filter with others since a time, for upgrades and other changes without a rollout.
+ * Concurrent calls with one change share a result. Throws 422 `no_history` for a time that is not past, or too long ago.
  */
 export const createComparisons = (core: ViewCore) =>
   shareNextRun(
@@ -34,7 +34,7 @@ export const createComparisons = (core: ViewCore) =>
         { from: since, until: since },
         rules,
       );
-      // The hosts of a version are compared with those of another one, as those of a label are.
+      // Hosts of one version or label are compared with those of another, so these are no keys.
       const matches = [
         ["platform", "version", "labels"],
         ["platform", "labels"],

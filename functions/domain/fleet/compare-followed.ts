@@ -13,15 +13,53 @@ import {
   type SentVolume,
 } from "#proto/fleet-health/comparison.ts";
 
-/** How hosts are matched that had the same version before: by labels too, unless these tell single hosts apart. */
+/** A host's figures over a period. Null: it reported none, or from two processes, whose figures cannot be compared. */
+interface HostWindow {
+  lostPerHour: number;
+  startsPerHour: number;
+  queueBytes: number;
+  rssBytes: number | null;
+  /** CPU seconds in a second. */
+  cpuShare: number | null;
+}
+
+/** A host, before and after the change. */
+export interface ComparedHost {
+  /** Hosts are compared with those of the same stratum. */
+  stratum: string;
+  /** It has sent no heartbeat for longer than the threshold. */
+  isSilent: boolean;
+  /** Null if unknown. */
+  before: HostWindow | null;
+  after: HostWindow | null;
+  /** Null without a whole hour before the change and after it. */
+  sent: { before: SentVolume; after: SentVolume } | null;
+}
+
+type GroupComparison = Omit<HostComparison, "at" | "matched_by">;
+type MeasureResult = GroupComparison["measures"][number];
+
+interface Measure {
+  /** Smaller differences do not matter. */
+  margin: number;
+  /** Returns whether it is true of a host, or a number whose means are compared; null if unknown. */
+  observe(host: ComparedHost): boolean | number | null;
+}
+
+/** Controls for each changed host. */
+const controlsMax = 4;
+/** The probability of a verdict when the change has no effect, over all measures together. */
+const errorMax = 0.05;
+
+/** The keys that match hosts which had the same version before. Labels are the first to be dropped, because they may differ for each host. */
 export const unchangedMatches: readonly (readonly MatchKey[])[] = [
   ["platform", "version", "labels"],
   ["platform", "version"],
 ];
 
 /**
- * Compares changed hosts with others that have the same platform, version and labels, or whichever of `matches` comes first by which more changed
- * hosts have a counterpart than not: labels may tell single hosts apart.
+ * Compares changed hosts with unchanged ones that have the same values of `matches[0]`. Falls back to the next keys while fewer than half of
+ * the changed hosts have a counterpart.
  */
 export const compareFollowed = (
   hosts: readonly FollowedHost[],
@@ -29,12 +67,14 @@ export const compareFollowed = (
   now: Date,
 ): HostComparison => {
   const compare = (keys: readonly MatchKey[]) => {
-    const group = (isControl: boolean) =>
-      hosts.filter((host) => host.isControl === isControl).map((host) => comparedHost(host, keys));
+    const changed = hosts.filter(({ isControl }) => !isControl);
+    const control = hosts.filter(({ isControl }) => isControl);
+    const compared = (group: readonly FollowedHost[]) =>
+      group.map((host) => comparedHost(host, keys));
     return {
       at: now.toISOString(),
       matched_by: [...keys],
-      ...compareGroups(group(false), group(true)),
+      ...compareGroups(compared(changed), compared(control)),
     };
   };
   let comparison = compare(matches[0] ?? []);
@@ -79,54 +119,13 @@ const windowOf = (from: HostFigures, to: HostFigures): HostWindow | null => {
   };
 };
 
-/** Whether the hosts that a change reached differ since from similar ones that it did not reach: by their figures alone. */
-
-/** A host's figures over a period. Null: it reported none, or two processes did, which do not know of each other. */
-interface HostWindow {
-  lostPerHour: number;
-  startsPerHour: number;
-  queueBytes: number;
-  rssBytes: number | null;
-  /** CPU seconds in a second. */
-  cpuShare: number | null;
-}
-
-/** A host, before and after the change. */
-export interface ComparedHost {
-  /** Hosts are compared with those of the same stratum. */
-  stratum: string;
-  /** It has sent no heartbeat for longer than the threshold. */
-  isSilent: boolean;
-  /** Null where it is not known. */
-  before: HostWindow | null;
-  after: HostWindow | null;
-  /** Null without a whole hour before the change and after it. */
-  sent: { before: SentVolume; after: SentVolume } | null;
-}
-
-/** The result of a comparison. */
-type GroupComparison = Omit<HostComparison, "at" | "matched_by">;
-type MeasureResult = GroupComparison["measures"][number];
-
-/** Controls for each changed host. */
-const controlsMax = 4;
-/** The share of comparisons without any effect that may end with a verdict of one. All measures share it. */
-const errorMax = 0.05;
-
-interface Measure {
-  /** A difference within it is none that matters. */
-  margin: number;
-  /** Whether it is true of a host, or a number whose mean is compared; null for a host without it. */
-  of(host: ComparedHost): boolean | number | null;
-}
-
 const rose = (figure: (window: HostWindow) => number) => ({
-  of: ({ before, after }: ComparedHost) =>
+  observe: ({ before, after }: ComparedHost) =>
     before && after ? figure(after) > figure(before) : null,
 });
 /** Relative growth, so that large and small hosts count alike. */
 const growth = (figure: (window: HostWindow) => number | null) => ({
-  of: ({ before, after }: ComparedHost) => {
+  observe: ({ before, after }: ComparedHost) => {
     const from = before && figure(before);
     const to = after && figure(after);
     return from !== null && to !== null && from > 0 && to > 0 ? Math.log(to / from) : null;
@@ -134,7 +133,7 @@ const growth = (figure: (window: HostWindow) => number | null) => ({
 });
 
 const measures: Readonly<Record<ComparedMeasure, Measure>> = {
-  silent: { margin: 0.01, of: ({ isSilent }) => isSilent },
+  silent: { margin: 0.01, observe: ({ isSilent }) => isSilent },
   losing: { margin: 0.01, ...rose(({ lostPerHour }) => lostPerHour) },
   restarting: { margin: 0.01, ...rose(({ startsPerHour }) => startsPerHour) },
   queue_growing: { margin: 0.1, ...rose(({ queueBytes }) => queueBytes) },
@@ -143,9 +142,8 @@ const measures: Readonly<Record<ComparedMeasure, Measure>> = {
 };
 
 /**
- * Compares how the changed hosts differ from before with how the others do (difference in differences), so that what happened to all, and what
- * distinguished them before, does not count. Both groups come in an order by lot: of each stratum the first ones are taken, equally many controls
- * for each changed host.
+ * Compares the changes of two groups (difference in differences): effects on all hosts, and earlier differences between the groups, cancel out.
+ * Takes the first hosts of each stratum, with equally many controls for each changed host, so both groups must be in random order.
  */
 export const compareGroups = (
   changed: readonly ComparedHost[],
@@ -163,33 +161,43 @@ export const compareGroups = (
   };
 };
 
-/** So little an hour counts as nothing: otherwise a host that begins or ceases to send would have no growth. */
+/** Added to both figures, so that a host which begins or ceases to send has a finite growth. */
 const sentMin = { bytes: 1024, envelopes: 1 };
 
 const compareVolume = (changed: readonly ComparedHost[], others: readonly ComparedHost[]) => {
   if (changed.every(({ sent }) => sent === null)) return {};
-  const sending = (hosts: readonly ComparedHost[], signal: ComparedSignal) =>
-    hosts.filter(({ sent }) => sent?.before[signal] ?? sent?.after[signal]);
   const volume = comparedSignals.flatMap((signal) => {
-    const ofChanged = sending(changed, signal);
-    const ofOthers = sending(others, signal);
-    if (ofChanged.length === 0) return [];
-    const isEnough = Math.min(ofChanged.length, ofOthers.length) >= comparedHostsMin;
-    const differenceOf = (figure: keyof typeof sentMin) => {
-      const growthOf = ({ sent }: ComparedHost) => {
-        const before = sent?.before[signal]?.[figure] ?? 0;
-        const after = sent?.after[signal]?.[figure] ?? 0;
-        return Math.log((after + sentMin[figure]) / (before + sentMin[figure]));
-      };
-      const confidence = 1 - errorMax / (2 * comparedSignals.length);
-      return isEnough
-        ? relative(differenceOfMeans(ofChanged.map(growthOf), ofOthers.map(growthOf), confidence))
-        : null;
-    };
-    const counts = { signal, changed: ofChanged.length, control: ofOthers.length };
-    return [{ ...counts, difference: differenceOf("bytes"), envelopes: differenceOf("envelopes") }];
+    const isSender = ({ sent }: ComparedHost) => sent?.before[signal] ?? sent?.after[signal];
+    const senders = changed.filter(isSender);
+    if (senders.length === 0) return [];
+    return [compareSignal(signal, senders, others.filter(isSender))];
   });
   return { volume };
+};
+
+const compareSignal = (
+  signal: ComparedSignal,
+  changed: readonly ComparedHost[],
+  others: readonly ComparedHost[],
+) => {
+  const isEnough = Math.min(changed.length, others.length) >= comparedHostsMin;
+  const confidence = 1 - errorMax / (2 * comparedSignals.length);
+  const differenceOf = (figure: keyof typeof sentMin) => {
+    if (!isEnough) return null;
+    const growthOf = ({ sent }: ComparedHost) => {
+      const before = sent?.before[signal]?.[figure] ?? 0;
+      const after = sent?.after[signal]?.[figure] ?? 0;
+      return Math.log((after + sentMin[figure]) / (before + sentMin[figure]));
+    };
+    return relative(differenceOfMeans(changed.map(growthOf), others.map(growthOf), confidence));
+  };
+  return {
+    signal,
+    changed: changed.length,
+    control: others.length,
+    difference: differenceOf("bytes"),
+    envelopes: differenceOf("envelopes"),
+  };
 };
 
 /** Converts a difference of logarithms to a relative one. */
@@ -199,24 +207,24 @@ const relative = ({ value, low, high }: EstimatedDifference): EstimatedDifferenc
   high: Math.expm1(high),
 });
 
-/** Every stratum has the same share of both groups. */
+/** Takes hosts of both groups so that each stratum has the same share of both. */
 const matchGroups = (changed: readonly ComparedHost[], others: readonly ComparedHost[]) => {
   const strata = [...Map.groupBy(changed, ({ stratum }) => stratum)];
   const othersOf = Map.groupBy(others, ({ stratum }) => stratum);
   const match = (ratio: number) =>
     strata.map(([stratum, hosts]) => {
-      const found = othersOf.get(stratum) ?? [];
-      const count = Math.min(hosts.length, Math.floor(found.length / ratio));
-      return { matched: hosts.slice(0, count), control: found.slice(0, count * ratio) };
+      const candidates = othersOf.get(stratum) ?? [];
+      const matched = Math.min(hosts.length, Math.floor(candidates.length / ratio));
+      return { matched: hosts.slice(0, matched), control: candidates.slice(0, matched * ratio) };
     });
-  const size = (pairs: ReturnType<typeof match>) =>
-    pairs.reduce((sum, { matched }) => sum + matched.length, 0);
+  const matchedHosts = (groups: ReturnType<typeof match>) =>
+    groups.reduce((sum, { matched }) => sum + matched.length, 0);
   const single = match(1);
   let best = single;
   for (let ratio = 2; ratio <= controlsMax; ratio++) {
-    const more = match(ratio);
-    // More controls are worth no changed host.
-    if (size(more) === size(single)) best = more;
+    const groups = match(ratio);
+    // Never leaves out a changed host for the sake of more controls.
+    if (matchedHosts(groups) === matchedHosts(single)) best = groups;
   }
   return {
     matched: best.flatMap(({ matched }) => matched),
@@ -229,8 +237,8 @@ const compareMeasure = (
   changed: readonly ComparedHost[],
   others: readonly ComparedHost[],
 ): MeasureResult => {
-  const { margin, of } = measures[measure];
-  const valuesOf = (hosts: readonly ComparedHost[]) => hosts.flatMap((host) => of(host) ?? []);
+  const { margin, observe } = measures[measure];
+  const valuesOf = (hosts: readonly ComparedHost[]) => hosts.flatMap((host) => observe(host) ?? []);
   const ofChanged = valuesOf(changed);
   const ofOthers = valuesOf(others);
   const counts = { measure, changed: ofChanged.length, control: ofOthers.length };
@@ -241,17 +249,14 @@ const compareMeasure = (
   const difference = isShare
     ? differenceOfShares(shareOf(ofChanged), shareOf(ofOthers), confidence)
     : differenceOfMeans(ofChanged.map(Number), ofOthers.map(Number), confidence);
-  const { low, high } = difference;
-  const verdict =
-    low > margin
-      ? "worse"
-      : high < -margin
-        ? "better"
-        : low >= -margin && high <= margin
-          ? "same"
-          : "unclear";
-  const shown = isShare ? difference : relative(difference);
-  return { ...counts, verdict, difference: shown };
+  const verdict = verdictOfInterval(difference, margin);
+  return { ...counts, verdict, difference: isShare ? difference : relative(difference) };
+};
+
+const verdictOfInterval = ({ low, high }: EstimatedDifference, margin: number) => {
+  if (low > margin) return "worse";
+  if (high < -margin) return "better";
+  return low >= -margin && high <= margin ? "same" : "unclear";
 };
 
 const shareOf = (values: readonly (boolean | number)[]) => ({
@@ -259,10 +264,11 @@ const shareOf = (values: readonly (boolean | number)[]) => ({
   of: values.length,
 });
 
-/** One measure that is worse decides; else what the hosts were enough for. */
+/** Returns `worse` if one measure is worse; otherwise the least certain verdict of the measures with enough hosts. */
 const verdictOf = (results: readonly MeasureResult[]): ComparisonVerdict => {
   const has = (verdict: ComparisonVerdict) => results.some((result) => result.verdict === verdict);
   if (has("worse")) return "worse";
   if (results.every(({ verdict }) => verdict === "too_few")) return "too_few";
-  return has("unclear") ? "unclear" : has("better") ? "better" : "same";
+  if (has("unclear")) return "unclear";
+  return has("better") ? "better" : "same";
 };

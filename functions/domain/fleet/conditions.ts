@@ -8,7 +8,7 @@ import type { CountingRules, FleetThresholds } from "#functions/store/fleet/rows
 import { rfc3339, timestampOf } from "#kit/clock.ts";
 import { type FleetCondition, fleetConditions } from "#proto/fleet-health/vocabulary.ts";
 
-/** A condition that applies to a host: since when as far as core knows, and the evidence in words. */
+/** A condition that applies to a host: since when, as far as core knows, and its evidence in words. */
 interface Condition {
   state: FleetCondition;
   since: string;
@@ -41,7 +41,7 @@ type Explain = (
 const ms = (text: string | null) => (text === null ? 0 : Date.parse(timestampOf(text)));
 const ageSeconds = (text: string | null, now: number) =>
   Math.max(0, Math.floor((now - ms(text)) / 1000));
-/** Whether a timestamp of the database is a time, not infinite. */
+/** Whether a timestamp of the database is finite. */
 const isTime = (text: string) => !text.endsWith("infinity");
 /** The start of a condition without a recorded start: at the latest, the newest heartbeat. */
 const lastReport = (row: FleetRow) => row.last_heartbeat_at ?? row.enrolled_at;
@@ -49,7 +49,7 @@ const lastReport = (row: FleetRow) => row.last_heartbeat_at ?? row.enrolled_at;
 const gapEvidence = ({ gap_records_max: most }: FleetRow) =>
   most === null ? "" : `, up to ${most} lost by a database restore`;
 
-/** The part of a silence that does not count, because core could not receive. */
+/** Describes the part of a silence that does not count, because core could not receive. */
 const outageEvidence = (from: number, until: number, outages: readonly Outage[]) => {
   const seconds = Math.round(uncountedSeconds(from, until, outages));
   return seconds === 0
@@ -57,7 +57,7 @@ const outageEvidence = (from: number, until: number, outages: readonly Outage[])
     : `, not counting ${seconds} s in which core could not receive or hosts were coming back`;
 };
 
-/** What was lost for good, which a queue that is nearly empty does not show. */
+/** Describes permanent losses, which a nearly empty queue does not show. */
 const lossEvidence = ({ dropped_records_total: dropped, file_gaps: gaps }: FleetRow) =>
   [
     ...(Number(dropped) > 0
@@ -73,7 +73,7 @@ const explanations: Record<FleetCondition, Explain> = {
     row.revoked_at !== null
       ? { since: row.revoked_at, evidence: "the identity is revoked" }
       : {
-          // Others may have been active after the revocation.
+          // Other conditions may have applied after the revocation.
           since: isTime(row.revoked_from)
             ? row.revoked_from
             : (row.certificate_revoked_at ?? row.enrolled_at),
@@ -105,11 +105,11 @@ const explanations: Record<FleetCondition, Explain> = {
         },
   cert_expiring: (row, { certExpiringFraction }, now) => {
     const lifetime = ms(row.certificate_not_after) - ms(row.certificate_issued_at);
-    const left = Math.max(0, Math.floor((ms(row.certificate_not_after) - now) / 1000));
+    const secondsLeft = Math.max(0, Math.floor((ms(row.certificate_not_after) - now) / 1000));
     const threshold = Math.floor((lifetime * certExpiringFraction) / 1000);
     return {
       since: row.expiring_from,
-      evidence: `the certificate has ${left} s left, threshold ${threshold} s, and no successor`,
+      evidence: `the certificate has ${secondsLeft} s left, threshold ${threshold} s, and no successor`,
     };
   },
   config_invalid: (row) => ({
@@ -125,13 +125,15 @@ const explanations: Record<FleetCondition, Explain> = {
   }),
   queue_at_risk: (row) => ({
     since: row.queue_at_risk_since ?? lastReport(row),
-    // The figures of the past have no history.
-    evidence:
-      row.reported_conditions ||
-      (row.queue_bytes === null || row.queue_bytes_max === null
-        ? "the collector reports that its queue is at risk, or that it lost records"
-        : row.dropped_since_previous
-          ? `records were dropped, rejected or lost since the previous heartbeat, ${row.dropped_records_total} dropped and ${row.dead_letters} dead letters in all${gapEvidence(row)}`
-          : `the queue holds ${row.queue_bytes} of ${row.queue_bytes_max} bytes, oldest record ${row.queue_oldest_record_age_seconds ?? 0} s${lossEvidence(row)}`),
+    evidence: row.reported_conditions || queueEvidence(row),
   }),
+};
+
+const queueEvidence = (row: FleetRow): string => {
+  // Past figures of the queue are not stored.
+  if (row.queue_bytes === null || row.queue_bytes_max === null)
+    return "the collector reports that its queue is at risk, or that it lost records";
+  if (row.dropped_since_previous)
+    return `records were dropped, rejected or lost since the previous heartbeat, ${row.dropped_records_total} dropped and ${row.dead_letters} dead letters in all${gapEvidence(row)}`;
+  return `the queue holds ${row.queue_bytes} of ${row.queue_bytes_max} bytes, oldest record ${row.queue_oldest_record_age_seconds ?? 0} s${lossEvidence(row)}`;
 };

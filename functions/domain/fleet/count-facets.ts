@@ -6,8 +6,8 @@ import type { ViewCore } from "./rules.ts";
 import { readViewRules, requireHistory } from "./view-rules.ts";
 
 /**
- * Creates the function that returns the counts that the page draws, under a filter with its states (docs/fleet-health.md). Concurrent
- * calls with one filter share them. Throws as reports do.
+ * Creates the function that counts hosts for the page's charts, under a filter with its states (docs/fleet-health.md). Concurrent calls
+ * with one filter share a result. Throws as reports do.
  */
 export const createFacetCounts = (core: ViewCore) =>
   shareNextRun(

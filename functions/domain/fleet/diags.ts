@@ -20,9 +20,9 @@ import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import { admitProof, type ProvenCollector } from "../certificate/authenticate.ts";
 import type { Operator } from "../operator/authenticate.ts";
 
-/** How long a bundle is kept. */
+/** The time for which a bundle is kept. */
 const keptMs = 24 * 3_600_000;
-/** What an answer may take beyond the host's next heartbeat, which may be lost once. */
+/** The time that an answer may take beyond the host's next heartbeat, which may be lost once. */
 const answerMarginSeconds = 30;
 
 /** A request for diagnostics, with its state. */
@@ -32,15 +32,21 @@ interface HostDiag extends DiagRow {
   expiresAt: Date;
 }
 
-const withState = (row: DiagRow, now: number): HostDiag => {
-  const open = now < row.answerBy.getTime() ? "pending" : "unanswered";
-  const state = row.refusal !== null ? "refused" : row.bundle !== null ? "received" : open;
-  return { ...row, state, expiresAt: new Date(row.requestedAt.getTime() + keptMs) };
+const stateOf = (row: DiagRow, now: number): HostDiag["state"] => {
+  if (row.refusal !== null) return "refused";
+  if (row.bundle !== null) return "received";
+  return now < row.answerBy.getTime() ? "pending" : "unanswered";
 };
 
+const withState = (row: DiagRow, now: number): HostDiag => ({
+  ...row,
+  state: stateOf(row, now),
+  expiresAt: new Date(row.requestedAt.getTime() + keptMs),
+});
+
 /**
- * Requests the diagnostics of a host: at once on its stream, and with each answer to its heartbeats. Returns the open request, if there is
- * one. Throws 404 `not_found`; 409 `conflict` for a revoked host.
+ * Requests the diagnostics of a host: immediately on its stream, and in each response to its heartbeats. Returns the open request if there
+ * is one. Throws 404 `not_found`; 409 `conflict` for a revoked host.
  */
 export const requestDiag = async (
   core: WriteCore & Pick<Core, "config">,
@@ -98,31 +104,31 @@ export const getDiag = async (
 export const readDiag = async (
   core: WriteCore,
   operator: Operator,
-  of: { identityId: string; diagId: string },
+  ids: { identityId: string; diagId: string },
   origin: Origin,
 ): Promise<{ identity: IdentityRow; bundle: string }> => {
-  const { state, refusal, bundle } = await getDiag(core, of);
+  const { state, refusal, bundle } = await getDiag(core, ids);
   if (bundle === null) {
     if (state === "refused")
       throw new Problem(refusal === "too_large" ? "diag_too_large" : "diag_forbidden");
     throw new Problem(state === "pending" ? "diag_pending" : "diag_unanswered");
   }
   return core.db.transaction(async (tx) => {
-    const identity = requireFound(await lockIdentity(tx, of.identityId));
+    const identity = requireFound(await lockIdentity(tx, ids.identityId));
     await recordOperatorAction(
       tx,
       core,
       operator,
       origin,
-      entryOf("host_diag.read", identity, of.diagId),
+      entryOf("host_diag.read", identity, ids.diagId),
     );
     return { identity, bundle };
   });
 };
 
 /**
- * Stores the answer of the calling host to a request that core has made of it. Returns when. Throws 409 `diag_not_requested` for any other,
- * also for a second answer and a late one, and the problems of `admitProof`.
+ * Stores the calling host's answer to a request of core. Returns when. Throws 409 `diag_not_requested` for any other, also for a second
+ * answer and a late one, and the problems of `admitProof`.
  */
 export const answerDiag = async (
   core: WriteCore,
@@ -138,7 +144,7 @@ export const answerDiag = async (
   return answeredAt;
 };
 
-/** Deletes what is a day old. Returns how many requests. */
+/** Deletes requests that are a day old. Returns how many. */
 export const deleteOldDiags = ({ db, clock }: TimedCore): Promise<number> =>
   deleteDiagsBefore(db, new Date(clock.now() - keptMs));
 

@@ -6,19 +6,28 @@ import type { ViewQuery } from "./report.ts";
 import type { ViewCore } from "./rules.ts";
 import { readViewRules, requireHistory } from "./view-rules.ts";
 
-/** What the hosts of a filter have more often than all others. */
+/** A value that the selection has more often than the others. */
+interface RankedFactor extends CountedFactor {
+  /** How many of the compared values would be as frequent in a random selection of this size. */
+  expectedByChance: number;
+}
+
+/** Values that the hosts of a filter have more often than all others. */
 interface CommonFactors {
   rules: FleetRules;
   selected: number;
   others: number;
   /** Values that were compared. */
   compared: number;
-  /** Sources of telemetry are being read, and not compared. */
+  /** Core still reads the sources of telemetry, and has not compared them. */
   readsSources: boolean;
   factors: RankedFactor[];
 }
 
-/** Creates the function that returns what the hosts of a filter have in common. Concurrent calls with one filter share it. Throws as reports do. */
+/**
+ * Creates the function that returns what the hosts of a filter have in common. Concurrent calls with one filter share a result. Throws as
+ * reports do.
+ */
 export const createFactorReports = (core: ViewCore) => {
   const hostSources = createHostSources(core);
   return shareNextRun(
@@ -47,22 +56,14 @@ export const createFactorReports = (core: ViewCore) => {
   );
 };
 
-/** What a selection of hosts has in common, by counts alone. */
-
-/** A value that the selection has more often than the others. */
-interface RankedFactor extends CountedFactor {
-  /** How many of the compared values would be as frequent in a selection of this size by lot. */
-  expectedByChance: number;
-}
-
-/** Factors that are returned, and those where chance explains each as well. */
+/** The most factors that are returned, and the most of those that chance explains as well. */
 const factorsMax = 12;
 const doubtfulMax = 3;
 
 /**
- * Ranks the values that more of the selected hosts have than of the others, by the information that they give on which hosts are selected: a
- * value of all selected hosts and no other gives all of it. Leaves out what a single selected host has, which is nothing in common, and what
- * chance explains, unless that is true of all.
+ * Ranks the values that more of the selected hosts have than of the others, by how much they tell about which hosts are selected: most for
+ * a value of all selected hosts and no other. Omits values of a single selected host, and those that chance explains, unless it explains
+ * all.
  */
 export const rankFactors = (
   counts: readonly CountedFactor[],
@@ -76,7 +77,7 @@ export const rankFactors = (
       (each) => each.selected > 1 && each.selected / selected > (each.all - each.selected) / others,
     )
     .map((each) => ({ each, gain: information(each, { selected, all }) }))
-    .sort((a, b) => b.gain - a.gain || compare(a.each, b.each))
+    .sort((a, b) => b.gain - a.gain || compareNames(a.each, b.each))
     .slice(0, factorsMax)
     .map(({ each }) => ({
       ...each,
@@ -85,24 +86,24 @@ export const rankFactors = (
         counts.length * chanceOf(each, { selected, all }, logs),
       ),
     }));
-  const telling = ranked.filter(({ expectedByChance }) => expectedByChance < 1);
-  return telling.length > 0 ? telling : ranked.slice(0, doubtfulMax);
+  const significant = ranked.filter(({ expectedByChance }) => expectedByChance < 1);
+  return significant.length > 0 ? significant : ranked.slice(0, doubtfulMax);
 };
 
-const compare = (a: CountedFactor, b: CountedFactor) =>
+const compareNames = (a: CountedFactor, b: CountedFactor) =>
   `${a.kind} ${a.value}` < `${b.kind} ${b.value}` ? -1 : 1;
 
 /** The mutual information of having the value and being selected, in nats. */
 const information = (each: CountedFactor, { selected, all }: { selected: number; all: number }) => {
-  const part = (both: number, one: number, other: number) =>
-    both === 0 ? 0 : (both / all) * Math.log((both * all) / (one * other));
+  const term = (both: number, withValue: number, inGroup: number) =>
+    both === 0 ? 0 : (both / all) * Math.log((both * all) / (withValue * inGroup));
   const without = all - each.all;
   const others = all - selected;
   return (
-    part(each.selected, each.all, selected) +
-    part(each.all - each.selected, each.all, others) +
-    part(selected - each.selected, without, selected) +
-    part(without - (selected - each.selected), without, others)
+    term(each.selected, each.all, selected) +
+    term(each.all - each.selected, each.all, others) +
+    term(selected - each.selected, without, selected) +
+    term(without - (selected - each.selected), without, others)
   );
 };
 
@@ -113,7 +114,7 @@ const logFactorials = (n: number): Float64Array => {
   return logs;
 };
 
-/** The probability that at least as many of `selected` hosts, taken by lot, have the value (hypergeometric). */
+/** The probability that at least as many of `selected` random hosts have the value (hypergeometric). */
 const chanceOf = (
   each: CountedFactor,
   { selected, all }: { selected: number; all: number },
@@ -128,7 +129,7 @@ const chanceOf = (
       choose(each.all, both) + choose(all - each.all, selected - both) - choose(all, selected),
     );
     sum += term;
-    // The terms fall from here on.
+    // From here on the terms decrease.
     if (term < sum * 1e-9) break;
   }
   return Math.min(1, sum);

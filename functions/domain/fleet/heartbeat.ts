@@ -33,7 +33,7 @@ export interface HeartbeatAnswer {
   sendDiag: string | null;
 }
 
-/** Accepts one heartbeat, and keeps the digest that came with it, if any. */
+/** Accepts one heartbeat, and stores the digest that the host sent with it, if any. */
 export type AcceptHeartbeat = (
   caller: ProvenCollector,
   report: HeartbeatRequest,
@@ -45,7 +45,7 @@ export type AcceptHeartbeat = (
 const cloneAuditMs = 10 * 60_000;
 
 /**
- * Creates the handler of heartbeats. It answers when the row is committed; concurrent heartbeats share statements. Keeps only the newest
+ * Creates the handler of heartbeats. It responds when the row is committed; concurrent heartbeats share statements. Stores only the newest
  * report of an identity. Throws the problems of `requireAdmitted`.
  */
 export const createHeartbeats = (core: HeartbeatCore): AcceptHeartbeat => {
@@ -68,7 +68,7 @@ export const createHeartbeats = (core: HeartbeatCore): AcceptHeartbeat => {
     });
     observe.heartbeat(record.outcome);
     const { certificateId, identityId } = await requireAdmitted(core, caller, record, origin);
-    // Apart from the heartbeats' statement: labels rarely change.
+    // Apart from the heartbeats' statement, because labels rarely change.
     if (record.hasOtherLabels) await updateReportedLabels(db, { identityId, labels });
     if (record.isCloneSuspected)
       await auditClone(core, { identity, identityId, certificateId }, origin);
@@ -86,7 +86,7 @@ export const createHeartbeats = (core: HeartbeatCore): AcceptHeartbeat => {
 const reportedLabelsOf = ({ labels }: HeartbeatRequest): Labels | null =>
   labels === undefined || Object.keys(labels).length === 0 ? null : labels;
 
-/** Whether `renew_after`, plus the jitter of a tenth of the lifetime that collectors add, has passed. */
+/** Whether `renew_after` has passed, and the jitter that collectors add, a tenth of the lifetime. */
 const isRenewalOverdue = ({ renewAfter, notAfter, issuedAt }: HeartbeatRecord, now: number) =>
   renewAfter !== null &&
   notAfter !== null &&
@@ -118,10 +118,10 @@ const auditClone = async (
   );
 };
 
-/** The open requests are read at most this often, for all heartbeats. */
+/** Core reads the open requests at most this often, for all heartbeats. */
 const openMs = 1_000;
 
-/** Creates the function that returns the id of the open request to a host, or null: what its heartbeat's answer says. */
+/** Creates the function that returns the id of the open request to a host, or null, for the response to its heartbeat. */
 export const createOpenDiags = ({
   heartbeats: { db },
   clock,

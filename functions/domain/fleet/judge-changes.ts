@@ -27,9 +27,9 @@ import { compareFollowed, unchangedMatches } from "./compare-followed.ts";
 import { readCountingRules } from "./rules.ts";
 
 /**
- * Searches each hour that has ended for what hosts changed without a rollout, and compares each change that has soaked with hosts that changed
- * nothing. Each step is a transaction that no core repeats. Searches the hours in which no core ran too, as long as figures are kept. A comparison
- * that fails holds up no other: its error is thrown after the last one.
+ * Searches each hour that has ended for changes of hosts without a rollout, and compares each change that has soaked with unchanged hosts.
+ * Each step is a transaction that no core repeats. Also searches hours in which no core ran, as long as figures are kept. A failed
+ * comparison does not stop others: throws its error after the last one.
  */
 export const judgeChanges = async (core: ReadCore & { entropy: Entropy }): Promise<undefined> => {
   const { db, clock } = core;
@@ -53,7 +53,10 @@ export const judgeChanges = async (core: ReadCore & { entropy: Entropy }): Promi
   if (errors.length > 0) throw errors[0];
 };
 
-/** Stores the changes of an hour, unless a core has; those that begin up to the limits of a day, so that labels that never rest fill no table. */
+/**
+ * Stores the changes of an hour, unless a core has. Stores new ones up to the limits of a day, so that labels that keep changing fill no
+ * table.
+ */
 const searchHour = async (tx: Executor, ids: Parameters<typeof orderedUuidv7>[0], hour: number) => {
   if (!(await beginHour(tx, hour))) return;
   const { found, count } = await findChangesOfHour(tx, hour);
@@ -66,7 +69,7 @@ const searchHour = async (tx: Executor, ids: Parameters<typeof orderedUuidv7>[0]
       taken.push(classOf(change));
       begun.push(change);
     }
-  // Those of most hosts get the newest ids, so that lists begin with them.
+  // Changes with the most hosts get the newest ids, so that lists begin with them.
   const rows = begun
     .toReversed()
     .map((change) => ({ ...change, id: orderedUuidv7(ids), comparison: null }));
@@ -75,6 +78,6 @@ const searchHour = async (tx: Executor, ids: Parameters<typeof orderedUuidv7>[0]
   await refuseChanges(tx, hour, count - begun.length - extended.length);
 };
 
-/** Changes of few hosts take no place of those that can have a verdict. */
+/** Separates changes with few hosts, so that they do not use up the limit of those that can have a verdict. */
 const classOf = ({ kind, hosts }: Pick<ChangeRow, "kind" | "hosts">) =>
   `${kind} ${hosts >= comparedHostsMin}`;

@@ -24,9 +24,9 @@ import { readFleetRules } from "./rules.ts";
 import { fleetThresholds } from "./thresholds.ts";
 
 /**
- * Creates a tick that keeps the history of the fleet: records the thresholds of this core once, the counts of each five minutes, the figures
- * of hosts at each hour, a checkpoint when it is due, and deletes what is older than `stateRetentionDays`, except while a jump of the clock
- * holds retention back. Returns how many rows it deleted.
+ * Creates a tick that keeps the history of the fleet: records the thresholds of this core once, the counts of each five minutes, the
+ * figures of hosts at each hour, a checkpoint when it is due, and deletes what is older than `stateRetentionDays`, except while a jump of
+ * the clock pauses retention. Returns how many rows it deleted.
  */
 export const createHistoryKeeper = (
   core: ReadCore & Pick<CheckpointStore, "codec">,
@@ -35,7 +35,7 @@ export const createHistoryKeeper = (
   let hasRecorded = false;
   return async () => {
     const now = new Date(clock.now());
-    // Once: two cores of different configs would take turns.
+    // Once, because two cores with different configs would alternate.
     if (!hasRecorded) await recordThresholds(db, fleetThresholds(config), now);
     hasRecorded = true;
     if (await isSampleDue(db, now)) {
@@ -43,7 +43,7 @@ export const createHistoryKeeper = (
       await addSample(db, await summarizeFleet(db, rules, {}), rules.now);
     }
     await sampleHosts(db, now);
-    // One core: each would find the same changes, and read and write the whole fleet for them.
+    // By one core: each would find the same changes, and read and write the whole fleet for them.
     await db.transaction(async (tx) => {
       if (await tryLock(tx, "history")) await addCheckpointWhenDue({ ...core, db: tx }, now);
     });
@@ -54,14 +54,14 @@ export const createHistoryKeeper = (
   };
 };
 
-/** Stores the hosts of two minutes ago, once some thousand changes have happened since the last checkpoint. */
+/** Stores the hosts of two minutes ago, once there were some thousand changes since the last checkpoint. */
 const addCheckpointWhenDue = async ({ db, codec }: CheckpointStore, now: Date) => {
   const settled = now.getTime() - settledMs;
   const at = new Date(settled - (settled % 1000));
   const from = (await findLastCheckpoint(db)) ?? new Date(0);
   if ((await countChanges(db, { from, until: at }, changesPerCheckpoint)) < changesPerCheckpoint)
     return;
-  // Hosts first: changes since then are read after them.
+  // Hosts first, so that changes since then are read after them.
   const hosts = await loadHosts(db);
   await createCheckpoints({ db, codec }).add(
     at,

@@ -15,12 +15,12 @@ import type { FleetSort } from "#proto/fleet-health/vocabulary.ts";
 import type { ViewCore } from "./rules.ts";
 import { readViewRules } from "./view-rules.ts";
 
-/** Hosts that are named of each kind. */
+/** Hosts that the report names for each kind. */
 const hostsNamed = 5;
-/** Tokens that are counted. */
+/** The most tokens that are counted. */
 const tokensMax = 1000;
 
-/** Creates the function that returns what runs out within some hours (docs/fleet-page.md). Concurrent calls share it. */
+/** Creates the function that reports what expires or fills up within some hours (docs/fleet-page.md). Concurrent calls share a result. */
 export const createAheadReports = (core: ViewCore & Pick<Core, "reports">) =>
   shareNextRun(
     async (hours: number): Promise<FleetAhead> => {
@@ -65,7 +65,7 @@ export const createAheadReports = (core: ViewCore & Pick<Core, "reports">) =>
     core.viewsShared,
   );
 
-/** Hosts that renew in time are left out: a certificate of a day always expires within three. */
+/** Omits hosts that renew in time: a certificate of a day always expires within three. */
 const expiresBetween = (from: Date, until: Date): FleetFilter => ({
   expires: [`${toSecond(from)}..${toSecond(until)}`],
   condition: ["renewal_failed", "stale", "cert_expiring"],
@@ -78,18 +78,16 @@ const expiryOf = (row: FleetRow): FleetAhead["certificates"]["first"][number] =>
 });
 
 const fillingOf = (row: FleetRow, now: number): FleetAhead["queues"]["fullest"][number] => {
-  const [bytes, max, age] = [
-    row.queue_bytes,
-    row.queue_bytes_max,
-    row.queue_oldest_record_age_seconds,
-  ].map(Number) as [number, number, number];
+  const bytes = Number(row.queue_bytes);
+  const bytesMax = Number(row.queue_bytes_max);
+  const ageSeconds = Number(row.queue_oldest_record_age_seconds);
   return {
     identity_id: row.id,
     device_id: row.device_id,
     bytes,
-    max_bytes: max,
-    oldest_record_age_seconds: age,
-    full_at: rfc3339(now + (Math.max(0, max - bytes) / bytes) * age * 1000),
+    max_bytes: bytesMax,
+    oldest_record_age_seconds: ageSeconds,
+    full_at: rfc3339(now + (Math.max(0, bytesMax - bytes) / bytes) * ageSeconds * 1000),
   };
 };
 
@@ -111,7 +109,7 @@ const certificatesOf = (
   cores: readonly CoreReport[],
   until: Date,
 ): FleetAhead["system_certificates"] => {
-  // The last that started on a machine, in their order.
+  // The newest report of each machine, in order.
   const newest = new Map(cores.map((report) => [report.machine, report]));
   const items = [...newest.values()]
     .filter(({ stoppedAt }) => stoppedAt === null)
@@ -127,7 +125,7 @@ const certificatesOf = (
   return { count: items.length, items: items.slice(0, aheadNamesMax) };
 };
 
-/** Returns the bytes of telemetry at a time: as much each day as on the stored ones, less the days that retention drops until then. */
+/** Returns the bytes of telemetry at a time, if each day adds as much as the stored ones and retention drops days until then. */
 const telemetryAt = (
   { telemetryBytes, oldestDay }: Pick<DatabaseFigures, "telemetryBytes" | "oldestDay">,
   { now, until, retentionDays }: { now: number; until: Date; retentionDays: number | undefined },

@@ -14,8 +14,8 @@ import { readFleetRules } from "./rules.ts";
 import { readViewRules } from "./view-rules.ts";
 
 /**
- * Returns one host with its policy, its config errors and its audit events, newest first, now or as it was at a time. Throws 404
- * `not_found`, and 422 `no_history`.
+ * Returns one host with its policy, its config errors and its audit events, newest first, now or at a past time. Throws 404 `not_found`,
+ * and 422 `no_history`.
  */
 export const reportHost = async (
   core: ReadCore,
@@ -28,7 +28,7 @@ export const reportHost = async (
   history: CollectorEvent[];
   exportLosses: HostLoss[];
 }> => {
-  // A single host is read from the database.
+  // Reads a single host from the database.
   const rules =
     at === undefined ? await readFleetRules(core) : (await readViewRules(core, at)).rules;
   const [row, background, history, exportLosses] = await Promise.all([

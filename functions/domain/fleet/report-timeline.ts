@@ -14,7 +14,7 @@ import { type TimelineSpan, timelineSteps } from "#proto/fleet-health/timeline.t
 interface FleetTimeline {
   from: Date;
   to: Date;
-  /** From when views of the past have an answer; null before history begins. */
+  /** From when views of the past are possible; null before history begins. */
   historyFrom: Date | null;
   samples: FleetSample[];
   outages: Pick<Outage, "beganAt" | "endedAt">[];

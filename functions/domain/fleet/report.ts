@@ -16,31 +16,31 @@ import type { FleetFilter } from "#proto/fleet-health/filter.ts";
 import type { ViewCore } from "./rules.ts";
 import { readViewRules, requireHistory } from "./view-rules.ts";
 
-/** A page of the fleet with its rules, the summary of the whole fleet, and what of the deployment its operators must know. */
+/** A page of the fleet with its rules, the summary of the whole fleet, and facts of the deployment that operators must know. */
 export interface FleetReport {
   rules: FleetRules;
-  /** The page and the summary have every change that was committed before. */
+  /** The page and the summary include every change that was committed before. */
   asOf: Date;
   summary: FleetSummary;
   rows: FleetRow[];
   next: FleetPosition | null;
-  /** How far each export is behind; none where nothing was ever exported (docs/export.md), and none of the past. */
+  /** How far each export is behind; none without an export (docs/export.md), and none of the past. */
   exports: ExportLag[];
-  /** The jump of the database's clock that holds retention back; null without one, and of the past. */
+  /** The jump of the database's clock that pauses retention; null without one, and of the past. */
   retentionPause: RetentionPause | null;
 }
 
-/** What a report is of: the hosts of a filter, now or at a past time. */
+/** The subject of a report: the hosts of a filter, now or at a past time. */
 export interface ViewQuery {
   filter: FleetFilter;
   at?: Date | undefined;
 }
 
 /**
- * Creates the function that returns the fleet health report (docs/fleet-health.md). The summary applies the filter except its states, so
- * reports that differ in states, order or page share the scan that counts it; those of the same view share the page. Page and summary are
- * separate queries, each with the rules of its start: a heartbeat that arrives between them may show in one only. Throws 422 `no_history` and
- * `filter_without_history` for a past that is not known.
+ * Creates the function that returns the fleet health report (docs/fleet-health.md). The summary ignores the filter's states, so reports
+ * that differ only in states, order or page share its scan; those of the same view share the page. Page and summary are separate queries,
+ * each with the rules of its start, so a heartbeat between them may appear in only one. Throws 422 `no_history` and
+ * `filter_without_history` for an unknown past.
  */
 export const createHealthReports = (core: ViewCore) => {
   const summarize = shareNextRun(

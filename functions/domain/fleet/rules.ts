@@ -18,7 +18,7 @@ export const countedOutages = (
     countedFrom: outage.endedAt && new Date(outage.endedAt.getTime() + returnSeconds * 1000),
   }));
 
-/** Returns the rules that decide when a host is silent, and reads when core could not receive, also if that has just ended. */
+/** Returns the rules that decide when a host is silent, and reads when core could not receive, even if that has just ended. */
 export const readCountingRules = async (
   { db, clock, config }: ReadCore,
   now = new Date(clock.now()),
@@ -27,13 +27,13 @@ export const readCountingRules = async (
   return { now, thresholds, outages: countedOutages(await findOutages(db, now), thresholds) };
 };
 
-/** Returns the rules that decide the states now, or at `now`, and reads the versions and platforms of the fleet that they refer to. */
+/** Returns the rules that decide the states now, or at `now`, and reads the fleet's versions and platforms for them. */
 export const readFleetRules = async (core: ReadCore, now?: Date): Promise<FleetRules> => {
   const [rules, names] = await Promise.all([readCountingRules(core, now), findFleetNames(core.db)]);
   return withNames(rules, names);
 };
 
-/** Returns rules with the versions and platforms of the fleet that they refer to. */
+/** Returns rules with the fleet's versions and platforms. */
 export const withNames = (
   rules: CountingRules,
   { versions, platforms }: { versions: readonly string[]; platforms: readonly string[] },

@@ -12,7 +12,7 @@ import { requireAdmitted } from "../certificate/authenticate.ts";
 import { createOpenDiags, type HeartbeatAnswer, type HeartbeatCore } from "./heartbeat.ts";
 import { fleetThresholds } from "./thresholds.ts";
 
-/** A status without a report: its digest says that the host's last signed report still holds, apart from these figures. */
+/** A status without a report: its digest says that the host's last signed report still applies, apart from these figures. */
 export interface BriefStatus {
   digest: Uint8Array;
   figures: StatusFigures;
@@ -38,15 +38,15 @@ type RecordStatus = (
 const certificatesMax = 2048;
 
 /**
- * Creates the function that decides on statuses. What arrives until the next statement, which waits for `pause`, shares it. Throws the problems
- * of `requireAdmitted` that concern the certificate, as the heartbeat of this host would.
+ * Creates the function that decides on statuses. Statuses that arrive before the next statement, which waits for `pause`, share it. Throws
+ * the problems of `requireAdmitted` for the certificate, as this host's heartbeat would.
  */
 export const createStatusRecorder = (
   core: HeartbeatCore,
   { pause }: { pause?: () => Promise<void> } = {},
 ): RecordStatus => {
   const { config, heartbeats, clock, observe } = core;
-  // Without the pause of heartbeats: the certificates before have waited.
+  // Without the pause of heartbeats, because the lookup of certificates has paused.
   const { pause: _, ...store } = heartbeats;
   const openDiagOf = createOpenDiags(core);
   const record = createSeenRecorder(store, clock, fleetThresholds(config));
@@ -57,7 +57,7 @@ export const createStatusRecorder = (
     keyOf: (fingerprint) => fingerprint,
     concurrency: 1,
     itemsMax: certificatesMax,
-    // A fingerprint cannot fail alone.
+    // The lookup of one fingerprint cannot fail alone.
     isolate: () => false,
   });
 

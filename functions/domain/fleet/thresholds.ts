@@ -2,11 +2,11 @@ import type { CoreConfig } from "#functions/config/core-config.ts";
 import type { FleetThresholds } from "#functions/store/fleet/rows.ts";
 
 const missedHeartbeatsMax = 3;
-/** Heartbeats follow each other after the interval and a tenth of it at most. */
+/** Heartbeats follow each other after the interval and at most a tenth of it. */
 const jitterMax = 1.1;
-/** A collector waits this long for core's answer. */
+/** A collector waits this long for core's response. */
 const requestSecondsMax = 30;
-/** A host that sends little may be quiet for some minutes. */
+/** A host that sends little may be silent for some minutes. */
 const forwardingSecondsMin = 5 * 60;
 
 /** Returns the thresholds of a configuration. */

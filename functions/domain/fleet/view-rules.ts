@@ -9,15 +9,15 @@ import { withoutHistory } from "#proto/fleet-health/past.ts";
 import type { FleetSort } from "#proto/fleet-health/vocabulary.ts";
 import { countedOutages, readFleetRules, type ViewCore, withNames } from "./rules.ts";
 
-/** The rules of a view, and the hosts that they decide on in core's memory. */
+/** The rules of a view, and the hosts in core's memory to which they apply. */
 interface ViewRules {
   rules: FleetRules;
   columns: FleetColumns | undefined;
 }
 
 /**
- * Returns the rules that decide the states as of the data that core has in memory, now without; given a time, those that decided them then, on
- * the hosts as they were (docs/history.md). Throws 422 `no_history` for a time that history does not reach.
+ * Returns the rules that decide the states: without a time, as of the data in core's memory; for a time, the rules of then, with the hosts
+ * as they were (docs/history.md). Throws 422 `no_history` for a time before history begins.
  */
 export const readViewRules = async (core: ViewCore, at: Date | undefined): Promise<ViewRules> => {
   const { db, clock, config } = core;
@@ -45,7 +45,7 @@ export const readViewRules = async (core: ViewCore, at: Date | undefined): Promi
   return { rules: { ...withNames({ now: at, thresholds, outages }, names), past }, columns };
 };
 
-/** Throws 422 `filter_without_history` for a view of the past that reads what is known as it is now only. */
+/** Throws 422 `filter_without_history` for a view of the past that needs data without a history. */
 export const requireHistory = (
   view: { filter: FleetFilter; sort?: FleetSort },
   rules: FleetRules,

@@ -11,7 +11,7 @@ interface VolumeHour {
   counts: ReadonlyMap<string, HourCount>;
 }
 
-/** Returns what core stored for a host in each of the last hours, the oldest first. Throws 404 `not_found`. */
+/** Returns what core stored for a host in each of the last hours, oldest first. Throws 404 `not_found`. */
 export const reportVolume = async (
   { db, clock }: TimedCore,
   identityId: string,

@@ -17,18 +17,18 @@ import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import { readFleetRules } from "../fleet/rules.ts";
 import type { Operator } from "../operator/authenticate.ts";
 
-/** A whole inventory that replaces the one before. */
+/** A whole inventory that replaces the current one. */
 interface NewInventory {
   hosts: readonly InventoryHost[];
   /** The `If-Match` header; empty without one. */
   ifMatch: string;
   /** Whether it may have no host. */
   allowEmpty: boolean;
-  /** Compares and changes nothing. */
+  /** Compares without changing anything. */
   isDryRun: boolean;
 }
 
-/** The inventory after a change, and what the change was. */
+/** The inventory after a change, and the change. */
 export interface ChangedInventory extends InventoryRow {
   changes: InventoryChanges;
 }
@@ -37,8 +37,8 @@ export interface ChangedInventory extends InventoryRow {
 export const inventoryEtag = ({ sha256: hex }: Pick<InventoryRow, "sha256">): string => `"${hex}"`;
 
 /**
- * Replaces the inventory in one transaction, audited; the same one again changes nothing. Throws 422 `inventory_empty`, 422
- * `inventory_invalid` for a name that occurs twice, and 412 `inventory_changed` for another ETag than the current one.
+ * Replaces the inventory in one transaction, audited; does nothing for the same one. Throws 422 `inventory_empty`, 422 `inventory_invalid`
+ * for a repeated name, and 412 `inventory_changed` for another ETag than the current one.
  */
 export const putInventory = async (
   core: WriteCore,
@@ -96,14 +96,14 @@ const matches = (ifMatch: string, current: InventoryRow | undefined) =>
   (current !== undefined &&
     ifMatch.split(",").some((tag) => ["*", inventoryEtag(current)].includes(tag.trim())));
 
-/** The inventory beside the fleet. */
+/** The inventory compared with the fleet. */
 interface ComparedInventory {
   inventory: InventoryRow | undefined;
   counts: Record<InventoryStatus, number> | null;
   page: Paged<InventoryItem>;
 }
 
-/** Returns how many hosts have which status, and a page of those with these statuses. */
+/** Returns the number of hosts with each status, and a page of those with these statuses. */
 export const compareWithFleet = async (
   core: ReadCore,
   statuses: readonly InventoryStatus[],
@@ -119,7 +119,7 @@ export const compareWithFleet = async (
   return { inventory, counts, page: rows };
 };
 
-/** Returns how many hosts have which status; null without an inventory. */
+/** Returns the number of hosts with each status; null without an inventory. */
 export const countAgainstFleet = async (core: ReadCore): Promise<ComparedInventory["counts"]> =>
   (await store.findInventory(core.db)) === undefined
     ? null

@@ -36,13 +36,13 @@ export const checkLicense = async (
     status: "not_ready",
     detail,
   });
-  const claims = await readClaims(source, clock);
-  if (typeof claims === "string") return notReady(claims);
+  const license = await readLicense(source, clock);
+  if (!license.ok) return notReady(license.detail);
   const enrolled = await countCollectors();
-  const limit = claims.max_collectors;
+  const limit = license.claims.max_collectors;
   if (enrolled > limit)
     return notReady(`${enrolled} collectors are enrolled, the license covers ${limit}`);
-  const until = new Date(claims.exp * 1000).toISOString();
+  const until = new Date(license.claims.exp * 1000).toISOString();
   return {
     edition: "licensed",
     status: "ready",
@@ -50,21 +50,30 @@ export const checkLicense = async (
   };
 };
 
-const readClaims = async (
+type ReadLicense =
+  | { ok: true; claims: v.InferOutput<typeof Claims> }
+  | { ok: false; detail: string };
+
+const readLicense = async (
   { token, publicKeyPem }: LicenseSource,
   clock: Clock,
-): Promise<v.InferOutput<typeof Claims> | string> => {
+): Promise<ReadLicense> => {
+  const failed = (detail: string): ReadLicense => ({ ok: false, detail });
+  const key = await importSPKI(publicKeyPem, "EdDSA").catch(() => null);
+  if (key === null) return failed("the issuer's public key is not an Ed25519 key in PEM");
   try {
-    const key = await importSPKI(publicKeyPem, "EdDSA");
     const { payload } = await jwtVerify(token.reveal(), key, {
       algorithms: ["EdDSA"],
       currentDate: new Date(clock.now()),
       requiredClaims: ["exp"],
     });
     const claims = v.safeParse(Claims, payload);
-    return claims.success ? claims.output : "the license has no valid max_collectors";
+    if (!claims.success) return failed("the license has no valid max_collectors");
+    return { ok: true, claims: claims.output };
   } catch (cause) {
-    if (cause instanceof errors.JWTExpired) return "the license has expired";
-    return "the license is not valid: its signature does not verify, or it is not a signed JWT";
+    if (cause instanceof errors.JWTExpired) return failed("the license has expired");
+    return failed(
+      "the license is not valid: its signature does not verify, or it is not a signed JWT",
+    );
   }
 };

@@ -22,7 +22,7 @@ import {
   webSessionOf,
 } from "./begin-session.ts";
 
-/** A code is redeemed by a program that waits for it. */
+/** Short, because the program waits for the code. */
 export const codeSeconds = 60;
 const sessionsKeptDays = 30;
 
@@ -35,7 +35,7 @@ interface Authorization {
   clientName: string;
 }
 
-/** Issues a code for the person who consented; the database keeps its SHA-256. */
+/** Issues a code for the person who consented; the database stores its SHA-256. */
 export const issueCode = async (
   { db, clock, entropy }: ConfiguredCore,
   { userId, webSession }: Operator,
@@ -66,7 +66,7 @@ export const issueCode = async (
   return code;
 };
 
-/** Audits that the person of the consent page refused a program. */
+/** Audits that the person on the consent page refused a program. */
 export const refuseConsent = async (
   core: ConfiguredCore,
   { userId }: Operator,
@@ -85,8 +85,8 @@ interface Redemption {
 }
 
 /**
- * Redeems a code once. A second use revokes the session of the first (RFC 6749, 4.1.2), and a wrong verifier or redirect address
- * consumes the code. Each refusal of a known code is audited. Throws 400 `invalid_grant`.
+ * Redeems a code once. A second use revokes the session of the first (RFC 6749, 4.1.2), and a wrong verifier or redirect address consumes
+ * the code. Audits each refusal of a known code. Throws 400 `invalid_grant`.
  */
 export const redeemCode = async (
   core: ConfiguredCore,

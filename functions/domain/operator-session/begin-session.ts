@@ -13,7 +13,7 @@ import { type Actor, type Origin, operatorActor, recordAudit } from "../audit/au
 import { type RefusalEntry, recordRefusals } from "../audit/record-refusals.ts";
 import type { WebSessionOfCaller } from "../operator/authenticate.ts";
 
-/** An hour, the longest lifetime that core accepts of a bridge token; the session at web may end before it. */
+/** An hour, the longest lifetime that core accepts of a bridge token; the web session may end earlier. */
 const sessionSeconds = 3600;
 
 /** A token of a new session. */
@@ -24,12 +24,12 @@ export interface IssuedToken {
   sessionId: string;
 }
 
-/** What a session is begun for. */
+/** The program and the person of a new session. */
 interface SessionRequest {
   userId: string;
   flow: SessionFlow;
   clientName: string;
-  /** The session at web in which the person consented; null from a web that did not name it. */
+  /** The web session in which the person consented; null from a web that did not name it. */
   webSession: WebSessionOfCaller | null;
 }
 
@@ -43,7 +43,7 @@ export type RefusedSession =
   | "person_not_active"
   | "web_session_ended";
 
-/** Returns the session at web of a row that a consent was stored in. */
+/** Returns the web session of a row that stores a consent. */
 export const webSessionOf = ({
   webSessionId: id,
   webSessionExpiresAt: expiresAt,
@@ -53,9 +53,8 @@ export const webSessionOf = ({
 }): WebSessionOfCaller | null => (id === null || expiresAt === null ? null : { id, expiresAt });
 
 /**
- * Begins a session of an active person, with its audit event, in the transaction that consumes the code. It ends with the session at web
- * in which the person consented, or before. Returns null, with the audit event of a refusal, when that has ended and for a person who is
- * not active.
+ * Begins a session of an active person, with its audit event, in the transaction that consumes the code. It ends with the web session in
+ * which the person consented, or earlier. If that has ended, or the person is not active, returns null and audits the refusal.
  */
 export const beginSession = async (
   tx: Executor,
@@ -107,7 +106,7 @@ export const beginSession = async (
   };
 };
 
-/** Returns when a session ends, in seconds: at the latest with the session at web. */
+/** Returns when a session ends, in seconds: at the latest with the web session. */
 const expiryOf = (issuedAt: number, webSession: WebSessionOfCaller | null) =>
   Math.min(
     issuedAt + sessionSeconds,
@@ -128,7 +127,7 @@ const signToken = (
     .setExpirationTime(session.expiresAt)
     .sign(new TextEncoder().encode(config.authTokenSecret.reveal()));
 
-/** Audits and counts that a program was not signed in (see `recordRefusals`): a used code can be sent again without end. */
+/** Audits and counts that a program was not signed in (see `recordRefusals`): a used code can be sent any number of times. */
 export const refuseSession = async (
   tx: Executor,
   core: ConfiguredCore,

@@ -29,14 +29,14 @@ const deviceSeconds = 600;
 const intervalSecondsFirst = 5;
 /** RFC 8628, 3.5: `slow_down` adds this to the interval. */
 const intervalSecondsAdded = 5;
-/** The most devices that wait, so that a stranger cannot fill the table. */
+/** The most waiting devices, so that a stranger cannot fill the table. */
 const devicesMax = 10_000;
 
 /** Consonants that are hard to confuse, and that form no words (RFC 8628, 6.1): 20^8 codes. */
 const alphabet = "BCDFGHJKLMNPQRSTVWXZ";
 const userCodeLength = 8;
 
-/** Returns a user code as the database keeps it: upper case, without hyphen and spaces; null for text that is none. */
+/** Returns a user code as stored: in upper case, without hyphen and spaces; null if the text is no user code. */
 const canonicalUserCode = (text: string) => {
   const code = text.toUpperCase().replace(/[\s-]/g, "");
   return code.length === userCodeLength && [...code].every((letter) => alphabet.includes(letter))
@@ -55,16 +55,19 @@ const randomUserCode = (entropy: Entropy) => {
   return code.slice(0, userCodeLength);
 };
 
-/** The codes of a device that asks to be signed in. */
+/** The codes of a device that requests a sign-in. */
 interface DeviceCodes {
   deviceCode: string;
-  /** As people see it: `BCDF-GHJK`. */
+  /** As shown to people: `BCDF-GHJK`. */
   userCode: string;
   expiresInSeconds: number;
   intervalSeconds: number;
 }
 
-/** Issues the codes of a device. When too many wait, it takes the place of the oldest of the address that has most. Deletes those of an hour ago. */
+/**
+ * Issues the codes of a device. When too many devices wait, replaces the oldest of the address with the most. Deletes codes older than an
+ * hour.
+ */
 export const issueDeviceCodes = async (
   { db, clock, entropy }: ConfiguredCore,
   { clientName }: { clientName: string },
@@ -112,7 +115,7 @@ export const findPendingDevice = async (
   return pendingDevice(row, clock.now());
 };
 
-/** Records the person's decision on a pending device. Throws 404 `not_found`. A denial is audited at once, an approval with its session. */
+/** Records the person's decision on a pending device. Throws 404 `not_found`. Audits a denial immediately, an approval with its session. */
 export const decideDevice = async (
   core: ConfiguredCore,
   { userId, webSession }: Operator,

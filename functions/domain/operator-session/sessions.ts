@@ -22,7 +22,7 @@ export const sessionState = (
   return expiresAt.getTime() <= now ? "expired" : "active";
 };
 
-/** Returns one page of the caller's sessions, or of everyone's for an admin who asks for them. Throws 403 `forbidden`. */
+/** Returns one page of the caller's sessions, or of everyone's for an admin who requests them. Throws 403 `forbidden`. */
 export const browseSessions = async (
   { db }: Pick<ConfiguredCore, "db">,
   operator: Operator,
@@ -38,7 +38,7 @@ export const browseSessions = async (
 };
 
 /**
- * Revokes a session of the caller, or anyone's as an admin; idempotent. Its token is rejected from the next request on. Throws 404
+ * Revokes a session of the caller, or anyone's as an admin; idempotent. Core rejects its token from the next request on. Throws 404
  * `not_found`, also for another person's session.
  */
 export const revokeSession = async (

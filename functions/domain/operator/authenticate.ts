@@ -26,11 +26,11 @@ export interface Operator {
   scopes: readonly Scope[];
   /** The session of the program that calls; absent for web. */
   sessionId?: string;
-  /** The session at web in whose name web calls. */
+  /** The web session for which web calls. */
   webSession?: WebSessionOfCaller;
 }
 
-/** A session at web, as web names it. */
+/** A web session, as web names it. */
 export interface WebSessionOfCaller {
   id: string;
   expiresAt: Date;
@@ -50,10 +50,10 @@ const lifetimeSecondsMax = 3600;
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 
 /**
- * Verifies a bridge token (docs/sign-in.md). Returns what finds its operator, with the scopes that the database has at each call: so a change
- * of the directory needs no new token, and a response that outlives the token, though not the session at web, can ask again. Both throw 401
- * `unauthenticated` for any fault; the reason is its cause. Only a token that web has signed for this call, and whose times no clock of core's
- * explains, is 401 `token_clock_skew`: web's clock differs, and the session has not ended.
+ * Verifies a bridge token (docs/sign-in.md). Returns a function that finds its operator, with the scopes that the database has at each
+ * call: so a change of the directory needs no new token, and a response that outlives the token, but not the web session, can check again.
+ * Both throw 401 `unauthenticated` for any fault, with the reason as the cause. Only a token that web has signed for this call, and whose
+ * times fit no clock of core, is 401 `token_clock_skew`: web's clock differs, and the session has not ended.
  */
 export const operatorOf = async (
   { db, ...needs }: { db: Database } & Verification,
@@ -69,10 +69,7 @@ export const operatorOf = async (
   };
 };
 
-/**
- * Authenticates as `operatorOf` does, but accepts a bridge token of web itself too. Throws 403 `forbidden` for a program's
- * token.
- */
+/** Authenticates as `operatorOf` does, but also accepts a bridge token of web itself. Throws 403 `forbidden` for a program's token. */
 export const authenticateWeb = async (
   { db, ...needs }: { db: Database } & Verification,
   token: string,
@@ -89,7 +86,22 @@ export const authenticateWeb = async (
 const notAtWeb = () =>
   new Problem("forbidden", { detail: "Only a person who is signed in at web may do this" });
 
-/** The scopes are those of the issuers' file now, so that a restart without a pattern ends its tokens. */
+interface BridgeClaims {
+  subject: string;
+  /** The session of a program. */
+  sessionId: string | null;
+  /** The web session for which web calls. */
+  webSessionId: string | null;
+  /** Null from a web that does not name it. */
+  webSessionExpiresAt: Date | null;
+  /** Until when a response to the token may continue: for a workload as long as the token is valid, for web as long as its session. */
+  endsAt: number;
+  isWorkload: boolean;
+  /** Claims of the workload's own token, by which rules match. */
+  workloadClaims: Readonly<Record<string, string>>;
+}
+
+/** Uses the scopes of the issuers' current file, so that a restart without a pattern invalidates its tokens. */
 const findWorkloadOperator = async (
   db: Database,
   { subject: id, workloadClaims: claims }: BridgeClaims,
@@ -126,26 +138,11 @@ const findCaller = (
     : findWebSessionPerson(db, { webSessionId, userId });
 };
 
-interface BridgeClaims {
-  subject: string;
-  /** The session of a program. */
-  sessionId: string | null;
-  /** The session at web in whose name web calls. */
-  webSessionId: string | null;
-  /** Null from a web that does not name it. */
-  webSessionExpiresAt: Date | null;
-  /** Until when a response that the token began may go on: for a workload as long as the token, for web as long as its session. */
-  endsAt: number;
-  isWorkload: boolean;
-  /** Claims of the workload's own token, by which rules match. */
-  workloadClaims: Readonly<Record<string, string>>;
-}
-
 const bridgeClaims = async (
   token: string,
   { clock, config }: Verification,
 ): Promise<BridgeClaims> => {
-  // jose ignores the unused bits of the last character: several texts would be one token.
+  // jose ignores the unused bits of the last character, so several texts would be one token.
   if (!token.split(".").every(isCanonicalBase64url))
     throw rejected("a segment is not canonical base64url");
   const secrets = { secret: config.authTokenSecret, previous: config.authTokenSecretPrevious };
@@ -156,7 +153,7 @@ const bridgeClaims = async (
       currentDate: new Date(now),
       requiredClaims: ["sub", "aud", "iat", "exp"],
     });
-  // The token is valid if it is by one of core's clocks: that of the database, or its machine's.
+  // The token is valid if it is valid by one of core's clocks: the database's or its machine's.
   const [now, machineNow] = possibleTimes(clock);
   const { payload, protectedHeader } = await verifyAt(now)
     .catch((cause: unknown) => {
@@ -199,7 +196,7 @@ const bridgeClaims = async (
   };
 };
 
-/** Whether web made the token for one call: one that has expired is no old one. */
+/** Whether web made the token for one call: such a token is never an old one that has expired. */
 const isMadeForCall = ({ sub, web_session }: JWTPayload) =>
   sub === webSubject || web_session !== undefined;
 

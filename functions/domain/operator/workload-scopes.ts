@@ -1,20 +1,20 @@
 import type { WorkloadIssuer } from "#functions/config/workload-config.ts";
 import type { Scope } from "#proto/operator/scopes.ts";
 
-/** A subject of an issuer, and the claims of its token that rules name. */
+/** A subject of an issuer, and the claims of its token for rules. */
 export interface ClaimedSubject {
   issuer: string;
   subject: string;
   claims: Readonly<Record<string, string>>;
 }
 
-/** Whom a rule matches: by the pattern of their subject, and each of its claims. */
+/** Which workloads a rule matches: by the pattern of their subject, and each of their claims. */
 interface SubjectRule {
   pattern: string;
   claims: Readonly<Record<string, string>>;
 }
 
-/** Returns those claims of a token's payload that a rule names: text, and numbers as text. */
+/** Returns the claims of a token's payload that a rule uses: text, and numbers as text. */
 export const ruleClaims = (
   rules: readonly SubjectRule[],
   payload: Readonly<Record<string, unknown>>,
@@ -49,7 +49,7 @@ export const workloadScopes = (
   return findRule(subjects, claimed)?.scopes ?? null;
 };
 
-/** `*` stands for one segment: any text without `:` and `/`, and not for none. */
+/** `*` matches one non-empty segment: any text without `:` and `/`. */
 const matches = (pattern: string, subject: string) => {
   const [before = "", after] = pattern.split("*");
   if (after === undefined) return pattern === subject;

@@ -5,8 +5,8 @@ import type { RetentionPause } from "#functions/store/retention/retention-pause.
 import { recordAudit } from "../audit/audit-log.ts";
 
 /**
- * Ends the pause of retention after a jump of the database's clock, because `operator` says that it is right, and lets more than one day be
- * dropped a day for a day. Returns the pause that it ended; null if there was none.
+ * Ends the pause of retention after a jump of the database's clock, because `operator` confirms the clock, and suspends the limit of one
+ * day's data for a day. Returns the ended pause; null if there was none.
  */
 export const confirmRetention = (
   core: WriteCore,

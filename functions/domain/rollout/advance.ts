@@ -37,18 +37,21 @@ import { readCountingRules } from "../fleet/rules.ts";
 import { assignNext, revertNext, rolloutActor } from "./assign.ts";
 import { soakEnd } from "./waves.ts";
 
-/** The result of one step of a rollout: `more`: the next step may follow at once; `idle`: it waits; `busy`: another core advances rollouts. */
+/**
+ * The result of one step of a rollout.
+ * `more`: the next step may follow immediately. `idle`: the rollout waits. `busy`: another core advances rollouts.
+ */
 type Advance = "more" | "idle" | "busy";
 
-/** A host that sends heartbeats has this long to run its new config, and at least six intervals. */
+/** Seconds in which a host that sends heartbeats must apply its config, or twice the stale threshold if that is longer. */
 const applySecondsMin = 600;
 
-/** Failed targets in the audit event of a breach; the rollout keeps up to `evidenceMax`. */
+/** Failed targets in the audit event of a breach; the rollout stores up to `evidenceMax`. */
 const auditedEvidenceMax = 10;
 
 /**
  * Takes one step of a rollout in one transaction: reads what its hosts report, evaluates the gate, and then assigns a batch, starts a soak, a
- * wave or a reversal, or ends the rollout. Idempotent: each step depends on the rows alone, so a kill between two steps loses nothing.
+ * wave or a rollback, or ends the rollout. Each step depends on the rows alone, so a kill between two steps loses nothing.
  */
 export const advanceRollout = (core: ConfiguredCore, rolloutId: string): Promise<Advance> =>
   core.db.transaction(async (tx) => {
@@ -108,7 +111,7 @@ class Step {
       (await skipChanged(tx, observed)) +
       (await markApplied(tx, observed)) +
       (await markFailed(tx, observed));
-    if (changed > 0) await this.#count();
+    if (changed > 0) await this.#storeTargetCounts();
   }
 
   /** Pauses or rolls back the rollout if too many targets of a wave have failed. Returns whether it did. */
@@ -116,13 +119,12 @@ class Step {
     const { id: rolloutId, maxFailedPercent, gateFrom: since } = this.#row;
     const waves = await findWaves(this.#tx, rolloutId);
     for (const { wave, failed } of await countFailedSince(this.#tx, { rolloutId }, since)) {
-      const changeable =
-        waves.flatMap((each) => (each.number === wave ? [each.targets - each.skipped] : []))[0] ??
-        failed;
+      const row = waves.find(({ number }) => number === wave);
+      const changeable = row ? row.targets - row.skipped : failed;
       const failedPercent = Math.round((failed * 10_000) / Math.max(1, changeable)) / 100;
       if (failed * 100 <= maxFailedPercent * changeable) continue;
       const evidence = await findEvidence(this.#tx, { rolloutId, wave, since, limit: evidenceMax });
-      await this.#stop("gate_breached", {
+      await this.#stopRollout("gate_breached", {
         reason: `${failed} of ${changeable} hosts of wave ${wave} failed (${failedPercent} %, allowed ${maxFailedPercent} %)`,
         breach: { wave, failed, failedPercent, at: this.#now.toISOString(), evidence },
         wave,
@@ -163,8 +165,7 @@ class Step {
     }
     const wanted = { config: this.#config, hosts: wave.targets };
     if ((await assignNext(this.#tx, this.#core, this.#row, wanted)) > 0) {
-      await this.#count();
-      await this.#change({});
+      await this.#storeTargetCounts();
       return "more";
     }
     const { waiting, applied, assigned } = await countUnsettled(
@@ -180,7 +181,7 @@ class Step {
       soakUntil: new Date(this.#now.getTime() + soakSeconds * 1000),
     });
     await markSoak(this.#tx, { rolloutId: this.#row.id, wave: wave.number });
-    await this.#change({ state: "soaking" });
+    await this.#update({ state: "soaking" });
     return "more";
   }
 
@@ -192,10 +193,10 @@ class Step {
       soakEnd(wave, wave.soakUntil, this.#observed.outages) > this.#now.getTime()
     )
       return "idle";
-    if (await this.#compare(wave)) return "more";
+    if (await this.#stopIfWorse(wave)) return "more";
     await updateWave(this.#tx, wave, { completedAt: this.#now });
     if (!(await this.#isLast(wave))) {
-      await this.#change({ state: "running", wave: wave.number + 1 });
+      await this.#update({ state: "running", wave: wave.number + 1 });
       return "more";
     }
     await this.#end("completed");
@@ -210,13 +211,13 @@ class Step {
     return "idle";
   }
 
-  /** Compares the hosts of a wave with unchanged ones, once: an operator who resumes has accepted the result. Returns whether it stops. */
-  async #compare(wave: WaveRow): Promise<boolean> {
+  /** Compares the hosts of a wave with unchanged ones, once: an operator who resumes accepts the result. Returns whether it stopped the rollout. */
+  async #stopIfWorse(wave: WaveRow): Promise<boolean> {
     if (wave.comparison !== null) return false;
     const comparison = await compareWave(this.#tx, wave, this.#observed);
     await updateWave(this.#tx, wave, { comparison });
     if (comparison?.verdict !== "worse" || !this.#row.stopsIfWorse) return false;
-    await this.#stop("worse_than_control", {
+    await this.#stopRollout("worse_than_control", {
       reason: `Wave ${wave.number}: ${describeComparison(comparison)}`,
       wave: wave.number,
       evidence: { comparison },
@@ -224,8 +225,8 @@ class Step {
     return true;
   }
 
-  /** Pauses or rolls back, whichever the rollout says, and audits why. */
-  async #stop(
+  /** Pauses the rollout or rolls it back, as its `onBreach` says, and audits why. */
+  async #stopRollout(
     reasonCode: Extract<(typeof rolloutReasons)[number], "gate_breached" | "worse_than_control">,
     {
       reason,
@@ -236,7 +237,7 @@ class Step {
   ): Promise<void> {
     const pauses = this.#row.onBreach === "pause";
     const state = pauses ? "paused" : "rolling_back";
-    await this.#change({ state, reasonCode, reason, ...(breach ? { breach } : {}) });
+    await this.#update({ state, reasonCode, reason, ...(breach ? { breach } : {}) });
     await this.#audit("rollout.breach", { wave, ...evidence });
     await this.#audit(
       pauses ? "rollout.pause" : "rollout.roll_back",
@@ -249,8 +250,7 @@ class Step {
   async #revert(): Promise<Advance> {
     const { targets: hosts } = await this.#sums();
     if ((await revertNext(this.#tx, this.#core, this.#row, { hosts })) > 0) {
-      await this.#count();
-      await this.#change({});
+      await this.#storeTargetCounts();
       return "more";
     }
     await this.#end("rolled_back");
@@ -285,19 +285,19 @@ class Step {
   }
 
   /** Stores the counts of the waves' targets. */
-  async #count(): Promise<void> {
+  async #storeTargetCounts(): Promise<void> {
     const counts = await countTargets(this.#tx, this.#row.id);
     for (const [number, counted] of counts)
       await updateWave(this.#tx, { rolloutId: this.#row.id, number }, { ...noTargets, ...counted });
-    await this.#change({});
+    await this.#update({});
   }
 
-  #change(change: Partial<RolloutRow>): Promise<void> {
+  #update(change: Partial<RolloutRow>): Promise<void> {
     return updateRollout(this.#tx, this.#row.id, { ...change, updatedAt: this.#now });
   }
 
   #end(state: "completed" | "rolled_back"): Promise<void> {
-    return this.#change({ state, endedAt: this.#now });
+    return this.#update({ state, endedAt: this.#now });
   }
 
   #audit(

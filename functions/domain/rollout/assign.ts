@@ -20,17 +20,17 @@ import { type Actor, type AuditEntry, recordAudits } from "../audit/audit-log.ts
 
 type Needs = Pick<Core, "clock" | "entropy">;
 
-/** The actor of what a rollout does by itself. */
+/** The actor of automatic steps of a rollout. */
 export const rolloutActor: Actor = { type: "system", id: "rollouts", display: "rollout" };
 
 /** Hosts per transaction: enough to share its cost, few enough that their heartbeats do not wait for it. */
 const batchMax = 200;
 
-/** The new status of one target, and the assignment that it gets. */
+/** The new status of one target, and its new assignment. */
 interface Decision {
   target: LockedTarget;
   change: TargetChange;
-  /** The config to assign; null for none. Absent: the host's desired config stays. */
+  /** The config to assign; null for none. Absent: the host's desired config does not change. */
   configId?: string | null;
 }
 
@@ -40,8 +40,8 @@ const skipped = (target: LockedTarget, reason: NonNullable<TargetChange["reason"
 });
 
 /**
- * Assigns the config to the next targets of a wave, and records what each had before. Skips revoked hosts and those that do not apply
- * what core assigns. Hosts fetch it within the time that `hosts` of them take. Returns how many targets it changed: 0 when the wave is assigned.
+ * Assigns the config to the next targets of a wave, and records the previous one of each. Skips revoked hosts and those that do not apply
+ * core's configs. Hosts fetch it over a time for `hosts` of them. Returns how many targets it changed: 0 when the wave is assigned.
  */
 export const assignNext = async (
   tx: Executor,
@@ -65,8 +65,8 @@ export const assignNext = async (
 };
 
 /**
- * Assigns to the next targets what they had before the rollout. Leaves a host alone whose desired config somebody else has changed, and a
- * revoked one. Returns how many targets it changed: 0 when all are reverted.
+ * Assigns the previous configs to the next targets. Skips a host whose desired config somebody else has changed, and a revoked one. Returns
+ * how many targets it changed: 0 when all are reverted.
  */
 export const revertNext = async (
   tx: Executor,

@@ -15,13 +15,13 @@ import type { RolloutState } from "#proto/rollout/vocabulary.ts";
 import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 
-/** What an operator does to a rollout. */
+/** An operator's action on a rollout. */
 export type RolloutControl = "pause" | "resume" | "abort" | "roll_back";
 
 interface Transition {
   action: AuditAction;
   from: readonly RolloutState[];
-  /** The states in which it has been done already. */
+  /** The states in which the action has been done already. */
   done: readonly RolloutState[];
   change(row: RolloutRow, now: Date): Partial<RolloutRow>;
 }
@@ -37,7 +37,7 @@ const transitions: Readonly<Record<RolloutControl, Transition>> = {
     action: "rollout.resume",
     from: ["paused"],
     done: ["running", "soaking"],
-    // A wave that was soaking soaks anew. Failures before the resumption of a breach no longer count.
+    // A wave that was soaking starts its soak again. Failures before the resumption of a breach no longer count.
     change: ({ reasonCode, gateFrom }, now) => ({
       state: "running",
       gateFrom: reasonCode === "gate_breached" ? now : gateFrom,
@@ -59,9 +59,9 @@ const transitions: Readonly<Record<RolloutControl, Transition>> = {
 };
 
 /**
- * Pauses, resumes, aborts or rolls back a rollout; idempotent. The job carries it out. Throws 404 `not_found`, 409 `rollout_state`
- * with the state if the rollout's does not allow it, and 409 `rollout_overlap` if an aborted one shall be rolled back and another one, which
- * has not ended, has one of its hosts.
+ * Pauses, resumes, aborts or rolls back a rollout; idempotent. The job carries it out. Throws 404 `not_found`, 409 `rollout_state` with the
+ * state if it does not allow the action, and 409 `rollout_overlap` if an aborted rollout is to be rolled back and another open one has one
+ * of its hosts.
  */
 export const controlRollout = async (
   core: ConfiguredCore,
@@ -74,7 +74,7 @@ export const controlRollout = async (
   origin: Origin,
 ): Promise<DescribedRollout> =>
   core.db.transaction(async (tx) => {
-    // No rollout is created while this one opens again.
+    // Prevents that a rollout is created while this one opens again.
     if (control === "roll_back") await lockRolloutCreation(tx);
     const row = requireFound(await lockRollout(tx, rolloutId), "rollout");
     const { action, from, done, change } = transitions[control];

@@ -31,7 +31,7 @@ import type { Operator } from "../operator/authenticate.ts";
 import { refuseOverlap } from "./control.ts";
 import { wavesReach } from "./waves.ts";
 
-/** Parses the selection of a change. Throws 422 `validation_failed` where an empty filter and `all` contradict each other. */
+/** Parses the selection of a change. Throws 422 `validation_failed` if an empty filter and `all` contradict each other. */
 const parseSelection = (
   { filter: query, all }: Pick<RolloutBody, "filter" | "all">,
   now: number,
@@ -45,10 +45,10 @@ const parseSelection = (
 };
 
 /**
- * Creates a rollout and freezes its targets, in an order that depends on its id alone. The job assigns the first wave. Throws 404
- * `not_found` for the config, 409 `rollout_overlap` if an open rollout has one of the hosts, 422 `validation_failed` for a filter without
- * a condition, unless the request says `all`, `rollout_without_targets`, `rollout_waves_invalid`, or `rollout_config_unparsable` if
- * collectors of every version among the hosts reject the config now: several of them, or the only host.
+ * Creates a rollout and fixes its targets, in an order that depends on its id alone. The job assigns the first wave. Throws 404 `not_found`
+ * for the config, 409 `rollout_overlap` if an open rollout has one of the hosts, 422 `validation_failed` for a filter without a condition,
+ * unless the request says `all`, `rollout_without_targets`, `rollout_waves_invalid`, or `rollout_config_unparsable` if, for every version
+ * among the hosts, several collectors or the only host reject the config now.
  */
 export const createRollout = async (
   core: ConfiguredCore,
@@ -109,7 +109,7 @@ export const createRollout = async (
   });
 };
 
-/** One host must not speak for others: its report counts for its version only where another host reports the same, or for itself. */
+/** One host must not decide for others: its report counts for its version only if another host reports the same, or for itself. */
 const refuseUnparsable = async (
   tx: Executor,
   config: ConfigRow,

@@ -13,14 +13,19 @@ import { previewMax, type RolloutPreview } from "#proto/rollout/rollout.ts";
 import { parseFilter } from "../fleet/parse-filter.ts";
 import { readFleetRules } from "../fleet/rules.ts";
 
-/** Changed lines of a diff: beyond it the diff takes long, and nobody reads it. */
+/** Changed lines of a diff: a longer one takes long, and nobody reads it. */
 const changedLinesMax = 2000;
-/** All diffs of a preview take this long at most: while one is made, core does nothing else. */
+/** The longest time for all diffs of a preview, because core does nothing else meanwhile. */
 const diffsMsMax = 250;
 
+interface Text {
+  configHash: string;
+  yaml: string;
+}
+
 /**
- * Returns what a rollout of a config to the hosts of a query would meet, and changes nothing. Throws 404 `not_found` for the config and
- * 422 `validation_failed` for a faulty query.
+ * Returns the hosts that a rollout of a config to a query would find, and changes nothing. Throws 404 `not_found` for the config and 422
+ * `validation_failed` for a faulty query.
  */
 export const previewRollout = async (
   core: ReadCore,
@@ -75,10 +80,5 @@ const diffOf = (before: Text, after: Text, msMax: number) => {
     createTwoFilesPatch(...names, before.yaml, after.yaml, undefined, undefined, options) ?? null
   );
 };
-
-interface Text {
-  configHash: string;
-  yaml: string;
-}
 
 const nameOf = ({ configHash }: Text) => configHash.slice(0, 12);

@@ -3,13 +3,13 @@ import { countedAfter, type Outage } from "#functions/store/fleet/counted-time.t
 import type { WaveRow } from "#functions/store/rollout/rollouts.ts";
 import type { WaveBody } from "#proto/rollout/rollout.ts";
 
-/** Returns how far a wave reaches: the number of `targets` that the rollout has reached with it. */
+/** Returns the number of `targets` that the rollout reaches with this wave and those before it. */
 const reachOf = (wave: WaveBody, targets: number) =>
   "count" in wave ? Math.min(wave.count, targets) : Math.ceil((targets * wave.percent) / 100);
 
 /**
- * Returns how far each wave reaches among `targets`, rising. Throws 422 `rollout_waves_invalid` if a wave does not reach further than one
- * before it of the same kind, or the last one not all targets.
+ * Returns the number of `targets` that each wave reaches with those before it, rising. Throws 422 `rollout_waves_invalid` if a wave does
+ * not reach more than one before it of the same kind, or the last one not all targets.
  */
 export const wavesReach = (waves: readonly WaveBody[], targets: number): number[] => {
   let percent = 0;
@@ -34,7 +34,7 @@ export const wavesReach = (waves: readonly WaveBody[], targets: number): number[
 const invalid = (index: number, message: string): Problem =>
   new Problem("rollout_waves_invalid", { errors: [{ path: `waves.${index}`, message }] });
 
-/** Returns when a soak ends that is planned until `planned`; infinitely late during an outage of core, in which nothing shows that a host fails. */
+/** Returns when a soak planned until `planned` ends; infinitely late during an outage of core, in which no failure of a host is seen. */
 export const soakEnd = (
   { soakSeconds }: Pick<WaveRow, "soakSeconds">,
   planned: Date,

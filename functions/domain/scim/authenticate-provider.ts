@@ -7,10 +7,10 @@ import { createRecordRefusal } from "../audit/record-refusals.ts";
 import { scimActor } from "../directory/audit-entries.ts";
 import type { ScimCore } from "./push.ts";
 
-/** Refusals of one address in a row that are answered with 401; then one every ten seconds. */
+/** Consecutive refusals of one address that get a 401; then one every ten seconds. */
 const refusalsBurst = 30;
 const refusalsPerSecond = 0.1;
-/** Requests of the identity provider to one core: above what any sends, and far below what starves others. */
+/** Requests of the identity provider to one core: more than any provider sends, and far fewer than would starve others. */
 const requestsBurst = 500;
 const requestsPerSecond = 100;
 
@@ -19,7 +19,7 @@ export type AuthenticateProvider = (token: string | undefined, origin: Origin) =
 
 /**
  * Creates the check of the bearer token. Audits and counts refusals (see `recordRefusals`), and limits requests and refusals of one
- * address; a valid token is never limited by refusals. Throws 401 `unauthenticated`, 429 `throttled` and `scim_too_many_requests`.
+ * address; refusals never limit a valid token. Throws 401 `unauthenticated`, 429 `throttled` and `scim_too_many_requests`.
  */
 export const createAuthenticateProvider = (core: ScimCore): AuthenticateProvider => {
   const { clock, config, scim } = core;
@@ -55,7 +55,7 @@ export const createAuthenticateProvider = (core: ScimCore): AuthenticateProvider
   };
 };
 
-/** Compares digests, and each of them, so that the duration depends on no token. */
+/** Compares digests, and all of them, so that the duration depends on no token. */
 const isOneOf = async (given: string, { tokens }: ScimCore["scim"]) => {
   const digest = await sha256(given);
   const digests = await Promise.all(tokens.map((token) => sha256(token.reveal())));

@@ -19,18 +19,18 @@ import { peopleOf } from "../directory/audit-entries.ts";
 import { decideDirectoryChanges } from "../directory/rules.ts";
 import { roleGroups, scimSnapshot, subjectOf } from "./directory-user.ts";
 
-/** Returns the people and memberships that wait since a restore. */
+/** Returns the people and memberships held since a restore. */
 export const listHeldAccess = ({ db }: Pick<Core, "db">): Promise<HeldAccess> =>
   findHeldAccess(db, Object.values(roleGroups));
 
-/** The numbers of people and of memberships that wait, and when core last noticed a restore; null if never. */
+/** The numbers of held people and memberships, and when core last detected a restore; null if never. */
 interface HeldCounts {
   people: number;
   memberships: number;
   restoredAt: Date | null;
 }
 
-/** Counts what waits since a restore. */
+/** Counts the access held since a restore. */
 export const readHeldCounts = async ({ db }: Pick<Core, "db">): Promise<HeldCounts> => {
   const [counts, restoredAt] = await Promise.all([
     countHeldAccess(db, Object.values(roleGroups)),
@@ -39,15 +39,15 @@ export const readHeldCounts = async ({ db }: Pick<Core, "db">): Promise<HeldCoun
   return { ...counts, restoredAt };
 };
 
-/** The access that was confirmed, and the addresses that are of nobody who waits for it. */
+/** The confirmed access, and the addresses of nobody whose access is held. */
 interface ConfirmedAccess {
   people: AccessRow[];
   unknown: string[];
 }
 
 /**
- * Gives people back the access that a restored backup grants them: those with these addresses, or all. Changes nothing if an address is
- * unknown. Audited with `operator`, the user of the machine.
+ * Gives people the access that a restored backup grants them: those with these addresses, or all. Changes nothing if an address is unknown.
+ * Audited with `operator`, the user of the machine.
  */
 export const confirmAccess = (
   core: ConfiguredCore,
@@ -78,7 +78,7 @@ export const confirmAccess = (
     return { people: released, unknown };
   });
 
-/** Takes back what was set aside of SCIM, and applies it to people. */
+/** Restores the held users and memberships of SCIM, and applies them to people. */
 const releaseScimAccess = async (
   tx: Executor,
   { config, clock, entropy }: ConfiguredCore,

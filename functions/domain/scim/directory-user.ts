@@ -36,7 +36,7 @@ export const scimSnapshot = async (
   };
 };
 
-/** Reads everything that was pushed into one snapshot. */
+/** Reads all pushed users and groups into one snapshot. */
 export const readScimSnapshot = async (
   db: Executor,
   subject: ScimSubject,

@@ -36,12 +36,20 @@ export const createGroup = (
       { displayName, externalId },
       { id: uuidv7(core), createdAt: now, updatedAt: now },
     );
-    await check(tx, row);
+    await requireFreeName(tx, row);
     await insertScimGroup(tx, row);
     await addMembers(tx, row.id, members);
     return { result: row, userIds: isRole(row) ? members : [] };
   });
 };
+
+/** The properties of a group after a change. */
+interface GroupChange {
+  displayName: string;
+  externalId: string | null;
+  /** Ids of users. */
+  members: ReadonlySet<string>;
+}
 
 /** Replaces a group with its members. Throws as `createGroup`, and 404 `not_found`. */
 export const replaceGroup = (
@@ -74,12 +82,12 @@ export const updateGroup = (
       { displayName, externalId, members: new Set(membersBefore) },
       operations,
     );
-    await keepHeldMembers(tx, before, { change, operations });
+    await endHeldMembers(tx, before, { change, operations });
     return applyChange(tx, core, before, { change, membersBefore });
   });
 
-/** Forgets the members that a restore holds if the operations state who they are, or remove them. */
-const keepHeldMembers = async (
+/** Deletes the members held since a restore if the operations set or remove members. */
+const endHeldMembers = async (
   tx: Executor,
   { id, displayName, externalId }: ScimGroupRow,
   { change, operations }: { change: GroupChange; operations: readonly ScimOperation[] },
@@ -118,18 +126,18 @@ const applyChange = async (
 ): Promise<Pushed<ScimGroupRow>> => {
   const { id, createdAt } = before;
   const row = rowOf(change, { id, createdAt, updatedAt: new Date(clock.now()) });
-  await check(tx, row);
+  await requireFreeName(tx, row);
   await updateScimGroup(tx, row);
-  const had = new Set(membersBefore);
+  const oldMembers = new Set(membersBefore);
   const removed = membersBefore.filter((member) => !change.members.has(member));
-  const added = [...change.members].filter((member) => !had.has(member));
+  const added = [...change.members].filter((member) => !oldMembers.has(member));
   if (removed.length > 0) await deleteScimMembers(tx, id, removed);
   await addMembers(tx, id, added);
   if (!isRole(row) && !isRole(before)) return { result: row, userIds: [] };
   const isRenamed = row.displayNameKey !== before.displayNameKey;
   return {
     result: row,
-    userIds: isRenamed ? [...new Set([...had, ...change.members])] : [...removed, ...added],
+    userIds: isRenamed ? [...new Set([...oldMembers, ...change.members])] : [...removed, ...added],
   };
 };
 
@@ -153,18 +161,10 @@ const rowOf = (
 const isRole = ({ displayNameKey }: ScimGroupRow) =>
   Object.values(roleGroups).some((name) => name === displayNameKey);
 
-const check = async (tx: Executor, row: ScimGroupRow) => {
+const requireFreeName = async (tx: Executor, row: ScimGroupRow) => {
   if (await isGroupNameTaken(tx, row))
     throw new Problem("scim_value_taken", { detail: "Another group has this displayName" });
 };
-
-/** What a group is after a change. */
-interface GroupChange {
-  displayName: string;
-  externalId: string | null;
-  /** Ids of users. */
-  members: ReadonlySet<string>;
-}
 
 /** Returns the group after the operations, in their order. Throws `scim_path_invalid`, `scim_value_invalid`, `scim_read_only`. */
 export const groupChangeOf = (
@@ -214,7 +214,7 @@ const patchMembers = (
   }
 };
 
-/** Returns the members that a filter names. Others would be compared with every member, for each of many operations. */
+/** Returns the members that a filter names, so that each of many operations need not compare the filter with every member. */
 const namedBy = (filter: ScimFilter): string[] => {
   if (filter.kind === "or") return [...namedBy(filter.left), ...namedBy(filter.right)];
   if (

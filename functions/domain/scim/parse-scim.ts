@@ -94,7 +94,7 @@ const canonicalOf = new Map(names.map((name) => [name.toLowerCase(), name]));
 /** Returns the canonical spelling of an attribute's name in any case; other names are returned unchanged. */
 export const canonicalName = (name: string): string => canonicalOf.get(name.toLowerCase()) ?? name;
 
-/** Returns a JSON value whose members have the canonical names: SCIM's names have no case (RFC 7643, 2.1). */
+/** Returns a JSON value whose members have the canonical names, because SCIM's names have no case (RFC 7643, 2.1). */
 const withCanonicalNames = (value: unknown): unknown => {
   if (Array.isArray(value)) return value.map(withCanonicalNames);
   if (typeof value !== "object" || value === null) return value;

@@ -17,18 +17,18 @@ import { scimSnapshot, subjectOf } from "./directory-user.ts";
 /** The parts of core that serve SCIM, and the provider's settings. */
 export type ScimCore = ConfiguredCore & { scim: ScimProvider };
 
-/** The result of a write, and whose access it may change. */
+/** The result of a write, and the users whose access it may change. */
 export interface Pushed<Result> {
   result: Result;
   /** Ids of users whose row or role groups changed. */
   userIds: readonly string[];
-  /** Their rows before, if their subject may have changed or ended. */
+  /** Their earlier rows, if their subject may have changed or ended. */
   before?: readonly ScimUserRow[];
 }
 
 /**
  * Runs a write of SCIM resources and applies it to people, in one transaction with its audit event. Writes run one at a time across all
- * cores. Never held: each push names what it changes (docs/scim.md).
+ * cores. Holds nobody: each push names what it changes (docs/scim.md).
  */
 export const push = <Result>(
   core: ScimCore,
@@ -73,7 +73,7 @@ const applyToPeople = async (
   const missingGroups = missingGroupsOf(snapshot, directory);
   await saveDirectorySync(tx, {
     syncs: (last?.syncs ?? 0) + 1,
-    // A sync that holds people goes on; a failure of an earlier provider does not.
+    // Keeps a sync that holds people; not a failure of an earlier provider.
     finishedAt: last?.finishedAt ?? now,
     outcome: last?.outcome === "held" ? "held" : "synced",
     reasonCode: last?.outcome === "held" ? last.reasonCode : null,

@@ -18,7 +18,7 @@ import { findUser } from "./users.ts";
 
 type Reading = Pick<ScimCore, "db">;
 
-/** A group with its members; none if they were not asked for. */
+/** A group with its members; none if the caller does not need them. */
 interface GroupWithMembers {
   group: ScimGroupRow;
   members: readonly ScimMemberRow[];

@@ -45,7 +45,10 @@ export const createUser = (core: ScimCore, body: unknown, origin: Origin): Promi
   });
 };
 
-/** Replaces a user. An absent `active` stays as it is, and what a restore holds stays held. Throws as `createUser`, and 404 `not_found`. */
+/**
+ * Replaces a user. An absent `active` stays as it is, and access held since a restore stays held. Throws as `createUser`, and 404
+ * `not_found`.
+ */
 export const replaceUser = (
   core: ScimCore,
   id: string,
@@ -64,7 +67,7 @@ export const updateUser = (
   origin: Origin,
 ): Promise<ScimUserRow> =>
   change(core, id, origin, ({ userName, externalId, displayName, name, emails }) =>
-    // Without `active`: what no operation states is no statement of the provider.
+    // Without `active`: the provider states only what an operation sets.
     parseScim(
       ScimUserInput,
       patchUser({ userName, externalId, displayName, name, emails }, operations),
@@ -116,7 +119,7 @@ const rowOf = (
   userNameKey: lowerAscii(userName),
   externalId,
   active: active ?? kept.active,
-  // A statement of `active`, either way, ends what a restore holds.
+  // A stated `active`, true or false, ends the hold since a restore.
   held: active == null && kept.held,
   displayName,
   name,
@@ -137,7 +140,7 @@ type UserDocument = Record<string, unknown>;
 
 type Element = Record<string, unknown>;
 
-/** Attributes of RFC 7643 that core does not store: writing them does nothing, as clients send them by default. */
+/** Attributes of RFC 7643 that core does not store. Writing them has no effect, because clients send them by default. */
 const ignored = new Set(
   [
     "nickName",
@@ -160,8 +163,8 @@ const ignored = new Set(
 );
 
 /**
- * Returns the user after the operations, in their order. Core validates the result as it validates a new user. Throws `scim_path_invalid`
- * for an unknown attribute, `scim_target_missing`, `scim_value_invalid`, `scim_read_only`.
+ * Applies operations to a user in their order and returns the result, which core validates as a new user. Throws `scim_path_invalid` for an
+ * unknown attribute, `scim_target_missing`, `scim_value_invalid`, `scim_read_only`.
  */
 export const patchUser = (
   user: UserDocument,
@@ -190,7 +193,7 @@ const applyOne = (
     case "active":
     case "displayName":
       if (path.filter || path.sub) throw unknownPath();
-      // Without a value a user is not active: a removal never grants anything.
+      // Without a value the user becomes inactive: a removal never grants access.
       return {
         ...user,
         [name]: (op === "remove" ? null : value) ?? (name === "active" ? false : null),
@@ -233,19 +236,17 @@ const patchEmails = (
   if (filter === null) {
     if (sub !== null) throw unknownPath();
     if (op === "remove") return [];
-    const given = listOf(value);
-    if (op === "replace") return given;
-    const kept = emails.filter((email) => !given.some((one) => isSameEmail(one, email)));
-    return [...withoutPrimary(kept, given), ...given];
+    const added = listOf(value);
+    if (op === "replace") return added;
+    const kept = emails.filter((email) => !added.some((other) => isSameEmail(other, email)));
+    return [...withoutPrimary(kept, added), ...added];
   }
   const isTarget = (email: Element) => matches(filter, email);
-  if (op === "remove")
-    return sub === null
-      ? emails.filter((email) => !isTarget(email))
-      : // An address without a value is none.
-        emails.flatMap((email) =>
-          !isTarget(email) ? [email] : sub === "value" ? [] : [{ ...email, [sub]: null }],
-        );
+  if (op === "remove") {
+    // An address without a value is none.
+    if (sub === null || sub === "value") return emails.filter((email) => !isTarget(email));
+    return emails.map((email) => (isTarget(email) ? { ...email, [sub]: null } : email));
+  }
   const change: Element = sub === null ? elementOf(value) : { [canonicalName(sub)]: value };
   if (emails.some(isTarget)) {
     const others = withoutPrimary(
@@ -267,9 +268,9 @@ const elementFrom = (filter: ScimFilter): Element => {
   return { [canonicalName(filter.attribute.name)]: filter.value };
 };
 
-/** A new primary element replaces the former (RFC 7644, 3.5.2). */
-const withoutPrimary = (elements: readonly Element[], given: readonly Element[]): Element[] =>
-  given.some(({ primary }) => primary === true || String(primary).toLowerCase() === "true")
+/** A new primary element replaces the former one (RFC 7644, 3.5.2). */
+const withoutPrimary = (elements: readonly Element[], added: readonly Element[]): Element[] =>
+  added.some(({ primary }) => primary === true || String(primary).toLowerCase() === "true")
     ? elements.map((element) => ({ ...element, primary: false }))
     : [...elements];
 
@@ -277,14 +278,12 @@ const isSameEmail = (a: Element, b: Element) =>
   String(a.value).toLowerCase() === String(b.value).toLowerCase() &&
   (a.type ?? null) === (b.type ?? null);
 
-const listOf = (value: unknown): Element[] =>
-  value === null
-    ? []
-    : Array.isArray(value)
-      ? withinLimit(value).map(elementOf)
-      : [elementOf(value)];
+const listOf = (value: unknown): Element[] => {
+  if (value === null) return [];
+  return Array.isArray(value) ? withinLimit(value).map(elementOf) : [elementOf(value)];
+};
 
-/** Bounds the comparisons of a request with many operations. */
+/** Limits the comparisons of a request with many operations. */
 const withinLimit = <Item>(emails: Item[]): Item[] => {
   if (emails.length <= emailsMax) return emails;
   throw new Problem("scim_value_invalid", {

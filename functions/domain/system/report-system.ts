@@ -20,18 +20,18 @@ import {
 } from "#proto/system/report.ts";
 import { fleetThresholds } from "../fleet/thresholds.ts";
 
-/** A core that has said nothing for so long is silent: three reports. */
+/** A core that has not reported for this long is silent: three reports. */
 const silentMs = 30_000;
 const outageDays = 7;
 
-/** From where on the alerts of docs/alerts.md fire too. */
+/** From these values on, the alerts of docs/alerts.md fire too. */
 export const systemThresholds = {
   exportLagSeconds: 900,
   certificateDays: { ingest_server: 7, enrollment_ca: 30 },
   certificateLastDays: 1,
 } as const;
 
-/** Reports the state of each part of the system: what every core says of itself, and what all of them share in the database. */
+/** Reports the state of each part of the system: what each core reports of itself, and what all cores share in the database. */
 export const reportSystem = async ({
   reports: db,
   clock,
@@ -94,7 +94,7 @@ type CoreState = SystemReport["cores"][number]["state"];
 
 const rankOf = (state: PartState) => partStates.indexOf(state);
 
-/** A core that was killed is stopped as soon as another one has started on its machine since. */
+/** A killed core counts as stopped as soon as another one has started on its machine. */
 const stateOf = (report: CoreReport, all: readonly CoreReport[], now: number): CoreState => {
   if (report.stoppedAt !== null) return "stopped";
   if (report.reportedAt.getTime() > now - silentMs) return "running";
@@ -122,29 +122,25 @@ const corePartsOf = (report: CoreReport, state: CoreState, now: number): SystemP
       state: status,
     })),
     ...Object.entries(certificates).map(([name, expiresAt]) =>
-      certificatePartOf({ machine, name, expiresAt, now }),
+      certificatePartOf({ machine, name, expiresAt }, now),
     ),
   ];
 };
 
-const certificatePartOf = (of: {
-  machine: string;
-  name: string;
-  expiresAt: string;
-  now: number;
-}): SystemPart => {
-  const { machine, name, expiresAt, now } = of;
+const certificatePartOf = (
+  { machine, name, expiresAt }: { machine: string; name: string; expiresAt: string },
+  now: number,
+): SystemPart => {
   const days = (Date.parse(expiresAt) - now) / dayMs;
-  const warnDays =
-    new Map<string, number>(Object.entries(systemThresholds.certificateDays)).get(name) ?? 0;
-  const state =
-    days < systemThresholds.certificateLastDays
-      ? "not_ready"
-      : days < warnDays
-        ? "warning"
-        : "ready";
+  const state = certificateStateOf(name, days);
   const detail = `${days < 0 ? "expired" : "expires"} on ${expiresAt.slice(0, 10)}`;
   return { area: "certificate", of: machine, name, state, detail, since: null };
+};
+
+const certificateStateOf = (name: string, days: number): PartState => {
+  if (days < systemThresholds.certificateLastDays) return "not_ready";
+  const warnDays = new Map<string, number>(Object.entries(systemThresholds.certificateDays));
+  return days < (warnDays.get(name) ?? 0) ? "warning" : "ready";
 };
 
 const exportPartOf = (lag: ExportLag, now: number): SystemPart => {
@@ -160,11 +156,8 @@ const exportPartOf = (lag: ExportLag, now: number): SystemPart => {
     ...(deadLetters > 0 ? [`its backend rejected ${deadLetters} envelopes`] : []),
   ];
   const isFailing = !isRunning || isBehind || unaccounted > 0;
-  const state = isFailing
-    ? "not_ready"
-    : lastError !== null || deadLetters > 0
-      ? "warning"
-      : "ready";
+  const reducedState = lastError !== null || deadLetters > 0 ? "warning" : "ready";
+  const state = isFailing ? "not_ready" : reducedState;
   const since = isFailing && envelopes > 0 ? rfc3339(now - ageSeconds * 1000) : null;
   return { area: "export", of: name, name: "delivery", state, detail: facts.join("; "), since };
 };

@@ -56,14 +56,13 @@ interface AccountCaller {
   der: Uint8Array | undefined;
 }
 
-/** An account as it arrives. */
 export interface SentAccount {
   body: Uint8Array;
   signature: Uint8Array;
   earlierAreLost: boolean;
 }
 
-/** Its queue as its stream has it: the session that opened it, the sequence through which core has acknowledged, and its earlier ids. */
+/** An account's queue as its stream has it: the session that opened it, the sequence that core has acknowledged, and its earlier ids. */
 export interface StreamOfAccount {
   queueId: Uint8Array;
   sessionId: Uint8Array | undefined;
@@ -79,11 +78,11 @@ interface AccountAnswer {
 
 /** Accounts of one host that this core keeps as evidence in an hour. */
 const refusedOfHostMax = 24;
-/** Those that it reads of one host at once, as after a hundred days without a connection, and in an hour from then on. */
+/** Accounts of one host that core reads in a burst, as after a hundred days without a connection, and then in an hour. */
 const accountsBurst = 2_400;
 const accountsPerHour = 120;
 
-/** An account that has arrived: as core reads it, and why it refuses it as it is. */
+/** A received account, and why it is refused before its queue is read. */
 interface ArrivedAccount {
   caller: AccountCaller;
   sent: SentAccount;
@@ -95,7 +94,10 @@ interface ArrivedAccount {
   earlierIds: readonly LeftId[];
 }
 
-/** Makes the function that decides on an account and stores it, in one transaction; one that core refuses too, within a bound for each host. */
+/**
+ * Creates the function that decides on an account and stores it in one transaction. Stores a bounded number of refused accounts of each
+ * host as evidence.
+ */
 export const createAccountAcceptor = (
   core: AccountCore,
   {
@@ -129,7 +131,14 @@ export const createAccountAcceptor = (
   };
 };
 
-/** Decides on an account and stores it, in the transaction that locks its queue. */
+/** The parts of an account's row, apart from the decision. */
+interface RowContext {
+  state: LockedRange;
+  earlier: EarlierCounts;
+  sink: AccountRanges["sink"];
+}
+
+/** Decides on an account and stores it in the transaction that locks its queue. */
 const settle = async (
   core: AccountCore,
   tx: Executor,
@@ -149,20 +158,20 @@ const settle = async (
   await limitLockWaits(tx);
   const locked = await lock(tx);
   const own = stream && equalBytes(stream.queueId, name.queueId) ? stream : undefined;
-  // The host opens the queue again, and then says what a database or a stream that went back has lost.
+  // The host then opens the queue again, and reports what a database or a stream that went back has lost.
   if (own && !isAsLeft(locked, own)) throw new Problem("sequence_gap");
-  const has = await factsFor(tx, name, read, { ...locked, sink });
-  const state = read ? withoutEarlierIds(locked, read, has.gaps) : locked;
+  const facts = await findRangeFacts(tx, name, read, { ...locked, sink });
+  const state = read ? withoutEarlierIds(locked, read, facts.gaps) : locked;
   const same = await hasAccount(tx, name);
-  const decision = await decideArrived(tx, arrived, { state, same, has });
+  const decision = await decideArrived(tx, arrived, { state, same, has: facts });
   const through = state.last?.number ?? 0n;
   if (decision.kind === "known" || decision.kind === "early") {
-    // Its stream opened the queue again, to repeat what core had not answered.
-    if (same && read?.isEnd) await noteEnd(tx, read, new Date(core.clock.now()));
+    // The stream opened the queue again, to repeat what core had not acknowledged.
+    if (same && read?.isEnd) await recordEnd(tx, read, new Date(core.clock.now()));
     return { through, refused: "" };
   }
   const earlier = await findEarlier(tx, state.last);
-  await store(core, tx, arrived, decision, { state, same, earlier, sink, mayKeep });
+  await storeAccount(core, tx, arrived, decision, { state, same, earlier, sink, mayKeep });
   if (decision.kind === "accepted") return { through: name.number, refused: "" };
   return { through: decision.isLinked ? name.number : through, refused: decision.fault };
 };
@@ -188,7 +197,7 @@ const examine = async (
   };
 };
 
-/** Decides on an account whose queue is locked. */
+/** Decides on a received account whose queue is locked. */
 const decideArrived = async (
   tx: Executor,
   { read, fault, name, sent, earlierIds }: ArrivedAccount,
@@ -207,15 +216,8 @@ const decideArrived = async (
 
 type StoredDecision = Extract<AccountDecision, { kind: "accepted" | "refused" }>;
 
-/** The parts of an account's row, apart from the decision. */
-interface RowContext {
-  state: LockedRange;
-  earlier: EarlierCounts;
-  sink: AccountRanges["sink"];
-}
-
 /** Stores an account, or keeps it as evidence. */
-const store = async (
+const storeAccount = async (
   core: AccountCore,
   tx: Executor,
   arrived: ArrivedAccount,
@@ -228,15 +230,15 @@ const store = async (
   const isLinked = !isRefused || decision.isLinked;
   const counts = isRefused ? (context.state.range ?? noCounts) : decision.counts;
   const lastSequence = read?.lastSequence ?? 0n;
-  // Evidence that comes again is kept once.
+  // Repeated evidence is kept once.
   const isKept = !same && (!isRefused || isLinked || isLimited || mayKeep(caller.identity));
-  const columns = isLinked ? await context.state.take({ counts, lastSequence }) : noStream;
+  const columns = isLinked ? await context.state.subtract({ counts, lastSequence }) : noStream;
   if (!isKept) return;
   await insertAccount(tx, { ...rowOf(decision, arrived, context, now), ...columns });
   if (isRefused) return auditRefusal(core, tx, arrived, decision.fault);
   if (read === undefined) return;
   await addSourceVolumes(tx, read, dayOfAccount(read, now.getTime()));
-  await noteAccount(tx, read, now);
+  await recordAccount(tx, read, now);
 };
 
 const bodyWire = createWireCheck(AccountBodySchema);
@@ -251,21 +253,21 @@ const isWithinLimits = (body: Uint8Array) => {
   }
 };
 
-/** Notes what an accepted account says of its queue, and of the one that it follows. */
-const noteAccount = async (tx: Executor, read: ReadAccount, now: Date) => {
+/** Records what an accepted account says of its queue, and of the queue that it succeeds. */
+const recordAccount = async (tx: Executor, read: ReadAccount, now: Date) => {
   const { hostId, queueId, previousQueueId } = read;
   await noteQueues(tx, [{ hostId, queueId, sendsAccounts: true }], now);
-  if (read.isEnd) await noteEnd(tx, read, now);
+  if (read.isEnd) await recordEnd(tx, read, now);
   if (read.number === 1n && previousQueueId.length > 0) {
     const end = { endedAt: new Date(read.fromMs), ending: "succeeded" } as const;
     await endQueue(tx, { hostId, queueId: previousQueueId }, end, now);
   }
 };
 
-const noteEnd = (tx: Executor, read: ReadAccount, now: Date) =>
+const recordEnd = (tx: Executor, read: ReadAccount, now: Date) =>
   endQueue(tx, read, { endedAt: new Date(read.toMs), ending: "ended" }, now);
 
-/** Whether a queue is as a stream left it: neither has what stores it gone back, nor another session opened it. */
+/** Whether a queue is as its stream left it: its store has not gone back, and no other session has opened it. */
 const isAsLeft = ({ range }: LockedRange, { sessionId, cursor }: StreamOfAccount) =>
   range === undefined
     ? sessionId === undefined && cursor === 0n
@@ -273,7 +275,7 @@ const isAsLeft = ({ range }: LockedRange, { sessionId, cursor }: StreamOfAccount
       (sessionId === undefined || equalBytes(range.sessionId ?? noSession, sessionId));
 const noSession = new Uint8Array();
 
-/** Returns why an account is not its host's; undefined if the host has signed it. */
+/** Returns why an account is not proven to be its host's; undefined if the host has signed it. */
 const proveAccount = async (
   { db, cryptography }: AccountCore,
   { identity, fingerprintSha256, der }: AccountCaller,
@@ -283,11 +285,8 @@ const proveAccount = async (
   if (account.hostId !== identity) return "host_mismatch";
   const isCallers = account.certificateSha256.toHex() === fingerprintSha256;
   const issued = await findHostCertificate(db, identity, account.certificateSha256);
-  const own = issued
-    ? decodePemBundle(issued.certificatePem, "CERTIFICATE")?.[0]
-    : isCallers
-      ? der
-      : undefined;
+  const callersDer = isCallers ? der : undefined;
+  const own = issued ? decodePemBundle(issued.certificatePem, "CERTIFICATE")?.[0] : callersDer;
   if (own === undefined) return "certificate_unknown";
   if (issued?.revokedAt && issued.revokedAt.getTime() <= account.toMs) return "certificate_revoked";
   const { spki } = readCertificate(own);
@@ -303,7 +302,7 @@ const proveAccount = async (
   return isGood ? undefined : "signature_invalid";
 };
 
-/** Whether core lacks the account that number 1 names, of an earlier id: a database went back behind it. */
+/** Whether core lacks the account of an earlier id that account number 1 names: the database went back behind it. */
 const hasLostPrevious = async (tx: Executor, read: ReadAccount, earlierIds: readonly LeftId[]) => {
   const isEarlier = ({ queueId }: LeftId) => equalBytes(queueId, read.previousQueueId);
   if (read.number !== 1n || !earlierIds.some(isEarlier)) return false;
@@ -312,10 +311,10 @@ const hasLostPrevious = async (tx: Executor, read: ReadAccount, earlierIds: read
 };
 
 /**
- * Only an account that core has had before can lie below the cursor, or above it where its host has left the queue. What is lost may be
- * another account's.
+ * Finds the facts for a decision. Only an account that core has had before can be below the cursor, or above it where its host has left the
+ * queue. A loss may be of another account.
  */
-const factsFor = async (
+const findRangeFacts = async (
   tx: Executor,
   queue: QueueName,
   read: ReadAccount | undefined,
@@ -325,13 +324,11 @@ const factsFor = async (
   const { cursor, lost, stored } = range ?? { ...noCounts, cursor: 0n };
   const isBelow = cursor > read.lastSequence;
   const isAbove = cursor < read.lastSequence && read.accepted > 0n;
-  return {
-    gaps:
-      isBelow || isAbove || lost > 0n
-        ? await findLostRanges(tx, queue.hostId, [queue.queueId])
-        : [],
-    stored: !isBelow ? 0n : sink === "postgres" ? await countStoredWithin(tx, queue, read) : stored,
-  };
+  const mayHaveGaps = isBelow || isAbove || lost > 0n;
+  const gaps = mayHaveGaps ? await findLostRanges(tx, queue.hostId, [queue.queueId]) : [];
+  if (!isBelow) return { gaps, stored: 0n };
+  const isCounted = sink === "postgres";
+  return { gaps, stored: isCounted ? await countStoredWithin(tx, queue, read) : stored };
 };
 
 const rowOf = (
@@ -348,7 +345,7 @@ const rowOf = (
     accepted: read?.accepted ?? 0n,
   };
   if (decision.kind === "refused") {
-    // Of one that nobody has signed, only core's own time is known.
+    // Without a signature, only core's own time is known.
     const unlinked = { fromAt: receivedAt, toAt: receivedAt, lastSequence: 0n, accepted: 0n };
     const { fault: refused, isLinked } = decision;
     const unchecked = { refused, isLinked, followsGap: false, isChecked: false, rangeDigest: null };

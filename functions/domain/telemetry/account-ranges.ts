@@ -19,13 +19,13 @@ import {
   totalsThrough,
 } from "./stream-range.ts";
 
-/** Where core counts what it has stored of queues: beside their cursors, or in the stream that has their envelopes. */
+/** Where core counts what it has stored of queues: next to their cursors, or in the stream that has their envelopes. */
 export interface AccountRanges {
   readonly sink: "postgres" | "nats";
   /**
-   * Reads what needs no transaction, for an account that begins at `firstSequence`, which is undefined where no queue is known by that name. The
-   * function that it returns locks the queue's accounts until the transaction ends, and returns what is counted since the last one. Without
-   * a lock, what is counted may be older than the last account.
+   * Reads what needs no transaction, for an account that begins at `firstSequence`, which is undefined for an unknown queue. Returns a
+   * function that locks the queue's accounts until the transaction ends, and returns the counts since the last one. Without a lock, the
+   * counts may be older than the last account.
    */
   read(
     queue: QueueName,
@@ -33,16 +33,16 @@ export interface AccountRanges {
   ): Promise<(tx: Executor, options?: { isLocking: boolean }) => Promise<LockedRange>>;
 }
 
-/** The columns of an account that are of the stream that stores its range. */
+/** The columns of an account for the stream that stores its range. */
 export type StreamColumns = Pick<AccountInsert, "streamTotals" | "stream" | "streamEnd">;
 
-/** Those of an account that no stream stores. */
+/** The columns of an account that no stream stores. */
 export const noStream: StreamColumns = { streamTotals: null, stream: null, streamEnd: null };
 
-/** What is counted of a queue whose accounts are locked. */
+/** The counts of a queue whose accounts are locked. */
 export interface LockedRange extends AccountState {
-  /** Goes on counting behind an account, which takes `counts` of the range; returns what its row keeps of a stream. */
-  take(account: { counts: RangeCounts; lastSequence: bigint }): Promise<StreamColumns>;
+  /** Subtracts an account's `counts` from the range; returns the stream columns of its row. */
+  subtract(account: { counts: RangeCounts; lastSequence: bigint }): Promise<StreamColumns>;
 }
 
 /** The counts of a queue without a cursor: it never had one, or a database lost it. */
@@ -55,40 +55,40 @@ const unknownRange = {
 };
 
 /**
- * Returns the ranges for an account, of whose queue `gaps` are lost: without what is lost elsewhere, which the account takes off nevertheless,
- * and with what is lost above the cursor, which moves over nothing once the host has left the queue.
+ * Returns the ranges for an account of a queue that has lost `gaps`: without what was lost under earlier ids, which the account subtracts
+ * nevertheless, and with what was lost above the cursor, which does not move once the host has left the queue.
  */
 export const withoutEarlierIds = (
   ranges: LockedRange,
   read: ReadAccount,
   gaps: readonly LostRange[],
 ): LockedRange => {
-  const { last, take, range = gaps.length > 0 ? unknownRange : undefined } = ranges;
+  const { last, subtract, range = gaps.length > 0 ? unknownRange : undefined } = ranges;
   if (range === undefined) return ranges;
   const { firstSequence, lastSequence, ackedBefore } = read;
   const own = firstSequence + ackedBefore;
   const above = { firstSequence: own > range.cursor ? own : range.cursor + 1n, lastSequence };
-  const less =
+  const lostOfOthers =
     lostElsewhere(range, { ...read, isFirst: last === undefined }, gaps) - lostWithin(gaps, above);
   return {
     ...ranges,
-    range: { ...range, lost: range.lost - less },
-    take: ({ counts, lastSequence }) =>
-      take({ counts: { ...counts, lost: counts.lost + less }, lastSequence }),
+    range: { ...range, lost: range.lost - lostOfOthers },
+    subtract: ({ counts, lastSequence }) =>
+      subtract({ counts: { ...counts, lost: counts.lost + lostOfOthers }, lastSequence }),
   };
 };
 
-/** The ranges of PostgreSQL's sink: the transaction that moves a cursor counts. */
+/** The ranges of PostgreSQL's sink, which counts in the transaction that moves a cursor. */
 export const postgresRanges: AccountRanges = {
   sink: "postgres",
   read: async (queue) => async (tx, options) => {
     const state = await readForAccount(tx, queue, options);
     return {
       ...state,
-      take: async ({ counts, lastSequence }) => {
+      subtract: async ({ counts, lastSequence }) => {
         if (state.range === undefined) return noStream;
         const { cursor, countedThrough } = state.range;
-        // What is counted above an account stays, if it can be told apart.
+        // Keeps the counts above an account, if they can be separated.
         await takeFromRange(tx, queue, counts, countedThrough === cursor || cursor <= lastSequence);
         return noStream;
       },
@@ -96,7 +96,7 @@ export const postgresRanges: AccountRanges = {
   },
 };
 
-/** Makes the ranges of a stream; `count` returns what it has of a queue, and null for one that it does not know. */
+/** Creates the ranges of a stream; `count` returns what the stream has of a queue, and null for an unknown one. */
 export const createStreamRanges = (
   count: (queue: QueueName) => Promise<CountedQueue | null>,
 ): AccountRanges => ({
@@ -114,9 +114,9 @@ export const createStreamRanges = (
         counted === null ? undefined : rangeSince(counted, settled, firstSequence ?? 0n);
       return {
         last,
-        // The blocks of a stream have their digests there.
+        // A stream stores the digests of its blocks.
         range: range && { ...range, digest: null, sessionId: counted?.sessionId ?? null },
-        take: async (account) => {
+        subtract: async (account) => {
           const totals = counted && range ? totalsThrough(counted, range, account) : null;
           const { stream = null, sequence = null } = counted?.end ?? {};
           return { streamTotals: totals && formatTotals(totals), stream, streamEnd: sequence };

@@ -20,8 +20,8 @@ export interface TelemetryCopy extends Pick<TelemetryTable, "table" | "onDamaged
 }
 
 /**
- * Copies telemetry into a new table for `operator`, audited as `telemetry.copy` before it begins and at its end; returns how many envelopes.
- * Throws `TableRefused`.
+ * Copies telemetry into a new table for `operator`, audited as `telemetry.copy` before it begins and at its end; returns the number of
+ * envelopes. Throws `TableRefused`.
  */
 export const copyTelemetry = async (
   core: Needs,

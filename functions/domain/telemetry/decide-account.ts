@@ -16,23 +16,23 @@ export interface QueueRange {
   rejected: bigint;
   discarded: bigint;
   lost: bigint;
-  /** The cursor through which that is counted; null if it is not. */
+  /** The cursor up to which it is counted; null if it is not counted. */
   countedThrough: bigint | null;
 }
 
-/** Sequences, by what became of them. */
+/** Sequences by outcome. */
 export type RangeCounts = Pick<QueueRange, "stored" | "rejected" | "discarded" | "lost">;
 
 /** No sequences. */
 export const noCounts: RangeCounts = { stored: 0n, rejected: 0n, discarded: 0n, lost: 0n };
 
-/** What core makes of an account. */
+/** The decision on an account. */
 export type AccountDecision =
   /** Core has it already. */
   | { kind: "known" }
-  /** Those between `through` and this one have to come first. */
+  /** The sequences between `through` and this account have to arrive first. */
   | { kind: "early" }
-  /** `counts`: its part of what core has counted. */
+  /** `counts`: the account's part of what core has counted. */
   | {
       kind: "accepted";
       isChecked: boolean;
@@ -40,31 +40,31 @@ export type AccountDecision =
       missing: bigint;
       counts: RangeCounts;
     }
-  /** `isLinked`: the next account may follow this one, since the host has signed it. */
+  /** `isLinked`: the next account may follow this one, because the host has signed it. */
   | { kind: "refused"; fault: AccountFault; isLinked: boolean };
 
-/** What is known of a range apart from the counts. */
+/** What core knows of a range apart from the counts. */
 export interface RangeFacts {
   /** The ranges of the queue that restored databases have lost. */
   gaps: readonly LostRange[];
-  /** Stored envelopes of it. */
+  /** Stored envelopes of the range. */
   stored: bigint;
 }
 
-/** The facts that core has when an account arrives. */
+/** What core knows when an account arrives. */
 interface AccountContext {
   last: StoredAccount | undefined;
   same: boolean;
-  /** Core has had the account of an earlier id of the queue that number 1 names, and lost it. */
+  /** Core has lost the account of an earlier id of the queue that account number 1 names. */
   lacksPrevious?: boolean;
   /** An earlier account has ended the queue. */
   isEnded?: boolean;
   range: QueueRange | undefined;
-  /** Core's records of its range where the queue is ahead of it. */
+  /** Core's records of the account's range if the queue is ahead of it. */
   has: RangeFacts;
 }
 
-/** Decides on an account whose signature `isSigned`, by the account before and what core has counted since. */
+/** Decides on an account, whose signature is valid if `isSigned`, by the account before it and what core has counted since. */
 export const decideAccount = (
   account: ReadAccount & { sha256: Uint8Array; isSigned: boolean; earlierAreLost: boolean },
   { last, same, lacksPrevious = false, isEnded = false, range, has }: AccountContext,
@@ -104,7 +104,7 @@ const countRange = (
   const isBehind = range === undefined || range.cursor <= account.lastSequence;
   const unchecked = { kind: "accepted", isChecked: false, followsGap, missing: 0n } as const;
   const counts = range ?? noCounts;
-  // Core had this account, and those behind it, until its database was restored. The queue may have given up some of its records.
+  // Core had this account, and those after it, until its database was restored. The queue may have dropped some of its records.
   if (!isBehind) {
     const part = partOf(counts, expected, lostWithin(has.gaps, account), has.stored);
     return { ...unchecked, counts: part, missing: isCounted ? expected - consumedOf(part) : 0n };
@@ -122,8 +122,9 @@ export const consumedOf = ({ stored, rejected, discarded, lost }: RangeCounts): 
   stored + rejected + discarded + lost;
 
 /**
- * Returns how much of what core counts as lost of a queue an account does not state: a restored database has lost its place, but it was
- * acknowledged under the queue's earlier id, or lies below the first account, or the account before has it: as missing, above the cursor.
+ * Returns how many sequences that core counts as lost an account does not state. A restored database has lost them, but they were
+ * acknowledged under the queue's earlier id, are below the first account, or the account before it states them as missing, above the
+ * cursor.
  */
 export const lostElsewhere = (
   { lost }: Pick<QueueRange, "lost">,
@@ -136,14 +137,14 @@ export const lostElsewhere = (
 ): bigint => {
   const behind = lostWithin(gaps, { firstSequence, lastSequence: sequenceMax });
   const below = lostWithin(gaps, { firstSequence: 0n, lastSequence: firstSequence - 1n });
-  const own = isFirst ? 0n : least(behind, lost);
-  return least(
-    least(below, lost - own) + lostOfAckedBefore(gaps, { firstSequence, ackedBefore }),
+  const own = isFirst ? 0n : lower(behind, lost);
+  return lower(
+    lower(below, lost - own) + lostOfAckedBefore(gaps, { firstSequence, ackedBefore }),
     lost,
   );
 };
 
-/** Returns how many sequences of `gaps` an account states as acknowledged under its queue's earlier ids, whose gaps these are. */
+/** Returns how many sequences of `gaps` an account states as acknowledged under its queue's earlier ids, to which these gaps belong. */
 export const lostOfAckedBefore = (
   gaps: readonly LostRange[],
   { firstSequence, ackedBefore }: Pick<ReadAccount, "firstSequence" | "ackedBefore">,
@@ -152,8 +153,8 @@ export const lostOfAckedBefore = (
 const sequenceMax = 2n ** 63n - 1n;
 
 /**
- * Returns how many sequences of `gaps` no account states. Accounts of the earlier ids end with the sequences `stated`; the first account of
- * an id states what it has from those, and what lies before it is counted only if it follows another id.
+ * Returns how many sequences of `gaps` no account states. Accounts of the earlier ids end with the sequences `stated`. The first account of
+ * an id states its own from there; sequences before it count only if it follows another id.
  */
 export const lostUnstated = (
   gaps: readonly LostRange[],
@@ -166,34 +167,35 @@ export const lostUnstated = (
 ): bigint => {
   let next = 1n;
   for (const last of stated) if (last >= next) next = last + 1n;
-  const behind = firstSequence + ackedBefore;
+  const ownFrom = firstSequence + ackedBefore;
   const before = {
     firstSequence: next,
     lastSequence: previousQueueId.length > 0 ? firstSequence - 1n : 0n,
   };
-  const rest = { firstSequence: behind > next ? behind : next, lastSequence: sequenceMax };
-  return lostWithin(gaps, before) + lostWithin(gaps, rest);
+  const after = { firstSequence: ownFrom > next ? ownFrom : next, lastSequence: sequenceMax };
+  return lostWithin(gaps, before) + lostWithin(gaps, after);
 };
 
-const least = (one: bigint, other: bigint) => (one < other ? one : other);
+const lower = (a: bigint, b: bigint) => (a < b ? a : b);
 
-/** Returns the part of counts that is an account's which expects so many sequences, of which so many are lost, and stored. */
+/** Returns an account's part of counts: so many sequences as it expects, of which so many are lost, and stored. */
 const partOf = (
   counts: RangeCounts,
   expected: bigint,
   lost: bigint,
   stored: bigint,
 ): RangeCounts => {
+  const bounds = [
+    ["lost", lower(lost, counts.lost)],
+    ["stored", lower(stored, counts.stored)],
+    ["rejected", counts.rejected],
+    ["discarded", counts.discarded],
+  ] as const;
+  const part = { ...noCounts };
   let left = expected;
-  const take = (most: bigint) => {
-    const taken = most < left ? most : left;
-    left -= taken;
-    return taken;
-  };
-  return {
-    lost: take(least(lost, counts.lost)),
-    stored: take(least(stored, counts.stored)),
-    rejected: take(counts.rejected),
-    discarded: take(counts.discarded),
-  };
+  for (const [name, most] of bounds) {
+    part[name] = lower(most, left);
+    left -= part[name];
+  }
+  return part;
 };

@@ -1,6 +1,6 @@
 /**
- * What became of the records of an account that its host had sent under earlier ids of the queue: no account of those ids names them, so what core
- * has counted there since the last one does.
+ * Finds the outcome of an account's records that its host had sent under earlier ids of the queue. No account of those ids names them, so
+ * their outcome is what core has counted there since the last account.
  */
 
 import type { Executor } from "#functions/store/database/database.ts";
@@ -25,34 +25,34 @@ import {
 import type { ReadAccount } from "./read-account.ts";
 import { highest } from "./stream-range.ts";
 
-/** An id that a queue had before, and through where core had acknowledged it to the host. */
+/** An earlier id of a queue, and the sequence up to which core had acknowledged it to the host. */
 export interface LeftId {
   queueId: Uint8Array;
   ackedThrough: bigint;
 }
 
-/** An earlier id as core knows it: its last account, and the counts since. */
+/** What core knows of an earlier id: its last account, and the counts since. */
 export interface EarlierId extends Pick<LeftId, "ackedThrough"> {
   last: Pick<StoredAccount, "lastSequence"> | undefined;
   range: QueueRange | undefined;
-  /** It has two histories: what core counted may be of another account than the last. */
+  /** It has two histories: the counts may belong to another account than the last. */
   isForked: boolean;
-  /** Records stored above `ackedThrough`, which the host has sent again; undefined where nobody can tell. */
+  /** Records stored above `ackedThrough`, which the host has sent again; undefined if unknown. */
   storedAbove: bigint | undefined;
 }
 
-/** What the records of an account became under earlier ids. */
+/** The outcome of an account's records under earlier ids. */
 export interface EarlierCounts {
   lost: bigint;
   rejected: bigint;
   missing: bigint;
-  /** Core cannot tell what became of some. */
+  /** Core does not know the outcome of some. */
   isUnknown: boolean;
 }
 
 const none: EarlierCounts = { lost: 0n, rejected: 0n, missing: 0n, isUnknown: false };
 
-/** Returns the ids that a stream's queue had before the one of an account, the newest first; none if that is not one of them. */
+/** Returns the ids that a stream's queue had before the one of an account, newest first; none if that is not one of them. */
 export const earlierThan = (
   queueId: Uint8Array,
   stream: { queueId: Uint8Array; left?: readonly LeftId[] | undefined } | undefined,
@@ -64,8 +64,8 @@ export const earlierThan = (
 };
 
 /**
- * Reads what needs no transaction. The function that it returns counts what became of an account's records under `ids`, in the transaction
- * that has locked its queue, of which `last` is the last account.
+ * Reads what needs no transaction. Returns a function that counts the outcome of an account's records under `ids`, in the transaction that
+ * has locked its queue, of which `last` is the last account.
  */
 export const readEarlierIds = async (
   ranges: AccountRanges,
@@ -78,7 +78,7 @@ export const readEarlierIds = async (
     ? await Promise.all(ids.map((id) => ranges.read(nameOf(id), read.firstSequence)))
     : [];
   return async (tx, last) => {
-    // A stop behind the first account has the same: the host did run in it.
+    // A stop after the first account has the same start: the host did run during it.
     const isFirst = last === undefined || (last.number === 1n && read?.isStopped === true);
     if (read === undefined || !(isAcked || isFirst)) return none;
     if (ids.length === 0) return { ...none, isUnknown: isAcked };
@@ -90,7 +90,7 @@ export const readEarlierIds = async (
     if (gaps.length === 0 && !isAcked) return none;
     const earlier = await Promise.all(
       ids.map(async (id, at): Promise<EarlierId> => {
-        // The host has left it: nothing waits for a lock.
+        // The host has left this id, so no lock is needed.
         const known = await counted[at]?.(tx, { isLocking: false });
         const { last: lastOfId, range } = known ?? {
           last: await findLastAccount(tx, nameOf(id)),
@@ -106,7 +106,8 @@ export const readEarlierIds = async (
         return { ackedThrough, last: lastOfId, range, isForked, storedAbove };
       }),
     );
-    const stated = [last, ...earlier.map((id) => id.last)].map((one) => one?.lastSequence ?? 0n);
+    const accounts = [last, ...earlier.map((id) => id.last)];
+    const stated = accounts.map((account) => account?.lastSequence ?? 0n);
     const unstated = isFirst && gaps.length > 0 ? lostUnstated(gaps, read, stated) : 0n;
     return {
       ...decideEarlier(read, earlier, gaps),
@@ -116,8 +117,8 @@ export const readEarlierIds = async (
 };
 
 /**
- * Decides what became of the records that an account says were acknowledged under `earlier` ids, the newest first, of which databases lost
- * `gaps`. Where core has not counted each of an id's records as stored, only an account that has them all can name those that are not.
+ * Decides the outcome of the records that an account states as acknowledged under `earlier` ids, newest first, of which databases lost
+ * `gaps`. If core has not counted every record of an id as stored, only an account that has them all can name the others.
  */
 export const decideEarlier = (
   { firstSequence, lastSequence, ackedBefore }: ReadAccount,
@@ -144,7 +145,8 @@ export const decideEarlier = (
     });
     const missing = highest(range.cursor, ackedThrough) - base - consumedOf(range) - lost;
     if (missing === 0n && range.rejected === 0n) continue;
-    // What is not stored above was rejected, if nothing else happened to any: the host has sent it again, and its own account names it.
+    // Of those not stored above, each was rejected if nothing else happened to any: the host has sent it again, and its own account names
+    // it.
     const above = highest(range.cursor, ackedThrough) - ackedThrough - (storedAbove ?? 0n);
     const isClear =
       above === 0n || (storedAbove !== undefined && missing === 0n && range.discarded === 0n);

@@ -4,7 +4,7 @@ import { dayMs, hourMs } from "#kit/clock.ts";
 import { type StatedLosses, statedLosses } from "#proto/completeness/account.ts";
 import { type AccountBody, AccountBodySchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 
-/** Why core refuses an account, and keeps it as evidence. */
+/** Why core refuses an account, and stores it as evidence. */
 const accountFaults = [
   /** It is no `AccountBody`, or has a number that no host can have. */
   "malformed",
@@ -14,11 +14,11 @@ const accountFaults = [
   "certificate_unknown",
   "certificate_revoked",
   "signature_invalid",
-  /** Its counts and its range, or its times, do not belong together. */
+  /** Its counts do not match its range or its times. */
   "contradicts_itself",
   /** Its range overlaps the one before, or core has more of it than the host accepted. */
   "contradicts_sequences",
-  /** It names another predecessor than the account that core has. */
+  /** It names another predecessor than core has. */
   "predecessor_differs",
   /** Core has another account of this number. */
   "number_used",
@@ -45,11 +45,11 @@ export interface ReadAccount {
   firstSequence: bigint;
   lastSequence: bigint;
   isStopped: boolean;
-  /** The last of its queue. */
+  /** It is the last of its queue. */
   isEnd: boolean;
-  /** Accepted records, in all. */
+  /** All accepted records. */
   accepted: bigint;
-  /** What it accepted, by kind and source. */
+  /** The accepted records by kind and source. */
   sources: SourceVolume[];
   /** Sequences that were acknowledged under another queue. */
   ackedBefore: bigint;
@@ -62,7 +62,7 @@ const sha256Bytes = 32;
 const timeMsMax = 253_402_300_799_999;
 const sequenceMax = 2n ** 63n - 1n;
 
-/** Reads the body of an account; undefined if nothing of it can be read. */
+/** Parses the body of an account; undefined if it is unreadable. */
 export const readAccount = (bytes: Uint8Array): ReadAccount | undefined => {
   const body = decodeBody(bytes);
   if (body === undefined) return undefined;
@@ -93,7 +93,10 @@ export const readAccount = (bytes: Uint8Array): ReadAccount | undefined => {
   };
 };
 
-const clamp = (count: bigint, most: bigint) => (count < 0n ? 0n : count > most ? most : count);
+const clamp = (count: bigint, most: bigint) => {
+  if (count < 0n) return 0n;
+  return count > most ? most : count;
+};
 
 const decodeBody = (bytes: Uint8Array): AccountBody | undefined => {
   try {
@@ -133,7 +136,7 @@ const numbersOf = ({ accepted, refused, filtered, redacted, ...body }: AccountBo
   body.waitedMs,
 ];
 
-/** The day of an account by its host's clock; by core's for one that cannot be. */
+/** The day of an account by its host's clock, or by core's if the host's time is impossible. */
 export const dayOfAccount = ({ fromMs }: ReadAccount, now: number): number =>
   Math.floor((fromMs > now + dayMs || fromMs < now - 400 * dayMs ? now : fromMs) / dayMs);
 

@@ -1,7 +1,7 @@
 /**
- * Reads the stored telemetry of a host again, oldest first. Memory is bounded by one block, whatever is asked for: the newest envelopes
- * are found by counting backwards, keeping none of them. Between blocks an empty batch is yielded, so that a reader can end at any time; and
- * within a block others have turns of the event loop, however much text a host made of few bytes.
+ * Reads the stored telemetry of a host, oldest first. Holds at most one block in memory: it finds the newest envelopes by counting
+ * backwards, without keeping them. Yields an empty batch between blocks, so that a reader can stop at any time, and lets the event loop run
+ * within a block, however much text a host packed into few bytes.
  */
 
 import type { Core } from "#functions/core.ts";
@@ -22,17 +22,17 @@ import { recordTexts } from "#proto/telemetry/record-texts.ts";
 import { recordOperatorAction } from "../audit/audit-log.ts";
 import type { RequestedExport } from "../audit/audited-export.ts";
 
-/** Which telemetry of a host to read. */
+/** The telemetry of a host to read. */
 export interface TelemetryQuery extends Pick<HostRange, "from" | "to" | "kind"> {
   /** Envelopes with a line that contains this, in any case; empty: all. */
   grep: string;
-  /** The newest so many envelopes; null: all of the range. */
+  /** Only the newest so many envelopes; null: all of the range. */
   limit: number | null;
-  /** Goes on with what is stored from now on. */
+  /** Continues with what is stored from now on. */
   follow: boolean;
 }
 
-/** An envelope with its lines, or a block that is damaged. */
+/** An envelope with its lines, or a damaged block. */
 export type ReadTelemetry = { envelope: StoredEnvelope; texts: string[] } | { damaged: BlockPlace };
 
 type Needs = Pick<Core, "db" | "clock" | "entropy" | "codec">;
@@ -41,10 +41,10 @@ const placesOfPage = 500;
 /** A batch ends after so many bytes of payload. */
 const batchBytes = 128 * 1024;
 const followMs = 1_000;
-/** The event loop has a turn after so many bytes of payload and of text. */
+/** The event loop runs after so many bytes of payload and of text. */
 const turnBytes = 64 * 1024;
 
-/** Reads the telemetry of an enrolled host, audited as `telemetry.read` before the first of it. Throws 404 `not_found`. */
+/** Reads the telemetry of an enrolled host, audited as `telemetry.read` before the first envelope. Throws 404 `not_found`. */
 export const readHostTelemetry = async (
   core: Needs,
   identityId: string,
@@ -77,7 +77,7 @@ async function* batchesOf(
   // Transactions before the horizon are read as the past, later ones as they commit.
   const horizon = follow ? await findOldestXid(core.db) : null;
   const xids = horizon === null ? undefined : { from: null, to: horizon };
-  // Rows of an earlier version have no index by host: only a range that begins somewhere is searched for them.
+  // Rows of an earlier version have no index by host, so they are searched only for a range with a start.
   const readRows = () => (from === null ? [] : readHostRows(core.db, range));
   if (limit === null) {
     yield* batchRows(readRows(), select, 0);
@@ -95,8 +95,8 @@ async function* batchesOf(
     }
     if (found < limit) {
       let rows = 0;
-      for await (const some of readRows()) {
-        rows += await count(some, select);
+      for await (const page of readRows()) {
+        rows += await countMatching(page, select);
         yield [];
       }
       yield* batchRows(readRows(), select, Math.max(0, rows - (limit - found)));
@@ -130,7 +130,7 @@ const selectionOf = (
   };
 };
 
-/** Yields the places of a range, of which the database returns a page at a time. */
+/** Yields the positions of blocks in a range, reading the database in pages. */
 async function* placesOf(
   { db }: Pick<Core, "db">,
   range: HostRange,
@@ -148,7 +148,7 @@ async function* placesOf(
   }
 }
 
-/** Returns how many envelopes of a block are selected; those of a damaged one are. */
+/** Returns how many envelopes of a block are selected: of a damaged one, all. */
 const countSelected = async (
   core: Needs,
   place: BlockPlace,
@@ -157,10 +157,10 @@ const countSelected = async (
 ) => {
   if (grep === "" && (kind === null || place.kinds.length === 1)) return place.envelopes;
   const envelopes = await readPlace(core, place);
-  return envelopes === "damaged" ? place.envelopes : count(envelopes, select);
+  return envelopes === "damaged" ? place.envelopes : countMatching(envelopes, select);
 };
 
-const count = async (envelopes: readonly StoredEnvelope[], select: Select) => {
+const countMatching = async (envelopes: readonly StoredEnvelope[], select: Select) => {
   let selected = 0;
   for (const envelope of envelopes) if ((await select(envelope)) !== undefined) selected++;
   return selected;
@@ -178,19 +178,19 @@ const readPlace = async (
   }
 };
 
-/** Reads blocks, without the first `skip` selected envelopes of the first one. */
+/** Reads blocks, without the first `skip` selected envelopes of the first block. */
 async function* readPlaces(
   core: Needs,
   places: AsyncIterable<BlockPlace>,
   select: Select,
   skip: number,
 ): AsyncGenerator<ReadTelemetry[], void, void> {
-  let left = skip;
+  let toSkip = skip;
   for await (const place of places) {
     const envelopes = await readPlace(core, place);
     if (envelopes === "damaged") yield [{ damaged: place }];
-    else yield* batches(envelopes, select, left);
-    left = 0;
+    else yield* batches(envelopes, select, toSkip);
+    toSkip = 0;
   }
 }
 
@@ -199,25 +199,25 @@ async function* batchRows(
   select: Select,
   skip: number,
 ): AsyncGenerator<ReadTelemetry[], void, void> {
-  let left = skip;
-  for await (const some of rows) {
-    yield* batches(some, select, left);
-    if (left > 0) left -= Math.min(left, await count(some, select));
+  let toSkip = skip;
+  for await (const page of rows) {
+    yield* batches(page, select, toSkip);
+    if (toSkip > 0) toSkip -= Math.min(toSkip, await countMatching(page, select));
   }
 }
 
-/** Yields what is selected in batches, without the first `skip`; the last one may be empty. */
+/** Yields the selected envelopes in batches, without the first `skip`; the last batch may be empty. */
 async function* batches(
   envelopes: readonly StoredEnvelope[],
   select: Select,
   skip: number,
 ): AsyncGenerator<ReadTelemetry[], void, void> {
   let batch: ReadTelemetry[] = [];
-  let left = skip;
+  let toSkip = skip;
   let bytes = 0;
   for (const envelope of envelopes) {
     const selected = await select(envelope);
-    if (selected === undefined || left-- > 0) continue;
+    if (selected === undefined || toSkip-- > 0) continue;
     batch.push(selected);
     bytes += envelope.payload.length;
     if (bytes < batchBytes) continue;
@@ -229,8 +229,8 @@ async function* batches(
 }
 
 /**
- * Yields what is stored from a horizon on, once every transaction before it has ended: so nothing is missed, and nothing comes twice. What was
- * stored decides where to search, not a clock: while an old transaction is open, blocks wait for any time.
+ * Yields what is stored from a horizon on, once every transaction before it has ended, so that nothing is missed or repeated. Searches by
+ * the rows already found, not by a clock: while an old transaction is open, blocks wait for any time.
  */
 async function* followBlocks(
   core: Needs,

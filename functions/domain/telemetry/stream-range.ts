@@ -1,16 +1,16 @@
 /**
- * The range of an account whose envelopes are in a stream. The stream shares no transaction with the accounts: it has totals of each queue since
- * its first message, and an account has those through which it is settled. Invariants:
- * - Totals rise with the cursor of their queue, except where the stream has gone back or core cannot count: from there on they are valid
- *   behind a `CountStart`.
- * - Ranges that cannot be told from totals are uncounted (`countedThrough` null), never guessed.
+ * The range of an account whose envelopes are in a stream. The stream shares no transaction with the accounts: it has totals of each queue
+ * since its first message, and each account stores the totals through which it is settled. Invariants:
+ * - Totals rise with the cursor of their queue, except where the stream has gone back or core cannot count: then they are valid after a
+ *   `CountStart`.
+ * - Ranges that totals do not determine are uncounted (`countedThrough` null), never guessed.
  */
 import type { StreamPlace } from "#proto/completeness/hour-state.ts";
 import { consumedOf, noCounts, type QueueRange, type RangeCounts } from "./decide-account.ts";
 
-/** From where the totals of a queue go on: behind sequences that are lost, or of which nobody knows what became of them. */
+/** Where the totals of a queue continue: after sequences that are lost, or whose outcome is unknown. */
 export interface CountStart {
-  /** The first of these sequences, and the last. */
+  /** The first and the last of these sequences. */
   from: bigint;
   through: bigint;
   isLost: boolean;
@@ -18,19 +18,19 @@ export interface CountStart {
   totals: RangeCounts;
 }
 
-/** A queue as its stream has it. Totals are null while core has not counted. */
+/** A queue as its stream has it. Totals are null until core has counted them. */
 export interface CountedQueue {
   cursor: bigint;
-  /** That of the session which opened it last. */
+  /** The session that opened it last. */
   sessionId: Uint8Array | null;
-  /** Through where all of it is stored; null without a message. */
+  /** The position through which all of it is stored; null without a message. */
   end: StreamPlace | null;
   totals: RangeCounts | null;
-  /** The starts after its newest losses, the oldest first. */
+  /** The starts after its newest losses, oldest first. */
   countedFrom: readonly CountStart[];
 }
 
-/** The last account of a queue, and the totals through it; null where its sink had none. */
+/** The last account of a queue, and the totals through it; null if its sink had none. */
 export interface SettledAccount {
   lastSequence: bigint;
   totals: RangeCounts | null;
@@ -41,12 +41,12 @@ const names = ["stored", "rejected", "discarded", "lost"] as const;
 const combine = (
   a: RangeCounts,
   b: RangeCounts,
-  of: (a: bigint, b: bigint) => bigint,
+  operate: (a: bigint, b: bigint) => bigint,
 ): RangeCounts => ({
-  stored: of(a.stored, b.stored),
-  rejected: of(a.rejected, b.rejected),
-  discarded: of(a.discarded, b.discarded),
-  lost: of(a.lost, b.lost),
+  stored: operate(a.stored, b.stored),
+  rejected: operate(a.rejected, b.rejected),
+  discarded: operate(a.discarded, b.discarded),
+  lost: operate(a.lost, b.lost),
 });
 
 /** Adds totals. */
@@ -62,18 +62,18 @@ export const highest = (a: bigint, b: bigint): bigint => (a > b ? a : b);
 
 const subtract = (a: RangeCounts, b: RangeCounts): RangeCounts => combine(a, b, (x, y) => x - y);
 
-/** Writes totals, for a header of a message and a column. */
+/** Writes totals for a header of a message and for a column. */
 export const formatTotals = (totals: RangeCounts): string =>
   names.map((name) => totals[name]).join();
 
-/** Reads totals; undefined unless they are as `formatTotals` writes them. */
+/** Parses totals; undefined unless they have the format of `formatTotals`. */
 export const parseTotals = (text: string): RangeCounts | undefined => {
   if (!/^\d{1,19}(,\d{1,19}){3}$/.test(text)) return undefined;
   const [stored = 0n, rejected = 0n, discarded = 0n, lost = 0n] = text.split(",").map(BigInt);
   return { stored, rejected, discarded, lost };
 };
 
-/** Returns what became of the sequences since the last account, for the one that begins at `firstSequence`. */
+/** Returns the outcome of the sequences since the last account, for the account that begins at `firstSequence`. */
 export const rangeSince = (
   { cursor, totals, countedFrom }: CountedQueue,
   last: SettledAccount | undefined,
@@ -87,7 +87,7 @@ export const rangeSince = (
     : { cursor, ...noCounts, countedThrough: null };
 };
 
-/** Returns the totals through the last account, as the stream has them now; null if they are not known. */
+/** Returns the totals through the last account, as the stream has them now; null if unknown. */
 const baseOf = (
   starts: readonly CountStart[],
   last: SettledAccount | undefined,
@@ -101,15 +101,15 @@ const baseOf = (
   const { lastSequence } = last;
   const start = starts.find(({ from, through }) => from <= lastSequence && lastSequence <= through);
   if (start === undefined) return baseBehind(starts, last);
-  // The stream has gone back behind the account: what is lost below its end is of accounts that are settled.
-  const rest = start.through - lastSequence;
-  if (rest > 0n && !start.isLost) return null;
-  return { ...start.totals, lost: start.totals.lost - rest };
+  // The stream has gone back behind the account: sequences lost below the account's end belong to settled accounts.
+  const lostBehind = start.through - lastSequence;
+  if (lostBehind > 0n && !start.isLost) return null;
+  return { ...start.totals, lost: start.totals.lost - lostBehind };
 };
 
 /**
- * Returns the totals through the last account, where no start has its end. A start below may be newer than the account: the stream has gone back
- * behind what it acknowledged, and the account ends with sequences that the queue gave up.
+ * Returns the totals through the last account if no start covers its end. A start below may be newer than the account: the stream has gone
+ * back behind what it acknowledged, and the account ends with sequences that the queue dropped.
  */
 const baseBehind = (
   starts: readonly CountStart[],
@@ -122,11 +122,11 @@ const baseBehind = (
     names.some((name) => start.totals[name] > totals[name]) || since > lastSequence - start.through;
   if (!isNewer) return totals;
   const uncounted = start.isLost ? 0n : start.through - start.from + 1n;
-  // With more than that, the account had some above the start: they may be sent again.
+  // More than that includes some above the start, which may be sent again.
   return since <= uncounted ? start.totals : null;
 };
 
-/** Returns the totals through an account that takes `counts` of the range: null if they are not known. */
+/** Returns the totals through an account with these `counts` of the range; null if unknown. */
 export const totalsThrough = (
   { cursor, totals }: CountedQueue,
   range: QueueRange,

@@ -15,12 +15,12 @@ import { type AuditEntry, type Origin, recordOperatorAction } from "../audit/aud
 import { parseFilter } from "../fleet/parse-filter.ts";
 import type { Operator } from "../operator/authenticate.ts";
 
-/** A budget, and how many hosts it holds now. */
+/** A budget, and the number of hosts that it holds now. */
 interface DescribedBudget extends BudgetRow {
   heldHosts: number;
 }
 
-/** What a host is, not how it stands: a budget must not depend on what it brings about. */
+/** Properties of a host, not its state: a budget must not depend on its own effect. */
 const budgetParts: ReadonlySet<FilterPart> = new Set(
   (["device", "hostname", "identity", "label", "platform", "policy"] as const).flatMap(
     (part): FilterPart[] => [
@@ -53,7 +53,7 @@ export const browseBudgets = async ({ db, clock }: TimedCore): Promise<Described
   return budgets.map((budget) => ({ ...budget, heldHosts: held.get(budget.name) ?? 0 }));
 };
 
-/** Sets a budget; cores follow it within seconds. Throws 422 `validation_failed` and 409 `too_many_budgets`. */
+/** Creates or changes a budget; cores apply it within seconds. Throws 422 `validation_failed` and 409 `too_many_budgets`. */
 export const putBudget = async (
   core: WriteCore,
   operator: Operator,
@@ -84,7 +84,7 @@ export const putBudget = async (
   });
 };
 
-/** Deletes a budget; the hosts that it holds are held no longer within seconds. Throws 404 `not_found`. */
+/** Deletes a budget, and releases the hosts that it holds within seconds. Throws 404 `not_found`. */
 export const removeBudget = (
   core: WriteCore,
   operator: Operator,

@@ -17,8 +17,8 @@ import { type AuditEntry, recordAudits } from "../audit/audit-log.ts";
 import { readFleetRules } from "../fleet/rules.ts";
 
 /**
- * Decides which hosts have sent their budget of this hour, unless another core does so now, and returns those that are held. The beginning and
- * the end of each hold is in the audit log. Safe to repeat, by any number of cores.
+ * Decides which hosts have sent their budget of this hour, unless another core does so now, and returns those that are held. Audits the
+ * beginning and the end of each hold. Safe to repeat, by any number of cores.
  */
 export const holdHosts = async (core: ConfiguredCore): Promise<HeldHost[]> => {
   const [budgets, before] = await Promise.all([findBudgets(core.db), findHeldHosts(core.db)]);
@@ -45,8 +45,8 @@ const decide = async (
       known !== undefined && (known.budget !== budget || known.until.getTime() !== until.getTime())
     );
   });
-  // A host states its labels itself: another one neither releases it before the hour ends, nor fills the audit log. A later hour is of a clock
-  // that was ahead.
+  // A host reports its labels itself, so another label neither releases it before the hour ends, nor fills the audit log. A later hour
+  // comes from a clock that was ahead.
   const isBound = ({ budget, since, until }: HeldHost) =>
     until.getTime() > now &&
     until.getTime() <= now + hourMs &&

@@ -13,7 +13,7 @@ import {
 import { dayMs, hourMs } from "#kit/clock.ts";
 import { volumeDaysMax, volumeHoursDays } from "#proto/volume.ts";
 
-/** A part of a volume: its share on disk, and of hosts their names. */
+/** A part of a volume: its share on disk, and for hosts their names. */
 export interface VolumePart extends StoredVolume {
   name: string | null;
   diskBytes: number | null;
@@ -32,7 +32,7 @@ interface VolumeOfRange {
   diskBytes: number | null;
 }
 
-/** The disk of telemetry is measured on whole days whose hours `ingest_hour` still has. */
+/** The disk of telemetry is measured on whole days for which `ingest_hour` still has hours. */
 const measuredDays = 2;
 
 /** Returns what core stored of all hosts over time, and the parts of a split with the most bytes. Throws 422 `validation_failed`. */
@@ -54,7 +54,7 @@ export const reportVolumeOf = async (
   const names = split.by === "host" ? largest.parts.flatMap(({ name }) => name ?? []) : [];
   const hosts = await findHostsOfVolume(db, names);
   const retentionDays = config.ingest?.retentionDays || null;
-  // What is still to come of the last hour or day does not make the rate lower.
+  // The rest of the last hour or day, which is still to come, does not lower the rate.
   const lastedMs = Math.max(hourMs, Math.min(range.toMs, now) - range.fromMs);
   const diskOf = ({ payloadBytes }: StoredVolume) => {
     if (retentionDays === null || disk.payloadBytes === 0) return null;
@@ -80,7 +80,7 @@ export const reportVolumeOf = async (
   };
 };
 
-/** Returns where each step begins that a range touches. */
+/** Returns the start of each step in a range. */
 const stepsOf = ({ fromMs, toMs }: VolumeRange, stepMs: number): number[] => {
   const first = fromMs - (fromMs % stepMs);
   const count = Math.ceil((toMs - first) / stepMs);
@@ -100,7 +100,7 @@ const rangeOf = (split: VolumeSplit, asked: VolumeRange, now: number): VolumeRan
   return range;
 };
 
-/** Returns the whole steps that a range touches. */
+/** Extends a range to whole steps. */
 const widen = ({ fromMs, toMs }: VolumeRange, stepMs: number): VolumeRange => ({
   fromMs: Math.floor(fromMs / stepMs) * stepMs,
   toMs: Math.ceil(toMs / stepMs) * stepMs,

@@ -13,7 +13,7 @@ import {
 import { readCountingRules } from "../fleet/rules.ts";
 import { outageAt, withoutPastSilence } from "./evaluate.ts";
 
-/** The events of a watch that are shown. */
+/** The most events of a watch that are returned. */
 const eventsMax = 200;
 
 /** Returns one page of the watches, newest first. */
@@ -27,13 +27,13 @@ export const browseWatches = async (
   return { rows: rows.map((row) => withoutPastSilence(row, now)), next };
 };
 
-/** Returns the outage of core that holds every watch as it was; undefined without one. */
+/** Returns the outage of core during which no watch changes its state; undefined without one. */
 export const findHold = async (core: ReadCore): Promise<Outage | undefined> => {
   const { now, outages } = await readCountingRules(core);
   return outageAt(now, outages);
 };
 
-/** Returns a watch with its newest events, the newest first. Throws 404 `not_found`. */
+/** Returns a watch with its events, newest first. Throws 404 `not_found`. */
 export const describeWatch = async (
   { db, clock }: ReadCore,
   id: string,

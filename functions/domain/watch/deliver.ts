@@ -12,11 +12,19 @@ import { fullJitterMs } from "#kit/backoff.ts";
 import { rfc3339 } from "#kit/clock.ts";
 import type { Secret } from "#kit/secret.ts";
 
-/** What became of a request. */
+/** The outcome of a request. */
 type SendOutcome =
   | { status: "delivered" }
-  /** `isFinal`: the receiver wants no more of it. `afterMs`: what it asks to wait. */
+  /** `isFinal`: the receiver rejects the message. `afterMs`: the wait that it asks for. */
   | { status: "failed"; reason: string; isFinal: boolean; afterMs: number | null };
+
+/** A request with a message. */
+interface WatchRequest {
+  url: string;
+  headers: Readonly<Record<string, string>>;
+  body: string;
+  allowPrivate: boolean;
+}
 
 /** Sends a request, within `sendMsMax`; never throws. */
 export type SendRequest = (request: WatchRequest) => Promise<SendOutcome>;
@@ -25,7 +33,7 @@ type DeliveryCore = Pick<Core, "watches" | "db" | "clock" | "entropy" | "observe
 
 /** The longest time of a request. */
 export const sendMsMax = 10_000;
-/** Beyond it another core sends the message again: the first is stopped, or unreachable. */
+/** After this time another core sends the message again: the first one has stopped, or is unreachable. */
 const leaseMs = 6 * sendMsMax;
 const claimedMax = 32;
 const retryBaseMs = 5_000;
@@ -33,8 +41,8 @@ const retryCapMs = 600_000;
 const retryMsMin = 1_000;
 
 /**
- * Sends the messages that are due, and returns how many. Those of a watch to a receiver go one after another: one that fails is repeated, with the
- * same id, and holds up the ones behind it. A receiver may get a message twice, when core ends before it stores that it was sent.
+ * Sends the messages that are due, and returns how many. Messages of a watch to a receiver are sent one after another: a failed one is
+ * repeated with the same id, and delays those after it. A receiver may get a message twice if core ends before it stores that it was sent.
  */
 export const deliverMessages = async (
   core: DeliveryCore,
@@ -115,15 +123,10 @@ const deliver = async (
   });
 };
 
-/** A request with a message. */
-interface WatchRequest {
-  url: string;
-  headers: Readonly<Record<string, string>>;
-  body: string;
-  allowPrivate: boolean;
-}
-
-/** How often Alertmanager is told that a watch still fires; it takes it as ended after four times as long without a word. */
+/**
+ * The interval at which Alertmanager is notified that a watch still fires; it considers the alert ended after four intervals without a
+ * request.
+ */
 const repeatMs = 60_000;
 
 /** Returns the request that sends a message to a receiver now. */
@@ -151,7 +154,7 @@ const watchRequest = async (
   };
 };
 
-/** The headers of Standard Webhooks, with a signature by each secret, so that a receiver can change its own at any time. */
+/** Returns the headers of Standard Webhooks, with a signature by each secret, so that a receiver can change its own at any time. */
 const webhookHeaders = async (
   secrets: readonly Secret[],
   { id, now, body }: { id: string; now: number; body: string },

@@ -1,15 +1,15 @@
 /**
- * Decides whether a watch fires. Invariants: its state changes only after the count has contradicted it for the whole time of the watch, in
- * time that counts; a receiver is told that a watch fires at most once before it is told that it has ended; and is told that it has ended if it
- * was told that it fires.
+ * Decides whether a watch fires. Invariants:
+ * - Its state changes only after the count has contradicted it for the whole duration of the watch, in time that counts.
+ * - A receiver is notified that a watch fires at most once before it is notified that it has ended, and always of the end after that.
  */
 import { type Outage, uncountedSeconds } from "#functions/store/fleet/counted-time.ts";
 import type { WatchRow } from "#functions/store/watch/watches.ts";
 
-/** Longer gaps between two evaluations count as this: nobody knows what the count was. */
+/** Longer gaps between two evaluations count as this, because the count during them is unknown. */
 const gapMsMax = 60_000;
 
-/** How a watch stands. */
+/** The status of a watch. */
 export type WatchStatus = Pick<
   WatchRow,
   | "isFiring"
@@ -23,23 +23,23 @@ export type WatchStatus = Pick<
   | "silencedUntil"
 >;
 
-/** A count of the hosts of a watch, and when it was taken. */
+/** The number of hosts of a watch at a time. */
 export interface WatchCount {
   now: Date;
   count: number;
   outages: readonly Outage[];
 }
 
-/** What an evaluation changes, and what it records and reports. */
+/** The changes of an evaluation, and what it records and reports. */
 interface WatchDecision {
   change: Partial<WatchStatus>;
   /** The change of state, for the history. */
   event: "firing" | "resolved" | null;
-  /** Whether receivers must be told that it fires, or that it has ended. */
+  /** Whether receivers must be notified that it fires, or that it has ended. */
   message: "firing" | "resolved" | null;
 }
 
-/** Returns the outage of core that explains what is counted at a time: it lasts, or hosts may still be on their way back. */
+/** Returns the outage of core that explains a count: it lasts, or hosts may still be reconnecting. */
 export const outageAt = (now: Date, outages: readonly Outage[]): Outage | undefined =>
   outages.find(
     ({ beganAt, countedFrom }) => beganAt <= now && (countedFrom === null || now < countedFrom),
@@ -62,8 +62,8 @@ export const unevaluated = (now: Date) =>
   }) satisfies Partial<WatchRow>;
 
 /**
- * Decides by a count how a watch stands. During an outage of core, and until hosts had the time to come back, it stands as it did before. Time
- * that a clock took back, or skipped, does not count.
+ * Decides on the status of a watch by a count. During an outage of core, and until hosts had time to reconnect, keeps the status. Time that
+ * a clock went back by, or skipped, does not count.
  */
 export const evaluateWatch = (
   { moreThan, forSeconds, ...status }: WatchStatus & Pick<WatchRow, "moreThan" | "forSeconds">,
@@ -90,7 +90,8 @@ export const evaluateWatch = (
         }
       : { contrarySince, contraryMs }),
   };
-  const event = isChanging ? (isFiring ? "firing" : "resolved") : null;
+  const newState = isFiring ? "firing" : "resolved";
+  const event = isChanging ? newState : null;
   const isAnnounced = status.announcedCount !== null;
   if (isFiring && !isAnnounced && !isSilenced(status, now))
     return { change: { ...change, announcedCount: count }, event, message: "firing" };
@@ -99,7 +100,7 @@ export const evaluateWatch = (
   return { change, event, message: null };
 };
 
-const earlierOf = (one: Date, other: Date): Date => (one < other ? one : other);
+const earlierOf = (a: Date, b: Date): Date => (a < b ? a : b);
 
 /** Whether an operator has silenced a watch at a time. */
 const isSilenced = ({ silencedUntil }: Pick<WatchRow, "silencedUntil">, now: Date) =>
@@ -109,7 +110,7 @@ const isSilenced = ({ silencedUntil }: Pick<WatchRow, "silencedUntil">, now: Dat
 export const withoutPastSilence = <Row extends WatchRow>(row: Row, now: Date): Row =>
   isSilenced(row, now) ? row : { ...row, silencedUntil: null };
 
-/** The time since the last evaluation that counts. */
+/** The counted time since the last evaluation. */
 const countedMs = ({ evaluatedAt }: WatchStatus, now: Date, outages: readonly Outage[]) => {
   if (evaluatedAt === null || evaluatedAt >= now) return 0;
   const elapsedMs = now.getTime() - evaluatedAt.getTime();

@@ -28,23 +28,23 @@ type WatchJobCore = Pick<
   "config" | "watches" | "db" | "reports" | "clock" | "entropy" | "fleetColumns" | "observe"
 >;
 
-/** From one evaluation of a watch to the next. */
+/** The interval between evaluations of a watch. */
 export const evaluationMs = 10_000;
-/** A core evaluates a watch that no core has for this long: several take turns, or one takes over. */
+/** A core evaluates a watch that no core has evaluated for this long, so several cores share the work. */
 const dueMs = 0.8 * evaluationMs;
 
-/** A message that no receiver has taken for this long is given up. */
+/** A message that no receiver has accepted for this long is dropped. */
 const messageMsMax = dayMs;
 
-/** A factor is common if this share of the hosts has it, and chance explains it as rarely as this. */
+/** A factor is common if this share of the hosts has it, and the probability of chance is at most this. */
 const commonShareMin = 0.8;
 const chanceMax = 0.05;
-/** The share of its hosts that a watch has in common with another one, for one cause. */
+/** Two watches have one cause if they share this part of their hosts. */
 const sharedShareMin = 0.9;
 
 /**
- * Evaluates the watches that are due, and returns how many. Several cores may run it: under the lock of its row, a watch is evaluated by one. One
- * that cannot be evaluated says so, and does not stop the others: an error is thrown after the last one.
+ * Evaluates the watches that are due, and returns how many. Several cores may run it: the lock of a watch's row admits one. A watch that
+ * cannot be evaluated records it, and does not stop the others: throws the error after the last one.
  */
 export const evaluateWatches = async (
   core: WatchJobCore,
@@ -74,7 +74,7 @@ const isDue = ({ evaluatedAt }: WatchRow, now: Date) => {
   return evaluatedAt === null || evaluatedAt < before || evaluatedAt > now;
 };
 
-/** Evaluates a watch as it was read, and stores the result unless it has changed since. */
+/** Evaluates a watch and stores the result, unless the watch has changed since it was read. */
 const evaluate = async (core: WatchJobCore, found: WatchRow, rules: FleetRules) => {
   const { now, outages } = rules;
   const { filter, faults } = parseQuery(found.filter, now);
@@ -82,7 +82,7 @@ const evaluate = async (core: WatchJobCore, found: WatchRow, rules: FleetRules) 
   const counted: WatchCount = {
     now,
     outages,
-    count: fault === null ? await count(core, rules, [filter]) : 0,
+    count: fault === null ? await countMatching(core, rules, [filter]) : 0,
   };
   const isFiring = fault === null && evaluateWatch(found, counted).message === "firing";
   const cause = isFiring
@@ -115,7 +115,7 @@ const evaluate = async (core: WatchJobCore, found: WatchRow, rules: FleetRules) 
         count: counted.count,
         detail: detailOf(next),
       });
-    // What ends is described as it was.
+    // A message that a watch has ended describes it as it was.
     if (message === "resolved")
       await addMessages(
         tx,
@@ -129,7 +129,7 @@ const evaluate = async (core: WatchJobCore, found: WatchRow, rules: FleetRules) 
   });
 };
 
-const count = (
+const countMatching = (
   { reports, fleetColumns }: WatchJobCore,
   rules: FleetRules,
   filters: readonly FleetFilter[],
@@ -138,7 +138,7 @@ const count = (
 type Cause = Pick<WatchRow, "commonFactor" | "explainedBy">;
 const noCause: Cause = { commonFactor: null, explainedBy: null };
 
-/** Finds what the hosts have in common, and the watch whose message says it already: of no fewer hosts, most of these among them. */
+/** Finds what the hosts have in common, and a watch whose message covers them: with at least as many hosts, including most of these. */
 const findCause = async (
   core: WatchJobCore,
   rules: FleetRules,
@@ -155,17 +155,20 @@ const findCause = async (
   const { kind, value, selected, all } = factor;
   const commonFactor: CommonFactor = { kind, value, selected, others: all - selected };
   for (const other of await findAnnouncedWatches(core.db, row.id)) {
-    const told = other.commonFactor;
-    if (told?.kind !== kind || told.value !== value || (other.announcedCount ?? 0) < hosts)
-      continue;
+    const announced = other.commonFactor;
+    if (announced?.kind !== kind || announced.value !== value) continue;
+    if ((other.announcedCount ?? 0) < hosts) continue;
     if (!row.receivers.every((receiver) => other.receivers.includes(receiver))) continue;
-    const shared = await count(core, rules, [filter, parseQuery(other.filter, rules.now).filter]);
+    const shared = await countMatching(core, rules, [
+      filter,
+      parseQuery(other.filter, rules.now).filter,
+    ]);
     if (shared >= sharedShareMin * hosts) return { commonFactor, explainedBy: other.id };
   }
   return { commonFactor, explainedBy: null };
 };
 
-/** Whether a filter itself asks for a value: that all its hosts have it explains nothing. */
+/** Whether a filter itself selects a value: then all its hosts have it, which explains nothing. */
 const isNamed = (filter: FleetFilter, { kind, value }: Pick<CommonFactor, "kind" | "value">) => {
   const { runningConfig, desiredConfig, ...others } = filter;
   const named = { ...others, running_config: runningConfig, desired_config: desiredConfig }[kind];
@@ -197,8 +200,8 @@ const detailOf = ({
 };
 
 /**
- * Gives up messages that are too old, and deletes events that are older than the history of the fleet, except while a jump of the clock holds
- * retention back. Returns how many messages it gave up.
+ * Drops messages that are too old, and deletes events older than the fleet's history, except while a jump of the clock pauses retention.
+ * Returns the number of dropped messages.
  */
 export const expireWatches = async ({
   db,
@@ -210,8 +213,8 @@ export const expireWatches = async ({
   const now = new Date(clock.now());
   await deleteWatchEvents(db, new Date(now.getTime() - config.stateRetentionDays * dayMs));
   return db.transaction(async (tx) => {
-    const given = await deleteOldMessages(tx, new Date(now.getTime() - messageMsMax));
-    for (const { watchId, receiver, lastError } of given) {
+    const dropped = await deleteOldMessages(tx, new Date(now.getTime() - messageMsMax));
+    for (const { watchId, receiver, lastError } of dropped) {
       observe.watchMessage(receiver, "dropped");
       await addWatchEvent(tx, {
         watchId,
@@ -221,6 +224,6 @@ export const expireWatches = async ({
         detail: `after a day: ${lastError ?? "not tried"}`,
       });
     }
-    return given.length;
+    return dropped.length;
   });
 };

@@ -74,8 +74,8 @@ export const createWatch = async (
 };
 
 /**
- * Replaces the definition of a watch, which is then evaluated anew; receivers that were told that it fires are told that it has ended. Throws as
- * `createWatch` does, 404 `not_found`, and 409 `conflict` if another change came first.
+ * Replaces the definition of a watch, which core then evaluates anew. If receivers were notified that it fires, notifies them that it has
+ * ended. Throws as `createWatch` does, 404 `not_found`, and 409 `conflict` if another change came first.
  */
 export const changeWatch = async (
   core: WatchCore,
@@ -107,7 +107,7 @@ export const changeWatch = async (
   });
 };
 
-/** Deletes a watch. Receivers that were told that it fires are told that it has ended. Throws 404 `not_found`. */
+/** Deletes a watch. If receivers were notified that it fires, notifies them that it has ended. Throws 404 `not_found`. */
 export const removeWatch = async (
   core: WatchCore,
   operator: Operator,
@@ -130,8 +130,8 @@ export const removeWatch = async (
   });
 
 /**
- * Silences a watch for a time, or ends its silence: until then no receiver is told that it fires. One that was told is still told that it has
- * ended. Throws 404 `not_found`.
+ * Silences a watch for a time, or ends its silence. A silenced watch notifies no receiver that it fires, but receivers notified before that
+ * it has ended. Throws 404 `not_found`.
  */
 export const silenceWatch = async (
   core: WatchCore,
@@ -162,7 +162,7 @@ export const silenceWatch = async (
     return requireDescribed(tx, id, now);
   });
 
-/** Sends a test to each receiver of a watch. Throws 404 `not_found`, and 409 `watch_without_receivers`. */
+/** Sends a test message to each receiver of a watch. Throws 404 `not_found`, and 409 `watch_without_receivers`. */
 export const testWatch = async (
   core: WatchCore,
   operator: Operator,
@@ -226,10 +226,10 @@ const audit = (
   },
 ) => recordOperatorAction(tx, core, operator, origin, { ...entry, target: { type: "watch", id } });
 
-/** The parts of core that make messages. */
+/** The parts of core that create messages. */
 type MessageCore = Pick<Core, "config" | "watches" | "clock" | "entropy">;
 
-/** Adds a message about a watch, as it stands at `at`, for each of its receivers. Lock the watch first. */
+/** Adds a message about the state of a watch at `at` for each of its receivers. Lock the watch first. */
 export const addMessages = async (
   tx: Executor,
   core: MessageCore,
@@ -268,7 +268,7 @@ export const addMessages = async (
   await insertMessages(tx, messages);
 };
 
-/** Returns the address of the hosts of a watch on `/fleet` as they were at a time; as they are, where the filter has no history. */
+/** Returns the URL of the hosts of a watch on `/fleet` at a past time, or at present if the filter has no history. */
 const linkTo = ({ config, watches }: MessageCore, query: string, at: Date) => {
   const { filter } = parseQuery(query, at);
   const params = filterToParams(filter);

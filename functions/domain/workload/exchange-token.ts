@@ -19,7 +19,7 @@ import {
 /** The lifetime of the token that a workload receives. */
 const tokenSeconds = 900;
 
-/** Refusals of one address in a row that name their problem; then one every ten seconds. */
+/** Consecutive refusals of one address whose problem is returned; then one every ten seconds. */
 const refusalsBurst = 30;
 const refusalsPerSecond = 0.1;
 
@@ -34,10 +34,9 @@ interface ExchangedToken {
 type ExchangeToken = (subjectToken: string, origin: Origin) => Promise<ExchangedToken>;
 
 /**
- * Creates the exchange. It verifies the token against its issuer's keys, and gives the scopes of the first matching rule. Refusals are
- * audited and counted with their reason (see `recordRefusals`); the problem does not name it. A valid token is never limited by the
- * refusals of its address, which may be web's.
- * Throws 400 `invalid_grant`, 429 `throttled`, 502 `issuer_unavailable`.
+ * Creates the exchange. It verifies the token against its issuer's keys, and grants the scopes of the first matching rule. Audits and
+ * counts refusals with their reason (see `recordRefusals`), which the problem does not name. Refusals of an address, which may be web's,
+ * never limit a valid token. Throws 400 `invalid_grant`, 429 `throttled`, 502 `issuer_unavailable`.
  */
 export const createTokenExchange = (core: ConfiguredCore): ExchangeToken => {
   const { config, clock } = core;

@@ -6,7 +6,7 @@ import { isConfidentialUrl } from "#kit/confidential-url.ts";
 import { createIssuerRequest, type IssuerRequest } from "#kit/foreign-json.ts";
 import { createIssuerKeys, verifyIssuerToken } from "#kit/verify-issuer-token.ts";
 
-/** Why a token is not accepted; the reason code of the audit event. */
+/** Why a token is rejected; the reason code of the audit event. */
 export type RejectedToken =
   | "token_malformed"
   | "issuer_unknown"
@@ -16,7 +16,7 @@ export type RejectedToken =
   | "signature_invalid"
   | "subject_not_allowed";
 
-/** A token that is not accepted. */
+/** A token was rejected. */
 export class SubjectTokenRejected extends Error {
   override readonly name = "SubjectTokenRejected";
   readonly reason: RejectedToken;
@@ -39,10 +39,10 @@ type VerifySubjectToken = (token: string) => Promise<{
   payload: JWTPayload;
 }>;
 
-/** Anybody can send a token: at most one in this time has the keys read again. */
+/** Anybody can send a token: at most one in this time makes core read the keys again. */
 const keysCooldownMs = 30_000;
 
-/** Creates the verifier. Reads an issuer's keys, and where they are, when they are needed: see `createIssuerKeys`. */
+/** Creates the verifier. Reads an issuer's keys, and their address, when they are needed: see `createIssuerKeys`. */
 export const createVerifySubjectToken = (
   issuers: readonly WorkloadIssuer[],
   { clock, fetch = globalThis.fetch }: { clock: Clock; fetch?: typeof globalThis.fetch },

@@ -15,7 +15,7 @@ export const insertAuditEvents = async (
   await Promise.all([insertRows(db, auditEvent, rows), insertRows(db, auditPending, pending)]);
 };
 
-/** Returns whether an action was recorded on a target after `since`. */
+/** Whether an action was recorded on a target after `since`. */
 export const hasAuditEventSince = (
   db: Executor,
   { action, targetId, since }: { action: string; targetId: string; since: Date },
@@ -88,21 +88,24 @@ export const countPendingEvents = async (db: Executor, max: number): Promise<num
   return row?.events ?? 0;
 };
 
-/** Counts the committed events. One transaction links an event and takes it from the pending ones, so that none counts twice. */
+/**
+ * Counts the committed events. Reads one snapshot: one transaction links an event and deletes it from the pending ones, so that none counts
+ * twice.
+ */
 export const countAuditEvents = async (db: Executor): Promise<number> => {
   const [row] = await db.execute<{ count: string }>(sql`
     select coalesce((select max(seq) from audit_chain), 0) + (select count(*) from audit_pending) as count`);
   return Number(row?.count);
 };
 
-/** What has been verified of the chain. */
+/** The verified part of the chain. */
 export type AuditVerificationRow = Omit<typeof auditVerification.$inferSelect, "singleton">;
 
-/** Finds what has been verified of the chain; undefined before the first check. */
+/** Finds the verified part of the chain; undefined before the first check. */
 export const findVerification = (db: Executor): Promise<AuditVerificationRow | undefined> =>
   firstRow(db.select().from(auditVerification));
 
-/** Inserts the row before the first check, then locks it until the transaction ends. Returns undefined while another core has it. */
+/** Inserts the row before the first check, then locks it until the transaction ends. Returns undefined while another core has locked it. */
 export const tryLockVerification = async (
   db: Executor,
   first: AuditVerificationRow,
@@ -111,7 +114,7 @@ export const tryLockVerification = async (
   return firstRow(db.select().from(auditVerification).for("update", { skipLocked: true }));
 };
 
-/** Stores what has been verified. */
+/** Stores the verified part of the chain. */
 export const updateVerification = async (
   db: Executor,
   row: AuditVerificationRow,

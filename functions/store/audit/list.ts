@@ -16,13 +16,13 @@ import { certificate } from "#drizzle/schema/enrollment.ts";
 import type { Executor } from "../database/database.ts";
 import { arrayLiteral, type Paged, type PageRequest, substring } from "../database/statements.ts";
 
-/** What events are about: targets, and actors, such as a host whose enrollment was rejected. */
+/** The subjects of events: targets, and actors such as a host whose enrollment was rejected. */
 export interface AuditSubject {
   targetIds: readonly [string, ...string[]];
   actorIds: readonly string[];
 }
 
-/** Selects events; an absent part does not filter, and the parts combine by AND. */
+/** Selects events that match every given property. */
 export interface AuditFilter {
   /** Any of these actions. */
   actions?: readonly string[] | undefined;
@@ -43,22 +43,22 @@ export interface AuditFilter {
   text?: string | undefined;
 }
 
-/** A list of events that an index returns newest first: those whose column has this value. */
+/** An index range that returns events newest first: those whose column has this value. */
 interface Stream {
   column: AnyColumn;
   values: readonly string[];
-  /** The index continues with the action: one list for each of these, or for each that the log has. */
+  /** The index continues with the action: one range for each of these, or for each that the log has. */
   actions?: readonly string[] | "any";
 }
 
-/** The events that a search for text reads for one page. */
+/** The most events that a text search reads for one page. */
 export const searchedEventsMax = 5000;
 
-/** An event's id begins with its millisecond (UUIDv7). Cores agree on the time within this. */
+/** An event's id begins with its millisecond (UUIDv7). Clocks of cores differ by less than this. */
 const idSlackMs = 60_000;
 
 /**
- * Returns one page of the log, newest first. An event that is not chained yet has a null link. A search for text reads at most
+ * Returns one page of the log, newest first. An event that is not chained yet has a null link. A text search reads at most
  * `searchedEventsMax` events, so that its page may be short, or empty, and still have a next one.
  */
 export const listAuditEvents = async (
@@ -81,12 +81,12 @@ export type ListedAuditEvent = typeof auditEvent.$inferSelect & {
   link: typeof auditChain.$inferSelect | null;
 };
 
-const findPageIds = async (db: Executor, given: AuditFilter, { after, limit }: PageRequest) => {
-  const filter = await withoutNotActions(db, given);
+const findPageIds = async (db: Executor, asked: AuditFilter, { after, limit }: PageRequest) => {
+  const filter = await withoutNotActions(db, asked);
   const { streams, others } = streamsOf(filter);
   const range = rangeOf(filter, after);
-  const rest = and(...conditionsOf(others)) ?? sql`true`;
-  const newest = (count: number) => newestIds(streams, range, rest, count);
+  const condition = and(...conditionsOf(others)) ?? sql`true`;
+  const newest = (count: number) => newestIds(streams, range, condition, count);
   const found = async (query: SQL): Promise<string[]> =>
     (await db.execute<{ id: string }>(query)).map(({ id }) => id);
   const pageOfIds = (ids: string[]) => ({
@@ -107,7 +107,7 @@ const findPageIds = async (db: Executor, given: AuditFilter, { after, limit }: P
   return { ids, next: next ?? lastRead };
 };
 
-/** Returns the filter with the actions that remain in place of those that it excludes: a range of the index for each, as for any other. */
+/** Replaces excluded actions in the filter by the remaining ones: then each is an index range, as for any other filter. */
 const withoutNotActions = async (
   db: Executor,
   { notActions, ...filter }: AuditFilter,
@@ -120,8 +120,8 @@ const withoutNotActions = async (
 };
 
 /**
- * Returns the streams of the most selective part of a filter, and the other parts. The streams' own condition is not among these: the
- * planner would prefer to collect all that satisfies it, and sort.
+ * Returns the streams of the most selective property of a filter, and the other properties. Without the streams' own, for which the planner
+ * would prefer to collect all matches, and sort.
  */
 const streamsOf = (filter: AuditFilter): { streams?: readonly Stream[]; others: AuditFilter } => {
   const { about, actor, actions, outcome } = filter;
@@ -152,20 +152,20 @@ interface IdRange {
 }
 
 /**
- * Returns the query of the newest `limit` ids of all streams together; each is read to `limit` of its own at most. A stream is a range of
- * its index, which alone has that order: with an equality, the planner would at times read all events from the newest.
+ * Returns the query of the newest `limit` ids of all streams, reading at most `limit` of each. A stream is a range of its index, which
+ * alone has that order: for an equality, the planner would at times read all events from the newest.
  */
 const newestIds = (
   streams: readonly Stream[] | undefined,
   { low, high }: IdRange,
-  rest: SQL,
+  condition: SQL,
   limit: number,
 ): SQL => {
   const { id } = auditEvent;
   if (streams === undefined)
-    return sql`select ${id} from ${auditEvent} where ${id} >= ${low}::uuid and ${id} < ${high}::uuid and ${rest}
+    return sql`select ${id} from ${auditEvent} where ${id} >= ${low}::uuid and ${id} < ${high}::uuid and ${condition}
       order by ${id} desc limit ${limit}`;
-  const partOf = ({ column, values, actions }: Stream): SQL => {
+  const newestOf = ({ column, values, actions }: Stream): SQL => {
     const columns = actions === undefined ? sql`${column}` : sql`${column}, ${auditEvent.action}`;
     const keys = actions === undefined ? sql`value` : sql`value, kind.action`;
     const kinds = actions === undefined ? sql`` : sql`cross join (${actionsIn(actions)}) kind`;
@@ -173,15 +173,15 @@ const newestIds = (
       actions === undefined ? sql`${column} desc` : sql`${column} desc, ${auditEvent.action} desc`;
     return sql`select newest.id from unnest(${arrayLiteral(values)}::text[]) value ${kinds} cross join lateral (
       select ${id} from ${auditEvent}
-      where (${columns}, ${id}) >= (${keys}, ${low}::uuid) and (${columns}, ${id}) < (${keys}, ${high}::uuid) and ${rest}
+      where (${columns}, ${id}) >= (${keys}, ${low}::uuid) and (${columns}, ${id}) < (${keys}, ${high}::uuid) and ${condition}
       order by ${order}, ${id} desc limit ${limit}
     ) newest`;
   };
-  const parts = streams.filter(({ values }) => values.length > 0).map(partOf);
-  return sql`select id from (${sql.join(parts, sql` union `)}) streams order by id desc limit ${limit}`;
+  const queries = streams.filter(({ values }) => values.length > 0).map(newestOf);
+  return sql`select id from (${sql.join(queries, sql` union `)}) streams order by id desc limit ${limit}`;
 };
 
-/** Returns the query of these actions, or of each that the log has, with one step through the index for each. */
+/** Returns the query of these actions, or of each that the log has, which takes one step through the index for each. */
 const actionsIn = (actions: readonly string[] | "any"): SQL =>
   actions === "any"
     ? sql`with recursive step as (
@@ -209,9 +209,11 @@ const conditionsOf = ({
   actor,
   notActor,
   outcome,
-  ...more
+  reason,
+  since,
+  until,
 }: AuditFilter): (SQL | undefined)[] => [
-  more.reason === undefined ? undefined : eq(auditEvent.reason, more.reason),
+  reason === undefined ? undefined : eq(auditEvent.reason, reason),
   actions && inArray(auditEvent.action, [...actions]),
   actor === undefined
     ? undefined
@@ -224,8 +226,8 @@ const conditionsOf = ({
     (outcome === "failure"
       ? sql`${auditEvent.outcome} = 'failure'`
       : eq(auditEvent.outcome, outcome)),
-  more.since && gte(auditEvent.occurredAt, more.since),
-  more.until && lt(auditEvent.occurredAt, more.until),
+  since && gte(auditEvent.occurredAt, since),
+  until && lt(auditEvent.occurredAt, until),
 ];
 
 /** Returns the lowest UUIDv7 of a millisecond. */

@@ -4,14 +4,14 @@ import type { Executor } from "../database/database.ts";
 import { arrayLiteral, substring } from "../database/statements.ts";
 import type { AuditSubject } from "./list.ts";
 
-/** The name of a record, and what tells it from others of the same name. */
+/** The name of a record, and what distinguishes it from others of the same name. */
 export interface RecordName {
   id: string;
   type: NamedRecordType;
   name: string;
   /** A config's name, the identity of a certificate, the policy of a token, the filter of a rollout or a watch. */
   detail: string | null;
-  /** The host that the record belongs to. */
+  /** The host to which the record belongs. */
   identityId: string | null;
 }
 
@@ -40,17 +40,17 @@ export const findRecordNames = async (
   return rows.map(({ identity_id, ...row }) => ({ ...row, identityId: identity_id }));
 };
 
-/** Hosts of the same device id that one name selects, at most. */
+/** Hosts of the same device id that one name selects at most. */
 const hostsMax = 100;
 
-/** The first part follows from the second, and has an index where the server has pg_trgm. */
+/** The first condition follows from the second, and can use an index if the server has pg_trgm. */
 const isNamed = (text: string): SQL =>
   sql`f.search like lower(${substring(text)}) and (f.identity = ${text} or f.device_id = ${text})`;
 
 /**
- * Finds what events are about a record that an operator names: its id; a host's identity or device id; a certificate's serial number or
- * fingerprint; a config's name or hash, or at least six characters of it; the name of a policy or a watch, the prefix of a token, or the email of a
- * person. A host includes its certificates, and its rejected enrollments. Text that names nothing is a target's id itself.
+ * Finds the subjects of events that an operator names by: a record's id; a host's identity or device id; a certificate's serial number or
+ * fingerprint; a config's name or hash, or at least six characters of it; the name of a policy or a watch, the prefix of a token, or the
+ * email of a person. A host includes its certificates, and its rejected enrollments. Text that names nothing is a target's id itself.
  */
 export const findAuditSubject = async (db: Executor, text: string): Promise<AuditSubject> => {
   const hex = text.toLowerCase().replaceAll(":", "");

@@ -6,14 +6,14 @@ import { anyOf, insertRows } from "../database/statements.ts";
 /** The refusals of one address in one minute, for one reason, that concern one target. */
 export type RefusalCountRow = typeof refusalCount.$inferSelect;
 
-/** What tells the counts of one action and minute apart. */
+/** What distinguishes the counts of one action and minute. */
 type RefusalKey = Pick<RefusalCountRow, "addressKey" | "reasonCode" | "targetId">;
 
 /** Returns the key as text. */
 export const refusalKeyText = ({ addressKey, reasonCode, targetId }: RefusalKey): string =>
   `${addressKey} ${reasonCode} ${targetId}`;
 
-/** Finds the counts that these addresses have in a minute, and how many counts the minute has: at most `countsMax`. */
+/** Finds the counts of these addresses in a minute, and the number of the minute's counts, up to `countsMax`. */
 export const findRefusalKeys = async (
   db: Executor,
   {
@@ -46,7 +46,7 @@ export const findRefusalKeys = async (
 
 /**
  * Adds refusals of one action and minute to their counts, which stay locked until the transaction ends. Returns which counts began. Locks
- * in the order of keys, so that two cores cannot deadlock.
+ * in the order of keys, so that cores cannot deadlock.
  */
 export const addRefusalCounts = async (
   db: Executor,
@@ -76,11 +76,11 @@ export const deleteRefusalCounts = async (
   before: Date,
   limit: number,
 ): Promise<RefusalCountRow[]> => {
-  const due = db
+  const old = db
     .select({ ctid: sql`ctid` })
     .from(refusalCount)
     .where(lt(refusalCount.minuteStartedAt, before))
     .limit(limit)
     .for("update", { skipLocked: true });
-  return db.delete(refusalCount).where(inArray(sql`ctid`, due)).returning();
+  return db.delete(refusalCount).where(inArray(sql`ctid`, old)).returning();
 };

@@ -84,7 +84,7 @@ export const insertCertificates = async (
   await insertRows(db, certificate, rows);
 };
 
-/** Returns those of the fingerprints (lowercase hex) that have a row. */
+/** Returns the fingerprints (lowercase hex) that have a row. */
 export const findFingerprints = async (
   db: Executor,
   fingerprints: readonly string[],
@@ -123,7 +123,7 @@ export const findEnrolledCertificates = (
     .prepare("find_enrolled_certificates")
     .execute();
 
-/** Returns the ids of those of the identities, by name, that have an active certificate unexpired at `now`. */
+/** Returns the ids of the named identities that have an active certificate unexpired at `now`. */
 export const findIdentitiesInUse = async (
   db: Executor,
   names: readonly string[],
@@ -163,16 +163,16 @@ export const updateRenewalDue = async (
   at: Date,
 ): Promise<void> => {
   const { renewAfter, notAfter, issuedAt, status, firstUsedAt } = certificate;
-  const due = sql`least(${renewAfter}, ${at.toISOString()}::timestamptz - (${notAfter} - ${issuedAt}) / 10 - interval '1 second')`;
+  const overdue = sql`least(${renewAfter}, ${at.toISOString()}::timestamptz - (${notAfter} - ${issuedAt}) / 10 - interval '1 second')`;
   const isInUse = and(
     eq(certificate.identityId, identityId),
     eq(status, "active"),
     isNotNull(firstUsedAt),
   );
-  await db.update(certificate).set({ renewAfter: due }).where(isInUse);
+  await db.update(certificate).set({ renewAfter: overdue }).where(isInUse);
 };
 
-/** Marks the active certificates of an identity replaced by another enrollment's, `by`, which may be stored already. */
+/** Marks the active certificates of an identity as replaced by another enrollment's, `by`, which may be stored already. */
 export const updateActiveReplaced = async (
   db: Executor,
   identityId: string,
@@ -228,7 +228,7 @@ export interface Succession {
   predecessorId: string;
 }
 
-/** Stores the first use of those of the certificates that were not used before. Returns those of them that renewed another. */
+/** Stores the first use of certificates that were not used before. Returns those that renewed another. */
 export const updateFirstUsed = async (
   db: Executor,
   ids: readonly string[],
@@ -245,7 +245,7 @@ const setFirstUsed = defineStatement<{ id: string; predecessorId: string | null 
     where id = any(${sql.placeholder("ids")}::uuid[]) and first_used_at is null returning id, predecessor_id as "predecessorId"`,
 );
 
-/** Returns when the newest renewals of an identity were issued after `since` and up to `until`, newest first, at most `limit`. */
+/** Returns the issue times of an identity's renewals after `since` and up to `until`, newest first, at most `limit`. */
 export const listRenewalTimes = async (
   db: Executor,
   identityId: string,
@@ -309,7 +309,7 @@ export const listCertificates = async (
   return listPage(db, certificate, page, [eq(certificate.identityId, identityId)]);
 };
 
-/** The state that decides, besides the dates, whether a certificate may be used. */
+/** The state that, besides the dates, decides whether a certificate may be used. */
 export interface CertificateState {
   certificateId: string;
   identityId: string;
@@ -355,23 +355,23 @@ export const findCertificateStates = async (
   );
 };
 
-/** Up to where the ends of certificates have been read: meaningful to the server that named it. */
+/** The position up to which ended certificates have been read, of the server that it names. */
 export interface EndsRead {
   server: string;
   xid: string;
 }
 
 /**
- * Returns the certificates, by SHA-256 fingerprint (lowercase hex), that ended since an earlier call: in transactions that had not ended by
- * then, so the same one may come twice. `ended` is undefined when the server does not know what `since` means: the first time, after its
- * restart, and after a failover.
+ * Returns the certificates, by SHA-256 fingerprint (lowercase hex), that ended since an earlier call: in transactions still open then, so
+ * the same one may be returned twice. `ended` is undefined when the server does not know `since`: at first, after its restart, and after a
+ * failover.
  */
 export const findEndedCertificates = async (
   db: Executor,
   since: EndsRead | undefined,
 ): Promise<{ read: EndsRead; ended: ReadonlySet<string> | undefined }> => {
   const { fingerprintSha256, endedXid } = certificate;
-  // A row that came with a dump has been written by another transaction than the one that it names.
+  // A row from a dump was written by another transaction than it names.
   const isEndedSince = sql`${endedXid} >= ${since?.xid ?? null}::bigint and certificate.xmin::text::bigint = (${endedXid} & 4294967295)`;
   const [row] = await db.execute<
     EndsRead & { ended: string[] | null } & Record<string, unknown>
@@ -387,8 +387,8 @@ export const findEndedCertificates = async (
 };
 
 /**
- * Returns whether each of these certificates, by SHA-256 fingerprint (lowercase hex, none twice), is active and its identity not revoked:
- * one row, because a core that starts has thousands of streams soon.
+ * Returns for each of these certificates, by SHA-256 fingerprint (lowercase hex, none twice), whether it is active and its identity not
+ * revoked: in one row, because a core that starts soon has thousands of streams.
  */
 export const areCertificatesActive = async (
   db: Executor,

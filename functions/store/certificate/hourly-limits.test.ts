@@ -25,7 +25,11 @@ it("countTowardsHourlyLimits counts the past hour exactly wherever a limit can b
   const count = async (more: number) => {
     const since = new Date(clock.now() - hourMs);
     const policyIds = [policyId, unlimited];
-    const counted = await countTowardsHourlyLimits(db, { policyIds, more }, since);
+    const counted = await countTowardsHourlyLimits(
+      db,
+      { policyIds, upcomingEnrollments: more },
+      since,
+    );
     expect(counted.has(unlimited)).toBe(false);
     return {
       counted: counted.get(policyId),

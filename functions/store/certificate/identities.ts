@@ -32,14 +32,14 @@ export const lockIdentityByName = lockerOf(collectorIdentity, collectorIdentity.
 /** Finds an identity and locks its row until the transaction ends. Lock it before any of its certificates, always in this order. */
 export const lockIdentity = lockerOf(collectorIdentity);
 
+const lockByIds = defineStatement(
+  sql`select from collector_identity where id = any(${sql.placeholder("ids")}::uuid[]) order by id for no key update`,
+);
+
 /** Locks identities until the transaction ends, in the order of their ids. */
 export const lockIdentities = async (db: Executor, ids: readonly string[]): Promise<void> => {
   await lockByIds(db, { ids: arrayLiteral(ids) });
 };
-
-const lockByIds = defineStatement(
-  sql`select from collector_identity where id = any(${sql.placeholder("ids")}::uuid[]) order by id for no key update`,
-);
 
 /** Finds identities by name and locks them in the order of their ids. */
 export const lockIdentitiesByName = async (
@@ -69,12 +69,12 @@ export const insertIdentities = async (
 export const updateIdentityReenrolled = async (
   db: Executor,
   id: string,
-  about: Pick<
+  enrollment: Pick<
     IdentityRow,
     "policyId" | "tokenId" | "hostname" | "platform" | "collectorVersion" | "attestation"
   >,
 ): Promise<void> => {
-  const { policyId, tokenId, hostname, platform, collectorVersion, attestation } = about;
+  const { policyId, tokenId, hostname, platform, collectorVersion, attestation } = enrollment;
   const set = { policyId, tokenId, hostname, platform, collectorVersion, attestation };
   await db.update(collectorIdentity).set(set).where(eq(collectorIdentity.id, id));
 };
@@ -98,12 +98,12 @@ export const countEnrolledSince = async (
 };
 
 /**
- * Counts the identities that first enrolled under these policies after `since`, up to a policy's hourly limit. Leaves out policies that
- * `more` enrollments cannot bring to it, however many of their enrollments and reservations were recent: the usual case costs no count.
+ * Counts the identities that first enrolled under these policies after `since`, up to a policy's hourly limit. Omits policies that stay below
+ * it with `upcomingEnrollments` more, even if all their enrollments and reservations were recent: the usual case needs no count.
  */
 export const countTowardsHourlyLimits = async (
   db: Executor,
-  { policyIds, more }: { policyIds: readonly string[]; more: number },
+  { policyIds, upcomingEnrollments }: { policyIds: readonly string[]; upcomingEnrollments: number },
   since: Date,
 ): Promise<Map<string, number>> => {
   const rows = await executePrepared<{ id: string; enrolled: number }>(
@@ -112,7 +112,7 @@ export const countTowardsHourlyLimits = async (
         select from collector_identity i where i.policy_id = p.id and i.enrolled_at > ${since.toISOString()}::timestamptz
         limit p.max_enrollments_per_hour) recent) as enrolled
       from enrollment_policy p where p.id = any(${arrayLiteral(policyIds)}::uuid[]) and p.max_enrollments_per_hour > 0
-        and p.enrollment_count + (select count(*) from enrollment_reservation r where r.policy_id = p.id) + ${more}::int
+        and p.enrollment_count + (select count(*) from enrollment_reservation r where r.policy_id = p.id) + ${upcomingEnrollments}::int
           > p.max_enrollments_per_hour`,
   );
   return new Map(rows.map(({ id, enrolled }) => [id, enrolled]));
@@ -136,7 +136,7 @@ export const updateReportedLabels = async (
     where id = ${identityId}::uuid and reported_labels is distinct from ${labels && JSON.stringify(labels)}::jsonb`);
 };
 
-/** Selects identities; an absent part does not filter. */
+/** Selects identities; an absent property does not filter. */
 export interface IdentityFilter {
   /** Substring of identity, device id or hostname, in any case. */
   text?: string | undefined;
@@ -162,10 +162,15 @@ export const listIdentities = async (
   ]);
 };
 
-/** Stores an auth failure unless the identity has one from after `due`. Returns the identity's id if it stored one. */
+/** Stores an auth failure unless the identity's last one is newer than `ifBefore`. Returns the identity's id if it stored it. */
 export const updateAuthFailure = async (
   db: Executor,
-  { identity, reason, at, due }: { identity: string; reason: string; at: Date; due: Date },
+  {
+    identity,
+    reason,
+    at,
+    ifBefore,
+  }: { identity: string; reason: string; at: Date; ifBefore: Date },
 ): Promise<string | undefined> => {
   const { lastAuthFailureAt } = collectorIdentity;
   const [row] = await db
@@ -174,7 +179,7 @@ export const updateAuthFailure = async (
     .where(
       and(
         eq(collectorIdentity.identity, identity),
-        or(isNull(lastAuthFailureAt), lte(lastAuthFailureAt, due)),
+        or(isNull(lastAuthFailureAt), lte(lastAuthFailureAt, ifBefore)),
       ),
     )
     .returning({ id: collectorIdentity.id });
@@ -189,10 +194,10 @@ export const countCollectors = async (db: Executor, now: Date): Promise<number> 
   return row?.enrolled ?? 0;
 };
 
-/** The channel on which every replica listens, to check open ingest streams again at once. */
+/** The channel on which each replica listens, to check its open ingest streams again immediately. */
 export const revocationChannel = "svc_revocation";
 
-/** Notifies every replica, at the commit, that this identity or one of its certificates was revoked. */
+/** Notifies each replica, when the transaction commits, that this identity or one of its certificates was revoked. */
 export const notifyRevocation = async (db: Executor, identity: string): Promise<void> => {
   await db.execute(sql`select pg_notify(${revocationChannel}, ${identity})`);
 };
@@ -200,45 +205,42 @@ export const notifyRevocation = async (db: Executor, identity: string): Promise<
 /** The channel of directives to hosts. */
 export const directiveChannel = "svc_directive";
 
-/** What a host is told to do, by its signed requests. */
 const directiveActions = ["config_assigned", "renew_now", "report_now", "send_diag"] as const;
 
-/** A directive to some hosts. */
+/** What core asks some hosts to do. */
 export interface HostDirective {
   action: (typeof directiveActions)[number];
   identityIds: readonly string[];
-  /** The hosts act within this time, each at a random one. */
+  /** Each host acts at a random time within it. */
   spreadMs: number;
-  /** Of `send_diag`. */
+  /** Only of `send_diag`. */
   requestId?: string;
 }
 
-/** A notification has 8,000 bytes at most. */
+/** Hosts in a notification, which PostgreSQL limits to 8,000 bytes. */
 const hostsMax = 200;
-/** The hosts that act in a second: fewer than one core serves. */
-const hostsOfSecond = 1_000;
+const spreadMsMax = 600_000;
+/** Fewer than one core serves. */
+const hostsPerSecond = 1_000;
 
-/** Returns in how much time so many hosts should act. A single one acts at once. */
+/** Returns the time over which so many hosts should act. A single host acts immediately. */
 export const spreadOf = (hosts: number): number =>
-  hosts <= 1 ? 0 : Math.ceil((hosts * 1_000) / hostsOfSecond);
+  hosts <= 1 ? 0 : Math.ceil((hosts * 1_000) / hostsPerSecond);
 
-/** Sends a directive to hosts once the transaction has committed. One that is lost costs nothing: the next heartbeat brings the same. */
+/** Notifies hosts of a directive when the transaction commits. A lost notification does no harm: the next heartbeat's response repeats it. */
 export const notifyHosts = async (
   db: Executor,
   { action, identityIds, spreadMs, requestId }: HostDirective,
 ): Promise<void> => {
-  for (let at = 0; at < identityIds.length; at += hostsMax) {
-    const hosts = identityIds.slice(at, at + hostsMax).join();
-    const payload = [action, spreadMs, hosts, ...(requestId === undefined ? [] : [requestId])].join(
-      " ",
-    );
+  for (let first = 0; first < identityIds.length; first += hostsMax) {
+    const hosts = identityIds.slice(first, first + hostsMax).join();
+    const fields = [action, spreadMs, hosts, requestId].filter((field) => field !== undefined);
+    const payload = fields.join(" ");
     await db.execute(sql`select pg_notify(${directiveChannel}, ${payload})`);
   }
 };
 
-const spreadMsMax = 600_000;
-
-/** Reads the payload of a notification; undefined for any other text, as that of a later version. */
+/** Parses the payload of a notification. Returns undefined for one that it does not know, as of a later version. */
 export const readDirective = (payload: string): HostDirective | undefined => {
   const [action, spread, ids, requestId] = payload.split(" ");
   const known = directiveActions.find((name) => name === action);

@@ -48,12 +48,12 @@ export interface DecisionRow extends Record<string, unknown> {
 }
 
 /**
- * Accepted requests of one certificate and purpose in any 60 s. After that one is accepted a spacing after the last, so that the limit cannot
- * make a host stale. A successor inherits its predecessor's, see `inheritProofUses`.
+ * Accepted requests of one certificate and purpose in any 60 s. Beyond them, one is accepted each spacing, so that the limit cannot make a
+ * host stale. A successor inherits the count of its predecessor, see `inheritProofUses`.
  */
 export const minuteCountMax = 6;
 
-/** Returns the spacing of requests that core expects at an interval. */
+/** Returns the spacing of requests that core expects for an interval. */
 export const spacingSecondsOf = (intervalSeconds = Number.POSITIVE_INFINITY): number =>
   Math.min(60 / minuteCountMax, intervalSeconds / 2);
 
@@ -61,25 +61,25 @@ export const spacingSecondsOf = (intervalSeconds = Number.POSITIVE_INFINITY): nu
 interface ProofTimes {
   at: SQL;
   /**
-   * Core accepts no later `sent_at` now. A stored one beyond it was accepted while a clock was wrong, and is ignored, or the host could send
-   * nothing until then. A replay from before that hour is still rejected, because core accepted something since it was signed.
+   * The latest `sent_at` that core accepts now. A later stored one was accepted while a clock was wrong, and is ignored, or the host could
+   * send nothing until then. A replay from before that hour is still rejected, because core has accepted a request since it was signed.
    */
   plausibleUntil: SQL;
-  /** A request is accepted if none was since then. */
+  /** A request is accepted if there was none since then. */
   spacedSince: SQL;
 }
 
-/** Returns the last plausible `sent_at`, in milliseconds. */
+/** Returns the latest plausible `sent_at`, in milliseconds. */
 export const plausibleUntil = (clock: Pick<Clock, "now" | "machineNow">): number =>
   Math.max(...possibleTimes(clock)) + clockSkewMsMax;
 
 /**
- * Returns the common table expressions that decide on proofs at `at` and mark them used, for a statement that does its work with them. They read
- * `input (fingerprint, sent_at, expired, …)`, at most one row per certificate, and define `decision`: all columns of `input`, those of
+ * Returns the common table expressions that decide on proofs at `at` and mark them used, for a statement that does its work with them. They
+ * read `input (fingerprint, sent_at, expired, …)`, at most one row per certificate, and define `decision`: all columns of `input`, those of
  * `DecisionRow`, the certificate's times, and the identity's `reported_labels` and `enrolled_at`. Of two concurrent statements with one
- * proof, one is `stale_request`: `used` stores only a `sent_at` above the stored one, under the row's lock. Rows are written in the order
- * of certificates, so that statements cannot deadlock. Looks up each row by its key, whatever the planner knows of the tables: by LATERAL
- * with a limit, so that no other plan is possible.
+ * proof, one is `stale_request`: `used` stores only a `sent_at` above the stored one, under the row's lock. Writes rows in the order of
+ * certificates, so that statements cannot deadlock. Looks up each row by its key, whatever the planner knows of the tables: LATERAL with a
+ * limit leaves no other plan.
  */
 export const decideProofs = (
   purpose: ProofPurpose,
@@ -135,7 +135,7 @@ export interface CertificateDecision {
     AdmissionOutcome,
     "admitted" | `${string}_${"unknown" | "revoked" | "replaced"}`
   >;
-  /** `renew_after`, plus the jitter of a tenth of the lifetime that collectors add, has passed. */
+  /** `renew_after` has passed, and the jitter that collectors add, a tenth of the lifetime. */
   renewNow: boolean;
 }
 
@@ -198,8 +198,8 @@ export const useProof = async (
 };
 
 /**
- * Counts the newest requests of predecessors as their successors', so that a renewal does not reset the rate limit; renewals themselves
- * are limited by what core has issued. Call it once for each successor, at its first use: from then on core rejects the predecessor.
+ * Counts the newest requests of predecessors as their successors', so that a renewal does not reset the rate limit; renewals have a limit
+ * of their own. Call it once for each successor, at its first use: from then on core rejects the predecessor.
  */
 export const inheritProofUses = async (
   db: Executor,

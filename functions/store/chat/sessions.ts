@@ -17,16 +17,16 @@ import type { Paged, PageRequest } from "../database/statements.ts";
 /** A conversation's row. */
 export type ChatSessionRow = typeof chatSession.$inferSelect;
 
-type LeasedChatSession = ChatSessionRow & {
+/** A conversation and the state of its turn's lease. */
+export type LeasedChatSession = ChatSessionRow & {
   /** Its turn's lease has expired: the core that wrote the answer was killed. */
   turnExpired: boolean;
 };
 
-/** A conversation whose row is locked. */
-export type LockedChatSession = LeasedChatSession;
-
-/** A lease is renewed every two seconds, and expires by the database's clock, because cores may disagree. */
-const leaseEnd = sql`clock_timestamp() + interval '6 seconds'`;
+/** A core renews a lease every two seconds. */
+const leaseSeconds = 6;
+/** By the database's clock, because the clocks of cores may differ. */
+const leaseEnd = sql`clock_timestamp() + ${sql.raw(`interval '${leaseSeconds} seconds'`)}`;
 const isExpired = sql<boolean>`coalesce(${chatSession.turnExpiresAt} < clock_timestamp(), false)`;
 
 /** Inserts a conversation. */
@@ -59,7 +59,7 @@ export const findChatSession = async (
 export const lockChatSession = async (
   db: Executor,
   id: string,
-): Promise<LockedChatSession | undefined> => {
+): Promise<LeasedChatSession | undefined> => {
   const [row] = await selectLeased(db, eq(chatSession.id, id)).for("update");
   return row;
 };
@@ -73,32 +73,32 @@ const selectLeased = (db: Executor, where: SQL | undefined) =>
 const isOwn = ({ id, userId }: { id: string; userId: string }): SQL | undefined =>
   and(eq(chatSession.id, id), eq(chatSession.userId, userId));
 
-/** Returns one page of a person's conversations, the last used first. Positions are `<updated_at> <id>`. */
+const positionOf = ({ updatedAt, id }: ChatSessionRow): string =>
+  `${updatedAt.toISOString()} ${id}`;
+
+const isAfter = (position: string): SQL | undefined => {
+  const [time = "", id = ""] = position.split(" ");
+  const updatedAt = new Date(time);
+  return or(
+    lt(chatSession.updatedAt, updatedAt),
+    and(eq(chatSession.updatedAt, updatedAt), lt(chatSession.id, id)),
+  );
+};
+
+/** Returns one page of a person's conversations, the last used first. */
 export const listChatSessions = async (
   db: Executor,
   userId: string,
   { after, limit }: PageRequest,
 ): Promise<Paged<ChatSessionRow>> => {
-  const [time = "", id = ""] = after?.split(" ") ?? [];
-  const updatedAt = new Date(time);
   const rows = await db
     .select()
     .from(chatSession)
-    .where(
-      and(
-        eq(chatSession.userId, userId),
-        after === null
-          ? undefined
-          : or(
-              lt(chatSession.updatedAt, updatedAt),
-              and(eq(chatSession.updatedAt, updatedAt), lt(chatSession.id, id)),
-            ),
-      ),
-    )
+    .where(and(eq(chatSession.userId, userId), after === null ? undefined : isAfter(after)))
     .orderBy(desc(chatSession.updatedAt), desc(chatSession.id))
     .limit(limit + 1);
   const last = rows[limit - 1];
-  const next = rows.length > limit && last ? `${last.updatedAt.toISOString()} ${last.id}` : null;
+  const next = rows.length > limit && last ? positionOf(last) : null;
   return { rows: rows.slice(0, limit), next };
 };
 

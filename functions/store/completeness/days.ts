@@ -1,4 +1,4 @@
-/** The states of hosts' hours, a row for each host and day, and how many hosts have which state in each hour. */
+/** Stores the states of hosts' hours, a row for each host and day, and the number of hosts in each state for each hour. */
 import { sql } from "drizzle-orm";
 import { dayMs } from "#kit/clock.ts";
 import { byteOfState, pendingStates } from "#proto/completeness/hour-note.ts";
@@ -17,9 +17,9 @@ export interface DayRow {
   /** As `packNotes`. */
   details: string | null;
   incompleteHours: number;
-  /** Bits of hours. */
+  /** The hours as bits. */
   undelivered: number;
-  /** The highest of the accounts of these hours. */
+  /** The highest transaction id of the accounts of these hours. */
   xid: bigint | null;
 }
 
@@ -49,8 +49,8 @@ const dayOf = (row: StoredDay): DayRow => ({
 export const dayAt = (ms: number): number => Math.floor(ms / dayMs);
 
 /**
- * Finds the rows of hosts from `from` through `to`, in days since 1970. Each host is looked up: while a new day grows, PostgreSQL expects few rows
- * of it and would read them all for each page of hosts.
+ * Finds the rows of hosts from day `from` through day `to`, in days since 1970. Looks up each host: while a new day grows, PostgreSQL
+ * expects few rows of it and would read them all for each page of hosts.
  */
 export const findDays = async (
   db: Executor,
@@ -66,7 +66,7 @@ export const findDays = async (
 
 const openBytes = pendingStates.map(byteOfState);
 
-/** Finds the hours of hosts on two days that are still open: an account that came, or did not come, since may have settled them. */
+/** Finds the hours of hosts on two days that are still open: an account that arrived since, or did not, may have settled them. */
 export const findOpenHours = async (
   db: Executor,
   hosts: readonly string[],
@@ -80,7 +80,7 @@ export const findOpenHours = async (
   );
 };
 
-/** Finds hours that were not delivered, of rows whose accounts every export has now passed. */
+/** Finds undelivered hours in rows whose accounts every export has now delivered. */
 export const findDeliveredHours = async (
   db: Executor,
   below: bigint,
@@ -98,8 +98,8 @@ export const findDeliveredHours = async (
 
 /** Inserts rows, or replaces those of the same host and day. */
 export const saveDays = async (tx: Executor, rows: readonly DayRow[]): Promise<void> => {
-  const numbers = (of: (row: DayRow) => number | bigint | null) =>
-    `{${rows.map((row) => of(row) ?? "null").join(",")}}`;
+  const numbers = (read: (row: DayRow) => number | bigint | null) =>
+    `{${rows.map((row) => read(row) ?? "null").join(",")}}`;
   // Empty for none: notes are never empty.
   const details = arrayLiteral(rows.map((row) => row.details ?? ""));
   await tx.execute(sql`
@@ -114,7 +114,7 @@ export const saveDays = async (tx: Executor, rows: readonly DayRow[]): Promise<v
       incomplete_hours = excluded.incomplete_hours, undelivered = excluded.undelivered, xid = excluded.xid`);
 };
 
-/** Adds to the hosts of each state, by the start of the hour: also nothing, as the row shows that states of its hour changed. */
+/** Adds to the hosts of each state, by the start of the hour. Also adds 0, so that the row shows that states of its hour changed. */
 export const addHourCounts = async (
   tx: Executor,
   changes: ReadonlyMap<number, readonly number[]>,
@@ -131,10 +131,10 @@ export const addHourCounts = async (
 
 /** How far the states of hours are settled. */
 export interface SettlingProgress {
-  /** The start of the last one; null for none. */
+  /** The start of the last settled hour; null for none. */
   hourMs: number | null;
   receivedBefore: Date | null;
-  /** Up to where deliveries from a stream have settled hours; nulls for nowhere. */
+  /** The position up to which deliveries from a stream have settled hours; nulls for none. */
   deliveredStream: string | null;
   deliveredThrough: bigint | null;
 }
@@ -164,7 +164,7 @@ export const claimSettling = async (
   };
 };
 
-/** Stores how far hours are settled, and gives up the right to settle them. */
+/** Stores how far hours are settled, and releases the right to settle them. */
 export const releaseSettling = async (
   db: Executor,
   owner: string,

@@ -1,7 +1,8 @@
 /**
- * The states of hosts' hours in core's memory, a day at a time, while somebody asks for states that most hours have. Invariants: a day has
- * every change that was committed before the call: a transaction that changes its rows writes the rows of its hours in `completeness_hour`,
- * whose `xmin` is then another one; a host keeps its place.
+ * Keeps the states of hosts' hours in core's memory, by day, while callers ask for states that most hours have. Invariants:
+ * - A day has every change that was committed before the call: a transaction that changes its rows also writes its rows of
+ *   `completeness_hour`, which changes their `xmin`.
+ * - A host keeps its index.
  */
 import { sql } from "drizzle-orm";
 import { type Clock, dayMs, hourMs as hourLengthMs } from "#kit/clock.ts";
@@ -16,8 +17,8 @@ import type { HourFilter, MatchingHost, MatchingPage } from "./report.ts";
 /** The states of hours in core's memory. */
 export interface HourColumns {
   /**
-   * Returns a page of the hosts with hours that match, those with the most first; undefined while the days are being loaded, which begins with
-   * the first call. `host` of the filter must be null.
+   * Returns a page of the hosts with matching hours, those with the most first; undefined while the days are loading, which the first call
+   * starts. `host` of the filter must be null.
    */
   find(
     filter: HourFilter,
@@ -27,20 +28,20 @@ export interface HourColumns {
 
 /** The rows of a day. */
 interface LoadedDay {
-  /** Of the hours in the database. */
+  /** Of the database's rows of its hours. */
   version: string;
   places: Uint32Array;
-  /** 24 bytes a host, in words, in the order of `places`. */
+  /** 24 bytes for each host, as 32-bit words, in the order of `places`. */
   words: Uint32Array;
 }
 
-/** More days than that take longer to load than to count in the database. */
+/** More days take longer to load than to count in the database. */
 const awaitedDaysMax = 2;
-/** Without a call for so long, the memory is freed. */
+/** The memory is freed after this time without a call. */
 const idleMs = 300_000;
 const wordsPerRow = 6;
 
-/** Creates the columns, still empty. Days are loaded again once they changed. */
+/** Creates the columns, empty at first. Loads days again when they have changed. */
 export const createHourColumns = ({
   db,
   clock,
@@ -63,32 +64,32 @@ export const createHourColumns = ({
       row?.hosts ?? [],
       (host) => index.placeOf(host) ?? index.add(host, host),
     );
-    // A copy: the driver's bytes may begin at any place of their buffer.
+    // A copy: the driver's bytes may begin anywhere in their buffer.
     const words = new Uint32Array(new Uint8Array(row?.states ?? []).buffer);
     days.set(day, { version, places, words });
   };
-  const loadDays = async (due: ReadonlyMap<number, string>) => {
-    for (const [day, version] of due) await loadDay(day, version);
+  const loadDays = async (versions: ReadonlyMap<number, string>) => {
+    for (const [day, version] of versions) await loadDay(day, version);
   };
   /** Returns whether the days are loaded. */
   const refresh = shareNextRun(
     async ({ from, to }: { from: number; to: number }) => {
       const start = new Date(from * dayMs);
       const end = new Date((to + 1) * dayMs);
-      // Another server may use the numbers of transactions again.
+      // Another server may assign the same transaction ids.
       const rows = await db.execute<{ day: number; version: string }>(sql`
         select (extract(epoch from date_trunc('day', hour, 'UTC')) / 86400)::int as day,
           pg_postmaster_start_time()::text || string_agg(xmin::text, ' ' order by hour) as version
         from completeness_hour where hour >= ${timestampAt(start)} and hour < ${timestampAt(end)} group by 1`);
       const versions = new Map(rows.map(({ day, version }) => [day, version]));
       for (let day = from; day <= to; day++) if (!versions.has(day)) days.delete(day);
-      const due = new Map(
+      const changed = new Map(
         [...versions].filter(([day, version]) => days.get(day)?.version !== version),
       );
-      if (due.size <= awaitedDaysMax) await loadDays(due);
-      // A failure shows in the call after this one.
+      if (changed.size <= awaitedDaysMax) await loadDays(changed);
+      // The next call throws a failure.
       else
-        loading ??= loadDays(due)
+        loading ??= loadDays(changed)
           .catch(() => undefined)
           .finally(() => {
             loading = undefined;
@@ -117,7 +118,7 @@ export const createHourColumns = ({
   };
 };
 
-/** Counts the hours that match of each host, by place. */
+/** Counts the matching hours of each host, by index. */
 const countHours = (
   days: ReadonlyMap<number, LoadedDay>,
   { fromMs, toMs, states }: HourFilter,
@@ -150,9 +151,9 @@ const countHours = (
   return counts;
 };
 
-const areEqual = (words: Uint32Array, one: number, other: number) => {
-  for (let at = 0; at < wordsPerRow; at++)
-    if (words[one * wordsPerRow + at] !== words[other * wordsPerRow + at]) return false;
+const areEqual = (words: Uint32Array, rowA: number, rowB: number) => {
+  for (let word = 0; word < wordsPerRow; word++)
+    if (words[rowA * wordsPerRow + word] !== words[rowB * wordsPerRow + word]) return false;
   return true;
 };
 
@@ -168,16 +169,17 @@ const firstOf = (
   const isAfter = (count: number, nth: number) =>
     count > 0 && (count < most || (count === most && nth >= through));
   let total = 0;
-  const left = new Uint32Array(most + 1);
+  const hostsByCount = new Uint32Array(most + 1);
   for (let nth = 0; nth < order.length; nth++) {
     const count = hours[order[nth] as number] as number;
     if (count > 0) total++;
-    if (isAfter(count, nth)) left[count] = (left[count] as number) + 1;
+    if (isAfter(count, nth)) hostsByCount[count] = (hostsByCount[count] as number) + 1;
   }
-  // The least hours of a host of the page, and how many hosts it has of those.
+  // The fewest hours of a host of the page, and how many hosts of the page have as few.
   let least = most;
   let room = limit + 1;
-  while (least > 1 && (left[least] as number) < room) room -= left[least--] as number;
+  while (least > 1 && (hostsByCount[least] as number) < room)
+    room -= hostsByCount[least--] as number;
   const found: MatchingHost[] = [];
   for (let nth = 0; nth < order.length; nth++) {
     const place = order[nth] as number;
@@ -185,7 +187,7 @@ const firstOf = (
     if (isAfter(count, nth) && (count > least || (count === least && room-- > 0)))
       found.push({ host: index.ids[place] as string, hours: count });
   }
-  // A stable sort: hosts with as many hours stay in their order.
+  // The sort is stable: hosts with equally many hours stay in their order.
   found.sort((a, b) => b.hours - a.hours);
   const rows = found.slice(0, limit);
   return { rows, total, next: found.length > limit ? (rows.at(-1) ?? null) : null };

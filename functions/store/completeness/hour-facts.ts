@@ -47,7 +47,7 @@ export const listUnenrolledHosts = async (db: Executor, sinceMs: number): Promis
   return rows.map(({ host_id }) => host_id);
 };
 
-/** What decides on the states of a host's hours beside their accounts; times in milliseconds since the Unix epoch. */
+/** What decides on the states of a host's hours besides their accounts; times in milliseconds since the Unix epoch. */
 interface HostFacts {
   host: string;
   enrolledMs: number | null;
@@ -85,9 +85,9 @@ const queueOf = ([
 });
 
 /**
- * Finds the facts of hosts. A queue that core ends at a time of its own clock binds the hours of its host until then by the host's clock, as far
- * as its last account was ahead. A host whose queues core does not know by name, as before this version or behind a stream, has one with all its
- * accounts, without an id. Hosts are looked up (`offset 0`) where a join would read all of the fleet's for each page of them.
+ * Finds the facts of hosts. When core ends a queue by its own clock, the queue binds its host's hours until that time by the host's clock,
+ * whose lead is known from the last account. A host whose queues core does not know by name, as before this version or behind a stream, has
+ * one queue without an id. `offset 0` makes PostgreSQL look up each host instead of joining the whole fleet for each page.
  */
 export const findHostFacts = async (
   db: Executor,
@@ -190,7 +190,7 @@ export const hourKey = ({ host, hourMs }: HostHour): string => `${host}\0${hourM
 
 const hourLengthMs = 3_600_000;
 
-/** Finds the accounts that touch hours of hosts, by `hourKey`, each hour's in a fixed order. */
+/** Finds the accounts that cover hours of hosts, by `hourKey`, each hour's in a fixed order. */
 export const findHourAccounts = async (
   db: Executor,
   hours: readonly HostHour[],
@@ -214,11 +214,11 @@ export const findHourAccounts = async (
   return found;
 };
 
-/** One that ends as the hour begins does not touch it. */
+/** An account that ends when the hour begins does not cover it. */
 const touches = ({ fromMs, toMs, isStopped }: HourAccount, hourMs: number) =>
   isStopped ? toMs > hourMs : fromMs >= hourMs && fromMs < hourMs + hourLengthMs;
 
-/** Finds the accounts of a host that touch a time, in a fixed order. */
+/** Finds the accounts of a host that cover a time, in a fixed order. */
 export const findHostAccounts = async (
   db: Executor,
   host: string,
@@ -283,7 +283,7 @@ export interface NamedExport extends ExportPlace {
 /** Below every transaction id, also those of a dump (renumber-envelopes.ts). */
 const belowAll = -(2n ** 62n);
 
-/** Lists the exports. A position of another server, as in a dump, has passed nothing until it is adopted. */
+/** Lists the exports. A position of another server, as in a restored dump, counts as nothing delivered until the export adopts it. */
 export const listExports = async (db: Executor): Promise<NamedExport[]> => {
   const { systemIdentifier, databaseOid } = await readDatabaseIdentity(db);
   const rows = await db.execute<{
@@ -302,12 +302,12 @@ export const listExports = async (db: Executor): Promise<NamedExport[]> => {
   }));
 };
 
-/** An account that says that a host slept is followed so far back. */
+/** An account of a host that slept is followed back this far. */
 const hoursMax = 400 * 24;
 
 /**
- * Deletes accounts that core received before a time, but the newest of each queue, which the next one names, and what exports had rejected
- * and streams had lost by then.
+ * Deletes accounts that core received before a time, except the newest of each queue, which the next account names; and older rejections of
+ * exports and losses of streams.
  */
 export const deleteOldAccounts = async (db: Executor, before: Date): Promise<void> => {
   await db.execute(sql`
@@ -322,7 +322,7 @@ export const deleteOldAccounts = async (db: Executor, before: Date): Promise<voi
   );
 };
 
-/** Finds the hours before `endMs` that accounts touch which were received since `since`, and the time to go on from if there are more. */
+/** Finds the hours before `endMs` of accounts received since `since`, and the time from which to continue if there are more. */
 export const findLateHours = async (
   db: Executor,
   { since, endMs, limit }: { since: Date; endMs: number; limit: number },

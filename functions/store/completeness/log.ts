@@ -35,8 +35,8 @@ export const findStatement = (db: Executor, hour: Date): Promise<StatementRow | 
   firstRow(db.select().from(completenessStatement).where(eq(completenessStatement.hour, hour)));
 
 /**
- * Takes the right to write for a minute, or extends it: one core at a time writes. A core that was paused may go on without it; its
- * statement is rejected by the next one's (`lockWriter`).
+ * Takes the right to write for a minute, or extends it, so that one core at a time writes. A core that was paused may continue without it:
+ * the transaction of its statement then fails (`lockWriter`).
  */
 export const claimWriter = (db: Executor, owner: string): Promise<boolean> =>
   hasRows(
@@ -55,7 +55,7 @@ export const lockWriter = (tx: Executor, owner: string): Promise<boolean> =>
     ),
   );
 
-/** Gives the right to write up. */
+/** Releases the right to write. */
 export const releaseWriter = async (db: Executor, owner: string): Promise<void> => {
   await db.execute(
     sql`update completeness_writer set until = '-infinity' where owner = ${owner}::uuid`,
@@ -65,7 +65,7 @@ export const releaseWriter = async (db: Executor, owner: string): Promise<void> 
 /** Inserts lines of a statement. */
 export const insertChunk = inserterOf(completenessChunk);
 
-/** Deletes the lines of attempts that became no statement. Only for the core that writes. */
+/** Deletes the lines of attempts that became no statement. Only the core that writes may call it. */
 export const deleteUnfinishedChunks = async (db: Executor): Promise<void> => {
   await db.execute(sql`
     delete from completeness_chunk c where not exists (select from completeness_statement s where s.id = c.statement_id)`);
@@ -100,7 +100,7 @@ export const insertStatement = async (
     .values({ index: row.entryIndex, entry: entry.text, hash: entry.hash });
 };
 
-/** Returns the hashes of the first `size` entries of the log; of all without it. */
+/** Returns the hashes of the first `size` entries of the log, or of all. */
 export const listLogHashes = async (db: Executor, size?: number): Promise<Uint8Array[]> => {
   const rows = await db
     .select({ hash: completenessLog.hash })

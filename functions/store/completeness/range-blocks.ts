@@ -1,14 +1,14 @@
 import { sql } from "drizzle-orm";
 import type { Executor } from "../database/database.ts";
 
-/** A stored block, as `ingest_block` has it. */
+/** A row of `ingest_block`. */
 export interface RangeBlock {
   firstSequence: bigint;
   lastSequence: bigint;
   rawBytes: number;
   encoding: number;
   sha256: Uint8Array;
-  /** The SHA-256 is of the data as they are stored, and not of the encoded envelopes. */
+  /** The SHA-256 is of the data as stored, not of the encoded envelopes. */
   isStored: boolean;
   data: Uint8Array;
 }
@@ -23,7 +23,7 @@ type BlockRow = {
   data: Uint8Array;
 };
 
-/** Finds the first block of a range of sequences of a queue, which was received until `until`; undefined if there is none. */
+/** Finds the first block of a queue's range of sequences that was received until `until`; undefined if there is none. */
 export const findRangeBlock = async (
   db: Executor,
   {

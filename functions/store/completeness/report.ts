@@ -14,33 +14,33 @@ export interface HourRange {
   toMs: number;
 }
 
-/** Which hours of which hosts. */
+/** Selects hours of hosts. */
 export interface HourFilter extends HourRange {
   states: readonly HourState[];
   /** An identity or a device id. */
   host: string | null;
 }
 
-/** A host, and how many of its hours match a filter. */
+/** A host, and the number of its hours that match a filter. */
 export interface MatchingHost {
   host: string;
   hours: number;
 }
 
-/** A page of hosts that match, and the number of all of them. */
+/** A page of matching hosts, and the number of all of them. */
 export interface MatchingPage {
   rows: MatchingHost[];
   total: number;
   next: MatchingHost | null;
 }
 
-/** The 24 bytes, as hex, of a day that is complete. */
+/** A day with 24 complete hours, in hex. */
 const completeDay = String(byteOfState("complete")).padStart(2, "0").repeat(24);
 
 /**
- * How many bytes of a row are of `states` in the range. Rows that lie inside of it have the count for the usual states, and of a fleet most
- * are complete all day, which one comparison tells. `escape` writes bytes from 1 to 8 as they are, and 0 as `\000`; `translate` removes the
- * others.
+ * Counts the bytes of a row's `states` that match within the range. A row whose day lies within the range stores the count for the usual
+ * states; most hosts are complete all day, for which one comparison suffices. `escape` writes bytes from 1 to 8 as they are, and 0 as
+ * `\000`; `translate` removes the others.
  */
 const matchingHours = ({ fromMs, toMs, states }: HourFilter): SQL => {
   const others = hourStates
@@ -65,8 +65,8 @@ const areUsual = (states: readonly HourState[]) =>
   states.every((state) => incompleteStates.includes(state));
 
 /**
- * Finds a page of hosts with hours that match, those with the most first. Of states that need nobody most days have some: then `columns`
- * count them in core's memory, once they are loaded.
+ * Finds a page of hosts with matching hours, those with the most first. On most days most hosts have states that need no attention: for
+ * these, `columns` count in core's memory once they are loaded.
  */
 export const findMatchingHosts = async (
   db: Executor,
@@ -105,7 +105,7 @@ export const findMatchingHosts = async (
   };
 };
 
-/** How many hosts have which state in an hour. */
+/** The number of hosts in each state in an hour. */
 export interface FleetHourCounts {
   hourMs: number;
   hosts: Map<HourState, number>;
@@ -128,13 +128,13 @@ export const findHourCounts = async (
   });
 };
 
-/** The names of an enrolled host, and from when until when it was one. */
+/** The names of an enrolled host, and the time in which it was enrolled. */
 export interface EnrolledHost {
   identity: string;
   identityId: string;
   deviceId: string;
   enrolledMs: number;
-  /** Infinite for one that is not revoked. */
+  /** Infinite if it is not revoked. */
   revokedMs: number;
 }
 
@@ -171,7 +171,7 @@ export const findEnrolledHosts = async (
   );
 };
 
-/** Returns the identity of the enrolled host that `name` is the device id of, if there is one alone; else `name` itself. */
+/** Returns the identity of the enrolled host with the device id `name`, if there is exactly one; otherwise `name` itself. */
 export const findHostNamed = async (db: Executor, name: string): Promise<string> => {
   const rows = await db.execute<{ identity: string }>(
     sql`select identity from fleet_host where device_id = ${name} limit 2`,

@@ -2,7 +2,7 @@ import { sql } from "drizzle-orm";
 import type { Executor } from "../database/database.ts";
 import { timestampAt } from "../fleet/rows.ts";
 
-/** An account that may change the state of hours that are stated already. */
+/** An account that may change the state of hours that have a statement. */
 export interface SettlingAccount {
   host: string;
   fromMs: number;
@@ -10,7 +10,7 @@ export interface SettlingAccount {
   isStopped: boolean;
   receivedMs: number;
   xid: bigint;
-  /** Its place in the stream that stores it; 0 for none. */
+  /** Its position in the stream that stores it; 0 for none. */
   streamEnd: bigint;
 }
 
@@ -24,7 +24,7 @@ type SettlingRow = {
   stream_end: string | null;
 };
 
-/** An account may become visible so long after its time of receipt. */
+/** An account may become visible this long after its time of receipt. */
 const commitSecondsMax = 60;
 
 const columns = sql`host_id, (extract(epoch from from_at) * 1000)::bigint::text as from_ms, (extract(epoch from to_at) * 1000)::bigint::text as to_ms,
@@ -41,8 +41,8 @@ const settlingOf = (row: SettlingRow): SettlingAccount => ({
 });
 
 /**
- * Finds accounts of hours before `hour` that were received before `until`, in the order of their receipt: those since `since`, and before it
- * those from the transaction id `unseenFrom` on, which may have been committed later.
+ * Finds accounts of hours before `hour` that were received before `until`, in the order of their receipt: those since `since`, and earlier
+ * ones from the transaction id `unseenFrom` on, which may have committed later.
  */
 export const findLateAccounts = async (
   db: Executor,
@@ -62,7 +62,7 @@ export const findLateAccounts = async (
   return rows.map(settlingOf);
 };
 
-/** Finds accounts of hours before `hour` whose ranges were delivered as the slowest export went from `from` to `below`, in its order. */
+/** Finds accounts of hours before `hour` that the slowest export delivered between the positions `from` and `below`, in its order. */
 export const findDeliveredAccounts = async (
   db: Executor,
   { from, below, hour, limit }: { from: bigint; below: bigint; hour: Date; limit: number },
@@ -75,12 +75,12 @@ export const findDeliveredAccounts = async (
   return rows.map(settlingOf);
 };
 
-/** A queue that ends, or opens again, is followed so far back. */
+/** A queue that ends, or opens again, changes at most so many past hours. */
 const hoursMax = 31 * 24;
 
 /**
- * Finds accounts of hours before `hour` of whose ranges a backend rejected something, or accepted it after all, or a stream lost something, and
- * times without an account of queues that ended, or opened again, since `since`, in that order; `receivedMs` is when.
+ * Finds accounts of hours before `hour` for which, since `since`, a backend rejected records or accepted rejected ones, or a stream lost
+ * records; and times without an account of queues that ended or opened again. `receivedMs` is when that happened, and orders them.
  */
 export const findChangedAccounts = async (
   db: Executor,
@@ -110,7 +110,7 @@ export const findChangedAccounts = async (
   return rows.map(settlingOf);
 };
 
-/** Finds accounts of hours before `hour` whose ranges a stream has behind `from`, through `through`, in its order. */
+/** Finds accounts of hours before `hour` that a stream has after `from`, through `through`, in its order. */
 export const findDeliveredInStream = async (
   db: Executor,
   {

@@ -83,7 +83,7 @@ export const findOpenAssignment = (
       .where(and(eq(configAssignment.identityId, identityId), isNull(configAssignment.endedAt))),
   );
 
-/** Finds the config that was desired last before `currentConfigId`. */
+/** Finds the config that was desired before `currentConfigId`. */
 export const findPreviousConfigId = async (
   db: Executor,
   identityId: string,

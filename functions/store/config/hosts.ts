@@ -11,11 +11,11 @@ import {
 } from "../database/statements.ts";
 import { appliedAt, type CountingRules, hashKey, isCounted, progressOf } from "../fleet/rows.ts";
 
-/** The hosts of one config hash. Revoked hosts count in none. */
+/** The hosts of one config hash. Revoked hosts are not counted. */
 export interface ProgressCounts extends Record<ConfigProgress, number> {
   silentRunning: number;
   undesired: number;
-  /** When the last host that runs it as desired began to; null without one. */
+  /** When the last host that runs it as desired began to run it; null without one. */
   appliedAt: Date | null;
 }
 
@@ -30,8 +30,8 @@ const noHosts: ProgressCounts = {
 };
 
 /**
- * Counts the hosts of each hash, in one scan of the fleet; a hash without hosts has zeros. Hosts are grouped by their step and whole
- * hashes before anything else, so that a step is decided once a host, and the wanted hashes once a group.
+ * Counts the hosts of each hash, in one scan of the fleet; a hash without hosts has zeros. Groups hosts by their step and whole hashes
+ * first, so that a step is decided once for each host, and the wanted hashes once for each group.
  */
 export const countProgress = async (
   db: Executor,
@@ -39,7 +39,7 @@ export const countProgress = async (
   hashes: readonly string[],
 ): Promise<(hash: string) => ProgressCounts> => {
   const wanted = sql`${arrayLiteral([...new Set(hashes)].map((hash) => Uint8Array.fromHex(hash)))}::bytea[]`;
-  // For one hash this spares most hosts the grouping; for many it would compare each host with all of them.
+  // For one hash this keeps most hosts out of the grouping; for many it would compare each host with all of them.
   const isWanted =
     hashes.length === 1
       ? sql`and (desired_config_key = ${hashKey(hashes[0] ?? "")} or running_config_key = ${hashKey(hashes[0] ?? "")})`
@@ -142,7 +142,7 @@ export interface UnstoredHash {
   lastHeartbeatAt: Date | null;
 }
 
-/** Finds the hashes that hosts run and no published config has, those with the most hosts first, and counts all of them. */
+/** Finds the hashes that hosts run and no published config has, those with the most hosts first, and the number of such hashes. */
 export const findUnstoredHashes = async (
   db: Executor,
   rules: CountingRules,
@@ -195,7 +195,7 @@ export const findAssignmentBatches = async (
   return rows.map((row) => ({ ...row, from: new Date(row.from) }));
 };
 
-/** Selects assignments of a config; an absent part does not filter. */
+/** Selects assignments of a config; an absent property does not filter. */
 export interface AssignmentFilter {
   /** Whether they have not been replaced or removed. */
   current?: boolean | undefined;
@@ -204,7 +204,7 @@ export interface AssignmentFilter {
   until?: Date | undefined;
 }
 
-/** An assignment of a config, and what its host has made of it. */
+/** An assignment of a config, and its host's progress with it. */
 export interface AssignmentListRow {
   id: string;
   identityId: string;

@@ -6,7 +6,7 @@ export const poolConnections = {
   requests: connectionsMaxDefault,
   /** One statement is written while the other waits for its commit. */
   heartbeats: 2,
-  /** A recheck has the other one when a connection is lost. */
+  /** A recheck uses the second one when a connection is lost. */
   certificates: 2,
   /** A report runs two queries concurrently. */
   reports: 4,
@@ -14,15 +14,15 @@ export const poolConnections = {
   jobs: 4,
 } as const;
 
-/** Bounds the connections of ingest, those of stuck batches included. */
+/** Limits the connections of ingest, including those of stuck batches. */
 export const commitConnectionsMax = 8;
 
-/** What a core opens at most: its pools, the one that listens, and those of ingest. */
+/** The most connections of a core: its pools, the one that listens, and those of ingest. */
 export const coreConnectionsMax =
   Object.values(poolConnections).reduce((sum, count) => sum + count, 0) + 1 + commitConnectionsMax;
 
-/** How long a call may take: a statement or a whole transaction, its wait for a connection included. */
+/** How long a call may take: a statement or a whole transaction, including its wait for a connection. */
 export const callDeadlineMs = { api: 5_000, jobs: 15_000 } as const;
 
-/** Calls that wait for a connection; further ones fail at once. */
+/** Calls that may wait for a connection; further ones fail immediately. */
 export const waitingMax = 1_000;

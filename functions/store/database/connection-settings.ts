@@ -32,14 +32,12 @@ export const connectionSettings = ({
   };
 };
 
-const tlsWithoutFiles = (tls: DatabaseTls | undefined) =>
-  tls === undefined
-    ? false
-    : tls.mode === "require"
-      ? ("require" as const)
-      : ("verify-full" as const);
+const tlsWithoutFiles = (tls: DatabaseTls | undefined): false | "require" | "verify-full" => {
+  if (tls === undefined) return false;
+  return tls.mode === "require" ? "require" : "verify-full";
+};
 
-/** In both forms, since no statement outside of a transaction can set `bytea_output` behind a pooler. postgres.js reads hex alone. */
+/** In both formats, because no statement outside of a transaction can set `bytea_output` behind a pooler. postgres.js reads only hex. */
 const bytea = {
   to: 17,
   from: [17],
@@ -56,7 +54,7 @@ const bytea = {
         ),
 };
 
-/** drizzle writes and reads dates itself, and writes JSON. */
+/** drizzle converts dates itself, and writes JSON. */
 const date = {
   to: 1184,
   from: [1082, 1083, 1114, 1115, 1182, 1184, 1185, 1231],
@@ -92,11 +90,12 @@ const splitUnixSocket = (text: string): { url: string; host?: string } => {
 
 /**
  * Settings that decide what a statement and the text of its result mean. A role, a database or a server may have other defaults, so every
- * connection gets these: those of the startup message, which every pooler passes, and the others by SET. Outside of a transaction, a statement
- * behind a pooler in transaction mode has only the first: it must not depend on the others, but for those that core checks (server-settings.ts).
+ * connection sets these: some in the startup message, which every pooler passes on, and the others by SET. Outside of a transaction, a
+ * statement behind a pooler in transaction mode has only the former: it must not depend on the others, except those that core checks
+ * (server-settings.ts).
  */
 
-/** For the startup message; drivers send `client_encoding`. In full, as the server reports them: a pooler compares the texts. */
+/** For the startup message; drivers send `client_encoding`. Spelled as the server reports them, because a pooler compares the texts. */
 const startupSettings = {
   DateStyle: "ISO, MDY",
   TimeZone: "UTC",
@@ -104,8 +103,8 @@ const startupSettings = {
 };
 
 /**
- * With those of the startup message, which pg cannot send. Parallel workers would cost a scan of the fleet half as much CPU again, and take it
- * from heartbeats and ingest. JIT compiles a statement at each call and takes half a second, longer than any of these runs.
+ * Includes those of the startup message, which pg cannot send. Parallel workers would cost a scan of the fleet half as much CPU again, and
+ * take it from heartbeats and ingest. JIT compiles a statement at each call and takes half a second, longer than any of these runs.
  */
 const settings = {
   ...startupSettings,
@@ -138,8 +137,8 @@ export const setForSession = (deadlineMs: number): string => `
   do $$ begin set transaction_timeout = 0; exception when undefined_object then null; end $$`;
 
 /**
- * Returns statements that set the timeouts of a session, or of a transaction (`local`), shorter than the deadline of its calls where there
- * is one: an error of the server costs no connection. By SET: a pooler refuses them in the startup message.
+ * Returns statements that set the timeouts of a session, or of a transaction (`local`). They are shorter than the deadline of its calls, if
+ * there is one, because an error of the server costs no connection. By SET: a pooler rejects them in the startup message.
  */
 export const setTimeouts = (scope: "session" | "local", deadlineMs: number): string =>
   assign(scope, {
@@ -148,5 +147,5 @@ export const setTimeouts = (scope: "session" | "local", deadlineMs: number): str
     idle_in_transaction_session_timeout: deadlineMs === 0 ? 0 : idleInTransactionMs,
   });
 
-/** After it, the server releases the locks of a core that is stopped or unreachable. */
+/** After this time the server releases the locks of a core that is stopped or unreachable. */
 const idleInTransactionMs = 10_000;

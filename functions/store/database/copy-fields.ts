@@ -1,7 +1,7 @@
 /** Reads the columns of a row of binary COPY, one after the other (PostgreSQL's manual, "COPY", "Binary Format"). */
 interface CopyFields {
   text(): string;
-  /** A copy: pg reuses the memory of a message. */
+  /** A copy, because pg reuses the memory of a message. */
   bytes(): Uint8Array<ArrayBuffer>;
   integer(): number;
   bigint(): bigint;
@@ -12,9 +12,9 @@ interface CopyFields {
 const signatureBytes = 19;
 const postgresEpochMicroseconds = 946_684_800_000_000n;
 
-/** Begins a row, which PostgreSQL sends as one message; returns undefined for the trailer, and for the header where it comes alone. */
+/** Begins a row, which PostgreSQL sends as one message; returns undefined for the trailer, and for a header without a row. */
 export const createCopyFields = (chunk: Buffer): CopyFields | undefined => {
-  // "PGCOPY" begins the signature, before the first row; no row has so many columns.
+  // The signature before the first row begins with "PGCOPY"; no row has so many columns.
   let at = chunk.readUInt16BE(0) === 0x5047 ? signatureBytes : 0;
   if (at >= chunk.length || chunk.readInt16BE(at) === -1) return undefined;
   at += 2;

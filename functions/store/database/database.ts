@@ -30,14 +30,14 @@ export type Database = PostgresJsDatabase;
 /** The database or a transaction: every store function runs on either. */
 export type Executor = PgDatabase<PostgresJsQueryResultHKT>;
 
-/** The servers that several pools share. What one pool learns about the server in use, every pool acts on. */
+/** The servers that several pools share. When one pool detects a fault of the current server, all react. */
 export interface SharedServers {
   open: OpenSocket;
-  /** TLS as `tls.connect` of node:tls takes it; undefined without TLS. */
+  /** TLS options for `tls.connect` of node:tls; undefined without TLS. */
   readonly tls?: object | undefined;
   /** Adds a pool. Returns the function that removes it. */
   join(pool: Pick<ConnectionPool, "drop" | "count">): () => void;
-  /** Reports a fault of the server in use; without `silentMs` none of its connections is of use. */
+  /** Reports a fault of the current server; without `silentMs` all of its connections are unusable. */
   leave: DropConnections;
 }
 
@@ -50,27 +50,27 @@ export interface DatabaseOptions {
   applicationName?: string;
   connectTimeoutSeconds?: number;
   /**
-   * The deadline of each statement and of each transaction, on this side of the connection (D3: a stopped server must not pile up work).
-   * A call that exceeds it fails and loses its connection. Default `callDeadlineMs.api`; 0 disables it and every timeout of the server.
+   * The deadline of each statement and of each transaction, on this side of the connection (D3: a stopped server must not pile up work). A
+   * call that exceeds it fails and closes its connection. Default `callDeadlineMs.api`; 0 disables it and every timeout of the server.
    */
   deadlineMs?: number;
-  /** Refuses servers that accept no writes. Default true. */
+  /** Requires servers that accept writes. Default true. */
   writes?: boolean;
   /**
    * Leaves nothing in a session, for a pooler in transaction mode: prepares no statement, and sets timeouts for each transaction. A single
-   * statement has those of the role; past `deadlineMs` its connection is closed all the same. Default false.
+   * statement has those of the role; its connection is closed at `deadlineMs` all the same. Default false.
    */
   pooled?: boolean;
   /**
-   * For prepared statements that look up rows by key: plans each once a session, and by index wherever it can, so that the plan suits a
-   * large table even if it was made for a small one. Without effect where `pooled`, which plans each call. Default false.
+   * For prepared statements that look up rows by key: plans each once a session, and by index wherever possible, so that the plan suits a
+   * large table even if it was made for a small one. No effect if `pooled`, which plans each call. Default false.
    */
   plansByIndex?: boolean;
-  /** Records the statements of operations that it records. */
+  /** Records statements of the operations that it records. */
   tracer?: Tracer;
   /** On Node `openDatabaseSocket` of functions/node, for TCP_NODELAY. */
   openSocket?: OpenSocket;
-  /** In place of `openSocket`, where several pools use one URL. */
+  /** Instead of `openSocket`, if several pools use one URL. */
   servers?: SharedServers;
 }
 
@@ -94,13 +94,13 @@ export const connectDatabase = (options: DatabaseOptions): ConnectedDatabase => 
     waitingMax,
     deadlineMs,
     setup: pooled ? "" : session,
-    // PgBouncer 1.18 gives the server's connection to another client when it answers a statement, also when the next one is on its way.
+    // PgBouncer 1.18 gives the server's connection to another client when it answers a statement, even if the next one has been sent.
     isExclusive: pooled,
     backoffMs,
     lifetimeMs,
     endsWriting: ({ code }) => code === readOnlyTransaction,
     refusesServer: options.writes === false ? () => false : acceptsNoWrites,
-    // A call that is late says nothing about connections that answered while it ran: closing these would cost a slow server more.
+    // A late call says nothing about connections that answered while it ran: closing these would add to the load of a slow server.
     onFault: (cause) =>
       (servers?.leave ?? pool.drop)(
         cause,
@@ -108,7 +108,7 @@ export const connectDatabase = (options: DatabaseOptions): ConnectedDatabase => 
       ),
   });
   const leave = servers?.join(pool);
-  // One: postgres.js makes all of its connections at once.
+  // One, because postgres.js opens all of its connections at once.
   const parts = postgres(connecting.url, { ...connecting.settings, max: 1 });
   const sql = createSqlClient({
     pool,
@@ -117,8 +117,8 @@ export const connectDatabase = (options: DatabaseOptions): ConnectedDatabase => 
     trace: tracer && ((text) => traceStatement(tracer, text)),
   });
   return {
-    // Without the schema, of which each client and each transaction would build its queries by relations. drizzle uses of postgres.js what
-    // SqlClient has, and makes readers and writers of some types those of connection-settings.ts.
+    // Without the schema, from which each client and transaction would build its queries by relations. drizzle uses of postgres.js what
+    // SqlClient has, and sets readers and writers of some types to those of connection-settings.ts.
     db: drizzle(Object.assign(sql, { options: parts.options }) as unknown as Sql),
     sql,
     close: async (timeoutSeconds = 5) => {
@@ -128,7 +128,7 @@ export const connectDatabase = (options: DatabaseOptions): ConnectedDatabase => 
   };
 };
 
-/** Short, since core is unavailable until a server that restarted is asked again. */
+/** Short, because core is unavailable until it tries a restarted server again. */
 const backoffMs = (failures: number) =>
   (0.5 + Math.random() / 2) * Math.min(20 * 2 ** failures, 250);
 
@@ -144,7 +144,7 @@ const concernsServer = (code: string | undefined) =>
 
 const byIndex = "set enable_seqscan = off; set plan_cache_mode = force_generic_plan";
 
-/** Returns the tenant that the database belongs to: `tenantId` if it belonged to none. Two cores that start at once agree. */
+/** Returns the tenant to which the database belongs: `tenantId` if it belonged to none. Two cores that start at once agree. */
 export const claimDeployment = async (
   db: Executor,
   tenantId: string,
@@ -156,8 +156,8 @@ export const claimDeployment = async (
 };
 
 /**
- * Begins a span for a statement of the operation that is being recorded, and returns its text with that span as a comment
- * (`/*traceparent='…'*\/`), so that pg_stat_activity and PostgreSQL's log name the request. Undefined for other operations.
+ * Begins a span for a statement of a recorded operation, and returns its text with that span as a comment (`/*traceparent='…'*\/`), so that
+ * pg_stat_activity and PostgreSQL's log name the request. Undefined for other operations.
  */
 const traceStatement = (
   tracer: Tracer,

@@ -3,7 +3,7 @@ import type { Database, Executor } from "./database.ts";
 import { canRetryIndividually } from "./problem.ts";
 import { planByIndex } from "./statements.ts";
 
-/** Bounds the calls that wait for a shared transaction or statement. */
+/** Limits the calls that wait for a shared transaction or statement. */
 export const tooManyWaiting = {
   max: 1_000,
   full: () =>
@@ -12,10 +12,10 @@ export const tooManyWaiting = {
 
 /**
  * Creates a function that runs concurrent calls in shared transactions (see `groupCalls`), one transaction at a time: for work that takes
- * the same lock, where a second transaction would only wait. A call resolves when its transaction commits; two calls of one key never
- * share one. A transaction waits until what runs on the event loop has run: the calls that this makes join, since a small transaction
- * costs almost as much as a large one. Its statements look up rows by key (see `planByIndex`). Unless the database is unavailable, retries
- * each item of a failed transaction on its own. Otherwise all calls fail, and so do those that wait, at most `tooManyWaiting.max`.
+ * the same lock, where a second transaction would only wait. A call resolves when its transaction commits; two calls of one key never share
+ * one. A transaction waits for the current run of the event loop, whose calls join it, because a small transaction costs almost as much as
+ * a large one. Its statements look up rows by key (see `planByIndex`). Unless the database is unavailable, retries each item of a failed
+ * transaction on its own. Otherwise all calls fail, including those that wait, at most `tooManyWaiting.max`.
  */
 export const groupTransactions = <Item, Result>(
   db: Database,
@@ -23,7 +23,7 @@ export const groupTransactions = <Item, Result>(
     /** Returns the results in the order of `items`. */
     run(tx: Executor, items: readonly Item[]): Promise<readonly Result[]>;
     keyOf(item: Item): string;
-    /** Whether a call may wait although `tooManyWaiting.max` others do, because it ends work that was let in. */
+    /** Whether a call may wait although `tooManyWaiting.max` others do, because it ends admitted work. */
     exempt?: (item: Item) => boolean;
   },
 ): ((item: Item) => Promise<Result>) =>

@@ -2,28 +2,30 @@ import { sql } from "drizzle-orm";
 import { errorCode } from "#kit/describe-error.ts";
 import type { Executor } from "./database.ts";
 
-/** Where a database is: a copy elsewhere has another identity, and so has a server that was recovered to an earlier time. */
+/** The identity of a database, by which a copy elsewhere, or a server that was recovered to an earlier time, differs. */
 export interface DatabaseIdentity {
-  /** Identifies the cluster that initdb made, and its physical copies. Null if the role may not read it. */
+  /** Identifies the cluster that initdb created, and its physical copies. Null if the role may not read it. */
   systemIdentifier: string | null;
   databaseOid: string;
   /** Begins with 1; each promotion and each recovery from an archive adds 1. Null if the role may not read it. */
   timeline: number | null;
 }
 
-/** Which server serves a database. */
+/** The server of a database. */
 export interface ServerIdentity extends DatabaseIdentity {
-  /** When the server was started, as it says: a server on restored files has the same identity, and was started anew. Only compared. */
+  /** The server's own start time: a server on restored files has the same identity, but was started again. Only compared. */
   startedAt: string;
 }
 
 const oid = sql`(select oid::text from pg_database where datname = current_database())`;
-/** The timeline of the WAL that is being written: `pg_control_checkpoint` has the former one until the first checkpoint after a promotion. */
+/** The timeline of the WAL under way: `pg_control_checkpoint` has the former one until the first checkpoint after a promotion. */
 const timelineExpression = "('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int";
 export const currentTimeline = sql.raw(timelineExpression);
 const startExpression = "extract(epoch from pg_postmaster_start_time())::text";
 export const serverStart = sql.raw(startExpression);
 const insufficientPrivilege = "42501";
+
+type IdentityRow = { system: string | null; oid: string; timeline: number | null; started: string };
 
 /** Reads the identity of the database of this connection, and of its server. */
 export const readDatabaseIdentity = async (db: Executor): Promise<ServerIdentity> => {
@@ -47,9 +49,7 @@ export const readDatabaseIdentity = async (db: Executor): Promise<ServerIdentity
   };
 };
 
-type IdentityRow = { system: string | null; oid: string; timeline: number | null; started: string };
-
-/** Returns the query, and the test of its row, whether a server is on the timeline of `identity` and was not started since. */
+/** Returns the query, and the test of its row, for whether a server is on the timeline of `identity` and was not started since. */
 export const serverCheck = ({ timeline, startedAt }: ServerIdentity) => ({
   query: `select ${timeline === null ? "null::int" : timelineExpression} as timeline, ${startExpression} as started`,
   isSame: (row?: { timeline: number | null; started: string }) =>

@@ -3,16 +3,16 @@ import { databaseLineage } from "#drizzle/schema/deployment.ts";
 import { directorySync } from "#drizzle/schema/operator.ts";
 import type { Executor } from "./database.ts";
 
-/** What a database says about itself. */
+/** The lineage that a database stores. */
 type LineageRow = Omit<typeof databaseLineage.$inferSelect, "singleton" | "writtenXid">;
 
 /** The lineage of a database as found. */
 export interface FoundLineage extends LineageRow {
-  /** Whether this row was written here, and not copied by a dump, a COPY or logical replication. */
+  /** Whether this row was written here, not copied by a dump, a COPY or logical replication. */
   isOriginal: boolean;
 }
 
-/** What a core remembers of a database: both only grow. */
+/** What a core remembers of a database: both numbers only grow. */
 export interface LineageState {
   epoch: number;
   /** Number of directory syncs and pushes. */
@@ -43,7 +43,7 @@ export const saveLineage = async (tx: Executor, row: LineageRow): Promise<void> 
   await tx.insert(databaseLineage).values(written).onConflictDoUpdate({ target, set: written });
 };
 
-/** Returns when core last noticed a restore; null if never. */
+/** Returns when core last detected a restore; null if never. */
 export const findRestoredAt = async (db: Executor): Promise<Date | null> => {
   const [row] = await db
     .select({ restoredAt: databaseLineage.restoredAt })

@@ -5,12 +5,12 @@ import type { SharedServers } from "./database.ts";
 import { connectionError } from "./pool/connection-error.ts";
 import { createSingleSocket } from "./pool/single-socket.ts";
 
-/** What is called with the payload of each notification of a channel, and without one whenever a connection begins to listen. */
+/** Handlers of channels, called with the payload of each notification, and without one whenever a connection begins to listen. */
 export type Channels = Readonly<Record<string, (payload?: string) => void>>;
 
-/** Channels that are listened on. */
+/** A running subscription to channels. */
 export interface Subscription {
-  /** Resolves when the first connection listens. Rejects if it fails; others are opened all the same. */
+  /** Resolves when the first connection listens. Rejects if it fails; further connections are opened all the same. */
   listening: Promise<void>;
   close(): void;
 }
@@ -18,8 +18,8 @@ export interface Subscription {
 const retryDelayMs = 250;
 
 /**
- * Listens on channels, on one connection of its own, and on a new one whenever that closes. Each is called whenever a connection begins to
- * listen too: some notifications may have been missed before.
+ * Listens on channels, on a connection of its own, which it replaces whenever it closes. Also calls each handler when a connection begins
+ * to listen, because notifications may have been missed before.
  */
 export const listen = (
   { url, servers }: { url: string; servers: SharedServers },

@@ -1,9 +1,12 @@
 /**
- * Invariants: all that one call applies commits in one transaction, with its records, under one advisory lock. So any number of cores may
- * start at once, and a kill at any point leaves the database as it was. Rows are recomputed after it, in short transactions, again until
- * that is recorded: while the first one holds its locks nothing is served. Migrations are append-only, and a record is never changed: the
- * core that made a database starts on it again after a newer one has migrated it. A database that a newer core has migrated stays as it
- * is, its definitions included.
+ * Brings databases to the schema of this program. Invariants:
+ * - Everything that one call applies commits in one transaction, with its records, under one advisory lock. So any number of cores may
+ *   start at once, and a kill at any point leaves the database unchanged.
+ * - Rows are recomputed after it, in short transactions, and again until that is recorded: nothing is served while the first transaction
+ *   holds its locks.
+ * - Migrations are append-only, and a record is never changed: an older core starts on its database again after a newer one has migrated
+ *   it.
+ * - A database that a newer core has migrated stays as it is, including its definitions.
  */
 
 import { namingBlockers } from "./migration-blockers.ts";
@@ -21,33 +24,34 @@ export interface SqlFile {
 export interface SchemaFiles {
   /** Each applied once, in this order. An applied one is never edited: its digest is checked. */
   readonly migrations: readonly SqlFile[];
-  /** Brings a database whose first migration has one of these digests to the present text of it; applied once, after that migration. */
+  /** Updates a database whose first migration has one of these digests to that migration's present text; applied once, after it. */
   readonly baselineEdits: SqlFile & { readonly from: readonly string[] };
   /**
-   * Views, functions, triggers and settings, each whole and idempotent. All are applied, in this order, when one has changed or a
-   * migration was applied: they may use each other, and a migration may drop what depends on a table that it alters.
+   * Views, functions, triggers and settings, each whole and idempotent. All are applied, in this order, when one has changed or a migration
+   * was applied: they may use each other, and a migration may drop those that depend on a table that it alters.
    */
   readonly definitions: readonly SqlFile[];
-  /** Rises with each change of the definitions, so that an older core recognizes newer ones. */
+  /** Increases with each change of the definitions, so that an older core recognizes newer ones. */
   readonly definitionsRevision: number;
   /** The version of this program: `0.3.0`. */
   readonly version: string;
-  /** A procedure of the definitions that brings rows up to them, and commits as it goes; null without one. */
+  /** A procedure of the definitions that updates rows to them, and commits as it goes; null without one. */
   readonly recompute: string | null;
   /**
-   * For each version of core, the newest first: the table that its most frequent transactions lock first. A migration locks the first of these
-   * that exists before all others. In another order they would wait for each other, and it would reach its lock timeout at every attempt.
+   * For each version of core, the newest first: the table that its most frequent transactions lock first. A migration locks the first of
+   * these that exists before all others. In another order, the two would deadlock and the migration would reach its lock timeout at every
+   * attempt.
    */
   readonly lockedFirst: readonly string[];
 }
 
-/** The changes that a call of `migrate` made. */
+/** The changes made by a call of `migrate`. */
 interface MigrationReport {
   /** Names of migrations and definitions. */
   applied: string[];
 }
 
-/** This program cannot use the database; the message is one sentence that says what to do. A retry does not help. */
+/** This program cannot use the database. The message is one sentence on what to do; a retry does not help. */
 export class SchemaMismatch extends Error {
   override readonly name = "SchemaMismatch";
 }
@@ -56,8 +60,7 @@ export class SchemaMismatch extends Error {
 const lockKey = 7_303_014_592_618_311n;
 
 /**
- * How long a migration waits for a lock: whatever wants the same table waits behind it. An attempt that got none changes nothing, and the
- * next one finds fewer or no transactions before it.
+ * How long a migration waits for a lock: statements on the same table wait behind it. A failed attempt changes nothing and can be repeated.
  */
 const lockTimeoutMs = 500;
 
@@ -73,7 +76,7 @@ export const migrate = async (sql: SqlClient, files: SchemaFiles): Promise<Migra
   return { applied };
 };
 
-/** The record that rows were recomputed since something was applied. */
+/** Records that rows were recomputed since something was applied. */
 const recomputed = "recomputed";
 
 const recompute = async (sql: SqlClient, procedure: string) => {
@@ -90,7 +93,7 @@ const applyPending = (
 ): Promise<MigrationReport & { isNewest: boolean }> =>
   sql.begin(async (transaction) => {
     await transaction`select pg_advisory_xact_lock(${lockKey.toString()}::bigint)`;
-    // A migration of a large table takes as long as it takes.
+    // No limit: a migration of a large table may take long.
     await transaction`set local statement_timeout = 0`;
     await transaction.unsafe(`set local lock_timeout = ${lockTimeoutMs}`);
     await transaction`set local client_min_messages = warning`;
@@ -117,7 +120,7 @@ const applyPending = (
     }
     if (definitions.length > 0)
       await transaction`delete from schema_definition where name = ${recomputed}`;
-    // Migrations to cores that do not know them, those that know no revisions included: they leave the definitions alone.
+    // Also for cores that do not know revisions: they leave newer definitions alone.
     if (definitions.length > 0)
       for (const name of [
         revisionName(files),
@@ -184,7 +187,7 @@ const exported =
   'export what is in it with pg_dump --format=custom --file=core.dump "$SVC_DATABASE_URL", and start this version on an empty ' +
   "database (docs/upgrade.md)";
 
-/** Returns what is to be applied, and whether the database is not a newer version's. */
+/** Returns the files to apply, and whether the database is not of a newer version. */
 const pendingFiles = (
   records: SchemaRecords,
   files: SchemaFiles,
@@ -217,7 +220,7 @@ const pendingFiles = (
   return { migrations: pending, definitions, isNewest: later.length === 0 };
 };
 
-/** Returns the migrations that bring this database to the present schema: those of an empty one, unless its baseline is an earlier text. */
+/** Returns the migrations that bring this database to the present schema; the edit of the baseline only if it has an earlier text. */
 const migrationsFor = (
   applied: SchemaRecords["migrations"],
   files: SchemaFiles,
@@ -233,7 +236,7 @@ const migrationsFor = (
   return isEarlier ? [{ ...baseline, sha256 }, files.baselineEdits, ...rest] : files.migrations;
 };
 
-/** Refuses the schema of a version that is more than one minor version newer: `upgrade-test` never ran this one on it. */
+/** Rejects a schema that is more than one minor version newer: `upgrade-test` never ran this version on it. */
 const refuseDistant = (applied: SchemaRecords["migrations"], { version }: SchemaFiles) => {
   const [major, minor] = minorOf(version);
   const isServed = ([otherMajor, otherMinor]: [number, number]) =>

@@ -1,7 +1,7 @@
 import type { SqlClient } from "./pool/sql-client.ts";
 import { isLockTimeout } from "./problem.ts";
 
-/** A transaction that holds a lock that a migration waits for. What another role runs is null unless core may read it. */
+/** A transaction that holds a lock for which a migration waits. Null if another role runs it and core may not read it. */
 interface Blocker {
   /** 0 for a prepared transaction, which has no process. */
   pid: number;
@@ -10,7 +10,7 @@ interface Blocker {
   ageSeconds: number | null;
   /** As in `pg_stat_activity`: `active`, `idle in transaction`. */
   state: string | null;
-  /** The command of its last statement, without anything that follows: `COPY`. */
+  /** The command of its last statement, without its arguments: `COPY`. */
   statement: string | null;
 }
 
@@ -25,15 +25,15 @@ export class MigrationBlocked extends Error {
   }
 }
 
-/** A word that is none of these may be part of a faulty statement, such as a password. */
+/** Any other word may be part of a faulty statement, such as a password. */
 const commands = new Set(
   `ALTER ANALYZE CALL CLUSTER COMMENT COPY CREATE DECLARE DELETE DO DROP EXECUTE EXPLAIN FETCH GRANT INSERT LOCK MERGE REFRESH REINDEX
    REVOKE SAVEPOINT SELECT SET SHOW TABLE TRUNCATE UPDATE VACUUM VALUES WITH`.split(/\s+/),
 );
 
 /**
- * Runs `work`, which reports its connection's process before it takes locks. Where a lock is not free in time, throws `MigrationBlocked`: a second
- * connection of the pool reads who holds it, because the server knows that only while the first one waits.
+ * Runs `work`, which reports its connection's process before it takes locks. If a lock is not free in time, throws `MigrationBlocked`: a
+ * second connection of the pool reads who holds it, because the server knows that only while the first one waits.
  */
 export const namingBlockers = async <Result>(
   sql: SqlClient,
@@ -76,7 +76,7 @@ const readBlockers = async (sql: SqlClient, pid: number): Promise<Blocker[]> => 
   }));
 };
 
-/** Names who blocks a migration, and what to do, in one line. */
+/** Describes what blocks a migration, and what to do, in one line. */
 export const describeBlockers = ({ blockers }: MigrationBlocked): string => {
   const [first] = blockers;
   if (first === undefined) return "end it, or start again once it has ended";

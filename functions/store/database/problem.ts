@@ -42,8 +42,8 @@ const connectionMessages =
 const untranslatableStates = new Set(["22021", "22P05"]);
 
 /**
- * Translates a database error: `database_unavailable` when a retry may succeed, `validation_failed` when a value cannot be stored as
- * text, otherwise undefined (a bug of core: `internal`). Follows the causes that drizzle wraps.
+ * Converts a database error: `database_unavailable` when a retry may succeed, `validation_failed` when a value cannot be stored as text,
+ * otherwise undefined (a bug of core: `internal`). Follows the causes that drizzle wraps.
  */
 export const databaseProblem = (error: unknown): Problem | undefined => {
   for (
@@ -70,7 +70,7 @@ export const databaseProblem = (error: unknown): Problem | undefined => {
   return undefined;
 };
 
-/** An error that ends the connection, and so says nothing about the statement: a refused login, a limit of connections, a shutdown. */
+/** Whether an error ends the connection, and so says nothing about the statement: a rejected login, a limit of connections, a shutdown. */
 const endsConnection = (cause: Error) =>
   "severity" in cause && (cause.severity === "FATAL" || cause.severity === "PANIC");
 
@@ -78,15 +78,15 @@ const unavailable = (cause: Error): Problem =>
   new Problem("database_unavailable", { cause, retryAfterSeconds: 1 });
 
 /**
- * Returns whether items that failed in a shared transaction should be retried individually: always, unless the database is unavailable.
- * That includes a deadlock or serialization failure (class 40): a single item cannot deadlock with itself.
+ * Whether items that failed in a shared transaction should be retried individually: always, unless the database is unavailable. That
+ * includes a deadlock or serialization failure (class 40): a single item cannot deadlock with itself.
  */
 export const canRetryIndividually = (error: unknown): boolean =>
   isTransactionRollback(error) || databaseProblem(error)?.code !== "database_unavailable";
 
 const isTransactionRollback = (error: unknown) => hasState(error, /^40...$/);
 
-/** Returns whether a lock was not free within `lock_timeout`. */
+/** Whether a lock was not free within `lock_timeout`. */
 export const isLockTimeout = (error: unknown): boolean => hasState(error, /^55P03$/);
 
 const hasState = (error: unknown, states: RegExp) => {

@@ -8,13 +8,13 @@ interface ServerSettings {
   fsync: boolean;
   /** Whether a transaction can write: false on a standby, and where `default_transaction_read_only` is on. */
   writable: boolean;
-  /** What core cannot use, and cannot set itself: each with the command that mends it. */
+  /** Settings that core cannot use, and cannot set itself, each with the command that corrects it. */
   faults: string[];
 }
 
 /**
- * Selects the faults of a session: its settings are core's own, or behind a pooler in transaction mode those of the role, on which a statement
- * outside of a transaction relies. A server of which all is read-only is a standby, and not a fault.
+ * Selects the faults of a session. Its settings are core's own, or behind a pooler in transaction mode those of the role, on which a
+ * statement outside of a transaction relies. A server that is read-only as a whole is a standby, and not a fault.
  */
 export const selectFaults = `
   select format('a database with the encoding %s, not UTF8: create database NAME template template0 encoding ''UTF8''',
@@ -41,10 +41,10 @@ export const readServerSettings = async (db: Executor): Promise<ServerSettings> 
   return row;
 };
 
-/** Up to here core's clock and the database's agree: beyond it core is not ready and drops nothing. */
+/** The largest difference of core's and the database's clock: beyond it core is not ready and drops nothing. */
 export const clockDifferenceMsMax = 5 * 60_000;
 
-/** Returns the time of the server in milliseconds: retention and partitions go by it, since cores may disagree. */
+/** Returns the time of the server in milliseconds, which retention and partitions use, because cores may disagree. */
 export const readDatabaseTime = async (db: Executor): Promise<number> => {
   const [row] = await db.execute<{ ms: string }>(sql`
     select floor(extract(epoch from clock_timestamp()) * 1000)::bigint::text as ms`);

@@ -1,4 +1,4 @@
-/** Literals for statements that go to the server in one piece with others, where parameters cannot. Text holds no NUL. */
+/** Literals for statements that are sent together with others, and so cannot have parameters. Text contains no NUL. */
 
 /** Returns a text as a literal. */
 export const literal = (text: string): string => `'${text.replaceAll("'", "''")}'`;

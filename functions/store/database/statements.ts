@@ -12,13 +12,13 @@ import {
 import { type AnyPgColumn, getTableConfig, PgDialect, type PgTable } from "drizzle-orm/pg-core";
 import type { Executor } from "./database.ts";
 
-/** Returns the condition that the column equals one of `values`: one parameter for all of them, where `inArray` takes one for each. */
+/** Returns the condition that the column equals one of `values`, with one parameter: `inArray` needs one for each value. */
 export const anyOf = (column: AnyColumn, values: readonly (string | Uint8Array)[]): SQL => {
   const type = sql.raw(`${column.getSQLType()}[]`);
   return sql`${column} = any(${arrayLiteral(values)}::${type})`;
 };
 
-/** Returns the same for bytes that are given in lowercase hex. */
+/** Returns the same condition for bytes, given in lowercase hex. */
 export const anyOfHex = (column: AnyColumn, values: readonly string[]): SQL =>
   sql`${column} = any(${`{${values.map((hex) => `"\\\\x${hex}"`).join(",")}}`}::bytea[])`;
 
@@ -46,13 +46,13 @@ export interface PageRequest {
   limit: number;
 }
 
-/** The rows of a page, and the id after which the next one begins: null on the last page. */
+/** The rows of a page, and the id after which the next page begins; null on the last page. */
 export interface Paged<Row> {
   rows: Row[];
   next: string | null;
 }
 
-/** Returns the parts of a query for one page and one more row, which `paged` removes. */
+/** Returns the conditions, order and limit of a query for one page and one more row, which `paged` removes. */
 export const pageOf = (
   id: AnyPgColumn,
   { after, limit }: PageRequest,
@@ -87,7 +87,7 @@ export const listPage = async <Table extends TableWithId>(
   return paged((await rows) as (Row<Table> & { id: string })[], page);
 };
 
-/** Creates the function that finds the row with a value of a column that is unique. */
+/** Creates the function that finds the row with a value of a unique column. */
 export const finderOf =
   <Table extends PgTable & Partial<TableWithId>>(
     table: Table,
@@ -96,7 +96,7 @@ export const finderOf =
   (db: Executor, value: string): Promise<Row<Table> | undefined> =>
     firstRow(db.select().from<PgTable>(table).where(eq(column, value)));
 
-/** Creates the same function, which also locks the row until the transaction ends: foreign keys do not wait for it. */
+/** Creates a function that finds the row and locks it until the transaction ends. Foreign keys do not wait for the lock. */
 export const lockerOf =
   <Table extends TableWithId>(table: Table, column: AnyPgColumn = table.id) =>
   (tx: Executor, value: string): Promise<Row<Table> | undefined> =>
@@ -119,17 +119,17 @@ export const updaterOf =
 const dialect = new PgDialect();
 
 /**
- * Runs a statement that its connection keeps prepared, which saves the server its parsing and planning and core a round trip: for
- * statements of hot paths, whose text is the same at each call. Also its plan may be kept from when the tables were small: see `planByIndex`.
- * In a transaction, prepared statements run in the order in which they were called, so a caller need not await one to call the next:
- * calls that are awaited together take one round trip.
+ * Runs a statement that its connection keeps prepared, for statements of hot paths, whose text is the same at each call. This saves the
+ * server parsing and planning, and core a round trip. The connection may keep a plan that was made when the tables were small: see
+ * `planByIndex`. In a transaction, prepared statements run in the order of their calls: calls that are awaited together take one round
+ * trip.
  */
 export const executePrepared = <Row>(db: Executor, statement: SQL): Promise<readonly Row[]> =>
   defineStatement<Row>(statement)(db, {});
 
 type Values = Readonly<Record<string, unknown>>;
 
-/** Returns a function that runs a statement as `executePrepared` does, with the values of its placeholders: its text is built once. */
+/** Returns a function that runs a statement as `executePrepared` does, with the values of its placeholders. Builds its text once. */
 export const defineStatement = <Row>(
   statement: SQL,
 ): ((db: Executor, values: Values) => Promise<readonly Row[]>) => {
@@ -143,7 +143,7 @@ export const defineStatement = <Row>(
   };
 };
 
-/** Returns the same for one connection or pool. */
+/** Returns the same function for one connection or pool. */
 export const prepareStatement = <Row>(
   db: Executor,
   statement: SQL,
@@ -152,15 +152,15 @@ export const prepareStatement = <Row>(
   return (values) => run(db, values);
 };
 
-/** Limits each wait of this transaction for a lock to a second: for a group of items, which can be retried one by one. */
+/** Limits each wait of this transaction for a lock to a second: for a group of items, which can be retried individually. */
 export const limitLockWaits = async (tx: Executor): Promise<void> => {
   await setLockTimeout(tx, {});
 };
 const setLockTimeout = defineStatement(sql`set local lock_timeout = '1s'`);
 
 /**
- * Makes the planner of this transaction use indexes wherever it can: for transactions whose statements look up rows by key, so that a plan
- * that is kept suits a large table even if it was made for a small one.
+ * Makes the planner of this transaction use indexes wherever it can, so that a plan made for a small table suits a large one too: for
+ * transactions whose statements look up rows by key.
  */
 export const planByIndex = async (tx: Executor): Promise<void> => {
   await disableScans(tx, {});
@@ -168,8 +168,8 @@ export const planByIndex = async (tx: Executor): Promise<void> => {
 const disableScans = defineStatement(sql`set local enable_seqscan = off`);
 
 /**
- * Inserts rows with one statement of constant length: for groups, where building a VALUES list costs more than the insert. A column
- * without a value becomes null, even if it has a default. `tail` is appended: `on conflict`, `returning`.
+ * Inserts rows with one statement of constant text, for groups, for which building a VALUES list costs more than the insert. A column
+ * without a value becomes null, even if it has a default. Appends `tail`: `on conflict`, `returning`.
  */
 export const insertRows = async <Table extends PgTable>(
   db: Executor,
@@ -189,7 +189,7 @@ export const insertRows = async <Table extends PgTable>(
   return executePrepared(db, sql`${head} ${json}::json) ${tail}`);
 };
 
-/** The columns of a table, and the statement that inserts them up to its rows: the same at each call. */
+/** The columns of a table, and its insert statement up to the rows, which are the same at each call. */
 const insertOf = (
   table: PgTable,
 ): { keys: readonly { key: string; name: string }[]; head: SQL } => {
@@ -208,7 +208,7 @@ const insertOf = (
 
 const inserts = new WeakMap<PgTable, ReturnType<typeof insertOf>>();
 
-/** Returns a value as JSON for its column's text input; JSON itself writes dates. */
+/** Converts a value to JSON for its column's text input; JSON itself converts dates. */
 const wireOf = (value: unknown): unknown =>
   value instanceof Uint8Array ? `\\x${value.toHex()}` : (value ?? null);
 

@@ -20,7 +20,7 @@ const batchSize = 2000;
 export const findDirectorySync = (db: Executor): Promise<DirectorySync | undefined> =>
   firstRow(db.select().from(directorySync));
 
-/** The same, with the exclusive right to write a snapshot until the transaction ends. */
+/** Finds the result of the newest sync, and locks it for writing a snapshot until the transaction ends. */
 export const lockDirectorySync = async (tx: Executor): Promise<DirectorySync | undefined> => {
   // Locks the table, because there is no row before the first sync. Readers do not wait.
   await tx.execute(sql`lock table ${directorySync} in exclusive mode`);
@@ -42,9 +42,9 @@ export const saveDirectorySync = async (tx: Executor, row: DirectorySync): Promi
 export const findKnownPeople = async (tx: Executor, tenantId: string) => {
   const found: Awaited<ReturnType<typeof findPeopleAfter>> = [];
   for (;;) {
-    const some = await findPeopleAfter(tx, tenantId, found.at(-1)?.userId);
-    found.push(...some);
-    if (some.length < batchSize) return found;
+    const batch = await findPeopleAfter(tx, tenantId, found.at(-1)?.userId);
+    found.push(...batch);
+    if (batch.length < batchSize) return found;
   }
 };
 
@@ -91,7 +91,7 @@ export const writePeople = async (tx: Executor, rows: readonly PersonRow[]): Pro
   const replace = sql`on conflict (user_id) do update set primary_email = excluded.primary_email,
     display_name = excluded.display_name, status = excluded.status, scopes = excluded.scopes, synced_at = excluded.synced_at,
     missed_syncs = excluded.missed_syncs`;
-  for (const some of batchesOf(rows)) await insertRows(tx, person, some, replace);
+  for (const batch of batchesOf(rows)) await insertRows(tx, person, batch, replace);
 };
 
 /** Inserts the subjects of new people. */
@@ -99,7 +99,7 @@ export const writeAuthenticationIdentities = async (
   tx: Executor,
   rows: readonly (typeof authenticationIdentity.$inferInsert)[],
 ): Promise<void> => {
-  for (const some of batchesOf(rows)) await insertRows(tx, authenticationIdentity, some);
+  for (const batch of batchesOf(rows)) await insertRows(tx, authenticationIdentity, batch);
 };
 
 const batchesOf = function* <Row>(rows: readonly Row[]): Generator<readonly Row[]> {
@@ -140,16 +140,16 @@ export const countPeople = async (db: Database): Promise<PeopleCounts> => {
     })
     .from(person)
     .groupBy(person.status);
-  const of = (status: PersonStatus) => rows.find((row) => row.status === status);
-  const active = of("active");
+  const active = rows.find(({ status }) => status === "active");
+  const people = (status: PersonStatus) => rows.find((row) => row.status === status)?.people ?? 0;
   return {
     people: {
-      active: active?.people ?? 0,
-      held: of("held")?.people ?? 0,
-      suspended: of("suspended")?.people ?? 0,
-      archived: of("archived")?.people ?? 0,
-      unverified: of("unverified")?.people ?? 0,
-      absent: of("absent")?.people ?? 0,
+      active: people("active"),
+      held: people("held"),
+      suspended: people("suspended"),
+      archived: people("archived"),
+      unverified: people("unverified"),
+      absent: people("absent"),
     },
     scopes: { read: active?.read ?? 0, audit: active?.audit ?? 0, admin: active?.admin ?? 0 },
     held: active?.held ?? 0,

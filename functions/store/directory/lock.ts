@@ -7,7 +7,7 @@ export type Exclusively = <Result>(work: () => Promise<Result>) => Promise<Resul
 // Any constant works if all cores of a database use the same.
 const lockKey = 6_102_773_180_445_907n;
 
-/** After it without a word from this core, which may be stopped or unreachable, the server ends the session, and the lock. */
+/** The server ends the session, and so the lock, after this time without a message from this core, which may be stopped or unreachable. */
 const leaseMsDefault = 15_000;
 
 /** The connection of the lock, and its lease. */
@@ -18,7 +18,8 @@ interface LockOptions extends Pick<DatabaseOptions, "url" | "openSocket" | "serv
 
 /**
  * Creates an advisory lock on its own connection, so that reading a directory for minutes does not occupy the pool. The lock ends with the
- * connection, or within 15 s when this core does not answer. So it only saves work: a writer still has to check that nobody wrote meanwhile.
+ * connection, or within 15 s when this core does not respond. So it only saves work: a writer must still check that nobody else wrote
+ * meanwhile.
  */
 export const createDirectoryLock =
   ({ clock, leaseMs = leaseMsDefault, ...options }: LockOptions): Exclusively =>
@@ -36,7 +37,7 @@ export const createDirectoryLock =
       }
     };
     try {
-      // In one statement: no connection has the lock without the timeout.
+      // In one statement, so that no connection has the lock without the timeout.
       const [row] = await sql<{ locked: boolean }[]>`
         select set_config('idle_session_timeout', ${String(leaseMs)}, false),
           pg_try_advisory_lock(${lockKey.toString()}::bigint) as locked`;

@@ -72,7 +72,7 @@ export const deleteReservations = async (
   return new Set(rows.map((row) => row.id));
 };
 
-/** Returns those of the identities that have a reservation at `now`. */
+/** Returns the identities that have a reservation at `now`. */
 export const findReserved = async (
   db: Executor,
   identities: readonly string[],
@@ -136,7 +136,7 @@ export const insertFailures = async (
   await insertRows(db, enrollmentFailure, rows);
 };
 
-/** Deletes the failed uses from before `forgetBefore`, of addresses that did not come back. */
+/** Deletes failed uses from before `forgetBefore`, which `insertFailures` deletes only for addresses that fail again. */
 export const deleteFailures = async (db: Executor, forgetBefore: Date): Promise<void> => {
   await db.delete(enrollmentFailure).where(lt(enrollmentFailure.occurredAt, forgetBefore));
 };
@@ -144,10 +144,7 @@ export const deleteFailures = async (db: Executor, forgetBefore: Date): Promise<
 /** The number of rejected enrollments of one address in one minute, for one reason. */
 export type RefusalRow = typeof enrollmentRefusal.$inferSelect;
 
-/**
- * Finds which of these addresses have a count of rejected enrollments in this minute, and how many counts it has: at most `countsMax`,
- * as more make no difference.
- */
+/** Finds which of these addresses have a count of rejected enrollments in this minute, and the number of its counts, up to `countsMax`. */
 export const findRefusalCounts = async (
   db: Executor,
   { addressKeys, minuteStartedAt }: { addressKeys: readonly string[]; minuteStartedAt: Date },
@@ -173,7 +170,7 @@ export const findRefusalCounts = async (
 
 /**
  * Adds rejected enrollments to their counts, which stay locked until the transaction ends. Returns which of them began a count: the first
- * of an address, minute and reason. Locks in the order of addresses and reasons, so that two cores cannot deadlock.
+ * of an address, minute and reason. Locks in the order of addresses and reasons, so that cores cannot deadlock.
  */
 export const addRefusals = async (
   db: Executor,
@@ -206,11 +203,11 @@ export const deleteRefusals = async (
   before: Date,
   limit: number,
 ): Promise<RefusalRow[]> => {
-  const due = db
+  const old = db
     .select({ ctid: sql`ctid` })
     .from(enrollmentRefusal)
     .where(lt(enrollmentRefusal.minuteStartedAt, before))
     .limit(limit)
     .for("update", { skipLocked: true });
-  return db.delete(enrollmentRefusal).where(inArray(sql`ctid`, due)).returning();
+  return db.delete(enrollmentRefusal).where(inArray(sql`ctid`, old)).returning();
 };

@@ -74,7 +74,7 @@ export type WorkloadPolicy = Pick<PolicyRow, "id" | "createdBy"> & {
   workload: NonNullable<PolicyRow["workload"]>;
 };
 
-/** Finds the policies that trust an issuer: oldest first, those that are frozen last. */
+/** Finds the policies that trust an issuer: oldest first, frozen ones last. */
 export const findWorkloadPolicies = async (
   db: Executor,
   issuer: string,
@@ -99,7 +99,7 @@ export type TokenRow = typeof bootstrapToken.$inferSelect;
 /** Inserts a token. */
 export const insertToken = inserterOf(bootstrapToken);
 
-/** Inserts the token that a service account token enrolls with, unless it is known. */
+/** Inserts the token under which a service account token enrolls, unless it is known. */
 export const insertAttestedToken = async (
   db: Executor,
   row: typeof bootstrapToken.$inferInsert,
@@ -142,7 +142,7 @@ export type TokenTerms = Pick<
   | "attestation"
 >;
 
-/** What decides, before the body of a request is read, whether its token may enroll. */
+/** What decides whether a token may enroll, before the body of its request is read. */
 export interface PresentedToken {
   token: TokenTerms;
   policy: Pick<PolicyRow, "id" | "allowedSourceCidrs" | "frozenAt">;
@@ -150,7 +150,7 @@ export interface PresentedToken {
 
 /**
  * Creates a function that finds the token with a hash (lowercase hex), and its policy. Concurrent calls share statements (see
- * `groupCalls`), those with one hash a result.
+ * `groupCalls`), and calls with one hash share a result.
  */
 export const createTokenFinder = (
   db: Executor,
@@ -198,7 +198,7 @@ const termsOf = (row: TermsRow): TokenTerms => ({
   attestation: row.attestation,
 });
 
-/** Finds the token with a hash as it is now, where `createTokenFinder` may share an earlier look-up. */
+/** Finds the token with a hash as it is now, without sharing an earlier lookup as `createTokenFinder` may. */
 export const findPresentedToken = async (
   db: Executor,
   tokenSha256: string,
@@ -257,7 +257,7 @@ export const lockToken = lockerOf(bootstrapToken);
 /** Changes a token. */
 export const updateToken = updaterOf(bootstrapToken);
 
-/** Finds tokens, and locks them in the order of their ids if `lock` says so. Lock their policies first. */
+/** Finds tokens, and locks them in the order of their ids if `lock` is set. Lock their policies first. */
 export const findTokenTerms = async (
   db: Executor,
   ids: readonly string[],
@@ -280,7 +280,7 @@ export interface TokenUses {
   address: string;
 }
 
-/** Adds to the counts of uses and stores the last ones. Lock the tokens first. */
+/** Adds to the counts of uses and stores the newest ones. Lock the tokens first. */
 export const addTokenUses = async (
   db: Executor,
   uses: readonly TokenUses[],

@@ -22,7 +22,7 @@ import type { PolicyRow, TokenRow } from "./policies.ts";
 /** Tokens by state. */
 type TokenCounts = Record<TokenState, number>;
 
-/** Returns the state of a token, beside its policy. Agrees with `checkTokenUse`, which decides on a use. */
+/** Returns the state of a token, apart from its policy. Agrees with `checkTokenUse`, which decides on a use. */
 const tokenStateAt = (now: Date): SQL<TokenState> => sql<TokenState>`case
   when ${bootstrapToken.revokedAt} is not null then 'revoked'
   when ${bootstrapToken.expiresAt} <= ${now.toISOString()}::timestamptz then 'expired'
@@ -65,7 +65,7 @@ export interface ListedPolicyRow extends PolicyRow {
   tokens: TokenCounts;
 }
 
-/** Selects policies; an absent part does not filter. */
+/** Selects policies; an absent property does not filter. */
 export interface PolicyFilter {
   state?: PolicyState | undefined;
   /** Part of the name, in any case. */
@@ -102,14 +102,14 @@ export const listPolicies = async (
   return { rows: rows.map((row) => ({ ...row, tokens: tokens.get(row.id) ?? noTokens })), next };
 };
 
-/** A token, its state, its policy's name and the email of its creator. The hash of its value is left out. */
+/** A token without the hash of its value, its state, its policy's name and the email of its creator. */
 export interface ListedTokenRow extends Omit<TokenRow, "tokenSha256" | "attestation"> {
   state: TokenState;
   policyName: string;
   createdByEmail: string | null;
 }
 
-/** Selects tokens; an absent part does not filter. */
+/** Selects tokens; an absent property does not filter. */
 export interface TokenFilter {
   /** Any of these. */
   states?: readonly TokenState[] | undefined;
@@ -161,8 +161,8 @@ interface RefusalGroupRow {
 }
 
 /**
- * Groups the rejected enrollments of a time by reason and policy. The first refusal of an address, reason and minute has an event; those
- * after it share one with their count, which includes the first and has no policy.
+ * Groups the rejected enrollments of a period by reason and policy. The first refusal of an address, reason and minute has an event; later
+ * ones share one, whose count includes the first and which has no policy.
  */
 export const groupRefusals = async (
   db: Executor,

@@ -5,16 +5,23 @@ import type { Database, Executor } from "../database/database.ts";
 import { arrayLiteral } from "../database/statements.ts";
 import type { StoredEnvelope } from "../ingest/stored-envelope.ts";
 
-/** A dead letter as the table has it. */
+/** A dead letter's row. */
 export type StoredDeadLetter = typeof exportDeadLetter.$inferSelect;
 
-/** An envelope that the backend rejected for good, and why. */
+/** What a backend rejected permanently of an envelope, or of the envelopes up to it. */
+export interface RejectedEnvelope {
+  envelope: Pick<StoredEnvelope, "hostId" | "queueId" | "sequence">;
+  /** The number of rejected spans, log records or data points; undefined: all of the envelope. */
+  items?: number | undefined;
+}
+
+/** An envelope that the backend rejected permanently, and why. */
 export interface ExportDeadLetter extends RejectedEnvelope {
   envelope: StoredEnvelope;
   reason: string;
 }
 
-/** The bounds of one insert: ten thousand letters need some twenty statements, and one of large payloads no more memory than a chunk. */
+/** Limits of one insert: ten thousand letters need some twenty statements, and one of large payloads no more memory than a chunk. */
 const insertRowsMax = 500;
 const insertBytesMax = 4 * 1024 * 1024;
 
@@ -24,36 +31,38 @@ export const insertDeadLetters = async (
   name: string,
   letters: readonly ExportDeadLetter[],
 ): Promise<void> => {
-  let part: ExportDeadLetter[] = [];
-  let bytes = 0;
-  const insert = async () => {
-    const failedAt = sql`clock_timestamp()`;
-    if (part.length > 0)
-      await tx.insert(exportDeadLetter).values(
-        part.map(({ envelope, reason, items = null }) => ({
-          ...envelope,
-          name,
-          observedAt: envelope.observedAt === null ? null : dateOf(envelope.observedAt),
-          receivedAt: dateOf(envelope.receivedAt),
-          reason,
-          failedAt,
-          rejectedItems: items,
-        })),
-      );
-    part = [];
-    bytes = 0;
-  };
-  for (const letter of letters) {
-    part.push(letter);
-    bytes += letter.envelope.payload.length;
-    if (part.length >= insertRowsMax || bytes >= insertBytesMax) await insert();
-  }
-  await insert();
+  const failedAt = sql`clock_timestamp()`;
+  for (const batch of batchesOf(letters))
+    await tx.insert(exportDeadLetter).values(
+      batch.map(({ envelope, reason, items = null }) => ({
+        ...envelope,
+        name,
+        observedAt: envelope.observedAt === null ? null : dateOf(envelope.observedAt),
+        receivedAt: dateOf(envelope.receivedAt),
+        reason,
+        failedAt,
+        rejectedItems: items,
+      })),
+    );
 };
+
+function* batchesOf(letters: readonly ExportDeadLetter[]): Generator<ExportDeadLetter[]> {
+  let batch: ExportDeadLetter[] = [];
+  let bytes = 0;
+  for (const letter of letters) {
+    batch.push(letter);
+    bytes += letter.envelope.payload.length;
+    if (batch.length < insertRowsMax && bytes < insertBytesMax) continue;
+    yield batch;
+    batch = [];
+    bytes = 0;
+  }
+  if (batch.length > 0) yield batch;
+}
 
 const dateOf = (microseconds: bigint): Date => new Date(Number(microseconds / 1000n));
 
-/** Adds envelopes that are kept nowhere to the count of their hosts. */
+/** Counts envelopes that are not stored as dead letters as losses of their hosts. */
 export const addHostLosses = async (
   tx: Executor,
   name: string,
@@ -108,7 +117,7 @@ export const countDeadLetters = async (
   return new Map(rows.map(({ hostId, letters }) => [hostId, Number(letters)]));
 };
 
-/** Returns how many hosts have sent within a day before the last one that did: no clock says who sends. */
+/** Counts the hosts that have sent in the day before the newest envelope, so that no clock is needed. */
 export const countSendingHosts = async (db: Executor): Promise<number> => {
   const [row] = await db.execute<{ hosts: string }>(sql`
     select count(*) as hosts from ingest_host
@@ -116,10 +125,10 @@ export const countSendingHosts = async (db: Executor): Promise<number> => {
   return Number(row?.hosts ?? 0);
 };
 
-/** Payloads may have megabytes. */
+/** Small pages, because payloads may have megabytes. */
 const pageRows = 20;
 
-/** Yields the dead letters of an export, the oldest first, a page at a time; also while the pages before are deleted. */
+/** Yields the dead letters of an export, oldest first, in pages. Earlier pages may be deleted meanwhile. */
 export async function* readDeadLetters(
   db: Database,
   name: string,
@@ -154,7 +163,7 @@ export const envelopeOf = (letter: StoredDeadLetter): StoredEnvelope => {
   };
 };
 
-/** Deletes dead letters that a backend has accepted, but for the items in `partial`, and counts their accounts anew. */
+/** Deletes dead letters that a backend has accepted, except the items in `partial`, and corrects the counts of their accounts. */
 export const deleteDeadLetters = async (
   db: Database,
   name: string,
@@ -186,18 +195,9 @@ export const noteRejection = async (
   await db.update(exportDeadLetter).set({ reason, failedAt }).where(eq(exportDeadLetter.id, id));
 };
 
-/** What the backends of exports reject, counted to the accounts of hosts (`export_rejection`). */
-
-/** What a backend rejected for good of an envelope, or of the envelopes up to it. */
-export interface RejectedEnvelope {
-  envelope: Pick<StoredEnvelope, "hostId" | "queueId" | "sequence">;
-  /** So many spans, log records or data points; undefined: all of the envelope. */
-  items?: number | undefined;
-}
-
 /**
- * Sums rejections up by the range of sequences that an account has. The account before an envelope is stored before the envelope is, since the
- * collector sends it first: so the range is known also while the envelope's own account has not come.
+ * Sums rejections by the range of sequences of an account. The collector sends an account before the envelopes of the next, so the range is
+ * known even before the envelope's own account arrives.
  */
 const rangesOf = (rejected: readonly RejectedEnvelope[]): SQL => {
   const all = (of: (one: RejectedEnvelope) => string | Uint8Array) =>
@@ -214,7 +214,7 @@ const rangesOf = (rejected: readonly RejectedEnvelope[]): SQL => {
     group by 1, 2, 3`;
 };
 
-/** Adds rejections of an export to those of their accounts. */
+/** Adds rejections of an export to the counts of their accounts. */
 export const addRejections = async (
   tx: Executor,
   name: string,
@@ -229,7 +229,7 @@ export const addRejections = async (
       envelopes = export_rejection.envelopes + excluded.envelopes, items = export_rejection.items + excluded.items`);
 };
 
-/** Takes rejections off again, as the backend has accepted the envelopes after all. */
+/** Subtracts rejections again, because the backend has now accepted the envelopes. */
 const takeRejections = async (
   tx: Executor,
   name: string,

@@ -4,12 +4,10 @@ import type { Database, Executor } from "../database/database.ts";
 /** How far an export is behind. */
 export interface ExportLag {
   name: string;
-  /**
-   * Committed envelopes that are not exported, `unaccounted` ones included: counted up to 100,000 blocks, then an estimate.
-   */
+  /** Committed envelopes that are not exported, including `unaccounted` ones: counted up to 100,000 blocks, then an estimate. */
   envelopes: number;
   /**
-   * Envelopes that were stored, that the position has passed, and that no reader has returned: the number of all that were stored, which
+   * Envelopes that were stored and passed by the position, but that no reader has returned: the number of all stored envelopes, which
    * ingest counts, less those that the export has read, and those that it has yet to read. Not 0: the export has skipped some.
    */
   unaccounted: number;
@@ -18,13 +16,20 @@ export interface ExportLag {
   /** A process has the lease. */
   isRunning: boolean;
   deadLetters: number;
-  /** Why requests fail at present; null while they succeed. */
+  /** Why requests currently fail; null while they succeed. */
   lastError: string | null;
 }
 
 const countedMax = 100_000;
 /** The number of envelopes that were ever stored. */
 const storedTotal = sql`(select coalesce(sum(envelopes), 0)::bigint from ingest_stored)`;
+
+type ExportRow = Record<"name" | "position" | "dead_letters" | "position_age", string> & {
+  stream: string | null;
+  stream_pending: string | null;
+  last_error: string | null;
+  is_running: boolean;
+};
 
 /** Returns how far each export is behind, by name; none where nothing was ever exported. */
 export const findExportLags = async (db: Database): Promise<ExportLag[]> => {
@@ -48,14 +53,7 @@ export const findExportLags = async (db: Database): Promise<ExportLag[]> => {
   return lags;
 };
 
-type ExportRow = Record<"name" | "position" | "dead_letters" | "position_age", string> & {
-  stream: string | null;
-  stream_pending: string | null;
-  last_error: string | null;
-  is_running: boolean;
-};
-
-/** How far behind a position is: in a stream as cores note it, since PostgreSQL does not have the messages. */
+/** Returns how far behind a position is. In a stream, as cores have stored it, because PostgreSQL does not have the messages. */
 const pendingOf = async (db: Database, row: ExportRow): Promise<PendingEnvelopes> => {
   if (row.stream === null) return countPending(db, row);
   const envelopes = Number(row.stream_pending ?? 0);
@@ -85,7 +83,7 @@ const countPending = (
 ): Promise<PendingEnvelopes> =>
   db.transaction(async (tx) => {
     await tx.execute(sql`set local enable_seqscan = off`);
-    // One statement, so one snapshot: a commit in between would be counted by one of the two alone.
+    // One statement, so one snapshot: only one of two would count a commit in between.
     const [counted] = await tx.execute<{
       rows: string;
       count: string;
@@ -112,8 +110,8 @@ const countPending = (
   });
 
 /**
- * Sets how many envelopes were stored before those that an export has counted, unless it is known: so that nothing is unaccounted now. Again
- * when more were read than counted, as while a core of an earlier version stores. Does nothing while 100,000 blocks are pending.
+ * Sets how many envelopes were stored before those that an export has counted, unless it is known, so that nothing is unaccounted now. Sets
+ * it again when more were read than counted, as while a core of an earlier version stores. Does nothing while 100,000 blocks are pending.
  */
 export const alignStoredCount = (db: Database, name: string): Promise<void> =>
   db.transaction(async (tx) => {
@@ -134,7 +132,7 @@ export const alignStoredCount = (db: Database, name: string): Promise<void> =>
 export interface StreamExport {
   name: string;
   position: bigint;
-  /** The message at the position was stored then or before, in milliseconds; infinite while the export has passed none. */
+  /** The message at the position was stored then or earlier, in milliseconds; infinite before the first message. */
   storedBy: number;
 }
 
@@ -151,8 +149,8 @@ export const findStreamExports = async (db: Executor, stream: string): Promise<S
 };
 
 /**
- * Notes how far behind a position in a stream is: how many messages follow it, and when the oldest of them was stored, in milliseconds;
- * null without one. Changes nothing when the position has moved meanwhile.
+ * Stores how far behind a position in a stream is: how many messages follow it, and when the oldest of them was stored, in milliseconds;
+ * null without one. Changes nothing if the position has moved meanwhile.
  */
 export const noteStreamLag = async (
   db: Executor,

@@ -1,4 +1,4 @@
-/** What exports lose because retention deletes it before they had it. */
+/** Counts envelopes that retention deletes before exports have read them. */
 import { sql } from "drizzle-orm";
 import { dayMs } from "#kit/clock.ts";
 import type { Database, Executor } from "../database/database.ts";
@@ -6,8 +6,8 @@ import { timestampLiteral } from "../database/sql-literals.ts";
 import { findTables } from "../ingest/partitions.ts";
 
 /**
- * Counts the envelopes of a day, or those in the default partition up to its end, that are not exported, by the name of each export that
- * lacks some. A count that takes longer than a few seconds is the planner's estimate.
+ * Counts the unexported envelopes of a day, or those in the default partition up to its end, by the name of each export that lacks some.
+ * Returns the planner's estimate if counting would take more than a few seconds.
  */
 export const countNotExported = async (
   db: Database,
@@ -54,7 +54,7 @@ const countEnvelopes = async (db: Database, envelopes: string, behind: string) =
   }
 };
 
-/** Adds envelopes that retention deletes before an export had them to its count of lost ones. */
+/** Adds envelopes that retention deletes before an export has read them to its count of lost ones. */
 export const addLostEnvelopes = async (
   tx: Executor,
   lost: Readonly<Record<string, number>>,

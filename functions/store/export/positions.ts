@@ -20,47 +20,50 @@ export interface ExportLease {
   name: string;
   owner: string;
   epoch: number;
-  /** The envelopes whose transaction id is below it are exported; of a stream, the messages through this sequence. */
+  /** Envelopes with a lower transaction id are exported; of a stream, the messages through this sequence. */
   position: bigint;
-  /** The stream that the position is a sequence of; null: PostgreSQL. */
+  /** The stream to which the position refers; null: PostgreSQL. */
   stream: string | null;
-  /** The database that the position is one of; null for a stream. */
+  /** The database to which the position refers; null for a stream. */
   identity: ServerIdentity | null;
 }
 
 /** How long a process keeps a lease without renewing it. */
 export const exportLeaseMs = 6_000;
 
-/** The lease, or the position, is not what this process left: another one exports, or the database was restored. */
+/** The lease or the position was changed by another process or by a restore of the database. */
 export class ExportLeaseLost extends Error {
   override readonly name = "ExportLeaseLost";
 }
 
-/** The position is one of another server or database, as after a restore from a dump: transaction ids mean something else here. */
+/** The position refers to another server or database, as after a restore from a dump: transaction ids have another meaning here. */
 export class ExportPositionElsewhere extends Error {
   override readonly name = "ExportPositionElsewhere";
 }
 
-/** The position of the name is one of another sink: a transaction id is no sequence of a stream. */
+/** The position refers to another sink: a transaction id is no sequence of a stream. */
 export class ExportPositionForeign extends Error {
   override readonly name = "ExportPositionForeign";
 }
 
-/** Owners without it read no blocks, and the database lets them move no position in PostgreSQL (drizzle/sql/export-position.sql). */
+/**
+ * Prefix of owners that read blocks. Others do not, and the database lets them move no position in PostgreSQL
+ * (drizzle/sql/export-position.sql).
+ */
 const blockReader = "blocks ";
 
 const leaseUntil = sql`clock_timestamp() + make_interval(secs => ${exportLeaseMs / 1000})`;
 
 /**
- * Creates the position of an export unless there is one: before all stored envelopes, or behind all that were stored
- * before the oldest transaction that is still open began.
+ * Creates the position of an export unless it exists: before all stored envelopes, or after all that were stored before the oldest open
+ * transaction began.
  */
 export const createExportPosition = async (
   db: Database,
   name: string,
   start: "oldest" | "now",
 ): Promise<void> => {
-  // Rows that came with a dump are below all ids (renumber-envelopes.ts).
+  // Rows from a dump are below all ids (renumber-envelopes.ts).
   const position =
     start === "now"
       ? oldestXid
@@ -118,9 +121,26 @@ export const moveToStream = async (
   Object.assign(lease, { stream, position });
 };
 
+/** The result of an attempt to take a lease. */
+type AcquiredLease =
+  /** `leftTimeline`: the timeline of the stored position, if the server is on another one now. */
+  | { lease: ExportLease; leftTimeline: number | null }
+  /** Another process has it until then, as the database formats it. */
+  | { lease: null; heldUntil: string | undefined };
+
+type AcquiredRow = {
+  epoch: number;
+  stream: string | null;
+  position: string;
+  system: string | null;
+  oid: string | null;
+  timeline: number | null;
+  ahead: boolean;
+};
+
 /**
- * Takes the lease if nobody has it: it was released, or is over by the database's clock, or still ends at `seenUntil`, which the caller
- * has watched for `exportLeaseMs` by a clock of its own. Returns null and the end of the lease while another process has it. Throws
+ * Takes the lease if nobody has it: if it was released, has expired by the database's clock, or still ends at `seenUntil`, which the caller
+ * has observed for `exportLeaseMs` by its own clock. Returns null and the end of the lease while another process has it. Throws
  * `ExportPositionElsewhere`.
  */
 export const acquireExportLease = async (
@@ -166,24 +186,9 @@ export const acquireExportLease = async (
   return { lease, leftTimeline: hasMoved ? timeline : null };
 };
 
-/** The outcome of an attempt to take a lease. */
-type AcquiredLease =
-  /** `leftTimeline`: the one that the position was stored on, if the server is on another one now. */
-  | { lease: ExportLease; leftTimeline: number | null }
-  /** Another process has it until then, as the database writes it. */
-  | { lease: null; heldUntil: string | undefined };
-
-type AcquiredRow = {
-  epoch: number;
-  stream: string | null;
-  position: string;
-  system: string | null;
-  oid: string | null;
-  timeline: number | null;
-  ahead: boolean;
-};
-
-/** Returns where a position is from, if not from this database; its timeline may differ, since a copy has the position of its rows. */
+/**
+ * Returns the origin of a position that is not from this database; its timeline may differ, because a copy has the position of its rows.
+ */
 const elsewhereOf = (row: AcquiredRow, identity: ServerIdentity): string | undefined => {
   if (
     row.system !== null &&
@@ -196,8 +201,8 @@ const elsewhereOf = (row: AcquiredRow, identity: ServerIdentity): string | undef
 };
 
 /**
- * Whether the server of the statement is on the timeline of `identity` and was not started since: after a failover, and on files that were
- * restored, it gives the same ids anew. Every start counts, because a restore to the same timeline leaves no other trace.
+ * Whether the server is on the timeline of `identity` and was not started since. Otherwise, after a failover or on restored files, it may
+ * assign the same ids again. Every start counts, because a restore to the same timeline leaves no other trace.
  */
 const isOn = (identity: ServerIdentity | null) => {
   if (identity === null) return sql`true`;
@@ -210,7 +215,7 @@ const isOn = (identity: ServerIdentity | null) => {
 const isHeld = ({ name, owner, epoch, identity }: ExportLease) =>
   sql`name = ${name} and owner = ${owner} and epoch = ${epoch} and ${isOn(identity)}`;
 
-/** Extends a lease and stores why requests fail at present. Throws `ExportLeaseLost`. */
+/** Extends a lease and stores why requests currently fail. Throws `ExportLeaseLost`. */
 export const renewExportLease = async (
   db: Executor,
   lease: ExportLease,
@@ -222,35 +227,35 @@ export const renewExportLease = async (
   if (rows.length === 0) throw new ExportLeaseLost("another process exports under this name");
 };
 
-/** Gives a lease up, so that another process need not wait for its end. */
+/** Releases a lease, so that another process need not wait for its end. */
 export const releaseExportLease = async (db: Executor, lease: ExportLease): Promise<void> => {
   await db.execute(
     sql`update export_position set owner = null where ${isHeld({ ...lease, identity: null })}`,
   );
 };
 
-/** The new position of an export, and its counts since the one before. */
+/** The new position of an export, and its counts since the previous one. */
 interface ExportProgress {
   position: bigint;
-  /** The time after which everything behind a position in a stream was stored. */
+  /** The time after which everything beyond a position in a stream was stored. */
   positionAt?: number;
   /** Envelopes that the position moves past. */
   passed: number;
   exported: number;
   rejectedItems: number;
   deadLetters: readonly ExportDeadLetter[];
-  /** Envelopes that the backend rejected and that are kept nowhere. */
+  /** Envelopes that the backend rejected and that are not stored as dead letters. */
   dropped: readonly ExportDeadLetter[];
-  /** Items that the backend rejected of envelopes that are no dead letters, where the host is known. */
+  /** Items that the backend rejected of other envelopes, if the host is known. */
   partial: readonly RejectedEnvelope[];
   /** Envelopes that retention deleted before they were read, or whose block is damaged. */
   lost?: number;
 }
 
 /**
- * Moves the position of a lease and stores the dead letters, in one transaction; changes `lease` accordingly. Throws `ExportLeaseLost` when
- * another process took the lease, or the database is not where this process left it, as after a failover. The position comes last: its row
- * is locked for a moment only, however many letters there are, so the lease can be renewed meanwhile.
+ * Moves the position of a lease and stores the dead letters in one transaction; changes `lease` accordingly. Throws `ExportLeaseLost` when
+ * another process took the lease, or the database is not where this process left it, as after a failover. Moves the position last: its row
+ * is then locked only briefly, however many letters there are, and the lease can be renewed meanwhile.
  */
 export const moveExportPosition = async (
   db: Database,
@@ -272,7 +277,7 @@ export const moveExportPosition = async (
     positionAt === undefined
       ? sql`position_at`
       : sql`${new Date(positionAt).toISOString()}::timestamptz`;
-  // What tells that a stream has gone back is the time of the message at the position, also after a core noted that of a newer one behind it.
+  // The time of the message at the position shows that a stream has gone back, even after a core stored that of a newer message beyond it.
   const reachedAt = lease.stream === null ? sql`greatest(position_at, ${at})` : at;
   const isReached =
     lease.stream === null ? sql`${position.toString()}::bigint <= ${nextXid}` : sql`true`;
@@ -292,8 +297,8 @@ export const moveExportPosition = async (
 };
 
 /**
- * Returns the oldest transaction id in use: every transaction below it has ended. Throws `ExportLeaseLost` on another timeline, and once
- * the server was started anew.
+ * Returns the oldest transaction id in use: every transaction below it has ended. Throws `ExportLeaseLost` on another timeline, and after
+ * the server was started again.
  */
 export const readHorizon = async (
   db: Executor,

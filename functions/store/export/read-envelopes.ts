@@ -2,9 +2,8 @@
  * Reads envelopes in the order of their commits. A reader that has everything below a position `from` reads the blocks with `from <= xid <
  * to`, where `to` is at most the oldest transaction id in use: every transaction below it has ended, so no block below it can appear later.
  * Ids rise with the sequence in each queue (commit-frames.ts), so a range of them never has an envelope without those before it. No clock
- * decides what is read: every partition is asked, by its index on `xid`.
- *
- * They come as binary COPY (PostgreSQL's manual, "COPY", "Binary Format"): as text, their data would double.
+ * decides what is read: every partition is searched, by its index on `xid`.
+ * Reads binary COPY (PostgreSQL's manual, "COPY", "Binary Format"): as text, the data would take twice the size.
  */
 import type { Client, Connection, Submittable } from "pg";
 import { setForSession } from "../database/connection-settings.ts";
@@ -19,15 +18,15 @@ import {
 } from "../ingest/stored-envelope.ts";
 import { copyRows, decodeRow } from "../rows/read-rows.ts";
 
-/** Which envelopes to read. */
+/** The envelopes to read. */
 interface EnvelopeRange {
   from: bigint;
   to: bigint;
-  /** Stops reading beyond so many bytes of memory. */
+  /** Stops reading after so many bytes of memory. */
   bytesMax: number;
 }
 
-/** For the session of a reader: the statistics of a partition that grows are always old. */
+/** The session settings of a reader, because the statistics of a growing partition are always old. */
 export const readerSetup = `${setForSession(0)}; set enable_seqscan = off`;
 
 /** The envelopes of a range, in no order, and the blocks whose envelopes are missing, because their data are damaged. */
@@ -36,7 +35,7 @@ export interface ReadEnvelopes {
   damaged: DamagedBlock[];
 }
 
-/** Returns the envelopes of a range; null, having read no more than `bytesMax`, when they are more. Rejects when the database fails. */
+/** Returns the envelopes of a range; null, after reading at most `bytesMax`, if they are more. Rejects when the database fails. */
 export const readEnvelopes = (
   client: Client,
   range: EnvelopeRange,
@@ -83,7 +82,7 @@ const copyOut = (
       }
       isTooLarge = true;
       envelopes.length = 0;
-      // Reading the rest would cost as much as storing it; the connection goes with it.
+      // Reading the rest would cost as much as storing it, so the connection is closed.
       connection.stream.destroy();
       resolve(null);
     },
@@ -106,7 +105,7 @@ const readRow = (chunk: Buffer): { bytes: number; envelopes: StoredEnvelope[] } 
   return { bytes: chunk.length, envelopes: row ? [row] : [] };
 };
 
-/** Adds a block whose data cannot be read to `damaged`: an export that stopped at it would never go on. */
+/** Adds a block with unreadable data to `damaged`: an export that stopped at it would never continue. */
 const readBlock = (
   chunk: Buffer,
   codec: Pick<BlockCodec, "decompress">,

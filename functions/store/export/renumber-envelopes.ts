@@ -1,30 +1,30 @@
 /**
- * Makes the positions of exports those of this database, after a restore from a dump. The rows of the dump have the transaction ids of the server
- * that it was taken from, which mean something else here. They move below zero, by one number, with the positions: so they keep their
- * order, stay in front of all that is stored here, and an export goes on where it was. Accounts of hosts move with them: an export has delivered
- * the range of one that its position has passed.
+ * Moves the positions of exports to this database after a restore from a dump. The rows of the dump have transaction ids of their former
+ * server, which have another meaning here. This moves rows and positions below zero by the same number: they keep their order, come before
+ * all that is stored here, and an export continues where it was. Accounts of hosts move with them, because an export has delivered an
+ * account's range if its position is beyond it.
  */
 import { sql } from "drizzle-orm";
 import type { Database, Executor } from "../database/database.ts";
 import { readDatabaseIdentity } from "../database/identity.ts";
 import { nextXid } from "../database/statements.ts";
 
-/** What `adoptExports` has done. */
+/** The result of `adoptExports`. */
 interface AdoptedExports {
-  /** Envelopes that came with a dump, and whose blocks are numbered anew. */
+  /** Envelopes from a dump whose blocks were renumbered. */
   renumbered: number;
-  /** The exports whose positions were of another database. */
+  /** The exports whose positions referred to another database. */
   adopted: string[];
 }
 
-/** A row that was copied here has been written by another transaction than the one that it names. Its frozen form keeps that. */
+/** Another transaction wrote a row that was copied here than the row names. Freezing the row does not change that. */
 const isCopied = sql.raw("xmin::text::bigint <> (xid & 4294967295)");
 
-/** Numbers the rows of a dump anew and adopts the positions of other databases, in one transaction; again, it does nothing. */
+/** Renumbers the rows of a dump and adopts the positions of other databases, in one transaction. Idempotent. */
 export const adoptExports = async (db: Database): Promise<AdoptedExports> => {
   const { systemIdentifier, databaseOid, timeline } = await readDatabaseIdentity(db);
   return db.transaction(async (tx) => {
-    // No process that exports moves its position meanwhile.
+    // Keeps exporting processes from moving their positions meanwhile.
     await tx.execute(sql`lock table export_position in share row exclusive mode`);
     const [found] = await tx.execute<{ highest: string; copied: string }>(sql`
       select coalesce(max(xid), -1)::text as highest, count(*) filter (where xid >= 0)::text as copied
@@ -44,7 +44,7 @@ export const adoptExports = async (db: Database): Promise<AdoptedExports> => {
         system_identifier = ${systemIdentifier}, database_oid = ${databaseOid}, timeline = ${timeline}
       where ${isElsewhere} returning name`);
     const adopted = moved.map(({ name }) => name);
-    // Those below zero are of an earlier run, unless they came with this dump: then its positions did, too.
+    // Positions below zero are of an earlier run, unless they are from this dump, whose rows are then still to renumber.
     if (copied === 0 && adopted.length === 0) return { renumbered: 0, adopted };
     const [blocks] = await tx.execute<{ envelopes: string }>(sql`
       with moved as (update ingest_block set xid = xid - ${String(shift)}::bigint where ${isCopied} returning envelopes)
@@ -57,7 +57,9 @@ export const adoptExports = async (db: Database): Promise<AdoptedExports> => {
   });
 };
 
-/** Moves the accounts of a dump, the hours whose delivery waits for one of them, and up to where statements state what is delivered. */
+/**
+ * Moves the accounts of a dump, the hours whose delivery waits for one of them, and the position up to which statements cover deliveries.
+ */
 const renumberAccounts = async (
   tx: Executor,
   shift: bigint,

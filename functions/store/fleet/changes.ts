@@ -1,4 +1,4 @@
-/** Upgrades and changes of labels outside of rollouts, found in the history of hosts' facts. */
+/** Finds upgrades and changes of labels outside of rollouts in the history of hosts' facts. */
 import { and, eq, gt, isNull, lt, type SQL, sql } from "drizzle-orm";
 import { fleetChange, fleetChangeHour } from "#drizzle/schema/fleet-history.ts";
 import { hourMs } from "#kit/clock.ts";
@@ -9,12 +9,12 @@ import { timestampAt } from "./rows.ts";
 /** A change, and its comparison once it has soaked. */
 export type ChangeRow = typeof fleetChange.$inferSelect;
 
-/** Changes of an hour that are looked at, those of most hosts first; the others are counted. */
+/** The most changes of an hour that are compared, those with the most hosts first; the others are counted. */
 const foundMax = 200;
 
 /**
- * The changes of hosts between two times, with their facts before: from a row of history to the next one, or to the host as it is. What a host
- * reports first, within an hour of its enrollment, is no change.
+ * Selects the changes of hosts between two times, with their facts before: between consecutive rows of history, or from the last row to the
+ * host as it is. What a host reports first, within an hour of its enrollment, is no change.
  */
 const changesBetween = (from: Date, until: Date): SQL => sql`(
     with changed as materialized (
@@ -44,9 +44,9 @@ const changesBetween = (from: Date, until: Date): SQL => sql`(
     where c.label_set_id <> c.to_set
   )`;
 
-/** The hosts that changed alike in an hour. */
+/** Hosts that changed in the same way in an hour. */
 export interface FoundChange extends Omit<ChangeRow, "id" | "comparison"> {
-  /** The change that they go on with: one that ended less than an hour before, and began less than six hours before. */
+  /** The change that they continue: one that ended less than an hour before, and began less than six hours before. */
   openId: string | null;
 }
 
@@ -79,7 +79,7 @@ export const findChangesOfHour = async (
   return { found, count: rows[0]?.count ?? 0 };
 };
 
-/** Returns the last hour that was searched. Forgets those after `hour`, of a clock that was ahead. */
+/** Returns the last hour that was searched. Deletes those after `hour`, which a clock that was ahead has stored. */
 export const findLastHour = async (db: Executor, hour: number): Promise<number | undefined> => {
   await db.delete(fleetChangeHour).where(gt(fleetChangeHour.hour, hour));
   const [row] = await db.execute<{ hour: number | null }>(
@@ -88,18 +88,18 @@ export const findLastHour = async (db: Executor, hour: number): Promise<number |
   return row?.hour ?? undefined;
 };
 
-/** Begins to search an hour. Returns false if a core has searched it; waits for one that is about to. */
+/** Begins to search an hour. Returns false if a core has searched it; waits for a core that may be about to. */
 export const beginHour = (tx: Executor, hour: number): Promise<boolean> =>
   hasRows(
     tx.insert(fleetChangeHour).values({ hour, refused: 0 }).onConflictDoNothing().returning(),
   );
 
-/** Stores how many changes of an hour are beyond the limits. */
+/** Stores the number of an hour's changes beyond the limits. */
 export const refuseChanges = async (tx: Executor, hour: number, refused: number): Promise<void> => {
   await tx.update(fleetChangeHour).set({ refused }).where(eq(fleetChangeHour.hour, hour));
 };
 
-/** Counts the changes since an hour that are beyond the limits. */
+/** Counts the changes beyond the limits since an hour. */
 export const countRefused = async (db: Executor, hour: number): Promise<number> => {
   const [row] = await db.execute<{ refused: number }>(
     sql`select coalesce(sum(refused), 0)::int as refused from fleet_change_hour where hour >= ${hour}::int`,
@@ -112,11 +112,11 @@ export const insertChanges = async (tx: Executor, rows: readonly ChangeRow[]): P
   if (rows.length > 0) await tx.insert(fleetChange).values([...rows]);
 };
 
-/** The condition that hosts changed as those of a change did. */
+/** Selects hosts that changed in the same way as those of a change. */
 const alike = ({ kind, name, fromValue, toValue }: ChangeRow): SQL =>
   sql`kind = ${kind} and name = ${name} and from_value is not distinct from ${fromValue}::text and to_value is not distinct from ${toValue}::text`;
 
-/** Goes on with a change until a time. Its hosts are counted anew, as a clock that was ahead may have had an hour searched before. */
+/** Extends a change to a time. Counts its hosts again, because a clock that was ahead may have had an hour searched before. */
 export const extendChange = async (
   tx: Executor,
   id: string,
@@ -141,7 +141,7 @@ export const findOpenChanges = (db: Executor, before: Date): Promise<ChangeRow[]
     .where(and(isNull(fleetChange.comparison), lt(fleetChange.endedAt, before)))
     .orderBy(fleetChange.id);
 
-/** Stores what `compare` returns of a change, unless it has a comparison or another core is about to store one. */
+/** Stores the result of `compare` for a change, unless it has a comparison or another core is about to store one. */
 export const storeComparison = (
   db: Database,
   id: string,
@@ -167,7 +167,7 @@ export const listChanges = async (db: Executor, page: PageRequest): Promise<Page
 };
 
 /**
- * The hosts that made a change and kept it, with their facts before, and those that kept version and label since it began; for
+ * Selects the hosts that made a change and kept it, with their facts before, and those that kept version and label since it began; for
  * `findFollowedHosts`.
  */
 export const hostsOfChange = (change: ChangeRow, now: Date): SQL => {

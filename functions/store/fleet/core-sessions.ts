@@ -1,13 +1,13 @@
-/** When cores could receive, by the database's clock, and when none could. */
+/** Stores when cores could receive, by the database's clock, and when none could. */
 import { sql } from "drizzle-orm";
 import type { Executor } from "../database/database.ts";
 import type { Outage } from "./counted-time.ts";
 import { timestampAt } from "./rows.ts";
 
-/** Cores extend their sessions this often; a gap of three times as long is an outage. */
+/** Cores extend their sessions this often; a gap of three intervals is an outage. */
 export const sessionIntervalMs = 5_000;
 const gapMsMin = 3 * sessionIntervalMs;
-/** Older ones are deleted, or no longer explain why hosts are silent. */
+/** Older sessions are deleted, or no longer explain why hosts are silent. */
 const sessionDaysMax = 7;
 /** As long as history may be kept. */
 const outageDaysMax = 400;
@@ -17,25 +17,25 @@ const outagesMax = 20;
 /** Whether a core that last extended its session `elapsedMs` ago could receive since. */
 export const isUnbroken = (elapsedMs: number): boolean => elapsedMs <= gapMsMin;
 
-/** The time that a core claims. */
+/** The time in which a core states that it could receive. */
 interface ReceivedTime {
   sessionId: string;
   from: Date;
   until: Date;
-  /** Of the outage that it ends, if any. */
+  /** The outage that it ends, if any. */
   outageId: string;
 }
 
 /**
- * Extends a session to `until`; inserts it if there is none. Records an outage, and returns it, if no core could receive for a while
- * before `from`. Corrects times that are ahead, because the database's clock was. `hasOlderCore`: a core of a previous version, which may read no
- * `fleet_status` and no digests of stored bytes, can receive too.
+ * Extends a session to `until`; inserts it if there is none. If no core could receive for a while before `from`, records an outage and
+ * returns it. Corrects times that are ahead, because the database's clock was. `hasOlderCore`: a core of a previous version, which may not
+ * read `fleet_status` or digests of stored bytes, can receive too.
  */
 export const extendSession = async (
   tx: Executor,
   { sessionId, from, until, outageId }: ReceivedTime,
 ): Promise<{ outage: { beganAt: Date; endedAt: Date } | undefined; hasOlderCore: boolean }> => {
-  // One core at a time, so that cores that come back together record one outage.
+  // One core at a time, so that cores that return together record one outage.
   await tx.execute(sql`select pg_advisory_xact_lock(hashtext('core_session'))`);
   const at = timestampAt(until);
   await tx.execute(
@@ -59,13 +59,13 @@ export const extendSession = async (
   return { outage: beganAt && { beganAt, endedAt: from }, hasOlderCore: older?.exists ?? true };
 };
 
-/** Returns since when no core could receive until `at`; undefined if one could. */
+/** Returns since when no core could receive before `at`; undefined if one could. */
 const findGap = async (db: Executor, at: Date): Promise<Date | undefined> => {
   const [session] = await db.execute<{ until: string | null }>(
     sql`select max(received_until) as until from core_session where received_until > ${at.toISOString()}::timestamptz - interval '1 day' * ${sessionDaysMax}::int`,
   );
   if (!session?.until || !isGap(new Date(session.until), at)) return undefined;
-  // A core of a previous version extends no session, but stores heartbeats. Those that have just come do not end the outage earlier.
+  // A core of a previous version extends no session, but stores heartbeats. Those that have just arrived do not end the outage earlier.
   const [heard] = await db.execute<{ at: string | null }>(sql`
     select max(last_heartbeat_at) as at from fleet_status where last_heartbeat_at < ${timestampAt(at, -gapMsMin / 1000)}`);
   const until = [session.until, heard?.at].flatMap((text) => (text ? [Date.parse(text)] : []));
@@ -75,7 +75,7 @@ const findGap = async (db: Executor, at: Date): Promise<Date | undefined> => {
 
 const isGap = (from: Date, until: Date) => until.getTime() - from.getTime() > gapMsMin;
 
-/** Finds the outages that had begun at a past time, the oldest first: the last one has no end if it lasted then. */
+/** Finds the outages that had begun at a past time, oldest first: the last one has no end if it lasted then. */
 export const findOutagesAt = async (
   db: Executor,
   at: Date,
@@ -92,8 +92,8 @@ export const findOutagesAt = async (
 };
 
 /**
- * Finds the newest outages until `now`, the oldest first. The last one has no end while no core has extended a session: when this core
- * has just resumed, it ends with the next extension. A session that goes on through one, by monotonic time, shows that only the clock skipped it.
+ * Finds the newest outages until `now`, oldest first. The last one has no end while no core has extended a session: when this core has just
+ * resumed, it ends with the next extension. A session that continues through one, by monotonic time, shows that only the clock skipped it.
  */
 export const findOutages = async (
   db: Executor,

@@ -6,7 +6,7 @@ import { markHosts } from "./columns/select-hosts.ts";
 import { fleetPredicate } from "./predicate.ts";
 import { type FleetRules, hostsOf } from "./rows.ts";
 
-/** Counts the hosts that match every one of `filters`, in core's memory where `columns` have the hosts. */
+/** Counts the hosts that match all of `filters`, in core's memory if `columns` have the hosts. */
 export const countHosts = async (
   db: Executor,
   rules: FleetRules,

@@ -1,6 +1,6 @@
 /**
- * Time that counts for hosts. While no core could receive, and until hosts had the time to come back, silence says nothing about a host:
- * these spans count for no threshold.
+ * Excludes time from hosts' thresholds: while no core could receive, and until hosts had time to reconnect, silence says nothing about a
+ * host.
  */
 import { type SQL, sql } from "drizzle-orm";
 
@@ -11,7 +11,7 @@ export interface Outage {
   endedAt: Date | null;
   /** When time counts for hosts again; null while it lasts. */
   countedFrom: Date | null;
-  /** Cores went on through it: the database's clock skipped it. */
+  /** Cores ran through it: the database's clock skipped it. */
   isClockSkip?: boolean;
 }
 
@@ -20,7 +20,7 @@ interface Span {
   until: number;
 }
 
-/** The spans of outages in order, those that overlap as one. */
+/** Returns the spans of outages in order, overlapping ones merged. */
 const spansOf = (outages: readonly Outage[]): Span[] => {
   const spans: Span[] = [];
   for (const { beganAt, countedFrom } of outages.toSorted(
@@ -37,7 +37,7 @@ const spansOf = (outages: readonly Outage[]): Span[] => {
   return spans;
 };
 
-/** Returns the timestamp from which `seconds` of counted time passed until `at`. */
+/** Returns the timestamp `seconds` of counted time before `at`. */
 export const countedBefore = (at: Date, seconds: number, outages: readonly Outage[]): Date => {
   let end = at.getTime();
   let left = seconds * 1000;
@@ -74,7 +74,7 @@ export const isUncounted = (column: SQL, outages: readonly Outage[]): SQL => {
   return spans.length === 0 ? sql`false` : sql`(${sql.join(spans, sql` or `)})`;
 };
 
-/** Returns `countedAfter` of a column: a case for each part of the time line in which it is a constant, or a constant delay. */
+/** Returns `countedAfter` of a column: a case for each part of the timeline in which it is a constant, or a constant delay. */
 export const countedAfterColumn = (
   column: SQL,
   seconds: number,

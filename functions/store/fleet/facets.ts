@@ -15,7 +15,7 @@ import { countLabels, type LabelCounts, labelSetsOf } from "./labels.ts";
 import { exportPredicate, fleetPredicate } from "./predicate.ts";
 import { type FleetRules, hasHeartbeat, hostsOf, timestampsAt } from "./rows.ts";
 
-/** Counts of the fleet under a filter, its states included. */
+/** Counts of the fleet under a filter, including its states. */
 export interface FleetCounts {
   total: number;
   versions: ReadonlyMap<string, number>;
@@ -35,7 +35,10 @@ export interface FleetCounts {
 const daySeconds = 86_400;
 const neverBucket = -1;
 
-/** Counts the rows of a filter by all dimensions of the report, in core's memory where `columns` have the hosts, else in two concurrent scans. */
+/**
+ * Counts the rows of a filter by all dimensions of the report, in core's memory if `columns` have the hosts, otherwise in two concurrent
+ * scans.
+ */
 export const countFleet = async (
   db: Executor,
   rules: FleetRules,
@@ -125,8 +128,8 @@ const countMarked = (marked: MarkedHosts, rules: FleetRules) => {
 };
 
 /**
- * Counts the rows by each value of each dimension, and those of each export. Groups by all dimensions together first: one lookup a row
- * instead of one a row and dimension.
+ * Counts the rows by each value of each dimension, and those of each export. Groups by all dimensions together first, with one lookup for
+ * each row instead of one for each row and dimension.
  */
 const countBy = async <Name extends string>(
   db: Executor,

@@ -1,4 +1,4 @@
-/** How many hosts have which value, in a selection and in all: of what hosts may have in common. */
+/** Counts, in a selection and in all hosts, the hosts with each value of a property that hosts may have in common. */
 import { type SQL, sql } from "drizzle-orm";
 import type { FactorKind } from "#proto/fleet-health/factors.ts";
 import type { FleetFilter } from "#proto/fleet-health/filter.ts";
@@ -24,7 +24,7 @@ export interface CountedFactor {
 interface FactorCounts {
   selected: number;
   all: number;
-  /** The sources of the hosts are being read, and not counted. */
+  /** Core still reads the hosts' sources, and has not counted them. */
   readsSources: boolean;
   counts: CountedFactor[];
 }
@@ -32,7 +32,7 @@ interface FactorCounts {
 /** The kinds that a column has; a host has several sources. */
 type ColumnKind = Exclude<FactorKind, "source">;
 
-/** The column of each kind; labels are counted by set. */
+/** The column of each kind; labels are counted by set of labels. */
 const columnsOf = {
   label: "label_set_id",
   version: "version",
@@ -51,8 +51,8 @@ const kinds = Object.keys(columnsOf) as ColumnKind[];
 type ByValue = Map<string, { selected: number; all: number }>;
 
 /**
- * Counts the hosts of a filter, and all, by each value, in core's memory where `columns` have the hosts, else in a scan. Sources are counted in
- * memory where `hostSources` are given, and left out while those are read.
+ * Counts the hosts of a filter, and all hosts, by each value: in core's memory if `columns` have the hosts, otherwise in a scan. Counts
+ * sources in memory if `hostSources` are given, and omits them while these are being read.
  */
 export const countFactors = async (
   db: Executor,
@@ -91,24 +91,24 @@ export const countFactors = async (
   return { ...found, readsSources: sources === undefined, counts: [...counts, ...labels] };
 };
 
-interface Found {
+interface KindCounts {
   selected: number;
   all: number;
   byKind: Record<ColumnKind, ByValue>;
 }
 
-/** Marks with 1 the selected hosts, by place. */
+/** Marks selected hosts with 1, by index. */
 const isSelectedOf = ({ view, places }: MarkedHosts) => {
   const isSelected = new Uint8Array(view.count);
   for (const place of places) isSelected[place] = 1;
   return isSelected;
 };
 
-const countInMemory = ({ view, places }: MarkedHosts, isSelected: Uint8Array): Found => {
+const countInMemory = ({ view, places }: MarkedHosts, isSelected: Uint8Array): KindCounts => {
   const count = (kind: ColumnKind): ByValue => {
     const column = view.column(columnsOf[kind]);
     if (column.kind === "names") {
-      // Numbers from 0: a place in an array takes a tenth of the time of one in a map.
+      // Numbers from 0: looking up an array takes a tenth of the time of a map.
       const names = view.names(columnsOf[kind] as Parameters<typeof view.names>[0]);
       const selected = new Uint32Array(names.length);
       const all = new Uint32Array(names.length);
@@ -132,21 +132,21 @@ const countInMemory = ({ view, places }: MarkedHosts, isSelected: Uint8Array): F
   return { selected: places.length, all: view.count, byKind: eachKind(count) };
 };
 
-/** A value of eight bytes, the place of a host that has it, and its counts. */
+/** A value of eight bytes, the index of a host that has it, and its counts. */
 interface CountedWords {
   place: number;
   low: number;
   high: number;
   selected: number;
   all: number;
-  /** Another value of the same chain. */
+  /** The next value of the same chain. */
   next: CountedWords | undefined;
 }
 
-/** More values than a fleet has configs, or sets of labels. */
+/** For more values than a fleet has configs, or sets of labels. */
 const chainBits = 14;
 
-/** Counts values by their two words: a bigint for each host would be garbage, and slower to find. */
+/** Counts values by their two 32-bit words: a bigint for each host would be garbage, and slower to look up. */
 const countWords = (
   values: Float64Array | BigInt64Array,
   isSelected: Uint8Array,
@@ -158,21 +158,26 @@ const countWords = (
     const low = words[2 * place] as number;
     const high = words[2 * place + 1] as number;
     const chain = Math.imul(low ^ high, 0x9e3779b1) >>> (32 - chainBits);
-    let one = chains[chain];
-    while (one !== undefined && (one.low !== low || one.high !== high)) one = one.next;
-    if (one === undefined) {
-      one = { place, low, high, selected: 0, all: 0, next: chains[chain] };
-      chains[chain] = one;
-      found.push(one);
+    let counted = chains[chain];
+    while (counted !== undefined && (counted.low !== low || counted.high !== high))
+      counted = counted.next;
+    if (counted === undefined) {
+      counted = { place, low, high, selected: 0, all: 0, next: chains[chain] };
+      chains[chain] = counted;
+      found.push(counted);
     }
-    one.selected += isSelected[place] as number;
-    one.all += 1;
+    counted.selected += isSelected[place] as number;
+    counted.all += 1;
   }
   return found;
 };
 
-/** One scan for all kinds: the combinations of their values may be as many as the hosts. */
-const countInDatabase = async (db: Executor, rules: FleetRules, predicate: SQL): Promise<Found> => {
+/** Counts all kinds in one scan: their values may have as many combinations as there are hosts. */
+const countInDatabase = async (
+  db: Executor,
+  rules: FleetRules,
+  predicate: SQL,
+): Promise<KindCounts> => {
   const names = kinds.map((kind) => sql.identifier(columnsOf[kind]));
   const list = sql.join(names, sql`, `);
   const texts = names.map((name) => sql`${name}::text`);
@@ -189,7 +194,7 @@ const countInDatabase = async (db: Executor, rules: FleetRules, predicate: SQL):
       names.map((name) => sql`(${name})`),
       sql`, `,
     )})`);
-  // A bit for each kind that the row is not of, the first one highest.
+  // A bit for each kind that the row does not count, the first kind highest.
   const rowsOf = (kind: ColumnKind) => {
     const bit = 1 << (kinds.length - 1 - kinds.indexOf(kind));
     return rows.filter(({ others }) => (others & bit) === 0);
@@ -204,7 +209,7 @@ const countInDatabase = async (db: Executor, rules: FleetRules, predicate: SQL):
 const eachKind = (count: (kind: ColumnKind) => ByValue): Record<ColumnKind, ByValue> =>
   Object.fromEntries(kinds.map((kind) => [kind, count(kind)])) as Record<ColumnKind, ByValue>;
 
-/** The first 16 digits of the hash of a key; undefined for one that is not known. */
+/** Returns the first 16 digits of a key's hash; undefined for an unknown hash. */
 const hashOf = (key: string) =>
   key === "0" ? undefined : BigInt.asUintN(64, BigInt(key)).toString(16).padStart(16, "0");
 

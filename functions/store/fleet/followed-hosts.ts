@@ -1,4 +1,4 @@
-/** Hosts that something has changed and others like them, with their figures before and after. */
+/** Finds hosts that a change reached and similar ones, with their figures before and after. */
 import { type SQL, sql } from "drizzle-orm";
 import type { FleetFilter } from "#proto/fleet-health/filter.ts";
 import type { Executor } from "../database/database.ts";
@@ -18,14 +18,14 @@ import { type CountingRules, type FleetRules, hostsOf, staleBefore, timestampAt 
 const changedMax = 2000;
 const controlMax = 8000;
 
-/** The hosts of a filter, as changed, and all others; for `findFollowedHosts`. */
+/** Selects the hosts of a filter as changed, and all others; for `findFollowedHosts`. */
 export const hostsOfFilter = (filter: FleetFilter, rules: FleetRules): SQL => sql`
     select identity_id, platform, version, label_set_id, ${fleetPredicate(filter, rules)} as is_changed
     from ${hostsOf(rules)} where revoked_from > ${timestampAt(rules.now)}`;
 
 /**
- * Finds changed hosts, and others on their platforms, each group in an order by lot. Of a host without figures from before the change nothing is
- * known, so it is left out. Where an hour has no figures, as when core was away or a host was, those of the hour beside it are used.
+ * Finds changed hosts, and others on their platforms, each group in random order. Omits hosts without figures from before the change. If an
+ * hour has no figures, because core or a host was unavailable, uses those of the adjacent hour.
  */
 export const findFollowedHosts = async (
   db: Executor,

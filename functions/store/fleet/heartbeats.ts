@@ -21,10 +21,10 @@ import {
   assignedConfig,
   type DesiredConfig,
   desiredConfigOf,
-  given,
   givenCore,
   givenSilence,
   type HealthReport,
+  namedValue,
   reportedTypes,
   type SilenceThresholds,
   silenceValues,
@@ -41,7 +41,7 @@ interface HeartbeatWrite {
   report: HealthReport;
   /** Null for none. */
   labels: Labels | null;
-  /** Where it came from, by `subnetOf`. */
+  /** The subnet of its address, by `subnetOf`. */
   subnet: string;
   /** From `digestKey`, if the host sent a digest with the report. */
   digest?: bigint | undefined;
@@ -68,7 +68,7 @@ interface RecordRow extends DecisionRow, AssignedRow {
   is_recorded: boolean;
 }
 
-/** Statements of heartbeats at a time: as many as their pool has connections. */
+/** Concurrent statements of heartbeats: as many as their pool has connections. */
 const heartbeatStatementsMax: (typeof poolConnections)["heartbeats"] = 2;
 /** Heartbeats per statement: enough to share its cost, few enough that the next ones are verified meanwhile. */
 const groupMax = 128;
@@ -79,12 +79,21 @@ type HeartbeatThresholds = SilenceThresholds & Pick<FleetThresholds, "heartbeatI
 export interface HeartbeatStore {
   /** Its sessions keep the statement and its plan, which must suit a fleet that grows: see `plansByIndex`. */
   db: Executor;
-  /** Resolves when the next statement may start after one has: see `groupCalls`. Without it, statements start as soon as they can. */
+  /** Resolves when the next statement may start: see `groupCalls`. Without it, statements start as soon as they can. */
   pause?: () => Promise<void>;
-  /** Whether a core of a previous version runs, which knows of a heartbeat by its report alone: each report is stored then. Default never. */
+  /** Whether a core of a previous version runs, which only reads the heartbeat's report: then each report is stored. Default: never. */
   hasOlderCore?: () => boolean;
-  /** The machine of the core that receives them; not known by default. */
+  /** The machine of the core that receives the heartbeats; unknown by default. */
   core?: string;
+}
+
+interface StoredReport extends HealthReport {
+  identity_id: string;
+  certificate_id: string | null;
+  at: Date;
+  report_digest: string | null;
+  core: string;
+  subnet: string;
 }
 
 /**
@@ -115,7 +124,7 @@ export const createHeartbeatWriter = (
     keyOf: ({ identity_id }) => identity_id,
     concurrency: heartbeatStatementsMax,
     itemsMax: groupMax,
-    // The reports of a group come one after the other.
+    // The reports of a group arrive one after the other.
     gather: () => Promise.resolve(),
     isolate: canRetryIndividually,
   });
@@ -136,15 +145,6 @@ export const createHeartbeatWriter = (
     return recordOf(row);
   };
 };
-
-interface StoredReport extends HealthReport {
-  identity_id: string;
-  certificate_id: string | null;
-  at: Date;
-  report_digest: string | null;
-  core: string;
-  subnet: string;
-}
 
 /** Returns the value that keeps a statement from recording a report as repeated while an older core runs. */
 export const repeatsFrom = (
@@ -180,7 +180,7 @@ const valuesOf = (
   ).toISOString(),
 });
 
-const now = given("at", "timestamptz");
+const now = namedValue("at", "timestamptz");
 
 const ofProcess = sql.raw(
   Object.values(reportedNumbers.process)
@@ -189,18 +189,18 @@ const ofProcess = sql.raw(
 );
 
 /**
- * Decides on a group of heartbeats, at most one per identity, and records the admitted ones that repeat the last report as statuses:
- * `is_recorded`. Its rows are in the order of the group. A host that was stale, or lost records since, needs its report stored.
+ * Decides on a group of heartbeats, at most one per identity, and records admitted ones that repeat the last report as statuses:
+ * `is_recorded`. Returns rows in the order of the group. If the host was stale, or has lost records since, the report must be stored.
  */
 const recordHeartbeats = sql`
   with input as materialized (
-    select * from json_to_recordset(${given("json", "json")})
+    select * from json_to_recordset(${namedValue("json", "json")})
       as input (index integer, fingerprint text, sent_at timestamptz, expired boolean, labels jsonb, subnet text, report_digest bigint,
         ${reportedTypes})
   ), ${decideProofs("heartbeat", {
     at: now,
-    plausibleUntil: given("plausible_until", "timestamptz"),
-    spacedSince: given("spaced_since", "timestamptz"),
+    plausibleUntil: namedValue("plausible_until", "timestamptz"),
+    spacedSince: namedValue("spaced_since", "timestamptz"),
   })}, recorded as (
     update fleet_status f set last_heartbeat_at = ${now}, queue_bytes = n.queue_bytes, queue_records = fleet_figure(n.queue_records),
       queue_oldest_seconds = fleet_figure(n.queue_oldest_record_age_seconds),
@@ -213,14 +213,14 @@ const recordHeartbeats = sql`
       ) repeated cross join lateral (select ctid from fleet_status where identity_id = decision.identity_id limit 1) s
       where outcome = 'admitted' order by identity_id
     ) n
-    where f.ctid = n.tid and f.last_heartbeat_at < ${now} and f.last_heartbeat_at >= ${given("stale_before", "timestamptz")}
+    where f.ctid = n.tid and f.last_heartbeat_at < ${now} and f.last_heartbeat_at >= ${namedValue("stale_before", "timestamptz")}
       and not f.is_losing and (n.report_digest is null or n.report_digest = f.report_digest)
     returning f.identity_id
   )
   select decision.outcome, decision.certificate_id, decision.identity_id, decision.last_sent_at, decision.first_use,
     recorded.identity_id is not null as is_recorded,
     coalesce(h.certificate_id = decision.certificate_id and h.boot_id <> decision.boot_id
-      and h.previous_boot_id = decision.boot_id and h.previous_boot_at >= ${given("clone_since", "timestamptz")}, false) as clone_suspected,
+      and h.previous_boot_id = decision.boot_id and h.previous_boot_at >= ${namedValue("clone_since", "timestamptz")}, false) as clone_suspected,
     decision.reported_labels is distinct from decision.labels as other_labels,
     extract(epoch from decision.renew_after)::float8 * 1000 as renew_after,
     extract(epoch from decision.not_after)::float8 * 1000 as not_after,
@@ -238,13 +238,13 @@ const recordHeartbeats = sql`
 /** Stores the reports of a group of heartbeats. */
 const storeHeartbeats = sql`
   with reports as materialized (
-    select * from json_to_recordset(${given("json", "json")})
+    select * from json_to_recordset(${namedValue("json", "json")})
       as reports (identity_id uuid, certificate_id uuid, at timestamptz, report_digest bigint, core text, subnet text,
         ${reportedTypes})
   ), ${storeReports(sql`reports`, givenSilence)}
   select count(*) from written`;
 
-/** Finds the requests for diagnostics that hosts may still answer at `at`: their ids, by the identity of the host. */
+/** Finds the requests for diagnostics that hosts may still answer at `at`: their ids, by identity. */
 export const findOpenDiags = async (
   db: Executor,
   at: Date,

@@ -1,9 +1,10 @@
 /**
- * The fleet as it was. Invariants: a host at a time has the facts of the first row of `fleet_history` that ends after it, else those of
- * `fleet_host`; its last heartbeat is the start of the silence around that time, else the time itself, which the thresholds of then cannot
- * tell from the heartbeat before it. The size of its queue is known in a silence only. What depends on time alone is not stored: the rules
- * of rows.ts decide it with that time. Core and subnet are those of the first row of `fleet_connection` that ends after it, else those of
- * `fleet_status`.
+ * The fleet at past times. Invariants:
+ * - A host at a time has the facts of the first row of `fleet_history` that ends after it, or else those of `fleet_host`. Its core and
+ *   subnet are those of the first row of `fleet_connection` that ends after it, or else those of `fleet_status`.
+ * - Its last heartbeat is the start of the silence around that time, or else that time itself: to the thresholds of then, an earlier
+ *   heartbeat makes no difference. The size of its queue is known only in a silence.
+ * - What depends on time alone is not stored: rules.ts and rows.ts decide it for that time.
  */
 import { type SQL, sql } from "drizzle-orm";
 import { hourMs } from "#kit/clock.ts";
@@ -48,10 +49,10 @@ const ofProcess = sql.raw(
     .join(", "),
 );
 
-/** Returns the hosts that were enrolled at a time, as they were, with the columns of `fleet`. Figures that have no history are unknown. */
+/** Returns the hosts that were enrolled at a time, with their columns of `fleet` as of then. Figures without a history are unknown. */
 export const hostsAt = (at: Date): SQL => {
   const time = timestampAt(at);
-  /** The start of the silence around the time; null without one. */
+  /** Joins the start of the silence around the time; null without one. */
   const silence = (name: "unheard" | "unsent") => sql`left join lateral (
       select from_at, queue_bytes from fleet_silence
       where identity_id = s.identity_id and is_of_envelopes = ${sql.raw(String(name === "unsent"))} and until_at > ${time}
@@ -91,7 +92,7 @@ export const hostsAt = (at: Date): SQL => {
   ) fleet`;
 };
 
-/** The times between which something changed: after the first one, until the other, or until now. */
+/** A range of time: after the first one, until the other, or until now. */
 export interface ChangedBetween {
   from: Date;
   until: Date | null;
@@ -100,20 +101,20 @@ export interface ChangedBetween {
 const endedBetween = ({ from, until }: ChangedBetween): SQL =>
   sql`until_at > ${timestampAt(from)} and until_at <= ${until ? timestampAt(until) : sql`'infinity'`}`;
 
-/** Returns the facts that hosts had at the first time, of those that have changed. */
+/** Returns the facts that changed hosts had at the start of the range. */
 export const factsBefore = (between: ChangedBetween): SQL => sql`(
     select distinct on (identity_id) identity_id, null as identity, fleet_hash_key(desired_config) as desired_config_key,
       fleet_hash_key(running_config) as running_config_key, fleet_hash_key(last_known_good_config) as last_known_good_config_key, ${facts}
     from fleet_history where ${endedBetween(between)} order by identity_id, until_at
   ) facts`;
 
-/** Returns the core and subnet that hosts had at the first time, of those that have changed. */
+/** Returns the core and subnet that changed hosts had at the start of the range. */
 export const connectionsBefore = (between: ChangedBetween): SQL => sql`(
     select distinct on (identity_id) identity_id, null as identity, core, subnet
     from fleet_connection where ${endedBetween(between)} order by identity_id, until_at
   ) connections`;
 
-/** Returns the silences of heartbeats or envelopes that had begun at the first time, and ended by the other. */
+/** Returns the silences of heartbeats or envelopes that began before the range and ended in it. */
 export const silencesBefore = (
   between: ChangedBetween,
   { areOfEnvelopes }: { areOfEnvelopes: boolean },
@@ -122,7 +123,7 @@ export const silencesBefore = (
     where ${endedBetween(between)} and from_at <= ${timestampAt(between.from)} and is_of_envelopes = ${sql.raw(String(areOfEnvelopes))}
   ) silences`;
 
-/** Counts the changes and ended silences of all hosts, `max` of each at most. */
+/** Counts the changes and the ended silences of all hosts, each up to `max`. */
 export const countChanges = async (
   db: Executor,
   between: ChangedBetween,
@@ -136,7 +137,7 @@ export const countChanges = async (
   return row?.count ?? 0;
 };
 
-/** Finds every version and platform of hosts of the past, by one pass over them. */
+/** Finds every version and platform that hosts have had, in one pass. */
 export const findPastNames = async (
   db: Executor,
   hosts: SQL,
@@ -146,7 +147,7 @@ export const findPastNames = async (
   return { versions: row?.versions ?? [], platforms: row?.platforms ?? [] };
 };
 
-/** Stores the thresholds, if they differ from those before; the first ones begin history. */
+/** Stores the thresholds if they have changed; the first ones begin history. */
 export const recordThresholds = async (
   db: Executor,
   thresholds: FleetThresholds,
@@ -159,7 +160,7 @@ export const recordThresholds = async (
     on conflict do nothing`);
 };
 
-/** Finds the thresholds that decided on the states at a time; undefined before history begins. */
+/** Finds the thresholds that applied at a time; undefined before history begins. */
 export const findThresholdsAt = async (
   db: Executor,
   at: Date,
@@ -178,12 +179,10 @@ export const findHistoryStart = async (db: Executor): Promise<Date | null> => {
   return row?.at ? new Date(row.at) : null;
 };
 
-/** Rows of a table that a statement deletes. */
+/** Rows of a table that a statement deletes at most. */
 const deletedMax = 10_000;
 
-/**
- * Deletes what ended before `keptFrom`, a bounded number of rows, and returns how many. Thresholds that decided at that time stay.
- */
+/** Deletes a bounded number of rows that ended before `keptFrom` and returns the number. Keeps the thresholds of that time. */
 export const deleteOldHistory = async (db: Executor, keptFrom: Date): Promise<number> => {
   const from = timestampAt(keptFrom);
   let deleted = 0;
@@ -194,7 +193,7 @@ export const deleteOldHistory = async (db: Executor, keptFrom: Date): Promise<nu
     ["fleet_sample", sql`slot < ${from}`],
     ["fleet_change", sql`began_at < ${from}`],
     ["fleet_change_hour", sql`hour < ${Math.floor(keptFrom.getTime() / hourMs)}::int`],
-    // One that others differ from is a day older than they at most.
+    // A base is at most a day older than its differences.
     ["fleet_checkpoint", sql`at < ${timestampAt(keptFrom, -86_400)}`],
     [
       "fleet_threshold",
@@ -208,9 +207,7 @@ export const deleteOldHistory = async (db: Executor, keptFrom: Date): Promise<nu
   return deleted;
 };
 
-/** How many hosts were in which state, every five minutes. */
-
-/** The time between samples. */
+/** The time between samples of the number of hosts in each state. */
 export const sampleMs = 300_000;
 
 /** The counts of a time. */
@@ -222,7 +219,7 @@ export interface FleetSample {
 
 const slotOf = (at: Date): Date => new Date(at.getTime() - (at.getTime() % sampleMs));
 
-/** Whether the sample of these five minutes is still to be taken. */
+/** Whether these five minutes still lack a sample. */
 export const isSampleDue = async (db: Executor, now: Date): Promise<boolean> => {
   const rows = await db.execute(
     sql`select from fleet_sample where slot = ${timestampAt(slotOf(now))}`,
@@ -230,7 +227,7 @@ export const isSampleDue = async (db: Executor, now: Date): Promise<boolean> => 
   return rows.length === 0;
 };
 
-/** Stores the counts of `at`, unless there is a sample of its five minutes. */
+/** Stores the counts of `at`, unless its five minutes have a sample. */
 export const addSample = async (
   db: Executor,
   { needsAttention, byState }: Pick<FleetSummary, "needsAttention" | "byState">,
@@ -241,7 +238,7 @@ export const addSample = async (
     values (${timestampAt(slotOf(at))}, ${timestampAt(at)}, ${states}::int[], ${needsAttention}::int) on conflict do nothing`);
 };
 
-/** Finds a sample of each `stepMs` between two times, the first of it, in their order. */
+/** Finds the first sample of each `stepMs` between two times, in order. */
 export const findSamples = async (
   db: Executor,
   { from, to, stepMs }: { from: Date; to: Date; stepMs: number },

@@ -1,17 +1,17 @@
-/** The figures of hosts, which comparisons read: now, and at the first minute of each hour. */
+/** Stores the figures of hosts at the first minute of each hour, for comparisons with their present figures. */
 import { type SQL, sql } from "drizzle-orm";
 import { hourMs } from "#kit/clock.ts";
 import type { SentVolume } from "#proto/fleet-health/comparison.ts";
 import type { Executor } from "../database/database.ts";
 import { timestampAt } from "./rows.ts";
 
-/** What is kept of a host at a time, in the order of the stored numbers; `at` is that of the heartbeat which reported it, in milliseconds. */
+/** The stored figures of a host, in this order; `at` is the time of the heartbeat that reported them, in milliseconds. */
 const sampledFigures = ["at", "queueBytes", "lostRecords", "starts", "rssBytes", "cpuMs"] as const;
 
-/** The figures of a host at a time; -1 for what it does not report. */
+/** The figures of a host at a time; -1 for a figure that it does not report. */
 export type HostFigures = Record<(typeof sampledFigures)[number], number>;
 
-/** Returns the figures of a row of `fleet_status` as they are stored. */
+/** Returns the figures of a row of `fleet_status` as the database stores them. */
 export const hostFigures = (row: "f"): SQL =>
   sql.raw(`array[(extract(epoch from ${row}.last_heartbeat_at) * 1000)::bigint, ${row}.queue_bytes, ${row}.lost_records,
     ${row}.starts, ${row}.rss_bytes, ${row}.cpu_ms]::bigint[]`);
@@ -22,7 +22,7 @@ const readHostFigures = (stored: readonly number[]): HostFigures =>
     sampledFigures.map((name, index) => [name, Number(stored[index])]),
   ) as HostFigures;
 
-/** A host that something has changed, or one that it is compared with. Null: not known. */
+/** A host that a change reached, or one that it is compared with. Null: unknown. */
 export interface FollowedHost {
   isControl: boolean;
   platform: string;
@@ -34,7 +34,7 @@ export interface FollowedHost {
   atChange: HostFigures | null;
   sinceThen: HostFigures | null;
   now: HostFigures;
-  /** Its volume in an hour before the change and in one since; null unless it has a whole hour of each. */
+  /** Its volume in an hour before the change and since; null unless each has a whole hour. */
   sent: { before: SentVolume; after: SentVolume } | null;
 }
 
@@ -69,18 +69,18 @@ export const followedHostOf = ({
 
 const hourOf = (at: Date) => Math.floor(at.getTime() / hourMs);
 
-/** Whole hours that core counts by host for certain (drizzle/schema/ingest.ts). */
+/** Whole hours that core certainly counts by host (drizzle/schema/ingest.ts). */
 const countedHours = 48;
 
-/** When the first of the hosts changed, and the last one. */
+/** When the first and the last of the hosts changed. */
 export interface ChangeSpan {
   from: Date;
   until: Date;
 }
 
 /**
- * Returns what core stored of the host of a row in an hour, by signal: on average of up to a day before a change, and of the whole hours after that
- * of the change. Null without both.
+ * Returns what core stored of the row's host in an hour, by signal: the average of up to a day before a change, and of the whole hours
+ * after the change. Null without both.
  */
 export const sentAround = (row: "f", { from, until }: ChangeSpan, now: Date): SQL => {
   const at = hourOf(from);
@@ -99,7 +99,7 @@ export const sentAround = (row: "f", { from, until }: ChangeSpan, now: Date): SQ
   return sql`jsonb_build_object('before', ${between(first, at)}, 'after', ${between(after, end)})`;
 };
 
-/** Returns the hour of a time, and the first one of the day before it: what a host did before is of up to a day. */
+/** Returns the hour of a time, and the first hour of the day before it. */
 export const hoursAround = (at: Date): { first: number; hour: number } => ({
   first: hourOf(at) - 24,
   hour: hourOf(at),
@@ -110,7 +110,7 @@ export const sampleHosts = async (db: Executor, now: Date): Promise<boolean> => 
   const hour = hourOf(now);
   const known = await db.execute(sql`select from fleet_hour where hour = ${hour}::int limit 1`);
   if (known.length > 0) return false;
-  // In the order of the key, so that two cores which do it at once wait for each other once.
+  // In the order of the key, so that concurrent cores wait for each other only once.
   await db.execute(sql`
     insert into fleet_hour (hour, identity_id, figures)
     select ${hour}::int, f.identity_id, ${hostFigures("f")} from fleet_status f
@@ -119,12 +119,12 @@ export const sampleHosts = async (db: Executor, now: Date): Promise<boolean> => 
   return true;
 };
 
-/** As long as the figures of hours are kept. */
+/** Hours for which figures are kept. */
 export const keptHours = 72;
 /** Rows of a statement that deletes. */
 const deletedMax = 20_000;
 
-/** Deletes figures that are older than three days, a bounded number, and returns how many. */
+/** Deletes a bounded number of figures that are older than three days, and returns how many. */
 export const deleteOldFigures = async (db: Executor, now: Date): Promise<number> => {
   const rows = await db.execute(sql`delete from fleet_hour where ctid in (
     select ctid from fleet_hour where hour < ${hourOf(now) - keptHours}::int limit ${deletedMax}) returning 1`);

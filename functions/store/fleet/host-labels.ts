@@ -4,9 +4,9 @@ import type { Database } from "../database/database.ts";
 const deletedMax = 10_000;
 
 /**
- * Deletes sets of labels that no host has or had in its history, a bounded number, and returns how many. Whoever gives a host a known set
- * locks that set until the commit: such sets are skipped, and the second statement sees the hosts of those that were unlocked before this
- * call locked them.
+ * Deletes sets of labels that no host has or had in its history, a bounded number, and returns how many. A transaction that gives a host a
+ * known set locks the set until its commit: this skips locked sets, and its second statement sees the hosts of those that were unlocked
+ * before.
  */
 export const deleteUnusedLabelSets = (db: Database): Promise<number> =>
   db.transaction(async (tx) => {

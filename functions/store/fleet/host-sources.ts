@@ -1,4 +1,4 @@
-/** Counts of the sources of telemetry that hosts have: in the database, and in core's memory, which a scan would be too slow for. */
+/** Counts hosts by their sources of telemetry: in the database, and in core's memory, because a scan would be too slow. */
 import { type SQL, sql } from "drizzle-orm";
 import { type Clock, dayMs } from "#kit/clock.ts";
 import type { Executor } from "../database/database.ts";
@@ -7,7 +7,7 @@ import type { ResidentHosts } from "./columns/resident-hosts.ts";
 import { ofRecentDays } from "./predicate.ts";
 import { type FleetRules, hostsOf } from "./rows.ts";
 
-/** The hosts with a source, in a selection and in all. */
+/** The number of hosts with a source, in a selection and in all. */
 type CountedSources = Map<string, { selected: number; all: number }>;
 
 /** Counts by a scan of the accounts, which takes a second for 100,000 hosts. */
@@ -26,17 +26,20 @@ export const countSources = async (
 
 /** The sources of the hosts in core's memory. */
 export interface HostSources {
-  /** Counts those at a time, of all hosts of a view and of the selected ones; undefined until they are read, which begins with the first call. */
+  /**
+   * Counts the sources at a time, of all hosts of a view and of the selected ones; undefined until they are read, which the first call
+   * starts.
+   */
   count(view: ResidentHosts, isSelected: Uint8Array, time: Date): CountedSources | undefined;
 }
 
-/** The set of each host by its place, and the sources of each set, of which a fleet has few; 0 is none. */
+/** The set of each host by its index, and the sources of each set, of which a fleet has few; 0 is none. */
 interface SourceSets {
   setOf: Uint32Array;
   sets: (readonly string[])[];
 }
 
-/** The sources of a day, once they are read. `error`: the last reading failed; the next call throws it. */
+/** The sources of a day, once they are read. `error`: the last read failed; the next call throws it. */
 interface KnownDay {
   known?: SourceSets;
   error?: unknown;
@@ -44,12 +47,12 @@ interface KnownDay {
   readAt: number;
 }
 
-/** Accounts come once an hour. */
+/** Accounts arrive once an hour. */
 const keptMs = 300_000;
-/** Days that are kept: now, and a past. */
+/** Days in memory: the present one, and a past one. */
 const daysMax = 2;
 
-/** Creates the sources, still unread. They are read again in time, and freed with the hosts that they are of. */
+/** Creates the sources, unread at first. Reads them again periodically, and frees them with their hosts. */
 export const createHostSources = ({
   db,
   clock,
@@ -113,8 +116,16 @@ const countSets = ({ setOf, sets }: SourceSets, isSelected: Uint8Array): Counted
   return counted;
 };
 
-/** Hosts of a statement that reads: each batch holds up core for some milliseconds. */
+/** Hosts of a read: each batch occupies core for some milliseconds. */
 const batchHosts = 5000;
+
+/** The hosts of a set in a batch. */
+interface SetRow extends Record<string, unknown> {
+  sources: string[];
+  ids: Uint8Array;
+  /** The last host of a full batch. */
+  next: string | null;
+}
 
 const readSets = async (db: Executor, view: ResidentHosts, time: Date): Promise<SourceSets> => {
   const setOf = new Uint32Array(view.ids.length);
@@ -144,11 +155,3 @@ const readSets = async (db: Executor, view: ResidentHosts, time: Date): Promise<
   }
   return { setOf, sets };
 };
-
-/** The hosts of a set in a batch. */
-interface SetRow extends Record<string, unknown> {
-  sources: string[];
-  ids: Uint8Array;
-  /** The last host of a full batch. */
-  next: string | null;
-}

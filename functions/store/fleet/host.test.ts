@@ -176,7 +176,7 @@ const changes: Record<string, (change: Change) => Promise<unknown>> = {
   authFailure: ({ hosts: [n = 1], value }) => {
     const identity = `https://fleet.example.test/dc-${n % 9}/host-${n}`;
     const at = new Date(clock.now() + value);
-    return updateAuthFailure(db, { identity, reason: "clock_skew", at, due: at });
+    return updateAuthFailure(db, { identity, reason: "clock_skew", at, ifBefore: at });
   },
 };
 

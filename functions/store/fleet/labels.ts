@@ -6,7 +6,7 @@ import type { Executor } from "../database/database.ts";
 import { exportPredicate, fleetPredicate } from "./predicate.ts";
 import { type FleetRules, hostsOf } from "./rows.ts";
 
-/** The hosts with each label, the most frequent keys and values first. */
+/** The numbers of hosts with each label, the most frequent keys and values first. */
 export interface LabelCounts {
   keys: readonly {
     key: string;
@@ -14,7 +14,7 @@ export interface LabelCounts {
     count: number;
     values: readonly { value: string; count: number }[];
   }[];
-  /** Keys that are not listed. */
+  /** Keys that are not in the list. */
   keysOther: number;
 }
 
@@ -57,7 +57,7 @@ export const countLabels = async (db: Executor, labelSets: SQL): Promise<LabelCo
 /** Keys of labels, in the order of names. */
 export interface LabelKeys {
   keys: readonly string[];
-  /** Whether hosts have labels of further keys. */
+  /** Whether hosts have labels with further keys. */
   hasOthers: boolean;
 }
 

@@ -1,4 +1,7 @@
-/** The filter of proto/fleet-health/filter.ts as a predicate over `fleet`. No part is ever null, so that a negated one is exact. */
+/**
+ * Translates the filter of proto/fleet-health/filter.ts to a predicate over `fleet`. No part of it is ever null, so that its negation is
+ * exact.
+ */
 import { type SQL, sql } from "drizzle-orm";
 import { dayMs, hourMs } from "#kit/clock.ts";
 import { byteOfState, incompleteStates } from "#proto/completeness/hour-note.ts";
@@ -99,7 +102,7 @@ const alternatives: Alternatives = {
   label: (pairs) => [...Map.groupBy(pairs.map(splitLabelPair), ({ key }) => key)].map(labelFound),
   core: (cores) => [oneOf(sql`core`, cores)],
   subnet: (subnets) => [oneOf(sql`subnet`, subnets)],
-  // Decided once: a fleet has few policies.
+  // Evaluated once for the statement: a fleet has few policies.
   policy: (names) => [
     sql`policy_id in (select id from enrollment_policy where ${oneOf(sql`name`, names)})`,
   ],
@@ -146,7 +149,7 @@ const alternatives: Alternatives = {
   incompleteWithinSeconds: (within, { now }) => [
     sql`identity_id in (${hostsIncompleteSince(now.getTime() - within * 1000)})`,
   ],
-  // The second part follows from the first, and has an index.
+  // The second condition follows from the first, and can use an index.
   expiresWithinSeconds: (within, { now }) => {
     const until = timestampAt(now, within);
     return [sql`(expired_from <= ${until} and certificate_not_after <= ${until})`];
@@ -167,24 +170,24 @@ const alternatives: Alternatives = {
       [part]: (bound: number) => [sql`${sql.raw(figure)} > ${bound}`],
     })),
   ) as Pick<Alternatives, FigureFilter["part"]>),
-  // What it holds has come since its oldest record: the room that is left fills at that rate.
+  // The queue has grown to its size since its oldest record; at that rate the rest fills within the given time.
   queueFullWithinSeconds: (within, { thresholds }) => [
     sql`(queue_bytes > 0 and queue_bytes_max > 0 and queue_oldest_seconds >= ${thresholds.forwardingSeconds}
       and queue_bytes_max::float8 * queue_oldest_seconds <= queue_bytes::float8 * (queue_oldest_seconds::float8 + ${within}))`,
   ],
 };
 
-/** The host has such names: found by an index, and once for the statement, so that it reads the texts of no other host. */
+/** Selects hosts by their names. PostgreSQL finds them by an index, once for the statement, and reads no other host's names. */
 const hasNamed = (which: SQL): SQL =>
   sql`identity_id in (select identity_id from fleet_host where ${which})`;
 
-/** The accounts of hosts are counted by UTC day: those of the 24 hours before a time are among those of its day and of the day before. */
+/** Selects the UTC days that contain the 24 hours before a time: its own and the one before. */
 export const ofRecentDays = (day: SQL, time: Date): SQL => {
   const last = Math.floor(time.getTime() / dayMs);
   return sql`${day} between ${last - 1}::int and ${last}::int`;
 };
 
-/** The host's label has one of these values. Decided once for each set of labels, of which a fleet has few. */
+/** Selects hosts whose label has one of these values. Evaluated once for each distinct set of labels, of which a fleet has few. */
 const labelFound = ([key, wanted]: [key: string, wanted: { value: string }[]]): SQL => {
   const found = wanted.map(({ value }) =>
     value === anyLabelValue
@@ -198,7 +201,7 @@ const authFailureSeconds = 86_400;
 
 const hasForwarded = sql`last_envelope_at > ${never}`;
 
-/** Rows have the time of the last envelope to the second, so an age is compared to the second. */
+/** Rows store the time of the last envelope in whole seconds, so the limit is rounded down to a second. */
 const envelopeWithin = (age: number, now: Date): SQL => {
   const from = now.getTime() - age * 1000;
   return sql`last_envelope_at >= ${timestampAt(new Date(from - (((from % 1000) + 1000) % 1000)))}`;
@@ -206,7 +209,7 @@ const envelopeWithin = (age: number, now: Date): SQL => {
 
 const configColumns = ["desired_config", "running_config", "last_known_good_config"] as const;
 
-/** Something about the host changed after this long ago: what the row dates, a condition that began with the time alone, or one that ended. */
+/** Selects hosts that changed within a time: by a dated event, by a condition that begins with time alone, or by one that ended. */
 const changedWithin = (within: number, rules: FleetRules): SQL[] => {
   const { now } = rules;
   const from = timestampAt(now, -within);
@@ -232,8 +235,8 @@ const changedWithin = (within: number, rules: FleetRules): SQL[] => {
 };
 
 /**
- * Returns the predicate of a free text: a substring of a name, a version or a platform; or an id, a serial number or a fingerprint, as
- * people paste them from other tools.
+ * Returns the predicate of a free text: part of a name, a version or a platform; or an id, a serial number or a fingerprint as other tools
+ * print it.
  */
 const textFound = (text: string, { versions, platforms }: FleetRules): SQL => {
   const wanted = text.toLowerCase();
@@ -260,7 +263,7 @@ const textFound = (text: string, { versions, platforms }: FleetRules): SQL => {
   return sql`(${sql.join(parts, sql` or `)})`;
 };
 
-/** One lookup for the statement, not for each row. */
+/** Selects hosts by a certificate, which PostgreSQL looks up once for the statement. */
 const ownsCertificate = (which: SQL): SQL =>
   sql`identity_id = any(array(select identity_id from certificate where ${which}))`;
 
@@ -283,13 +286,13 @@ const serialsOf = (digits: string): string[] => {
   return [...new Set([digits, number, `0${number}`, `00${number}`])];
 };
 
-/** What `translate` removes of states written by `escape`: those that are complete, and `\\000` for an hour that is not decided. */
+/** Bytes that `translate` removes from states in `escape` format: the complete states, and `\\000` for an hour that is not decided. */
 const others = `\\0${hourStates
   .filter((state) => !incompleteStates.includes(state))
   .map((state) => String.fromCharCode(byteOfState(state)))
   .join("")}`;
 
-/** The day of the first hour that begins at a time or later, and the place of that hour in the states of its day. */
+/** Returns the day of the first hour that begins at a time or later, and the 1-based index of the hour in that day's states. */
 const firstHour = (sinceMs: number): { day: number; place: number } => {
   const from = Math.ceil(sinceMs / hourMs) * hourMs;
   const day = Math.floor(from / dayMs);
@@ -299,7 +302,10 @@ const firstHour = (sinceMs: number): { day: number; place: number } => {
 const incompleteFrom = (place: SQL): SQL =>
   sql`length(translate(encode(substring(d.states from ${place}), 'escape'), ${others}::text, ''))`;
 
-/** The ids of hosts with an incomplete hour that begins at a time or later: found by an index, once for the statement. */
+/**
+ * Selects the ids of hosts with an incomplete hour that begins at a time or later. PostgreSQL finds them by an index, once for the
+ * statement.
+ */
 const hostsIncompleteSince = (sinceMs: number): SQL => {
   const { day, place } = firstHour(sinceMs);
   return sql`select h.identity_id from completeness_day d join fleet_host h on h.identity = d.host_id collate "C"
@@ -316,28 +322,28 @@ export const incompleteHoursOf = (identity: SQL, sinceMs: number): SQL => {
   return sql`(select ${incompleteSum(first)} from completeness_day d where d.host_id = ${identity} and d.day >= ${first.day}::int)`;
 };
 
-/** The same of every host that has one, with its `host_id`, as `hours`. */
+/** Selects `host_id` and the number of incomplete hours, as `hours`, of every host that has one. */
 export const incompleteHoursByHost = (sinceMs: number): SQL => {
   const first = firstHour(sinceMs);
   return sql`select d.host_id collate "C" as host_id, ${incompleteSum(first)} as hours from completeness_day d
     where d.incomplete_hours > 0 and d.day >= ${first.day}::int group by d.host_id`;
 };
 
-/** Entries of the inventory with the host of each: an entry names a device id or a whole identity. */
+/** Joins entries of the inventory with hosts by name: an entry names a device id or a whole identity. */
 const namedBy = (column: SQL): SQL =>
   sql`select n.name, n.owner, n.labels, n.removed_at, h.identity_id, h.identity
     from inventory_host n join fleet_host h on ${column} = n.name`;
 
-/** Entries of the inventory, those that it had before included, with the hosts of the fleet that have their names. */
+/** Entries of the inventory, including removed ones, with the hosts that they name. */
 export const namedHosts = sql`(${namedBy(sql`h.device_id`)} union all ${namedBy(sql`h.identity`)}) named`;
 
 const expectedHosts = sql`select identity_id from ${namedHosts} where removed_at is null`;
 const removedHosts = sql`select identity_id from ${namedHosts} where removed_at is not null except ${expectedHosts}`;
-/** Without an inventory there are none. */
+/** Empty without an inventory. */
 const unknownHosts = sql`select identity_id from fleet_host where exists (select from inventory)
   except select identity_id from ${namedHosts}`;
 
-/** The host sends heartbeats or telemetry. */
+/** Selects hosts that send heartbeats or telemetry. */
 export const stillSends = (rules: FleetRules): SQL =>
   sql`(${isActive(rules)} or ${forwardingIs("forwarding", rules)})`;
 

@@ -94,10 +94,10 @@ export type FleetRow = FlagsAndNumbers & {
   subnet: string | null;
   /** Of the last 24 hours; null if none is settled. */
   incomplete_hours: number | null;
-  /** Null without an inventory, and for a host that neither sends nor is expected. */
+  /** Null without an inventory, and for a host that is not in it and does not send. */
   inventory_status: EnrolledStatus | null;
   inventory_owner: string | null;
-  /** Null until its volume is counted, and for a host that no budget holds. */
+  /** Null until the host's volume is counted. */
   day_bytes: string | null;
   usual_bytes: string | null;
   hold: { budget: string; since: string; until: string } | null;
@@ -116,7 +116,7 @@ interface SortKey {
   isUnique?: true;
   /** The key is an expression, not a column. */
   isComputed?: true;
-  /** How the whole fleet is sorted by what core's memory does not have: the key, of `fleet` and what is joined with it. */
+  /** Sorts the whole fleet by a key that core's memory does not have: the key, and the join that provides it. */
   joined?: { key: SQL; join: SQL };
 }
 
@@ -169,8 +169,8 @@ export interface FleetPageRequest {
 }
 
 /**
- * Finds one page of the fleet, or of an export, and the position of the next one: null on the last. With `columns` core's memory chooses the
- * hosts, and the database returns those that the filter is still true of: a page may have fewer rows than its limit.
+ * Finds a page of the fleet, or of an export, and the position of the next page; null on the last. With `columns` core's memory chooses the
+ * hosts, and the database checks the filter again: a page may have fewer rows than its limit.
  */
 export const findFleetPage = async (
   db: Executor,
@@ -200,7 +200,7 @@ export const findFleetPage = async (
     return { rows, next };
   }
   const rows = await selectRows(db, rules, {
-    // A key that is a column needs its index; `offset 0` keeps the planner from computing any other key twice a row.
+    // A key that is a column needs its index; `offset 0` keeps the planner from computing any other key twice for each row.
     from: sql`(select identity_id, ${joined?.key ?? key} as sort_key from ${hostsOf(rules)} ${joined?.join ?? sql``} where ${holds}
       ${isComputed ? sql`offset 0` : sql``}) keyed ${after ? sql`where ${beyond(after, order, { type, isUnique })}` : sql``}`,
     orderBy: isUnique
@@ -214,7 +214,7 @@ export const findFleetPage = async (
   return { rows: rows.slice(0, limit), next };
 };
 
-/** Whether a chosen host still matches. The names of a host were found by the database just now. */
+/** Whether a chosen host still matches. The database has just checked the host's names. */
 const stillHolds = (filter: FleetFilter, rules: FleetRules, kind: ExportKind | undefined): SQL => {
   const { text, notText, device, notDevice, hostname, notHostname, ...changing } = filter;
   return sql`${fleetPredicate(changing, rules)} and ${kind ? exportPredicate(kind, rules) : sql`true`}`;
@@ -255,7 +255,7 @@ const numbersOfReport = sql.raw(
   everyNumber.flatMap(({ column, figure }) => (figure ? [] : `h.${column}`)).join(", "),
 );
 
-/** The hosts to select, in order; the rows are of those that `holds` is true of. */
+/** The hosts to select, in order; `holds` filters them again. */
 interface Selection {
   from: SQL;
   orderBy: SQL;
@@ -281,8 +281,7 @@ const conditionFlags = (rules: FleetRules): SQL =>
   );
 
 /**
- * Selects ids from the narrow table first, so that a sort of the whole fleet uses as little memory as possible. Then looks up all columns
- * of the selected rows.
+ * Selects ids from the narrow table first, so that a sort of the whole fleet uses little memory, and then all columns of the selected rows.
  */
 const selectRows = async (
   db: Executor,
@@ -327,7 +326,7 @@ const selectRows = async (
     left join lateral (select * from ingest_gap where host_id = i.identity limit 1) g on ${isNewest}
     ${volume.join} ${inventory.join}
     order by selected.rank`);
-  // The driver's own rows: a copy of fifty columns would cost more than all else that is done with them here.
+  // Changes the driver's own rows: copying fifty columns would cost more than everything else here.
   return rows.map((row) =>
     Object.assign(row, {
       state: stateAtIndex(row.state_index),
@@ -337,7 +336,7 @@ const selectRows = async (
   );
 };
 
-/** The policy of a host, and every error of the config that its last heartbeat reports: null without a heartbeat. */
+/** The policy of a host, and every config error that its last heartbeat reported; null without a heartbeat. */
 export interface HostBackground extends Record<string, unknown> {
   policyId: string;
   policyName: string;
@@ -357,16 +356,16 @@ export const findHostBackground = (
     where i.id = ${identityId}::uuid`),
   );
 
-/** Parts of the statement of rows, which joins the identity `i`, the certificate `c`, the report `h` and others. */
+/** Fragments of the statement of rows, which joins the identity `i`, the certificate `c`, the report `h` and others. */
 interface RowFacts {
   /** Columns of the hosts, for `columns`. */
   ofHosts: SQL;
   columns: SQL;
-  /** Whether the newest report and the losses of a restored database belong to the rows. */
+  /** Whether the row has the newest report, and the losses of a restored database. */
   isNewest: SQL;
 }
 
-/** Returns the facts of the rows that rules decide on: of now from the newest report and events, of the past from history. */
+/** Returns the facts from which rules decide: today's from the newest report and events, past ones from history. */
 const rowFactsOf = ({ past, now }: FleetRules): RowFacts =>
   past === undefined ? newestFacts : factsAt(now);
 
@@ -379,7 +378,7 @@ const newestFacts: RowFacts = {
   isNewest: sql`true`,
 };
 
-/** Parts of the same statement: what core stored of the host on a day, and the budget that holds it, both as they are now. */
+/** Further fragments: what core stored of the host on a day, and the budget that holds it, both as of now. */
 const volumeOfRow = ({ past, now }: FleetRules): { columns: SQL; join: SQL } =>
   past
     ? {
@@ -393,11 +392,11 @@ const volumeOfRow = ({ past, now }: FleetRules): { columns: SQL; join: SQL } =>
             from held_host where host_id = i.identity and until > ${timestampAt(now)} limit 1) held on true`,
       };
 
-/** A revocation that had happened by then. */
+/** Selects hosts whose revocation had happened by then. */
 const revokedBy = (table: SQL, at: SQL): SQL =>
   sql`case when ${table}.revoked_at <= ${at} then ${table}.revoked_at end`;
 
-/** Of the conditions that a host reported, the start of the first one is known. */
+/** Only the start of the first condition that a host reported is known. */
 const sinceIf = (isFirst: SQL): SQL =>
   sql`case when f.condition_since > ${never} and ${isFirst} then f.condition_since end`;
 

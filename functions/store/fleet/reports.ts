@@ -1,4 +1,4 @@
-/** Reports of hosts: what they hold, and what core stores and derives. */
+/** Stores reports of hosts, and derives facts from them. */
 import { type SQL, sql } from "drizzle-orm";
 import { describeCondition, type HeartbeatRequest } from "#proto/management/heartbeat.ts";
 import {
@@ -12,7 +12,7 @@ import type { FleetThresholds } from "./rows.ts";
 interface ReportedColumn {
   type: "bigint" | "boolean" | "text" | "text[]" | "timestamptz";
   from(request: HeartbeatRequest): string | number | boolean | readonly string[] | null;
-  /** It changes with each heartbeat of a host that works, and alone leaves the row of the report as it is. */
+  /** It changes with each heartbeat of a working host; a change of it alone does not store the report. */
   isFigure?: boolean;
 }
 
@@ -88,7 +88,7 @@ const columns = [
   ...numbersOf(reportedNumbers.process, ({ process }) => process),
 ] as [ReportedName, ReportedColumn][];
 
-/** Returns a heartbeat as the columns that it fills. */
+/** Returns the columns that a heartbeat fills. */
 export const healthReportOf = (request: HeartbeatRequest): HealthReport =>
   Object.fromEntries(columns.map(([name, { from }]) => [name, from(request)])) as HealthReport;
 
@@ -101,17 +101,17 @@ export const reportedNames: readonly ReportedName[] = columns.map(([name]) => na
 const names = sql.raw(reportedNames.join(", "));
 const assignments = sql.raw(reportedNames.map((name) => `${name} = excluded.${name}`).join(", "));
 
-/** Returns what of a report in `row` is not a figure. */
+/** Returns the columns of a report in `row` that are not figures. */
 export const withoutFigures = (row: string): SQL =>
   sql.raw(
     `row(${columns.flatMap(([name, { isFigure }]) => (isFigure ? [] : `${row}.${name}`)).join(", ")})`,
   );
 
-/** Returns what core keeps of a digest that comes with a report: as much as tells a host's own reports apart. */
+/** Returns the part of a report's digest that core stores: enough to distinguish the reports of one host. */
 export const digestKey = (digest: Uint8Array): bigint =>
   new DataView(digest.buffer, digest.byteOffset).getBigInt64(0) || 1n;
 
-/** When a host without heartbeats becomes stale: since the last one, or since its enrollment. */
+/** Decides when a host without heartbeats becomes stale: so long after the last one, or after its enrollment. */
 export type SilenceThresholds = Pick<
   FleetThresholds,
   "staleAfterSeconds" | "enrollingSeconds" | "returnSeconds"
@@ -121,7 +121,7 @@ const hasDropped = sql.raw(
   `(excluded.dropped_records_total > h.dropped_records_total or excluded.dead_letters > h.dead_letters
     or excluded.file_gaps > h.file_gaps)`,
 );
-/** A condition of the previous report ended with this one. */
+/** This report ends a condition of the previous one. */
 const hasRecovered = sql`((not h.config_valid and excluded.config_valid)
   or ((h.queue_at_risk or h.dropped_since_previous) and not (excluded.queue_at_risk or ${hasDropped}))
   or (h.renewal_status = 'failed' and excluded.renewal_status <> 'failed'))`;
@@ -132,7 +132,7 @@ const seenBefore = sql`greatest(h.last_heartbeat_at,
 const at = sql`excluded.last_heartbeat_at`;
 
 /**
- * The host was stale: silent for too long, not counting the time in which core could not receive, as `countedBefore`. Outages are read by
+ * The host was stale: silent for too long, without the time in which core could not receive, as `countedBefore` counts. Reads outages by
  * their key, since heartbeats are planned without other scans.
  */
 const wasStale = ({ staleBefore, returnSeconds }: Silence): SQL => sql`exists(
@@ -142,7 +142,7 @@ const wasStale = ({ staleBefore, returnSeconds }: Silence): SQL => sql`exists(
       where id >= '00000000-0000-0000-0000-000000000000') o
     where counted_from > seen_at and began_at < ${at}))`;
 
-/** When silence counts, as parts of a statement. */
+/** Fragments of a statement that decide when silence counts. */
 interface Silence {
   staleBefore: SQL;
   enrollingBefore: SQL;
@@ -150,9 +150,9 @@ interface Silence {
 }
 
 /**
- * Returns the common table expressions that store reports, at most one per identity, what core derives from them, and the silences that they
- * end: this alone decides what a report means. `source` has the columns `identity_id`, `certificate_id`, `at`, `report_digest`, `core`, `subnet`
- * and those of a report.
+ * Returns the common table expressions that store reports, at most one per identity, the facts that core derives from them, and the
+ * silences that they end. `source` has the columns `identity_id`, `certificate_id`, `at`, `report_digest`, `core`, `subnet` and those of a
+ * report.
  */
 export const storeReports = (source: SQL, silence: Silence): SQL => sql`written as (
     insert into collector_health as h
@@ -195,7 +195,7 @@ export const storeReports = (source: SQL, silence: Silence): SQL => sql`written 
   )`;
 
 /** Returns a value of a statement by its name. */
-export const given = (
+export const namedValue = (
   name: string,
   type:
     | "text"
@@ -208,14 +208,14 @@ export const given = (
     | "bigint[]",
 ): SQL => sql`${sql.placeholder(name)}::${sql.raw(type)}`;
 
-/** The core that receives what a statement records: the value `by_core`. */
-export const givenCore = given("by_core", "text");
+/** The core that receives the reports of a statement: the value `by_core`. */
+export const givenCore = namedValue("by_core", "text");
 
 /** The silence by the values of `silenceValues`. */
 export const givenSilence: Silence = {
-  staleBefore: given("stale_before", "timestamptz"),
-  enrollingBefore: given("enrolling_before", "timestamptz"),
-  returnSeconds: given("return_seconds", "int"),
+  staleBefore: namedValue("stale_before", "timestamptz"),
+  enrollingBefore: namedValue("enrolling_before", "timestamptz"),
+  returnSeconds: namedValue("return_seconds", "int"),
 };
 
 /** Returns the values of `givenSilence`. */

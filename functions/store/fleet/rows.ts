@@ -1,7 +1,7 @@
 /**
  * The conditions of docs/fleet-health.md as predicates over `fleet_status`; the state is the first condition that applies. Filter, summary,
- * page, facets and export all use these, so that they agree. No predicate is ever null, and each compares a column with a constant, so
- * that an index or a plain scan answers it.
+ * page, facets and export all use these, so that they agree. No predicate is ever null, and each compares a column with a constant, so that
+ * an index or a plain scan can evaluate it.
  */
 import { type SQL, sql } from "drizzle-orm";
 import { troubledFrom } from "#drizzle/schema/fleet.ts";
@@ -21,29 +21,46 @@ import {
 import { arrayLiteral } from "../database/statements.ts";
 import { countedAfterColumn, countedBefore, type Outage } from "./counted-time.ts";
 
+/** The thresholds of the states; the report includes them. */
+export interface FleetThresholds {
+  heartbeatIntervalSeconds: number;
+  /** A host without a heartbeat for longer is stale. */
+  staleAfterSeconds: number;
+  /** A host whose last envelope is older does not forward now. */
+  forwardingSeconds: number;
+  /** For this long after enrollment, a host without heartbeats is `enrolling` instead of stale. */
+  enrollingSeconds: number;
+  /** Hosts have this long to reconnect after an outage of core: their heartbeat interval with its jitter, and the timeout of a request. */
+  returnSeconds: number;
+  /** A certificate with less than this fraction of its lifetime left, and no successor, is expiring. */
+  certExpiringFraction: number;
+  /** Oldest supported SemVer version; null supports any. */
+  versionMin: string | null;
+}
+
 /** The timestamp and the thresholds that decide on the states, and the versions and platforms of the fleet. */
 export interface FleetRules {
   now: Date;
   thresholds: FleetThresholds;
-  /** When core could not receive: none of it counts for the thresholds of hosts. */
+  /** When core could not receive: this time does not count against hosts. */
   outages: readonly Outage[];
-  /** Every version and platform of the fleet: few, so that conditions on them are decided once instead of for each row. */
+  /** Every version and platform of the fleet: few, so that conditions on them are evaluated once instead of for each row. */
   versions: readonly string[];
   platforms: readonly string[];
-  /** Those of `versions` that are not SemVer or are below the minimum, decided by the semver library. */
+  /** Those of `versions` that are not SemVer or are below the minimum. */
   unsupportedVersions: readonly string[];
-  /** The hosts as they were at `now`, which is past, with the columns of `fleet`; absent for the hosts as they are. */
+  /** The hosts as they were at `now`, a past time, with the columns of `fleet`; absent for the present. */
   past?: SQL;
 }
 
-/** The relation with the hosts that rules decide on. */
+/** Returns the relation with the hosts to which the rules apply. */
 export const hostsOf = ({ past }: Pick<FleetRules, "past">): SQL => past ?? sql`fleet`;
 
-/** The timestamp `seconds` after `at`, as a constant of a statement. */
+/** Returns the timestamp `seconds` after `at`, as a constant of a statement. */
 export const timestampAt = (at: Date, seconds = 0): SQL =>
   sql`${textAfter(at, seconds)}::timestamptz`;
 
-/** The timestamps `seconds` after `at`, as an array. */
+/** Returns the timestamps `seconds` after `at`, as an array. */
 export const timestampsAt = (at: Date, seconds: readonly number[]): SQL =>
   sql`${arrayLiteral(seconds.map((each) => textAfter(at, each)))}::timestamptz[]`;
 
@@ -65,28 +82,28 @@ export const never = sql`'-infinity'::timestamptz`;
 /** The host has sent a heartbeat. */
 export const hasHeartbeat = sql`last_heartbeat_at > ${never}`;
 
-/** When time counts, and for how long. */
+/** The rules that decide on elapsed time. */
 export type CountingRules = Pick<FleetRules, "now" | "thresholds" | "outages">;
 
-/** The last heartbeat of a host that is not stale is at this time or later. */
+/** Returns the time since which a host that is not stale has sent a heartbeat. */
 export const staleBefore = ({ now, thresholds, outages }: CountingRules): SQL =>
   timestampAt(countedBefore(now, thresholds.staleAfterSeconds, outages));
 
-/** A host without a heartbeat is `enrolling` if it was enrolled after this time. */
+/** Returns the time after which a host without a heartbeat must have enrolled to be `enrolling`. */
 export const enrollingAfter = ({ now, thresholds, outages }: CountingRules): SQL =>
   timestampAt(countedBefore(now, thresholds.enrollingSeconds, outages));
 
-/** The last heartbeat is recent: the complement of `stale` for a host that has sent one. */
+/** Selects hosts with a recent heartbeat: of those that have sent one, all that are not `stale`. */
 export const heartbeatRecent = (rules: CountingRules): SQL =>
   sql`last_heartbeat_at >= ${staleBefore(rules)}`;
 
 const notRevoked = (rules: FleetRules): SQL => sql`not ${conditions.revoked(rules)}`;
 
-/** The host counts as active: not revoked, and its last heartbeat is recent. */
+/** Selects active hosts: not revoked, with a recent heartbeat. */
 export const isActive = (rules: FleetRules): SQL =>
   sql`(${heartbeatRecent(rules)} and ${notRevoked(rules)})`;
 
-/** Rows have the time of the last envelope to the second, so the threshold is compared to the second. */
+/** Rows store the time of the last envelope in whole seconds, so the limit is rounded down to a second. */
 const forwardsFrom = ({ now, thresholds, outages }: FleetRules): SQL => {
   const from = countedBefore(now, thresholds.forwardingSeconds, outages).getTime();
   return timestampAt(new Date(from - (from % 1000)));
@@ -139,7 +156,7 @@ export const stateIndex = (rules: FleetRules): SQL<number> => {
 /** Returns the state with an index from `stateIndex`. */
 export const stateAtIndex = (index: number): FleetState => fleetStates[index] ?? "healthy";
 
-/** Conditions that apply from `troubledFrom` at the earliest: the others need a threshold or the list of versions. */
+/** Conditions that cannot apply before `troubledFrom`; the others depend on a threshold or on the list of versions. */
 const ownTroubles: ReadonlySet<FleetCondition> = new Set([
   "revoked",
   "renewal_failed",
@@ -149,7 +166,7 @@ const ownTroubles: ReadonlySet<FleetCondition> = new Set([
 ]);
 
 /**
- * Returns the predicate that the row has this state: its condition applies and none before it. Equals `stateIndex`, in parts that can use
+ * Returns the predicate that the row has this state: its condition applies and none before it. Equals `stateIndex`, in terms that can use
  * an index.
  */
 export const stateIs = (state: FleetState, rules: FleetRules): SQL => {
@@ -162,7 +179,7 @@ export const stateIs = (state: FleetState, rules: FleetRules): SQL => {
   return sql`(${sql.join([...indexed, conditions[state](rules), ...before], sql` and `)})`;
 };
 
-/** The host needs somebody: `severityOf` ranks it before `enrolling`. */
+/** Selects hosts that need attention: `severityOf` ranks them before `enrolling`. */
 export const needsAttention = (rules: FleetRules): SQL => {
   const stalled = (["stopped", "never"] as const).map((kind) => forwardingIs(kind, rules));
   return sql`(${sql.join([...attentionStates.map((state) => stateIs(state, rules)), ...stalled], sql` or `)})`;
@@ -170,7 +187,7 @@ export const needsAttention = (rules: FleetRules): SQL => {
 
 /**
  * Returns the sort key of `severity`: since when the row is in its state, plus a century for each step of `fleetSeverities`. So one
- * timestamp sorts first by severity, then by age; a cursor holds it like that of any other column.
+ * timestamp sorts first by severity, then by age, and fits in a cursor like any other column.
  */
 export const severityKey = (rules: FleetRules): SQL => {
   const key = (severity: FleetSeverity, since: SQL) =>
@@ -185,11 +202,11 @@ export const severityKey = (rules: FleetRules): SQL => {
     else ${timestampAt(new Date(0), hoursOf("healthy") * 3600)} end`;
 };
 
-/** In hours, which PostgreSQL adds without a time zone. */
+/** In hours, which PostgreSQL adds without regard to a time zone. */
 const centuryHours = 876_600;
 const hoursOf = (severity: FleetSeverity) => fleetSeverities.indexOf(severity) * centuryHours;
 
-/** Since when a condition applies, as the domain reports it. */
+/** Since when a condition applies. */
 const conditionSince: Record<FleetCondition, (rules: FleetRules) => SQL> = {
   revoked: () => sql`case when revoked_from > ${never} then revoked_from else condition_since end`,
   enrolling: () => sql`enrolled_at`,
@@ -208,7 +225,7 @@ const conditionSince: Record<FleetCondition, (rules: FleetRules) => SQL> = {
 export const isCounted = ({ now }: Pick<CountingRules, "now">): SQL =>
   sql`revoked_from > ${timestampAt(now)}`;
 
-/** Each applies to a host that is in none before it. */
+/** A host is at the first step that applies. */
 const steps: Record<ConfigProgress, (rules: CountingRules) => SQL> = {
   silent: (rules) => sql`last_heartbeat_at < greatest(config_assigned_at, ${staleBefore(rules)})`,
   running: () => sql`drift = 'in_sync'`,
@@ -225,7 +242,7 @@ export const progressPredicate = (progress: ConfigProgress, rules: CountingRules
   return sql`(${sql.join(parts, sql` and `)})`;
 };
 
-/** Returns the step as a value, for rows that `isCounted` and that have a desired config. */
+/** Returns the step as a value, for rows that `isCounted` selects and that have a desired config. */
 export const progressOf = (rules: CountingRules): SQL<ConfigProgress> => {
   const cases = configProgress.map(
     (step) => sql`when ${steps[step](rules)} then ${sql.raw(`'${step}'`)}`,
@@ -233,19 +250,19 @@ export const progressOf = (rules: CountingRules): SQL<ConfigProgress> => {
   return sql`case ${sql.join(cases, sql` `)} end`;
 };
 
-/** When a host began to run its desired config: its first report of it, or the assignment if it ran it before. */
+/** When a host began to run its desired config: when it first reported it, or the assignment if it ran it before. */
 export const appliedAt = sql`greatest(running_config_since, config_assigned_at)`;
 
 /** A column of `fleet` with a config's hash. */
 type HashColumn = "desired_config" | "running_config" | "last_known_good_config";
 
 /**
- * Returns the predicate that a host's hash begins with `prefix`, 6 to 64 lowercase hex digits, by the first 16 of them: a host that could report
- * another hash with these could as well report this one. False while the hash is not known.
+ * Returns the predicate that a host's hash begins with `prefix`, 6 to 64 lowercase hex digits. Compares only the first 16: a host that
+ * could forge these could forge the rest. False while the hash is unknown.
  */
 export const hashBegins = (column: HashColumn, prefix: string): SQL => {
   const digits = prefix.slice(0, 16);
-  // The key of a hash that is not known is 0.
+  // The key of an unknown hash is 0.
   const first = /[^0]/.test(digits) ? digits.padEnd(16, "0") : "1";
   return sql`${sql.raw(`${column}_key`)} between ${hashKey(first)} and ${hashKey(digits.padEnd(16, "f"))}`;
 };
@@ -253,20 +270,3 @@ export const hashBegins = (column: HashColumn, prefix: string): SQL => {
 /** Returns `fleet_hash_key` of a hash, as a constant. */
 export const hashKey = (hash: string): SQL =>
   sql`${BigInt.asIntN(64, BigInt(`0x${hash.slice(0, 16)}`)).toString()}::bigint`;
-
-/** The thresholds of the states; the report includes them. */
-export interface FleetThresholds {
-  heartbeatIntervalSeconds: number;
-  /** A host without a heartbeat for longer is stale. */
-  staleAfterSeconds: number;
-  /** A host whose last envelope is older does not forward now. */
-  forwardingSeconds: number;
-  /** For this long after enrollment, a host without heartbeats is `enrolling` instead of stale. */
-  enrollingSeconds: number;
-  /** After an outage of core, hosts have this long to come back: their heartbeat interval with its jitter, and the timeout of a request. */
-  returnSeconds: number;
-  /** A certificate with less than this part of its lifetime left, and no successor, is expiring. */
-  certExpiringFraction: number;
-  /** Oldest supported SemVer version; null supports any. */
-  versionMin: string | null;
-}

@@ -1,4 +1,4 @@
-/** Statuses of hosts whose report has not changed. */
+/** Stores statuses of hosts whose report has not changed. */
 import { sql } from "drizzle-orm";
 import type { Clock } from "#kit/clock.ts";
 import { groupCalls } from "#kit/group-calls.ts";
@@ -12,9 +12,9 @@ import {
   assignedConfig,
   type DesiredConfig,
   desiredConfigOf,
-  given,
   givenCore,
   givenSilence,
+  namedValue,
   reportedNames,
   type SilenceThresholds,
   silenceValues,
@@ -40,7 +40,7 @@ export interface SeenHost {
   seenAt: number;
   /** From `digestKey`. */
   digest: bigint;
-  /** Where it came from, by `subnetOf`. */
+  /** The subnet of its address, by `subnetOf`. */
   subnet: string;
   figures: StatusFigures;
 }
@@ -55,9 +55,13 @@ interface SeenRecord {
 /** Statuses in a statement. */
 const statusesMax = 4096;
 
+interface SeenRow extends AssignedRow {
+  identity_id: string;
+}
+
 /**
- * Creates a function that records a status and resolves when it is committed. What arrives until the next statement shares it, in the order of
- * identities, so that cores cannot deadlock. An older status never replaces a newer one.
+ * Creates a function that records a status and resolves when it is committed. Statuses that arrive before the next statement share it, in
+ * the order of identities, so that cores cannot deadlock. An older status never replaces a newer one.
  */
 export const createSeenRecorder = (
   { db, pause, hasOlderCore, core = "" }: HeartbeatStore,
@@ -94,19 +98,15 @@ export const createSeenRecorder = (
     ...(pause ? { pause } : {}),
     run: recordSeen,
     keyOf: ({ identityId }) => identityId,
-    // Those whose certificates were decided on together come one after the other.
+    // Statuses whose certificates were decided together arrive one after the other.
     gather: () => Promise.resolve(),
-    // One at a time, so that a group is what arrived during the last one.
+    // One at a time, so that a group has what arrived during the last one.
     concurrency: 1,
     itemsMax: statusesMax,
-    // A row that another transaction holds must not fail the hosts beside it.
+    // A row that another transaction has locked must not fail the hosts beside it.
     isolate: (error) => isLockTimeout(error) || canRetryIndividually(error),
   });
 };
-
-interface SeenRow extends AssignedRow {
-  identity_id: string;
-}
 
 /** A value of a status, and its type in statements. */
 interface StatusValue {
@@ -136,7 +136,7 @@ const values: Readonly<Record<string, StatusValue>> = {
     }),
   ),
 };
-/** Those with which a report is stored again, which has the losses one by one. */
+/** The values with which a report is stored again, which lists the losses individually. */
 const storedValues: typeof values = {
   ...values,
   dropped: { type: "bigint", from: ({ figures }) => figures.droppedRecordsTotal },
@@ -146,7 +146,7 @@ const storedValues: typeof values = {
 const jsonOf = (seen: readonly SeenHost[]) =>
   JSON.stringify(seen.map((each) => mapValues(storedValues, ({ from }) => from(each))));
 
-/** The values of statuses, each as an array of the database. */
+/** Returns the values of statuses, each as an array of the database. */
 const arraysOf = (seen: readonly SeenHost[]): Record<string, string> =>
   mapValues(values, ({ type, from }) => {
     const textOf =
@@ -157,19 +157,22 @@ const arraysOf = (seen: readonly SeenHost[]): Record<string, string> =>
   });
 
 const arrays = sql.join(
-  Object.entries(values).map(([name, { type }]) => given(name, `${type}[]`)),
+  Object.entries(values).map(([name, { type }]) => namedValue(name, `${type}[]`)),
   sql`, `,
 );
 const columnsOfJson = Object.entries(storedValues).map(([name, { type }]) => `${name} ${type}`);
-const input = sql`json_to_recordset(${given("json", "json")}) as input (${sql.raw(columnsOfJson.join(", "))})`;
+const input = sql`json_to_recordset(${namedValue("json", "json")}) as input (${sql.raw(columnsOfJson.join(", "))})`;
 
 /** Most hosts have no config of core, and need no lookup. */
 const recordStatuses = sql`
   select r.host as identity_id, a.config_id, a.config_hash
-  from fleet_status_record(${arrays}, ${givenCore}, ${given("stale_before", "timestamptz")}) r
+  from fleet_status_record(${arrays}, ${givenCore}, ${namedValue("stale_before", "timestamptz")}) r
   left join lateral ${assignedConfig(sql`case when r.has_config then r.host end`)} a on true`;
 
-/** Stores the last report of each host again with these figures, unless a newer one is known, and returns the hosts whose report holds. */
+/**
+ * Stores the last report of each host again with these figures, unless a newer one is known, and returns the hosts whose report still
+ * applies.
+ */
 const storeStatuses = sql`
   with statuses as materialized (
     select input.*, f.report_digest is not distinct from digest as holds, f.last_heartbeat_at < at as is_newer

@@ -31,7 +31,7 @@ export interface FleetSummary {
 
 type StateCounts = Record<"state_index" | "enrolled" | "active" | Forwarding, number>;
 
-/** Computes the summary of a filter, in core's memory where `columns` have the hosts; a state without a host is absent from `byState`. */
+/** Computes the summary of a filter, in core's memory if `columns` have the hosts; a state without a host is absent from `byState`. */
 export const summarizeFleet = async (
   db: Executor,
   rules: FleetRules,

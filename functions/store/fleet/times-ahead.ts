@@ -1,16 +1,16 @@
-/** Times that were stored while a clock was wrong. */
+/** Corrects times that were stored while a clock was ahead. */
 import { type SQL, sql } from "drizzle-orm";
 import { hourMs } from "#kit/clock.ts";
 import type { Executor } from "../database/database.ts";
 import { arrayLiteral } from "../database/statements.ts";
 import { timestampAt } from "./rows.ts";
 
-/** Cores differ by less when they read the database's clock. */
+/** Cores differ by less than this, because they read the database's clock. */
 export const toleranceSeconds = 5;
 /** Hosts in a transaction, so that their heartbeats do not wait for it. */
 const batchMax = 500;
 
-/** The times of hosts that decide on states, by the table that has them and its column with the host's id. */
+/** The times of hosts that decide on states, by table, with its column for the host's id. */
 const timesOfHosts: readonly { table: string; id: SQL; columns: readonly string[] }[] = [
   {
     table: "collector_health",
@@ -31,21 +31,21 @@ const timesOfHosts: readonly { table: string; id: SQL; columns: readonly string[
     id: sql`id`,
     columns: ["enrolled_at", "revoked_at", "last_auth_failure_at"],
   },
-  // Also of those that have ended: a rollback goes to the config that was assigned last before.
+  // Also ended assignments: a rollback restores the config that was assigned last.
   { table: "config_assignment", id: sql`identity_id`, columns: ["assigned_at", "ended_at"] },
   { table: "rollout_target", id: sql`identity_id`, columns: ["assigned_at", "applied_at"] },
 ];
 
-/** Takes a time that is ahead as `now`. A column without a time keeps none, where `least` would say that a host is revoked. */
+/** Limits a time to `now`. Keeps null, for which `least` would return `now`, and so revoke the host. */
 const notAhead = (name: string, now: Date): SQL => {
   const column = sql.identifier(name);
   return sql`${column} = case when ${column} > ${timestampAt(now, toleranceSeconds)} then ${timestampAt(now)} else ${column} end`;
 };
 
 /**
- * Sets the times of hosts that are ahead of the database's clock to `now`: such a time would keep a dead host healthy until it has come.
- * Corrects a batch of those after the id `after`, and locks their rows in the order of identities, as other writers do. Returns how many
- * there are, and the last id; undefined when there are none.
+ * Sets the times of hosts that are ahead of the database's clock to `now`: until such a time has come, a dead host would seem healthy.
+ * Corrects a batch of hosts after the id `after`, and locks their rows in the order of identities, as other writers do. Returns how many it
+ * corrected, and the last id; undefined when there are none.
  */
 export const correctHostTimes = async (
   tx: Executor,
@@ -92,8 +92,8 @@ export const correctHostTimes = async (
 };
 
 /**
- * Starts the soak of a wave anew that would end later than a whole soak from `now`, and lets the gate of a rollout that began ahead of `now` see
- * every failure since. Returns how many there are.
+ * Restarts the soak of a wave that would end later than a whole soak from `now`, and lets the gate of a rollout that began ahead of `now`
+ * count every failure since. Returns how many it corrected.
  */
 export const correctRollouts = async (db: Executor, now: Date): Promise<number> => {
   const at = timestampAt(now);
@@ -101,11 +101,11 @@ export const correctRollouts = async (db: Executor, now: Date): Promise<number> 
   const waves = await db.execute(sql`
     update rollout_wave set soak_until = ${at} + make_interval(secs => soak_seconds)
     where completed_at is null and soak_until > ${limit} + make_interval(secs => soak_seconds) returning number`);
-  // Before the gate: what failed after it began to count still did, and an operator who resumes accepts it.
+  // Before the gate: it still counts failures since its start, and an operator who resumes accepts them.
   await db.execute(sql`
     update rollout_target t set failed_at = ${at} + make_interval(secs => (t.failed_at > r.gate_from)::int * 0.001)
     from rollout r where r.id = t.rollout_id and r.ended_at is null and t.failed_at > ${limit}`);
-  // One that was resumed after a breach has accepted the failures until then.
+  // A rollout that was resumed after a breach has accepted the failures until then.
   const rollouts = await db.execute(sql`
     update rollout set created_at = least(created_at, ${at}), updated_at = least(updated_at, ${at}),
       gate_from = case when gate_from = created_at then 'epoch' else least(gate_from, ${at}) end
@@ -122,8 +122,8 @@ const timesOfOperators: Readonly<Record<string, readonly string[]>> = {
 };
 
 /**
- * Corrects what core does for operators. Until such a time has come, a sync of the directory or a pass over the audit log would look new and put
- * off the next one, a core that has ended would run, a set that was left could not be applied, and a bootstrap token would not expire.
+ * Corrects operators' records. Until a time ahead has come, a sync of the directory or a pass over the audit log would seem new and delay
+ * the next one, a core that has ended would seem to run, a released set could not be applied, and a bootstrap token would not expire.
  */
 export const correctOperatorTimes = async (db: Executor, now: Date): Promise<void> => {
   const at = timestampAt(now);
@@ -138,7 +138,7 @@ export const correctOperatorTimes = async (db: Executor, now: Date): Promise<voi
     where created_at > ${limit}`);
 };
 
-/** The tables of facts with their end, and the columns that name a host and a fact. */
+/** The tables of facts with the column of their end, and the columns that name a host and a fact. */
 const untilTimes = {
   fleet_history: "identity_id",
   fleet_connection: "identity_id",
@@ -146,9 +146,9 @@ const untilTimes = {
 };
 
 /**
- * Takes what happened while the clock was ahead as happening at `now`: otherwise hosts would have their facts of before until that time has come.
- * If a host changed several times, the first change has the facts before them all, and the others are deleted. So are samples, figures and
- * checkpoints of times ahead: core makes them again when those times come.
+ * Moves what happened while the clock was ahead to `now`: otherwise hosts would have their old facts until that time has come. If a host
+ * changed several times, the first change has the facts before them all, and the others are deleted. Also deletes samples, figures and
+ * checkpoints of times ahead, which core creates again when those times come.
  */
 export const correctHistory = async (db: Executor, now: Date): Promise<void> => {
   const at = timestampAt(now);

@@ -1,4 +1,6 @@
-/** The versions and platforms of a fleet, and decisions on them by the semver library: on the few distinct ones, not on each row. */
+/**
+ * Finds the versions and platforms of a fleet, and decides on them with the semver library: once for each distinct one, not for each row.
+ */
 import { type SQL, sql } from "drizzle-orm";
 import { compare, gte, valid } from "semver";
 import { versionRangePattern } from "#proto/fleet-health/filter.ts";
@@ -28,7 +30,7 @@ const isSemver = (version: string) => valid(version) !== null && !version.starts
 export const isSupported = (version: string, minimum: string | null): boolean =>
   isSemver(version) && (minimum === null || gte(version, minimum));
 
-/** Returns those of `versions` that a comparison such as `<1.4` is true of; none that is not SemVer. Missing parts are 0. */
+/** Returns the versions that match a comparison such as `<1.4`; none that is not SemVer. Missing parts are 0. */
 export const versionsInRange = (range: string, versions: readonly string[]): string[] => {
   const [, operator = "", wanted = ""] = versionRangePattern.exec(range) ?? [];
   const [numbers = "", ...prerelease] = wanted.split("-");
@@ -43,13 +45,13 @@ export const versionsInRange = (range: string, versions: readonly string[]): str
   });
 };
 
-/** Returns those of `versions` that match a pattern, in which `*` stands for any characters. */
+/** Returns the versions that match a pattern, in which `*` stands for any characters. */
 export const versionsLike = (pattern: string, versions: readonly string[]): string[] => {
   const parts = pattern.split("*");
   return versions.filter((version) => matchesParts(version, parts));
 };
 
-/** Whether a text consists of the parts, in order, with anything in between. */
+/** Whether a text contains the parts in order, with anything in between. */
 const matchesParts = (text: string, [first = "", ...rest]: readonly string[]) => {
   const last = rest.pop();
   if (last === undefined) return text === first;
@@ -64,7 +66,7 @@ const matchesParts = (text: string, [first = "", ...rest]: readonly string[]) =>
   return at <= text.length - last.length;
 };
 
-/** Returns those of `platforms` that are this platform or, without a slash, of this operating system. */
+/** Returns the platforms that are this platform or, without a slash, of this operating system. */
 export const platformsLike = (wanted: string, platforms: readonly string[]): string[] =>
   platforms.filter(
     (platform) =>

@@ -9,7 +9,7 @@ import type { QueueName } from "./queues.ts";
 /** A row of `ingest_account`, as it is inserted. */
 export type AccountInsert = Omit<typeof ingestAccount.$inferInsert, "xid">;
 
-/** The account of a queue that the next one follows; `totals` are those of the stream that has its envelopes, if they are known. */
+/** The account that the next account of a queue follows; `totals` are those of the stream that has its envelopes, if known. */
 export interface LastAccount {
   number: bigint;
   sha256: Uint8Array;
@@ -17,15 +17,15 @@ export interface LastAccount {
   totals: string | null;
 }
 
-/** What core has of a queue whose account arrives. */
+/** What core knows of a queue when an account of it arrives. */
 export interface AccountState {
   /** The account that the next one follows. */
   last: LastAccount | undefined;
-  /** What is counted since then; undefined for a queue that core does not know. */
+  /** The counts since that account; undefined for a queue that core does not know. */
   range:
     | {
         cursor: bigint;
-        /** That of the session which opened it last. */
+        /** The session that opened it last. */
         sessionId: Uint8Array | null;
         stored: bigint;
         rejected: bigint;
@@ -40,7 +40,7 @@ export interface AccountState {
 const isQueue = ({ hostId, queueId }: QueueName) =>
   and(eq(ingestCursor.hostId, hostId), eq(ingestCursor.queueId, queueId));
 
-/** Returns what is counted of a queue and its last account; locks it until the transaction ends, unless `isLocking` is false. */
+/** Returns the counts of a queue and its last account. Locks the queue until the transaction ends, unless `isLocking` is false. */
 export const readForAccount = async (
   tx: Executor,
   queue: QueueName,
@@ -62,7 +62,7 @@ export const readForAccount = async (
   return { last, range };
 };
 
-/** Locks the accounts of a queue that has no cursor in PostgreSQL until the transaction ends. */
+/** Locks the accounts of a queue without a cursor in PostgreSQL until the transaction ends. */
 export const lockAccounts = async (tx: Executor, { hostId, queueId }: QueueName): Promise<void> => {
   await tx.execute(
     sql`select pg_advisory_xact_lock(hashtextextended(${`account ${hostId} ${queueId.toHex()}`}, 0))`,
@@ -94,7 +94,7 @@ export const findLastAccount = (
       .limit(1),
   );
 
-/** Whether core has this account, of any number without one. */
+/** Whether core has this account; without a number, any account of the queue. */
 export const hasAccount = (
   tx: Executor,
   {
@@ -118,7 +118,7 @@ export const hasAccount = (
       ),
   );
 
-/** Whether core has refused an account of a queue: two copies of it may have sent under one id. */
+/** Whether core has refused an account of a queue, as when two copies of it have sent under one id. */
 export const hasRefusedAccount = async (
   tx: Executor,
   { hostId, queueId }: QueueName,
@@ -144,7 +144,7 @@ export const insertAccount = async (tx: Executor, row: AccountInsert): Promise<v
   await tx.insert(ingestAccount).values({ ...row, xid: sql`pg_current_xact_id()::text::bigint` });
 };
 
-/** Takes an account's counts off those of its queue, which is locked. They go on from its cursor, unless `isCounted` is false. */
+/** Subtracts an account's counts from those of its locked queue. Counting continues from its cursor, unless `isCounted` is false. */
 export const takeFromRange = async (
   tx: Executor,
   queue: QueueName,
@@ -165,7 +165,7 @@ export const takeFromRange = async (
     .where(isQueue(queue));
 };
 
-/** Finds the ranges of a host's queues that restored databases have lost, as far as they were recorded. */
+/** Finds the ranges of a host's queues that restored databases are known to have lost. */
 export const findLostRanges = async (
   tx: Executor,
   hostId: string,
@@ -178,7 +178,7 @@ export const findLostRanges = async (
   return rows.map(({ first, last }) => ({ from: BigInt(first), through: BigInt(last) }));
 };
 
-/** Counts the stored envelopes of a range. Accounts end where blocks do. */
+/** Counts the stored envelopes of a range. Accounts end where blocks end. */
 export const countStoredWithin = async (
   tx: Executor,
   { hostId, queueId }: QueueName,

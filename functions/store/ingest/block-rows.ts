@@ -23,7 +23,7 @@ export const blockColumns = [
   "data",
 ] as const;
 
-/** A run of one queue, and when it was received, in milliseconds since the Unix epoch. */
+/** A run of one queue, and its time of receipt, in milliseconds since the Unix epoch. */
 export interface BlockToStore {
   hostId: string;
   queueId: Uint8Array;

@@ -1,14 +1,14 @@
 /**
- * Invariants of ingest, which one transaction for each batch keeps:
- * - Envelopes at or below the cursor are skipped, the rest is stored, and the cursor's new value commits with them and with
+ * Commits frames. Invariants, which one transaction for each batch keeps:
+ * - It skips envelopes at or below the cursor and stores the rest. The cursor's new value commits with them and with
  *   `ingest_host.last_envelope_at`: a frame sent twice is stored once, a frame acknowledged is stored.
- * - What is stored is decided, cut and compressed for the cursors that the caller expects, or that were read before. The transaction then
- *   sends it by COPY, locks the cursor rows in sorted order, so that batches never deadlock, and commits only if the cursors are there. So
- *   no work is done under a lock.
- * - A frame whose `previousSequence` is above the cursor stores nothing, and fails alone. So does one of a session that is not the
- *   queue's, under the same lock: of two forks of a queue, only the one that opened it last can move the cursor.
- * - The rows of a queue have transaction ids (`xid`) that rise with their sequence: a transaction that wrote before the one that moved the
- *   cursor last is rolled back.
+ * - Frames are decided, cut and compressed for the cursors that the caller expects, or that were read before. The transaction then sends
+ *   them by COPY, locks the cursor rows in sorted order, so that batches never deadlock, and commits only if the cursors are there. So no
+ *   work is done under a lock.
+ * - A frame whose `previousSequence` is above the cursor stores nothing, and fails alone. So does one of a session that is not the queue's:
+ *   of two forks of a queue, only the one that opened it last can move the cursor.
+ * - The rows of a queue have transaction ids (`xid`) that rise with their sequence: a transaction that wrote before the one that last moved
+ *   the cursor is rolled back.
  * - `synchronous_commit` is on for the transaction, whatever the role's or the server's default.
  */
 
@@ -34,11 +34,9 @@ import { cursorsOfHostMax } from "./queues.ts";
 import { type BlockCodec, encodeRun, joinDigest } from "./stored-envelope.ts";
 
 /**
- * Counts what is stored, in the transaction that stores it and apart from the rows themselves: the measure that an export's reader is held
- * to. Each backend of the server has a row of its own, so no transaction waits for another one.
+ * Prepares `count_stored`, which counts stored envelopes in the transaction that stores them, apart from the rows: a measure to check an
+ * export's reader by. Each server backend has a row of its own, so no transaction waits for another.
  */
-
-/** Prepares `count_stored`. */
 const prepareStoredCount = `
   prepare count_stored (bigint) as
     insert into ingest_stored (backend, envelopes) values (pg_backend_pid(), $1)
@@ -50,7 +48,7 @@ const storedCount = (blocks: readonly BlockToStore[]): string[] => {
   return count === 0 ? [] : [`execute count_stored(${count})`];
 };
 
-/** Adds the counts of backends that have ended up in row 0. */
+/** Adds the counts of backends that have ended to row 0. */
 export const foldStoredCounts = async (db: Executor): Promise<void> => {
   await db.execute(sql`
     with ended as (
@@ -61,14 +59,14 @@ export const foldStoredCounts = async (db: Executor): Promise<void> => {
 };
 
 /**
- * How long a batch may take. With the time to reconnect and resend, all queues go on within ten seconds after the process that serves a
- * batch was stopped.
+ * The longest time for a batch. With the time to reconnect and resend, all queues continue within ten seconds after the process that serves
+ * a batch was stopped.
  */
 export const commitDeadlineMs = 6_000;
 
 /**
- * Planned once for each connection: for small batches, planning would cost more than running them. The server ends a wait for a lock
- * before the deadline, and what has no client any more soon after it, but a COPY that waits for rows (jobs/end-abandoned-copies.ts).
+ * Planned once for each connection: for small batches, planning would cost more than running them. The server ends a wait for a lock before
+ * the deadline, and a transaction without a client soon after it, except a COPY that waits for rows (jobs/end-abandoned-copies.ts).
  */
 const statements = `
   ${setForSession(commitDeadlineMs)}; set lock_timeout = ${commitDeadlineMs - 1_000};
@@ -108,16 +106,16 @@ export const openCommitClient = (url: string): Promise<Client> => openCopyClient
 /** What committing needs of its runtime. */
 export interface CommitNeeds {
   codec: Pick<BlockCodec, "compress" | "digest">;
-  /** Whether digests are of data as they are stored, which costs less: every core that serves must read them. Absent: they are. */
+  /** Whether digests are of data as stored, which costs less but must be readable by every core that serves. Absent: they are. */
   hasStoredDigests?: (() => boolean) | undefined;
   /** Milliseconds since the Unix epoch. */
   now(): number;
 }
 
 /**
- * Commits frames in their order, in one transaction on an idle client of `openCommitClient`; resolves after the commit with an outcome
- * for each. Reads the cursors first, and again when another core has moved one meanwhile. Rejects, with nothing committed, when the
- * database fails: it rolls back if the connection is still open.
+ * Commits frames in their order, in one transaction on an idle client of `openCommitClient`. Resolves after the commit with an outcome for
+ * each. Reads the cursors first, and again when another core has moved one. Rejects, with nothing committed, when the database fails: it
+ * rolls back if the connection is still open.
  */
 export const commitFrames = async (
   client: Client,
@@ -132,9 +130,9 @@ export const commitFrames = async (
 };
 
 /**
- * Commits frames under the assumption that each queue's cursor is at its value in `expected` and of the frames' session: it copies the
- * blocks at once, and awaits `turn` before it locks the cursors, so that two batches of one queue copy in parallel and commit in their
- * order. Returns undefined, with nothing committed, when a cursor is elsewhere or of another session.
+ * Commits frames on the assumption that each queue's cursor is as in `expected` and of the frames' session. Copies the blocks immediately,
+ * and awaits `turn` before it locks the cursors, so that two batches of one queue copy in parallel and commit in order. Returns undefined,
+ * with nothing committed, when a cursor is elsewhere or of another session.
  */
 export const commitFramesAhead = async (
   client: Client,
@@ -192,7 +190,7 @@ const commitAt = async (
     });
     return outcomes;
   } catch (cause) {
-    // Without a connection there is nothing to roll back, and the cause says more than a failed rollback.
+    // Without a connection there is nothing to roll back, and the original error is the more useful one.
     await client.query("rollback").catch(() => undefined);
     if (errorCode(cause) === unexpectedCursor) return undefined;
     throw cause;
@@ -211,7 +209,7 @@ export const addStoredCounts = async (
   await client.query(["begin", ...touched, ...hours.statements(now), "commit"].join(";"));
 };
 
-/** A batch of several queues waits for their locks but shortly: it can be split. */
+/** A batch of several queues waits only briefly for their locks: it can be split. */
 const beginFor = (queues: number) =>
   `begin; set local synchronous_commit = on${queues > 1 ? "; set local lock_timeout = '1s'" : ""}`;
 
@@ -224,7 +222,7 @@ const hostsOf = (queues: readonly BatchQueue[]) => textArray(queues.map(({ hostI
 const queuesOf = (queues: readonly BatchQueue[]) =>
   textArray(queues.map(({ queueHex }) => queueHex));
 
-/** Reads the queues of a batch, and inserts those that are new. */
+/** Reads the queues of a batch, and inserts the new ones. */
 const findQueues = async (
   client: Client,
   frames: readonly FrameToCommit[],
@@ -253,7 +251,7 @@ const setCursors = (queues: Map<string, BatchQueue>, rows: readonly Record<strin
   }
 };
 
-/** Returns the digests of each queue's blocks in their order, in hex with spaces between them. */
+/** Returns the digests of each queue's blocks in order, in hex and separated by spaces. */
 const digestsOf = (blocks: readonly EncodedBlock[]): Map<string, string> => {
   const digests = new Map<string, string>();
   for (const { hostId, queueId, digest } of blocks) {
@@ -289,7 +287,7 @@ const movesOf = (
   );
   if (hosts.size > 0)
     steps.push(`execute touch_hosts(${textArray([...hosts])}, ${timestampLiteral(now)})`);
-  // A cursor that another batch has locked is in use, so not old: it is skipped, as waiting for it could deadlock.
+  // Skips a cursor that another batch has locked: it is in use, so not old, and waiting for it could deadlock.
   for (const host of new Set(moved.filter(({ isNew }) => isNew).map(({ hostId }) => hostId)))
     steps.push(`execute trim_queues(${literal(host)}, ${cursorsOfHostMax})`);
   return steps;

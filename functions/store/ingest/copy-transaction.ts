@@ -1,22 +1,22 @@
 import { Client, type Connection, type Submittable } from "pg";
 import { blockColumns, copyData } from "./block-rows.ts";
 
-/** Copies rows between two groups of statements, all of which go to the server in one piece. */
+/** Copies rows between two groups of statements, which are all sent to the server at once. */
 interface CopyTransaction {
   /** Statements that run before the rows. */
   before: readonly string[];
   /** CopyData messages of `ingest_block`, a row each. */
   rows: readonly Buffer[];
-  /** Awaited before the last COPY ends: the statements after it run only then. */
+  /** Awaited before the last COPY ends, and so before the statements after it run. */
   turn: Promise<unknown> | undefined;
   /** Statements that run after the rows; the last one is COMMIT. */
   after: readonly string[];
 }
 
 /**
- * Opens a connection for COPY and runs `setup` on it. pg, not postgres.js, because the latter can report a failed COPY as finished. Rejects
- * after `timeoutMs` (5 s) when the server does not answer; whatever fails, no connection is left. A connection that is lost while idle
- * fails at its next use.
+ * Opens a connection for COPY and runs `setup` on it. Uses pg, because postgres.js can report a failed COPY as finished. Rejects after
+ * `timeoutMs` (5 s) when the server does not answer; no failure leaves a connection open. A connection that is lost while idle fails at its
+ * next use.
  */
 export const openCopyClient = async (
   url: string,
@@ -45,12 +45,12 @@ export const openCopyClient = async (
   }
 };
 
-/** Closes a connection at once; what runs on it rejects. pg's own `end` waits for the server. */
+/** Closes a connection immediately, which rejects its statements. pg's own `end` waits for the server. */
 export const destroyClient = (client: Client): void => {
   (client as Client & { connection: Connection }).connection.stream.destroy();
 };
 
-/** Settles as `running`, a statement of the client, does; closes the connection, so that it rejects, when `ms` pass without a byte. */
+/** Settles as `running`, a statement of the client, does. Closes the connection, so that it rejects, when `ms` pass without a byte. */
 export const limitSilence = async <Result>(
   client: Client,
   ms: number,
@@ -68,9 +68,9 @@ export const limitSilence = async <Result>(
 };
 
 /**
- * Runs a transaction in one round trip, without waiting for the server to ask for the rows: after an error it discards what follows
- * (its manual, "Message Flow", "COPY Operations"). Resolves once the server has reported COMMIT and is ready again; rejects with its
- * first error, or when the connection is lost, with nothing committed.
+ * Runs a transaction in one round trip, without waiting until the server asks for the rows: after an error the server discards what follows
+ * (its manual, "Message Flow", "COPY Operations"). Resolves when the server has reported COMMIT and is ready again; rejects with its first
+ * error, or when the connection is lost, with nothing committed.
  */
 export const runCopyTransaction = (client: Client, transaction: CopyTransaction): Promise<void> =>
   new Promise((resolve, reject) => {
@@ -78,8 +78,8 @@ export const runCopyTransaction = (client: Client, transaction: CopyTransaction)
   });
 
 /**
- * Rows from which on another COPY begins. PostgreSQL pins the table's descriptor once for each of up to 1,000 buffered rows, in a hash
- * table where all of these collide: the cost of a COPY grows with the square of its rows until then.
+ * Rows after which another COPY begins. PostgreSQL pins the table's descriptor once for each of up to 1,000 buffered rows, in a hash table
+ * where all of these collide: the cost of a COPY grows with the square of its rows until then.
  */
 const rowsOfCopyMax = 200;
 
@@ -142,10 +142,10 @@ const submittable = (
       const { stream } = connection;
       stream.cork();
       connection.query([...before, ...copies.map(() => copyText), ...after].join(";"));
-      for (const [index, some] of copies.entries()) {
+      for (const [index, copy] of copies.entries()) {
         if (index > 0) stream.write(closing);
         stream.write(opening);
-        for (const row of some) stream.write(row);
+        for (const row of copy) stream.write(row);
       }
       if (turn === undefined && copies.length > 0) stream.write(closing);
       stream.uncork();

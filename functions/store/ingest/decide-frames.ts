@@ -1,13 +1,13 @@
-/** What a batch of frames stores, and where it leaves their queues: see the invariants of commit-frames.ts. */
+/** Decides what a batch of frames stores, and how it moves the cursors of their queues: see the invariants of commit-frames.ts. */
 import type { BlockToStore } from "./block-rows.ts";
 import { type EnvelopeRun, joinRuns, runAbove } from "./envelope-run.ts";
 import { HourCounts } from "./hours.ts";
 
-/** One frame, checked: its envelopes rise in sequence, above `previousSequence` and up to `lastSequence`. */
+/** A checked frame: its envelopes rise in sequence, above `previousSequence` and up to `lastSequence`. */
 export interface FrameToCommit {
   hostId: string;
   queueId: Uint8Array;
-  /** The session that opened the queue; absent for a client that names none, whose frames are not fenced. */
+  /** The session that opened the queue; absent for a client without sessions, whose frames are not fenced. */
   sessionId?: Uint8Array | undefined;
   /** Milliseconds since the Unix epoch. */
   receivedAt: number;
@@ -20,14 +20,14 @@ export interface FrameToCommit {
   unstored?: { rejected: readonly bigint[]; discarded: readonly bigint[] } | undefined;
 }
 
-/** What became of the sequences of a queue. */
+/** The sequences of a queue by outcome. */
 interface SequenceCounts {
   stored: number;
   rejected: number;
   discarded: number;
 }
 
-/** What became of a frame: `cursor` is its queue's after the commit, `before` its queue's just before this frame. */
+/** The outcome of a frame: `cursor` is its queue's after the commit, `before` its queue's just before this frame. */
 export interface FrameOutcome {
   outcome: "committed" | "sequence_gap" | "session_superseded";
   before: bigint;
@@ -37,7 +37,7 @@ export interface FrameOutcome {
   storedBytes: number;
 }
 
-/** A queue as a transaction finds it, and leaves it. */
+/** A queue, as a transaction finds and changes it. */
 export interface BatchQueue {
   hostId: string;
   queueHex: string;
@@ -46,15 +46,15 @@ export interface BatchQueue {
   /** In hex; empty while no session has opened the queue. */
   session: string;
   isNew: boolean;
-  /** What the batch adds. */
+  /** The sequences that the batch adds. */
   counts: SequenceCounts;
 }
 
-/** Returns a unique key of a queue: host ids hold no NUL. */
+/** Returns a unique key of a queue: host ids contain no NUL. */
 export const queueKey = (hostId: string, queueId: Uint8Array): string =>
   `${hostId}\0${queueId.toHex()}`;
 
-/** Returns the queues of a batch at their expected cursors; without one, as new. */
+/** Returns the queues of a batch at their expected cursors; those without an expected one as new. */
 export const queuesIn = (
   frames: readonly FrameToCommit[],
   expected?: ReadonlyMap<string, bigint>,
@@ -86,7 +86,7 @@ export const queuesIn = (
 export const isOfSession = ({ sessionId }: FrameToCommit, queue: BatchQueue | undefined): boolean =>
   sessionId === undefined || queue?.session === sessionId.toHex();
 
-/** Decides the outcome of each frame; moves the queues' cursors to where the frames leave them. */
+/** Decides the outcome of each frame, and moves the queues' cursors accordingly. */
 export const decideFrames = (
   frames: readonly FrameToCommit[],
   queues: ReadonlyMap<string, BatchQueue>,
@@ -100,7 +100,7 @@ export const decideFrames = (
     if (queue === undefined || frame.previousSequence > before)
       return { outcome: "sequence_gap", ...refused };
     if (!isOfSession(frame, queue))
-      // Without a session the row is not the one that was opened: the database was restored, or the queue is not of the newest.
+      // A row without a session is not the opened one: the database was restored, or the row was trimmed.
       return { outcome: queue.session === "" ? "sequence_gap" : "session_superseded", ...refused };
     if (frame.lastSequence <= before) return { outcome: "committed", ...refused };
     const run = runAbove(frame.run, before);
@@ -124,7 +124,7 @@ export const decideFrames = (
 const countAbove = (sequences: readonly bigint[], cursor: bigint) =>
   sequences.length === 0 ? 0 : sequences.filter((sequence) => sequence > cursor).length;
 
-/** Frames that wait together become one block up to this size, unless their sender compressed them. */
+/** Frames of a batch become one block up to this size, unless their sender compressed them. */
 const joinedBytesMax = 1024 * 1024;
 
 /** Returns the blocks of one queue's frames. */

@@ -1,7 +1,7 @@
 /**
- * Envelopes of one queue as they are stored: a run of fields `envelopes` (ingest.proto), plain, so each field once and in the order of the
- * numbers, as every protobuf library writes them. What core stores of a block is the sender's own bytes; only a run of which something
- * was cut, rejected or discarded is encoded again.
+ * Envelopes of one queue as they are stored: a run of fields `envelopes` (ingest.proto), plain: each field once and in the order of the
+ * numbers, as every protobuf library writes them. Core stores the sender's own bytes in a block, and encodes only a run again of which
+ * something was cut, rejected or discarded.
  */
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { type BinaryReader, WireType } from "@bufbuild/protobuf/wire";
@@ -14,7 +14,7 @@ export interface KindCount {
   payloadBytes: number;
 }
 
-/** Envelopes of one queue that rise in sequence. */
+/** Envelopes of one queue in ascending sequence. */
 export interface EnvelopeRun {
   /** The encoded `Envelopes`. */
   bytes: Uint8Array;
@@ -23,7 +23,7 @@ export interface EnvelopeRun {
   firstSequence: bigint;
   lastSequence: bigint;
   kinds: ReadonlyMap<string, KindCount>;
-  /** The first and the last observation, in seconds since the Unix epoch; undefined when no sender gave a time. */
+  /** The first and the last observation, in seconds since the Unix epoch; undefined if no sender gave a time. */
   observed: { from: number; to: number } | undefined;
   /** `bytes` as their sender compressed them with zstd. */
   compressed?: Uint8Array | undefined;
@@ -34,7 +34,7 @@ type Figures = Omit<EnvelopeRun, "bytes" | "compressed" | "kinds"> & {
   kinds: Map<string, KindCount>;
 };
 
-/** What the figures need of an envelope. */
+/** The fields of an envelope that the figures need. */
 interface EnvelopeHead {
   sequence: bigint;
   kind: string;
@@ -76,7 +76,7 @@ const addKind = (
   }
 };
 
-/** Encodes envelopes, which rise in sequence. */
+/** Encodes envelopes in ascending sequence. */
 export const runOf = (envelopes: readonly Envelope[]): EnvelopeRun => {
   const figures = noFigures();
   for (const { sequence, kind, payload, observedAt } of envelopes)
@@ -92,10 +92,7 @@ export const runOf = (envelopes: readonly Envelope[]): EnvelopeRun => {
   };
 };
 
-/**
- * Sorts the envelopes of a run by their key into runs of their own, without decoding them: each key's are in the order of the run. Leaves out
- * those without a key.
- */
+/** Splits the envelopes of a run by key into a run for each, in the order of the run, without decoding them. Omits those without a key. */
 export const partitionRun = (
   { bytes }: Pick<EnvelopeRun, "bytes">,
   keyOf: (envelope: Pick<EnvelopeHead, "sequence" | "kind">) => string | undefined,
@@ -131,7 +128,7 @@ const readHead = (bytes: Uint8Array, reader: BinaryReader, end: number): Envelop
     observedSeconds: undefined,
   };
   eachField(reader, end, (tag, fieldEnd) => {
-    // Bigints: a string only where there are none.
+    // The reader returns a string only in runtimes without bigints.
     if (tag === sequenceTag) head.sequence = reader.uint64() as bigint;
     else if (tag === kindTag) head.kind = decodeText(bytes.subarray(reader.pos, fieldEnd));
     else if (tag === payloadTag) head.payloadBytes = fieldEnd - reader.pos;
@@ -155,7 +152,7 @@ const [observedAtTag, payloadTag] = [
 ] as const;
 const secondsTag = wireTag(1, WireType.Varint);
 
-/** Returns what of a run is above `cursor`; the run itself when that is all. */
+/** Returns the part of a run above `cursor`; the run itself if that is all of it. */
 export const runAbove = (run: EnvelopeRun, cursor: bigint): EnvelopeRun => {
   if (run.count === 0 || run.firstSequence > cursor) return run;
   const above = partitionRun(run, ({ sequence }) => (sequence > cursor ? "" : undefined)).get("");
@@ -166,7 +163,7 @@ export const runAbove = (run: EnvelopeRun, cursor: bigint): EnvelopeRun => {
 export const envelopesOf = ({ bytes }: Pick<EnvelopeRun, "bytes">): Envelope[] =>
   fromBinary(EnvelopesSchema, bytes, { readUnknownFields: false }).envelopes;
 
-/** Joins runs of one queue, each above the one before. */
+/** Joins runs of one queue in ascending order. */
 export const joinRuns = (runs: readonly [EnvelopeRun, ...EnvelopeRun[]]): EnvelopeRun => {
   const [first] = runs;
   if (runs.length === 1) return first;
@@ -183,7 +180,7 @@ export const joinRuns = (runs: readonly [EnvelopeRun, ...EnvelopeRun[]]): Envelo
   return { ...joined, bytes: Buffer.concat(runs.map(({ bytes }) => bytes)), kinds };
 };
 
-/** Returns a span of seconds that also has `seconds`: the same, where it has. */
+/** Extends a span of seconds to include `seconds`; returns the same span if it does already. */
 export const widen = (
   observed: EnvelopeRun["observed"],
   seconds: number,

@@ -8,7 +8,7 @@ import type { LostRange } from "#proto/completeness/lost-ranges.ts";
 import type { Database, Executor } from "../database/database.ts";
 import type { QueueName } from "./queues.ts";
 
-/** Counts the hosts that have reported, after `since`, that core acknowledged more than the database has. */
+/** Counts the hosts whose last reports, after `since`, say that core acknowledged more than the database has. */
 export const countGapHosts = (db: Database, since: Date): Promise<number> =>
   db.$count(ingestGap, gt(ingestGap.lastAt, since));
 
@@ -48,7 +48,7 @@ export const addGap = async (
     );
 };
 
-/** Adds a range that a stream lost of a queue to those that are taken off accounts. */
+/** Adds a range of a queue that a stream lost to the ranges that are subtracted from accounts. */
 export const addLostRange = async (
   db: Executor,
   { hostId, queueId }: QueueName,
@@ -67,7 +67,7 @@ export const addLostRange = async (
     });
 };
 
-/** Finds the queues of which accounts have ranges that end behind a message of a stream, and the sequences of these accounts. */
+/** Finds the queues with accounts whose ranges end after a message of a stream, and the sequences of these accounts. */
 export const findRangesBehind = async (
   db: Executor,
   { stream, sequence }: StreamPlace,

@@ -1,6 +1,6 @@
 /**
- * Finds and reads the blocks of one host by the time of receipt. Statements are short, and a block is read alone: whatever is asked for,
- * a reader occupies a connection for milliseconds at a time, and no more memory than a block has.
+ * Finds and reads the blocks of one host by the time of receipt. Statements are short, and each reads one block: a reader occupies a
+ * connection for milliseconds at a time, and uses no more memory than a block.
  */
 import { type SQL, sql } from "drizzle-orm";
 import type { Executor } from "../database/database.ts";
@@ -11,29 +11,29 @@ import {
   type StoredEnvelope,
 } from "./stored-envelope.ts";
 
-/** Which telemetry of a host: received from `from` on, and before `to`. */
+/** Selects telemetry of a host: received from `from` on, and before `to`. */
 export interface HostRange {
   hostId: string;
   from: Date | null;
   to: Date | null;
-  /** Of this kind alone. */
+  /** Only of this kind. */
   kind: string | null;
 }
 
-/** Where a block is, and what it has. */
+/** The position of a block, and its contents. */
 export interface BlockPlace extends DamagedBlock {
-  /** `receivedAt` as PostgreSQL writes it, which alone finds the block again. */
+  /** `receivedAt` as PostgreSQL writes it: only this text finds the block again. */
   receivedText: string;
   kinds: readonly string[];
 }
 
-/** Which blocks of a range to find. */
+/** Selects blocks of a range. */
 export interface BlockSearch {
   order: "oldest" | "newest";
   limit: number;
-  /** Without the place itself. */
+  /** After this position. */
   beyond?: BlockPlace | undefined;
-  /** Up to this place. */
+  /** Up to and including this position. */
   upTo?: BlockPlace | undefined;
   /** `from <= xid < to`. */
   xids?: { from: bigint | null; to: bigint } | undefined;
@@ -57,7 +57,7 @@ const every = (conditions: readonly (SQL | undefined)[]): SQL =>
     sql` and `,
   );
 
-/** Returns the condition of a range: its host, its times. */
+/** Returns the condition of a range: its host and its times. */
 export const isInRange = ({ hostId, from, to }: Pick<HostRange, "hostId" | "from" | "to">): SQL =>
   every([
     sql`host_id = ${hostId}`,
@@ -65,7 +65,7 @@ export const isInRange = ({ hostId, from, to }: Pick<HostRange, "hostId" | "from
     to ? sql`received_at < ${to.toISOString()}::timestamptz` : undefined,
   ]);
 
-/** Finds places of blocks, by the index on host and time of receipt. */
+/** Finds the positions of blocks, by the index on host and time of receipt. */
 export const findBlockPlaces = async (
   db: Pick<Executor, "execute">,
   range: HostRange,
@@ -76,7 +76,7 @@ export const findBlockPlaces = async (
   const conditions = [
     isInRange(range),
     range.kind === null ? undefined : sql`${range.kind} = any(kinds)`,
-    // The first column alone as well: it bounds the scan of the index.
+    // Also the first column alone, which bounds the scan of the index.
     beyond &&
       sql`received_at ${sql.raw(isOldest ? ">=" : "<=")} ${beyond.receivedText}::timestamptz`,
     beyond && sql`${key} ${sql.raw(isOldest ? ">" : "<")} ${keyOf(beyond)}`,
@@ -84,7 +84,7 @@ export const findBlockPlaces = async (
     xids && sql`xid < ${String(xids.to)}::bigint`,
     xids && xids.from !== null ? sql`xid >= ${String(xids.from)}::bigint` : undefined,
   ];
-  // No column is named as one that sorts: "order by" would take its text.
+  // No result column has the name of a sort column, which "order by" would use instead.
   const rows = await db.execute<PlaceRow>(sql`
     select ${microseconds} as at, received_at::text as at_text, queue_id, first_sequence::text as first,
       last_sequence::text as last, envelopes, kinds
@@ -104,7 +104,7 @@ export const findBlockPlaces = async (
 
 type DataRow = { raw_bytes: number; encoding: number; data: Uint8Array; digest: Uint8Array };
 
-/** Reads a block; none where retention has dropped it. Throws `BlockCorrupt`. */
+/** Reads a block; none if retention has dropped it. Throws `BlockCorrupt`. */
 export const readBlockAt = async (
   db: Pick<Executor, "execute">,
   place: BlockPlace,

@@ -27,7 +27,7 @@ export class HourCounts {
   /** Adds envelopes by their kinds. */
   add(host: string, kinds: ReadonlyMap<string, KindCount>): void {
     for (const [kind, { envelopes, payloadBytes }] of kinds) {
-      const counted = this.#of(host, kind);
+      const counted = this.#countOf(host, kind);
       counted.envelopes += envelopes;
       counted.bytes += payloadBytes;
     }
@@ -36,7 +36,7 @@ export class HourCounts {
   /** Adds the counts of others. */
   addAll(others: HourCounts): void {
     for (const { host, kind, envelopes, bytes } of others.#counts.values()) {
-      const counted = this.#of(host, kind);
+      const counted = this.#countOf(host, kind);
       counted.envelopes += envelopes;
       counted.bytes += bytes;
     }
@@ -55,7 +55,7 @@ export class HourCounts {
     ];
   }
 
-  #of(host: string, sent: string) {
+  #countOf(host: string, sent: string) {
     const kind = countedKinds.has(sent) ? sent : otherKind;
     const key = `${kind}\0${host}`;
     const found = this.#counts.get(key) ?? { host, kind, envelopes: 0, bytes: 0 };
@@ -64,7 +64,7 @@ export class HourCounts {
   }
 }
 
-/** What core stored for a host in an hour that begins at `hour`, in milliseconds since the epoch. */
+/** What core stored for a host in the hour that begins at `hour`, in milliseconds since the epoch. */
 export interface HourCount {
   hour: number;
   kind: string;

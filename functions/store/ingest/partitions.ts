@@ -1,8 +1,9 @@
 /**
- * Daily partitions of the telemetry, by the UTC day of `received_at`. Invariants: every block has a partition, if only the default one,
- * and a partition that is created late receives the blocks of its day. Each step waits at most two seconds for its locks, so that it never
- * blocks ingest for longer; a step that timed out runs again at the next tick. The rows of earlier versions (store/rows/) have the same
- * days, and are created and dropped with them.
+ * Daily partitions of the telemetry, by the UTC day of `received_at`. Invariants:
+ * - Every block has a partition, at least the default one, and a partition that is created late receives the blocks of its day.
+ * - Each step waits at most two seconds for its locks, so that it never blocks ingest for longer. A step that timed out runs again at the
+ *   next tick.
+ * - The rows of earlier versions (store/rows/) have the same days, and are created and dropped with them.
  */
 
 import { sql } from "drizzle-orm";
@@ -12,7 +13,7 @@ import type { Database, Executor } from "../database/database.ts";
 const tables = ["ingest_block", "ingest_envelope"] as const;
 type Table = (typeof tables)[number];
 
-/** How many envelopes a row of each table has. */
+/** The number of envelopes in a row of each table. */
 const envelopesIn = { ingest_block: sql.raw("envelopes"), ingest_envelope: sql.raw("1") };
 
 const partitionNameOf = (table: Table, day: number) =>
@@ -32,17 +33,18 @@ const findDaysOf = async (db: Pick<Database, "execute">, table: Table): Promise<
 };
 
 /**
- * Returns the days of which some table has a partition, and those of which each has one, as milliseconds of their midnight, oldest first.
+ * Returns the days for which some table has a partition, and those for which all have one, as milliseconds of their midnight, oldest first.
  */
 export const findPartitionDays = async (
   db: Pick<Database, "execute">,
 ): Promise<{ present: number[]; whole: number[] }> => {
-  const days = await Promise.all(tables.map((table) => findDaysOf(db, table)));
-  const present = [...new Set(days.flat())].sort((a, b) => a - b);
-  return { present, whole: present.filter((day) => days.every((some) => some.includes(day))) };
+  const daysOfTables = await Promise.all(tables.map((table) => findDaysOf(db, table)));
+  const present = [...new Set(daysOfTables.flat())].sort((a, b) => a - b);
+  const whole = present.filter((day) => daysOfTables.every((days) => days.includes(day)));
+  return { present, whole };
 };
 
-/** Creates the partitions of a day unless they exist, and moves what was received on it from the default partitions to them. */
+/** Creates the partitions of a day unless they exist, and moves the day's rows from the default partitions to them. */
 export const createPartition = async (db: Database, day: number): Promise<void> => {
   for (const table of tables) await createPartitionOf(db, table, day);
 };
@@ -68,7 +70,7 @@ const createPartitionOf = async (db: Database, table: Table, day: number) => {
   });
 };
 
-/** Returns how many envelopes a day has. A count that takes longer than a few seconds is an estimate. */
+/** Returns the number of envelopes of a day; an estimate if counting would take more than a few seconds. */
 export const countPartition = async (
   db: Database,
   day: number,
@@ -96,7 +98,7 @@ const countTable = async (
     });
     return { rows: Number(counted?.rows ?? 0), isExact: true };
   } catch {
-    // Sizes say more of blocks than the planner's number of rows; a sample of them tells the envelopes of each.
+    // The size of a table says more about blocks than the planner's number of rows; a sample gives the envelopes of each.
     const [estimated] = await db.execute<{ rows: string }>(sql`
       select (greatest(reltuples, 0) * coalesce((
         select avg(some) from (select ${envelopesIn[table]} as some from ${sql.identifier(name)} limit 1000) as sample), 0))::bigint as rows
@@ -127,8 +129,8 @@ export const dropPartition = async (
   });
 
 /**
- * Deletes from the default partitions what was received on their oldest day, if all of that day is before `keptFrom`, and runs `record` with
- * the day and the envelopes in the same transaction.
+ * Deletes the oldest day from the default partitions if all of it is before `keptFrom`. Runs `record` with the day and the number of
+ * envelopes in the same transaction.
  */
 export const deleteOldestDefaultDay = async (
   db: Database,
@@ -157,7 +159,7 @@ export const deleteOldestDefaultDay = async (
     return day;
   });
 
-/** Returns the partitions of a day, or the default ones, each with the SQL that tells how many envelopes a row of it has. */
+/** Returns the partitions of a day, or the default ones, each with the SQL for the number of envelopes in a row. */
 export const findTables = async (
   db: Pick<Database, "execute">,
   day: number,
@@ -170,7 +172,7 @@ export const findTables = async (
   }));
 };
 
-/** Admits one replica at a time. The timeout keeps writers from queueing behind a step that waits for a long read. */
+/** Admits one core at a time. The timeout keeps writers from queueing behind a step that waits for a long read. */
 const lockPartitions = async (tx: Pick<Database, "execute">) => {
   await tx.execute(sql`set local lock_timeout = '2s'`);
   await tx.execute(sql`select pg_advisory_xact_lock(hashtext('ingest_envelope partitions'))`);

@@ -1,7 +1,9 @@
 /**
  * The queues of hosts that core knows of (`ingest_queue`). Invariants:
- * - A queue that is opened or accounted for is open, also one that core had closed. One that its own account ended keeps that ending, and core
- *   refuses its accounts. A copy cannot close it: a queue of which one has sent may go on in its stream, and ends once it is not seen for hours.
+ * - A queue that is opened or accounted for is open, even if core had closed it. A queue that its own account ended stays ended, and core
+ *   refuses its accounts.
+ * - A queue of which a copy has sent is not closed by the copy: it may continue in its stream, and ends once core has not seen it for
+ *   hours.
  * - A host has a bounded number of open queues; the others are one queue without an id.
  */
 import { and, desc, eq, sql } from "drizzle-orm";
@@ -10,20 +12,26 @@ import { type QueueEnding, queueEndings } from "#proto/completeness/hour-state.t
 import type { Executor } from "../database/database.ts";
 import { arrayLiteral, defineStatement, executePrepared, hasRows } from "../database/statements.ts";
 
-/** Open queues of a host that have a row of their own. */
+/** Open queues of a host that have their own row. */
 const openQueuesMax = 64;
-/** How exactly core knows when an open queue was last seen. */
+/** The precision with which core records when an open queue was last seen. */
 const seenSeconds = 3_600;
-/** A queue that runs is seen with the account of each hour. */
+/** A running queue is seen with the account of each hour. */
 const forkedMs = 3 * 3_600_000;
+
+/** Names a queue. */
+export interface QueueName {
+  hostId: string;
+  queueId: Uint8Array;
+}
 
 /** A queue that its client has opened, or sent an account of. */
 export interface SeenQueue extends QueueName {
-  /** What the client says; false where it says nothing. */
+  /** As the client says; false if it does not. */
   sendsAccounts: boolean;
 }
 
-/** Notes that queues, each of another host, are open; one that had ended opens again. */
+/** Records that queues, each of another host, are open, and opens those again that had ended. */
 export const noteQueues = async (
   db: Executor,
   queues: readonly SeenQueue[],
@@ -53,13 +61,13 @@ const upsertQueues = defineStatement(sql`
   where q.ended_at is not null or q.last_seen_at < excluded.last_seen_at - interval '${sql.raw(String(seenSeconds))} seconds'
     or (excluded.sends_accounts and not q.sends_accounts)`);
 
-/** An end of a queue: until when it binds hours, and why no longer. */
+/** The end of a queue: until when it binds hours, and why it ended. */
 interface QueueEnd {
   endedAt: Date;
   ending: QueueEnding;
 }
 
-/** Notes that a copy of a queue has sent. */
+/** Records that a copy of a queue has sent. */
 export const noteFork = async (db: Executor, { hostId, queueId }: QueueName): Promise<void> => {
   await db.execute(
     sql`update ingest_queue set is_forked = true where host_id = ${hostId} and queue_id = ${queueId}`,
@@ -75,8 +83,8 @@ export const endQueue = (
 ): Promise<boolean> => endQueues(db, hostId, [queueId], end, now);
 
 /**
- * Ends queues, unless they have ended; returns whether any did. One of which a copy has sent is not ended by a successor, which may be the
- * copy's. The accounts of a successor say more exactly when it began.
+ * Ends queues, unless they have ended; returns whether it ended any. A successor does not end a queue of which a copy has sent, because it
+ * may be the copy's. The accounts of a successor say more exactly when it began.
  */
 export const endQueues = (
   db: Executor,
@@ -95,7 +103,7 @@ export const endQueues = (
 
 /** A queue of a host, as core knows it. */
 export interface QueueRow {
-  /** In hex; empty for those beyond the bound. */
+  /** In hex; empty for the queues beyond the limit. */
   queueId: string;
   firstSeenAt: Date;
   lastSeenAt: Date;
@@ -129,8 +137,8 @@ export const findEnding = async (
 };
 
 /**
- * Ends the open queues of revoked hosts, as of their revocation, and those of which core has not seen anything since `lostBefore`, or for hours
- * where a copy has sent.
+ * Ends the open queues of revoked hosts, at their revocation, and those that core has not seen since `lostBefore`, or for hours if a copy
+ * has sent.
  */
 export const endAbandonedQueues = async (
   db: Executor,
@@ -148,21 +156,15 @@ export const endAbandonedQueues = async (
       and not exists (select from ingest_cursor c where c.host_id = q.host_id and c.queue_id = q.queue_id and c.updated_at >= ${since})`);
 };
 
-/** Deletes queues that ended before a time: core no longer has the accounts of the hours that they bind. */
+/** Deletes queues that ended before a time: core no longer has the accounts of their hours. */
 export const deleteOldQueues = async (db: Executor, before: Date): Promise<void> => {
   await db.execute(
     sql`delete from ingest_queue where ended_at < ${before.toISOString()}::timestamptz`,
   );
 };
 
-/** How many queues of a host keep their cursor: the newest ones. */
+/** Queues of a host that keep their cursor: the newest ones. */
 export const cursorsOfHostMax = 16;
-
-/** Names a queue. */
-export interface QueueName {
-  hostId: string;
-  queueId: Uint8Array;
-}
 
 /** A queue's cursor, the session that opened it last, and when it was last written, in milliseconds. */
 export interface LockedCursor {
@@ -171,18 +173,18 @@ export interface LockedCursor {
   updatedAt: number;
 }
 
-/** A queue as it is stored: without a session, the one that it has stays. */
+/** A queue to store; without a session, it keeps its stored one. */
 export interface StoredQueue extends QueueName {
   cursor: bigint;
   sessionId: Uint8Array | undefined;
-  /** How many sequences the queue has lost below it; null where those that the cursor moves over are in another sink, uncounted. */
+  /** Sequences below it that the queue has lost; null if those that the cursor skips are in another sink, uncounted. */
   lost: bigint | null;
 }
 
 const isQueue = ({ hostId, queueId }: QueueName) =>
   and(eq(ingestCursor.hostId, hostId), eq(ingestCursor.queueId, queueId));
 
-/** Returns the last committed sequence of a queue; 0 for one that core has not seen. */
+/** Returns the last committed sequence of a queue; 0 for an unknown queue. */
 export const findCursor = async (db: Executor, queue: QueueName): Promise<bigint> => {
   const [row] = await db
     .select({ cursor: ingestCursor.cursor })
@@ -192,8 +194,8 @@ export const findCursor = async (db: Executor, queue: QueueName): Promise<bigint
 };
 
 /**
- * Locks the cursors of queues, each of another host, until the transaction ends; returns them with their sessions. Inserts at 0 those that
- * core has not seen; `trimCursors` bounds these. Locks in the order of commits (commit-frames.ts), so that they never deadlock.
+ * Locks the cursors of queues, each of another host, until the transaction ends; returns them with their sessions. Inserts unknown ones at
+ * 0; `trimCursors` limits their number. Locks in the order of commits (commit-frames.ts), so that they never deadlock.
  */
 export const lockCursors = async (
   db: Executor,
@@ -238,8 +240,8 @@ const lockedOf = (row: {
 });
 
 /**
- * Locks queues of the host of `queue` until the transaction ends, and `queue` with them where core has seen it, in the order of
- * `lockCursors`. One that is missing is at 0, or null where it may have been trimmed.
+ * Locks queues of the host of `queue` until the transaction ends, and `queue` itself if core knows it, in the order of `lockCursors`. A
+ * missing one is at 0, or null if it may have been trimmed.
  */
 export const lockLeftCursors = async (
   db: Executor,
@@ -260,20 +262,17 @@ export const lockLeftCursors = async (
     order by queue_id for update`,
   );
   const found = new Map(rows.map(({ queue, ...row }) => [queue, row]));
-  // After the locks: one that was trimmed meanwhile left as many as are kept.
+  // Read after the locks: if a queue was trimmed meanwhile, as many are left as are kept.
   const isTrimmed =
     (await db.$count(ingestCursor, eq(ingestCursor.hostId, hostId))) >= cursorsOfHostMax;
+  const missing = isTrimmed ? null : { cursor: 0n, sessionId: null, updatedAt: 0 };
   return leftIds.map((id) => {
     const row = found.get(id.toHex());
-    return row === undefined
-      ? isTrimmed
-        ? null
-        : { cursor: 0n, sessionId: null, updatedAt: 0 }
-      : lockedOf(row);
+    return row ? lockedOf(row) : missing;
   });
 };
 
-/** Stores the cursors of locked queues, and the sessions of those that have one. */
+/** Stores the cursors of locked queues, and their sessions if they have one. */
 export const updateCursors = async (
   db: Executor,
   states: readonly StoredQueue[],
@@ -300,7 +299,7 @@ const moveCursors = defineStatement(
     where c.host_id = m.host and c.queue_id = decode(m.queue, 'hex')`,
 );
 
-/** Deletes all but the newest cursors of these hosts. One that a batch has locked is in use, so not old: it is skipped. */
+/** Deletes all but the newest cursors of these hosts. Skips those that a batch has locked: they are in use, so not old. */
 export const trimCursors = async (db: Executor, hostIds: readonly string[]): Promise<void> => {
   if (hostIds.length > 0) await deleteOldest(db, { hosts: arrayLiteral(hostIds) });
 };

@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import type { Executor } from "../database/database.ts";
 
-/** Notes which sink core uses, and when it began to use another one than before. */
+/** Stores which sink core uses, and since when it has used another one than before. */
 export const noteSink = async (
   db: Executor,
   kind: "postgres" | "nats",
@@ -12,7 +12,7 @@ export const noteSink = async (
     set kind = excluded.kind, changed_at = ${now.toISOString()}::timestamptz where ingest_sink.kind <> excluded.kind`);
 };
 
-/** Returns when core began to use another sink than before, in milliseconds; null if never. */
+/** Returns when core began to use another sink, in milliseconds; null if never. */
 export const findSinkChange = async (db: Executor): Promise<number | null> => {
   const [row] = await db.execute<{ at: string | null }>(
     sql`select (extract(epoch from changed_at) * 1000)::bigint::text as at from ingest_sink`,

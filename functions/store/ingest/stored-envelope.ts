@@ -16,7 +16,7 @@ export interface StoredEnvelope {
   payload: Uint8Array;
 }
 
-/** The memory that an envelope takes beside its payload: a line's is three times the line. */
+/** The memory that an envelope takes besides its payload: for a line three times the line. */
 export const objectBytes = 600;
 
 /** A block whose data cannot be read: the disk of the database returned other bytes than were stored. */
@@ -24,7 +24,7 @@ export class BlockCorrupt extends Error {
   override readonly name = "BlockCorrupt";
 }
 
-/** Which block is damaged. */
+/** Names a damaged block. */
 export interface DamagedBlock {
   hostId: string;
   queueId: Uint8Array;
@@ -35,14 +35,14 @@ export interface DamagedBlock {
   receivedAt: bigint;
 }
 
-/** Names a damaged block in a log. */
+/** Describes a damaged block in a log. */
 export const describeDamage = (block: DamagedBlock): string => {
   const { hostId, queueId, firstSequence, lastSequence, envelopes, receivedAt } = block;
   const received = new Date(Number(receivedAt / 1000n)).toISOString();
   return `${envelopes} envelopes, ${firstSequence} to ${lastSequence} of queue ${queueId.toHex()}, host ${hostId}, received at ${received}`;
 };
 
-/** A block as `ingest_block` has it. */
+/** A row of `ingest_block`. */
 export interface StoredBlock {
   hostId: string;
   queueId: Uint8Array;
@@ -51,6 +51,18 @@ export interface StoredBlock {
   rawBytes: number;
   encoding: number;
   data: Uint8Array;
+}
+
+/** Compresses the data of blocks; the runtime provides it. */
+export interface BlockCodec {
+  /** Compresses with zstd at its first level (RFC 8878). */
+  compress(raw: Uint8Array): Uint8Array;
+  /** Decompresses data; null unless the result has `rawBytes`. Never produces more, whatever the data claim. */
+  decompress(data: Uint8Array, rawBytes: number): Uint8Array<ArrayBuffer> | null;
+  /** Frees what `decompress` returned, once it is no longer used. */
+  free(decompressed: Uint8Array): void;
+  /** Returns the SHA-256. */
+  digest(raw: Uint8Array): Uint8Array;
 }
 
 /** Reads the envelopes of a block. Throws `BlockCorrupt`. */
@@ -76,7 +88,7 @@ export const readStoredBlock = (
   );
 };
 
-/** Reads a block as `readStoredBlock` does, and checks its digest: zstd alone does not notice every damage. Throws `BlockCorrupt`. */
+/** Reads a block as `readStoredBlock` does, and checks its digest: zstd alone does not detect every damage. Throws `BlockCorrupt`. */
 export const readCheckedBlock = (
   block: StoredBlock & { digest: Uint8Array },
   codec: Pick<BlockCodec, "decompress" | "digest">,
@@ -108,33 +120,21 @@ const decodeData = (
 /** The encodings of a block's data, as `svc.ingest.v1.BlockEncoding` numbers them. */
 export const blockEncodings = { none: 1, zstd: 2 } as const;
 
-/** Compresses the data of blocks; the runtime provides it. */
-export interface BlockCodec {
-  /** Compresses with zstd at its first level (RFC 8878). */
-  compress(raw: Uint8Array): Uint8Array;
-  /** Returns what was compressed; null unless that is `rawBytes` long. It makes no more than that, whatever the data claim. */
-  decompress(data: Uint8Array, rawBytes: number): Uint8Array<ArrayBuffer> | null;
-  /** Frees what `decompress` returned, which nothing uses any more. */
-  free(decompressed: Uint8Array): void;
-  /** Returns the SHA-256. */
-  digest(raw: Uint8Array): Uint8Array;
-}
-
-/** Before the SHA-256 of a block's data as they are stored; a digest of the encoded envelopes, as cores before this version store, has none. */
+/** Prefix of the SHA-256 of a block's data as stored. A digest of the encoded envelopes, as cores before this version store, has none. */
 const storedMark = 1;
 
-/** The digest of a block: its SHA-256, and of what. */
+/** The digest of a block: its SHA-256, and of which data. */
 interface BlockDigest {
   sha256: Uint8Array;
   /** True for the SHA-256 of the stored data, false for that of the encoded envelopes. */
   isStored: boolean;
 }
 
-/** Returns a digest as `ingest_block` has it, and as the digest of a range continues by it. */
+/** Returns a digest as `ingest_block` stores it, and as the digest of a range includes it. */
 export const joinDigest = ({ sha256, isStored }: BlockDigest): Uint8Array =>
   isStored ? Uint8Array.of(storedMark, ...sha256) : sha256;
 
-/** Reads what `joinDigest` returns. */
+/** Parses what `joinDigest` returns. */
 const splitDigest = (digest: Uint8Array): BlockDigest => {
   const isStored = digest.length === 33 && digest[0] === storedMark;
   return { sha256: isStored ? digest.subarray(1) : digest, isStored };
@@ -149,7 +149,7 @@ export interface EncodedRun {
   data: Uint8Array;
 }
 
-/** Returns a run as it is stored: as its sender compressed it, or else compressed here, as what core has cut is. */
+/** Returns a run as it is stored: as its sender compressed it, or else compressed here, as after core has cut it. */
 export const encodeRun = (
   { bytes, compressed }: Pick<EnvelopeRun, "bytes" | "compressed">,
   codec: Pick<BlockCodec, "compress">,

@@ -1,6 +1,6 @@
 /**
- * Stored telemetry as a table of rows, for SQL: blocks are compressed, which PostgreSQL cannot read. One connection reads, in a transaction
- * that writes nothing; another one writes, in short ones: exports wait for every transaction that writes.
+ * Copies stored telemetry to a table of rows, for SQL, which cannot read compressed blocks. One connection reads, in a transaction that
+ * writes nothing; another writes, in short ones, because exports wait for every transaction that writes.
  */
 import { errorCode } from "#kit/describe-error.ts";
 import type { SqlClient, SqlRunner } from "../database/pool/sql-client.ts";
@@ -12,16 +12,16 @@ import {
   type StoredEnvelope,
 } from "./stored-envelope.ts";
 
-/** Which telemetry to copy, by the time of receipt, and whereto. */
+/** The telemetry to copy, by the time of receipt, and its destination. */
 export interface TelemetryTable {
   /** The name of the table, which must not exist. */
   table: string;
   from: Date;
   /** Exclusive. */
   to: Date;
-  /** Of this host alone. */
+  /** Only of this host. */
   hostId?: string | undefined;
-  /** Called for each block that is damaged, whose envelopes are left out. */
+  /** Called for each damaged block, whose envelopes are omitted. */
   onDamaged?: ((block: DamagedBlock) => void) | undefined;
 }
 
@@ -49,11 +49,13 @@ interface Block {
 const blocksOfRead = 16;
 const rowsOfRead = 100;
 const rowsOfInsert = 2_000;
-/** The comment of a table that was created here: no other one is dropped. */
+/** The comment of a table that core created here: it drops no other. */
 const mark = "svc-server envelopes: a copy of telemetry, which retention does not drop";
 const duplicateTable = "42P07";
 
-/** Copies telemetry into a new table; returns how many envelopes it has copied. No table is left when it fails. Throws `TableRefused`. */
+/**
+ * Copies telemetry into a new table; returns the number of copied envelopes. Leaves no table behind when it fails. Throws `TableRefused`.
+ */
 export const createTelemetryTable = async (
   sql: SqlClient,
   copied: TelemetryTable,
@@ -159,7 +161,7 @@ const rowsOf = (
   }));
 };
 
-/** Returns RFC 3339 with microseconds, of microseconds since the Unix epoch; a Date has milliseconds. */
+/** Returns microseconds since the Unix epoch as RFC 3339 with microseconds, which a Date does not have. */
 const timestampOf = (at: bigint) => {
   const fraction = ((at % 1_000_000n) + 1_000_000n) % 1_000_000n;
   const second = new Date(Number((at - fraction) / 1000n)).toISOString();

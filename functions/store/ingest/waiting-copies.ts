@@ -4,12 +4,12 @@ import { arrayLiteral } from "../database/statements.ts";
 
 /** A committer's transaction that waits for rows of a COPY. */
 interface WaitingCopy {
-  /** Another one as soon as the connection does something else. */
+  /** Changes as soon as the connection does something else. */
   copy: string;
   ended: boolean;
 }
 
-/** Returns the committers' transactions that wait for rows of a COPY, and ends those that `seen` has. */
+/** Returns the committers' transactions that wait for rows of a COPY, and ends those that are in `seen`. */
 export const endWaitingCopies = async (
   db: Executor,
   seen: readonly string[],

@@ -11,7 +11,7 @@ import { arrayLiteral, type Paged, type PageRequest } from "../database/statemen
 import { inventoryPredicate, namedHosts } from "../fleet/predicate.ts";
 import { type FleetRules, timestampAt } from "../fleet/rows.ts";
 
-/** The inventory as it was put last. */
+/** The inventory as last stored. */
 export interface InventoryRow {
   /** In lowercase hex. */
   sha256: string;
@@ -33,20 +33,20 @@ export const findInventory = async (db: Executor): Promise<InventoryRow | undefi
   );
 };
 
-/** Finds the inventory and keeps others from changing it until the transaction ends. Readers do not wait. */
+/** Finds the inventory and locks it against changes until the transaction ends. Readers do not wait. */
 export const lockInventory = async (tx: Executor): Promise<InventoryRow | undefined> => {
   await tx.execute(sql`lock table inventory in share row exclusive mode`);
   return findInventory(tx);
 };
 
-/** How many hosts a new inventory adds, changes and removes, and the first of their names. */
+/** The numbers of hosts that a new inventory adds, changes and removes, and the first of their names. */
 export type InventoryChanges = Record<
   "added" | "changed" | "removed",
   { hosts: number; names: string[] }
 >;
 
-/** The hosts as a relation. */
-const given = (hosts: readonly InventoryHost[]): SQL => {
+/** Returns the hosts as the relation `given`. */
+const relationOf = (hosts: readonly InventoryHost[]): SQL => {
   const names = arrayLiteral(hosts.map(({ name }) => name));
   const owners = arrayLiteral(hosts.map(({ owner }) => owner ?? ""));
   const labels = arrayLiteral(hosts.map((host) => JSON.stringify(host.labels)));
@@ -68,20 +68,24 @@ export const compareInventory = async (
     from (
       select coalesce(given.name, known.name) as name,
         case when known.name is null then 'added' when given.name is null then 'removed' else 'changed' end as change
-      from ${given(hosts)} full join (select * from inventory_host where removed_at is null) known on known.name = given.name
+      from ${relationOf(hosts)} full join (select * from inventory_host where removed_at is null) known on known.name = given.name
       where known.name is null or (given.owner, given.labels) is distinct from (known.owner, known.labels)
     ) compared group by change`);
-  const of = (change: keyof InventoryChanges) => {
+  const changesOf = (change: keyof InventoryChanges) => {
     const row = rows.find((each) => each.change === change);
     return {
       hosts: row?.hosts ?? 0,
       names: row === undefined ? [] : (JSON.parse(row.names) as string[]),
     };
   };
-  return { added: of("added"), changed: of("changed"), removed: of("removed") };
+  return {
+    added: changesOf("added"),
+    changed: changesOf("changed"),
+    removed: changesOf("removed"),
+  };
 };
 
-/** Replaces the inventory. Keeps of the hosts that it no longer has those that are enrolled. */
+/** Replaces the inventory. Of the hosts that it no longer has, keeps those that are enrolled. */
 export const replaceInventory = async (
   tx: Executor,
   hosts: readonly InventoryHost[],
@@ -96,7 +100,7 @@ export const replaceInventory = async (
     marked as (update inventory_host n set removed_at = ${at} from removed where n.name = removed.name and is_enrolled and removed_at is null)
     delete from inventory_host n using removed where n.name = removed.name and not is_enrolled`);
   await tx.execute(sql`
-    insert into inventory_host as n (name, owner, labels) select name, owner, labels from ${given(hosts)}
+    insert into inventory_host as n (name, owner, labels) select name, owner, labels from ${relationOf(hosts)}
     on conflict (name) do update set owner = excluded.owner, labels = excluded.labels, removed_at = null
     where (n.owner, n.labels) is distinct from (excluded.owner, excluded.labels) or n.removed_at is not null`);
   await tx.execute(sql`
@@ -118,7 +122,7 @@ const hostsOf = (status: InventoryStatus, rules: FleetRules): SQL => {
         where (removed_at is null) = ${status === "expected"} and identity_id in (select identity_id ${ofFleet})`;
 };
 
-/** Finds a page of hosts with these statuses by name, and by identity where several have one name. */
+/** Finds a page of hosts with these statuses, by name, and by identity where several share a name. */
 export const listInventory = async (
   db: Executor,
   statuses: readonly InventoryStatus[],

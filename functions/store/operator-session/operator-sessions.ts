@@ -26,7 +26,7 @@ import { webSessionEnded } from "../operator/operators.ts";
 /** A session of a program. */
 type SessionRow = typeof operatorSession.$inferSelect;
 
-/** A session, with the address of its person, and whether the session at web in which they consented has ended. */
+/** A session, the email of its person, and whether the web session in which they consented has ended. */
 export type ListedSession = SessionRow & { email: string; isWebSessionEnded: boolean };
 
 /** An authorization code. */
@@ -49,10 +49,10 @@ export const countSessionsOfWebSession = (db: Executor, id: string, now: Date): 
     ),
   );
 
-/** A clock that is ahead for some days deletes nothing that is in force once it is right: a session that has ended would go on. */
+/** Some days later than necessary: if the clock is ahead, a deleted end would let an ended session continue once the clock is right. */
 const forgottenBefore = (now: Date): Date => new Date(now.getTime() - 7 * dayMs);
 
-/** Stores that a session at web has ended, and deletes those that have expired for a week. Returns false if it was stored before. */
+/** Stores that a web session has ended, and deletes those that expired a week ago. Returns false if it was stored before. */
 export const insertEndedWebSession = async (
   tx: Executor,
   row: typeof endedWebSession.$inferSelect,
@@ -64,7 +64,7 @@ export const insertEndedWebSession = async (
   );
 };
 
-/** Stores a session at web, and deletes those that have expired for a week. */
+/** Stores a web session, and deletes those that expired a week ago. */
 export const insertWebSession = async (
   tx: Executor,
   row: typeof webSession.$inferSelect,
@@ -74,28 +74,28 @@ export const insertWebSession = async (
   await tx.insert(webSession).values(row).onConflictDoNothing();
 };
 
-/** Lets no other transaction begin or end a session at web of this session at the identity provider, until this one ends. */
+/** Keeps other transactions from beginning or ending a web session of this session at the identity provider, until this one ends. */
 export const lockProviderSession = async (tx: Executor, id: string): Promise<void> => {
   await tx.execute(
     sql`select pg_advisory_xact_lock(hashtextextended(${`provider session ${id}`}, 0))`,
   );
 };
 
-/** The same for every session at web of a person, by the id or as the identity provider names them. Call it before `lockProviderSession`. */
+/** The same for every web session of a person, by the id or as the identity provider names them. Call it before `lockProviderSession`. */
 export const lockPersonSessions = async (
   tx: Executor,
-  of: { userId: string } | { tenantId: string; subject: string },
+  person: { userId: string } | { tenantId: string; subject: string },
 ): Promise<void> => {
   const { userId, tenantId, subject } = authenticationIdentity;
-  const is =
-    "userId" in of
-      ? eq(userId, of.userId)
-      : and(eq(tenantId, of.tenantId), eq(subject, of.subject));
+  const isPerson =
+    "userId" in person
+      ? eq(userId, person.userId)
+      : and(eq(tenantId, person.tenantId), eq(subject, person.subject));
   await tx.execute(sql`select pg_advisory_xact_lock(hashtextextended('sessions of ' || ${userId}, 0))
-    from ${authenticationIdentity} where ${is}`);
+    from ${authenticationIdentity} where ${isPerson}`);
 };
 
-/** Whether a logout token that has not expired ended this session at the identity provider. */
+/** Whether an unexpired logout token has ended this session at the identity provider. */
 export const isProviderSessionEnded = async (
   tx: Executor,
   id: string,
@@ -106,7 +106,7 @@ export const isProviderSessionEnded = async (
     and(eq(usedLogoutToken.providerSessionId, id), gt(usedLogoutToken.expiresAt, now)),
   )) > 0;
 
-/** Stores a logout token, and deletes those that have expired for a week. Returns the one with its `jti` that was stored before, if there is one. */
+/** Stores a logout token, and deletes those that expired a week ago. Returns an earlier one with its `jti`, if there is one. */
 export const insertUsedLogoutToken = async (
   tx: Executor,
   row: typeof usedLogoutToken.$inferInsert,
@@ -119,8 +119,8 @@ export const insertUsedLogoutToken = async (
 };
 
 /**
- * Returns the sessions at web that a logout token ends: with a session at the identity provider those of it, and of the person those that
- * name none; without one all of the person.
+ * Returns the web sessions that a logout token ends. If it names a session at the identity provider: that session's, and those of the
+ * person that name none. Otherwise all of the person.
  */
 export const listWebSessionsOf = async (
   tx: Executor,
@@ -141,7 +141,7 @@ export const listWebSessionsOf = async (
       ),
     );
   const ofPerson = inArray(webSession.userId, people);
-  const of =
+  const isNamed =
     providerSessionId === null
       ? ofPerson
       : or(
@@ -151,7 +151,7 @@ export const listWebSessionsOf = async (
   return tx
     .select()
     .from(webSession)
-    .where(and(gt(webSession.expiresAt, now), of))
+    .where(and(gt(webSession.expiresAt, now), isNamed))
     .orderBy(webSession.id);
 };
 
@@ -198,7 +198,7 @@ export const updateSessionRevoked = async (
 /** Inserts a code. */
 export const insertCode = inserterOf(authorizationCode);
 
-/** Finds a code by its SHA-256 and locks its row until the transaction ends, so that one caller alone redeems it. */
+/** Finds a code by its SHA-256 and locks its row until the transaction ends, so that only one caller redeems it. */
 export const lockCode = (tx: Executor, codeSha256: Uint8Array): Promise<CodeRow | undefined> =>
   firstRow(
     tx
@@ -208,7 +208,7 @@ export const lockCode = (tx: Executor, codeSha256: Uint8Array): Promise<CodeRow 
       .for("no key update"),
   );
 
-/** Marks a code used, with the session that it began, if any. */
+/** Marks a code used, with the session that it started, if any. */
 export const updateCodeUsed = async (
   tx: Executor,
   codeSha256: Uint8Array,
@@ -235,7 +235,7 @@ const pendingSince = (since: Date) =>
 export const countPendingDevices = (tx: Executor, since: Date): Promise<number> =>
   tx.$count(deviceAuthorization, pendingSince(since));
 
-/** Deletes the oldest waiting device of the address from which most wait. */
+/** Deletes the oldest waiting device of the address with the most waiting ones. */
 export const deleteDeviceOfLargest = async (tx: Executor, since: Date): Promise<void> => {
   const { addressKey, createdAt, deviceCodeSha256 } = deviceAuthorization;
   const [largest] = await tx
@@ -294,7 +294,7 @@ export const updateDevice = async (
     .where(eq(deviceAuthorization.deviceCodeSha256, deviceCodeSha256));
 };
 
-/** Deletes device authorizations created before a time: anybody can have one made. */
+/** Deletes device authorizations created before a time, because anybody can create one. */
 export const deleteDevicesBefore = async (tx: Executor, before: Date): Promise<void> => {
   await tx.delete(deviceAuthorization).where(lt(deviceAuthorization.createdAt, before));
 };

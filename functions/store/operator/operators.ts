@@ -1,4 +1,4 @@
-/** Who calls core: people, by themselves or by a session, and workloads. */
+/** Finds the callers of core: people, directly or by a session, and workloads. */
 import { and, eq, exists, gt, isNull, not } from "drizzle-orm";
 import { endedWebSession, operatorSession, person, workload } from "#drizzle/schema/operator.ts";
 import type { Executor } from "../database/database.ts";
@@ -9,13 +9,13 @@ export const findPerson = async (db: Executor, userId: string) => {
   return row;
 };
 
-/** Whether the session at web in which the person consented to a program has ended. */
+/** Whether the web session in which the person consented to a program has ended. */
 export const webSessionEnded = (db: Executor) =>
   exists(
     db.select().from(endedWebSession).where(eq(endedWebSession.id, operatorSession.webSessionId)),
   );
 
-/** Finds the person of a session that is neither revoked, with its session at web or alone, nor expired at `now`; undefined without one. */
+/** Finds the person of a session that is neither revoked, alone or with its web session, nor expired at `now`; undefined without one. */
 export const findSessionPerson = async (
   db: Executor,
   { sessionId, userId, now }: { sessionId: string; userId: string; now: Date },
@@ -37,13 +37,13 @@ export const findSessionPerson = async (
   return row?.person;
 };
 
-/** Whether a session at web has ended before it expired. */
+/** Whether a web session has ended before it expired. */
 export const isWebSessionEnded = async (db: Executor, id: string): Promise<boolean> => {
   const [row] = await db.select().from(endedWebSession).where(eq(endedWebSession.id, id));
   return row !== undefined;
 };
 
-/** Finds a person, unless the session at web in whose name web asks has ended. */
+/** Finds a person, unless the web session for which web calls has ended. */
 export const findWebSessionPerson = async (
   db: Executor,
   { webSessionId, userId }: { webSessionId: string; userId: string },

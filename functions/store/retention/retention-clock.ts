@@ -1,8 +1,8 @@
 /*
- * When retention last saw the database's clock, and the jump that holds it back. Invariants:
- * - A jump ahead of more than a day pauses retention until the clock has gone on for a day from there, or an operator confirms it; a clock
- *   that goes back ends the pause.
- * - The data of one day at most is dropped on a day, unless an operator has confirmed more.
+ * Stores when retention last saw the database's clock, and the jump that pauses retention. Invariants:
+ * - A jump ahead of more than a day pauses retention until the clock has continued for a day from there, or an operator confirms it; a
+ *   clock that goes back ends the pause.
+ * - At most one day's data is dropped on a day, unless an operator has confirmed more.
  */
 import { and, eq, isNull, lt, or } from "drizzle-orm";
 import { retentionClock } from "#drizzle/schema/retention.ts";
@@ -12,7 +12,7 @@ import { findRetentionPause, pauseBetween, type RetentionPause } from "./retenti
 
 type RetentionRow = Omit<typeof retentionClock.$inferSelect, "singleton">;
 
-/** Returns what follows from seeing the database's clock at `now`. The first time, nothing is dropped on that day. */
+/** Returns the new state after the database's clock was `now`. On the first day nothing is dropped. */
 const seeClock = (row: RetentionRow | undefined, now: Date): RetentionRow => {
   const today = dayOf(now);
   if (row === undefined)
@@ -25,7 +25,7 @@ const seeClock = (row: RetentionRow | undefined, now: Date): RetentionRow => {
     };
   const aheadMs = now.getTime() - row.seenAt.getTime();
   const next = { ...row, seenAt: now };
-  // What happened in a wrong hour that lies ahead does not count for the time after it.
+  // A drop in the future, by a wrong clock, does not count for the time after it.
   if (row.droppedOn !== null && row.droppedOn > today) next.droppedOn = today;
   if (aheadMs > dayMs) return { ...next, jumpedFrom: row.jumpedFrom ?? row.seenAt, jumpedAt: now };
   if (row.jumpedAt === null) return next;
@@ -38,7 +38,7 @@ const dayOf = (time: Date): Date => new Date(Math.floor(time.getTime() / dayMs) 
 /** Records that the database's clock is at `now`, and returns the pause that this begins or continues. */
 export const recordClock = (db: Database, now: Date): Promise<RetentionPause | null> =>
   db.transaction(async (tx) => {
-    // Both cores of a first start insert it; one waits for the other.
+    // Two cores at the first start both insert it; one waits for the other.
     await tx.insert(retentionClock).values(seeClock(undefined, now)).onConflictDoNothing();
     const [row] = await tx.select().from(retentionClock).for("update");
     const next = seeClock(row, now);
@@ -49,7 +49,7 @@ export const recordClock = (db: Database, now: Date): Promise<RetentionPause | n
 const pauseOf = ({ jumpedFrom, jumpedAt }: RetentionRow): RetentionPause | null =>
   jumpedFrom === null || jumpedAt === null ? null : pauseBetween(jumpedFrom, jumpedAt);
 
-/** Whether a day's data may be dropped now; the transaction that drops it makes it the one of this day. */
+/** Whether a day's data may be dropped now. The transaction that drops it uses up the limit of this day. */
 export const claimDrop = async (tx: Executor, now: Date): Promise<boolean> => {
   const today = dayOf(now);
   const mayDrop = or(
@@ -65,7 +65,9 @@ export const claimDrop = async (tx: Executor, now: Date): Promise<boolean> => {
   return claimed.length > 0;
 };
 
-/** Ends a pause, and lifts the limit of one day a day for a day: the database's clock `now` is right. Returns the pause that it ended. */
+/**
+ * Ends a pause, and suspends the limit of one day's data for a day, because the database's clock `now` is right. Returns the ended pause.
+ */
 export const confirmClock = (tx: Executor, now: Date): Promise<RetentionPause | null> =>
   findRetentionPause(tx).then(async (pause) => {
     const confirmed = {

@@ -4,10 +4,10 @@ import type { Executor } from "../database/database.ts";
 
 /** A jump of the database's clock that pauses retention. */
 export interface RetentionPause {
-  /** When the clock was seen before it, and at first after it. */
+  /** The last time of the clock before the jump, and the first after it. */
   from: Date;
   to: Date;
-  /** When it ends by itself, by the database's clock. */
+  /** When the pause ends by itself, by the database's clock. */
   until: Date;
 }
 

@@ -1,4 +1,4 @@
-/** The assignments that a rollout makes, in batches. The caller has locked the rollout's row. */
+/** Writes the assignments of a rollout in batches. The caller has locked the rollout's row. */
 import { sql } from "drizzle-orm";
 import { configAssignment } from "#drizzle/schema/config.ts";
 import type { TargetReason, TargetStatus } from "#proto/rollout/vocabulary.ts";
@@ -7,22 +7,22 @@ import type { Executor } from "../database/database.ts";
 import { arrayLiteral, insertRows } from "../database/statements.ts";
 import { timestampAt } from "../fleet/rows.ts";
 
-/** A target that is about to change, its host locked until the transaction ends, and the host's open assignment. */
+/** A target that is about to change, whose host is locked until the transaction ends, and the host's open assignment. */
 export interface LockedTarget {
   place: number;
   identityId: string;
   identity: string;
   isRevoked: boolean;
-  /** False if the host reports that it does not apply what core assigns; null while it reports nothing. */
+  /** False if the host reports that it does not apply core's configs; null without a report. */
   applies: boolean | null;
-  /** What the rollout assigned, and what it replaced. */
+  /** The assignment of the rollout, and the one that it replaced. */
   assignmentId: string | null;
   previousConfigId: string | null;
   openAssignmentId: string | null;
   openConfigId: string | null;
 }
 
-/** Finds the first targets with one of these statuses, of one wave if it is given, and locks their hosts in the order of ids. */
+/** Finds the first targets with one of these statuses, of one wave if given, and locks their hosts in the order of ids. */
 export const lockTargets = async (
   tx: Executor,
   {
@@ -45,7 +45,7 @@ export const lockTargets = async (
   await tx.execute(
     sql`select from collector_identity where id = any(${ids}::uuid[]) order by id for no key update`,
   );
-  // A statement of its own: it sees what others committed before the locks.
+  // A second statement, which sees what others committed before the locks.
   const hosts = await tx.execute<
     Omit<LockedTarget, keyof (typeof targets)[number]> & { identityId: string }
   >(sql`
@@ -92,7 +92,7 @@ export interface TargetChange {
   previousConfigId: string | null;
 }
 
-/** Applies changes of targets, and notes the time of the assignment or of the reversal. */
+/** Changes targets, and stores the time of the assignment or of the rollback. */
 export const updateTargets = async (
   tx: Executor,
   rolloutId: string,

@@ -1,4 +1,4 @@
-/** The hosts by which a wave is compared with unchanged ones, and their figures in the course of it. */
+/** Stores the hosts with which a wave is compared, and figures of all of them during the wave. */
 import { type SQL, sql } from "drizzle-orm";
 import type { Executor } from "../database/database.ts";
 import {
@@ -11,7 +11,7 @@ import {
 } from "../fleet/host-hours.ts";
 import { type CountingRules, staleBefore, timestampAt } from "../fleet/rows.ts";
 
-/** Hosts of a wave that are compared, and others: more would make the intervals narrower, and change no verdict that matters. */
+/** Compared hosts of a wave, and of others: more would make the intervals narrower, and change no relevant verdict. */
 const changedMax = 2000;
 const controlMax = 8000;
 
@@ -25,8 +25,9 @@ const isOf = ({ rolloutId, wave }: ComparedWave): SQL =>
   sql`rollout_id = ${rolloutId}::uuid and wave = ${wave}::int`;
 
 /**
- * Stores which hosts a wave that starts is compared by, and their figures. The others have the platform and version of one of the wave, and are first
- * targets of later waves, then hosts that are no targets; each group in an order by lot. Deletes those of rollouts that have ended.
+ * Stores the hosts for the comparison of a wave that starts, and their figures. The others have the platform and version of one of the
+ * wave, and are first targets of later waves, then hosts that are no targets; each group in random order. Deletes those of rollouts that
+ * have ended.
  */
 export const chooseComparedHosts = async (
   tx: Executor,
@@ -58,15 +59,15 @@ export const chooseComparedHosts = async (
       and h.hour = (select min(hour) from fleet_hour where hour >= ${first}::int and hour < ${hour}::int)`);
 };
 
-/** Stores the figures of these hosts when the soak begins. */
+/** Stores the figures of these hosts at the start of the soak. */
 export const markSoak = async (tx: Executor, { rolloutId, wave }: ComparedWave): Promise<void> => {
   await tx.execute(sql`update rollout_sample s set figures_at_soak = ${hostFigures("f")} from fleet_status f
     where s.rollout_id = ${rolloutId}::uuid and s.wave = ${wave}::int and f.identity_id = s.identity_id`);
 };
 
 /**
- * Finds the hosts of a wave's comparison with their figures now, each group in its order. Leaves out a host that is revoked, one of the wave that
- * was skipped, and another one that something has changed since the wave started.
+ * Finds the hosts of a wave's comparison with their figures now, each group in its order. Omits revoked hosts, skipped hosts of the wave,
+ * and others that have changed since the wave started.
  */
 export const findComparedHosts = async (
   tx: Executor,
@@ -89,7 +90,7 @@ export const findComparedHosts = async (
   return rows.map(followedHostOf);
 };
 
-/** Deletes the hosts of a comparison that is done. */
+/** Deletes the hosts of a finished comparison. */
 export const deleteComparedHosts = async (tx: Executor, wave: ComparedWave): Promise<void> => {
   await tx.execute(sql`delete from rollout_sample where ${isOf(wave)}`);
 };

@@ -1,4 +1,4 @@
-/** What the hosts of a rollout have made of it, by their newest heartbeats. */
+/** Observes the hosts of a rollout by their newest heartbeats. */
 import { type SQL, sql } from "drizzle-orm";
 import type { StoredBreach } from "#drizzle/schema/rollout.ts";
 import { desiredErrorPrefix, rolledBackPrefix } from "#proto/management/heartbeat.ts";
@@ -8,7 +8,7 @@ import { arrayLiteral } from "../database/statements.ts";
 import { countedAfterColumn, isUncounted } from "../fleet/counted-time.ts";
 import { type CountingRules, enrollingAfter, staleBefore, timestampAt } from "../fleet/rows.ts";
 
-/** The rollout that is observed, and the rules by which it is. */
+/** The rollout to observe, and the rules for it. */
 export interface Observed extends CountingRules {
   rolloutId: string;
   /** Lowercase hex. */
@@ -31,7 +31,7 @@ export const markApplied = async (tx: Executor, observed: Observed): Promise<num
   return rows.length;
 };
 
-/** Skips the targets that were revoked, failed ones too, or assigned another config since, and returns how many. */
+/** Skips the targets, failed ones included, that were since revoked or assigned another config, and returns how many. */
 export const skipChanged = async (tx: Executor, { rolloutId, now }: Observed): Promise<number> => {
   const rows = await tx.execute(sql`
     update rollout_target t set status = 'skipped',
@@ -44,11 +44,11 @@ export const skipChanged = async (tx: Executor, { rolloutId, now }: Observed): P
   return rows.length;
 };
 
-/** An error of the heartbeat that says why the host does not run this rollout's config. */
+/** The heartbeat's error that explains why the host does not run this rollout's config. */
 const refusal = ({ configHash }: Observed, where: SQL): SQL => sql`left join lateral (
   select error from unnest(h.config_errors) error where h.desired_config_hash = ${configHash} and ${where} limit 1)`;
 
-/** Until when a host must have applied the config. */
+/** Returns the time until which a host must have applied the config. */
 const applyUntilOf = ({ applySeconds, outages }: Observed): SQL =>
   sql`(${countedAfterColumn(sql`t.assigned_at`, applySeconds, outages)})`;
 
@@ -85,8 +85,7 @@ const conditionRows = (observed: Observed): SQL => {
 };
 
 /**
- * Marks the assigned and applied targets with a condition of the gate that began since the assignment, with its evidence. Returns how
- * many.
+ * Marks the assigned and applied targets for which a condition of the gate began since the assignment, with its evidence. Returns how many.
  */
 export const markFailed = async (tx: Executor, observed: Observed): Promise<number> => {
   const { rolloutId, conditions, now } = observed;
@@ -118,13 +117,13 @@ export const markFailed = async (tx: Executor, observed: Observed): Promise<numb
 
 /** The targets of a wave that decide whether it may soak. */
 interface Unsettled {
-  /** Assigned, reachable, and still in the time to apply. */
+  /** Assigned, reachable, and still within the time to apply. */
   waiting: number;
   applied: number;
   assigned: number;
 }
 
-/** Counts the targets of a wave that have not settled. A stale host is not waited for. */
+/** Counts the targets of a wave that have not settled. Does not wait for a stale host. */
 export const countUnsettled = async (
   tx: Executor,
   observed: Observed,
@@ -155,7 +154,7 @@ export const countFailedSince = (
     where rollout_id = ${rolloutId}::uuid and status = 'failed' and failed_at > ${timestampAt(since)}
     group by 1 order by 1`);
 
-/** Finds the first targets of a wave that failed after `since`, with what proves it. */
+/** Finds the first targets of a wave that failed after `since`, with the evidence. */
 export const findEvidence = async (
   tx: Executor,
   {

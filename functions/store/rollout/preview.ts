@@ -1,4 +1,4 @@
-/** Queries of a preview: the state of the hosts that a rollout of a config would change. */
+/** Finds the state of the hosts that a rollout of a config would change, for its preview. */
 import { type SQL, sql } from "drizzle-orm";
 import type { FleetFilter } from "#proto/fleet-health/filter.ts";
 import { desiredErrorPrefix, rolledBackPrefix } from "#proto/management/heartbeat.ts";
@@ -7,15 +7,15 @@ import type { Executor } from "../database/database.ts";
 import { type CountingRules, type FleetRules, heartbeatRecent, isCounted } from "../fleet/rows.ts";
 import { candidates } from "./targets.ts";
 
-/** Hosts of the filter that have the same assigned config; null for none. Only hosts that a rollout can change. */
+/** Hosts of the filter with the same assigned config; null for none. Only hosts that a rollout can change. */
 interface PresentConfig {
   config: { id: string; name: string | null; configHash: string; yaml: string } | null;
   hosts: number;
 }
 
 /**
- * Groups the hosts that a rollout can change by their assigned config and counts them: the group of `configId` first, which no limit cuts
- * off, then those with the most hosts.
+ * Groups the hosts that a rollout can change by their assigned config and counts them: first the group of `configId`, despite the limit,
+ * then those with the most hosts.
  */
 export const findPresentConfigs = async (
   db: Executor,
@@ -52,7 +52,7 @@ interface RefusedHost {
   reason: TargetReason;
 }
 
-/** Finds the hosts of a filter that a rollout would skip, by their names, and counts all of them. */
+/** Finds the hosts of a filter that a rollout would skip, by their names, and the number of all of them. */
 export const findRefusedHosts = async (
   db: Executor,
   filter: FleetFilter,
@@ -67,11 +67,11 @@ export const findRefusedHosts = async (
   return { rows: rows.map(({ hosts: _, ...row }) => row), hosts: rows[0]?.hosts ?? 0 };
 };
 
-/** Versions of collectors that have refused a config, with what they reported. */
+/** Versions of collectors that have rejected a config, with their reports. */
 interface RefusingVersion {
   version: string;
   errors: string[];
-  /** The hosts that refuse it now. */
+  /** The hosts that reject it now. */
   identityIds: string[];
 }
 
@@ -79,9 +79,9 @@ const refused = (error: SQL): SQL => sql`starts_with(${error}, ${desiredErrorPre
   and not starts_with(${error}, ${desiredErrorPrefix + rolledBackPrefix})`;
 
 /**
- * Finds the versions whose collectors refuse a config now, as their last heartbeats report; with `past: true` also those that did so in an
- * earlier rollout. Only hosts count that core assigned the config to, that are not revoked and, for what they report now, not silent. A
- * version on which such a host runs the config is none of them.
+ * Finds the versions whose collectors reject a config now, as their last heartbeats report; with `past: true` also those that did in an
+ * earlier rollout. Counts only hosts that core assigned the config to, that are not revoked and, for their present reports, not silent.
+ * Omits a version if such a host of it runs the config.
  */
 export const findRefusingVersions = async (
   db: Executor,

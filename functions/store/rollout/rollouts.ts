@@ -34,7 +34,7 @@ export interface DescribedRollout extends RolloutRow {
 // Any constant works if all cores of a database use the same.
 const creationLockKey = 5_518_204_966_731_204n;
 
-/** Waits for the lock under which rollouts are created, until the transaction ends: two that share hosts cannot miss each other. */
+/** Waits for the lock under which rollouts are created, and holds it until the transaction ends: so two that share hosts see each other. */
 export const lockRolloutCreation = async (tx: Executor): Promise<void> => {
   await tx.execute(sql`select pg_advisory_xact_lock(${creationLockKey.toString()}::bigint)`);
 };
@@ -73,7 +73,9 @@ export const updateWave = async (
     .where(and(eq(rolloutWave.rolloutId, rolloutId), eq(rolloutWave.number, number)));
 };
 
-/** Pauses the rollouts that would assign a config, as those of a restored database, which may have been stopped since. Returns their ids. */
+/**
+ * Pauses the rollouts of a restored database that would assign a config: they may have been stopped since the backup. Returns their ids.
+ */
 export const pauseRestoredRollouts = async (tx: Executor, updatedAt: Date): Promise<string[]> => {
   const change = {
     state: "paused",
@@ -108,15 +110,15 @@ export const countOpenRollouts = async (
   return new Map(rows.map((row) => [row.state, row.count]));
 };
 
-/** Selects rollouts; an absent part does not filter. */
+/** Selects rollouts; an absent property does not filter. */
 export interface RolloutFilter {
   states?: readonly RolloutState[] | undefined;
   configId?: string | undefined;
-  /** Those that have this host as a target. */
+  /** Rollouts with this host as a target. */
   identityId?: string | undefined;
 }
 
-/** A target that is reverted keeps when it failed. */
+/** A reverted target keeps the time of its failure. */
 const revertedFailed = sql<number>`case when ${rolloutWave.reverted} = 0 then 0 else (
   select count(*)::int from ${rolloutTarget} where ${rolloutTarget.rolloutId} = ${rollout.id} and ${rolloutTarget.wave} = ${rolloutWave.number}
     and ${rolloutTarget.status} = 'reverted' and ${rolloutTarget.failedAt} is not null) end`;
@@ -129,7 +131,7 @@ const columns = {
   revertedFailed,
 };
 
-/** One statement: the state and the counts are of the same time. */
+/** One statement, so that the state and the counts are of the same time. */
 const findDescribed = async (
   db: Executor,
   where: SQL | undefined,

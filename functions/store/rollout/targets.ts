@@ -10,7 +10,7 @@ import { type FleetRules, timestampAt } from "../fleet/rows.ts";
 /** A target's row. */
 type TargetRow = typeof rolloutTarget.$inferSelect;
 
-/** Why a host of the filter cannot be changed by a rollout, by the columns of `fleet` and of `collector_health` (h); null if it can. */
+/** Returns why a rollout cannot change a host of the filter, by the columns of `fleet` and of `collector_health` (h); null if it can. */
 const skipReason = ({ now }: FleetRules): SQL => sql`case
   when revoked_from <= ${timestampAt(now)} then 'revoked'
   when h.apply_desired_config = false then 'apply_desired_config_off' end`;
@@ -43,7 +43,7 @@ export const isCandidate = (
     ),
   );
 
-/** Counts the hosts of a filter that a rollout can change and that open rollouts have as targets. */
+/** Counts the hosts of a filter that a rollout can change and that are targets of open rollouts. */
 export const countOverlaps = async (
   db: Executor,
   filter: FleetFilter,
@@ -59,7 +59,7 @@ export const countOverlaps = async (
         where f.skipped is null and t.rollout_id = any(${arrayLiteral(openRollouts)}::uuid[]) and t.status <> 'skipped'
         group by 1 order by 1`);
 
-/** Counts the hosts that a rollout has changed, and that open rollouts have as targets. */
+/** Counts the hosts that a rollout has changed and that are targets of open rollouts. */
 export const countSharedTargets = async (
   db: Executor,
   rolloutId: string,
@@ -75,8 +75,8 @@ export const countSharedTargets = async (
         group by 1 order by 1`);
 
 /**
- * Inserts the hosts of a filter as targets, in one statement. `reaches` is the number of targets that the rollout has reached with each
- * wave; hosts that it cannot change are skipped and belong to the last wave.
+ * Inserts the hosts of a filter as targets, in one statement. `reaches` is the number of targets up to and including each wave; hosts that
+ * the rollout cannot change are skipped and belong to the last wave.
  */
 export const insertTargets = async (
   tx: Executor,
@@ -122,7 +122,7 @@ export const noTargets = Object.fromEntries(
   targetStatuses.map((status) => [status, 0]),
 ) as TargetCounts;
 
-/** Selects targets of a rollout; an absent part does not filter. */
+/** Selects targets of a rollout; an absent property does not filter. */
 export interface TargetFilter {
   rolloutId: string;
   wave?: number | undefined;
@@ -138,7 +138,7 @@ export interface TargetListRow
 
 type Times = "assignedAt" | "appliedAt" | "failedAt" | "conditionBeganAt" | "revertedAt";
 
-/** Returns one page of the targets of a rollout, in order, and the place of the last one if there are more. */
+/** Returns one page of the targets of a rollout, in order, and the position of the last one if there are more. */
 export const listTargets = async (
   db: Executor,
   { rolloutId, wave, statuses }: TargetFilter,

@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import type { Database } from "../database/database.ts";
 
-/** Makes the indexes on `xid` of all partitions of rows learn of new ones: until then each read of them scans these. */
+/** Adds new ranges to the indexes on `xid` of all partitions of rows: until then each read scans these. */
 export const summarizeRows = async (db: Pick<Database, "execute">): Promise<void> => {
   await db.execute(sql`
     select brin_summarize_new_values(indexrelid::regclass) from pg_index join pg_class on pg_class.oid = indexrelid

@@ -3,7 +3,7 @@ import type { Executor } from "../database/database.ts";
 import { type HostRange, isInRange } from "../ingest/host-blocks.ts";
 import type { StoredEnvelope } from "../ingest/stored-envelope.ts";
 
-/** Pages of a partition that a statement scans, and the rows and bytes that one reads. */
+/** Pages of a partition that a statement scans, and the most rows and bytes that one reads. */
 const pagesOfScan = 512n;
 const rowsOfRead = 500;
 const bytesOfRead = 1024 * 1024;
@@ -15,8 +15,8 @@ type Row = Record<"sequence" | "received_at", string> &
   };
 
 /**
- * Yields the rows of a host in the order in which they are on the disk, nearly that of their receipt; between scans nothing, so that a
- * reader can end it. They have no index by host: each partition of the range is scanned, a part at a time.
+ * Yields the rows of a host in the order of the disk, nearly that of their receipt. Yields nothing between scans, so that a reader can end
+ * it. Without an index by host, scans each partition of the range piece by piece.
  */
 export async function* readHostRows(
   db: Pick<Executor, "execute">,
@@ -39,7 +39,7 @@ const findPartitions = async (
 ): Promise<{ table: string; pages: bigint }[]> => {
   const day = (date: Date) =>
     `ingest_envelope_${date.toISOString().slice(0, 10).replaceAll("-", "")}`;
-  // The default partition, whose name is above those of the days, may have any day.
+  // The default partition, whose name sorts after those of the days, may have rows of any day.
   const rows = await db.execute<{ table: string; pages: string }>(sql`
     select relname as table, (pg_relation_size(oid) / current_setting('block_size')::bigint)::text as pages
     from pg_class where oid in (select inhrelid from pg_inherits where inhparent = 'ingest_envelope'::regclass)
@@ -48,7 +48,7 @@ const findPartitions = async (
   return rows.map(({ table, pages }) => ({ table, pages: BigInt(pages) }));
 };
 
-/** Cuts the places of rows into reads of bounded size. */
+/** Splits the positions of rows into reads of bounded size. */
 function* cut(found: readonly { at: string; bytes: number }[]): Generator<string[], void, void> {
   let places: string[] = [];
   let bytes = 0;

@@ -8,7 +8,7 @@ const columns =
 export const copyRows = ({ from, to }: { from: bigint; to: bigint }): string =>
   `copy (select ${columns} from ingest_envelope where xid >= ${from} and xid < ${to}) to stdout with (format binary)`;
 
-/** Decodes a row of `copyRows`; undefined for what begins and ends a COPY. */
+/** Decodes a row of `copyRows`; undefined for the header and the trailer of a COPY. */
 export const decodeRow = (chunk: Buffer): StoredEnvelope | undefined => {
   const fields = createCopyFields(chunk);
   if (fields === undefined) return undefined;
@@ -19,7 +19,7 @@ export const decodeRow = (chunk: Buffer): StoredEnvelope | undefined => {
   const observedAt = fields.time();
   const receivedAt = fields.time() ?? 0n;
   const source = fields.text();
-  // jsonb is its version, 1, and the text.
+  // The binary form of jsonb is its version, 1, and the text.
   const json = fields.text().slice(1);
   const attributes = json.length === 2 ? {} : (JSON.parse(json) as Record<string, string>);
   return {

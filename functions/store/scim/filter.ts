@@ -18,12 +18,12 @@ export interface FilterColumns {
   >;
 }
 
-/** A filter names an attribute or compares in a way that core does not support. */
+/** A filter names an attribute or an operator that core does not support. */
 export class UnsupportedFilter extends Error {
   override readonly name = "UnsupportedFilter";
 }
 
-/** Returns a filter as a condition. Throws `UnsupportedFilter`. */
+/** Converts a filter to a condition. Throws `UnsupportedFilter`. */
 export const filterCondition = (filter: ScimFilter, columns: FilterColumns): SQL => {
   switch (filter.kind) {
     case "and":
@@ -87,7 +87,7 @@ const compare = ({ type, column }: FilterColumn, filter: Comparing): SQL => {
   throw new UnsupportedFilter("the operator does not fit the attribute");
 };
 
-/** PostgreSQL reads timestamps between these in the form of ISO 8601. */
+/** PostgreSQL reads timestamps between these in ISO 8601. */
 const timestampMin = Date.parse("0001-01-01T00:00:00Z");
 const timestampMax = Date.parse("9999-12-31T23:59:59.999Z");
 

@@ -90,7 +90,7 @@ export const findScimMembers = (
     .where(anyOf(scimMember.groupId, groupIds))
     .orderBy(asc(scimMember.userId));
 
-/** Adds members to a group. Those that it has stay. */
+/** Adds members to a group, unless it has them. */
 export const insertScimMembers = async (
   tx: Executor,
   groupId: string,
@@ -111,7 +111,7 @@ export const deleteScimMembers = async (
     .where(and(eq(scimMember.groupId, groupId), anyOf(scimMember.userId, userIds)));
 };
 
-/** Finds the groups with these names, and which of the users are their members; all members without `userIds`. */
+/** Finds the groups with these names, and which of the users are their members; without `userIds`, all members. */
 export const findRoleMembers = async (
   db: Executor,
   displayNameKeys: readonly string[],

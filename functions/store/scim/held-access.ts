@@ -16,7 +16,7 @@ export type AccessRow = Pick<typeof person.$inferSelect, "userId" | "primaryEmai
 const access = { userId: person.userId, primaryEmail: person.primaryEmail, scopes: person.scopes };
 
 /**
- * Holds the access of every active person, and ends the sessions of programs. What a SCIM provider granted is set aside, so that the
+ * Holds the access of every active person, and ends the sessions of programs. Stores what a SCIM provider granted separately, so that the
  * provider finds people inactive and groups empty, and pushes them again. Returns the people.
  */
 export const holdAllAccess = async (tx: Executor, now: Date): Promise<AccessRow[]> => {
@@ -42,12 +42,12 @@ export const holdAllAccess = async (tx: Executor, now: Date): Promise<AccessRow[
   return people;
 };
 
-/** Makes a sync that reads the directory now write nothing: what it read may be older. */
+/** Makes a sync that is reading the directory write nothing: its data may be older. */
 export const supersedeSyncs = async (tx: Executor): Promise<void> => {
   await tx.update(directorySync).set({ syncs: sql`${directorySync.syncs} + 1` });
 };
 
-/** Gives held people the access of the backup; those with these addresses alone unless `emails` is null. Returns them. */
+/** Gives held people the access of the backup: those with these addresses, or all if `emails` is null. Returns them. */
 export const releasePeople = async (
   tx: Executor,
   emails: readonly string[] | null,
@@ -60,7 +60,7 @@ export const releasePeople = async (
     .returning(access);
 };
 
-/** Takes back what was set aside of SCIM users; of these users alone unless `userIds` is null. */
+/** Restores what was stored of SCIM users: of these users, or of all if `userIds` is null. */
 export const releaseScim = async (
   tx: Executor,
   userIds: readonly string[] | null,
@@ -77,7 +77,7 @@ export const releaseScim = async (
   await tx.delete(scimHeldMember).where(isMember);
 };
 
-/** Finds the members of a group that were set aside. */
+/** Finds the held members of a group. */
 export const findHeldMembers = async (tx: Executor, groupId: string): Promise<string[]> => {
   const { userId } = scimHeldMember;
   const rows = await tx
@@ -87,7 +87,7 @@ export const findHeldMembers = async (tx: Executor, groupId: string): Promise<st
   return rows.map((row) => row.userId);
 };
 
-/** Forgets members of a group that were set aside. */
+/** Deletes held members of a group. */
 export const deleteHeldMembers = async (
   tx: Executor,
   groupId: string,
@@ -98,14 +98,14 @@ export const deleteHeldMembers = async (
     .where(and(eq(scimHeldMember.groupId, groupId), anyOf(scimHeldMember.userId, userIds)));
 };
 
-/** What waits after a restore: people, and memberships of groups that the provider has not stated again. */
+/** The access held since a restore: people, and memberships of groups that the provider has not pushed again. */
 export interface HeldAccess {
   people: AccessRow[];
   /** With the name of the group, in lower case. */
   memberships: { userName: string; group: string }[];
 }
 
-/** Finds what waits, with the memberships of these groups. */
+/** Finds the held access, with the memberships of these groups. */
 export const findHeldAccess = async (
   db: Executor,
   groups: readonly string[],
@@ -125,7 +125,7 @@ export const findHeldAccess = async (
   return { people, memberships };
 };
 
-/** Counts what waits, with the memberships of these groups. */
+/** Counts the held access, with the memberships of these groups. */
 export const countHeldAccess = async (
   db: Executor,
   groups: readonly string[],

@@ -68,7 +68,7 @@ export const findScimUser = finderOf(scimUser);
 export const findScimUsers = (db: Executor, ids: readonly string[]): Promise<ScimUserRow[]> =>
   db.select().from(scimUser).where(anyOf(scimUser.id, ids)).orderBy(asc(scimUser.id));
 
-/** Finds which attribute another user than `id` has already; undefined for none. */
+/** Finds an attribute that another user than `id` has already; undefined for none. */
 export const findTakenAttribute = async (
   tx: Executor,
   { id, userNameKey, externalId }: Pick<ScimUserRow, "id" | "userNameKey" | "externalId">,
@@ -110,14 +110,14 @@ export const findAllScimUsers = async (db: Executor): Promise<ScimUserRow[]> => 
   const found: ScimUserRow[] = [];
   for (;;) {
     const last = found.at(-1);
-    const some = await db
+    const batch = await db
       .select()
       .from(scimUser)
       .where(last && sql`${scimUser.id} > ${last.id}`)
       .orderBy(asc(scimUser.id))
       .limit(batchSize);
-    found.push(...some);
-    if (some.length < batchSize) return found;
+    found.push(...batch);
+    if (batch.length < batchSize) return found;
   }
 };
 

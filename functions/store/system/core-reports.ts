@@ -1,13 +1,13 @@
-/** The reports of cores on themselves (docs/operate.md). */
+/** Stores the reports of cores on themselves (docs/operate.md). */
 import { lt, sql } from "drizzle-orm";
 import { coreReport } from "#drizzle/schema/system.ts";
 import { dayMs } from "#kit/clock.ts";
 import type { Executor } from "../database/database.ts";
 
-/** What a core last said of itself. */
+/** The last report of a core. */
 export type CoreReport = typeof coreReport.$inferSelect;
 
-/** Stores what a core says of itself, in place of what it said before, and deletes those that said nothing for a day. */
+/** Replaces the report of a core, and deletes those of cores that have not reported for a day. */
 export const upsertCoreReport = async (tx: Executor, report: CoreReport): Promise<void> => {
   await tx
     .insert(coreReport)
@@ -18,7 +18,7 @@ export const upsertCoreReport = async (tx: Executor, report: CoreReport): Promis
     .where(lt(coreReport.reportedAt, new Date(report.reportedAt.getTime() - dayMs)));
 };
 
-/** Counts the hosts whose last heartbeat, if not older than `since`, a core received: by the core's machine. */
+/** Counts hosts by the machine of the core that received their last heartbeat, if it is not older than `since`. */
 export const countHostsByCore = async (
   db: Executor,
   since: Date,
@@ -28,7 +28,7 @@ export const countHostsByCore = async (
   return new Map(rows.map(({ core, hosts }) => [core, hosts]));
 };
 
-/** Finds what each core last said, by machine and start. */
+/** Finds the last report of each core, by machine and start. */
 export const findCoreReports = (db: Executor): Promise<CoreReport[]> =>
   db
     .select()

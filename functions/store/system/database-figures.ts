@@ -3,17 +3,17 @@ import type { Database } from "../database/database.ts";
 import { readServerSettings } from "../database/server-settings.ts";
 import { findPartitionDays } from "../ingest/partitions.ts";
 
-/** What the database holds and does. */
+/** The sizes and the state of the database. */
 export interface DatabaseFigures {
   version: number;
   bytes: number;
-  /** Of the stored telemetry, indexes included. */
+  /** The stored telemetry, including indexes. */
   telemetryBytes: number;
-  /** The oldest day of which telemetry may be stored. */
+  /** The oldest day with a partition of telemetry. */
   oldestDay: Date | null;
   slowStatements: number;
   slowestSeconds: number;
-  /** `lagSeconds`: null while a standby has nothing to replay, and where core's role may not read it. */
+  /** `lagSeconds`: null while a standby has nothing to replay, and if core's role may not read it. */
   standbys: { name: string; lagSeconds: number | null }[];
 }
 

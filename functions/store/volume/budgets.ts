@@ -18,13 +18,13 @@ const changeLock = sql`select pg_advisory_xact_lock(hashtext('volume_budget'))`;
 export const findBudgets = (db: Executor): Promise<BudgetRow[]> =>
   db.select().from(volumeBudget).orderBy(volumeBudget.bytesPerHour, volumeBudget.name);
 
-/** Finds the budgets as `findBudgets`, and lets no other transaction change them until this one ends. */
+/** Finds the budgets as `findBudgets`, and locks them against changes until the transaction ends. */
 export const lockBudgets = async (tx: Executor): Promise<BudgetRow[]> => {
   await tx.execute(changeLock);
   return findBudgets(tx);
 };
 
-/** Sets a budget, also one that exists. */
+/** Inserts or replaces a budget. */
 export const putBudgetRow = async (tx: Executor, row: BudgetRow): Promise<void> => {
   await tx
     .insert(volumeBudget)
@@ -50,16 +50,16 @@ export const countHeldHosts = async (
   return new Map(rows.map(({ budget, hosts }) => [budget, hosts]));
 };
 
-/** Finds the hosts that are held. */
+/** Finds the held hosts. */
 export const findHeldHosts = (db: Executor): Promise<HeldHost[]> => db.select().from(heldHost);
 
-/** Begins holding hosts, or goes on with it under another budget or in another hour. */
+/** Holds hosts, or continues to under another budget or in another hour. */
 export const putHeldHosts = async (tx: Executor, rows: readonly HeldHost[]): Promise<void> => {
   const tail = sql`on conflict (host_id) do update set budget = excluded.budget, until = excluded.until`;
   await insertRows(tx, heldHost, rows, tail);
 };
 
-/** Holds hosts no longer. */
+/** Releases hosts. */
 export const deleteHeldHosts = async (tx: Executor, hostIds: readonly string[]): Promise<void> => {
   if (hostIds.length === 0) return;
   await tx.delete(heldHost).where(sql`${heldHost.hostId} = any(${arrayLiteral(hostIds)}::text[])`);
@@ -81,8 +81,8 @@ interface FilteredBudget {
 }
 
 /**
- * Finds the hosts of which core has stored so much in the hour that began at `hour`, each with the first of its budgets that it has sent. One lookup
- * for each host of any filter: identities are compared by the collation of the index, without which each would be a scan.
+ * Finds the hosts of which core has stored so much in the hour that began at `hour`, each with the first of its budgets that it has
+ * reached. Looks up each host of any filter: identities are compared by the collation of the index, without which each would be a scan.
  */
 export const findHostsOver = async (
   db: Executor,

@@ -3,7 +3,7 @@ import { dayMs, hourMs } from "#kit/clock.ts";
 import type { Executor } from "../database/database.ts";
 import { timestampAt } from "../fleet/rows.ts";
 
-/** Whole hours, or whole days where their hours are no longer kept, in milliseconds since the epoch. */
+/** Whole hours, or whole days if their hours are no longer kept, in milliseconds since the epoch. */
 export interface VolumeRange {
   fromMs: number;
   toMs: number;
@@ -15,10 +15,10 @@ export interface StoredVolume {
   payloadBytes: number;
 }
 
-/** What a volume is split by. A label has a key. */
+/** The property by which a volume is split. A label has a key. */
 export type VolumeSplit = { by: "host" | "kind" | "source" } | { by: "label"; key: string };
 
-/** The part of a day that lies in a range: `from` and `to` are the first and last of its 24 hours, counted from 1. */
+/** Selects the part of a day within a range: `from` and `to` are the first and last of its 24 hours, counted from 1. */
 const slice = ({ fromMs, toMs }: VolumeRange) => {
   const first = Math.floor(fromMs / dayMs);
   const last = Math.floor((toMs - 1) / dayMs);
@@ -38,14 +38,14 @@ const slice = ({ fromMs, toMs }: VolumeRange) => {
 const recent = ({ fromMs, toMs }: VolumeRange): SQL =>
   sql`hour >= ${timestampAt(new Date(fromMs))} and hour < ${timestampAt(new Date(toMs))}`;
 
-/** What core stored in a range: rows of hosts and kinds. */
+/** Selects what core stored in a range, by host and kind. */
 const storedRows = (range: VolumeRange): SQL => {
   const { within, envelopes, bytes } = slice(range);
   return sql`(select host_id, kind, envelopes, payload_bytes from ingest_hour where ${recent(range)}
     union all select host_id, kind, ${envelopes}, ${bytes} from volume_day where ${within}) stored`;
 };
 
-/** The same of all hosts, which has few rows for days. */
+/** The same for all hosts together, which takes few rows for days. */
 const totalRows = (range: VolumeRange): SQL => {
   const { within, envelopes, bytes } = slice(range);
   return sql`(select kind, sum(envelopes) as envelopes, sum(payload_bytes) as payload_bytes from ingest_hour where ${recent(range)} group by kind
@@ -75,7 +75,7 @@ const rowsOf = (split: VolumeSplit, range: VolumeRange): { name: SQL; from: SQL 
   }
 };
 
-/** Finds the parts with the most bytes, and the volume of all. A null name is of hosts without the label. */
+/** Finds the parts with the most bytes, and the total. A part with a null name has the hosts without the label. */
 export const findLargest = async (
   db: Executor,
   split: VolumeSplit,
@@ -134,7 +134,7 @@ export const findSeries = async (
   );
 };
 
-/** The names of a host, and its usual day: null while it is not known. */
+/** The names of a host, and its usual day; null if unknown. */
 export interface HostOfVolume {
   identityId: string | null;
   deviceId: string | null;
@@ -170,7 +170,7 @@ export const findHostsOfVolume = async (
   );
 };
 
-/** Finds the disk that days of telemetry take, and the payload bytes that core stored on them: whole days, the newest that are known. */
+/** Finds the disk that whole days of telemetry take, and the payload bytes that core stored on them: the newest days with known hours. */
 export const findDiskOfDays = async (
   db: Executor,
   { today, days }: { today: number; days: number },

@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import type { Executor } from "../database/database.ts";
 
-/** Records that a host accepted of a source, and the bytes of their payloads. */
+/** A host's accepted records of a source, and the bytes of their payloads. */
 export interface SourceVolume {
   kind: string;
   source: string;
@@ -9,16 +9,16 @@ export interface SourceVolume {
   payloadBytes: bigint;
 }
 
-/** The sources of a host that are counted by name on a day: others are counted together, so that a host cannot fill the table. */
+/** Sources of a host that are counted by name on a day. Others share a count, so that a host cannot fill the table. */
 const sourcesMax = 64;
 const nameMax = 200;
-/** A host may state any number: a sum is at most this. */
+/** The largest sum, because a host may state any number. */
 const sumMax = Number.MAX_SAFE_INTEGER;
 
 /** PostgreSQL stores no NUL. */
 const nameOf = (text: string) => text.slice(0, nameMax).toWellFormed().replaceAll("\u0000", "");
 
-/** Adds what a host accepted, by its own account, to a day. In the transaction of the account, which comes once. */
+/** Adds what a host accepted, as its account states, to a day. In the transaction that stores the account, and so once. */
 export const addSourceVolumes = async (
   tx: Executor,
   { hostId, sources }: { hostId: string; sources: readonly SourceVolume[] },

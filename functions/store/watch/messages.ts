@@ -1,4 +1,4 @@
-/** Messages of watches on their way. Those of a watch to a receiver are claimed one at a time, in their order. */
+/** Messages of watches that receivers have not accepted yet. Those of a watch to a receiver are claimed one at a time, in order. */
 import { and, eq, isNotNull, isNull, lt, sql } from "drizzle-orm";
 import { watchMessage } from "#drizzle/schema/watch.ts";
 import type { Executor } from "../database/database.ts";
@@ -30,8 +30,8 @@ export const insertMessages = async (
 };
 
 /**
- * Claims the messages that are due, at most `limit`, until `until`: of each watch and receiver among `receivers` the first that waits, or else the
- * one that is repeated, unless its watch is silenced. None of them has two claimed at once; those of a receiver that fails come last.
+ * Claims the messages that are due, at most `limit`, until `until`: for each watch and receiver among `receivers` the first that waits, or
+ * else the one that is repeated, unless its watch is silenced. None of them has two claimed at once; those of a failing receiver come last.
  * Returns none while another core claims some.
  */
 export const claimMessages = async (
@@ -62,17 +62,17 @@ export const claimMessages = async (
   return tx.select().from(watchMessage).where(sql`${watchMessage.id} = any(${ids}::uuid[])`);
 };
 
-/** The claim of a message: its number of attempts tells it from later ones. */
+/** The claim of a message, which its number of attempts distinguishes from later claims. */
 type MessageClaim = Pick<MessageRow, "id" | "attempts">;
 
 const claimed = ({ id, attempts }: MessageClaim) =>
   and(eq(watchMessage.id, id), eq(watchMessage.attempts, attempts));
 
-/** Ends a message that its receiver has, or that is given up. */
+/** Deletes a message that its receiver has accepted, or that core drops. */
 export const deleteMessage = (db: Executor, claim: MessageClaim): Promise<boolean> =>
   hasRows(db.delete(watchMessage).where(claimed(claim)).returning({ id: watchMessage.id }));
 
-/** Ends the message that a receiver has and wants repeated, of a watch. */
+/** Deletes the repeated message of a watch to a receiver. */
 export const deleteRepeated = async (
   db: Executor,
   { watchId, receiver }: Pick<MessageRow, "watchId" | "receiver">,
@@ -102,8 +102,8 @@ export const releaseMessage = async (
 };
 
 /**
- * Deletes the undelivered messages that were made before a time, and returns them; that a watch fires, only once it has ended. Where the
- * message of its end is deleted, its firing is repeated no more.
+ * Deletes the undelivered messages that were created before a time, and returns them. Deletes a message that a watch fires only once the
+ * watch has ended. When it deletes the message of the end, the firing is repeated no more.
  */
 export const deleteOldMessages = async (tx: Executor, before: Date): Promise<MessageRow[]> => {
   const hasEnded = sql`exists (select from watch_message later where later.watch_id = ${watchMessage.watchId} and later.receiver = ${watchMessage.receiver}
@@ -117,14 +117,14 @@ export const deleteOldMessages = async (tx: Executor, before: Date): Promise<Mes
   return rows;
 };
 
-/** The messages that a receiver does not have yet. */
+/** The messages that a receiver has not accepted yet. */
 interface WaitingMessages {
   receiver: string;
   messages: number;
   oldestAt: Date;
 }
 
-/** Counts the messages that no receiver has, by receiver. */
+/** Counts the messages that no receiver has accepted, by receiver. */
 export const findWaitingMessages = async (db: Executor): Promise<WaitingMessages[]> => {
   const rows = await db.execute<{ receiver: string; messages: number; oldest: string }>(sql`
     select receiver, count(*)::int as messages, min(created_at) as oldest from watch_message
@@ -136,10 +136,10 @@ export const findWaitingMessages = async (db: Executor): Promise<WaitingMessages
   }));
 };
 
-/** A message waits no longer for its next attempt than a receiver can ask for. */
+/** The longest wait that a receiver can ask for. */
 const waitSecondsMax = 3600;
 
-/** Makes messages due that wait for a time which a clock that was ahead has set. */
+/** Makes messages due whose next attempt was set by a clock that was ahead. */
 export const correctMessages = async (db: Executor, now: Date): Promise<void> => {
   const at = timestampAt(now);
   const limit = timestampAt(now, toleranceSeconds);
@@ -148,7 +148,7 @@ export const correctMessages = async (db: Executor, now: Date): Promise<void> =>
     where greatest(created_at, delivered_at) > ${limit} or greatest(next_attempt_at, leased_until) > ${timestampAt(now, waitSecondsMax + toleranceSeconds)}`);
 };
 
-/** Ends silences that began ahead of `now` as long after it as an operator asked for. */
+/** Moves silences that began ahead of `now` to end as long after it as an operator asked for. */
 export const correctSilences = async (db: Executor, now: Date): Promise<void> => {
   const at = timestampAt(now);
   const limit = timestampAt(now, toleranceSeconds);

@@ -18,7 +18,7 @@ export type WatchRow = typeof watch.$inferSelect;
 /** An event of a watch. */
 export type WatchEventRow = typeof watchEvent.$inferSelect;
 
-/** A watch, and how many of its messages wait. */
+/** A watch, and the number of its waiting messages. */
 export interface DescribedWatch extends WatchRow {
   waitingMessages: number;
 }
@@ -27,7 +27,7 @@ export interface DescribedWatch extends WatchRow {
 export const insertWatch = (tx: Executor, row: WatchRow): Promise<boolean> =>
   hasRows(tx.insert(watch).values(row).onConflictDoNothing({ target: watch.name }).returning());
 
-/** Counts the watches, and lets no other transaction add one until this one ends. */
+/** Counts the watches, and locks their number until the transaction ends. */
 export const lockWatchCount = async (tx: Executor): Promise<number> => {
   await tx.execute(sql`select pg_advisory_xact_lock(hashtext('watch'))`);
   const [row] = await tx.select({ watches: count() }).from(watch);
@@ -37,7 +37,7 @@ export const lockWatchCount = async (tx: Executor): Promise<number> => {
 /** Finds a watch and locks its row until the transaction ends. */
 export const lockWatch = lockerOf(watch);
 
-/** Whether another watch than `id` has a name. */
+/** Whether a watch other than `id` has a name. */
 export const isWatchNamed = async (tx: Executor, name: string, id: string): Promise<boolean> => {
   const rows = await tx.select({ id: watch.id }).from(watch).where(eq(watch.name, name));
   return rows.some((row) => row.id !== id);
@@ -51,7 +51,7 @@ export const deleteWatch = async (tx: Executor, id: string): Promise<void> => {
   await tx.delete(watch).where(eq(watch.id, id));
 };
 
-/** Finds the watches that were last evaluated before a time, or after `now`: then a clock went back. */
+/** Finds the watches that were last evaluated before a time, or after `now`, when a clock went back. */
 export const findDueWatches = (
   db: Executor,
   { before, now }: { before: Date; now: Date },
@@ -62,7 +62,7 @@ export const findDueWatches = (
     .where(or(isNull(watch.evaluatedAt), lt(watch.evaluatedAt, before), gt(watch.evaluatedAt, now)))
     .orderBy(asc(watch.id));
 
-/** Finds the other watches whose messages say that they fire, the first that fired first. */
+/** Finds the other watches whose messages report that they fire, in the order in which they began. */
 export const findAnnouncedWatches = async (db: Executor, exceptId: string): Promise<WatchRow[]> => {
   const rows = await db
     .select()
@@ -124,7 +124,7 @@ export const findOldestEvaluation = async (db: Executor): Promise<Date | null> =
   return row?.at ? new Date(row.at) : null;
 };
 
-/** What an event records; without a watch of its id, nothing is. */
+/** An event to record; ignored if its watch does not exist. */
 type NewWatchEvent = Pick<WatchEventRow, "watchId" | "at" | "kind"> &
   Partial<Pick<WatchEventRow, "count" | "receiver" | "detail">>;
 

@@ -106,19 +106,18 @@ export const listReceiptsRoute = (core: ReadCore, chat: Pick<Chat, "signer">) =>
     },
   });
 
-/** Shows a conversation. */
+/** Returns the view of a conversation. */
 const sessionView = viewOf(ChatSession);
 
 const view = viewOf(ChatMessage);
 
-/** Shows a message; of an answer that is being written, the part that is stored. */
+/** Returns the view of a message; of an answer under way, the part that is stored. */
 const messageView = (row: ChatMessageRow): ChatMessage =>
   view({
     ...row,
     parts: row.tail === "" ? row.parts : [...row.parts, { type: "text", text: row.tail }],
   });
 
-/** A conversation of the documentation. */
 const sessionExample: v.InferOutput<typeof ChatSession> = {
   id: "01920000-0000-7000-8000-0000000000c1",
   title: "Which hosts stopped forwarding since the rollout?",
@@ -129,7 +128,6 @@ const sessionExample: v.InferOutput<typeof ChatSession> = {
 
 const createdExample = { ...sessionExample, title: "Rollout of 1.4", message_count: 0 };
 
-/** Messages of the documentation. */
 const messageExamples: v.InferOutput<typeof ChatMessage>[] = [
   {
     id: "01920000-0000-7000-8000-0000000000c2",

@@ -13,7 +13,7 @@ import {
 const params = v.object({ name: AppliedSetName });
 const view = viewOf(AppliedSet);
 
-/** The routes of what `svc-admin apply` last made of a repository's files; they change nothing else. */
+/** The routes of the sets that `svc-admin apply` stores for a repository's files; they change nothing else. */
 export const appliedSetRoutes = (core: ConfiguredCore) =>
   resource(core, "/v1/collector/applied-sets", ({ get, put }) => ({
     getAppliedSet: get("/:name", "The objects that svc-admin apply manages for one set of files", {

@@ -23,7 +23,7 @@ const Proof = v.object(ProofFields);
 /** The parts of core that the guard of collectors uses. */
 export type ManagementCore = ProveCore & Pick<Core, "config">;
 
-/** The problems that every management request may be answered with. */
+/** The problems of every management request. */
 export const managementProblems = [
   "client_certificate_required",
   "client_certificate_header_invalid",
@@ -40,9 +40,9 @@ export const managementProblems = [
 ] as const satisfies readonly DocumentedProblem[];
 
 /**
- * Admits a collector that holds the key of a client certificate which chains to the bundle, and has signed this very body for this
- * purpose (docs/api.md). The verb checks the certificate's row and `sent_at` with its own work: see `admitProof`. Calls `refused` with
- * the code of each refusal.
+ * Admits a collector that holds the key of a client certificate which chains to the bundle, and has signed this exact body for this purpose
+ * (docs/api.md). The verb checks the certificate's row and `sent_at` with its own work: see `admitProof`. Calls `refused` with the code of
+ * each refusal.
  */
 export const collector = (
   core: ManagementCore,
@@ -61,7 +61,7 @@ export const collector = (
 const admit = async (core: ManagementCore, purpose: ProofPurpose, c: HttpContext, body: Body) => {
   const der = clientCertificateOf(c, core.config.clientCertificateHeader);
   if (der === null) throw new Problem("client_certificate_required");
-  // Before the body: only who has a certificate may make core buffer one. The result is cached for the proof.
+  // Before the body: core buffers a body only for a caller with a certificate. The result is cached for the proof.
   await verifyClientChain(core, der);
   return proveBody(core, { purpose, der, body: await body.json() });
 };
@@ -88,8 +88,8 @@ const unprovable = (message: string): Problem =>
 const headerCharactersMax = 16_384;
 
 /**
- * Returns the DER of the caller's client certificate, null when there is none: from `header` where one is configured and the listener is
- * the plain one, else from the TLS socket. Throws 400 `client_certificate_header_invalid` unless the header is one percent-encoded PEM
+ * Returns the DER of the caller's client certificate, null without one: from `header` if one is configured and the listener is the plain
+ * one, otherwise from the TLS socket. Throws 400 `client_certificate_header_invalid` unless the header is one percent-encoded PEM
  * certificate, given once.
  */
 const clientCertificateOf = (c: HttpContext, header: string | null) => {
@@ -116,7 +116,7 @@ const isOneElement = (der: Uint8Array) => {
   }
 };
 
-/** Decodes percent-encoding alone: a `+` stays a `+`, as base64 needs it. */
+/** Decodes percent-encoding only: a `+` stays a `+`, as base64 needs it. */
 const decodePercent = (value: string) => {
   try {
     return decodeURIComponent(value);

@@ -3,7 +3,7 @@ import { route } from "#functions/http/route.ts";
 import { DiagRequest, DiagResponse } from "#proto/management/diag.ts";
 import { collector, type ManagementCore, managementProblems } from "./collector-guard.ts";
 
-/** `POST /v1/collector/diag`: the calling host answers a request of core for its diagnostics. */
+/** `POST /v1/collector/diag`: the calling host answers core's request for its diagnostics. */
 export const diagRoute = (core: ManagementCore) =>
   route({
     method: "POST",

@@ -22,7 +22,7 @@ import { Count, Identifier, inCamelCase, Prose } from "#proto/values.ts";
 /** A policy in a response. */
 export const PolicyView = v.omit(ListedPolicy, ["created_by_email", "tokens"]);
 
-/** A bootstrap token in a response, without its raw value. Its state is its own: whether its policy is frozen decides nothing here. */
+/** A bootstrap token in a response, without its raw value. Its state does not depend on whether its policy is frozen. */
 export const TokenView = v.strictObject({
   ...v.omit(ListedToken, ["policy_name", "created_by_email"]).entries,
   state: v.picklist(["revoked", "expired", "exhausted", "active"]),

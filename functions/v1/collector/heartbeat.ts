@@ -47,8 +47,8 @@ export const heartbeatRoute = (core: HeartbeatCore & ManagementCore) => {
 };
 
 /**
- * Creates the function that accepts the body of a heartbeat that arrived otherwise, with a digest, from the caller with this certificate: by the
- * checks of the route, with its problems.
+ * Creates the function that accepts a heartbeat's body from another transport, with a digest, from the caller with this certificate: with
+ * the checks and problems of the route.
  */
 export const createReportAcceptor = (
   core: HeartbeatCore & ManagementCore,

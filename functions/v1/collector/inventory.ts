@@ -64,7 +64,7 @@ const Query = v.strictObject({
 
 const Flag = v.optional(v.picklist(["true", "false"], "must be true or false"), "false");
 
-/** `PUT /v1/collector/inventory`: the hosts that are expected, as a whole. */
+/** `PUT /v1/collector/inventory`: replaces the whole list of expected hosts. */
 export const putInventoryRoute = (core: ConfiguredCore) =>
   route({
     method: "PUT",
@@ -86,12 +86,13 @@ export const putInventoryRoute = (core: ConfiguredCore) =>
     },
     problems: ["inventory_invalid", "inventory_empty", "inventory_changed"],
     handle: async ({ query, body, caller, origin, ifMatch }) => {
-      const given = { hosts: body.hosts, ifMatch };
-      const options = {
+      const inventory = {
+        hosts: body.hosts,
+        ifMatch,
         allowEmpty: query.allow_empty === "true",
         isDryRun: query.dry_run === "true",
       };
-      const changed = await putInventory(core, caller, { ...given, ...options }, origin);
+      const changed = await putInventory(core, caller, inventory, origin);
       const etag = inventoryEtag(changed);
       return { status: 200, body: changeView(changed, etag), headers: { ETag: etag } };
     },

@@ -61,7 +61,7 @@ export const watchReports = (core: Pick<Core, "config" | "watches" | "db" | "clo
 
 const eventView = viewOf(WatchDetail.entries.history.item);
 
-/** Returns the outage that holds every watch, as an optional property. */
+/** Returns the outage during which no watch is evaluated, as an optional property. */
 const heldByView = (outage: Outage | undefined) => {
   const [held_by] = outagesView(outage ? [outage] : []).outages ?? [];
   return held_by ? { held_by } : {};
@@ -141,18 +141,16 @@ const view = viewOf(Watch);
 
 /** Returns the view of a watch. */
 const watchView = (row: DescribedWatch): Watch => {
-  const {
-    isFiring,
-    firingSince,
-    contrarySince,
-    silencedUntil: until,
-    silencedBy,
-    silenceReason: reason,
-  } = row;
+  const { isFiring, firingSince, contrarySince, silencedUntil, silencedBy, silenceReason } = row;
+  const quietState = contrarySince === null ? "inactive" : "pending";
   return view({
     ...row,
-    state: isFiring ? "firing" : contrarySince === null ? "inactive" : "pending",
+    state: isFiring ? "firing" : quietState,
     since: isFiring ? firingSince : contrarySince,
-    silence: until && { until: until.toISOString(), by: silencedBy ?? "", reason },
+    silence: silencedUntil && {
+      until: silencedUntil.toISOString(),
+      by: silencedBy ?? "",
+      reason: silenceReason,
+    },
   });
 };

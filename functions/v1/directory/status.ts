@@ -5,7 +5,7 @@ import { resource } from "#functions/http/resource.ts";
 import { rfc3339 } from "#kit/clock.ts";
 import { DirectoryStatus } from "#proto/operator/directory-status.ts";
 
-/** The route that reports how the newest sync of the directory ended, and how many people core knows (docs/directory.md). */
+/** The route that reports the result of the newest sync of the directory, and the numbers of people (docs/directory.md). */
 export const directoryReports = (core: ReadCore) =>
   resource(core, "/v1/directory/status", ({ get }) => ({
     directoryStatus: get(

@@ -8,7 +8,7 @@ import {
 import { resource, webPerson } from "#functions/http/resource.ts";
 import { Name, RemoteAddress } from "../shapes.ts";
 
-/** The routes by which web signs a program in, or not, after its person was asked. */
+/** The routes with which web signs a program in, or refuses it, after asking its person. */
 export const authorizationRoutes = (core: ConfiguredCore) =>
   resource(core, "/v1/operator/authorizations", ({ post, act }) => ({
     createAuthorization: post(
@@ -66,7 +66,7 @@ export const authorizationRoutes = (core: ConfiguredCore) =>
     ),
   }));
 
-/** RFC 8252, 7.3: an address of the loopback interface, and no other. */
+/** A URI of the loopback interface only (RFC 8252, 7.3). */
 export const LoopbackUri = v.pipe(
   v.string("must be a URL"),
   v.maxLength(512, "must be at most 512 characters"),

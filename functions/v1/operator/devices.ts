@@ -10,7 +10,7 @@ import { route, viewOf } from "#functions/http/route.ts";
 import { Name, RemoteAddress } from "#functions/v1/shapes.ts";
 import { IsoTimestamp } from "#proto/values.ts";
 
-/** The routes of a machine that waits for its person to type a code (RFC 8628). */
+/** The routes of a machine without a browser, whose person types a code (RFC 8628). */
 export const deviceRoutes = (core: ConfiguredCore) =>
   resource(core, "/v1/operator/devices", ({ get, act }) => ({
     getDeviceAuthorization: get("/:user_code", "The machine that waits for a user code", {
@@ -77,7 +77,7 @@ const DeviceCodes = v.strictObject({
 
 const codesView = viewOf(DeviceCodes);
 
-/** `POST /v1/operator/devices`: web asks for the codes of a machine without a browser (RFC 8628, 3.1). */
+/** `POST /v1/operator/devices`: web requests the codes of a machine without a browser (RFC 8628, 3.1). */
 export const createDeviceRoute = (core: ConfiguredCore) =>
   route({
     method: "POST",

@@ -25,7 +25,7 @@ const SessionView = v.strictObject({
 
 const sessionView = viewOf(SessionView);
 
-/** The routes of the sessions of programs: one's own, or everyone's for an admin. */
+/** The routes of the sessions of programs: the caller's own, or everyone's for an admin. */
 export const sessionRoutes = (core: ConfiguredCore) =>
   resource(core, "/v1/operator/sessions", ({ list, remove }) => ({
     listOperatorSessions: list(

@@ -6,7 +6,7 @@ import { route } from "#functions/http/route.ts";
 import { Problem } from "#functions/problems.ts";
 import { formBytesMax, formMediaType, parseForm } from "#kit/form.ts";
 
-/** RFC 8693, 2.1. Audience, resource and scope are not requested: the issuers' file decides. */
+/** RFC 8693, 2.1. Callers do not choose audience, resource and scope: the issuers' file decides. */
 const ExchangeBody = v.strictObject({
   grant_type: v.literal("urn:ietf:params:oauth:grant-type:token-exchange"),
   subject_token: v.pipe(v.string("must be a string"), v.nonEmpty("is required")),

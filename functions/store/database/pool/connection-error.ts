@@ -1,4 +1,4 @@
-/** Why a connection closed, or why a pool did not run a call; `CONNECTION_CLOSED` as postgres.js has it. */
+/** Why a connection closed, or why a pool did not run a call; `CONNECTION_CLOSED` is postgres.js's own code. */
 const messages = {
   CONNECTION_CLOSED: "the connection was closed",
   CONNECTION_ENDED: "the pool was closed",

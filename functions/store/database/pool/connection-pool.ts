@@ -1,10 +1,9 @@
 /**
  * The connections of one pool, and the calls that wait for one.
- *
  * Invariants
- * - Calls begin in the order in which they came, except that a statement may share a connection while none waits.
- * - A call waits up to half of its deadline, which leaves it the other half to run; at most `waitingMax` calls wait.
- * - A connection that closed leaves the pool at once, with all of its calls.
+ * - Calls begin in the order of their arrival, except that a statement may share a connection while no call waits.
+ * - A call waits for up to half of its deadline, so that the other half is left to run; at most `waitingMax` calls wait.
+ * - A connection that closed leaves the pool immediately, with all of its calls.
  */
 
 import type { PendingQuery, Row } from "postgres";
@@ -13,21 +12,21 @@ import { connectionError } from "./connection-error.ts";
 import { createSingleSocket, type OpenSocket } from "./single-socket.ts";
 import type { Query, Rows } from "./sql-client.ts";
 
-/** Closes connections of a pool: the idle ones from which nothing has come for `silentMs`, or without it all. */
+/** Closes connections of a pool: the idle ones that have received nothing for `silentMs`, or all without it. */
 export type DropConnections = (cause: Error, silentMs: number | undefined) => void;
 
 interface PoolOptions extends ConnectionOptions {
   connectionsMax: number;
   waitingMax: number;
-  /** From a call's beginning, its wait included; 0: none. */
+  /** From the start of a call, including its wait; 0: none. */
   deadlineMs: number;
   /** Gives each statement a connection to itself. */
   isExclusive: boolean;
-  /** Returns how long to wait before the next connection, after some that could not be opened. */
+  /** Returns how long to wait before the next connection after so many failures. */
   backoffMs(failures: number): number;
-  /** Returns how long a connection is used; it is then closed after a call, since the memory of its server process grows. */
+  /** Returns how long a connection may be used; the pool then closes it after a call, because the memory of its server process grows. */
   lifetimeMs(): number;
-  /** A connection closed because of its server. */
+  /** Called when a connection closed because of its server. */
   onFault(cause: Error): void;
 }
 
@@ -39,16 +38,16 @@ export interface ConnectionPool {
   /** Returns how many connections are open or being opened. */
   count(): number;
   drop: DropConnections;
-  /** Accepts no more calls, waits up to `timeoutMs` for those that it has, and closes every connection. */
+  /** Rejects further calls, waits up to `timeoutMs` for those under way, and closes every connection. */
   end(timeoutMs: number): Promise<void>;
 }
 
-/** Statements that share a connection: PostgreSQL runs them one after the other. */
+/** Statements that may share a connection: PostgreSQL runs them one after the other. */
 const sharingMax = 100;
 
-/** Creates a pool, which connects when it is used. */
+/** Creates a pool, which connects when it is first used. */
 export const createConnectionPool = (options: PoolOptions): ConnectionPool => {
-  /** The connections that are not closed, and when each has been used for long enough. */
+  /** Open connections, and the time after which each is replaced. */
   const connections = new Map<PooledConnection, number>();
   const waiting: PooledCall[] = [];
   let failures = 0;
@@ -184,16 +183,14 @@ export const createConnectionPool = (options: PoolOptions): ConnectionPool => {
 };
 
 /**
- * One connection to PostgreSQL: a client of postgres.js with `max: 1`, of which only the documented interface is used.
- *
+ * One connection to PostgreSQL: a client of postgres.js with `max: 1`, through its documented interface alone.
  * Invariants
- * - It has one socket in its life, and is never used again once that has closed. So nothing of it can reach another connection: no
- *   statement that was not sent yet, no half-read answer, and not the rest of a transaction.
- * - Every call that it accepted ends: with its answer, or with the cause when the connection closes.
- * - A call past its deadline closes it. An answer that comes later is discarded with it.
- * - An error that is not the server's closes it: postgres.js may have sent half a statement, and would then confuse the answers.
- *
- * Its states are those of `ConnectionState`. Which calls it runs, and how many, its pool decides.
+ * - It has one socket in its life, and is never used again once that has closed. So nothing of it can reach another connection: no unsent
+ *   statement, no half-read answer, and not the rest of a transaction.
+ * - Every accepted call ends: with its answer, or with the cause when the connection closes.
+ * - A call past its deadline closes the connection, which discards a late answer.
+ * - An error that the server did not report closes it: postgres.js may have sent half a statement, and would then confuse the answers.
+ * Its states are those of `ConnectionState`. Its pool decides which calls it runs, and how many.
  */
 
 /** A state of a connection, with its exits. */
@@ -202,14 +199,14 @@ type ConnectionState =
   | { readonly is: "opening" }
   /** Has answered a statement. Exits: closed. */
   | { readonly is: "open" }
-  /** Has no socket, and fails whatever is sent. No exit. */
+  /** Has no socket, and fails every call. No exit. */
   | { readonly is: "closed"; readonly cause: Error };
 
 /** Work for one connection: a statement or a transaction. */
 interface PooledCall {
   /** By `performance.now()`; 0: none. */
   readonly deadlineAt: number;
-  /** Whether it shares its connection with no other call. */
+  /** Whether it needs a connection to itself. */
   readonly isExclusive: boolean;
   /** Runs it on the connection that accepted it. */
   start(connection: PooledConnection): void;
@@ -222,7 +219,7 @@ export interface ConnectionOptions {
   url: string;
   /** Options of postgres.js. */
   settings: object;
-  /** Runs first; empty: nothing. Other statements follow without waiting for its answer. */
+  /** Runs first; empty: nothing. Other statements are sent without waiting for its answer. */
   setup: string;
   /** Absent: as postgres.js does. */
   openSocket?: OpenSocket | undefined;
@@ -232,10 +229,10 @@ export interface ConnectionOptions {
   endsWriting(error: ServerError): boolean;
 }
 
-/** The events of a connection; `closed` comes once, before its calls fail. */
+/** The events of a connection; `closed` is called once, before its calls fail. */
 interface ConnectionEvents {
   closed(connection: PooledConnection, wasOpening: boolean): void;
-  /** It closed because of its server, so that others may be of no use either. */
+  /** It closed because of its server, so that other connections may be unusable too. */
   faulted(cause: Error): void;
 }
 
@@ -243,14 +240,14 @@ export interface PooledConnection {
   state(): ConnectionState;
   /** Returns the number of its calls. */
   load(): number;
-  /** Returns whether it has a call that shares it with no other. */
+  /** Returns whether it runs a call that needs a connection to itself. */
   isTaken(): boolean;
   /** Returns when the server last answered, by `performance.now()`. */
   answeredAt(): number;
   /** Starts a call. It counts until `release`, or until the connection closes. */
   accept(call: PooledCall): void;
   release(call: PooledCall): void;
-  /** Sends a statement of an accepted call; one of the two is called, unless the connection closes. */
+  /** Sends a statement of an accepted call. Calls `resolve` or `reject`, unless the connection closes. */
   send(query: Query, resolve: (rows: Rows) => void, reject: (error: Error) => void): void;
   /** Closes at once; its calls fail with `cause`. */
   close(cause: Error): void;
@@ -264,14 +261,14 @@ type ServerError = Error & { readonly severity: string; readonly code: string };
 const endsSession = ({ severity }: ServerError) => severity === "FATAL" || severity === "PANIC";
 const isServerError = (error: Error): error is ServerError => "severity" in error;
 
-/** postgres.js and the system name the failed call, unlike an error of a value. */
+/** Errors of connections from postgres.js and the system name the failed call; errors of values do not. */
 const isConnectionError = (error: Error) => "errno" in error || "syscall" in error;
 
 const endSeconds = 1;
 
 /**
- * Returns the rows in an array of their own, and empties the one of postgres.js. V8 moves what the one of postgres.js has to the old
- * generation, even once it is garbage: each row of an export then survived until a full collection.
+ * Returns the rows in an array of their own, and empties that of postgres.js. V8 moves its contents to the old generation even once they
+ * are garbage: each row of an export then survived until a full collection.
  */
 const takeRows = (rows: Rows): Rows => {
   const { command, count } = rows;
@@ -292,13 +289,13 @@ const openConnection = (options: ConnectionOptions, on: ConnectionEvents): Poole
   let answeredAt = 0;
   let timer: ReturnType<typeof setTimeout> | undefined;
 
-  /** `first` runs before other calls than the one whose error closes the connection fail. */
+  /** `first` runs before the other calls fail: it rejects the call whose error closes the connection. */
   const close = (cause: Error, first = () => {}) => {
     if (state.is === "closed") return;
     const wasOpening = state.is === "opening";
     state = { is: "closed", cause };
     clearTimeout(timer);
-    // Without a word to the server, which may not read.
+    // Sends no message to the server, which may not read.
     socket?.destroy();
     void client.end({ timeout: 0 });
     on.closed(connection, wasOpening);
@@ -317,10 +314,10 @@ const openConnection = (options: ConnectionOptions, on: ConnectionEvents): Poole
     ...options.settings,
     ...(socket && { socket: socket.open }),
     max: 1,
-    // postgres.js would let go of a connection that its pool believes to be idle.
+    // Otherwise postgres.js would close a connection that the pool believes to be idle.
     max_lifetime: null,
     onclose: () => {
-      // postgres.js would connect again for those that it has not sent.
+      // Otherwise postgres.js would connect again for statements that it has not sent.
       for (const query of unanswered) query.cancel();
       close(connectionError("CONNECTION_CLOSED"));
     },
@@ -354,7 +351,7 @@ const openConnection = (options: ConnectionOptions, on: ConnectionEvents): Poole
     if (timer !== undefined) return;
     const [oldest] = calls;
     if (oldest === undefined || oldest.deadlineAt === 0) return;
-    // Answers that came within a long turn of the event loop are read first.
+    // First reads answers that arrived during a long turn of the event loop.
     timer = setTimeout(
       () => setImmediate(check),
       Math.max(1, oldest.deadlineAt - performance.now()),

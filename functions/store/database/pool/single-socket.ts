@@ -5,7 +5,7 @@ interface Socket {
   destroy(): unknown;
 }
 
-/** Opens the socket of one connection, connected or not; postgres.js writes to it at once. A rejection closes the connection. */
+/** Opens the socket of one connection, connected or not; postgres.js writes to it immediately. A rejection closes the connection. */
 export type OpenSocket = (target: {
   host: string[];
   port: number[];
@@ -19,8 +19,8 @@ interface SingleSocket {
 }
 
 /**
- * Creates the socket of a connection. postgres.js connects again by itself, with all that it has not sent: asking for a second socket
- * means that the first has closed. `onClosed` is called then, and when none can be opened.
+ * Creates the socket of a connection. postgres.js connects again by itself, with everything that it has not sent: when it requests a second
+ * socket, the first has closed. Calls `onClosed` then, and when no socket can be opened.
  */
 export const createSingleSocket = (
   openSocket: OpenSocket,

@@ -5,16 +5,16 @@ import type { ConnectionPool, PooledConnection } from "./connection-pool.ts";
 
 type Objects = readonly object[];
 
-/** Makes statements, as postgres.js does: it sends each once it is awaited or executed. */
+/** Creates statements, as postgres.js does, and sends each once it is awaited or executed. */
 export interface SqlRunner {
   /** A statement with parameters. */
   <Result extends Objects = Row[]>(
     text: TemplateStringsArray,
     ...values: readonly unknown[]
   ): Statement<RowList<Result>>;
-  /** A part of a statement: an identifier, or the columns and values of an object. */
+  /** A fragment of a statement: an identifier, or the columns and values of an object. */
   (value: string | object): Fragment;
-  /** A statement of a text that is not a literal. Several without parameters may be joined by `;`. */
+  /** A statement whose text is not a literal. Several without parameters may be joined by `;`. */
   unsafe<Result extends Objects = Row[]>(
     text: string,
     values?: readonly unknown[],
@@ -24,20 +24,34 @@ export interface SqlRunner {
 
 /** A client of postgres.js, as far as this repository and drizzle use one. */
 export interface SqlClient extends SqlRunner {
-  /** Runs `work` in a transaction; with `mode` it is `begin <mode>`. Rejects if one of its statements fails, also if `work` does not. */
+  /**
+   * Runs `work` in a transaction; with `mode` it begins with `begin <mode>`. Rejects if one of its statements fails, even if `work` does
+   * not.
+   */
   begin<Result>(work: (tx: SqlRunner) => Result | Promise<Result>): Promise<Result>;
   begin<Result>(mode: string, work: (tx: SqlRunner) => Result | Promise<Result>): Promise<Result>;
 }
 
+/** Follows a statement from its creation on. */
+export interface StatementSpan {
+  fail(error: unknown): void;
+  end(): void;
+}
+
 interface ClientOptions {
   pool: ConnectionPool;
-  /** Makes parts of statements; it never connects. */
+  /** Creates fragments of statements; it never connects. */
   parts: Sql;
   /** Sent after each BEGIN, without waiting for its answer; empty: nothing. */
   transactionSetup: string;
-  /** Returns the text of a statement that is to be recorded, and its span. */
+  /** Returns the text of a statement that is recorded, and its span. */
   trace?: ((text: string) => { text: string; span: StatementSpan } | undefined) | undefined;
 }
+
+/** Creates a statement of postgres.js for the client that runs it. */
+export type Query = (client: Sql) => PendingQuery<Row[]>;
+
+export type Rows = RowList<Row[]>;
 
 /** Creates the client of a pool. */
 export const createSqlClient = ({
@@ -87,16 +101,6 @@ const isTemplate = (value: unknown): value is TemplateStringsArray =>
 const partOf = (value: unknown, client: Sql): unknown =>
   value instanceof Statement ? value.within(client) : value;
 
-/** A statement of postgres.js: the client that runs it makes it. */
-export type Query = (client: Sql) => PendingQuery<Row[]>;
-export type Rows = RowList<Row[]>;
-
-/** Follows a statement from its creation on. */
-export interface StatementSpan {
-  fail(error: unknown): void;
-  end(): void;
-}
-
 /** A statement that is sent once it is awaited or executed. */
 class Statement<Result = Rows> implements Promise<Result> {
   readonly [Symbol.toStringTag] = "Statement";
@@ -112,7 +116,7 @@ class Statement<Result = Rows> implements Promise<Result> {
     this.#span = span;
   }
 
-  /** Makes its rows arrays, in place of objects. */
+  /** Changes its rows from objects to arrays. */
   values(): Statement<unknown[][]> {
     this.#hasArrays = true;
     return this as unknown as Statement<unknown[][]>;
@@ -123,7 +127,7 @@ class Statement<Result = Rows> implements Promise<Result> {
     return this;
   }
 
-  /** Returns it as a part of another statement. */
+  /** Returns it as a fragment of another statement. */
   within(client: Sql): PendingQuery<Row[]> {
     return this.#query(client);
   }
@@ -168,9 +172,9 @@ class Statement<Result = Rows> implements Promise<Result> {
 const inFailedTransaction = "25P02";
 
 /**
- * Runs a transaction on a connection that is used for nothing else meanwhile. Commits what `work` sends by `send`, unless it rejects, or one
- * of its statements failed; both roll back. A transaction counts as committed by the server's answer to COMMIT alone: one that
- * was aborted is answered with ROLLBACK, and without an error. What is sent once `work` has ended is rejected.
+ * Runs a transaction on a connection that does nothing else meanwhile. Commits what `work` sends by `send`, unless it rejects or one of its
+ * statements failed, which roll back. Only the server's response to COMMIT tells whether it committed: an aborted transaction gets
+ * ROLLBACK, without an error. Rejects statements that are sent after `work` has ended.
  */
 const runTransaction = async <Result>(
   connection: PooledConnection,
@@ -188,7 +192,7 @@ const runTransaction = async <Result>(
     rows.catch((error: unknown) => (failed ??= { by: error }));
     return rows;
   };
-  // Whatever the role's default: `mode` replaces it.
+  // Replaces the role's default by `mode`.
   await send((client) => client.unsafe(`begin isolation level read committed ${mode}`));
   let result: Result;
   try {

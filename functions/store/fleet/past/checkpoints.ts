@@ -1,7 +1,8 @@
 /**
- * The hosts at times of the past, whole enough to start a view of the past with. Invariants: a checkpoint has what every transaction of its time
- * has written, as it is taken `settledMs` later; between two of them there are about `changesPerCheckpoint` changes, or core was stopped;
- * one that is written as a difference begins with the hosts of its base, which is a day older at most.
+ * Stores the fleet at past times, from which a view of the past starts. Invariants:
+ * - A checkpoint has everything that transactions of its time have written, because it is taken `settledMs` later.
+ * - Between two checkpoints are about `changesPerCheckpoint` changes, unless core was stopped.
+ * - A checkpoint stored as a difference begins with the hosts of its base, which is at most a day older.
  */
 import { and, desc, eq, gte, isNull, lte, sql } from "drizzle-orm";
 import {
@@ -25,13 +26,7 @@ import {
   typeOf,
 } from "../columns/resident-hosts.ts";
 
-/**
- * A table of hosts as bytes: its columns one after the other, each number in as few bytes as those of its column need. A table that begins
- * with the hosts of another is written as the difference from it: of each column the places of the hosts that have another value, each as the
- * distance from the one before, which compresses well, and these values.
- */
-
-/** The version of these bytes. */
+/** The version of the encoding. */
 const checkpointFormat = 2;
 
 /** A table as it is stored. */
@@ -42,16 +37,20 @@ interface CheckpointBody {
   body: Uint8Array;
 }
 
-/** The hosts of a checkpoint, whose columns are read when they are needed. */
+/** The hosts of a checkpoint. Columns are decoded when they are read. */
 export interface CheckpointHosts {
   index: HostIndex;
   count: number;
   names: NameTexts;
-  /** Returns the values of a column, as an array of the caller's own. */
+  /** Returns the values of a column, in an array that the caller may change. */
   read(name: string): HostValues;
 }
 
-/** Returns a table as it is stored: with a base, whose hosts it must begin with, as the difference. */
+/**
+ * Encodes a table of hosts column by column, each number in as few bytes as its column needs. With a base, whose hosts the table must begin
+ * with, encodes for each column only the hosts whose value differs: their indexes, each as the distance from the one before, which compresses
+ * well, and their values.
+ */
 export const encodeCheckpoint = (
   table: HostTable,
   codec: Pick<BlockCodec, "compress">,
@@ -67,11 +66,11 @@ export const encodeCheckpoint = (
   for (const name of columnNames) {
     const named = isNameColumn(name) ? numberTexts(table, name, base?.names[name]) : undefined;
     const all = named?.numbers ?? table.values(name);
-    const places = base && changedPlaces(all, base.read(name));
-    const values = places ? pickValues(all, places) : all;
+    const changed = base && changedIndexes(all, base.read(name));
+    const values = changed ? pickValues(all, changed) : all;
     const code = values instanceof Float64Array ? codeOf(values) : undefined;
-    columns[name] = { at: rawBytes, changed: places?.length, code, texts: named?.texts };
-    if (places) add(places.map((place, nth) => place - (places[nth - 1] ?? 0)));
+    columns[name] = { at: rawBytes, changed: changed?.length, code, texts: named?.texts };
+    if (changed) add(changed.map((index, nth) => index - (changed[nth - 1] ?? 0)));
     add(code ? encodeNumbers(values as Float64Array, code) : values);
   }
   const raw = new Uint8Array(rawBytes);
@@ -83,7 +82,7 @@ export const encodeCheckpoint = (
   return { hosts: table.count, columns, rawBytes, body: codec.compress(raw) };
 };
 
-/** Returns the hosts of stored bytes, the first ones of an index; those of a difference begin with those of its base. Null if they are damaged. */
+/** Decodes the hosts of a checkpoint, which begin with those of `base` if it is a difference. Returns null if the bytes are damaged. */
 export const decodeCheckpoint = (
   { hosts: count, columns, rawBytes, body }: CheckpointBody,
   codec: Pick<BlockCodec, "decompress">,
@@ -91,7 +90,7 @@ export const decodeCheckpoint = (
 ): CheckpointHosts | null => {
   const raw = codec.decompress(body, rawBytes);
   if (raw === null) return null;
-  // A small one is anywhere in Node's pool.
+  // A small buffer may begin anywhere in Node's pool.
   const { buffer, byteOffset } = raw.byteOffset % 8 === 0 ? raw : raw.slice();
   const valuesAt = (
     name: string,
@@ -108,10 +107,10 @@ export const decodeCheckpoint = (
     if (base === undefined || changed === undefined) return valuesAt(name, at, count, code);
     const distances = new Uint32Array(buffer, byteOffset + at, changed);
     const values = lengthen(name, base.read(name), count);
-    const others = valuesAt(name, at + aligned(distances.byteLength), changed, code);
-    for (let nth = 0, place = 0; nth < changed; nth++) {
-      place += distances[nth] as number;
-      values[place] = others[nth] as number;
+    const changedValues = valuesAt(name, at + aligned(distances.byteLength), changed, code);
+    for (let nth = 0, host = 0; nth < changed; nth++) {
+      host += distances[nth] as number;
+      values[host] = changedValues[nth] as number;
     }
     return values;
   };
@@ -119,7 +118,7 @@ export const decodeCheckpoint = (
   return { index, count, names, read };
 };
 
-/** Returns the lines of a table's hosts from a place on. */
+/** Encodes the lines of a table's hosts from an index on. */
 export const encodeLines = (table: HostTable, from = 0): Uint8Array => {
   const { identities } = table.index;
   const lines = table.ids
@@ -128,7 +127,7 @@ export const encodeLines = (table: HostTable, from = 0): Uint8Array => {
   return new TextEncoder().encode(lines.join(""));
 };
 
-/** Returns the hosts of lines. */
+/** Decodes lines to hosts. */
 export const decodeLines = (lines: Uint8Array): (readonly [id: string, identity: string])[] => {
   const each = new TextDecoder().decode(lines).split("\n").slice(0, -1);
   return each.map((line) => [line.slice(0, idLength), line.slice(idLength)]);
@@ -136,13 +135,13 @@ export const decodeLines = (lines: Uint8Array): (readonly [id: string, identity:
 
 const idLength = 36;
 
-/** Each part begins where an array of any type may. */
+/** Each part begins where an array of any type may begin. */
 const aligned = (bytes: number) => Math.ceil(bytes / 8) * 8;
 
 const isNameColumn = (name: string): name is NameColumn =>
   (nameColumns as readonly string[]).includes(name);
 
-/** The texts of a column and the number of each host's, by those that a base has first. */
+/** Numbers the texts of a column; those of the base keep their numbers. */
 const numberTexts = (table: HostTable, name: NameColumn, first: readonly string[] = []) => {
   const texts = [...first];
   const numbers = table
@@ -157,19 +156,19 @@ const numberTexts = (table: HostTable, name: NameColumn, first: readonly string[
   };
 };
 
-const changedPlaces = (values: HostValues, before: HostValues): Uint32Array => {
-  const places = new Uint32Array(values.length);
+const changedIndexes = (values: HostValues, before: HostValues): Uint32Array => {
+  const indexes = new Uint32Array(values.length);
   let count = 0;
-  for (let place = 0; place < values.length; place++)
-    if (values[place] !== before[place]) places[count++] = place;
-  return places.subarray(0, count);
+  for (let index = 0; index < values.length; index++)
+    if (values[index] !== before[index]) indexes[count++] = index;
+  return indexes.subarray(0, count);
 };
 
 type Code = NonNullable<StoredColumn["code"]>;
 
 const codeTypes = { 1: Uint8Array, 2: Uint16Array, 4: Uint32Array } as const;
 
-/** Returns how numbers fit fewer bytes; undefined if they do not. Times are often whole seconds. */
+/** Returns the encoding with which numbers take fewer bytes; undefined if none does. Times are often whole seconds. */
 const codeOf = (values: Float64Array): Code | undefined => {
   let least = Number.POSITIVE_INFINITY;
   let most = Number.NEGATIVE_INFINITY;
@@ -207,7 +206,7 @@ const decodeNumbers = (
   { bytes, first, unit }: Code,
 ): Float64Array => {
   const infinite = 2 ** (8 * bytes) - 1;
-  // Copied first, so that the loop is over one kind of array.
+  // Copied first, so that the loop runs over one type of array.
   const values = new Float64Array(codes);
   for (let at = 0; at < values.length; at++) {
     const code = values[at] as number;
@@ -220,7 +219,7 @@ const decodeNumbers = (
 /** Changes of hosts after which a checkpoint is due. */
 export const changesPerCheckpoint = 5000;
 
-/** An event may be committed so long after its time. */
+/** An event may commit this long after its time. */
 export const settledMs = 120_000;
 
 /** Where checkpoints are kept. */
@@ -229,10 +228,10 @@ export interface CheckpointStore {
   codec: BlockCodec;
 }
 
-/** Whether a checkpoint is in the format and has the columns of this version: an upgrade that changes them begins anew. */
+/** Whether a checkpoint has the format and the columns of this version. After an upgrade that changes them, checkpoints start anew. */
 const isReadable = sql`(layout->>'format')::int = ${checkpointFormat} and layout->'columns' ?& ${arrayLiteral(columnNames)}::text[]`;
 
-/** Finds when the newest checkpoint is of; null without one. */
+/** Returns the time of the newest checkpoint; null without one. */
 export const findLastCheckpoint = async (db: Executor): Promise<Date | null> => {
   const [row] = await db.execute<{ at: string | null }>(
     sql`select max(at) as at from fleet_checkpoint`,
@@ -240,7 +239,7 @@ export const findLastCheckpoint = async (db: Executor): Promise<Date | null> => 
   return row?.at ? new Date(row.at) : null;
 };
 
-/** When a checkpoint is of, and the one that it differs from; null for a whole one. */
+/** The time of a checkpoint and of its base; null for one without. */
 type CheckpointAt = Pick<typeof fleetCheckpoint.$inferSelect, "at" | "baseAt">;
 
 /** Finds the first checkpoint that is not before a time; undefined without one. */
@@ -256,18 +255,21 @@ export const findNextCheckpoint = (db: Executor, time: Date): Promise<Checkpoint
 
 /** Reads and writes checkpoints. */
 interface Checkpoints {
-  /** Returns the hosts of a checkpoint for `takeBack`, as a table of the caller's own; null if it is damaged or deleted. */
+  /** Returns the hosts of a checkpoint for `takeBack`, in a table that the caller may change; null if it is damaged or deleted. */
   read(checkpoint: CheckpointAt): Promise<HostTable | null>;
-  /** Stores the hosts of a time: as the difference from the last whole checkpoint within a day, if they begin with its hosts. */
+  /**
+   * Stores the hosts of a time: as the difference from the last whole checkpoint of the past day if they begin with its hosts, otherwise
+   * whole.
+   */
   add(at: Date, table: HostTable): Promise<void>;
 }
 
-/** Whole checkpoints in memory: times nearby differ from the same. */
+/** Whole checkpoints in memory: nearby times have the same base. */
 const wholesMax = 3;
 
-/** Creates a reader and writer. The whole checkpoints used last stay in memory, and so do the hosts, which most of them share. */
+/** Creates a reader and writer. Keeps the last used whole checkpoints in memory, and their hosts, most of which they share. */
 export const createCheckpoints = ({ db, codec }: CheckpointStore): Checkpoints => {
-  /** By their times; those used last come last. */
+  /** By time; the last used come last. */
   const wholes = new Map<number, Promise<CheckpointHosts | null>>();
   /** The hosts of whole checkpoints, and the digests of lines that they begin with. */
   let known = { index: new HostIndex(), digests: new Set<string>() };
@@ -332,7 +334,7 @@ export const createCheckpoints = ({ db, codec }: CheckpointStore): Checkpoints =
         .orderBy(desc(fleetCheckpoint.at))
         .limit(1);
       const whole = before && (await readWhole(before.at));
-      // Also a whole one begins with the hosts of that before it, so that core's memory has them once.
+      // A whole checkpoint also begins with the hosts of the one before, so that memory has them once.
       const ordered = whole ? orderLike(table, whole) : undefined;
       const base =
         ordered && before && before.at.getTime() >= at.getTime() - dayMs ? whole : undefined;
@@ -360,7 +362,10 @@ export const createCheckpoints = ({ db, codec }: CheckpointStore): Checkpoints =
   };
 };
 
-/** Makes times infinite that are the checkpoint's own, as those of most hosts are: `takeBack` ends all at its time, and differences lack them. */
+/**
+ * Replaces times that equal the checkpoint's own, as of most hosts, by infinity: differences omit them, and `takeBack` ends them all at its
+ * time.
+ */
 const forgetNewest = (table: HostTable, at: number) => {
   const heartbeats = table.numbers("last_heartbeat_at");
   const envelopes = table.numbers("last_envelope_at");
@@ -370,7 +375,7 @@ const forgetNewest = (table: HostTable, at: number) => {
   }
 };
 
-/** Returns a table with the hosts of another first, in their order; undefined if it lacks one of them. */
+/** Returns a table with the hosts of another first, in their order; undefined if one of them is missing. */
 const orderLike = (table: HostTable, first: CheckpointHosts): HostTable | undefined => {
   const places = new Uint32Array(table.count);
   const isPlaced = new Uint8Array(table.count);
@@ -383,7 +388,7 @@ const orderLike = (table: HostTable, first: CheckpointHosts): HostTable | undefi
   }
   const enrolled = table.numbers("enrolled_at");
   const others = Array.from(isPlaced.keys()).filter((place) => isPlaced[place] === 0);
-  // As they were enrolled, so that later checkpoints have the same hosts at the same places.
+  // In the order of enrollment, so that later checkpoints have the same hosts at the same indexes.
   others.sort((a, b) => (enrolled[a] as number) - (enrolled[b] as number));
   places.set(others, count);
   return table.copy(places);

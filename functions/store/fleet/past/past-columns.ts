@@ -1,4 +1,4 @@
-/** The fleet as it was, in core's memory while somebody looks at it: a past that all transactions have written no longer changes. */
+/** Keeps the fleet at past times in core's memory while somebody views it. A past that all transactions have written no longer changes. */
 
 import type { Database } from "#functions/store/database/database.ts";
 import type { Clock } from "#kit/clock.ts";
@@ -10,15 +10,15 @@ import { keepEnrolled, readChanges, rewindHosts, takeBack } from "./rewind-hosts
 
 /** The columns of hosts at past times. */
 export interface PastColumns {
-  /** Returns those of a time; `now` is that of the call. They are loaded with the first look. */
+  /** Returns the columns at a time; `now` is the time of the call. The first call loads them. */
   at(time: Date, now: Date): FleetColumns;
 }
 
-/** Times that are kept: what was before and what is after a change. */
+/** Times in memory, such as before and after a change. */
 const keptMax = 2;
-/** Without a look for so long, the memory is freed. */
+/** The memory is freed after this time without a call. */
 const idleMs = 300_000;
-/** An event may be committed so long after its time. */
+/** An event may commit this long after its time. */
 const commitMsMax = 60_000;
 
 interface Kept {
@@ -26,12 +26,12 @@ interface Kept {
   usedAt: number;
 }
 
-/** More changes than that are slower to take back than the hosts of the time are to read. */
+/** Reverting more changes than that takes longer than reading the hosts of the time. */
 const changesMax = 50_000;
 
 /**
- * Creates the columns, still empty. One time is loaded after the other: the hosts of the next checkpoint, or those of now, and the changes that
- * have happened since are taken back.
+ * Creates the columns, empty at first. Loads one time after the other: takes the hosts of the next checkpoint, or the present ones, and
+ * reverts the changes since.
  */
 export const createPastColumns = ({
   db,
@@ -48,7 +48,7 @@ export const createPastColumns = ({
   /** Aborts when core stops. */
   stopping?: AbortSignal;
 }): PastColumns => {
-  /** Those used last come last. */
+  /** The last used ones come last. */
   const kept = new Map<number, Kept>();
   let last: Promise<unknown> = Promise.resolve();
 
@@ -106,7 +106,7 @@ export const createPastColumns = ({
   };
 };
 
-/** Returns the hosts as they are now; undefined if they could not be loaded. */
+/** Returns the present hosts; undefined if they could not be loaded. */
 const currentHosts = async (present: FleetColumns) => {
   const hosts = await present.current();
   if (hosts) return hosts;

@@ -1,4 +1,4 @@
-/** Takes changes back: the hosts of an earlier time from those of a later one, and what has changed between. */
+/** Computes the hosts at an earlier time from those at a later one, by reverting the changes between. */
 import { type SQL, sql } from "drizzle-orm";
 import type { Database } from "#functions/store/database/database.ts";
 import {
@@ -20,16 +20,16 @@ const heartbeatColumns: PackedLayout = {
 const envelopeColumns: PackedLayout = { ...none, times: ["last_envelope_at"] };
 const connectionColumns: PackedLayout = { ...none, names: ["core", "subnet"] };
 
-/** Amounts that have no history: none in the past, those of checkpoints too. The size of a queue is known in a silence. */
+/** Amounts without a history: unknown in the past, also those of checkpoints. The size of a queue is known in a silence. */
 const unknown = hostColumns.amounts.filter(
   (name) => name !== "queue_bytes" && !factColumns.amounts.includes(name),
 );
 
-/** What hosts had at the first of two times, of those that have changed since. */
+/** The facts at the first of two times, of hosts that have changed since. */
 interface ChangesBack {
   facts: PackedRows;
   connections: PackedRows;
-  /** Silences around that time, which have ended since. */
+  /** Silences around that time that have ended since. */
   unheard: PackedRows;
   unsent: PackedRows;
 }
@@ -49,7 +49,7 @@ export const readChanges = async (
   return { facts, connections, unheard, unsent };
 };
 
-/** Returns the hosts that were enrolled at a time: the table itself, which loses its last ones, or if others were not, another. */
+/** Returns the hosts that were enrolled at a time: the same table without its last hosts, or another one if others were not enrolled. */
 export const keepEnrolled = (hosts: HostTable, at: Date): HostTable => {
   const enrolled = hosts.numbers("enrolled_at");
   const places = new Uint32Array(hosts.count);
@@ -62,8 +62,8 @@ export const keepEnrolled = (hosts: HostTable, at: Date): HostTable => {
 };
 
 /**
- * Makes hosts of a later time, a whole second or now, what they were at `time`: those that `hostsAt` has. The changes must have been read after
- * hosts of now.
+ * Changes hosts of a later time, a whole second or now, to what they were at `time`: those that `hostsAt` returns. If they are of now, the
+ * changes must have been read after them.
  */
 export const takeBack = (
   table: HostTable,

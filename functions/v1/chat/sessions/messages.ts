@@ -62,7 +62,7 @@ export const sendMessageRoute = (
   });
 };
 
-/** Turns the failure of a turn into the event `error`, whose data is the problem document that a failed request would have had. */
+/** Converts the failure of a turn to the event `error`, whose data is the problem document of a failed request. */
 const streamed = (
   { log }: Pick<Core, "log">,
   events: Answer,

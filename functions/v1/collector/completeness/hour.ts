@@ -36,7 +36,7 @@ export const hourRangeOf = (
   return { fromMs, toMs };
 };
 
-/** Returns the views of what an hour is short of. */
+/** Returns the views of what an hour lacks. */
 export const shortageViews = (note: HourNote | undefined): ShortageView[] =>
   (note?.shortages ?? []).map(({ kind, count, reason }) => ({
     kind,

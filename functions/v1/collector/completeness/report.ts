@@ -39,7 +39,7 @@ export const completenessReports = (
           const list = "completeness";
           const [from, to, hours, host] =
             query.cursor === undefined ? [] : await cursors.open(list, query.cursor);
-          // Further pages are of the hours of the first one.
+          // Further pages have the hours of the first page.
           const range =
             from === undefined
               ? hourRangeOf(query, now)
@@ -65,7 +65,7 @@ export const completenessReports = (
               from: rfc3339(hourMs),
               hosts: Object.fromEntries([...byState].filter(([, count]) => count > 0)),
             })),
-            items: hosts.map((one) => stripView(one, filter.states)),
+            items: hosts.map((host) => stripView(host, filter.states)),
             next_cursor:
               next &&
               (await cursors.seal(list, [
@@ -94,14 +94,14 @@ const States = v.union(
   "must be a state of an hour",
 );
 
-/** Which hours of which hosts: without `state`, those that somebody should look at. */
+/** Selects hours of hosts; without `state`, those that need attention. */
 const hourFilterFields = {
   ...hourRangeFields,
   state: v.optional(States),
   host: v.optional(Identifier(2048)),
 };
 
-/** Returns the states that a list is of. */
+/** Returns the states of a list. */
 const statesOf = (asked: readonly HourState[] | undefined): readonly HourState[] =>
   asked === undefined ? incompleteStates : hourStates.filter((state) => asked.includes(state));
 

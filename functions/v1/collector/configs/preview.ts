@@ -4,7 +4,7 @@ import { previewRollout } from "#functions/domain/rollout/preview.ts";
 import { resource } from "#functions/http/resource.ts";
 import { RolloutPreview, RolloutQuery } from "#proto/rollout/rollout.ts";
 
-/** The route that says what a rollout of a config would meet. */
+/** The route that previews a rollout of a config. */
 export const rolloutPreviews = (core: ReadCore) =>
   resource(core, "/v1/collector/configs", ({ get }) => ({
     previewRollout: get(

@@ -9,7 +9,7 @@ import { resource } from "#functions/http/resource.ts";
 import { ReasonCode } from "#functions/http/route.ts";
 import { Id } from "#proto/values.ts";
 
-/** The route that gives up to 1,000 hosts their last known good or their previous config. */
+/** The route that rolls up to 1,000 hosts back to their last known good or their previous config. */
 export const configRollbacks = (core: ConfiguredCore) =>
   resource(core, "/v1/collector/config-rollbacks", ({ act }) => ({
     rollBackCollectorConfigs: act(

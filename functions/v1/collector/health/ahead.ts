@@ -6,7 +6,7 @@ import { aheadHoursMax, FleetAhead } from "#proto/fleet-health/ahead.ts";
 import { aheadHours } from "#proto/fleet-health/vocabulary.ts";
 import { QueryInteger } from "#proto/values.ts";
 
-/** The route that lists what runs out within some hours unless somebody acts. */
+/** The route that lists what expires or fills up within some hours unless somebody acts. */
 export const aheadReports = (
   core: Parameters<typeof createAheadReports>[0] & Pick<Core, "config" | "db">,
 ) => {

@@ -8,7 +8,7 @@ import { resource } from "#functions/http/resource.ts";
 import { viewOf } from "#functions/http/route.ts";
 import { FleetChange, FleetChangeList } from "#proto/fleet-health/changes.ts";
 
-/** The route that lists what hosts changed without a rollout, and how they compare since. */
+/** The route that lists changes of hosts without a rollout, and their comparisons. */
 export const changeReports = (core: ReadCore) =>
   resource(core, "/v1/collector/health", ({ list }) => ({
     listFleetChanges: list(

@@ -69,12 +69,12 @@ const lastAuthFailure: readonly ExportColumn[] = [
   ["last_auth_failure_reason", (row) => row.last_auth_failure?.reason ?? null],
 ];
 
-/** The condition that puts a row into the export, even if another condition decides its state. */
+/** The condition for which a row is in the export, even if another condition decides its state. */
 const why = (condition: FleetCondition): readonly ExportColumn[] => {
-  const of = (row: FleetHealthRow) => row.conditions.find(({ state }) => state === condition);
+  const find = (row: FleetHealthRow) => row.conditions.find(({ state }) => state === condition);
   return [
-    ["since", (row) => of(row)?.since ?? null],
-    ["evidence", (row) => of(row)?.evidence ?? null],
+    ["since", (row) => find(row)?.since ?? null],
+    ["evidence", (row) => find(row)?.evidence ?? null],
   ];
 };
 

@@ -4,6 +4,7 @@ import { createFacetCounts } from "#functions/domain/fleet/count-facets.ts";
 import { resource } from "#functions/http/resource.ts";
 import type { FleetCounts } from "#functions/store/fleet/facets.ts";
 import type { FleetRules } from "#functions/store/fleet/rows.ts";
+import { dayMs } from "#kit/clock.ts";
 import {
   expiryDays,
   FleetFacets,
@@ -78,6 +79,7 @@ const facetsView = (rules: FleetRules, counts: FleetCounts): FleetFacets => {
       })),
       later: counts.expiringLater,
     },
+    // Named individually: the row of the database has further columns.
     exports: {
       stale: counts.exports.stale,
       queue_risk: counts.exports.queue_risk,
@@ -90,13 +92,13 @@ const facetsView = (rules: FleetRules, counts: FleetCounts): FleetFacets => {
 type AgeBucket = FleetFacets["heartbeat_age"]["buckets"][number];
 
 const ageBuckets = ({ heartbeatAges }: FleetCounts): AgeBucket[] =>
-  heartbeatAgeBounds.map((from, place) => ({
+  heartbeatAgeBounds.map((from, index) => ({
     from_seconds: from,
-    to_seconds: heartbeatAgeBounds[place + 1] ?? null,
-    count: heartbeatAges[place] ?? 0,
+    to_seconds: heartbeatAgeBounds[index + 1] ?? null,
+    count: heartbeatAges[index] ?? 0,
   }));
 
-/** The past does not know how old a heartbeat was that was recent: one bucket has them all. */
+/** Merges the buckets below the threshold: history keeps no age of heartbeats newer than it. */
 const knownAges = (buckets: readonly AgeBucket[], staleAfterSeconds: number): AgeBucket[] => {
   const recent = buckets.filter(({ from_seconds }) => from_seconds < staleAfterSeconds);
   const count = recent.reduce((sum, bucket) => sum + bucket.count, 0);
@@ -104,8 +106,7 @@ const knownAges = (buckets: readonly AgeBucket[], staleAfterSeconds: number): Ag
   return [{ from_seconds: 0, to_seconds: to, count }, ...buckets.slice(recent.length)];
 };
 
-const daysAfter = (at: Date, days: number) =>
-  new Date(at.getTime() + days * 86_400_000).toISOString();
+const daysAfter = (at: Date, days: number) => new Date(at.getTime() + days * dayMs).toISOString();
 
 /** Returns the most frequent values, by count and then by name, and the number of rows with other values. */
 const mostFrequent = (counts: ReadonlyMap<string, number>) => {

@@ -7,7 +7,7 @@ import { filterFromQuery, filterQuery } from "#proto/fleet-health/filter.ts";
 import { PastTime } from "#proto/fleet-health/past.ts";
 import { pastMarkOf } from "./row.ts";
 
-/** The route that finds what the hosts of a filter have in common, and the others have less often. */
+/** The route that finds values which the hosts of a filter have in common, and other hosts have less often. */
 export const factorReports = (core: ReadCore) => {
   const findFactors = createFactorReports(core);
   return resource(core, "/v1/collector/health", ({ get }) => ({

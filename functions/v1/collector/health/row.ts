@@ -99,7 +99,7 @@ const gapOf = (row: FleetRow): FleetHealthRow["ingest_gap"] =>
       }
     : null;
 
-/** Returns the members that a row has only once volume, a budget's hold and an inventory are known of the host. */
+/** Returns the members that a row has only if the host's volume, the budget that holds it or its inventory entry are known. */
 const absentUnlessKnown = (
   row: FleetRow,
 ): Pick<FleetHealthRow, "volume" | "hold" | "inventory"> => ({

@@ -8,7 +8,7 @@ import { route, viewOf } from "#functions/http/route.ts";
 import { HostDiagView } from "#proto/operator/host-diag.ts";
 import { Id } from "#proto/values.ts";
 
-/** The routes that have a host do something now: report, renew, send its diagnostics. */
+/** The routes that make a host act now: report, renew, send its diagnostics. */
 export const hostActions = (core: ConfiguredCore) =>
   resource(core, "/v1/collector/hosts", ({ act, post, get }) => ({
     nudgeHost: act(
@@ -62,7 +62,7 @@ const DiagParams = v.object({ id: Id, diag: Id });
 
 const diagView = viewOf(HostDiagView);
 
-/** `GET /v1/collector/hosts/{id}/diags/{diag}/bundle`: the bundle that a host has sent, as a file; audited. */
+/** `GET /v1/collector/hosts/{id}/diags/{diag}/bundle`: the bundle from a host, as a file; audited. */
 export const readDiagRoute = (core: ConfiguredCore) =>
   route({
     method: "GET",
@@ -75,14 +75,10 @@ export const readDiagRoute = (core: ConfiguredCore) =>
     replies: { 200: { description: "The bundle, as the host sent it", schema: DiagBundle } },
     problems: ["not_found", "diag_pending", "diag_forbidden", "diag_too_large", "diag_unanswered"],
     handle: async ({ params, caller, origin }) => {
-      const of = { identityId: params.id, diagId: params.diag };
-      const { identity, bundle } = await readDiag(core, caller, of, origin);
-      const fileName = downloadName(
-        `diag-${identity.deviceId}`,
-        {},
-        new Date(core.clock.now()),
-        "json",
-      );
+      const ids = { identityId: params.id, diagId: params.diag };
+      const { identity, bundle } = await readDiag(core, caller, ids, origin);
+      const now = new Date(core.clock.now());
+      const fileName = downloadName(`diag-${identity.deviceId}`, {}, now, "json");
       return {
         status: 200,
         text: { type: "application/json", content: bundle },

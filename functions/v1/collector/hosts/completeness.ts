@@ -46,7 +46,7 @@ export const hostHours = (core: ReadCore) =>
     ),
   }));
 
-/** The routes of the queues of a host that bind its hours, or did. */
+/** The routes of a host's queues, present and past. */
 export const hostQueues = (core: ConfiguredCore) =>
   resource(core, "/v1/collector/hosts", ({ get, act }) => ({
     listHostQueues: get(
@@ -100,12 +100,12 @@ const hourView = (
     refused: { ...sums.refused },
     ran_seconds: Math.round(sums.ranMs / 1000),
     clock_ahead_seconds: Math.max(0, Math.round(sums.clockAheadMs / 1000)),
-    delivered: exports.flatMap((one) => {
-      const delivered = hasDelivered(sums, one);
+    delivered: exports.flatMap((each) => {
+      const delivered = hasDelivered(sums, each);
       if (delivered === undefined) return [];
       const { records = 0, items = 0 } =
-        sums.exportRejections.find(({ name }) => name === one.name) ?? {};
-      return [{ export: one.name, delivered, rejected: records, rejected_items: items }];
+        sums.exportRejections.find(({ name }) => name === each.name) ?? {};
+      return [{ export: each.name, delivered, rejected: records, rejected_items: items }];
     }),
   },
   accounts: accounts.map(accountView),

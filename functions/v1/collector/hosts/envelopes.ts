@@ -93,7 +93,7 @@ export const readEnvelopesRoute = (
 
 const admittedMs = 10_000;
 
-/** Ends what has no end by itself when its reader is no longer admitted. */
+/** Ends a response that has no end by itself when its reader is no longer admitted. */
 const whileAdmitted = async function* (
   batches: AsyncIterable<ReadTelemetry[]>,
   clock: Pick<Core["clock"], "monotonic">,
@@ -110,10 +110,10 @@ const whileAdmitted = async function* (
 };
 
 const silenceMs = 10_000;
-/** Proxies such as nginx hold a response back unless told otherwise. */
+/** Proxies such as nginx would buffer the response. */
 const unbuffered = { "X-Accel-Buffering": "no" };
 
-/** Yields the lines of batches; an empty one where nothing was sent for long, so that no proxy takes the stream for dead. */
+/** Yields the lines of batches, and an empty line after a long pause, so that no proxy considers the stream dead. */
 const linesOf = async function* (
   batches: AsyncIterable<ReadTelemetry[]>,
   clock: Pick<Core["clock"], "monotonic">,

@@ -10,7 +10,7 @@ const errorsMax = 32;
 const labelPrefix = "label.";
 
 /**
- * Returns the inventory of a CSV file, whose first line names the columns: `name`, and as wanted `owner` and `label.KEY`. An empty cell is
+ * Parses the inventory of a CSV file, whose first line names the columns: `name`, and optionally `owner` and `label.KEY`. An empty cell is
  * no owner or no label. Throws 422 `inventory_invalid` with the line of each fault, and never quotes a value.
  */
 export const readInventoryCsv = (text: string): { hosts: InventoryHost[] } => {

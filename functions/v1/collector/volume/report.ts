@@ -8,7 +8,7 @@ import { dayMs, rfc3339 } from "#kit/clock.ts";
 import { QueryInteger } from "#proto/values.ts";
 import { VolumeBy, VolumeReport } from "#proto/volume.ts";
 
-/** The route that reports what core stored over time, and which hosts, kinds, sources or labels sent the most of it. */
+/** The route that reports what core stored over time, and which hosts, kinds, sources or labels sent the most. */
 export const volumeReports = (core: ReadCore) =>
   resource(core, "/v1/collector/volume", ({ get }) => ({
     reportVolume: get(
