@@ -31,26 +31,18 @@ it("assigns a user, updates the profile, deactivates and activates it, and pushe
     Resources: [],
   });
   const unknown = await scim("GET", "/Users/010101001010101011001010101011");
-  expect([unknown.status, unknown.body]).toEqual([
-    404,
-    { schemas: errorSchema, status: "404", detail: "No such user" },
-  ]);
+  const missing = { schemas: errorSchema, status: "404", detail: "No such user" };
+  expect([unknown.status, unknown.body]).toEqual([404, missing]);
   const byName = `/Users?filter=${encodeURIComponent('userName eq "ada@example.test"')}&startIndex=1&count=100`;
   expect((await scim("GET", byName)).body.totalResults).toBe(0);
 
   const created = await scim("POST", "/Users", user);
   expect(created.status).toBe(201);
   const { id } = created.body;
-  const { schemas, userName, name, emails, displayName, externalId, active } = user;
+  const { locale: _locale, groups: _groups, password: _password, ...kept } = user;
   expect(created.body).toEqual({
-    schemas,
+    ...kept,
     id,
-    userName,
-    name,
-    emails,
-    displayName,
-    externalId,
-    active,
     meta: {
       resourceType: "User",
       created: expect.stringMatching(/^\d{4}-.*Z$/),
@@ -71,18 +63,17 @@ it("assigns a user, updates the profile, deactivates and activates it, and pushe
     },
   ]);
 
-  const renamed = {
-    ...(await scim("GET", `/Users/${id}`)).body,
-    name: { givenName: "Augusta", familyName: "King" },
-  };
-  expect((await scim("PUT", `/Users/${id}`, renamed)).body).toMatchObject({
-    name: renamed.name,
-    active: true,
-  });
-  await patch(`/Users/${id}`, { op: "replace", value: { active: false } });
-  expect((await whoami("00uada")).status).toBe(401);
-  await patch(`/Users/${id}`, { op: "replace", value: { active: true } });
-  expect((await whoami("00uada")).status).toBe(200);
+  const read = (await scim("GET", `/Users/${id}`)).body;
+  const name = { givenName: "Augusta", familyName: "King" };
+  const renamed = await scim("PUT", `/Users/${id}`, { ...read, name });
+  expect(renamed.body).toMatchObject({ name, active: true });
+  for (const [active, status] of [
+    [false, 401],
+    [true, 200],
+  ] as const) {
+    await patch(`/Users/${id}`, { op: "replace", value: { active } });
+    expect((await whoami("00uada")).status).toBe(status);
+  }
 
   expect((await scim("GET", "/Groups?startIndex=1&count=100")).body.totalResults).toBe(0);
   const group = await scim("POST", "/Groups", {

@@ -1,5 +1,6 @@
 import { sql } from "drizzle-orm";
 import { expect, it, onTestFinished } from "vitest";
+import { verifyAudit } from "#functions/domain/audit/chain.ts";
 import { chainAuditEvents } from "#functions/domain/audit/chain-events.ts";
 import { verifyChain } from "#functions/domain/audit/verify-chain.ts";
 import type { AuditChainView } from "#proto/audit-event.ts";
@@ -16,13 +17,14 @@ const setUp = async () => {
     });
   for (const name of ["one", "two", "three"]) await create(name);
   const status = () => test.auditor.read<AuditChainView>("/v1/audit-events/chain");
+  const verify = () => verifyAudit(test.db, test.core.cryptography);
   /** Changes the log as a superuser can. */
   const damage = (statement: string) =>
     test.db.transaction(async (tx) => {
       await tx.execute(sql`set local session_replication_role = replica`);
       await tx.execute(sql.raw(statement));
     });
-  return { ...test, create, status, damage };
+  return { ...test, create, status, verify, damage };
 };
 
 const at = (test: Pick<TestCore, "clock">) => test.clock.iso();
@@ -63,33 +65,73 @@ it("checks all events again after an hour, and only then says so", {
   expect(await test.status()).toMatchObject({ verified: { seq: 3, checked_since: at(test) } });
 });
 
-it("claims nothing from a fault on, and keeps it", async () => {
-  const faults = {
-    "update audit_event set reason_code = 'other' where id = (select event_id from audit_chain where seq = 2)":
-      {
-        kind: "event_edited",
-        seq: 2,
-      },
-    "delete from audit_event where id = (select event_id from audit_chain where seq = 3)": {
-      kind: "event_missing",
-      seq: 3,
-    },
-    "delete from audit_chain where seq = 1": { kind: "gap", seq: 1 },
-    "delete from audit_chain where seq = 3": { kind: "gap", seq: 3 },
-    "update audit_chain set hash = prev_hash where seq = 3": { kind: "chain_broken", seq: 3 },
-  };
-  for (const [statement, fault] of Object.entries(faults)) {
+it("refuses every edit, claims nothing from one that bypassed the triggers on, and keeps the fault", async () => {
+  const idOf = (seq: number) => `id = (select event_id from audit_chain where seq = ${seq})`;
+  const faults: [statement: string, kind: string, seq: number, seenAnew?: object][] = [
+    [`update audit_event set reason_code = 'other' where ${idOf(2)}`, "event_edited", 2],
+    [`delete from audit_event where ${idOf(3)}`, "event_missing", 3],
+    ["delete from audit_chain where seq = 1", "gap", 1],
+    ["delete from audit_chain where seq = 3", "gap", 3, { kind: "event_unchained", count: 1 }],
+    [
+      "update audit_chain set hash = prev_hash where seq = 3",
+      "chain_broken",
+      3,
+      { kind: "event_edited", seq: 3 },
+    ],
+  ];
+  for (const [statement, kind, seq, seenAnew] of faults) {
+    const fault = { kind, seq };
     const test = await setUp();
     await chainAuditEvents(test.core);
     await verifyChain(test.core);
+    await expect(test.db.execute(sql.raw(statement))).rejects.toMatchObject({
+      cause: { message: "the audit log is append-only" },
+    });
     await test.damage(statement);
+    expect(await test.verify(), statement).toMatchObject({
+      ok: false,
+      fault: seenAnew ?? fault,
+    });
     await test.clock.advance(3_600_000);
-    expect({ statement, ...(await verifyChain(test.core)) }).toMatchObject({ statement, fault });
+    expect(await verifyChain(test.core), statement).toMatchObject({ fault });
     await test.create("four");
     await chainAuditEvents(test.core);
     expect(await verifyChain(test.core)).toBeUndefined();
     const status = await test.status();
-    expect({ statement, ...status }).toMatchObject({ statement, fault });
-    expect(status.verified?.seq ?? 0).toBe(fault.seq - 1);
+    expect(status, statement).toMatchObject({ fault });
+    expect(status.verified?.seq ?? 0).toBe(seq - 1);
   }
+});
+
+it("has every event once, whichever core appends, up to the head", async () => {
+  const test = await setUp();
+  const reports = await Promise.all([chainAuditEvents(test.core), chainAuditEvents(test.core)]);
+  expect(reports.reduce((sum, report) => sum + (report?.chained ?? 0), 0)).toBe(3);
+  expect(new Set((await test.events()).map(({ seq }) => seq))).toEqual(new Set([3, 2, 1]));
+  await test.clock.advance(1000);
+  await test.create("four");
+  expect((await test.events("limit=1"))[0]?.seq).toBeNull();
+  expect(await chainAuditEvents(test.core)).toEqual({ chained: 1 });
+  expect(await chainAuditEvents(test.core)).toBeUndefined();
+  const [newest] = await test.events("limit=1");
+  expect(await test.verify()).toEqual({
+    ok: true,
+    checked: 4,
+    headSeq: 4,
+    headHash: newest?.hash,
+    fault: null,
+  });
+});
+
+it.each([
+  ["update audit_chain set prev_hash = hash where seq = 2", { kind: "chain_broken", seq: 2 }],
+  [
+    "insert into audit_event select gen_random_uuid(), occurred_at, actor_type, actor_id, actor_display, action, target_type, target_id, outcome, reason_code, reason, remote_addr, request_id, details from audit_event limit 1",
+    { kind: "event_unchained", count: 1 },
+  ],
+])("is not verified after %.20s", async (statement, fault) => {
+  const test = await setUp();
+  await chainAuditEvents(test.core);
+  await test.damage(statement);
+  expect(await test.verify()).toMatchObject({ ok: false, fault });
 });

@@ -47,8 +47,25 @@ interface Refused extends ExpectedRefusal {
   event?: { action: string; reason: string };
 }
 type Provoke = (host: TestCollector, purpose: ProofPurpose, call: Call) => Promise<RefusableAnswer>;
-const send: Provoke = async (host, purpose, call) =>
-  manage(test, host, purpose, await bodyOf(purpose, host), call);
+const sendWith =
+  (over: () => object): Provoke =>
+  async (host, purpose, call) =>
+    manage(test, host, purpose, await bodyOf(purpose, host, over()), call);
+const send = sendWith(() => ({}));
+/** Sends a request without the certificate of the connection. */
+const sendBare =
+  (headers: Record<string, string> = {}): Provoke =>
+  async (host, purpose, { from = "" }) => {
+    const body = { ...(await bodyOf(purpose, host)), proof: "AA==" };
+    return api("POST", purposePath[purpose], { from, headers, body });
+  };
+/** Sends a request after what `before` does. */
+const sendAfter =
+  (before: (host: TestCollector) => Promise<unknown>): Provoke =>
+  async (host, purpose, call) => {
+    await before(host);
+    return send(host, purpose, call);
+  };
 const presenting = async (
   host: TestCollector,
   over: Partial<Parameters<typeof issueTestCertificate>[0]>,
@@ -64,29 +81,14 @@ const presenting = async (
 const successorOf = async (host: TestCollector): Promise<TestCollector> => {
   const key = await createTestKey();
   const csr_pem = await createTestCsr({ key, uri: host.identity });
-  return collectorOf(
-    key,
-    (await manage(test, host, "renew", await bodyOf("renew", host, { csr_pem }))).body,
-  );
+  return collectorOf(key, (await sendWith(() => ({ csr_pem }))(host, "renew", {})).body);
 };
 
 const managements: [expected: Refused, provoke: Provoke][] = [
-  [
-    { status: 401, code: "client_certificate_required", action: "fix_request" },
-    async (host, purpose, { from = "" }) =>
-      api("POST", purposePath[purpose], {
-        from,
-        body: { ...(await bodyOf(purpose, host)), proof: "AA==" },
-      }),
-  ],
+  [{ status: 401, code: "client_certificate_required", action: "fix_request" }, sendBare()],
   [
     { status: 400, code: "client_certificate_header_invalid", action: "fix_request" },
-    async (host, purpose, { from = "" }) =>
-      api("POST", purposePath[purpose], {
-        from,
-        headers: { "X-Client-Cert": "junk" },
-        body: { ...(await bodyOf(purpose, host)), proof: "AA==" },
-      }),
+    sendBare({ "X-Client-Cert": "junk" }),
   ],
   [
     { status: 401, code: "certificate_identity_invalid", action: "reenroll" },
@@ -104,10 +106,7 @@ const managements: [expected: Refused, provoke: Provoke][] = [
   ],
   [
     { status: 401, code: "certificate_revoked", action: "stop", recorded: true },
-    async (host, purpose, call) => {
-      await admin(`certificates/${host.certificateId}/revoke`);
-      return send(host, purpose, call);
-    },
+    sendAfter((host) => admin(`certificates/${host.certificateId}/revoke`)),
   ],
   [
     {
@@ -117,24 +116,15 @@ const managements: [expected: Refused, provoke: Provoke][] = [
       recorded: true,
       event: { action: "certificate.reuse_refused", reason: "certificate_replaced" },
     },
-    async (host, purpose, call) => {
-      await send(await successorOf(host), "heartbeat", {});
-      return send(host, purpose, call);
-    },
+    sendAfter(async (host) => send(await successorOf(host), "heartbeat", {})),
   ],
   [
     { status: 401, code: "certificate_expired", action: "reenroll", recorded: true },
-    async (host, purpose, call) => {
-      await clock.advance(301_000);
-      return send(host, purpose, call);
-    },
+    sendAfter(() => clock.advance(301_000)),
   ],
   [
     { status: 401, code: "identity_revoked", action: "stop", recorded: true },
-    async (host, purpose, call) => {
-      await admin(`identities/${host.identityId}/revoke`);
-      return send(host, purpose, call);
-    },
+    sendAfter((host) => admin(`identities/${host.identityId}/revoke`)),
   ],
   [
     { status: 401, code: "proof_invalid", action: "fix_request", recorded: true },
@@ -142,10 +132,7 @@ const managements: [expected: Refused, provoke: Provoke][] = [
   ],
   [
     { status: 401, code: "clock_skew", action: "fix_clock", recorded: true },
-    async (host, purpose, call) => {
-      const sent_at = clock.iso(-120_001);
-      return manage(test, host, purpose, await bodyOf(purpose, host, { sent_at }), call);
-    },
+    sendWith(() => ({ sent_at: clock.iso(-120_001) })),
   ],
   [
     { status: 409, code: "stale_request", action: "retry" },
@@ -158,12 +145,10 @@ const managements: [expected: Refused, provoke: Provoke][] = [
   [
     { status: 429, code: "rate_limited", action: "retry" },
     async (host, purpose, call) => {
-      for (let taken = 0; taken < 6; taken++) {
-        const sent_at = clock.iso(taken);
-        await manage(test, host, purpose, await bodyOf(purpose, host, { sent_at }), call);
-      }
-      const sent_at = clock.iso(6);
-      return manage(test, host, purpose, await bodyOf(purpose, host, { sent_at }), call);
+      const sendAt = (ms: number) =>
+        sendWith(() => ({ sent_at: clock.iso(ms) }))(host, purpose, call);
+      for (let taken = 0; taken < 6; taken++) await sendAt(taken);
+      return sendAt(6);
     },
   ],
 ];
@@ -173,13 +158,12 @@ const renewals: typeof managements = [
     { status: 403, code: "identity_mismatch", action: "fix_request" },
     async (host, _, call) => {
       const csr_pem = await createTestCsr({ key: await createTestKey(), uri: `${host.identity}0` });
-      return manage(test, host, "renew", await bodyOf("renew", host, { csr_pem }), call);
+      return sendWith(() => ({ csr_pem }))(host, "renew", call);
     },
   ],
   [
     { status: 422, code: "csr_invalid", action: "fix_request" },
-    async (host, _, call) =>
-      manage(test, host, "renew", await bodyOf("renew", host, { csr_pem: "junk" }), call),
+    sendWith(() => ({ csr_pem: "junk" })),
   ],
   [
     {

@@ -1,6 +1,10 @@
 import { describe, expect, it } from "vitest";
-import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
-import { createTestToken, manage, type TestCollector } from "#tests/support/collector.ts";
+import {
+  createTestToken,
+  manage,
+  sendHeartbeat,
+  type TestCollector,
+} from "#tests/support/collector.ts";
 import { useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore();
@@ -18,16 +22,16 @@ buffer: {dir: data}
 `;
 const publish = (text: string, query = "") =>
   test.admin.post(configsPath + query, { name: "web", yaml: text });
+const check = (text: string) => publish(text, "?dry_run=true");
+const listed = async () => (await test.admin.read<{ items: object[] }>(configsPath)).items;
 const published = async (comment?: string) => String((await publish(yaml(comment))).body.id);
 const desired = ({ identityId }: TestCollector) =>
   `/v1/collector/identities/${identityId}/desired-config`;
 const assign = (host: TestCollector, body: object) => test.admin.put(desired(host), body);
 const fetched = async (host: TestCollector, current_config_id?: unknown) => {
   await test.clock.advance(11_000);
-  const { body } = await manage(test, host, "config_desired", {
-    sent_at: test.clock.iso(),
-    current_config_id,
-  });
+  const sent = { sent_at: test.clock.iso(), current_config_id };
+  const { body } = await manage(test, host, "config_desired", sent);
   return body.assignment as Record<string, unknown> | null;
 };
 
@@ -48,62 +52,46 @@ describe("POST /v1/collector/configs", () => {
       body: { name: null, config_hash: made.body.config_hash },
     });
     const headers = { Accept: "application/yaml" };
-    const back = await test.api<string>("GET", `${configsPath}/${raw.body.id}`, {
-      as: "admin",
-      headers,
-    });
+    const path = `${configsPath}/${raw.body.id}`;
+    const back = await test.api<string>("GET", path, { as: "admin", headers });
     expect(back.body).toBe(text);
     expect(back.headers.get("content-type")).toBe("application/yaml");
-    const listed = await test.admin.get<{ items: object[] }>(configsPath);
-    expect(JSON.stringify(listed.body.items)).not.toContain("endpoint");
+    expect(JSON.stringify(await listed())).not.toContain("endpoint");
   });
 
   it("rejects file patterns that hide which directories they read", async () => {
     const sources = (pattern: string) =>
       `${yaml()}sources: [{type: file, include: [/var/log/a/*.log, ${pattern}]}]\n`;
-    const patterns = [
+    for (const pattern of [
       "/var/log/{.,x}{.,y}/etc/shadow",
       "/var/log/[.][.]/etc/shadow",
       "/var/log/@(.)./x",
       "/var/../etc/x",
-    ];
-    for (const pattern of patterns)
-      expect(
-        await publish(sources(JSON.stringify(pattern)), "?dry_run=true"),
-        pattern,
-      ).toMatchObject({
-        body: { code: "config_invalid", errors: [{ path: "sources.0.include.1", line: 9 }] },
+    ])
+      expect((await check(sources(JSON.stringify(pattern)))).body, pattern).toMatchObject({
+        code: "config_invalid",
+        errors: [{ path: "sources.0.include.1", line: 9 }],
       });
-    expect((await publish(sources(`"/var/log/*/{a,b}[0-9].log"`), "?dry_run=true")).status).toBe(
-      200,
-    );
+    expect((await check(sources(`"/var/log/*/{a,b}[0-9].log"`))).status).toBe(200);
   });
 
   it("rejects labels, which belong to one host", async () => {
-    expect(await publish(`${yaml()}labels: {env: prod}\n`, "?dry_run=true")).toMatchObject({
+    expect(await check(`${yaml()}labels: {env: prod}\n`)).toMatchObject({
       body: { code: "config_invalid", errors: [{ path: "labels", line: 9, column: 1 }] },
     });
   });
 
   it("stores nothing with dry_run", async () => {
-    const before = await test.admin.get<{ items: object[] }>(configsPath);
-    expect(await publish(yaml(), "?dry_run=true")).toMatchObject({
-      status: 200,
-      body: { valid: true },
-    });
-    expect((await publish("a: [", "?dry_run=true")).status).toBe(422);
-    const after = await test.admin.get<{ items: object[] }>(configsPath);
-    expect(after.body.items.length).toBe(before.body.items.length);
+    const before = await listed();
+    expect(await check(yaml())).toMatchObject({ status: 200, body: { valid: true } });
+    expect((await check("a: [")).status).toBe(422);
+    expect(await listed()).toEqual(before);
   });
 
   it("reports path, line and column of every schema fault, and 413 over 256 KiB", async () => {
-    const wrong = await publish(yaml().replace("endpoint:", "endpont:"));
-    expect(wrong).toMatchObject({
-      body: {
-        code: "config_invalid",
-        errors: expect.arrayContaining([expect.objectContaining({ line: 3, column: 3 })]),
-      },
-    });
+    const { body } = await publish(yaml().replace("endpoint:", "endpont:"));
+    expect(body.code).toBe("config_invalid");
+    expect(body.errors).toContainEqual(expect.objectContaining({ line: 3, column: 3 }));
     expect((await publish(`${yaml()}#${"x".repeat(262_144)}`)).status).toBe(413);
   });
 
@@ -118,19 +106,11 @@ describe("POST /v1/collector/configs", () => {
       "password: hunter2hunter2": "a secret",
     };
     for (const [secret, kind] of Object.entries(secrets)) {
-      const { status, body } = await publish(`${yaml()}# note: ${secret}\n`);
-      expect({ secret, status, code: body.code, errors: body.errors }).toEqual({
-        secret,
-        status: 422,
+      const { body } = await publish(`${yaml()}# note: ${secret}\n`);
+      const message = `contains ${kind}; refer to a local file instead`;
+      expect(body, secret).toMatchObject({
         code: "config_contains_secret",
-        errors: [
-          {
-            path: "",
-            line: 9,
-            column: 1,
-            message: `contains ${kind}; refer to a local file instead`,
-          },
-        ],
+        errors: [{ path: "", line: 9, column: 1, message }],
       });
       expect(JSON.stringify(body)).not.toContain(secret);
     }
@@ -138,9 +118,8 @@ describe("POST /v1/collector/configs", () => {
     expect(value.body.errors).toContainEqual(
       expect.objectContaining({ path: "forwarder.mtls.ca_file", line: 7 }),
     );
-    expect((await publish(yaml("token_file: /etc/token, key_file: current/tls.key"))).status).toBe(
-      201,
-    );
+    const files = "token_file: /etc/token, key_file: current/tls.key";
+    expect((await publish(yaml(files))).status).toBe(201);
     expect(test.log.text()).not.toContain("hunter2");
   });
 });
@@ -157,7 +136,7 @@ describe("desired config of an identity", () => {
       status: 200,
       body: { config_id: configId, previous_config_id: null },
     });
-    const { config_hash } = (await publish(yaml("one"), "?dry_run=true")).body;
+    const { config_hash } = (await check(yaml("one"))).body;
     const known = { config_id: configId, config_hash };
     const assigned_at = test.clock.iso();
     expect(await fetched(host)).toEqual({
@@ -167,26 +146,23 @@ describe("desired config of an identity", () => {
       yaml: yaml("one"),
     });
     expect(await fetched(host, configId)).toEqual({ ...known, assigned_at, unchanged: true });
-    const beat = await manage(test, host, "heartbeat", heartbeatBody(test.clock.now()));
+    const beat = await sendHeartbeat(test, host);
     expect(beat.body).toMatchObject({ desired_config: known });
     expect(await fetched(await enroll("another"), configId)).toBeNull();
     const second = await published("two");
-    expect((await assign(host, { config_id: second })).body).toMatchObject({
-      previous_config_id: configId,
-    });
-    expect((await assign(host, { config_id: second })).body).toMatchObject({
-      previous_config_id: second,
-    });
-    expect((await test.admin.delete(desired(host))).status).toBe(204);
-    expect((await test.admin.delete(desired(host))).status).toBe(204);
+    for (const previous of [configId, second]) {
+      const { body } = await assign(host, { config_id: second });
+      expect(body.previous_config_id).toBe(previous);
+    }
+    for (const _ of ["assigned", "cleared"])
+      expect((await test.admin.delete(desired(host))).status).toBe(204);
     expect(await fetched(host)).toBeNull();
-    const { body } = await test.auditor.get<{ items: { action: string }[] }>(
-      `/v1/audit-events?target=${host.identityId}`,
-    );
-    const actions = body.items
-      .map(({ action }) => action)
-      .filter((action) => action.startsWith("config."));
-    expect(actions.sort()).toEqual(["config.assign", "config.assign", "config.clear"]);
+    const actions = (await test.events(`target=${host.identityId}`)).map(({ action }) => action);
+    expect(actions.filter((action) => action.startsWith("config.")).sort()).toEqual([
+      "config.assign",
+      "config.assign",
+      "config.clear",
+    ]);
   });
 
   it("H1: is sent to exactly one of many concurrent copies, on any connection", async () => {
@@ -204,22 +180,14 @@ describe("desired config of an identity", () => {
     const host = await enroll("expected");
     const first = await published();
     const second = await published();
-    expect(
-      (await assign(host, { config_id: first, expected_current_config_id: second })).body,
-    ).toMatchObject({
-      code: "conflict",
-      current_config_id: null,
-    });
-    expect(
-      (await assign(host, { config_id: first, expected_current_config_id: null })).status,
-    ).toBe(200);
-    expect(
-      (await assign(host, { config_id: second, expected_current_config_id: first })).status,
-    ).toBe(200);
+    const replace = (expected_current_config_id: string | null, config_id: string) =>
+      assign(host, { config_id, expected_current_config_id });
+    const conflict = { code: "conflict", current_config_id: null };
+    expect((await replace(second, first)).body).toMatchObject(conflict);
+    expect((await replace(null, first)).status).toBe(200);
+    expect((await replace(first, second)).status).toBe(200);
     await test.admin.post(`/v1/collector/identities/${host.identityId}/revoke`);
-    expect((await assign(host, { config_id: first })).body).toMatchObject({
-      code: "conflict",
-    });
+    expect((await assign(host, { config_id: first })).body.code).toBe("conflict");
     expect((await assign(host, { config_id: host.identityId })).status).toBe(404);
   });
 
@@ -258,13 +226,11 @@ describe("desired config of an identity", () => {
         running_config_hash: null,
         ...(hash ? { last_known_good_config_hash: hash } : {}),
       };
-      await manage(test, host, "heartbeat", heartbeatBody(test.clock.now(), { config }));
+      await sendHeartbeat(test, host, { config });
     };
-    expect((await rollBack()).body).toMatchObject({ code: "no_last_known_good" });
+    expect((await rollBack()).body.code).toBe("no_last_known_good");
     await beat("f".repeat(64));
-    expect((await rollBack()).body).toMatchObject({
-      code: "last_known_good_not_stored",
-    });
+    expect((await rollBack()).body.code).toBe("last_known_good_not_stored");
     const good = await publish(yaml());
     await test.clock.advance(1000);
     const newest = await publish(yaml("same tree, other text"));

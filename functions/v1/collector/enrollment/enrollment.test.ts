@@ -1,4 +1,3 @@
-import { sql } from "drizzle-orm";
 import { beforeAll, describe, expect, it } from "vitest";
 import { flushEnrollmentRefusals } from "#functions/domain/enrollment/flush-refusals.ts";
 import {
@@ -14,8 +13,12 @@ import { readCsv } from "#tests/support/csv.ts";
 
 const test = await useTestCore();
 const get = <Body>(path: string) => test.auditor.read<Body>(path);
-const admin = (path: string, body?: object) =>
-  test.api("POST", `/v1/collector/${path}`, { as: "admin", ...(body ? { body } : {}) });
+const admin = (path: string, body?: object) => test.admin.post(`/v1/collector/${path}`, body);
+const report = () => get<EnrollmentReport>("/v1/collector/enrollment");
+const tokens = async (query = "") => (await get<TokenPage>(`/v1/collector/tokens?${query}`)).items;
+/** Returns the sum of a figure over groups. */
+const sumOf = <Name extends string>(groups: readonly Record<Name, number>[], name: Name) =>
+  groups.reduce((sum, { [name]: value }) => sum + value, 0);
 const tokenOf = async (policyId: string, terms: object) => {
   const { body } = await admin(`enrollment-policies/${policyId}/tokens`, terms);
   await test.clock.advance(1000);
@@ -57,8 +60,8 @@ beforeAll(async () => {
 
 describe("GET /v1/collector/enrollment", () => {
   it("counts the policies and tokens that its lists have in each state", async () => {
-    const report = await get<EnrollmentReport>("/v1/collector/enrollment");
-    expect(report.tokens).toEqual({
+    const counted = await report();
+    expect(counted.tokens).toEqual({
       revoked: 2,
       expired: 1,
       policy_frozen: 1,
@@ -66,97 +69,62 @@ describe("GET /v1/collector/enrollment", () => {
       active: 2,
     });
     for (const state of tokenStates) {
-      const { items } = await get<TokenPage>(`/v1/collector/tokens?state=${state}`);
-      expect([state, items.length]).toEqual([state, report.tokens[state]]);
-      expect(new Set(items.map((item) => item.state))).toEqual(new Set([state]));
+      const states = (await tokens(`state=${state}`)).map((item) => item.state);
+      expect(states).toEqual(Array(counted.tokens[state]).fill(state));
     }
     for (const state of policyStates) {
       const { items } = await get<PolicyPage>(`/v1/collector/enrollment-policies?state=${state}`);
-      expect(items).toHaveLength(report.policies[state]);
+      expect(items).toHaveLength(counted.policies[state]);
       for (const policy of items)
-        for (const tokenState of tokenStates)
-          expect(
-            (
-              await get<TokenPage>(
-                `/v1/collector/tokens?policy_id=${policy.id}&state=${tokenState}`,
-              )
-            ).items,
-          ).toHaveLength(policy.tokens[tokenState]);
+        for (const of of tokenStates)
+          expect(await tokens(`policy_id=${policy.id}&state=${of}`)).toHaveLength(
+            policy.tokens[of],
+          );
     }
   });
 
   it("groups the refusals of the last day by reason and policy, with every refused request and the last address", async () => {
-    const { refusals, since, generated_at } = await get<EnrollmentReport>(
-      "/v1/collector/enrollment",
-    );
-    const known = await test.db.execute<{
-      reason: string;
-      events: number;
-    }>(sql`select reason, count(*)::int as events
-      from audit_event where action = 'collector.enroll' and outcome = 'failure' group by 1 order by 1`);
-    const byReason = Map.groupBy(refusals, ({ reason }) => reason);
-    expect(
-      [...byReason]
-        .map(([reason, groups]) => ({
-          reason,
-          events: groups.reduce((sum, { events }) => sum + events, 0),
-        }))
-        .sort((a, b) => (a.reason < b.reason ? -1 : 1)),
-    ).toEqual([...known]);
-    const frozen = refusals.filter(({ reason }) => reason === "policy_frozen");
-    expect(
-      frozen.map(({ policy_name, events, refused, last_address }) => [
-        policy_name,
-        events,
-        refused,
-        last_address,
-      ]),
-    ).toEqual(
-      expect.arrayContaining([
-        ["frozen", 1, 1, "10.0.0.2"],
-        [null, 1, 2, "10.0.0.2"],
-      ]),
-    );
-    expect(refusals.reduce((sum, { refused }) => sum + refused, 0)).toBe(5);
-    for (const [reason, groups] of byReason) {
-      const query = new URLSearchParams({
-        action: "collector.enroll",
-        outcome: "failure",
-        reason,
-        since,
-        until: generated_at,
-      });
-      const events = async (more = "") =>
-        (await get<{ items: object[] }>(`/v1/audit-events?${query}${more}`)).items.length;
-      expect(await events()).toBe(groups.reduce((sum, group) => sum + group.events, 0));
+    const { refusals, since, generated_at } = await report();
+    const failures = "action=collector.enroll&outcome=failure";
+    expect(sumOf(refusals, "events")).toBe((await test.events(failures)).length);
+    const frozen = { reason: "policy_frozen", events: 1, last_address: "10.0.0.2" };
+    for (const group of [
+      { ...frozen, policy_name: "frozen", refused: 1 },
+      { ...frozen, policy_name: null, refused: 2 },
+    ])
+      expect(refusals).toContainEqual(expect.objectContaining(group));
+    expect(sumOf(refusals, "refused")).toBe(5);
+    for (const [reason, groups] of Map.groupBy(refusals, (group) => group.reason)) {
+      const query = `${failures}&reason=${reason}&since=${since}&until=${generated_at}`;
+      expect(await test.events(query)).toHaveLength(sumOf(groups, "events"));
       for (const { policy_id, events: own } of groups)
-        if (policy_id !== null) expect(await events(`&q=${policy_id}`)).toBe(own);
+        if (policy_id !== null)
+          expect(await test.events(`${query}&q=${policy_id}`)).toHaveLength(own);
     }
     expect(Date.parse(generated_at) - Date.parse(since)).toBe(86_400_000);
     await test.clock.advance(86_400_000);
-    expect((await get<EnrollmentReport>("/v1/collector/enrollment")).refusals).toEqual([]);
+    expect((await report()).refusals).toEqual([]);
     await test.clock.advance(-86_400_000);
   });
 });
 
 describe("the lists of enrollment", () => {
   it("page, filter, and name policies and people", async () => {
-    const walked: string[] = [];
+    const walked: TokenPage["items"] = [];
     for (let cursor: string | null = ""; cursor !== null; ) {
-      const page: TokenPage = await get(
-        `/v1/collector/tokens?limit=3${cursor && `&cursor=${cursor}`}`,
-      );
-      walked.push(...page.items.map(({ id }) => id));
+      const path = `/v1/collector/tokens?limit=3${cursor && `&cursor=${cursor}`}`;
+      const page: TokenPage = await get(path);
+      walked.push(...page.items);
       cursor = page.next_cursor;
     }
-    const all = (await get<TokenPage>("/v1/collector/tokens")).items;
-    expect(walked).toEqual(all.map(({ id }) => id));
+    const all = await tokens();
+    expect(walked).toEqual(all);
     expect(all).toHaveLength(raw.length);
     expect(all.at(-1)).toMatchObject({
       policy_name: "open %",
       created_by_email: test.people.admin.email,
     });
-    const two = (await get<TokenPage>("/v1/collector/tokens?state=active&state=expired")).items;
+    const two = await tokens("state=active&state=expired");
     expect(two.map(({ state }) => state).sort()).toEqual(["active", "active", "expired"]);
     const found = await get<PolicyPage>("/v1/collector/enrollment-policies?q=%25");
     expect(found.items.map(({ id }) => id)).toEqual([openPolicy]);
@@ -179,14 +147,14 @@ describe("the lists of enrollment", () => {
       `enrollment-policies/${openPolicy}/tokens`,
     ])
       texts.push(JSON.stringify(await get(`/v1/collector/${path}`)));
-    const tokens = await get<string>("/v1/collector/tokens/export.csv?state=active");
+    const active = await get<string>("/v1/collector/tokens/export.csv?state=active");
     const policies = await get<string>("/v1/collector/enrollment-policies/export.csv?state=frozen");
     const refusals = await get<string>("/v1/collector/enrollment/refusals.csv");
-    texts.push(tokens, policies, refusals);
+    texts.push(active, policies, refusals);
     for (const token of raw)
       for (const text of texts) expect(text).not.toContain(token.slice(0, 20));
 
-    expect(readCsv(tokens).map(({ state, policy_name }) => [state, policy_name])).toEqual([
+    expect(readCsv(active).map(({ state, policy_name }) => [state, policy_name])).toEqual([
       ["active", "open %"],
       ["active", "open %"],
     ]);
@@ -194,10 +162,8 @@ describe("the lists of enrollment", () => {
       { name: "frozen", tokens_policy_frozen: "1", tokens_revoked: "1" },
     ]);
     expect(readCsv(refusals).reduce((sum, { refused }) => sum + Number(refused), 0)).toBe(5);
-    const { items } = await get<{ items: { target: { id: string }; details: object }[] }>(
-      "/v1/audit-events?action=enrollment.export",
-    );
-    expect(items.map(({ target, details }) => [target.id, details]).sort()).toEqual([
+    const exports = await test.events("action=enrollment.export");
+    expect(exports.map(({ target, details }) => [target.id, details]).sort()).toEqual([
       ["policies", { filters: { state: "frozen" }, rows: 1 }],
       ["refusals", { filters: {}, rows: readCsv(refusals).length }],
       ["tokens", { filters: { state: ["active"] }, rows: 2 }],

@@ -15,11 +15,14 @@ afterAll(async () => {
   await test.close();
 });
 
-/** Opens the stream of a host; `next` returns the lines that have arrived once they are so many. */
-const open = async (query: string, { identityId }: { identityId: string } = host) => {
+const get = async (query = "", { identityId } = host) => {
   const authorization = `Bearer ${await test.bridgeToken("auditor")}`;
   const url = `http://core.test/v1/collector/hosts/${identityId}/envelopes${query}`;
-  const { body } = await test.fetch(new Request(url, { headers: { authorization } }));
+  return test.fetch(new Request(url, { headers: { authorization } }));
+};
+/** Opens the stream of a host; `next` returns the lines that have arrived once they are so many. */
+const open = async (query: string, of = host) => {
+  const { body } = await get(query, of);
   const reader = (body as ReadableStream<Uint8Array>).getReader();
   const decoder = new TextDecoder();
   let text = "";
@@ -31,18 +34,15 @@ const open = async (query: string, { identityId }: { identityId: string } = host
     }
   };
   let isEnded = false;
-  const pumping = pump().then(() => {
+  const pumping = pump().finally(() => {
     isEnded = true;
   });
   const lines = () => text.split("\n").filter((line) => line !== "");
   const payloads = () => lines().map((line) => atob((JSON.parse(line) as EnvelopeLine).payload));
   // The source of the stream may be waiting.
   const close = async () => {
-    let isClosed = false;
-    const closing = reader.cancel().finally(() => {
-      isClosed = true;
-    });
-    await until(() => isClosed);
+    const closing = reader.cancel();
+    await until(() => isEnded);
     await Promise.all([closing, pumping]);
   };
   return { payloads, text: () => text, isEnded: () => isEnded, close };
@@ -130,15 +130,12 @@ it("sends an empty line each ten seconds, and ends with its reader", async () =>
     await until(() => another.payloads().length === 1);
     streams.push(another);
   }
-  const authorization = `Bearer ${await test.bridgeToken("auditor")}`;
-  const url = `http://core.test/v1/collector/hosts/${host.identityId}/envelopes`;
-  const request = () => test.fetch(new Request(url, { headers: { authorization } }));
-  expect((await request()).status).toBe(429);
+  expect((await get()).status).toBe(429);
   for (const another of streams) await another.close();
   await expect
     .poll(async () => {
       await test.clock.advance(1000);
-      return (await request()).status;
+      return (await get()).status;
     })
     .toBe(200);
 });
@@ -180,17 +177,15 @@ it("finds blocks by the index on host and time of receipt", async () => {
     { order: "newest", limit: 500, beyond: place },
     { order: "oldest", limit: 500, upTo: place, xids: { from: null, to: 1n << 40n } },
   ] as const) {
-    const plans: string[] = [];
+    let plan = "";
     const explaining = {
-      execute: async (query: Parameters<typeof test.db.execute>[0]) => {
-        plans.push(
-          JSON.stringify(await test.db.execute(sql`explain ${query as ReturnType<typeof sql>}`)),
-        );
+      execute: async (query: ReturnType<typeof sql>) => {
+        plan = JSON.stringify(await test.db.execute(sql`explain ${query}`));
         return [];
       },
     } as unknown as typeof test.db;
     await findBlockPlaces(explaining, range, search);
-    expect(plans[0]).toMatch(/Index Scan[^}]*ingest_block_default_host_id_received_at_idx/);
-    expect(plans[0]).not.toContain("Seq Scan");
+    expect(plan).toMatch(/Index Scan[^}]*ingest_block_default_host_id_received_at_idx/);
+    expect(plan).not.toContain("Seq Scan");
   }
 });

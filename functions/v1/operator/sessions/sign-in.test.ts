@@ -5,7 +5,7 @@ import { deviceAuthorization, person } from "#drizzle/schema/operator.ts";
 import { useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore();
-const { auditor, api, clock, people } = test;
+const { api, clock, people } = test;
 // Codes, limits and events of one test are none of another's.
 beforeEach(() => clock.advance(3_600_000));
 
@@ -13,12 +13,6 @@ interface Token {
   access_token: string;
   session_id: string;
   code: string;
-}
-interface Event {
-  action: string;
-  reason_code: string | null;
-  remote_addr: string;
-  actor: { id: string };
 }
 
 const asWeb = async () => ({ bearer: await test.bridgeToken("admin", { sub: "web" }) });
@@ -32,16 +26,15 @@ const authorize = async (as: "admin" | "reader" | "auditor") => {
   const answer = await test[as].post<{ code: string }>("/v1/operator/authorizations", body);
   return answer.body.code;
 };
-const redeem = async (changes: object) => {
-  const grant = {
-    grant_type: "authorization_code",
-    code_verifier: verifier,
-    redirect_uri,
-    remote_addr,
-    ...changes,
-  };
-  return api<Token>("POST", "/v1/operator/tokens", { as: await asWeb(), body: grant });
+const postAsWeb = async <Body = Token>(path: string, body: object) =>
+  api<Body>("POST", `/v1/operator/${path}`, { as: await asWeb(), body });
+const grant = {
+  grant_type: "authorization_code",
+  code_verifier: verifier,
+  redirect_uri,
+  remote_addr,
 };
+const redeem = (changes: object) => postAsWeb("tokens", { ...grant, ...changes });
 const signIn = async (as: "admin" | "reader" | "auditor") => {
   const { body } = await redeem({ code: await authorize(as) });
   // The next event is of a later millisecond: events of one have no order in the list.
@@ -54,8 +47,7 @@ const change = (name: "reader" | "auditor", values: Partial<typeof person.$infer
 const whoami = (token: { bearer: string }) => api("GET", "/v1/whoami", { as: token });
 const lastEvent = async () => {
   await clock.advance(1);
-  const { body } = await auditor.get<{ items: Event[] }>("/v1/audit-events?limit=1");
-  return body.items[0];
+  return (await test.events("limit=1"))[0];
 };
 
 describe("the authorization code flow", () => {
@@ -85,13 +77,14 @@ describe("the authorization code flow", () => {
     const code = await authorize("admin");
     const { body } = await redeem({ code });
     await clock.advance(1);
-    expect((await whoami({ bearer: body.access_token })).status).toBe(200);
+    const token = { bearer: body.access_token };
+    expect((await whoami(token)).status).toBe(200);
     expect(await redeem({ code })).toMatchObject(rejected("invalid_grant"));
     expect(await lastEvent()).toMatchObject({
       action: "operator_session.refuse",
       reason_code: "code_replayed",
     });
-    expect((await whoami({ bearer: body.access_token })).status).toBe(401);
+    expect((await whoami(token)).status).toBe(401);
   });
 
   it.each([
@@ -158,60 +151,53 @@ describe("the authorization code flow", () => {
 describe("the device flow", () => {
   const begin = async (address = remote_addr) => {
     const body = { client_name: "svc-admin on build-7", remote_addr: address };
-    return api<{ device_code: string; user_code: string }>("POST", "/v1/operator/devices", {
-      as: await asWeb(),
-      body,
-    });
+    return (await postAsWeb<{ device_code: string; user_code: string }>("devices", body)).body;
   };
-  const poll = async (device_code: string) => {
-    const body = { grant_type: "device_code", device_code, remote_addr };
-    return api<Token>("POST", "/v1/operator/tokens", { as: await asWeb(), body });
-  };
+  const poll = (device_code: string) =>
+    postAsWeb("tokens", { grant_type: "device_code", device_code, remote_addr });
   const decide = (userCode: string, approved: boolean) =>
     test.reader.post(`/v1/operator/devices/${userCode}/decision`, { approved, remote_addr });
 
   it("signs the machine in as the person who approved it, once", { tags: "workerd" }, async () => {
-    const { body } = await begin();
-    expect(body.user_code).toMatch(/^[BCDFGHJKLMNPQRSTVWXZ]{4}-[BCDFGHJKLMNPQRSTVWXZ]{4}$/);
-    expect(await poll(body.device_code)).toMatchObject(rejected("authorization_pending"));
-    const shown = await test.reader.get(`/v1/operator/devices/${body.user_code.toLowerCase()}`);
-    expect(shown.body).toMatchObject({ client_name: "svc-admin on build-7", remote_addr });
-    expect((await decide(body.user_code, true)).status).toBe(204);
-    expect((await decide(body.user_code, true)).status).toBe(404);
+    const { user_code, device_code } = await begin();
+    expect(user_code).toMatch(/^[BCDFGHJKLMNPQRSTVWXZ]{4}-[BCDFGHJKLMNPQRSTVWXZ]{4}$/);
+    expect(await poll(device_code)).toMatchObject(rejected("authorization_pending"));
+    const shown = await test.reader.read(`/v1/operator/devices/${user_code.toLowerCase()}`);
+    expect(shown).toMatchObject({ client_name: "svc-admin on build-7", remote_addr });
+    expect((await decide(user_code, true)).status).toBe(204);
+    expect((await decide(user_code, true)).status).toBe(404);
     await clock.advance(5000);
-    const answer = await poll(body.device_code);
-    expect((await whoami({ bearer: answer.body.access_token })).body).toMatchObject({
-      email: people.reader.email,
-    });
-    expect(await poll(body.device_code)).toMatchObject(rejected("invalid_grant"));
+    const { body } = await poll(device_code);
+    const who = await whoami({ bearer: body.access_token });
+    expect(who.body).toMatchObject({ email: people.reader.email });
+    expect(await poll(device_code)).toMatchObject(rejected("invalid_grant"));
   });
 
   it("tells a machine that polls too often to slow down, for five seconds more each time", async () => {
-    const { body } = await begin();
-    const at = async (ms: number) => {
+    const { device_code } = await begin();
+    for (const [ms, code] of [
+      [0, "authorization_pending"],
+      [4999, "slow_down"],
+      [9999, "slow_down"],
+      [15_000, "authorization_pending"],
+    ] as const) {
       await clock.advance(ms);
-      return (await poll(body.device_code)).body.code;
-    };
-    expect([await at(0), await at(4999), await at(9999), await at(15_000)]).toEqual([
-      "authorization_pending",
-      "slow_down",
-      "slow_down",
-      "authorization_pending",
-    ]);
+      expect(await poll(device_code), `${ms}`).toMatchObject(rejected(code));
+    }
   });
 
   it("rejects a refused and an expired code, and audits the refusal", async () => {
     const refused = await begin();
-    expect((await decide(refused.body.user_code, false)).status).toBe(204);
+    expect((await decide(refused.user_code, false)).status).toBe(204);
     expect(await lastEvent()).toMatchObject({
       reason_code: "consent_denied",
       actor: { id: people.reader.userId },
     });
-    expect(await poll(refused.body.device_code)).toMatchObject(rejected("access_denied"));
+    expect(await poll(refused.device_code)).toMatchObject(rejected("access_denied"));
     const late = await begin();
     await clock.advance(600_000);
-    expect((await decide(late.body.user_code, true)).status).toBe(404);
-    expect(await poll(late.body.device_code)).toMatchObject(rejected("expired_token"));
+    expect((await decide(late.user_code, true)).status).toBe(404);
+    expect(await poll(late.device_code)).toMatchObject(rejected("expired_token"));
   });
 
   it("N3: keeps no device for longer than an hour, though no person signs a program in", async () => {
@@ -228,7 +214,7 @@ describe("the device flow", () => {
       deviceCodeSha256: createHash("sha256").update(`flood ${at}`).digest(),
       userCode: `flood ${at}`,
       clientName: "x",
-      remoteAddress: flooders[at % 50] ?? "",
+      remoteAddress: "",
       addressKey: flooders[at % 50] ?? "",
       createdAt: new Date(clock.now() + 1 + at),
       status: "pending" as const,
@@ -237,45 +223,32 @@ describe("the device flow", () => {
     for (let at = 0; at < rows.length; at += 2_000)
       await test.db.insert(deviceAuthorization).values(rows.slice(at, at + 2_000));
     await clock.advance(20_000);
-    const others = [
-      await begin("2001:db8::7"),
-      await begin("203.0.113.0"),
-      await begin("198.51.100.8"),
-    ];
-    expect(others.map(({ status }) => status)).toEqual([201, 201, 201]);
-    for (const { body } of [first, ...others])
-      expect((await poll(body.device_code)).body.code).toBe("authorization_pending");
-    expect(
-      await test.db.$count(deviceAuthorization, like(deviceAuthorization.userCode, "flood %")),
-    ).toBe(9_997);
-    expect(
-      await test.db.$count(deviceAuthorization, eq(deviceAuthorization.userCode, "flood 0")),
-    ).toBe(0);
+    const begun = [first];
+    for (const address of ["2001:db8::7", "203.0.113.0", "198.51.100.8"])
+      begun.push(await begin(address));
+    for (const { device_code } of begun)
+      expect(await poll(device_code)).toMatchObject(rejected("authorization_pending"));
+    const left = (userCode: string) =>
+      test.db.$count(deviceAuthorization, like(deviceAuthorization.userCode, userCode));
+    expect([await left("flood %"), await left("flood 0")]).toEqual([9_997, 0]);
     await test.db.delete(deviceAuthorization);
   });
 });
 
 describe("sessions", () => {
-  const list = async (query: string, as: { bearer: string }) =>
-    (
-      await api<{ items: { id: string; state: string; current: boolean }[] }>(
-        "GET",
-        `/v1/operator/sessions${query}`,
-        {
-          as,
-        },
-      )
-    ).body;
+  const list = async (query: string, as: { bearer: string }) => {
+    const path = `/v1/operator/sessions${query}`;
+    return (await api<{ items: { id: string }[] }>("GET", path, { as })).body.items;
+  };
 
   it("are listed to their person, and everyone's to an admin", { tags: "workerd" }, async () => {
     const reader = await signIn("reader");
     const admin = await signIn("admin");
     const own = await list("", reader);
-    expect(own.items.map(({ id }) => id)).not.toContain(admin.id);
-    expect(own.items[0]).toMatchObject({ id: reader.id, state: "active", current: true });
-    expect((await list("?everyone=true", admin)).items.map(({ id }) => id)).toEqual(
-      expect.arrayContaining([reader.id, admin.id]),
-    );
+    expect(own.map(({ id }) => id)).not.toContain(admin.id);
+    expect(own[0]).toMatchObject({ id: reader.id, state: "active", current: true });
+    const everyone = (await list("?everyone=true", admin)).map(({ id }) => id);
+    expect(everyone).toEqual(expect.arrayContaining([reader.id, admin.id]));
     const forbidden = await api("GET", "/v1/operator/sessions?everyone=true", { as: reader });
     expect(forbidden).toMatchObject({ body: { code: "forbidden", scope: "admin" } });
   });
