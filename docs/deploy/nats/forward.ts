@@ -1,7 +1,7 @@
 /**
  * Sends the envelopes of the stream to a backend as OTLP over HTTP, in the order of the stream. An example: one consumer, no metrics.
- * A message is a block of envelopes of one kind. It is acknowledged once the backend has them; one with an envelope that the backend rejects
- * for good is terminated, and named on stderr, once the backend has the others.
+ * A message is a block of envelopes of one kind. The consumer acknowledges it once the backend has accepted all of them. If the backend
+ * rejects some for good, the consumer sends the others, writes the message's sequence to stderr and terminates it.
  */
 import { parseArgs } from "node:util";
 import { zstdDecompressSync } from "node:zlib";
@@ -26,8 +26,8 @@ const paths: Readonly<Record<string, string>> = {
   otel_log: "/v1/logs",
   otel_metric: "/v1/metrics",
 };
-/** The statuses after which OTLP demands a retry. */
-const passing = new Set([429, 502, 503, 504]);
+/** The statuses after which OTLP/HTTP requires a retry. */
+const retryable = new Set([429, 502, 503, 504]);
 
 const payloadsOf = ({ headers, data }: JsMsg): Uint8Array[] => {
   const encoding = headers?.get("Svc-Encoding");
@@ -45,8 +45,24 @@ const send = (path: string, body: Uint8Array) =>
     body: Uint8Array.from(body),
   }).then(
     (response) => response.status,
+    // Without a response, the backend is unavailable: retry.
     () => 503,
   );
+
+/** Sends the payloads, and returns the status that decides about their message. */
+const sendAll = async (path: string, payloads: readonly Uint8Array[]): Promise<number> => {
+  // Concatenated OTLP requests are one request with the resources of all: protobuf appends repeated fields.
+  const status = await send(path, Buffer.concat(payloads));
+  if (status < 300 || retryable.has(status) || payloads.length === 1) return status;
+  // Send each alone, so that only rejected payloads are lost.
+  let decisive = 200;
+  for (const payload of payloads) {
+    const single = await send(path, payload);
+    if (retryable.has(single)) return single;
+    if (single >= 300) decisive = single;
+  }
+  return decisive;
+};
 
 const connection = await connect({ servers: values.servers.split(","), maxReconnectAttempts: -1 });
 const manager = await jetstreamManager(connection);
@@ -64,14 +80,9 @@ for await (const message of await consumer.consume({ max_messages: 1 })) {
     message.ack();
     continue;
   }
-  // Requests of OTLP that follow each other are one with the resources of all: protobuf appends repeated fields.
-  const payloads = payloadsOf(message);
-  let status = await send(path, Buffer.concat(payloads));
-  // One of them is to blame.
-  if (status >= 300 && !passing.has(status) && payloads.length > 1)
-    for (const payload of payloads) status = Math.max(status, await send(path, payload));
+  const status = await sendAll(path, payloadsOf(message));
   if (status < 300) message.ack();
-  else if (passing.has(status)) message.nak(1_000);
+  else if (retryable.has(status)) message.nak(1_000);
   else {
     console.error(JSON.stringify({ subject: message.subject, seq: message.seq, status }));
     message.term();
