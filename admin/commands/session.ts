@@ -2,7 +2,7 @@ import { revokeOperatorSession, whoami } from "#client/index.ts";
 import { signInByBrowser } from "../sign-in/browser.ts";
 import { signInByDevice } from "../sign-in/device.ts";
 import { signInWorkload } from "../sign-in/workload.ts";
-import { connect, fleetUrl } from "../terminal/connect.ts";
+import { connectWithToken, fleetUrl } from "../terminal/connect.ts";
 import { deleteSession, readSession, sessionPath, writeSession } from "../terminal/session-file.ts";
 import type { Action } from "./command.ts";
 
@@ -19,7 +19,8 @@ export const loginAction: Action<{ device?: boolean; workload?: string }> = asyn
   const expiresAt = new Date(terminal.clock.now() + token.expires_in * 1000).toISOString();
   const { access_token, session_id } = token;
   writeSession(sessionPath(terminal.env), { url, access_token, session_id, expires_at: expiresAt });
-  const { data } = await whoami<true>({ client: connect(terminal, { url }) });
+  // Not `connect`, which prefers SVC_ADMIN_TOKEN_FILE: that may be another person's token.
+  const { data } = await whoami<true>({ client: connectWithToken(terminal, url, access_token) });
   terminal.err.write(
     `Signed in to ${url} as ${data.email} (${data.scopes.join(", ")}) until ${expiresAt}\n`,
   );

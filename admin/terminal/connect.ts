@@ -23,13 +23,21 @@ export const fleetUrl = (terminal: Pick<Terminal, "env">, given: string | undefi
 
 /** Connects with `SVC_ADMIN_TOKEN_FILE`, else with the session of `svc-admin login`. Throws when neither is there or valid. */
 export const connect = (terminal: Terminal, { url: given }: { url?: string }): FleetClient => {
-  const { env, clock, fetch } = terminal;
+  const { env, clock } = terminal;
   const baseUrl = fleetUrl(terminal, given);
   const file = env.SVC_ADMIN_TOKEN_FILE;
   const bearer = file ? () => readToken(file) : sessionToken(env, baseUrl, clock.now());
+  return connectWithToken(terminal, baseUrl, bearer);
+};
+
+/** Connects with this token, whatever the environment names. */
+export const connectWithToken = (
+  { fetch, signal }: Pick<Terminal, "fetch" | "signal">,
+  baseUrl: string,
+  bearer: string | (() => string),
+): FleetClient => {
   // An interrupted command does not wait for core.
-  const interruptible: typeof fetch = (input, init) =>
-    fetch(input, { ...init, signal: terminal.signal });
+  const interruptible: typeof fetch = (input, init) => fetch(input, { ...init, signal });
   return connectFleet({ baseUrl, bearer, fetch: interruptible, throwOnError: true });
 };
 

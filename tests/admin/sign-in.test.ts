@@ -23,9 +23,9 @@ const press = async (address: string, decision: "allow" | "refuse") => {
 };
 
 /** A person whose browser is signed in at web, and who presses `decision`. */
-const personAt = (decision: "allow" | "refuse") => {
+const personAt = (decision: "allow" | "refuse", env: Record<string, string> = {}) => {
   const pressed: Promise<Response>[] = [];
-  const user = createAdminUser({ openBrowser: (url) => pressed.push(press(url, decision)) });
+  const user = createAdminUser({ env, openBrowser: (url) => pressed.push(press(url, decision)) });
   return { user, pressed };
 };
 
@@ -65,6 +65,17 @@ describe("svc-admin login", () => {
       err: expect.stringContaining("sign in with svc-admin login"),
     });
     stale.close();
+    user.close();
+  });
+
+  it("names the person who has signed in, although SVC_ADMIN_TOKEN_FILE has another one's token", async () => {
+    const reader = createAdminUser();
+    const SVC_ADMIN_TOKEN_FILE = join(reader.home, "token");
+    writeFileSync(SVC_ADMIN_TOKEN_FILE, await web.core.bridgeToken("reader"));
+    const { user } = personAt("allow", { SVC_ADMIN_TOKEN_FILE });
+    const result = await user.run`login --url ${origin}`;
+    expect(result.err).toContain(`Signed in to ${origin} as ${people.admin.email}`);
+    reader.close();
     user.close();
   });
 
