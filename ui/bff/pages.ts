@@ -87,7 +87,7 @@ export const createPages = (
 export const pageLinksOf = (ui: Web["ui"]): PageLinks => {
   const linked = (source: string) => ui?.manifest[source] && `/${ui.manifest[source].file}`;
   return {
-    iconPath: ui === null ? undefined : "/icon.svg",
+    iconPath: ui && "/icon.svg",
     stylePath: linked("design/login.css"),
     themePath: linked("browser/apply-theme.ts"),
   };
