@@ -73,7 +73,7 @@ export const runAdmin = async (args: readonly string[], given: Terminal): Promis
   } catch (error) {
     const failure = failureOf(error, terminal);
     const command = args.find((arg) => program.commands.some((each) => each.name() === arg));
-    // There, 2 is a difference, which a job may mean to go on with.
+    // With `plan`, 2 means a difference, after which a job may continue.
     return failure === exitCodes.usage && command === "plan" ? exitCodes.refused : failure;
   }
 };

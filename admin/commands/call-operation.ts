@@ -19,13 +19,14 @@ import {
 } from "./command.ts";
 import { isKind, kindOfGroup, resolveId } from "./names.ts";
 
-/** A command that calls an operation: its arguments and options, and the file of its own work. */
+/** A command that calls an operation. */
 interface Call {
   operation: Operation;
   /** The command as it is declared: `watches show <watch>`. */
   command: string;
   options: readonly FieldOption[];
   definition: Definition<unknown, object>;
+  /** The module of the command's file. */
   file: unknown;
 }
 
@@ -37,7 +38,7 @@ interface Request {
 
 type List = Parameters<typeof pages>[0];
 
-/** Returns what sends a request of an operation. */
+/** Returns a function that sends requests of an operation. */
 const sender =
   (client: FleetClient, { method, url, body }: Operation) =>
   async (request: Partial<Request>): Promise<{ data: object }> =>
@@ -49,7 +50,7 @@ const sender =
       ...request,
     }) as Promise<{ data: object }>;
 
-/** Returns the work of a command that calls an operation: names become ids, the rest goes where the API has it. */
+/** Returns the action of a command that calls an operation: it resolves names to ids, asks, sends the request and prints the response. */
 export const callOperation =
   (call: Call): Action<object> =>
   async (terminal, options, ...given) => {
@@ -91,7 +92,7 @@ const sentenceOf = <Record>(
   subject: Subject<Record>,
 ) => (typeof sentence === "string" ? sentence : sentence(subject));
 
-/** Prints an answer as the API describes it, unless the command has a form of its own for it. */
+/** Prints a response as the API describes it, unless the command has its own format. */
 const print = (
   terminal: Terminal,
   options: Options,
@@ -107,12 +108,12 @@ const print = (
   return operation.answers === "record" ? printRecord(terminal, options, data) : undefined;
 };
 
-/** Returns the arguments by their names; the words of a query as one text. */
+/** Returns the arguments by their names, and joins the words of a variadic one. */
 const argumentsOf = (command: string, given: readonly string[]): Record<string, string> =>
   Object.fromEntries(
-    [...command.matchAll(/[<[]([a-z]+)(\.*)/g)].map(([, name = "", more], index) => [
+    [...command.matchAll(/[<[]([a-z]+)(\.*)/g)].map(([, name = "", ellipsis], index) => [
       name,
-      more ? given.slice(index).join(" ") : (given[index] ?? ""),
+      ellipsis ? given.slice(index).join(" ") : (given[index] ?? ""),
     ]),
   );
 
@@ -123,38 +124,38 @@ const requestOf = async (
   args: Readonly<Record<string, string>>,
 ): Promise<Request> => {
   const request: Request = { path: {}, query: {}, body: {} };
-  const places = (["path", "query", "body"] as const).map(
-    (place) => [place, Object.keys(operation[place] ?? {})] as const,
-  );
-  const put = (field: string, value: unknown) => {
-    const [place] = places.find(([, fields]) => fields.includes(field)) ?? [];
-    if (place) request[place][field] = place === "query" && value === true ? "true" : value;
+  const set = (field: string, value: unknown) => {
+    const part = (["path", "query", "body"] as const).find((each) =>
+      Object.hasOwn(operation[each] ?? {}, field),
+    );
+    if (part) request[part][field] = part === "query" && value === true ? "true" : value;
   };
   const [group = ""] = command.split(" ");
   for (const [name, value] of Object.entries(args)) {
     const kind = name === "id" ? kindOfGroup(group) : name;
-    if (isKind(kind)) put(firstOf(operation), await resolveId(client, kind, value));
-    else put(name === "query" ? "filter" : name, value);
+    if (isKind(kind)) set(idParameterOf(operation), await resolveId(client, kind, value));
+    else set(name === "query" ? "filter" : name, value);
   }
   for (const { option, takes, field } of options) {
     const value: unknown = own[option.attributeName()];
     const isOfPages = field === "limit" && operation.answers === "pages";
-    if (field && value !== undefined && !isOfPages) put(field, await sentAs(client, takes, value));
+    if (field && value !== undefined && !isOfPages)
+      set(field, await toApiValue(client, takes, value));
   }
   return request;
 };
 
-/** The parameter of a path that has the record's id. */
-const firstOf = ({ path = {} }: Operation) => Object.keys(path)[0] ?? "";
+/** Returns the name of the path parameter that has the record's id. */
+const idParameterOf = ({ path = {} }: Operation): string => Object.keys(path)[0] ?? "";
 
-/** Returns the value of an option as the API takes it. */
-const sentAs = (client: FleetClient, takes: string, value: unknown): unknown => {
+/** Returns the value of an option as the API accepts it. */
+const toApiValue = (client: FleetClient, takes: string, value: unknown): unknown => {
   if (isKind(takes)) return resolveId(client, takes, value as string);
   if (takes === "time") return textOfInstant(value as Instant);
   return takes === "file" ? readYaml(value as string) : value;
 };
 
-/** Reads a part of the body from a file. Core checks it. */
+/** Reads a member of the body from a file. Core checks it. */
 const readYaml = async (path: string): Promise<unknown> => {
   const text = readTextFile(path);
   const { parse } = await import("../terminal/yaml.ts");

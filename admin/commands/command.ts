@@ -29,7 +29,7 @@ interface Field {
   required?: boolean;
 }
 
-/** An operation of the API (admin/commands/operations.json, generated): the fields of its request by where they stand, and the form of its answer. */
+/** An operation of the API (admin/commands/operations.json, generated): the fields of its path, query and body, and the form of its response. */
 export interface Operation {
   method: string;
   url: string;
@@ -53,8 +53,8 @@ export type AnswerOf<Name extends OperationName> =
 
 type RowOf<Data> = Data extends { items: readonly (infer Row extends object)[] } ? Row : never;
 
-/** An option that says more than its description: which field of the request it gives, unless its name does, and what commander takes. */
-interface OptionOf {
+/** An option: its description, the request field that it sets unless its name implies one, and settings of commander. */
+interface OptionDefinition {
   says?: string;
   field?: string;
   default?: string;
@@ -64,8 +64,8 @@ interface OptionOf {
   parse?: (text: string, before?: never) => unknown;
 }
 
-/** The options of a command, in the order of `--help`: how one is typed, and its description. The API says what a field of it takes. */
-type OptionsOf = Readonly<Record<string, string | OptionOf>>;
+/** The options of a command by their flags, in the order of `--help`. The API's field decides which values an option accepts. */
+type OptionDefinitions = Readonly<Record<string, string | OptionDefinition>>;
 
 /** The subject of a question or a sentence: the id and the name that the command was given, and the record before it changes. */
 export interface Subject<Record> {
@@ -83,8 +83,8 @@ export type Columns<Name extends OperationName> = ColumnsOf<RowOf<AnswerOf<Name>
 
 /** The words of a command, and its differences from the operation that it calls. */
 export interface Definition<Module, Data> {
-  options?: OptionsOf;
-  /** The members of a row, or what is made of it; from the file where that needs more than a start should load. */
+  options?: OptionDefinitions;
+  /** The columns of a table; a function of the file's module if they need imports that should not load at start. */
   columns?: ColumnsOf<RowOf<Data>> | ((file: Module) => ColumnsOf<RowOf<Data>>);
   /** Members of the body that no option gives. */
   body?: object;
@@ -114,7 +114,7 @@ export interface DeclaredCommand {
 /** The operations of the API that an operator may call. */
 export const operations: Readonly<Record<OperationName, Operation>> = operationsJson;
 
-/** Returns what declares the commands of a file: those that call an operation of the API, and those with work of their own. */
+/** Returns functions that declare a file's commands: `calls` those that call one operation of the API, `runs` those with an action of their own. */
 export const commandsFrom = <Module = object>(loadFile?: () => Promise<Module>) => ({
   /** A command that sends its arguments and options to an operation, and prints the answer. */
   calls: <Name extends OperationName>(
@@ -150,7 +150,7 @@ export const commandsFrom = <Module = object>(loadFile?: () => Promise<Module>) 
     path: string,
     summary: string,
     workOf: (file: Module) => Action<Options>,
-    options: OptionsOf = {},
+    options: OptionDefinitions = {},
     { calls, formats = usualFormats }: { calls?: OperationName; formats?: readonly string[] } = {},
   ): DeclaredCommand => ({
     path,
@@ -169,7 +169,7 @@ export interface FieldOption {
   field: string | undefined;
 }
 
-const optionsOf = (options: OptionsOf, operation: Operation | undefined): FieldOption[] => {
+const optionsOf = (options: OptionDefinitions, operation: Operation | undefined): FieldOption[] => {
   const fields = { ...operation?.path, ...operation?.query, ...operation?.body };
   return Object.entries(options).map(([flags, given]) =>
     optionOf(flags, typeof given === "string" ? { says: given } : given, fields),
@@ -181,7 +181,7 @@ const endings = ["", "_seconds", "s", "_id", "_code"];
 
 const optionOf = (
   flags: string,
-  { says = "", field: given, ...own }: OptionOf,
+  { says = "", field: given, ...own }: OptionDefinition,
   fields: Readonly<Record<string, Field>>,
 ): FieldOption => {
   const [, name = "", takes = ""] = /^--(?:no-)?([a-z-]+)(?: <(.+)>)?$/.exec(flags) ?? [];
@@ -200,7 +200,7 @@ const optionOf = (
   return { option, takes, field };
 };
 
-/** Says what an option takes: one of a few values, or what its parser accepts. */
+/** Limits the values of an option to its choices, or to what its parser accepts. */
 const restrict = (
   option: Option,
   {
@@ -210,8 +210,8 @@ const restrict = (
     choices = allowed,
     parse: given,
     default: byDefault,
-  }: OptionOf & { takes: string; repeats: boolean; allowed: readonly string[] | undefined },
-) => {
+  }: OptionDefinition & { takes: string; repeats: boolean; allowed: readonly string[] | undefined },
+): void => {
   const isOneOfFew = takes !== "" && choices !== undefined;
   if (isOneOfFew) option.choices(choices);
   const usual = isOneOfFew ? undefined : parserOf[takes];

@@ -24,12 +24,12 @@ interface Host {
   identity: string;
 }
 
-/** Which hosts a change selects beside its query. */
+/** The options that select hosts, besides the query. */
 interface Selection {
   all?: boolean;
 }
 
-/** Hosts of one request of core. */
+/** The most hosts of one request to core. */
 const hostsAtOnceMax = 1000;
 
 /** `svc-admin configs assign`: to every host that the query finds, after naming how many. Exits with 5 if some were refused. */
@@ -47,18 +47,18 @@ export const assignConfigAction: Action<Selection> = async (
   await confirm(
     terminal,
     options,
-    `Config ${config?.config_hash.slice(0, 12)} for ${namedHosts(hosts)}.`,
+    `Config ${config?.config_hash.slice(0, 12)} for ${describeHosts(hosts)}.`,
   );
-  const rows = await inBatches(terminal, hosts, async (some) => {
-    const body = { identity_ids: some.map((each) => each.id) };
+  const rows = await inBatches(terminal, hosts, async (batch) => {
+    const body = { identity_ids: batch.map((each) => each.id) };
     const { data } = await assignCollectorConfig<true>({ client, path: { id }, body });
-    return some.map(({ identity }, index) => ({
+    return batch.map(({ identity }, index) => ({
       identity,
       outcome: data.results[index]?.outcome ?? "unknown",
     }));
   });
   await printRows(terminal, options, columnsOf<(typeof rows)[number]>("identity", "outcome"), rows);
-  return outcomeOf(rows, "assigned");
+  return exitCodeOf(rows, "assigned");
 };
 
 interface RollbackOptions extends Selection {
@@ -80,18 +80,21 @@ export const rollBackConfigAction: Action<RollbackOptions> = async (
   const hosts = await select(client);
   const to = options.to === "previous" ? ("previous" as const) : ("last_known_good" as const);
   const body = withoutUndefined({ to, reason_code: options.reason });
-  const rollBack = (some: readonly Host[], query: RollBackCollectorConfigsData["query"] = {}) =>
-    rollBackCollectorConfigs<true>({
+  const rollBack = async (
+    batch: readonly Host[],
+    query: RollBackCollectorConfigsData["query"] = {},
+  ) => {
+    const { data } = await rollBackCollectorConfigs<true>({
       client,
       query,
-      body: { ...body, identity_ids: some.map(({ id }) => id) },
-    }).then(({ data }) =>
-      some.map(({ identity }, index) => {
-        const { outcome = "not_found", config = null } = data.results[index] ?? {};
-        return { identity, outcome, config: config?.id ?? null, hash: config?.config_hash ?? null };
-      }),
-    );
-  const planned = await inBatches(terminal, hosts, (some) => rollBack(some, { dry_run: "true" }));
+      body: { ...body, identity_ids: batch.map(({ id }) => id) },
+    });
+    return batch.map(({ identity }, index) => {
+      const { outcome = "not_found", config = null } = data.results[index] ?? {};
+      return { identity, outcome, config: config?.id ?? null, hash: config?.config_hash ?? null };
+    });
+  };
+  const planned = await inBatches(terminal, hosts, (batch) => rollBack(batch, { dry_run: "true" }));
   const changed = planned.filter(({ outcome }) => outcome === "rolled_back");
   const columns = columnsOf<(typeof planned)[number]>("identity", "outcome", "config", "hash");
   if (changed.length === 0) {
@@ -101,10 +104,10 @@ export const rollBackConfigAction: Action<RollbackOptions> = async (
       "no host has a config to roll back to: nothing was changed",
     );
   }
-  await confirm(terminal, options, `${namedHosts(hosts)}.\n${describePlan(planned)}`);
+  await confirm(terminal, options, `${describeHosts(hosts)}.\n${describePlan(planned)}`);
   const rows = await inBatches(terminal, hosts, rollBack);
   await printRows(terminal, options, columns, rows);
-  return outcomeOf(rows, "rolled_back");
+  return exitCodeOf(rows, "rolled_back");
 };
 
 const outcomeTexts: Readonly<Record<string, string>> = {
@@ -128,8 +131,8 @@ const describePlan = (
 };
 
 /**
- * Returns the reader of the hosts of a query, or of the host of an id. Throws for a query that is not valid; the reader throws when there are
- * no hosts, so that a mistyped query changes nothing.
+ * Returns a function that reads the hosts of a query, or the host of an id. Throws for an invalid query. The function throws when no host
+ * matches, so that a mistyped query changes nothing.
  */
 const selector = (
   terminal: Terminal,
@@ -149,7 +152,7 @@ const selector = (
   };
 };
 
-const namedHosts = (hosts: readonly Host[]) => {
+const describeHosts = (hosts: readonly Host[]): string => {
   const first = hosts.slice(0, 3).map(({ identity }) => identity);
   const others = hosts.length > first.length ? ` and ${hosts.length - first.length} more` : "";
   return `${hosts.length} ${hosts.length === 1 ? "host" : "hosts"}: ${first.join(", ")}${others}`;
@@ -158,17 +161,17 @@ const namedHosts = (hosts: readonly Host[]) => {
 const inBatches = async <Row>(
   { err }: Pick<Terminal, "err">,
   hosts: readonly Host[],
-  send: (some: readonly Host[]) => Promise<Row[]>,
+  send: (batch: readonly Host[]) => Promise<Row[]>,
 ): Promise<Row[]> => {
   const rows: Row[] = [];
-  for (let at = 0; at < hosts.length; at += hostsAtOnceMax) {
-    rows.push(...(await send(hosts.slice(at, at + hostsAtOnceMax))));
+  for (let from = 0; from < hosts.length; from += hostsAtOnceMax) {
+    rows.push(...(await send(hosts.slice(from, from + hostsAtOnceMax))));
     if (hosts.length > hostsAtOnceMax) err.write(`${rows.length} of ${hosts.length} hosts\n`);
   }
   return rows;
 };
 
-const outcomeOf = (results: readonly { outcome: string }[], done: string): AdminExitCode => {
+const exitCodeOf = (results: readonly { outcome: string }[], done: string): AdminExitCode => {
   const refused = results.filter(
     ({ outcome }) => outcome !== done && outcome !== "unchanged",
   ).length;

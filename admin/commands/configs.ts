@@ -17,16 +17,16 @@ export const printConfig = async (
   else await printRecord(terminal, options, config);
 };
 
-/** `svc-admin configs diff`: the lines of the first that the second lacks, and the reverse. Exits with 1 if they differ. */
+/** `svc-admin configs diff`: prints the differences of two configs as a patch. Exits with 1 if they differ. */
 export const diffConfigsAction: Action<object> = async (
   terminal,
   options,
-  one = "",
-  other = "",
+  first = "",
+  second = "",
 ) => {
   const client = connect(terminal, options);
   const [before, after] = await Promise.all(
-    [one, other].map(async (name) => {
+    [first, second].map(async (name) => {
       const { data } = await getCollectorConfig<true>({
         client,
         path: { id: await resolveId(client, "config", name) },
@@ -36,7 +36,7 @@ export const diffConfigsAction: Action<object> = async (
   );
   const { createTwoFilesPatch } = await import("diff");
   if (before === after) return exitCodes.ok;
-  printText(terminal, createTwoFilesPatch(one, other, before ?? "", after ?? ""));
+  printText(terminal, createTwoFilesPatch(first, second, before ?? "", after ?? ""));
   return exitCodes.refused;
 };
 

@@ -9,14 +9,16 @@ interface TokenOptions extends OutputOptions {
   show?: boolean;
 }
 
-/** Creates the file of a token before the token exists: one without a place is lost. */
-export const reserveTokenFile = async (_: Terminal, { out, show }: TokenOptions) => {
-  if ((out === undefined) === (show !== true))
+/** Creates the file of a token before core creates the token, which core shows only once. Throws where the file cannot be written. */
+export const reserveTokenFile = async (_: Terminal, { out, show = false }: TokenOptions) => {
+  const goesToFile = out !== undefined;
+  if (goesToFile === show)
     throw new ActionFailure(
       exitCodes.usage,
       "say where the token goes: --out FILE, or --show for stdout",
     );
-  if (out !== undefined) writeTokenFile(out, "");
+  if (goesToFile) writeTokenFile(out, "");
+  // `prepare` returns members of the body.
   return {};
 };
 
@@ -31,6 +33,9 @@ export const printToken = async (
     writeTokenFile(out, `${token}\n`);
     terminal.err.write(`The token is in ${out}, which only you can read.\n`);
     await printRecord(terminal, options, record);
-  } else if (format === "table") terminal.out.write(`${token}\n`);
-  else await printRecord(terminal, options, { ...record, token });
+  } else if (format === "table") {
+    terminal.out.write(`${token}\n`);
+  } else {
+    await printRecord(terminal, options, { ...record, token });
+  }
 };

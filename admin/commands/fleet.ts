@@ -47,10 +47,7 @@ export const fleetQueryAtCore = async (
   return fleetQueryOf(words, new Date(data.generated_at));
 };
 
-/**
- * Checks the query of a change. Throws for one that selects every host, as an empty variable of a script does, unless `all` says so; and for
- * both.
- */
+/** Checks the query of a change. Throws if it selects every host without `all`, as an empty variable of a script would, and for both. */
 export const checkSelection = (
   words: readonly string[],
   { all = false }: { all?: boolean | undefined },
@@ -76,8 +73,11 @@ export const checkQuery = (
   return {};
 };
 
-/** Returns a past time as the API takes it; one before now is that of core's clock. */
-const pastTimeAtCore = async (client: FleetClient, time: Instant | undefined) => {
+/** Returns a past time as the API accepts it. Core's clock decides what `2h` means. */
+const pastTimeAtCore = async (
+  client: FleetClient,
+  time: Instant | undefined,
+): Promise<string | undefined> => {
   if (time === undefined || "at" in time) return time?.at;
   const { data } = await reportFleetHealth<true>({ client, query: { limit: 1 } });
   return new Date(Date.parse(data.generated_at) - time.secondsAgo * 1000).toISOString();
@@ -105,7 +105,7 @@ const columns: readonly Column<Row>[] = [
   { title: "version", value: (row) => row.version },
 ];
 
-/** `svc-admin fleet list`: hosts in the order of who needs somebody, by the query language of `/fleet`; `--watch` repeats, `--at` is of the past. */
+/** `svc-admin fleet list`: the hosts of a query, the most severe first; `--watch` repeats, `--at` shows a past time. */
 export const listFleetAction: Action<{
   limit?: number;
   watch?: boolean;
@@ -127,7 +127,7 @@ export const listFleetAction: Action<{
   });
 };
 
-/** `svc-admin fleet show`; `--at` is of the past. */
+/** `svc-admin fleet show`: a host's health; `--at` shows a past time. */
 export const showHostAction: Action<{ at?: Instant }> = async (
   terminal,
   { at: time, ...options },
@@ -142,19 +142,18 @@ export const showHostAction: Action<{ at?: Instant }> = async (
   await printRecord(terminal, options, record);
 };
 
-/** Returns how a host forwards; of one that is held, by which budget and until when, as that it stopped is no fault. */
-const forwardingOf = ({ forwarding, hold }: Row) =>
-  hold === undefined
-    ? forwarding
-    : [forwarding, `held by its budget ${hold.budget} until ${hold.until}`]
-        .filter((text) => text !== null)
-        .join(", ");
+/** Describes how a host forwards, and which budget holds it: a held host has no fault. */
+const forwardingOf = ({ forwarding, hold }: Row): string | null => {
+  if (hold === undefined) return forwarding;
+  const held = `held by its budget ${hold.budget} until ${hold.until}`;
+  return forwarding === null ? held : `${forwarding}, ${held}`;
+};
 
 type Compared =
   | CompareHostsResponse["measures"][number]
   | NonNullable<CompareHostsResponse["volume"]>[number];
 
-/** `svc-admin fleet compare`: the hosts of a query since a time, against similar ones. */
+/** `svc-admin fleet compare`: compares the hosts of a query since a time with similar ones. */
 export const compareHostsAction: Action<{ since: Instant }> = async (
   terminal,
   { since, ...options },
@@ -199,7 +198,7 @@ export const listChangesAction: Action<{ limit?: number }> = async (terminal, op
   if (data.refused > 0) terminal.err.write(`${describeRefused(data.refused)}\n`);
 };
 
-/** Returns a line for each thing that runs out: when, whose it is, and the figures that say so. */
+/** Returns a row for each thing that runs out: what, of which host, when, and the figures behind it. */
 const aheadRows = (ahead: AnswerOf<"lookAhead">) => [
   ...ahead.certificates.first.map((host) => ({
     what: "certificate",
@@ -227,7 +226,7 @@ const aheadRows = (ahead: AnswerOf<"lookAhead">) => [
   })),
 ];
 
-/** Prints what runs out, and how many hosts in all; with `-o json` the answer of core. */
+/** Prints what runs out, and how many hosts are affected; with `-o json` core's response. */
 export const printAhead = async (
   terminal: Terminal,
   options: OutputOptions,

@@ -6,7 +6,7 @@ import { resolveId } from "./names.ts";
 
 const diagPollMs = 1_000;
 
-/** `svc-admin hosts diag`: waits until the host has sent its diagnostics, or core says why there are none. */
+/** `svc-admin hosts diag`: waits until the host has sent its diagnostics, or core reports why it has not. */
 export const diagHostAction: Action<{ format: (typeof diagFormats)[number] }> = async (
   terminal,
   options,

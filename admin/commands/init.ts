@@ -91,7 +91,7 @@ const nextSteps = (tokenFile: string, url: string) =>
   `\nThen svc-collector run. With the package: sudo -u svc-collector svc-collector enroll … --token-stdin <${tokenFile},\n` +
   `and then sudo systemctl start svc-collector. The host appears at ${url}/fleet\n`;
 
-/** The advice for each step that needs a change of configuration. `init` takes the others itself. */
+/** The advice for each step that needs a change of configuration. `init` completes the others itself. */
 const remedies: Partial<Record<GetSetupResponse["steps"][number]["step"], string>> = {
   directory: "see svc-admin directory status and docs/directory.md",
   signer:
@@ -99,7 +99,7 @@ const remedies: Partial<Record<GetSetupResponse["steps"][number]["step"], string
   ingest: "set SVC_INGEST_GRPC_ADDR of core, and its certificate",
 };
 
-/** Returns what core's configuration has for a first host. */
+/** Describes the completed steps of core's configuration. Throws for a step that is not. */
 const checkSteps = ({ steps }: GetSetupResponse): string[] =>
   steps.flatMap(({ step, done, detail }) => {
     const help = remedies[step];
@@ -108,8 +108,8 @@ const checkSteps = ({ steps }: GetSetupResponse): string[] =>
     return [`${step}: ${detail}`];
   });
 
-/** Web and core answer alike, without credentials. */
-const checkReady = async ({ fetch, signal }: Terminal, url: string) => {
+/** Throws unless `/readyz` reports that web and core are ready; it needs no credentials. */
+const checkReady = async ({ fetch, signal }: Terminal, url: string): Promise<void> => {
   const fail = (message: string, cause?: unknown) =>
     new ActionFailure(exitCodes.unreachable, message, { cause });
   const response = await fetch(`${url}/readyz`, { redirect: "error", signal }).catch((cause) => {
@@ -122,21 +122,22 @@ const checkReady = async ({ fetch, signal }: Terminal, url: string) => {
     checks?: { name: string; status: string }[];
   } | null;
   const checks = body?.checks;
-  if (!Array.isArray(checks)) throw fail(`${url} is no fleet: /readyz answers ${response.status}`);
+  if (!Array.isArray(checks))
+    throw fail(`${url} is not a fleet server: /readyz answers ${response.status}`);
   const failing = checks.filter(({ status }) => status === "not_ready").map(({ name }) => name);
   if (!response.ok)
     throw fail(`${url} is not ready: ${failing.join(", ")}; its log has the reason`);
 };
 
-/** Returns the address of who is signed in. */
-const checkAdmin = async (client: FleetClient) => {
+/** Returns the email of the person who is signed in. Throws without the scope admin. */
+const checkAdmin = async (client: FleetClient): Promise<string> => {
   const { data: me } = await whoami<true>({ client });
   if (me.scopes.includes("admin")) return me.email;
   const groups = "the directory's group svc-admin, then wait for the next sync";
   throw new ActionFailure(exitCodes.refused, `${me.email} lacks the scope admin: join ${groups}`);
 };
 
-/** Signs in where nobody is, if somebody can. */
+/** Connects; if nobody is signed in and a person can be asked, signs in first. */
 const signIn = async (
   terminal: Terminal,
   options: GlobalOptions & { device?: boolean },
@@ -145,12 +146,8 @@ const signIn = async (
     return connect(terminal, options);
   } catch (error) {
     const isSignedOut = error instanceof ActionFailure && error.exitCode === exitCodes.notSignedIn;
-    if (
-      !isSignedOut ||
-      terminal.env.SVC_ADMIN_TOKEN_FILE ||
-      !(terminal.isInteractive || options.device)
-    )
-      throw error;
+    const canSignIn = terminal.isInteractive || options.device === true;
+    if (!isSignedOut || terminal.env.SVC_ADMIN_TOKEN_FILE || !canSignIn) throw error;
     await loginAction(terminal, options);
     return connect(terminal, options);
   }
@@ -185,8 +182,12 @@ const createPolicy = async (
   return { id: data.id, name: data.name, identity_prefix: prefix };
 };
 
-/** Whether a file holds a token that can still enroll under the policy; only its SHA-256 is sent. Throws for a file of something else. */
-const isActiveToken = async (client: FleetClient, policyId: string, path: string) => {
+/** Reports whether a file has a token that can still enroll under the policy; only its SHA-256 is sent. Throws for a file of something else. */
+const isActiveToken = async (
+  client: FleetClient,
+  policyId: string,
+  path: string,
+): Promise<boolean> => {
   if (!existsSync(path)) return false;
   const token = readTextFile(path);
   if (token !== "" && !/^svcbt_\w+$/.test(token))
@@ -202,12 +203,18 @@ const isActiveToken = async (client: FleetClient, policyId: string, path: string
     token_sha256: await tokenDigest(token),
   };
   const { data } = await simulateEnrollment<true>({ client, path: { id: policyId }, body });
-  const decides = ["token_known", "token_active", "token_uses"];
-  return data.checks.every(({ rule, outcome }) => !decides.includes(rule) || outcome === "passed");
+  const tokenRules = ["token_known", "token_active", "token_uses"];
+  return data.checks.every(
+    ({ rule, outcome }) => !tokenRules.includes(rule) || outcome === "passed",
+  );
 };
 
-const createToken = async (client: FleetClient, id: string, { tokenFile, uses }: InitOptions) => {
-  // Before the token exists: a token without a place is lost.
+const createToken = async (
+  client: FleetClient,
+  id: string,
+  { tokenFile, uses }: InitOptions,
+): Promise<void> => {
+  // Core shows a token once: if the file cannot be written, fail before the token exists.
   writeTokenFile(tokenFile, "");
   const { data } = await createBootstrapToken<true>({
     client,

@@ -62,7 +62,7 @@ export const diffInventoryAction: Action<{ allowEmpty?: boolean }> = async (
 const countsOf = ({ added, changed, removed }: PutInventoryResponse) =>
   `${added} added, ${changed} changed, ${removed} removed`;
 
-/** Sends a file as it is: core reads it, and names the lines of faults. */
+/** Sends a file as it is: core parses it, and reports the lines of faults. */
 const send = async (
   terminal: Terminal,
   options: GlobalOptions,

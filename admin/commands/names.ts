@@ -19,32 +19,31 @@ export const isId = (text: string): boolean => idPattern.test(text);
 interface Candidate {
   id: string;
   names: readonly (string | null)[];
-  /** Tells it from others of the same name. */
-  about: string;
+  /** Distinguishes it from others of the same name. */
+  description: string;
 }
 
 interface Kind {
-  /** The command group that has it, and the word for several. */
-  many: string;
-  /** The command that lists its ids and names, unless `list` of many. */
+  /** The plural, which is also the command group. */
+  plural: string;
+  /** The command that lists its ids and names; by default the group's `list`. */
   list?: string;
-  /** Finds the records that may have the name; others as well. Without it a record has no name. */
+  /** Finds the records that may have the name, and possibly others. Without it, records have no names. */
   find?: (client: FleetClient, name: string) => AsyncIterable<Candidate>;
 }
 
 /** Characters that core searches for; a longer name begins with them. */
 const searchedMax = 120;
 
-/** A config answers to its hash, and to six or more of its first digits. */
-const hashNames = (hash: string, name: string): (string | null)[] => [
-  /^[0-9a-f]{6,64}$/.test(name) && hash.startsWith(name) ? name : null,
-];
+/** Returns the name if it is a config's hash, or at least six of its first digits. */
+const hashName = (hash: string, name: string): string | null =>
+  /^[0-9a-f]{6,64}$/.test(name) && hash.startsWith(name) ? name : null;
 
 type AnyList = Parameters<typeof items>[0];
 type ItemOf<List extends AnyList> = NonNullable<Awaited<ReturnType<List>>["data"]>["items"][number];
 
-/** Returns what finds the candidates among the items of a list; `search` says what core looks for. */
-const among = <List extends AnyList>(
+/** Returns a `find` over the items of a list; `search` names the parameter by which core searches them. */
+const findInList = <List extends AnyList>(
   list: List,
   search: "q" | undefined,
   candidateOf: (item: ItemOf<List>, name: string) => Candidate,
@@ -56,57 +55,61 @@ const among = <List extends AnyList>(
 
 const kinds = {
   policy: {
-    many: "policies",
-    find: among(listEnrollmentPolicies, "q", ({ id, name, state }) => ({
+    plural: "policies",
+    find: findInList(listEnrollmentPolicies, "q", ({ id, name, state }) => ({
       id,
       names: [name],
-      about: `${name}, ${state}`,
+      description: `${name}, ${state}`,
     })),
   },
   token: {
-    many: "tokens",
-    find: among(listAllBootstrapTokens, undefined, ({ id, token_prefix, description, state }) => ({
-      id,
-      names: [token_prefix, description],
-      about: `${token_prefix} ${description ?? ""}, ${state}`,
-    })),
+    plural: "tokens",
+    find: findInList(
+      listAllBootstrapTokens,
+      undefined,
+      ({ id, token_prefix, description, state }) => ({
+        id,
+        names: [token_prefix, description],
+        description: `${token_prefix} ${description ?? ""}, ${state}`,
+      }),
+    ),
   },
   host: {
-    many: "hosts",
+    plural: "hosts",
     list: "fleet list",
-    find: among(reportFleetHealth, "q", ({ identity_id, identity, device_id, state }) => ({
+    find: findInList(reportFleetHealth, "q", ({ identity_id, identity, device_id, state }) => ({
       id: identity_id,
       names: [identity, device_id],
-      about: `${identity}, ${state}`,
+      description: `${identity}, ${state}`,
     })),
   },
   config: {
-    many: "configs",
-    find: among(listCollectorConfigs, "q", ({ id, name, config_hash, created_at }, given) => ({
+    plural: "configs",
+    find: findInList(listCollectorConfigs, "q", ({ id, name, config_hash, created_at }, given) => ({
       id,
-      names: [name, ...hashNames(config_hash, given)],
-      about: `${name ?? ""} ${config_hash.slice(0, 12)}, published ${created_at}`,
+      names: [name, hashName(config_hash, given)],
+      description: `${name ?? ""} ${config_hash.slice(0, 12)}, published ${created_at}`,
     })),
   },
   watch: {
-    many: "watches",
-    find: among(listWatches, undefined, ({ id, name, state }) => ({
+    plural: "watches",
+    find: findInList(listWatches, undefined, ({ id, name, state }) => ({
       id,
       names: [name],
-      about: `${name}, ${state}`,
+      description: `${name}, ${state}`,
     })),
   },
-  /** Named by its config. */
+  /** A rollout has the names of its config. */
   rollout: {
-    many: "rollouts",
-    find: among(listRollouts, undefined, ({ id, config, state, created_at }, given) => ({
+    plural: "rollouts",
+    find: findInList(listRollouts, undefined, ({ id, config, state, created_at }, given) => ({
       id,
-      names: [config.name, ...hashNames(config.config_hash, given)],
-      about: `${config.name ?? config.config_hash.slice(0, 12)}, ${state}, created ${created_at}`,
+      names: [config.name, hashName(config.config_hash, given)],
+      description: `${config.name ?? config.config_hash.slice(0, 12)}, ${state}, created ${created_at}`,
     })),
   },
-  certificate: { many: "certificates", list: "certificates list HOST" },
-  session: { many: "sessions" },
+  certificate: { plural: "certificates", list: "certificates list HOST" },
+  session: { plural: "sessions" },
 } as const satisfies Record<string, Kind>;
 
 type KindName = keyof typeof kinds;
@@ -116,13 +119,13 @@ export const isKind = (name: string): name is KindName => name in kinds;
 
 /** Returns the kind of the records of a command group: `session` of `sessions`. */
 export const kindOfGroup = (group: string): string =>
-  Object.entries(kinds).find(([, { many }]) => many === group)?.[0] ?? "";
+  Object.entries(kinds).find(([, { plural }]) => plural === group)?.[0] ?? "";
 
 const candidatesMax = 20;
 
 /**
- * Returns the id of a record by its id or its whole name. Ends the command with 2 where no record has the name, or several: it lists them, so
- * that a change never hits another record than the one that is meant.
+ * Returns the id of a record by its id or its whole name. If no record or several have the name, ends the command with 2 and lists them, so
+ * that a change never hits an unintended record.
  */
 export const resolveId = async (
   client: FleetClient,
@@ -130,17 +133,20 @@ export const resolveId = async (
   given: string,
 ): Promise<string> => {
   if (isId(given)) return given;
-  const { many, list = `${many} list`, find }: Kind = kinds[kind];
-  const end = (what: string) => new ActionFailure(exitCodes.usage, what);
+  const { plural, list = `${plural} list`, find }: Kind = kinds[kind];
+  const failure = (message: string) => new ActionFailure(exitCodes.usage, message);
   if (find === undefined)
-    throw end(`${given} is not the id of a ${kind}: svc-admin ${list} shows them`);
+    throw failure(`${given} is not the id of a ${kind}: svc-admin ${list} shows them`);
   const candidates = given.trim() === "" ? [] : await Array.fromAsync(find(client, given));
   const found = candidates.filter(({ names }) => names.includes(given));
   const [only, ...others] = found;
-  if (only === undefined) throw end(`no ${kind} is named ${given}: svc-admin ${list} shows them`);
+  if (only === undefined)
+    throw failure(`no ${kind} is named ${given}: svc-admin ${list} shows them`);
   if (others.length === 0) return only.id;
-  const shown = found.slice(0, candidatesMax).map(({ id, about }) => `  ${id}  ${about}`);
+  const shown = found
+    .slice(0, candidatesMax)
+    .map(({ id, description }) => `  ${id}  ${description}`);
   const rest = found.length > candidatesMax ? [`  and ${found.length - candidatesMax} more`] : [];
-  const first = `${found.length} ${many} are named ${given}: give the id of one`;
-  throw end([first, ...shown, ...rest].join("\n"));
+  const first = `${found.length} ${plural} are named ${given}: give the id of one`;
+  throw failure([first, ...shown, ...rest].join("\n"));
 };

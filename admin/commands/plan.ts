@@ -17,7 +17,7 @@ interface PlanOptions {
   prune?: boolean;
 }
 
-/** `svc-admin plan`: what apply would change, and what somebody changed since the last one; 2 if there is a difference. */
+/** `svc-admin plan`: prints what apply would change, and what somebody changed since the last one. Exits with 2 if there is a difference. */
 export const planAction: Action<PlanOptions> = async (
   terminal,
   { prune = false, ...options },
@@ -31,7 +31,7 @@ export const planAction: Action<PlanOptions> = async (
   return plan.steps.some(({ work }) => work !== null) ? exitCodes.different : exitCodes.ok;
 };
 
-/** `svc-admin apply`: makes core what the files say, after naming what changes. Exits with 5 if it ended in the middle. */
+/** `svc-admin apply`: prints the changes, asks, and makes them. Exits with 5 if it made only some. */
 export const applyAction: Action<PlanOptions> = async (
   terminal,
   { prune = false, ...options },
@@ -65,7 +65,7 @@ interface ReadPlan {
   isChecked: boolean;
 }
 
-/** Reads files and core, and validates everything. Ends the command for the faults of the files. */
+/** Reads the files and core's objects, and compares them. Ends the command if the files have faults. */
 const readPlan = async (
   terminal: Terminal,
   options: GlobalOptions,
@@ -82,7 +82,7 @@ const readPlan = async (
   return { plan, client, objects, isChecked };
 };
 
-/** Hosts of a line, and of a step in JSON. */
+/** The most hosts that a line, and a step in JSON, name. */
 const namedMax = { line: 3, json: 1000 };
 
 const printPlan = async (

@@ -11,7 +11,7 @@ import { resolveId } from "./names.ts";
 /** The preview of a rollout, as core reports it. */
 type Preview = PreviewRolloutResponse;
 
-/** Asks core for the preview of a rollout of a config to the hosts of a query. Throws for a fault in the query, with its place. */
+/** Returns core's preview of a rollout of a config to the hosts of a query. Throws for an invalid query, with the position of the fault. */
 export const previewOf = async (
   terminal: Pick<Terminal, "clock">,
   client: FleetClient,
@@ -28,7 +28,7 @@ export const previewOf = async (
   return data;
 };
 
-/** `svc-admin configs preview`: the hosts, the configs that they have, what changes, and what is in the way; 1 if nothing can change. */
+/** `svc-admin configs preview`: prints the hosts, their configs, what would change, and what prevents it. Exits with 1 if nothing can change. */
 export const previewConfigAction: Action<{ all?: boolean }> = async (
   terminal,
   options,
@@ -57,18 +57,21 @@ const shownDiff = (diff: string) => plainLines(diff.replace(/^=+\n/, "")).trimEn
 
 const shownMax = 3;
 
-/** Returns the preview in words, a line for each fact. */
+/** Describes a preview, a line for each fact. */
 export const describePreview = (preview: Preview): string => {
   const { config, hosts, will_change: changing, unchanged, skipped } = preview;
-  /** Collectors read the same from both: the hash leaves out comments and formatting. */
+  // The hash ignores comments and formatting.
   const isEqual = (from: Preview["from"][number]["config"]) =>
     from?.config_hash === config.config_hash;
   const equal = preview.from.reduce(
     (sum, { config: from, hosts: count }) => sum + (isEqual(from) ? count : 0),
     0,
   );
-  const first = <Item>(items: readonly Item[], total: number, write: (item: Item) => string) =>
-    `${items.slice(0, shownMax).map(write).join(", ")}${total > shownMax ? ` and ${total - shownMax} more` : ""}`;
+  const refused = preview.refused
+    .slice(0, shownMax)
+    .map(({ identity, reason }) => `${identity} (${reason})`)
+    .join(", ");
+  const others = skipped > shownMax ? ` and ${skipped - shownMax} more` : "";
   return [
     `Config ${shownConfig(config)} for ${hosts} ${hosts === 1 ? "host" : "hosts"}: ${changeOf(changing, equal)}`,
     ...preview.from.map(
@@ -76,11 +79,7 @@ export const describePreview = (preview: Preview): string => {
         `  ${count} from ${from ? shownConfig(from) : "no config"}${isEqual(from) ? ": only comments or formatting differ" : ""}`,
     ),
     ...(unchanged === 0 ? [] : [`  ${unchanged} ${unchanged === 1 ? "has" : "have"} it already`]),
-    ...(skipped === 0
-      ? []
-      : [
-          `  ${skipped} ${areOf(skipped)} skipped: ${first(preview.refused, skipped, ({ identity, reason }) => `${identity} (${reason})`)}`,
-        ]),
+    ...(skipped === 0 ? [] : [`  ${skipped} ${areOf(skipped)} skipped: ${refused}${others}`]),
     ...preview.unparsable.map(
       ({ version, hosts: count, errors }) =>
         `  ${count} ${count === 1 ? "runs" : "run"} version ${version}, whose collectors have rejected it: ${errors.join("; ")}`,

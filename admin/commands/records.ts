@@ -69,14 +69,14 @@ export const listAuditAction: Action<AuditOptions> = async (
     );
 };
 
-/** Core counts seconds back from its own clock, so that this machine's decides nothing. */
+/** Returns a time as the API accepts it: core subtracts seconds from its own clock, so this machine's does not matter. */
 const timeQuery = (name: "since" | "until", time: Instant | undefined): Query => {
   if (time === undefined) return {};
   if ("at" in time) return { [name]: time.at };
   return { [name === "since" ? "within_seconds" : "older_than_seconds"]: String(time.secondsAgo) };
 };
 
-/** Prints new events, or those since a time, until interrupted. The time of the newest one decides what is new, and no clock of this machine. */
+/** Prints new events, or those since a time, until interrupted. Core's time of the newest event decides what is new. */
 const followAudit = async (
   terminal: Terminal,
   { since, ...options }: GlobalOptions & { since?: Instant },
@@ -90,7 +90,8 @@ const followAudit = async (
     const client = connect(terminal, options);
     if (newest === undefined && since === undefined) {
       const { data } = await listAuditEvents<true>({ client, query: { ...query, limit: 1 } });
-      newest = data.items.map(({ occurred_at }) => Date.parse(occurred_at))[0];
+      const [latest] = data.items;
+      if (latest) newest = Date.parse(latest.occurred_at);
     }
     const from =
       newest === undefined
@@ -103,16 +104,13 @@ const followAudit = async (
     if (!isOld) await print(found.filter(({ id }) => !seen.has(id)).reverse());
     isFirst = false;
     seen = new Set(found.map(({ id }) => id));
-    newest =
-      Math.max(
-        newest ?? 0,
-        ...found.slice(0, 1).map(({ occurred_at }) => Date.parse(occurred_at)),
-      ) || undefined;
+    const [latest] = found;
+    if (latest) newest = Math.max(newest ?? 0, Date.parse(latest.occurred_at));
     return false;
   });
 };
 
-/** Prints the state of core's parts, those that need attention first. Ends with 1 if one is not ready. */
+/** Prints the state of core's parts, those that need attention first. Exits with 1 if one is not ready. */
 export const printSystem = async (
   terminal: Terminal,
   options: OutputOptions,

@@ -96,6 +96,9 @@ const describeWave = (wave: Wave) => {
   return wave.soak_seconds === 0 ? size : `${size} then ${writeDuration(wave.soak_seconds)}`;
 };
 
+const describeReason = ({ code, detail }: NonNullable<Rollout["reason"]>): string =>
+  detail === null ? code : `${code}: ${detail}`;
+
 /** Prints a rollout: in a table also its waves, their comparisons and the evidence of a breach. */
 export const printRollout = async (
   terminal: Terminal,
@@ -108,8 +111,7 @@ export const printRollout = async (
     ...record,
     config: `${config.id} ${config.config_hash.slice(0, 12)}${config.name === null ? "" : ` ${config.name}`}`,
     gate: `${gate.max_failed_percent} % ${gate.states.join(", ")}${gate.worse_than_control ? ", worse than control" : ""}`,
-    reason:
-      reason === null ? "" : `${reason.code}${reason.detail === null ? "" : `: ${reason.detail}`}`,
+    reason: reason === null ? "" : describeReason(reason),
     outages: outages
       .map(({ began_at, ended_at }) => `${began_at} to ${ended_at ?? "now"}`)
       .join(", "),
@@ -197,7 +199,7 @@ const explain = ({ err }: Pick<Terminal, "err">, { id, state, reason, breach }: 
   if (reason === null || state === "running" || state === "soaking" || state === "completed")
     return;
   const write = (text: string) => err.write(`${withoutControls(text)}\n`);
-  write(`${state}: ${reason.code}${reason.detail === null ? "" : `: ${reason.detail}`}`);
+  write(`${state}: ${describeReason(reason)}`);
   if (breach !== null && reason.code === "gate_breached")
     for (const { identity, condition, detail } of breach.evidence.slice(0, 5))
       write(`  ${identity}: ${condition}${detail === "" ? "" : `, ${detail}`}`);

@@ -11,7 +11,7 @@ interface SimulateOptions {
   serviceAccountTokenFile?: string;
 }
 
-/** Returns what core gets of tokens, which stay on this machine: its SHA-256, and the claims of a service account token. */
+/** Returns what core needs in place of a token, which stays on this machine: its SHA-256, and the claims of a service account token. */
 export const readTokens = async (
   _: Terminal,
   { deviceId, tokenFile, serviceAccountTokenFile }: SimulateOptions,
@@ -25,7 +25,7 @@ export const readTokens = async (
   return serviceAccountTokenFile ? readClaims(serviceAccountTokenFile) : {};
 };
 
-/** Prints the rules that decide. Ends with 1 where the host would be refused. */
+/** Prints the rules that decide. Exits with 1 if core would reject the host. */
 export const printDecision = async (
   terminal: Terminal,
   options: OutputOptions,
@@ -51,7 +51,7 @@ export const printDecision = async (
   return allowed ? exitCodes.ok : exitCodes.refused;
 };
 
-/** Reads a service account token or its claims. The digest is that by which core knows the token, which leaves the signature out. */
+/** Reads a service account token or its claims. As core's digest of the token, this one omits the signature. */
 const readClaims = async (
   path: string,
 ): Promise<{ token_claims: Record<string, unknown>; token_sha256?: string }> => {

@@ -47,14 +47,19 @@ export const readTelemetryAction: Action<TelemetryOptions> = async (
     follow: follow ? ("true" as const) : undefined,
   });
   const counts = { read: 0, lost: 0 };
+  const reportLost = (message: string) => {
+    counts.lost++;
+    terminal.err.write(`svc-admin: ${message}\n`);
+  };
   const print = (line: Line) => {
     counts.read++;
-    const text = "damaged_block" in line ? undefined : write(line);
-    if (text !== undefined) return void terminal.out.write(text);
-    counts.lost++;
-    terminal.err.write(
-      `svc-admin: ${"damaged_block" in line ? damageOf(line) : undecodable(line)}\n`,
-    );
+    if ("damaged_block" in line) {
+      reportLost(describeDamage(line));
+      return;
+    }
+    const text = write(line);
+    if (text === undefined) reportLost(describeUndecodable(line));
+    else terminal.out.write(text);
   };
   if (follow) await followLines(terminal, { client, id, query, print });
   else for await (const line of linesOf(client, id, query)) print(line);
@@ -72,15 +77,15 @@ const writers: Readonly<Record<"text" | "json", (line: EnvelopeLine) => string>>
 
 const shown = (text: string) => withoutControls(text.replaceAll("\t", "    "));
 
-const damageOf = ({
+const describeDamage = ({
   damaged_block: { first_sequence: first, last_sequence: last, ...block },
 }: DamagedBlockLine) =>
   `a stored block is damaged: ${block.envelopes} envelopes, ${first} to ${last} of queue ${block.queue_id}, received at ${block.received_at}`;
 
-const undecodable = ({ kind, sequence, queue_id: queue }: EnvelopeLine) =>
+const describeUndecodable = ({ kind, sequence, queue_id: queue }: EnvelopeLine): string =>
   `an envelope is no request of OTLP: ${kind} ${sequence} of queue ${queue}`;
 
-/** Yields the lines of a response as they arrive. Throws a `FleetError` when it breaks off. */
+/** Yields the lines of a response as they arrive. Throws a `FleetError` if it ends early. */
 async function* linesOf(
   client: FleetClient,
   id: string,
@@ -118,11 +123,11 @@ const brokenOff = (cause: unknown): FleetError =>
   );
 
 const resumeMs = 2_000;
-/** Blocks are committed out of order: what was received within this time before the newest line is read again. */
+/** Blocks are committed out of order: lines received up to this long before the newest one are read again. */
 const overlapMs = 60_000;
 
-/** Returns what passes on each line once, and the time of receipt of the newest one. */
-const createNewLines = (print: (line: Line) => void) => {
+/** Creates a filter that prints each line once, and knows the newest time of receipt. */
+const createLineFilter = (print: (line: Line) => void) => {
   /** The lines of the last minutes, with their times of receipt. */
   const seen = new Map<string, number>();
   let newest = 0;
@@ -144,7 +149,7 @@ const createNewLines = (print: (line: Line) => void) => {
   };
 };
 
-/** Prints what arrives until interrupted; a stream that ends is opened again where it ended, so that a watch outlives a restart of core. */
+/** Prints lines as they arrive until interrupted. Reopens a stream where it ended, so that following survives a restart of core. */
 const followLines = async (
   terminal: Pick<Terminal, "clock" | "err" | "signal">,
   {
@@ -153,22 +158,22 @@ const followLines = async (
     query,
     print,
   }: { client: FleetClient; id: string; query: Query; print(line: Line): void },
-) => {
-  const { newest, pass } = createNewLines(print);
+): Promise<void> => {
+  const { newest, pass } = createLineFilter(print);
   let isOpened = false;
   for (;;) {
-    const { limit: _, ...rest } = query;
-    const from = newest() - overlapMs;
-    const again = newest() === 0 ? query : { ...rest, from: new Date(from).toISOString() };
+    const { limit: _, ...unlimited } = query;
+    const from = new Date(newest() - overlapMs).toISOString();
+    const isFirst = newest() === 0;
     try {
-      for await (const line of linesOf(client, id, again)) {
+      for await (const line of linesOf(client, id, isFirst ? query : { ...unlimited, from })) {
         isOpened = true;
         pass(line);
       }
     } catch (error) {
-      const passes =
+      const canRetry =
         error instanceof FleetError && error.problem.action === "retry" && !terminal.signal.aborted;
-      if (!passes || !isOpened) throw error;
+      if (!canRetry || !isOpened) throw error;
       terminal.err.write(describeProblem(error.problem));
     }
     await terminal.clock.sleep(resumeMs, terminal.signal);

@@ -23,7 +23,7 @@ export const printWatch = async (
   await printRows(terminal, options, events, history);
 };
 
-/** `svc-admin watches update`: changes the watch as it is read, so that no other change is undone. */
+/** `svc-admin watches update`: changes the revision that it has read, so that core rejects it after another change. */
 export const updateWatchAction: Action<{
   name?: string;
   query?: string;

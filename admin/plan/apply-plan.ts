@@ -14,14 +14,14 @@ import {
 } from "#client/index.ts";
 import { FleetError, type Problem } from "#client/problem.ts";
 import type { Clock } from "#kit/clock.ts";
-import { applyLeaseMs } from "#proto/applied-set/applied-set.ts";
+import { type AppliedContent, applyLeaseMs } from "#proto/applied-set/applied-set.ts";
 import { isUnanswered } from "../terminal/describe-problem.ts";
 import type { FleetPlan } from "./compare.ts";
 import { type Definitions, type FileFault, refuseFaults } from "./definitions.ts";
 import { configKey, type FleetObjects } from "./fleet-objects.ts";
 import { contentOf, type Entry, type PlanStep, type Work } from "./step.ts";
 
-/** Has core check the configs that a plan publishes, by rules that core alone has. Ends the command with what is wrong in which file. */
+/** Has core check the configs that a plan publishes, by rules that only core has. Ends the command with the faults of each file. */
 export const checkAtCore = async (
   client: FleetClient,
   { steps }: FleetPlan,
@@ -47,16 +47,16 @@ export const checkAtCore = async (
   refuseFaults(faults);
 };
 
-/** How far a plan was carried out: the steps that were, and why the next one was not. */
+/** How far a plan was applied: the steps that were, and why the next one was not. */
 interface Applied {
   done: ReadonlySet<PlanStep>;
   problem: Problem | null;
 }
 
 /**
- * Carries a plan out. The set is written before the first change, with what apply means to do, so that one that is killed may continue; and
- * after the last one, with what it did. In between it is written again in time, which core refuses once another apply has begun. The first refusal
- * ends it. Throws where the set itself cannot be written.
+ * Applies a plan, until core rejects a step. Writes the set before the first step, with what it intends to do, so that an apply after a kill
+ * can continue; and after the last one, with what it did. Renews its lease by writing the set again, which core rejects once another apply has
+ * begun. Throws if the set itself cannot be written.
  */
 export const applyPlan = async (
   client: FleetClient,
@@ -65,26 +65,20 @@ export const applyPlan = async (
 ): Promise<Applied> => {
   const work = plan.steps.filter((step) => step.work !== null);
   const intended = new Set(work.filter(({ keys }) => keys.every((key) => plan.after.has(key))));
-  let { revision } = plan;
-  let writtenAt = 0;
-  const record = (done: ReadonlySet<PlanStep>, complete: boolean) =>
-    putSet(client, { set: plan.set, revision }, contentAfter(plan, done, complete));
-  const begin = async () => {
-    writtenAt = clock.monotonic();
-    revision = (await record(intended, false)).data.revision;
+  const lease = createSetLease(client, plan, clock);
+  const writeIntended = () => lease.write(contentAfter(plan, intended, { complete: false }));
+  const keepLease = async (): Promise<void> => {
+    if (lease.isDue()) await writeIntended();
   };
-  const keepLease = async () => {
-    if (clock.monotonic() - writtenAt > applyLeaseMs / 4) await begin();
-  };
-  await begin();
+  await writeIntended();
   const configs = new Map(objects.configs);
   const done = new Set<PlanStep>();
   let problem: Problem | null = null;
   for (const step of work) {
     try {
       await keepLease();
-      const made = step.work && (await carryOut(client, step.work, { configs, keepLease }));
-      if (made) plan = withId(plan, step, made);
+      const createdId = step.work && (await carryOut(client, step.work, { configs, keepLease }));
+      if (createdId) plan = withId(plan, step, createdId);
       done.add(step);
     } catch (error) {
       if (!(error instanceof FleetError)) throw error;
@@ -93,22 +87,23 @@ export const applyPlan = async (
     }
   }
   try {
-    // Without an answer the step may have been carried out: as after a kill, the next apply compares with what this one means to do.
-    if (problem === null || !isUnanswered(problem)) await record(done, true);
+    // Without an answer, the step may have been applied: as after a kill, the next apply compares with what this one intended.
+    if (problem === null || !isUnanswered(problem))
+      await lease.write(contentAfter(plan, done, { complete: true }));
   } catch (error) {
-    // The problem that ended the steps can end this too. The set was written before the first step: the next apply compares with that.
+    // The problem that ended the steps can prevent this too. The next apply compares with the set written before the first step.
     if (problem === null || !(error instanceof FleetError)) throw error;
   }
   return { done, problem };
 };
 
-/** Writes the set where it differs although core is as the files say, so that later changes by hand are noticed. */
+/** Writes the set of a plan without work if it differs, so that the next plan notices changes by hand. */
 export const recordOnly = async (
   client: FleetClient,
   plan: FleetPlan,
   applied: FleetObjects["applied"],
 ): Promise<void> => {
-  const content = contentAfter(plan, new Set(), true);
+  const content = contentAfter(plan, new Set(), { complete: true });
   if (isDeepStrictEqual(applied?.content, content)) return;
   await putSet(client, plan, content);
 };
@@ -116,15 +111,32 @@ export const recordOnly = async (
 const putSet = (
   client: FleetClient,
   { set, revision }: Pick<FleetPlan, "set" | "revision">,
-  content: ReturnType<typeof contentAfter>,
+  content: AppliedContent,
 ) => putAppliedSet<true>({ client, path: { name: set }, body: { revision, content } });
 
-/** Returns the content of the set with the entries of the steps that are done, and of the others as they were. */
+/** Writes the set of a plan, which renews the lease of this apply. */
+const createSetLease = (
+  client: FleetClient,
+  { set, revision: planned }: Pick<FleetPlan, "set" | "revision">,
+  clock: Pick<Clock, "monotonic">,
+) => {
+  let revision = planned;
+  let writtenAt = 0;
+  return {
+    write: async (content: AppliedContent): Promise<void> => {
+      writtenAt = clock.monotonic();
+      revision = (await putSet(client, { set, revision }, content)).data.revision;
+    },
+    isDue: () => clock.monotonic() - writtenAt > applyLeaseMs / 4,
+  };
+};
+
+/** Returns the content of the set: the planned entries of the steps that are done, and the earlier ones of the others. */
 const contentAfter = (
   { steps, before, after }: FleetPlan,
   done: ReadonlySet<PlanStep>,
-  complete: boolean,
-) => {
+  { complete }: { complete: boolean },
+): AppliedContent => {
   const entries = new Map(after);
   for (const step of steps) {
     if (step.work === null || done.has(step)) continue;
@@ -146,7 +158,7 @@ const withId = (plan: FleetPlan, { keys }: PlanStep, id: string): FleetPlan => {
   return { ...plan, after };
 };
 
-/** Sends the requests of a step. Returns the id of a watch that it has created; adds a config that it has published to `configs`. */
+/** Sends the requests of a step. Returns the id of a watch that it created; adds a published config to `configs`. */
 const carryOut = async (
   client: FleetClient,
   work: Work,

@@ -21,7 +21,7 @@ const lasting: ReadonlySet<string> = new Set(
   ].flatMap((part) => [part, `not${part.charAt(0).toUpperCase()}${part.slice(1)}`]),
 );
 
-/** Returns the queries of the files' assignments. Ends the command for a fault in one, and in the filter of a watch. */
+/** Returns the queries of the files' assignments. Ends the command if one of them, or the filter of a watch, is invalid. */
 export const queriesOf = (
   { assignments, watches, configs }: Definitions,
   now: Date,
@@ -76,11 +76,11 @@ export const compareAssignments = ({
   const cleared = clearedHosts({ before, objects }, wanted);
   if (!prune) compared.entries.push(...cleared.map(({ entry }) => entry));
   for (const group of Map.groupBy(assigned, ({ config, drift }) => `${drift} ${config}`).values())
-    for (const some of inSteps(group)) {
-      const [{ config, hash, drift }] = some;
-      const work = { do: "assign" as const, config, hash, ids: some.map(({ id }) => id) };
+    for (const batch of inBatches(group)) {
+      const [{ config, hash, drift }] = batch;
+      const work = { do: "assign" as const, config, hash, ids: batch.map(({ id }) => id) };
       compared.steps.push({
-        ...stepOf(some, "assigned"),
+        ...stepOf(batch, "assigned"),
         action: "assign",
         name: config,
         drift,
@@ -88,16 +88,16 @@ export const compareAssignments = ({
       });
     }
   for (const group of Map.groupBy(cleared, ({ hash }) => hash).values())
-    for (const some of inSteps(group)) {
-      const step = { ...stepOf(some, "cleared"), name: some[0].hash.slice(0, 12) };
-      const work = { do: "clear" as const, ids: some.map(({ id }) => id) };
+    for (const batch of inBatches(group)) {
+      const step = { ...stepOf(batch, "cleared"), name: batch[0].hash.slice(0, 12) };
+      const work = { do: "clear" as const, ids: batch.map(({ id }) => id) };
       if (prune) compared.pruned.push({ ...step, action: "clear", work });
       else compared.steps.push({ ...step, action: "keep", work: null });
     }
   return compared;
 };
 
-/** Returns the hosts that still have what apply gave them, and that no file assigns a config any more. */
+/** Returns the hosts that still have the config that apply assigned, and to which no file assigns one any more. */
 const clearedHosts = (
   { before, objects }: Pick<PlanComparison, "before" | "objects">,
   wanted: ReadonlyMap<string, WantedHost>,
@@ -105,13 +105,13 @@ const clearedHosts = (
   [...before.values()].flatMap((each) => {
     const entry = hostEntry(each);
     const live = entry && objects.assigned.get(entry.id);
-    // Somebody gave the host another config, or revoked it: it is theirs.
+    // Leave a host alone that somebody assigned another config, or revoked.
     if (entry === undefined || live?.hash !== entry.hash || !entry.made || wanted.has(entry.id))
       return [];
     return [{ ...live, entry }];
   });
 
-/** A rollout would skip a host that is assigned another config meanwhile, and its gate would no longer count it. */
+/** Adds a fault for each open rollout that has some of the hosts: it would skip them, and its gate would no longer count them. */
 const refuseRollouts = (
   wanted: ReturnType<typeof wantedConfigs>,
   assigned: readonly FoundHost[],
@@ -120,22 +120,22 @@ const refuseRollouts = (
 ) => {
   const busy = assigned.filter(({ id }) => inRollouts.has(id));
   for (const [rollout, hosts] of Map.groupBy(busy, ({ id }) => inRollouts.get(id)))
-    for (const [fault, some] of Map.groupBy(hosts, ({ id }) => wanted.get(id)?.fault)) {
-      const message = `finds hosts of the rollout ${rollout}, which has not ended: wait, or abort it: ${namedHosts(some)}`;
+    for (const [fault, found] of Map.groupBy(hosts, ({ id }) => wanted.get(id)?.fault)) {
+      const message = `finds hosts of the rollout ${rollout}, which has not ended: wait, or abort it: ${namedHosts(found)}`;
       if (fault !== undefined) faults.push(fault(["query"], message));
     }
 };
 
 const hostEntry = (entry: Entry | undefined) => (entry?.kind === "host" ? entry : undefined);
 
-/** A host, the config that the files assign to it, and the assignment's place. */
+/** A host, the config that the files assign to it, and the fault constructor of that assignment. */
 interface WantedHost extends FoundHost {
   config: string;
   hash: string;
   fault: Defined<unknown>["fault"];
 }
 
-/** Returns the config of each host that an assignment finds. Two assignments that find one host must agree. */
+/** Returns the config of each host that an assignment finds. Adds a fault if two assignments give a host different configs. */
 const wantedConfigs = (
   { assignments, configs }: Definitions,
   selected: readonly (readonly FoundHost[])[],
@@ -174,10 +174,9 @@ const stepOf = (hosts: readonly FoundHost[], change: "assigned" | "cleared") => 
   keys: hosts.map(({ id }) => keyOf("host", id)),
 });
 
-/** A step of a host or more. */
-type Some<Item> = [Item, ...Item[]];
-
-const inSteps = function* <Item>(hosts: readonly Item[]): Generator<Some<Item>, void, void> {
-  for (let at = 0; at < hosts.length; at += stepHostsMax)
-    yield hosts.slice(at, at + stepHostsMax) as Some<Item>;
+const inBatches = function* <Item>(
+  hosts: readonly Item[],
+): Generator<[Item, ...Item[]], void, void> {
+  for (let from = 0; from < hosts.length; from += stepHostsMax)
+    yield hosts.slice(from, from + stepHostsMax) as [Item, ...Item[]];
 };

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import { inventoryDigest } from "#proto/inventory/inventory.ts";
+import { type InventoryHost, inventoryDigest } from "#proto/inventory/inventory.ts";
 import { certificateTtlSecondsMax, faultOfWorkload } from "#proto/operator/policy-draft.ts";
 import { watchesMax } from "#proto/watch/watch.ts";
 import { compareAssignments } from "./compare-assignments.ts";
@@ -25,7 +25,7 @@ export interface FleetPlan {
   after: Entries;
 }
 
-/** The input that the comparisons of all kinds of objects share, and their faults. */
+/** The input of the comparisons of all kinds of objects, and the faults that they add. */
 export interface PlanComparison {
   definitions: Definitions;
   objects: FleetObjects;
@@ -36,14 +36,14 @@ export interface PlanComparison {
   faults: FileFault[];
 }
 
-/** The steps of a kind, those of `--prune` apart because they come last, and its entries afterwards. */
+/** The steps of one kind of objects, those of `--prune` separately because they come last, and its entries afterwards. */
 export interface Compared {
   steps: PlanStep[];
   pruned: PlanStep[];
   entries: Entry[];
 }
 
-/** Compares what was last applied, the files, and core. Ends the command where core could not become what the files say. */
+/** Compares what was last applied, the files, and core. Ends the command if core cannot be changed to what the files define. */
 export const comparePlan = async (
   definitions: Definitions,
   objects: FleetObjects,
@@ -52,7 +52,7 @@ export const comparePlan = async (
   const { applied } = objects;
   const before = entriesOf(applied?.content);
   const faults: FileFault[] = [];
-  const given: PlanComparison = {
+  const comparison: PlanComparison = {
     definitions,
     objects,
     before,
@@ -60,13 +60,13 @@ export const comparePlan = async (
     prune,
     faults,
   };
-  // Configs before the assignments that name them; what is taken away comes last.
+  // Configs before the assignments that name them; removals come last.
   const kinds = [
-    compareConfigs(given),
-    comparePolicies(given),
-    compareWatches(given),
-    await compareInventory(given),
-    compareAssignments(given),
+    compareConfigs(comparison),
+    comparePolicies(comparison),
+    compareWatches(comparison),
+    await compareInventory(comparison),
+    compareAssignments(comparison),
   ];
   refuseFaults(faults);
   const entries = kinds.flatMap((kind) => kind.entries);
@@ -95,7 +95,7 @@ const entriesOfKind = <Kind extends Entry["kind"]>(before: Entries, kind: Kind) 
     (entry): entry is Extract<Entry, { kind: Kind }> => entry.kind === kind,
   );
 
-const plain = { drift: false, fields: [], hosts: [] };
+const stepDefaults = { drift: false, fields: [], hosts: [] };
 
 const compareConfigs = ({ definitions, objects }: PlanComparison): Compared => {
   const missing = definitions.configs.filter(
@@ -104,7 +104,7 @@ const compareConfigs = ({ definitions, objects }: PlanComparison): Compared => {
   const steps = missing.map(({ item: { name, yaml, hash } }): PlanStep => {
     const fields = [{ field: "config_hash", from: null, to: hash, drift: false }];
     return {
-      ...plain,
+      ...stepDefaults,
       action: "publish",
       kind: "config",
       name,
@@ -117,43 +117,44 @@ const compareConfigs = ({ definitions, objects }: PlanComparison): Compared => {
 };
 
 const stepOf = <Kind extends "policy" | "watch">(kind: Kind, name: string) => ({
-  ...plain,
+  ...stepDefaults,
   kind,
   name,
   keys: [keyOf(kind, name)],
 });
 
-/** Takes away what no file has any more, or keeps it without `--prune`. */
-const takeAway = (
+/** Adds the step that removes an object that no file has any more, or without `--prune` one that keeps it. */
+const removeOrKeep = (
   { steps, pruned, entries }: Compared,
   prune: boolean,
   {
     step,
     entry,
-    ...taken
+    ...removal
   }: Pick<PlanStep, "action" | "work"> & {
     step: Omit<PlanStep, "action" | "work">;
-    entry: readonly Entry[];
+    entry: Entry;
   },
-) => {
-  if (prune) pruned.push({ ...step, ...taken });
-  else {
-    steps.push({ ...step, action: "keep", work: null });
-    entries.push(...entry);
+): void => {
+  if (prune) {
+    pruned.push({ ...step, ...removal });
+    return;
   }
+  steps.push({ ...step, action: "keep", work: null });
+  entries.push(entry);
 };
 
-const comparePolicies = (given: PlanComparison): Compared => {
-  const { definitions, objects, before, prune } = given;
+const comparePolicies = (comparison: PlanComparison): Compared => {
+  const { definitions, objects, before, prune } = comparison;
   const compared: Compared = { steps: [], pruned: [], entries: [] };
-  for (const policy of definitions.policies) comparePolicy(given, policy, compared);
+  for (const policy of definitions.policies) comparePolicy(comparison, policy, compared);
   const names = new Set(definitions.policies.map(({ item }) => item.name));
   for (const entry of entriesOfKind(before, "policy")) {
     const live = objects.policies.get(entry.name);
     if (names.has(entry.name) || !entry.made || live?.state !== "active") continue;
-    takeAway(compared, prune, {
+    removeOrKeep(compared, prune, {
       step: stepOf("policy", entry.name),
-      entry: [entry],
+      entry,
       action: "freeze",
       work: { do: "freeze_policy", id: live.id },
     });
@@ -205,10 +206,10 @@ const comparePolicy = (
 
 const watchFields = ["filter", "more_than", "for_seconds", "receivers"] as const;
 
-const compareWatches = (given: PlanComparison): Compared => {
-  const { definitions, objects, before, prune, faults } = given;
+const compareWatches = (comparison: PlanComparison): Compared => {
+  const { definitions, objects, before, prune, faults } = comparison;
   const compared: Compared = { steps: [], pruned: [], entries: [] };
-  for (const watch of definitions.watches) compareWatch(given, watch, compared);
+  for (const watch of definitions.watches) compareWatch(comparison, watch, compared);
   const created = definitions.watches.filter(({ item }) => !objects.watches.has(item.name));
   for (const { fault } of created.slice(Math.max(0, watchesMax - objects.watches.size)))
     faults.push(
@@ -222,9 +223,9 @@ const compareWatches = (given: PlanComparison): Compared => {
     const live = objects.watches.get(entry.name);
     if (live === undefined || names.has(entry.name)) continue;
     if (!entry.made || (entry.id ?? live.id) !== live.id) continue;
-    takeAway(compared, prune, {
+    removeOrKeep(compared, prune, {
       step: stepOf("watch", entry.name),
-      entry: [entry],
+      entry,
       action: "delete",
       work: { do: "delete_watch", id: live.id },
     });
@@ -284,45 +285,49 @@ const compareInventory = async ({
 }: PlanComparison): Promise<Compared> => {
   const { etag, hosts: live } = objects.inventory;
   const entry = entryOf(before, "inventory");
-  const nothing = inventoryEtagOf(await inventoryDigest([]));
-  const isAbsent = etag === null || etag === nothing;
+  const emptyEtag = inventoryEtagOf(await inventoryDigest([]));
+  const isAbsent = etag === null || etag === emptyEtag;
   const drift = isComplete && entry !== undefined && entry.etag !== etag;
   const step = {
-    ...plain,
+    ...stepDefaults,
     drift,
     kind: "inventory" as const,
     name: "inventory",
     keys: [keyOf("inventory")],
   };
   if (definitions.hosts === undefined) {
-    if (!entry?.made || entry.etag !== etag || isAbsent)
-      return { steps: [], pruned: [], entries: [] };
-    if (!prune)
-      return { steps: [{ ...step, action: "keep", work: null }], pruned: [], entries: [entry] };
-    return {
-      steps: [],
-      pruned: [{ ...step, action: "delete", work: { do: "put_inventory", hosts: [], etag } }],
-      entries: [],
-    };
+    const compared: Compared = { steps: [], pruned: [], entries: [] };
+    if (entry?.made && entry.etag === etag && !isAbsent)
+      removeOrKeep(compared, prune, {
+        step,
+        entry,
+        action: "delete",
+        work: { do: "put_inventory", hosts: [], etag },
+      });
+    return compared;
   }
   const wanted = inventoryEtagOf(await inventoryDigest(definitions.hosts));
   const entries: Entry[] = [{ kind: "inventory", etag: wanted, made: entry?.made ?? isAbsent }];
   if (wanted === etag) return { steps: [], pruned: [], entries };
-  const names = new Set(definitions.hosts.map(({ name }) => name));
-  const hosts: HostChange[] = [
-    ...definitions.hosts.flatMap((host): HostChange[] => {
-      const known = live?.get(host.name);
-      if (known === undefined) return [{ name: host.name, change: "added" }];
-      return isDeepStrictEqual(known, host) ? [] : [{ name: host.name, change: "changed" }];
-    }),
-    ...[...(live?.keys() ?? [])].flatMap((name): HostChange[] =>
-      names.has(name) ? [] : [{ name, change: "removed" }],
-    ),
-  ];
+  const hosts = compareHosts(definitions.hosts, live ?? new Map());
   const work = { do: "put_inventory" as const, hosts: definitions.hosts, etag };
   return {
     steps: [{ ...step, action: isAbsent ? "create" : "change", hosts, work }],
     pruned: [],
     entries,
   };
+};
+
+const compareHosts = (
+  wanted: readonly InventoryHost[],
+  live: ReadonlyMap<string, InventoryHost>,
+): HostChange[] => {
+  const names = new Set(wanted.map(({ name }) => name));
+  const present = wanted.flatMap((host): HostChange[] => {
+    const known = live.get(host.name);
+    if (known === undefined) return [{ name: host.name, change: "added" }];
+    return isDeepStrictEqual(known, host) ? [] : [{ name: host.name, change: "changed" }];
+  });
+  const removed = [...live.keys()].filter((name) => !names.has(name));
+  return [...present, ...removed.map((name): HostChange => ({ name, change: "removed" }))];
 };

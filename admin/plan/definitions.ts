@@ -19,7 +19,7 @@ import { WatchBody } from "#proto/watch/watch.ts";
 import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
 import { readUtf8 } from "../terminal/token-file.ts";
 
-/** A fault in a file: where it is, and what to do, never a value of the file. `line` is unknown in JSON above 256 KiB. */
+/** A fault in a file: its position, and what to do; never a value of the file. `line` is unknown in JSON above 256 KiB. */
 export interface FileFault {
   file: string;
   path: string;
@@ -28,9 +28,10 @@ export interface FileFault {
   column?: number;
 }
 
-/** An object of a file, and how to say what is wrong with a part of it. */
+/** An object of a file. */
 export interface Defined<Item> {
   item: Item;
+  /** Returns a fault at a path of the object. */
   fault(path: TreePath, message: string): FileFault;
 }
 
@@ -81,13 +82,12 @@ export interface Definitions {
   hosts: InventoryHost[] | undefined;
 }
 
-/** Ends the command, with every fault on a line, if there is one. Nothing was changed then. */
+/** Ends the command if there are faults, with a line for each. Nothing was changed then. */
 export const refuseFaults = (faults: readonly FileFault[]): void => {
   if (faults.length === 0) return;
   const lines = faults.slice(0, 50).map(({ file, path, message, line, column }) => {
-    const place =
-      line === undefined ? file : `${file}:${line}${column === undefined ? "" : `:${column}`}`;
-    return `  ${place}: ${path === "" ? "" : `${path} `}${message}`;
+    const position = [file, line, column].filter((each) => each !== undefined).join(":");
+    return `  ${position}: ${path === "" ? "" : `${path} `}${message}`;
   });
   const more = faults.length > lines.length ? [`  and ${faults.length - lines.length} more`] : [];
   throw new ActionFailure(
@@ -96,7 +96,7 @@ export const refuseFaults = (faults: readonly FileFault[]): void => {
   );
 };
 
-/** Reads the files of a directory. Ends the command with every fault that they have by themselves. */
+/** Reads the files of a directory. Ends the command with every fault that needs no comparison with core. */
 export const readDefinitions = async (dir: string): Promise<Definitions> => {
   const files = namesIn(dir).map((file) => ({ file, ...readDefinitionFile(dir, file) }));
   const faults = files.flatMap(({ faults: own }) => own);
@@ -104,14 +104,15 @@ export const readDefinitions = async (dir: string): Promise<Definitions> => {
     pick: (file: DefinitionFile) => readonly Item[] | undefined,
     key: keyof DefinitionFile,
   ) =>
-    files.flatMap(({ content, faultAt }) =>
-      (content && pick(content) ? [...(pick(content) ?? [])] : []).map(
+    files.flatMap(({ content, faultAt }) => {
+      const list = (content && pick(content)) ?? [];
+      return list.map(
         (item, index): Defined<Item> => ({
           item,
           fault: (path, message) => faultAt([key, index, ...path], message),
         }),
-      ),
-    );
+      );
+    });
   const configs = await readConfigs(
     dir,
     joined((file) => file.configs, "configs"),
@@ -174,7 +175,7 @@ const readDefinitionFile = (dir: string, file: string): ReadFile => {
     file,
     ...parsed.errorAt(path, message),
   });
-  // An empty file, or one whose lines are all comments.
+  // The tree is null for an empty file, and for one with only comments.
   const result = v.safeParse(DefinitionFile, parsed.tree ?? {}, { abortPipeEarly: true });
   if (result.success) return { content: result.output, faultAt, faults: [] };
   return {
@@ -203,7 +204,7 @@ const readText = (
   }
 };
 
-/** An inventory may have 200,000 hosts, for which a parser of YAML takes minutes. */
+/** Parses JSON without positions: a YAML parser takes minutes for an inventory of 200,000 hosts. */
 const parseLargeJson = (
   given: string,
 ): ParsedTree | { ok: false; errors: { path: string; message: string }[] } => {

@@ -35,7 +35,7 @@ export interface FleetObjects {
   workloadIssuers: readonly string[];
   watches: ReadonlyMap<string, ListWatchesResponse["items"][number]>;
   receivers: readonly string[];
-  /** `hosts` is undefined where they are those of the files. */
+  /** `hosts` is undefined if they equal those of the files. */
   inventory: { etag: string | null; hosts: ReadonlyMap<string, InventoryHost> | undefined };
   /** The ids of configs by hash and name, see `configKey`. */
   configs: ReadonlyMap<string, string>;
@@ -104,7 +104,7 @@ const readConfigs = async (client: FleetClient, hashes: ReadonlySet<string>) => 
   return found.flat().filter(({ config_hash: hash }) => hashes.has(hash));
 };
 
-/** `progress` is null for a revoked host. */
+/** Reads the hosts that have one of these configs. A revoked host has no `progress`. */
 const readAssigned = async (
   client: FleetClient,
   configs: readonly { id: string; config_hash: string }[],

@@ -42,7 +42,7 @@ export interface PlanStep {
   hosts: readonly HostChange[];
   /** Null for an object that is kept although no file has it any more. */
   work: Work | null;
-  /** Whose entries of the set the step decides. */
+  /** The keys of the set's entries that the step changes. */
   keys: readonly string[];
 }
 

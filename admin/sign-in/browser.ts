@@ -2,10 +2,10 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
 import type { Terminal } from "../terminal/terminal.ts";
-import { clientName, redeem, type Token } from "./token-endpoint.ts";
+import { clientName, redeemCode, type Token } from "./token-endpoint.ts";
 
 const waitMs = 5 * 60_000;
-/** Only the path and the query of a request count. */
+/** Completes the path and query of a request to a URL. */
 const base = "http://127.0.0.1";
 
 /**
@@ -35,7 +35,7 @@ export const signInByBrowser = async (terminal: Terminal, url: string): Promise<
     const address = `${url}/cli/authorize?${query}`;
     err.write(`Open this address to sign in, if no browser opens by itself:\n\n  ${address}\n\n`);
     terminal.openBrowser(address);
-    const late = clock
+    const timedOut = clock
       .sleep(waitMs, AbortSignal.any([terminal.signal, listener.answered]))
       .then(() => {
         throw new ActionFailure(
@@ -43,7 +43,7 @@ export const signInByBrowser = async (terminal: Terminal, url: string): Promise<
           "nobody allowed the sign-in within five minutes",
         );
       });
-    const answer = await Promise.race([listener.answer, late]);
+    const answer = await Promise.race([listener.answer, timedOut]);
     const code = answer.get("code");
     if (code === null) throw new ActionFailure(exitCodes.notSignedIn, "you refused the sign-in");
     const grant = {
@@ -52,7 +52,7 @@ export const signInByBrowser = async (terminal: Terminal, url: string): Promise<
       code_verifier: codeVerifier,
       redirect_uri: redirectUri,
     };
-    const token = await redeem(terminal, url, grant);
+    const token = await redeemCode(terminal, url, grant);
     if ("error" in token)
       throw new ActionFailure(exitCodes.notSignedIn, token.description || token.error);
     return token.value;

@@ -13,7 +13,7 @@ const Token = v.object({
 /** A token of a new session. */
 export type Token = v.InferOutput<typeof Token>;
 
-/** RFC 6749, 5.2, or a problem document of core. */
+/** An error response: of RFC 6749, 5.2, or core's problem document. */
 const Refusal = v.union([
   v.object({ error: v.string(), error_description: v.optional(v.string(), "") }),
   v.pipe(
@@ -59,12 +59,14 @@ export const postForm = async <Schema extends v.GenericSchema>(
   }
   const refusal = v.safeParse(Refusal, body);
   if (!refusal.success)
-    throw unreachable(`the server at this address is no fleet (status ${response.status})`);
+    throw unreachable(
+      `the server at this address is not a fleet server (status ${response.status})`,
+    );
   return { error: refusal.output.error, description: refusal.output.error_description };
 };
 
 /** Exchanges the token of a workload's platform (RFC 8693). */
-export const exchange = (
+export const exchangeWorkloadToken = (
   terminal: Pick<Terminal, "fetch" | "signal">,
   url: string,
   subjectToken: string,
@@ -81,7 +83,7 @@ export const exchange = (
   );
 
 /** Redeems a code for a token. */
-export const redeem = (
+export const redeemCode = (
   terminal: Pick<Terminal, "fetch" | "signal">,
   url: string,
   grant: Readonly<Record<string, string>>,

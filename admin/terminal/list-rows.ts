@@ -9,8 +9,8 @@ type List = Parameters<typeof pages>[0];
 const pageItemsMax = 1000;
 
 /**
- * Prints the items of a list as its pages arrive, all of them or at most `limit`. Returns whether there are more. A table waits for the last
- * one, whose width its columns need.
+ * Prints the items of a list as its pages arrive, all of them or at most `limit`. Returns whether there are more. A table is printed after the
+ * last page, because its column widths depend on all rows.
  */
 export const printList = async <Operation extends List, Row>(
   terminal: Pick<Terminal, "out">,

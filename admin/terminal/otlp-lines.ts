@@ -1,4 +1,4 @@
-/** Envelopes as OTLP/JSON (opentelemetry.io/docs/specs/otlp, "JSON Protobuf Encoding"): a request a line, which any receiver of it takes. */
+/** Envelopes as OTLP/JSON (opentelemetry.io/docs/specs/otlp, "JSON Protobuf Encoding"): each line is a request. */
 import { type DescMessage, fromBinary, type JsonValue, toJson } from "@bufbuild/protobuf";
 import { ExportLogsServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/logs/v1/logs_service_pb.js";
 import { ExportMetricsServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
@@ -14,7 +14,7 @@ const requests = new Map<string, DescMessage>(
   }),
 );
 
-/** Returns an envelope as a line; undefined for one whose payload is no request. Lines of files are log records, as an export makes them. */
+/** Returns an envelope as a line, or undefined if its payload is no request. Lines of files become log records, as in an export. */
 export const otlpLineOf = (line: EnvelopeLine): string | undefined => {
   const schema = requests.get(line.kind);
   if (schema === undefined) return jsonLine(logRequestOf(line));
@@ -30,7 +30,7 @@ export const otlpLineOf = (line: EnvelopeLine): string | undefined => {
 
 const idNames: ReadonlySet<string> = new Set(["traceId", "spanId", "parentSpanId"]);
 
-/** OTLP writes ids in hexadecimal, where JSON of protobuf has base64. Every member is one of the schema: keys of attributes are values. */
+/** Rewrites ids in hexadecimal, as OTLP/JSON has them; protobuf's JSON has base64. Keys of attributes are values, so no name here is a user's. */
 const withHexIds = (json: JsonValue): JsonValue => {
   if (Array.isArray(json)) return json.map(withHexIds);
   if (typeof json !== "object" || json === null) return json;

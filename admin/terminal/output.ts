@@ -30,15 +30,15 @@ export const printRows = async <Row>(
   if (format === "json") out.write(`${jsonOf(rows, 2)}\n`);
   else if (format === "yaml") out.write(await yamlOf(rows));
   else {
-    const lines = linesOf(columns, rows, true);
+    const lines = linesOf(columns, rows, { withTitles: true });
     out.write(format === "csv" ? csvOf(lines) : tableOf(lines, out.columns));
   }
 };
 
-/** Prints the rows of a list in parts. */
+/** Prints the rows of a list page by page. */
 interface ListPrinter<Row> {
   print(rows: readonly Row[]): Promise<void>;
-  /** Ends the list: without it, JSON is not valid, so that a reader of a list that failed notices. */
+  /** Ends the list. JSON is invalid without it, so that a reader notices a list that failed. */
   end(): Promise<void>;
 }
 
@@ -59,7 +59,8 @@ export const createListPrinter = <Row>(
           const text = jsonOf(row, 2).replaceAll("\n", "\n  ");
           out.write(`${printed + index === 0 ? "[" : ","}\n  ${text}`);
         });
-      else if (format === "csv") out.write(csvOf(linesOf(columns, rows, printed === 0)));
+      else if (format === "csv")
+        out.write(csvOf(linesOf(columns, rows, { withTitles: printed === 0 })));
       else if (rows.length > 0) out.write(await yamlOf(rows));
       printed += rows.length;
     },
@@ -71,19 +72,19 @@ export const createListPrinter = <Row>(
   };
 };
 
-/** Returns the cells of rows, below the titles of their columns if these are wanted. */
+/** Returns the cells of rows. */
 const linesOf = <Row>(
   columns: readonly Column<Row>[],
   rows: readonly Row[],
-  hasTitles: boolean,
+  { withTitles }: { withTitles: boolean },
 ): string[][] => [
-  ...(hasTitles ? [columns.map(({ title }) => title)] : []),
+  ...(withTitles ? [columns.map(({ title }) => title)] : []),
   ...rows.map((row) => columns.map((column) => textOf(column, row))),
 ];
 
 /**
- * Creates a printer of rows that arrive one after another: one header, and JSON as a line for each row, so that a program reads them as
- * they come.
+ * Creates a printer of rows that arrive one after another. It prints one header, and JSON as a line for each row, so that a program can read
+ * each row when it arrives.
  */
 export const createRowPrinter = <Row>(
   { out }: Pick<Terminal, "out">,
@@ -96,7 +97,7 @@ export const createRowPrinter = <Row>(
     if (format === "json") out.write(rows.map(jsonLine).join(""));
     else if (format === "yaml") out.write(await yamlOf(rows));
     else {
-      const lines = linesOf(columns, rows, !hasHeader);
+      const lines = linesOf(columns, rows, { withTitles: !hasHeader });
       out.write(format === "csv" ? csvOf(lines) : tableOf(lines, out.columns));
       hasHeader = true;
     }
@@ -122,7 +123,7 @@ export const printRecord = async (
   }
 };
 
-/** Writes what core answers, as `printRecord` does. */
+/** Writes core's response, as `printRecord` does. */
 export const printAnswer = async (
   terminal: Pick<Terminal, "out">,
   options: OutputOptions,
@@ -138,30 +139,32 @@ const plain = (value: unknown) => {
 const textOf = <Row>(column: Column<Row>, row: Row) => String(column.value(row) ?? "");
 
 /**
- * Columns are separated by two spaces; the last one is not padded. Control characters never reach the terminal. A line that is too long for
- * the terminal is cut, and ends with `…`.
+ * Formats a table: two spaces separate its columns, and the last one is not padded. Replaces control characters. Cuts a line that is too long
+ * for the terminal, and ends it with `…`.
  */
 const tableOf = (
   lines: readonly (readonly string[])[],
   terminalColumns = Number.POSITIVE_INFINITY,
 ) => {
   const shown = lines.map((line) => line.map(withoutControls));
-  // Not of spread arguments, of which an engine takes a hundred thousand.
-  const widths = (shown[0] ?? []).map((_, at) =>
-    shown.reduce((most, line) => Math.max(most, (line[at] ?? "").length), 0),
+  // `Math.max` of spread arguments would throw: an engine limits their number.
+  const widths = (shown[0] ?? []).map((_, column) =>
+    shown.reduce((widest, line) => Math.max(widest, (line[column] ?? "").length), 0),
   );
+  const cut = (text: string): string =>
+    text.length > terminalColumns ? `${text.slice(0, Math.max(0, terminalColumns - 1))}…` : text;
   return shown
     .map((line) => {
       const text = line
         .map((cell, index) => cell.padEnd(widths[index] ?? 0))
         .join("  ")
         .trimEnd();
-      return `${text.length > terminalColumns ? `${text.slice(0, Math.max(0, terminalColumns - 1))}…` : text}\n`;
+      return `${cut(text)}\n`;
     })
     .join("");
 };
 
-/** Replaces control characters, as text of hosts may hold escape sequences, which would command the terminal, or reorder its line. */
+/** Replaces control characters: text of hosts may contain escape sequences, which would control the terminal or reorder its line. */
 export const withoutControls = (text: string): string =>
   text.replace(/[\p{Cc}\p{Bidi_Control}]/gu, "\ufffd");
 
@@ -172,39 +175,39 @@ export const plainLines = (text: string): string =>
     .map((line) => line.split("\t").map(withoutControls).join("\t"))
     .join("\n");
 
-/** Writes a text as it is; to a terminal without control characters, by which somebody's text could hide lines of it. */
+/** Writes a text unchanged to a file; to a terminal without control characters, which could hide lines. */
 export const printText = ({ out }: Pick<Terminal, "out">, text: string): void =>
   void out.write(out.columns === undefined ? text : plainLines(text));
 
-/** Characters that command a terminal or reorder its line. Line feeds are the layout's. */
-const commanding = /(?!\n)[\p{Cc}\p{Bidi_Control}\u2028\u2029]/gu;
-const escaped = (character: string) =>
+/** Characters that control a terminal or reorder its line, except line feeds, which are layout. */
+const controlCharacters = /(?!\n)[\p{Cc}\p{Bidi_Control}\u2028\u2029]/gu;
+const escaped = (character: string): string =>
   `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
 
-/** Returns JSON that commands no terminal: `JSON.stringify` leaves the C1 controls, of which U+009B begins an escape sequence, as they are. */
-const jsonOf = (value: unknown, indent = 0) =>
-  JSON.stringify(value, null, indent).replace(commanding, escaped);
+/** Returns JSON that cannot control a terminal: `JSON.stringify` does not escape C1 controls, and U+009B begins an escape sequence. */
+const jsonOf = (value: unknown, indent = 0): string =>
+  JSON.stringify(value, null, indent).replace(controlCharacters, escaped);
 
 /** Returns a value as one line of JSON. */
 export const jsonLine = (value: unknown): string => `${jsonOf(value)}\n`;
 
-/** RFC 4180. A cell that a spreadsheet would evaluate is prefixed with an apostrophe, as in the exports of the page; none commands a terminal. */
-const csvOf = (lines: readonly (readonly string[])[]) =>
+/** Formats CSV (RFC 4180). Prefixes a cell that a spreadsheet would evaluate with an apostrophe, and replaces control characters. */
+const csvOf = (lines: readonly (readonly string[])[]): string =>
   lines.map((line) => `${line.map(csvCell).join(",")}\r\n`).join("");
 
-const csvCell = (text: string) => {
-  const shown = text.replace(commanding, "\ufffd");
+const csvCell = (text: string): string => {
+  const shown = text.replace(controlCharacters, "\ufffd");
   const safe =
     /^[=+\-@＝＋－＠]/.test(shown) && !/^-?\d+(\.\d+)?$/.test(shown) ? `'${shown}` : shown;
   return /[",\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 };
 
-/** Loads the package when it is asked for: `--help` and tables do without it. */
-const yamlOf = async (value: unknown) => {
+/** Formats YAML. Loads the package on demand, because `--help` and tables do not need it. */
+const yamlOf = async (value: unknown): Promise<string> => {
   const { stringify } = await import("./yaml.ts");
   const text = stringify(value);
   // Only text in double quotes may be escaped.
-  return text.search(commanding) < 0
+  return text.search(controlCharacters) < 0
     ? text
-    : stringify(value, { defaultStringType: "QUOTE_DOUBLE" }).replace(commanding, escaped);
+    : stringify(value, { defaultStringType: "QUOTE_DOUBLE" }).replace(controlCharacters, escaped);
 };

@@ -2,10 +2,10 @@ import { InvalidArgumentError } from "commander";
 import { parseDuration as secondsOf } from "#proto/fleet-health/query-language/duration.ts";
 import { parseSize } from "#proto/fleet-health/query-language/quantities.ts";
 
-/** A time as an option: so many seconds before core's clock, or in UTC. */
+/** The time of an option: seconds before core's clock, or in UTC. */
 export type Instant = { secondsAgo: number } | { at: string };
 
-/** Returns a time as a query has it: core counts back from its own clock. */
+/** Returns a time as a query parameter: core subtracts seconds from its own clock. */
 export const textOfInstant = (time: Instant | undefined): string | undefined =>
   time && ("at" in time ? time.at : `${time.secondsAgo}s`);
 
@@ -32,12 +32,14 @@ export const parseWholeNumber = (text: string): number => {
   return Number(text);
 };
 
-/** Returns what throws for 0. */
-const positive = (parse: (text: string) => number, least: string) => (text: string) => {
-  const value = parse(text);
-  if (value === 0) throw new InvalidArgumentError(`Give ${least} or more.`);
-  return value;
-};
+/** Returns the parser, which now throws for 0. */
+const positive =
+  (parse: (text: string) => number, least: string) =>
+  (text: string): number => {
+    const value = parse(text);
+    if (value === 0) throw new InvalidArgumentError(`Give ${least} or more.`);
+    return value;
+  };
 
 /** Parses `10m` into seconds; throws commander's error. */
 export const durationOption = (text: string): number => {
@@ -78,17 +80,17 @@ export const severalOf =
     return [...before, text];
   };
 
-/** The most items of a list. */
+/** The definition of `--limit`: the most items of a list. */
 export const limit = (says: string) => ({ says, parse: positive(parseWholeNumber, "1") });
 
-/** How often a command that watches asks core. */
+/** The definition of `--interval`. */
 export const interval = (byDefault: string) => ({
   says: "how often to ask core",
   parse: positive(durationOption, "1s"),
   default: byDefault,
 });
 
-/** A time as an option. */
+/** Returns the description of an option that takes a time. */
 export const instant = (description: string) => `${description}: 2h, or RFC 3339`;
 
 /** The description of `--reason`, for the audit log. */

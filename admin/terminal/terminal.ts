@@ -64,7 +64,7 @@ export const systemTerminal = (): Terminal => {
   };
 };
 
-/** Limits the JSON of answers. The text of exports may have any size: nothing holds all of it. */
+/** Fetches, and limits the size of JSON responses. Text of exports is streamed, so it may have any size. */
 export const fetchOfFleet: typeof globalThis.fetch = async (input, init) => {
   const response = await fetch(input, init);
   return /^text\//i.test(response.headers.get("Content-Type") ?? "")
@@ -72,8 +72,8 @@ export const fetchOfFleet: typeof globalThis.fetch = async (input, init) => {
     : limitJson(response, jsonLimits.fleetAnswer);
 };
 
-/** Ends the process when nobody reads its output any more, as with `| head`: the reader has what it wanted. */
-const endWithReader = (error: NodeJS.ErrnoException) => {
+/** Ends the process when the reader of its output has closed the pipe, as `| head` does. */
+const endWithReader = (error: NodeJS.ErrnoException): void => {
   if (error.code !== "EPIPE") throw error;
   process.exit(0);
 };
