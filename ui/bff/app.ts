@@ -42,7 +42,7 @@ interface WebAppOptions {
 
 /** Other sites may link to the sign-in; the provider redirects to the callback, which `state` protects, and sends signed logout tokens. */
 const crossSitePaths: readonly string[] = ["/api/auth/login", callbackPath, backchannelLogoutPath];
-/** Pages that a GET changes nothing on. A person comes to them from a link, or from the provider, which is another site. */
+/** Pages with forms, on which a GET changes nothing. People reach them by a link, or from the provider, which is another site. */
 const formPaths: readonly string[] = [authorizePath, devicePath, newWatchPath, changeWatchPath];
 
 /**
@@ -70,7 +70,7 @@ export const createWebApp = (
   const admitBody = createAdmitBody(core, clock);
   app.all("/v1/*", createGateway({ core, admitBody, exchanges: createRefusalLimit(clock) }));
   app.all("/scim/*", createScimGateway({ core, admitBody }));
-  // Programs call these: a redirect to the sign-in page would say nothing to them.
+  // Programs call these: a redirect to the sign-in page would not help them.
   for (const path of ["/api/*", "/oauth/*", "/.well-known/*"])
     app.all(path, () => {
       throw new WebProblem("not_found", { detail: "No such path" });
@@ -84,7 +84,7 @@ export const createWebApp = (
   return app;
 };
 
-/** Returns the function that finds a request's client. Warns once of a header of a peer that is not trusted with it. */
+/** Returns a function that finds the client's address. Warns once about a header from an untrusted peer. */
 const createAddressOf = (
   { config, log }: Pick<Web, "config" | "log">,
   remoteAddressOf: WebAppOptions["remoteAddressOf"],
@@ -103,7 +103,7 @@ const createAddressOf = (
   };
 };
 
-/** Gives each request its id, address and span, and each response its headers, a page in place of a problem, and a line in the log. */
+/** Sets each request's id, address and span, and each response's headers; replaces a problem by a page, and logs the request. */
 const serveRequests = (
   { clock, entropy, log, tracer }: Web,
   addressOf: (c: WebContext) => string,
@@ -144,12 +144,12 @@ const serveRequests = (
 
 const checkTimeoutMs = 2000;
 
-/** `GET /healthz`: the process is up. Checks no dependency. The form is core's. */
+/** `GET /healthz`: the process is up. Checks no dependency. Has the same form as core's. */
 const health: Handler = (c) => c.json({ status: "ready", checks: [] });
 
 /**
- * `GET /readyz`: checks that web is not stopping, that the database answers what a sign-in reads and that core answers; 503 when one of
- * them does not within two seconds, or once web is stopping. Open, and therefore without detail, which is in the log.
+ * `GET /readyz`: 503 once web is stopping, or when the database does not answer a sign-in's query or core does not answer within two
+ * seconds. Needs no credentials, so details are only logged.
  */
 const createReadiness = (
   { config, db, clock, log }: Pick<Web, "config" | "db" | "clock" | "log">,
@@ -180,9 +180,9 @@ const createReadiness = (
     const ready = found.every(Boolean);
     const body = {
       status: status(ready),
-      checks: ["stopping", "database", "core"].map((name, at) => ({
+      checks: ["stopping", "database", "core"].map((name, index) => ({
         name,
-        status: status(found[at] ?? false),
+        status: status(found[index] ?? false),
         detail: null,
       })),
     };
@@ -190,7 +190,7 @@ const createReadiness = (
   };
 };
 
-/** Creates the routes of web's own, and its pages. */
+/** Creates web's own routes, and its pages. */
 const createRoutes = (
   web: Web,
   { core, links, isStopping }: { core: CoreClient; links: PageLinks; isStopping(): boolean },
@@ -242,7 +242,7 @@ const createRoutes = (
   return { routes, pages };
 };
 
-/** Longer than any of ours, and than the codes of identity providers. */
+/** Longer than any query of web's pages, and than the codes of identity providers. */
 const queryLengthMax = 8192;
 
 const limitQuery: MiddlewareHandler<WebEnv> = async (c, next) => {

@@ -6,9 +6,9 @@ const Address = v.pipe(v.string(), v.ip());
 const withPort = /^(?:\[([^\]]*)\]|([^:]*))(?::\d{1,5})?$/;
 
 /**
- * Returns the address of the client: the peer's, unless that is a proxy of `trusted`. Then it is the last address of `X-Forwarded-For` that
- * is not a trusted proxy's; each proxy appends the address that it sees, and what is before can be anybody's. Without the header, or when
- * an entry on the way is no address with or without a port, it is the last that is certain.
+ * Returns the address of the client: the peer's, unless the peer is a trusted proxy. Then it is the last address of `X-Forwarded-For` that is
+ * not a trusted proxy's: each proxy appends the address of its own peer, and the client can forge the entries before. Stops at an entry that is
+ * no address, with or without a port, and returns the address after it.
  */
 export const clientAddress = (
   trusted: readonly string[],
@@ -19,13 +19,13 @@ export const clientAddress = (
     if (!isTrustedProxy(trusted, address)) return address;
     const text = entry.trim();
     const [, bracketed, plain = text] = withPort.exec(text) ?? [];
-    const before = v.safeParse(Address, bracketed ?? plain);
-    if (!before.success) return address;
-    address = before.output;
+    const parsed = v.safeParse(Address, bracketed ?? plain);
+    if (!parsed.success) return address;
+    address = parsed.output;
   }
   return address;
 };
 
-/** Whether an address is that of a trusted proxy. */
+/** Reports whether an address is a trusted proxy's. */
 export const isTrustedProxy = (trusted: readonly string[], address: string): boolean =>
   trusted.length > 0 && addressAllowed(trusted, address);

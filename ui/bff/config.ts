@@ -59,7 +59,7 @@ export const webVariables = {
   SESSION_TTL: v.optional(
     v.pipe(
       DurationVariable(1),
-      // A time of expiry that a date can hold.
+      // A JavaScript date can represent the expiry.
       v.maxValue(36_500 * 86_400, "must be at most 36500d"),
     ),
     "30m",
@@ -84,7 +84,7 @@ export const webVariables = {
   IDP_CLIENT_ID: TextVariable,
   /** its secret, sent with `client_secret_basic` */
   IDP_CLIENT_SECRET: SecretVariable,
-  // Only claims that never change and are never given to another person.
+  // Only claims that never change and are never reassigned to another person.
   /**
    * claim of the id_token that the directory knows the person by: `sub`, or `oid` for Entra ID
    * ([scim.md](scim.md))
@@ -112,7 +112,7 @@ export const webVariables = {
   SVC_LOG_LEVEL: v.optional(LogLevelVariable, "info"),
 };
 
-/** Variables of core and of `svc-server export`, which may be in the same env file. Web asks core whether there is chat. */
+/** Variables of core and of `svc-server export`, which may be in the same env file. */
 const coreVariables =
   /^SVC_(DIRECTORY|INGEST|NATS|ENROLLMENT|LICENSE|OPS|TRUST|HEARTBEAT|COLLECTOR|CHAT|INFERENCE|WORKLOAD|ADVERTISED|EXPORT|COMPLETENESS|ACCOUNT|QUEUE|STATE|WATCH)_|^SVC_(LICENSE(_FILE)?|AUTH_TOKEN_SECRET_PREVIOUS(_FILE)?|DATABASE_SESSION_URL(_FILE)?|ON_CLOUDFLARE)$/;
 

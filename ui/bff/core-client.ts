@@ -12,9 +12,9 @@ export interface CoreCall {
   method?: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
   /** The path after `SVC_API_URL`, with its query: `/whoami`. */
   path: string;
-  /** The path begins at core's root: `/scim/v2/Users`. */
+  /** Whether the path begins at core's root, without `/v1`: `/scim/v2/Users`. */
   isAtRoot?: boolean;
-  /** The person to call as, and in the name of which session; web itself by default. */
+  /** The person to call as, and the session's id; web itself by default. */
   as?: { userId: string; id?: string; expiresAt?: number };
   requestId: string;
   accept?: string;
@@ -55,7 +55,7 @@ type SignInRecord =
       remoteAddress: string;
     };
 
-/** Whose sessions a logout token ends: the person's, or those of one session at the provider. */
+/** The claims of a logout token. It ends all sessions of the person, or those of one session at the provider. */
 export interface LoggedOut {
   jti: string;
   subject: string | null;
@@ -87,9 +87,9 @@ export interface CoreClient {
   recordSignIn(record: SignInRecord, requestId: string): Promise<void>;
 }
 
-/** Until the response's headers; a stream may take longer. Below the page's 8 s, so that the page receives which part is unavailable. */
+/** Until the response's headers; a stream may take longer. Below the page's 8 s, so that web can report which part is unavailable. */
 const headersTimeoutMs = 5_000;
-/** The same for a change of a program, which may be of a thousand hosts. Below the time after which a silent request ends, and that of an edge. */
+/** For a change by a program, which may affect a thousand hosts. Below web's own limit of a silent request, and those of edges. */
 const changeTimeoutMs = 30_000;
 
 /** A newer core may add fields. */
@@ -126,15 +126,15 @@ export const createCoreClient = ({
     };
     const stop = new AbortController();
     const answered = new AbortController();
-    const stopNow = () => stop.abort();
+    const isChangeByProgram = method !== "GET" && rest.authorization;
+    const timeoutMs = isChangeByProgram ? changeTimeoutMs : headersTimeoutMs;
     let isLate = false;
     const stopLate = () => {
       isLate = true;
       stop.abort();
     };
-    const timeoutMs = method !== "GET" && rest.authorization ? changeTimeoutMs : headersTimeoutMs;
     clock.sleep(timeoutMs, answered.signal).then(stopLate, () => undefined);
-    browser?.addEventListener("abort", stopNow, { once: true, signal: answered.signal });
+    browser?.addEventListener("abort", () => stop.abort(), { signal: answered.signal });
     const base = rest.isAtRoot ? config.apiUrl.slice(0, -"/v1".length) : config.apiUrl;
     try {
       return await fetch(base + path, {
@@ -164,7 +164,7 @@ export const createCoreClient = ({
     return response;
   };
 
-  /** Posts a record. Throws unless core confirms it, or answers with a status of `accepts`. */
+  /** Posts a record. Throws unless core confirms it, or answers with one of the statuses `accepts`. */
   const post = async (
     path: string,
     json: object,
@@ -226,13 +226,13 @@ export const createCoreClient = ({
   };
 };
 
-/** Returns the other headers that core receives: none is a cookie, an address or anything else of the browser. */
+/** Returns the other headers that core receives: no cookie, address or other header of the browser. */
 const headersOf = (
   { accept = "application/json", contentType = "application/json", ...call }: Partial<CoreCall>,
   { hasBody, traceparent }: { hasBody: boolean; traceparent: string | undefined },
 ): Record<string, string> => ({
   Accept: accept,
-  // Web compresses by itself, once, for whoever asked it.
+  // Web itself compresses the response for its client.
   "Accept-Encoding": "identity",
   ...(traceparent === undefined ? {} : { traceparent }),
   ...(hasBody ? { "Content-Type": contentType } : {}),
@@ -244,8 +244,11 @@ const timestampOf = (seconds: number) => new Date(seconds * 1000).toISOString();
 
 const ClockSkew = v.object({ code: v.literal("token_clock_skew"), server_time: v.string() });
 
-/** Throws `clock_skew` if core rejected a token for its times alone: then no session has ended. */
-const refuseClockSkew = async (response: Response, clock: Pick<Web["clock"], "now">) => {
+/** Throws `clock_skew` if core rejected a token only because of its times: then no session has ended. */
+const refuseClockSkew = async (
+  response: Response,
+  clock: Pick<Web["clock"], "now">,
+): Promise<void> => {
   const skew = v.safeParse(ClockSkew, await response.json().catch(() => undefined));
   if (!skew.success) return;
   const ownTime = new Date(clock.now()).toISOString();

@@ -3,32 +3,32 @@ import type { Clock } from "#kit/clock.ts";
 import { createTokenBuckets, type TokenBuckets } from "#kit/token-buckets.ts";
 import type { Handler, WebContext } from "./request.ts";
 
-/** The requests of an address: `burst` at once, then `perSecond`. */
-interface AddressLimit {
+/** The requests of a key: `burst` at once, then `perSecond`. */
+interface RequestLimit {
   burst: number;
   perSecond: number;
 }
 
-/** Codes that no web of this deployment made, or that expired; the others are limited each by itself. */
-export const tokenLimit: AddressLimit = { burst: 200, perSecond: 20 };
-/** A person asks for a device's codes once; a company behind one address has many. */
-export const deviceLimit: AddressLimit = { burst: 50, perSecond: 1 };
-/** A program polls once in five seconds. */
-export const codeLimit: AddressLimit = { burst: 3, perSecond: 1 };
-/** Tokens that were not accepted: of workloads by core, of the identity provider by web. As wide: others of an edge's address may be valid. */
+/** Of an address: token requests whose code this deployment does not know. Each known code has `codeLimit`. */
+export const tokenLimit: RequestLimit = { burst: 200, perSecond: 20 };
+/** Of an address: requests for a device's codes. A person needs one, but many people may share an address. */
+export const deviceLimit: RequestLimit = { burst: 50, perSecond: 1 };
+/** Of a code: token requests. A program polls once in five seconds. */
+export const codeLimit: RequestLimit = { burst: 3, perSecond: 1 };
+/** Of an address: tokens that core or web rejected. As high as `tokenLimit`, because valid tokens may share the address of an edge. */
 const refusalLimit = tokenLimit;
 
 /**
  * Limits the requests of one address, an IPv6 /64, in this process. Answers 429 `slow_down` in the form of RFC 6749 (5.2) with
  * `Retry-After`.
  */
-export const limitAddress = (clock: Clock, limit: AddressLimit, handle: Handler): Handler => {
-  const refusal = createLimit(clock, limit, "Too many requests of this address");
-  return (c) => refusal(c, addressKey(c.get("remoteAddress"))) ?? handle(c);
+export const limitAddress = (clock: Clock, limit: RequestLimit, handle: Handler): Handler => {
+  const refuse = createLimit(clock, limit, "Too many requests of this address");
+  return (c) => refuse(c, addressKey(c.get("remoteAddress"))) ?? handle(c);
 };
 
-/** Takes a request of `key`; returns 429 `slow_down` with `Retry-After` over the limit, else null. */
-export const createLimit = (clock: Clock, limit: AddressLimit, description: string) => {
+/** Returns a function that counts a request of a key. Over the limit it returns 429 `slow_down` with `Retry-After`, else null. */
+export const createLimit = (clock: Clock, limit: RequestLimit, description: string) => {
   const buckets = createTokenBuckets({ ...limit, clock });
   return (c: WebContext, key: string): Response | null => {
     if (buckets.take(key)) return null;
@@ -37,15 +37,14 @@ export const createLimit = (clock: Clock, limit: AddressLimit, description: stri
   };
 };
 
-/** Limits the refused tokens of one address. */
+/** Limits the rejected tokens of one address. */
 export interface RefusalLimit {
-  /** Returns the seconds after which the address may try again; null when it may now. */
+  /** Returns the seconds until the address may try again; null if it may now. */
   retryAfterSeconds(address: string): number | null;
-  /** Counts a refusal. */
-  refused(address: string): void;
+  recordRefusal(address: string): void;
 }
 
-/** Creates a limit of refused tokens of this process. */
+/** Creates a limit of rejected tokens in this process. */
 export const createRefusalLimit = (clock: Clock): RefusalLimit => {
   const buckets = createTokenBuckets({ ...refusalLimit, clock });
   return {
@@ -53,7 +52,9 @@ export const createRefusalLimit = (clock: Clock): RefusalLimit => {
       const key = addressKey(address);
       return buckets.waitMs(key) > 0 ? retryAfterSeconds(buckets, key) : null;
     },
-    refused: (address) => void buckets.take(addressKey(address)),
+    recordRefusal: (address) => {
+      buckets.take(addressKey(address));
+    },
   };
 };
 

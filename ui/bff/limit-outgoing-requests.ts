@@ -1,13 +1,12 @@
 import { Agent, type Dispatcher, setGlobalDispatcher } from "undici";
 import { jsonLimits, limitJson } from "#kit/foreign-json.ts";
 
-/** Longer than web awaits any response: ends requests that web no longer awaits and cannot abort. */
+/** Longer than web waits for any response, so it only ends requests that web cannot abort. */
 const silenceMsDefault = 35_000;
 
 /**
- * Bounds every `fetch` of this process: `silenceMs` for the headers and for each chunk of a body, and no redirects. Core and the identity
- * provider never redirect these calls, and following one would send a code or a token to another address. The JSON of any server but core
- * is limited, also where arctic reads it.
+ * Limits every `fetch` of this process, including arctic's: at most `silenceMs` for the headers and for each chunk of a body, and no redirects,
+ * which could send a code or a token to another address. Limits the size of JSON from servers other than core.
  */
 export const limitOutgoingRequests = (coreUrl: string, silenceMs = silenceMsDefault): void => {
   setGlobalDispatcher(

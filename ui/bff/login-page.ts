@@ -77,7 +77,7 @@ const messages: Readonly<
   },
 };
 
-/** What web knows about the part that did not answer. */
+/** The message about the part that did not answer. */
 const partMessages: Readonly<Record<NeededPart, (providerName: string) => string>> = {
   identity_provider: (providerName) =>
     `The identity provider, ${providerName}, gives no usable answer.`,
@@ -88,7 +88,7 @@ const partMessages: Readonly<Record<NeededPart, (providerName: string) => string
 
 const isReason = (text: string): text is keyof typeof messages => Object.hasOwn(messages, text);
 
-/** After these the provider offers a choice of accounts: the same account would be refused again, or the person signed out. */
+/** After these the provider offers a choice of accounts: it would refuse the same account again, or the person signed out. */
 const accountChoiceReasons: readonly string[] = [
   "not_in_directory",
   "held",
@@ -102,10 +102,10 @@ const accountChoiceReasons: readonly string[] = [
   "signed_out_at_provider",
 ];
 
-/** After these the present session is not enough. */
+/** After these the present session does not suffice. */
 const needsSignInReasons: readonly string[] = ["sign_in_again", "sign_in_not_fresh"];
 
-/** Reasons that are no fault. */
+/** Reasons that are not faults. */
 const noticeReasons: readonly string[] = [
   "session_expired",
   "signed_out",

@@ -14,9 +14,9 @@ import type { Web } from "./web.ts";
 export interface Pages {
   /** `GET /login`: the sign-in page. Redirects a signed-in person unless the page has a message. */
   login: Handler;
-  /** Serves an asset of the build; passes every other path on. */
+  /** Serves an asset of the build; calls the next handler for every other path. */
   asset: MiddlewareHandler<WebEnv>;
-  /** `GET` of any other path: the application, or a redirect to the sign-in page without a session, whatever the headers accept. */
+  /** `GET` of any other path: the application, or without a session a redirect to the sign-in page. */
   application: Handler;
 }
 
@@ -83,7 +83,7 @@ export const createPages = (
   };
 };
 
-/** Returns the paths of what pages of web's own link to in the build. */
+/** Returns the paths of the build's files to which web's own pages link. */
 export const pageLinksOf = (ui: Web["ui"]): PageLinks => {
   const linked = (source: string) => ui?.manifest[source] && `/${ui.manifest[source].file}`;
   return {
@@ -98,17 +98,17 @@ const rejectPath = (): never => {
 };
 
 /**
- * Serves the best precompressed form of a file. A path with a content hash is immutable for a year; other assets are revalidated each time.
- * Browsers do not store the page: Back would show it after a sign-out, with what was typed. The handler returns undefined if the file is missing.
+ * Returns a handler that serves the best precompressed form of a file, or returns undefined if it is missing. Browsers cache a path with a
+ * content hash for a year, and revalidate other assets each time. They do not store the page: Back would show it after a sign-out.
  */
-const serveFile = (where: { root: string } | { path: string }) => {
-  const serve = serveStatic<WebEnv>({ ...where, precompressed: true });
+const serveFile = (source: { root: string } | { path: string }) => {
+  const serve = serveStatic<WebEnv>({ ...source, precompressed: true });
   return async (c: WebContext): Promise<Response | undefined> => {
     const response = await serve(c, async () => undefined);
     if (!response) return undefined;
     // serveStatic calls onFound after it has built the response: headers set there are lost outside of its own listener.
     const asset = hashedPath.test(c.req.path) ? "public, max-age=31536000, immutable" : "no-cache";
-    response.headers.set("Cache-Control", "root" in where ? asset : "no-store");
+    response.headers.set("Cache-Control", "root" in source ? asset : "no-store");
     response.headers.set("Vary", "Accept-Encoding");
     return response;
   };

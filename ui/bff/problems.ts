@@ -15,7 +15,7 @@ const entry = (status: Entry["status"], action: ProblemAction, title: string): E
   title,
 });
 
-/** Every code that web itself answers with; it forwards core's unchanged. Stable: codes are added, never renamed. */
+/** Every code of web's own responses; web forwards core's unchanged. Stable: codes are added, never renamed. */
 export const webProblemCatalog = {
   malformed_form: entry(400, "fix_request", "The body is not a form"),
   logout_token_invalid: entry(400, "fix_request", "The logout token is not valid"),

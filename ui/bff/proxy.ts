@@ -1,7 +1,7 @@
 import type { CoreClient } from "./core-client.ts";
 import { WebProblem } from "./problems.ts";
 import { bodyMediaTypeOf, readRequestBody } from "./read-request.ts";
-import { returned, type WebContext } from "./request.ts";
+import { forwardResponse, type WebContext } from "./request.ts";
 import type { Sessions } from "./session.ts";
 import { endSession, type SignedInHandler } from "./signed-in.ts";
 
@@ -13,7 +13,7 @@ const parameters = /:(\w+)\{(?:[^{}]|\{\d[\d,]*\})*\}/g;
 /** A method of core that a browser reaches. */
 type ProxiedMethod = "GET" | "POST" | "PUT" | "DELETE";
 
-/** What operators and chat may read. */
+/** The routes that operators and chat may read. */
 const reads: readonly string[] = [
   "/whoami",
   "/directory/status",
@@ -78,8 +78,7 @@ const reads: readonly string[] = [
 ];
 
 /**
- * The routes of core that a browser reaches under `/api/core`: reads, the request for what a host has to say of itself, and chat. Every
- * other path is 404.
+ * The routes of core that a browser reaches under `/api/core`: reads, the request for a host's diagnostics, and chat. Every other path is 404.
  */
 export const proxiedRoutes: readonly (readonly [method: ProxiedMethod, path: string])[] = [
   ...reads.map((path): [ProxiedMethod, string] => ["GET", path]),
@@ -90,7 +89,7 @@ export const proxiedRoutes: readonly (readonly [method: ProxiedMethod, path: str
   ["POST", `/chat/sessions/${id}/messages`],
 ];
 
-/** A message of 32 KiB in JSON, which writes some characters in six bytes. */
+/** For a message of 32 KiB in JSON, which escapes some characters as six bytes. */
 const bodyBytesMax = 200 * 1024;
 
 /** The headers of core's response that the browser receives. */
@@ -130,7 +129,7 @@ export const createProxy =
       await response.body?.cancel();
       throw await endSession(c, sessions);
     }
-    return returned(c, response, forwardedHeaders);
+    return forwardResponse(c, response, forwardedHeaders);
   };
 
 const readJsonBytes = async (c: WebContext): Promise<Uint8Array<ArrayBuffer>> => {

@@ -4,8 +4,8 @@ import { WebProblem } from "./problems.ts";
 import type { WebContext } from "./request.ts";
 
 /**
- * Reads a request's body within web's limits of incomplete bodies. Throws `payload_too_large`, also of a Content-Length that is not read,
- * `body_timeout` and `overloaded`. Read it after what the headers can refuse.
+ * Reads a request's body within web's limits of incomplete bodies. Throws `payload_too_large`, if the Content-Length shows it without reading,
+ * `body_timeout` and `overloaded`. Call it after every check of headers.
  */
 export const readRequestBody = async (
   c: WebContext,

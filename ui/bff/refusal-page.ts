@@ -5,7 +5,7 @@ import type { WebProblemCode } from "./problems.ts";
 import type { WebContext } from "./request.ts";
 import { localPath } from "./sign-in/local-path.ts";
 
-/** What a person reads about each code of web: what happened, and what to do; the problem's detail by default. */
+/** The message of each code of web: what happened, and what to do; without `text`, the problem's detail. */
 const messages: Readonly<Record<WebProblemCode, { title: string; text?: string }>> = {
   unauthenticated: {
     title: "You are not signed in",
@@ -76,20 +76,20 @@ const messages: Readonly<Record<WebProblemCode, { title: string; text?: string }
   database_unavailable: { title: "The database does not answer", text: "Try again in a minute." },
 };
 
-/** The part of a problem document (RFC 9457), of web or of core, that the page shows. */
+/** The members of a problem document (RFC 9457), of web or core, that the page shows. */
 const ProblemOfPage = v.object({
   title: v.string(),
   detail: v.string(),
   code: v.string(),
   action: v.string(),
   request_id: v.string(),
-  /** Where to sign in, and to come back. */
+  /** The sign-in page, which leads back here. */
   sign_in: v.optional(v.pipe(v.string(), v.startsWith("/login"))),
 });
 
 /**
- * Whether a person waits for a page: the browser says that it navigates, or says nothing and accepts HTML. A request with credentials of
- * its own is a program's.
+ * Reports whether a browser navigates to a page: it says so in Sec-Fetch-Mode, or omits that header and accepts HTML. A request with an
+ * Authorization header is a program's.
  */
 export const isNavigation = (c: WebContext): boolean => {
   const mode = c.req.header("sec-fetch-mode");
@@ -100,18 +100,18 @@ export const isNavigation = (c: WebContext): boolean => {
   );
 };
 
-/** Replaces a response that is a problem document by a page that says the same; its status and headers stay. */
+/** Replaces a problem document by a page with the same message, status and headers. */
 export const showRefusal = async (c: WebContext, links: PageLinks): Promise<void> => {
   if (!c.res.headers.get("content-type")?.startsWith("application/problem+json")) return;
   const read = v.safeParse(ProblemOfPage, await c.res.json().catch(() => undefined));
   const problem = read.success ? read.output : unreadable;
   c.res = await c.html(
-    refusalPage({ problem, again: againOf(c, problem), links }),
+    refusalPage({ problem, retryPath: retryPathOf(c, problem), links }),
     c.res.status as 403,
   );
 };
 
-/** Core's answer was cut off. */
+/** Shown if core's response was cut off. */
 const unreadable = {
   title: "",
   detail: "",
@@ -121,23 +121,23 @@ const unreadable = {
   sign_in: undefined,
 };
 
-/** Where a second attempt leads: the same page, if it can be opened again. */
-const againOf = (c: WebContext, { action }: { action: string }) => {
+/** Returns the path of the same page if a retry can help, else `/`. */
+const retryPathOf = (c: WebContext, { action }: { action: string }): string => {
   const { pathname, search } = new URL(c.req.url);
   return c.req.method === "GET" && action === "retry" ? localPath(`${pathname}${search}`) : "/";
 };
 
 const refusalPage = ({
   problem: { code, title, detail, request_id: reference, sign_in: signIn = "/login" },
-  again,
+  retryPath,
   links,
 }: {
   problem: v.InferOutput<typeof ProblemOfPage>;
-  again: string;
+  retryPath: string;
   links: PageLinks;
 }): Html => {
   const message = isWebCode(code) ? messages[code] : { title };
-  const [target, label] = wayOut(code, { again, signIn });
+  const [target, label] = nextStep(code, { retryPath, signIn });
   const card = html`<h1>${message.title}</h1>
 <div class="login-refusal" role="alert">
 <p>${message.text ?? detail}</p>
@@ -147,12 +147,12 @@ ${reference && html`<p>Reference <code>${reference}</code></p>`}
   return cardPage({ title: message.title, card, links });
 };
 
-const wayOut = (
+const nextStep = (
   code: string,
-  { again, signIn }: { again: string; signIn: string },
+  { retryPath, signIn }: { retryPath: string; signIn: string },
 ): readonly [target: string, label: string] => {
   if (code === "unauthenticated" || code === "fresh_sign_in_required") return [signIn, "Sign in"];
-  return again === "/" ? ["/", "Go to the home page"] : [again, "Try again"];
+  return retryPath === "/" ? ["/", "Go to the home page"] : [retryPath, "Try again"];
 };
 
 const isWebCode = (code: string): code is WebProblemCode => Object.hasOwn(messages, code);

@@ -19,8 +19,12 @@ export type WebContext = Context<WebEnv>;
 /** Handles one request. */
 export type Handler = (c: WebContext) => Response | Promise<Response>;
 
-/** Returns core's response with these of its headers, its body as a stream. */
-export const returned = (c: WebContext, response: Response, names: readonly string[]): Response => {
+/** Returns core's response with only these headers, and streams its body. */
+export const forwardResponse = (
+  c: WebContext,
+  response: Response,
+  names: readonly string[],
+): Response => {
   const headers = names.flatMap((name) => {
     const value = response.headers.get(name);
     return value === null ? [] : [[name, value]];

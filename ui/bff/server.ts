@@ -20,7 +20,7 @@ import type { WebContext } from "./request.ts";
 import type { WebUi } from "./web.ts";
 
 const shutdownGraceMs = 10_000;
-/** Only sign-ins query the database, with single statements: web needs to know nothing of a pooler. */
+/** Only sign-ins query the database, with single statements, so a pooler makes no difference. */
 const databaseConnectionsMax = 4;
 
 const usage = `svc-web: the operator UI of the collector fleet
@@ -53,8 +53,8 @@ const remoteAddressOf = (c: WebContext) => {
 const load = async ({ databaseUrl }: WebConfig): Promise<DatabaseServers> =>
   createDatabaseServers(databaseUrl.reveal());
 
-/** Serves until SIGTERM or SIGINT and a moment longer, unready, then waits for running requests and closes the database last. */
-const serve = async (config: WebConfig, log: Log, servers: DatabaseServers) => {
+/** Serves until `shutdownDelaySeconds` after SIGTERM or SIGINT, unready meanwhile. Then waits for running requests, and closes the database last. */
+const serve = async (config: WebConfig, log: Log, servers: DatabaseServers): Promise<void> => {
   const database = connectDatabase({
     url: config.databaseUrl.reveal(),
     servers,
@@ -87,7 +87,7 @@ const serve = async (config: WebConfig, log: Log, servers: DatabaseServers) => {
     const http = await listenFor("PORT", () =>
       listenHttp(app, { port: config.port, host: config.httpHost, onFailure }),
     );
-    // Before "ready", so that no signal that follows it ends the process at once.
+    // Before "ready" is logged, so that a signal after it stops the process gracefully.
     const stopped = stopSignal();
     log.info({ port: http.port, origin: config.origin }, "ready");
     log.info({ signal: await stopped }, "stopping");

@@ -5,10 +5,10 @@
  * 1. `exp` is `SESSION_TTL` after the sign-in; nothing extends it.
  * 2. Each sign-in issues a new session with a new id and replaces the browser's cookie, never adopts it (A2).
  * 3. A session identifies a person and holds no scopes: core reads status and scopes from the database on each request.
- * 4. A process that ended a session rejects every copy of its cookie. So does core, which every web asks with the session's id: a copy
- *    shows another web's empty page, and nothing of core.
- * 5. A session names those that it replaced in its browser, so that one sign-out ends them all, and what programs got in them.
- * 6. Only HS256 with this `typ` and `aud` and every claim of the schema below passes as a session.
+ * 4. A process that ended a session rejects every copy of its cookie. So does core, which receives the session's id with each request: at
+ *    another web, a copy shows the empty page, and no data of core.
+ * 5. A session names those that it replaced in its browser, so that one sign-out ends them all, and the programs' sessions made in them.
+ * 6. A session needs HS256, this `typ` and `aud`, and every claim of the schema below.
  */
 import { errors, SignJWT } from "jose";
 import { LRUCache } from "lru-cache";
@@ -67,11 +67,11 @@ const audience = "web";
 const type = "session+jwt";
 /** Ended sessions kept in memory: about 10 MB. */
 const endedMax = 100_000;
-/** The clocks of webs differ by less. A session that began later began by a wrong clock, and would last as much longer. */
+/** The clocks of web's replicas differ by less. A session that begins later was issued by a wrong clock, and would last too long. */
 const aheadSecondsMax = 600;
 /** Browsers drop a cookie over 4 KiB. */
 const nameLengthMax = 120;
-/** More sign-ins within one lifetime are not a person's. */
+/** No person signs in more often within one session's lifetime. */
 const replacedMax = 16;
 const Claims = v.object({
   jti: v.string(),
@@ -141,7 +141,7 @@ export const createSessions = ({
         auth_time: iat - (authenticationAgeSeconds ?? 0),
         ...(replaced.length === 0
           ? {}
-          : { replaced: replaced.map((one) => ({ id: one.id, exp: one.expiresAt })) }),
+          : { replaced: replaced.map((session) => ({ id: session.id, exp: session.expiresAt })) }),
       })
         .setProtectedHeader({ alg: "HS256", typ: type })
         .setJti(id)

@@ -12,7 +12,7 @@ import type { Web } from "./web.ts";
 /** Answers one request of a person with a session. */
 export type SignedInHandler = (c: WebContext, session: WebSession) => Promise<Response>;
 
-/** The token bucket of a person: ten times what the page sends while somebody types. */
+/** The token bucket of a person: ten times the rate of the page while somebody types. */
 const requestsPerSecond = 20;
 const requestsBurst = 200;
 
@@ -49,7 +49,7 @@ export const createSessionRoute = (
   { config, clock }: Pick<Web, "config" | "clock">,
   { sessions, core }: { sessions: Sessions; core: CoreClient },
 ): SignedInHandler => {
-  const hasChat = createChatQuestion(clock, core);
+  const hasChat = createChatCheck(clock, core);
   return async (c, webSession) => {
     const { displayName, expiresAt } = webSession;
     const requestId = c.get("requestId");
@@ -74,10 +74,10 @@ const chatTimeoutMs = 1000;
 const chatMaxAgeMs = 30_000;
 
 /**
- * Returns whether core has chat, as it answered at most 30 s ago. False, and asked again the next time, while core does not say within a
- * second: a page without chat is better than no page.
+ * Returns a function that reports whether core has chat, as of at most 30 s ago. If core does not answer within a second it returns false, and
+ * asks again the next time: a page without chat is better than no page.
  */
-const createChatQuestion = (
+const createChatCheck = (
   clock: Web["clock"],
   core: CoreClient,
 ): ((person: WebSession, requestId: string) => Promise<boolean>) => {
@@ -95,15 +95,15 @@ const createChatQuestion = (
   };
 };
 
-/** Returns undefined for an answer that says nothing about chat. A person without the scope receives 403 where chat is on. */
-const readChatAnswer = async (response: Response) => {
+/** Returns undefined for a response that does not show whether core has chat. With chat, a person without the scope receives 403. */
+const readChatAnswer = async (response: Response): Promise<boolean | undefined> => {
   if (response.ok || response.status === 403) {
     await response.body?.cancel();
     return true;
   }
-  const failure = v.safeParse(ChatRefusal, await response.json().catch(() => undefined));
+  const failure = v.safeParse(ChatDisabled, await response.json().catch(() => undefined));
   return failure.success ? false : undefined;
 };
 
 /** Chat is switched off, or has no model. */
-const ChatRefusal = v.object({ code: v.picklist(["service_disabled", "not_found"]) });
+const ChatDisabled = v.object({ code: v.picklist(["service_disabled", "not_found"]) });

@@ -14,7 +14,7 @@ export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 
 /** The operator UI that Vite built. */
 export interface WebUi {
-  /** The folder, as an absolute path; each file may have a `.br` and a `.gz` form beside it. */
+  /** An absolute path; each file may have a `.br` and a `.gz` form beside it. */
   folder: string;
   /** Vite's manifest: the built file of a source file, by its path in `ui/app`. */
   manifest: Readonly<Record<string, { file: string }>>;

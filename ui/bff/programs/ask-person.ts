@@ -12,15 +12,15 @@ import type { Consenting } from "./consent.ts";
 /** The person of a page, as core reports them now. */
 export type PersonOfPage = Consenting & { session: WebSession };
 
-/** What a page asks of the person. */
+/** The conditions under which a page asks a person. */
 export interface ConsentQuestion {
   /** The path to come back to after a sign-in. */
   returnTo: string;
-  /** Whether a sign-in of the last minutes is needed. */
+  /** Whether the person must have signed in within the last minutes. */
   needsFresh: boolean;
 }
 
-/** Calls `then` with the person who is signed in; a page redirects others to the sign-in page, and back. */
+/** Calls `then` with the person who is signed in; redirects a GET of others to the sign-in page, and back. */
 export type AskPerson = (
   c: WebContext,
   question: ConsentQuestion,
@@ -28,8 +28,8 @@ export type AskPerson = (
 ) => Promise<Response>;
 
 /**
- * Creates it. A form without a session throws 401 `unauthenticated`, and one of an older sign-in 401 `fresh_sign_in_required`: its
- * decision must not be repeated by a redirect.
+ * Creates an `AskPerson`. A POST without a session throws 401 `unauthenticated`, and one after an older sign-in 401 `fresh_sign_in_required`:
+ * a redirect must not repeat its decision.
  */
 export const createAskPerson =
   ({ sessions, core, clock }: { sessions: Sessions; core: CoreClient; clock: Clock }): AskPerson =>

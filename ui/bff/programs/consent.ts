@@ -73,7 +73,7 @@ ${fault && html`<div class="login-refusal" role="alert"><h2>${fault}</h2><p>Code
   return cardPage({ title: "Sign in a device", card, links });
 };
 
-/** Renders the end of a sign-in that does not redirect, or a request that cannot be granted. */
+/** Renders the outcome of a decision, or a request that cannot be granted. */
 export const outcomePage = ({
   title,
   text,
@@ -109,10 +109,10 @@ export const createDevicePages = ({
   links: PageLinks;
   trustedProxies: readonly string[];
 }): { ask: Handler; decide: Handler } => {
-  /** Without trusted proxies nobody knows whether a proxy is before web. */
-  const isClients = (address: string) =>
+  // Without configured proxies, web cannot know whether the address is a proxy's.
+  const isClientAddress = (address: string) =>
     trustedProxies.length > 0 && !isTrustedProxy(trustedProxies, address);
-  const unknown = (c: WebContext) =>
+  const showUnknownCode = (c: WebContext) =>
     c.html(devicePage({ fault: "No device waits for this code", links }), 404);
   return {
     ask: (c) => {
@@ -121,16 +121,13 @@ export const createDevicePages = ({
         if (userCode === "") return c.html(devicePage({ links }));
         const path = `/operator/devices/${encodeURIComponent(userCode.slice(0, 64))}`;
         const found = await callCore(core, c, { path, session: person.session });
-        if (found === null) return unknown(c);
-        const {
-          client_name: clientName,
-          remote_addr: address,
-          created_at: at,
-        } = v.parse(Device, found);
+        if (found === null) return showUnknownCode(c);
+        const { client_name, remote_addr, created_at } = v.parse(Device, found);
+        const from = isClientAddress(remote_addr) ? ` from the address ${remote_addr}` : "";
         const page = consentPage({
           person,
-          clientName,
-          origin: `It asked at ${at.slice(11, 16)} UTC${isClients(address) ? ` from the address ${address}` : ""}.`,
+          clientName: client_name,
+          origin: `It asked at ${created_at.slice(11, 16)} UTC${from}.`,
           action: deviceQuestionOf(userCode).returnTo,
           links,
         });
@@ -146,7 +143,7 @@ export const createDevicePages = ({
           session: person.session,
           body: { approved, remote_addr: c.get("remoteAddress") },
         });
-        if (recorded === null) return unknown(c);
+        if (recorded === null) return showUnknownCode(c);
         const [title, text] = approved
           ? ["The device is signed in", "You can close this page and continue on the device."]
           : ["You refused the device", "It is not signed in. You can close this page."];
@@ -156,7 +153,7 @@ export const createDevicePages = ({
   };
 };
 
-/** Typing a code changes nothing; what it leads to lets a program in. */
+/** The form for the code needs no fresh sign-in; the consent page, which lets a program in, does. */
 const deviceQuestionOf = (userCode: string): ConsentQuestion =>
   userCode === ""
     ? { returnTo: devicePath, needsFresh: false }
@@ -165,7 +162,7 @@ const deviceQuestionOf = (userCode: string): ConsentQuestion =>
         needsFresh: true,
       };
 
-/** RFC 6749, 4.1.1, with PKCE (RFC 7636) and a loopback redirect (RFC 8252). Values that are stored are checked by core as well. */
+/** RFC 6749, 4.1.1, with PKCE (RFC 7636) and a loopback redirect (RFC 8252). Core checks the values that it stores as well. */
 const AuthorizationRequest = v.object({
   response_type: v.literal("code"),
   client_id: v.literal("svc-admin"),
@@ -198,7 +195,7 @@ export const createAuthorize = ({
   links: PageLinks;
   codes: SealedCodes;
 }): AuthorizeRoutes => {
-  const malformed = (c: WebContext) => {
+  const showMalformed = (c: WebContext) => {
     const text = "The program sent a request that cannot be granted. Update it, and sign in again.";
     return c.html(
       outcomePage({ title: "This link is not valid", text, isFault: true, links }),
@@ -208,7 +205,7 @@ export const createAuthorize = ({
   return {
     ask: async (c) => {
       const request = requestOf(c);
-      if (!request.success) return malformed(c);
+      if (!request.success) return showMalformed(c);
       return askPerson(c, questionOf(request.output), async (person) => {
         const page = consentPage({
           person,
@@ -222,7 +219,7 @@ export const createAuthorize = ({
     },
     decide: async (c) => {
       const request = requestOf(c);
-      if (!request.success) return malformed(c);
+      if (!request.success) return showMalformed(c);
       return askPerson(c, questionOf(request.output), async (person) => {
         const { decision } = await readForm(c);
         const { redirect_uri, state, code_challenge, client_name } = request.output;
@@ -248,7 +245,7 @@ export const createAuthorize = ({
   };
 };
 
-/** Reads the request from the address, which the form keeps: its body, the decision alone, is read once the person is known. */
+/** Parses the request in the query, which the form keeps: its body has only the decision, and is read once the person is known. */
 const requestOf = (c: WebContext) =>
   v.safeParse(AuthorizationRequest, parseForm(new URL(c.req.url).search.slice(1)));
 
@@ -258,8 +255,8 @@ const questionOf = (request: v.InferOutput<typeof AuthorizationRequest>): Consen
 });
 
 /**
- * Returns the origin of the program's loopback address for the consent page, to which its form redirects: browsers apply the policy
- * `form-action` to redirects too. Empty for every other page.
+ * Returns the origin of the program's loopback address, to which the consent page's form redirects: browsers apply the policy `form-action` to
+ * redirects too. Returns "" for every other page.
  */
 export const formTargetOf = (c: Context): string => {
   if (c.req.path !== authorizePath) return "";
@@ -271,5 +268,5 @@ export const formTargetOf = (c: Context): string => {
 };
 
 const CodeOfCore = v.object({ code: v.string() });
-/** As long as core knows a code: it ends the session of one that is used again. */
+/** As long as core stores a code, so that it can end the session of a code that is used again. */
 const codeKeptSeconds = 86_400;

@@ -8,21 +8,21 @@ import type { CoreCall, CoreClient } from "../core-client.ts";
 import type { RefusalLimit } from "../limit-address.ts";
 import { WebProblem } from "../problems.ts";
 import { readRequestBody } from "../read-request.ts";
-import { type Handler, returned, type WebContext } from "../request.ts";
+import { forwardResponse, type Handler, type WebContext } from "../request.ts";
 
-/** Returns null if core accepts the caller of a request with a body, which has not been read; else core's refusal. */
+/** Returns null if core accepts the caller of a request whose body has not been read; else core's response. */
 type AdmitBody = (
   c: WebContext,
   call: Required<Pick<CoreCall, "method" | "path" | "authorization">> & Pick<CoreCall, "isAtRoot">,
 ) => Promise<Response | null>;
 
-/** A token that core accepted may send bodies for this time; core authenticates each request as well. */
+/** How long web accepts bodies with a token that core accepted; core authenticates each request as well. */
 const acceptedMs = 60_000;
 const tokensMax = 1_000;
 
 /**
- * Creates the check of a bearer token before web reads a body. Core alone can verify it: web sends the token with a `GET` of `path`, which
- * any caller of the API may call.
+ * Creates the check of a bearer token before web reads a body. Only core can verify it: web sends the token with a `GET` of `path`, which is
+ * open to every authenticated caller.
  */
 export const createAdmitBody = (core: CoreClient, clock: Pick<Clock, "monotonic">): AdmitBody => {
   const accepted = new LRUCache<string, number>({ max: tokensMax });
@@ -40,23 +40,23 @@ export const createAdmitBody = (core: CoreClient, clock: Pick<Clock, "monotonic"
     });
     // 403 has authenticated a caller who lacks the scope of this path.
     if (response.status !== 200 && response.status !== 403)
-      return returned(c, response, returnedHeaders);
+      return forwardResponse(c, response, returnedHeaders);
     await response.body?.cancel();
     accepted.set(token, clock.monotonic() + acceptedMs);
     return null;
   };
 };
 
-/** Routes of core that are not for operators: collectors and web itself call core directly. */
+/** Routes of core that are not for operators: collectors and web itself call them directly. */
 const notForwarded =
   /^\/v1\/(collector\/(enroll|renew|heartbeat|config\/desired|diag)|operator\/(sign-ins|sign-outs|provider-logouts|authorizations|devices|tokens))(\/|$)/;
-/** Core authenticates these by something else, or not at all. */
+/** Routes that core authenticates by something else than a bearer token, or not at all. */
 const exchangePath = "/v1/operator/token-exchange";
 const openPaths: readonly string[] = ["/v1/openapi.json", exchangePath];
-/** The hour of a statement has colons. */
+/** A path of `/v1`; the hour of a statement has colons. */
 const pathPattern = /^\/v1(\/([A-Za-z0-9._~:-]|%3[Aa])+)+$/;
 const bearerPattern = /^Bearer [A-Za-z0-9._~+/=-]{1,4096}$/i;
-/** As core's own limits. */
+/** Equal to core's own limits. */
 const bodyBytesMax = 1024 * 1024;
 const bodyBytesMaxOf = (pathname: string) => {
   if (pathname === "/v1/collector/inventory") return inventoryBytesMax;
@@ -78,9 +78,9 @@ const returnedHeaders = [
 ];
 
 /**
- * Forwards `/v1` of operators for programs, so that a deployment has one public address: the program's bearer token and nothing of a
- * browser, no cookie. Core authenticates. Throws 401 `unauthenticated` without a token, 404 `not_found` for other routes, 429
- * `rate_limited` for an address whose tokens of workloads core refused.
+ * Forwards programs' calls of the operators' `/v1` to core, so that a deployment has one public address. Sends the program's bearer token, and
+ * no cookie; core authenticates. Throws 401 `unauthenticated` without a token, 404 `not_found` for other routes, and 429 `rate_limited` for an
+ * address after core rejected too many of its workload tokens.
  */
 export const createGateway =
   ({
@@ -114,13 +114,13 @@ export const createGateway =
         retryAfterSeconds,
       });
     const response = await forward(c, core, call, formBytesMax);
-    if (response.status === 400) exchanges.refused(remoteAddress);
+    if (response.status === 400) exchanges.recordRefusal(remoteAddress);
     return response;
   };
 
 /**
- * Forwards `/scim/v2` for the identity provider, as `createGateway` does for programs. Core alone knows whether the token is valid: no
- * address is refused, because a valid token may come from the address of an attacker, such as an edge's.
+ * Forwards `/scim/v2` for the identity provider, as `createGateway` does for programs. Limits no address: only core knows whether a token is
+ * valid, and behind an edge a valid one may share the address of an attacker's.
  */
 export const createScimGateway =
   ({ core, admitBody }: { core: CoreClient; admitBody: AdmitBody }): Handler =>
@@ -140,7 +140,8 @@ export const createScimGateway =
 
 const noSuchPath = () => new WebProblem("not_found", { detail: "No such path" });
 
-const hasDots = (pathname: string) => pathname.split("/").some((part) => /^\.+$/.test(part));
+const hasDots = (pathname: string): boolean =>
+  pathname.split("/").some((segment) => /^\.+$/.test(segment));
 
 const methodOf = <Method extends string>(c: WebContext, allowed: readonly Method[]): Method => {
   const method = allowed.find((name) => name === c.req.method);
@@ -166,5 +167,5 @@ const forward = async (
     ifMatch: c.req.header("if-match"),
     signal: c.req.raw.signal,
   });
-  return returned(c, response, returnedHeaders);
+  return forwardResponse(c, response, returnedHeaders);
 };

@@ -10,10 +10,10 @@ import type { Handler, WebContext } from "../request.ts";
 import { devicePath } from "../sign-in/fresh-sign-in.ts";
 import type { Web } from "../web.ts";
 
-/** Seals core's codes for programs, so that any web recognises one without core, and a stranger can make none. */
+/** Signs core's codes for programs, so that any web of the deployment recognises them without core, and nobody can forge one. */
 export interface SealedCodes {
   seal(code: string, lifetimeSeconds: number): Promise<string>;
-  /** Returns the code; null for a text that no web of this deployment sealed, or that expired. */
+  /** Returns the code; null for a text that this deployment did not sign, or that expired. */
   open(text: string): Promise<string | null>;
 }
 
@@ -21,7 +21,7 @@ const type = "code+jwt";
 const audience = "code";
 const Claims = v.object({ jti: v.string() });
 
-/** Creates it with the keys of sessions. */
+/** Creates sealed codes, signed with the keys of sessions. */
 export const createSealedCodes = ({
   config,
   clock,
@@ -52,7 +52,6 @@ export const createSealedCodes = ({
   };
 };
 
-/** The grant types of a token request. */
 const deviceGrant = "urn:ietf:params:oauth:grant-type:device_code";
 
 const TokenOfCore = v.object({
@@ -70,10 +69,10 @@ const DeviceOfCore = v.object({
 });
 const ProblemOfCore = v.object({ code: v.string(), detail: v.string() });
 
-/** In which core itself says that a code has expired. */
+/** How much longer than a code its seal is valid, so that core reports the expiry. */
 const graceSeconds = 60;
 
-/** The codes of core that are also those of RFC 6749 (5.2) and RFC 8628 (3.5). */
+/** The codes that core shares with RFC 6749 (5.2) and RFC 8628 (3.5). */
 const grantErrors: readonly string[] = [
   "invalid_grant",
   "authorization_pending",
@@ -82,7 +81,7 @@ const grantErrors: readonly string[] = [
   "expired_token",
 ];
 
-/** Creates the endpoints with which a program, which has no cookie, redeems its codes (RFC 6749, 3.2; RFC 8628, 3.1). */
+/** Creates the endpoints at which a program redeems its codes without a cookie (RFC 6749, 3.2; RFC 8628, 3.1). */
 export const createTokenEndpoints = ({
   core,
   origin,
@@ -94,39 +93,33 @@ export const createTokenEndpoints = ({
   codes: SealedCodes;
   clock: Clock;
 }): { token: Handler; device: Handler } => {
-  const unknownCodes = createLimit(clock, tokenLimit, "Too many requests of this address");
-  const knownCodes = createLimit(clock, codeLimit, "Too many requests for this code");
+  const refuseUnknown = createLimit(clock, tokenLimit, "Too many requests of this address");
+  const refuseKnown = createLimit(clock, codeLimit, "Too many requests for this code");
 
-  /** Returns the code that core knows, or the refusal of a limit: that of the code alone, if a web of this deployment sealed it. */
+  /** Returns core's code, or a rejection. The code has its own limit if this deployment sealed it; else the address has one. */
   const admit = async (c: WebContext, given: unknown): Promise<unknown> => {
     const code = typeof given === "string" ? await codes.open(given) : null;
-    if (code !== null) return knownCodes(c, code) ?? code;
-    // Without a seal it may be of an older web; core's own codes have no dot.
-    const isNone = typeof given === "string" && given.includes(".");
-    const refusal = unknownCodes(c, addressKey(c.get("remoteAddress")));
-    return (
-      refusal ?? (isNone ? failed(c, "invalid_grant", "The code is unknown or has expired") : given)
-    );
+    if (code !== null) return refuseKnown(c, code) ?? code;
+    const refusal = refuseUnknown(c, addressKey(c.get("remoteAddress")));
+    if (refusal !== null) return refusal;
+    // An older web sent core's codes unsealed; they have no dot.
+    const isSealed = typeof given === "string" && given.includes(".");
+    return isSealed ? failed(c, "invalid_grant", "The code is unknown or has expired") : given;
   };
 
   return {
     token: async (c) => {
       const form = await readForm(c);
-      const code = await admit(c, form.grant_type === deviceGrant ? form.device_code : form.code);
+      const { grant_type, code_verifier, redirect_uri } = form;
+      const code = await admit(c, grant_type === deviceGrant ? form.device_code : form.code);
       if (code instanceof Response) return code;
+      if (grant_type !== "authorization_code" && grant_type !== deviceGrant)
+        return failed(c, "unsupported_grant_type", `Use authorization_code or ${deviceGrant}`);
       const remote_addr = c.get("remoteAddress");
       const grant =
-        form.grant_type === "authorization_code"
-          ? {
-              grant_type: "authorization_code",
-              code,
-              code_verifier: form.code_verifier,
-              redirect_uri: form.redirect_uri,
-              remote_addr,
-            }
+        grant_type === "authorization_code"
+          ? { grant_type, code, code_verifier, redirect_uri, remote_addr }
           : { grant_type: "device_code", device_code: code, remote_addr };
-      if (form.grant_type !== "authorization_code" && form.grant_type !== deviceGrant)
-        return failed(c, "unsupported_grant_type", `Use authorization_code or ${deviceGrant}`);
       const response = await callAsWeb(core, c, "/operator/tokens", grant);
       if (!response.ok) return refusalOf(c, response);
       const { scopes, ...token } = v.parse(TokenOfCore, await response.json());

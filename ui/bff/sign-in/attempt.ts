@@ -67,11 +67,11 @@ export const createAttempts = ({
       : []),
   ];
   const piecesOf = (token: string): string[] => {
-    const at = token.lastIndexOf(".");
-    return secure ? [token.slice(0, at), token.slice(at + 1)] : [token];
+    const dot = token.lastIndexOf(".");
+    return secure ? [token.slice(0, dot), token.slice(dot + 1)] : [token];
   };
   const clear = (id: string): string[] => cookiesOf(id).map((cookie) => cookie.clear());
-  /** The oldest first; on https only those that no other host of the domain can set. */
+  /** Returns the ids of attempts, the oldest first; on https from the cookies that no other host of the domain can set. */
   const idsIn = (cookieHeader: string | undefined): string[] => {
     const own = secure ? signaturePrefix : prefix;
     return [...new Set(cookieNames(cookieHeader, own))]
@@ -91,7 +91,7 @@ export const createAttempts = ({
         .setExpirationTime(iat + ttlSeconds)
         .sign(key);
       const pieces = piecesOf(token);
-      const stored = cookiesOf(idOf(state)).map((cookie, at) => cookie.set(pieces[at] ?? ""));
+      const stored = cookiesOf(idOf(state)).map((cookie, index) => cookie.set(pieces[index] ?? ""));
       const ids = idsIn(cookieHeader);
       const tooMany = ids.slice(0, Math.max(0, ids.length + 1 - attemptsMax));
       return {

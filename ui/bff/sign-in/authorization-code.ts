@@ -5,8 +5,8 @@ import type { Web } from "../web.ts";
 /** The authorization code flow with PKCE (RFC 6749, RFC 7636). The only file that imports arctic. */
 export interface AuthorizationCode {
   /**
-   * Returns the address to redirect the browser to, with the hash of `codeVerifier`. `prompts` are OpenID Connect's; the provider
-   * authenticates a person whom it authenticated longer ago than `maxAgeSeconds` once more, and says when it was.
+   * Returns the address to redirect the browser to, with the hash of `codeVerifier`. `prompts` are OpenID Connect's. With `maxAgeSeconds`, the
+   * provider authenticates a person again if the last time was longer ago, and reports the time.
    */
   url(
     authorizationEndpoint: string,
@@ -62,7 +62,7 @@ export const createAuthorizationCode = ({
       if (maxAgeSeconds !== undefined) url.searchParams.set("max_age", String(maxAgeSeconds));
       return url;
     },
-    // arctic cannot be aborted: the process's dispatcher ends what is left of a request (limit-outgoing-requests.ts).
+    // arctic's requests cannot be aborted: the process's dispatcher ends abandoned ones (limit-outgoing-requests.ts).
     exchange: async (endpoint, { code, codeVerifier }) => {
       try {
         const request = confidential.validateAuthorizationCode(endpoint, code, codeVerifier);

@@ -36,14 +36,14 @@ export const createBackchannelLogout =
       description?: string,
       cause?: unknown,
     ) => {
-      // A valid token is accepted also from an address that sends too many others: the provider may share it.
+      // Only a rejected token counts: the provider may share the address of an attacker.
       const retryAfterSeconds = refusals.retryAfterSeconds(remoteAddress);
       if (retryAfterSeconds !== null)
         return new WebProblem("rate_limited", {
           detail: "Too many refused tokens of this address",
           retryAfterSeconds,
         });
-      refusals.refused(remoteAddress);
+      refusals.recordRefusal(remoteAddress);
       log.warn({ request_id: requestId, code, err: cause }, "logout token refused");
       return new WebProblem(code, {
         // The members of RFC 6749 (5.2), which providers read.
@@ -65,8 +65,8 @@ export const createBackchannelLogout =
     return c.body(null, 200);
   };
 
-/** Names what is wrong with a token, and quotes nothing of it. */
-const faultOf = (cause: unknown) => {
+/** Describes the fault of a token without quoting it. */
+const faultOf = (cause: unknown): string => {
   if (cause instanceof errors.JWTClaimValidationFailed || cause instanceof errors.JWTExpired)
     return `The logout token's claim ${cause.claim} is not valid`;
   if (v.isValiError(cause))

@@ -16,6 +16,30 @@ interface AdmittedPerson {
   idToken: string;
 }
 
+/** The callback that causes an exchange. */
+interface ExchangeOwner {
+  /** The attempt's `state`. */
+  attempt: string;
+  /** The direct remote address. Behind a proxy all people share it, so its limit is wide. */
+  address: string;
+}
+
+/** Limits the code exchanges that callbacks cause. */
+interface Exchanges {
+  /** Returns the result of `work`. Throws `ExchangeEvicted` when a newer callback takes the slot. */
+  run<Result>(owner: ExchangeOwner, work: () => Promise<Result>): Promise<Result>;
+}
+
+interface Entry extends ExchangeOwner {
+  evict(): void;
+}
+
+interface GateParts {
+  provider: Provider;
+  flow: AuthorizationCode;
+  exchanges: Exchanges;
+}
+
 /**
  * Creates the sign-in gate (docs/sign-in.md). It checks the provider's response against the attempt, exchanges the code, verifies the
  * id_token, and admits an active person of the directory. Throws a `SignInRefusal` for any other person.
@@ -27,14 +51,9 @@ export const createGate =
     attempt: Attempt | null,
     remoteAddress: string,
   ): Promise<AdmittedPerson> => {
-    const { subject, authenticationAgeSeconds, ...authenticated } = await authenticate(
-      parts,
-      response,
-      {
-        attempt,
-        remoteAddress,
-      },
-    );
+    const callback = { attempt, remoteAddress };
+    const authenticated = await authenticate(parts, response, callback);
+    const { subject, authenticationAgeSeconds, providerSessionId, idToken } = authenticated;
     const { tenantId } = parts.config;
     const person = await findPersonBySubject(parts.db, { tenantId, subject }).catch(
       (cause: unknown) => {
@@ -48,41 +67,21 @@ export const createGate =
     const isOld = authenticationAgeSeconds !== null && authenticationAgeSeconds > freshSeconds;
     if (isOld && attempt !== null && needsFreshSignIn(attempt.returnTo))
       throw new SignInRefusal("sign_in_not_fresh", { person: { userId, subject } });
-    return { userId, displayName, authenticationAgeSeconds, ...authenticated };
+    return { userId, displayName, authenticationAgeSeconds, providerSessionId, idToken };
   };
-
-/**
- * Bounds the code exchanges that callbacks cause. Anybody can send a callback, and a stalled provider answers none of them. When full,
- * aborts the oldest exchange. Invariants: at most one per attempt, 64 per address, 256 in all.
- */
-
-/** Identifies the callback. */
-interface ExchangeOwner {
-  /** The attempt's `state`. */
-  attempt: string;
-  /** The direct remote address. Behind a proxy all people share it, so its limit is wide. */
-  address: string;
-}
-
-/** Runs the exchanges of callbacks. */
-interface Exchanges {
-  /** Returns the result of `work`. Throws `ExchangeEvicted` when a newer callback takes the slot. */
-  run<Result>(owner: ExchangeOwner, work: () => Promise<Result>): Promise<Result>;
-}
 
 /** Reports that a newer exchange took the slot. */
 export class ExchangeEvicted extends Error {
   override readonly name = "ExchangeEvicted";
 }
 
-interface Entry extends ExchangeOwner {
-  evict(): void;
-}
-
 const perAddressMax = 64;
 const totalMax = 256;
 
-/** Creates the limit of one process. */
+/**
+ * Creates the limit of one process: at most one exchange per attempt, 64 per address and 256 in all. Anybody can send a callback, and a
+ * stalled provider answers none of them. When full, evicts the oldest exchange: of the attempt, of the address, or of the address with most.
+ */
 export const createExchanges = (): Exchanges => {
   /** In order of arrival. */
   const running = new Set<Entry>();
@@ -120,12 +119,6 @@ const largestGroup = (entries: readonly Entry[]): Entry[] =>
   [...Map.groupBy(entries, ({ address }) => address).values()].reduce((largest, group) =>
     group.length > largest.length ? group : largest,
   );
-
-interface GateParts {
-  provider: Provider;
-  flow: AuthorizationCode;
-  exchanges: Exchanges;
-}
 
 /** Returns a parameter of the response, which must not repeat (RFC 6749, 3.1). */
 const only = (response: URLSearchParams, name: string) => {
@@ -180,7 +173,7 @@ const authenticate = async (
     );
 };
 
-/** The refusal for an error of the provider; one that no standard names is not quoted. */
+/** Returns the refusal for an error of the provider. Does not quote an error that no standard names. */
 const rejected = (error: string): SignInRefusal => {
   const part = providerErrors.find((name) => name === error) ?? null;
   const cause = new Error(`the provider answered ${part ?? "an error"}`);

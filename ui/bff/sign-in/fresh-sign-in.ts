@@ -5,15 +5,15 @@ export const authorizePath = "/cli/authorize";
 /** The address that a person opens to type a device's code. */
 export const devicePath = "/device";
 
-/** How long after a sign-in a person may let a program in: whoever has only a copy of the cookie cannot sign in. */
+/** How long after a sign-in a person may let a program in. Somebody with only a copy of the cookie cannot sign in. */
 export const freshSeconds = 300;
-/** What the provider is asked for: it leaves time to read the page. */
+/** The `max_age` that web requests from the provider; the rest of `freshSeconds` is time to read the page. */
 export const maxAgeSeconds = 60;
 
-/** Whether a sign-in that returns to this path of web must be a fresh one. */
+/** Reports whether a sign-in that returns to this path must be a fresh one. */
 export const needsFreshSignIn = (returnTo: string): boolean =>
   [authorizePath, devicePath].includes(new URL(returnTo, "http://local.invalid").pathname);
 
-/** Whether the person of a session signed in so shortly before `now`, in milliseconds, that they may let a program in. */
+/** Reports whether the sign-in of a session is recent enough at `now`, in milliseconds, to let a program in. */
 export const isFresh = ({ authenticatedAt }: WebSession, now: number): boolean =>
   now / 1000 - authenticatedAt <= freshSeconds;

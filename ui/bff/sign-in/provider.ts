@@ -49,7 +49,7 @@ export class ProviderUnavailable extends Error {
 
 const metadataTtlMs = 3_600_000;
 const retryMs = 60_000;
-/** Anybody can send a logout token: at most one in this time has the keys read again. */
+/** Anybody can send a logout token: at most one in this time makes web read the keys again. */
 const logoutKeysCooldownMs = 30_000;
 
 const Metadata = v.object({
@@ -72,7 +72,7 @@ const IdToken = v.object({
   auth_time: v.optional(v.number()),
   aud: v.union([v.string(), v.array(v.string())]),
   azp: v.optional(v.string()),
-  // A session that is not named like one ends with its person's.
+  // Ignore a malformed `sid`: such a session ends only with all of the person's.
   sid: v.fallback(v.optional(Subject), undefined),
 });
 
@@ -83,7 +83,7 @@ const LogoutToken = v.object({
   sid: v.optional(Subject),
   exp: v.number(),
   events: v.object({ "http://schemas.openid.net/event/backchannel-logout": v.looseObject({}) }),
-  // Else an id_token of this client could end sessions.
+  // Without this, an id_token of this client could end sessions.
   nonce: v.optional(v.never()),
 });
 
@@ -137,7 +137,7 @@ export const createProvider = ({
         throw new Error("id_token: azp is another client");
       const subject = claims[subjectClaim];
       if (subject === undefined) throw new Error(`id_token: no ${subjectClaim}`);
-      // Two times of one clock: it may differ from web's.
+      // Both times are by the provider's clock, which may differ from web's.
       const age =
         claims.auth_time === undefined
           ? null
@@ -164,13 +164,13 @@ export const createProvider = ({
   };
 };
 
-/** The keys of the provider: what one of them reads, both know. */
+/** The keys of the provider, with one cache. */
 interface ProviderKeys {
   ofIdTokens: JWTVerifyGetKey;
   ofLogoutTokens: JWTVerifyGetKey;
 }
 
-/** Only an id_token from the provider itself has an unknown key read at once, so no client can cause many reads. */
+/** Reads an unknown key at once only for an id_token from the provider itself, so that no client can cause many reads. */
 const createProviderKeys = (keys: ReturnType<typeof createIssuerKeys>): ProviderKeys => ({
   ofIdTokens: distinguishUnavailable(keys(0)),
   ofLogoutTokens: distinguishUnavailable(keys(logoutKeysCooldownMs)),

@@ -15,10 +15,10 @@ export type RefusalReason =
 /** The parts without which nobody can sign in. */
 export const neededParts = ["identity_provider", "core", "database", "web_database"] as const;
 
-/** The part that did not answer, as far as web knows: `database` as core reports it, `web_database` as web itself reads it. */
+/** The part that did not answer, as far as web knows: core reports `database`, and web itself queries `web_database`. */
 export type NeededPart = (typeof neededParts)[number];
 
-/** Errors of a provider that a retry does not mend (RFC 6749, 4.1.2.1; OpenID Connect Core 1.0, 3.1.2.6). */
+/** Errors of a provider that a retry does not resolve (RFC 6749, 4.1.2.1; OpenID Connect Core 1.0, 3.1.2.6). */
 export const providerErrors = [
   "account_selection_required",
   "consent_required",

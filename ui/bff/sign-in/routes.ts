@@ -22,7 +22,7 @@ import { createReportSignOut } from "./sign-outs.ts";
 
 /** The routes that sign people in and out. */
 interface SignInRoutes {
-  /** `GET /api/auth/login?return_to=&prompt=`: redirects to the provider; `prompt=select_account` has it let the person change accounts. */
+  /** `GET /api/auth/login?return_to=&prompt=`: redirects to the provider; with `prompt=select_account` the person can change accounts. */
   begin: Handler;
   /** `GET /api/auth/callback/idp`: the provider's redirect; admits or refuses the person. */
   complete: Handler;
@@ -51,20 +51,20 @@ interface ProviderSignOut {
   begin(cookieHeader: string | undefined): Promise<{ url: URL; cookies: string[] } | null>;
 }
 
-/** Browsers drop a cookie over 4 KiB: a longer id_token is not kept, and the provider asks the person who they are. */
+/** Browsers drop a cookie over 4 KiB: web does not keep a longer id_token, so the provider asks who signs out. */
 const idTokenLengthMax = 3800;
 const stateTtlSeconds = 600;
 
 /** The path that the provider redirects to; registered there under the origin of `WEBAUTH_URL`. */
 const returnPath = "/login";
 
-/** Creates it. The id_token is in the browser alone, which sends it with the sign-out and with no other request. */
+/** Creates the provider's sign-out. Only the browser stores the id_token, and sends it only with the sign-out. */
 export const createProviderSignOut = (
   config: WebConfig,
   { provider, entropy }: { provider: Provider; entropy: Entropy },
 ): ProviderSignOut => {
   const { secure, origin, sessionTtlSeconds: ttlSeconds, identityProvider } = config;
-  // No `__Host-`, which would send it with every request. Another host of the domain can set it: the provider verifies the hint.
+  // Not `__Host-`, whose path must be `/`: it would be sent with every request. Another host can set it, but the provider verifies the hint.
   const name = secure ? "__Secure-svc_id_token" : "svc_id_token";
   const hint = createCookie({ name, path: "/api/auth/logout", secure, ttlSeconds });
   const returned = returnCookie(config);
@@ -93,7 +93,7 @@ const returnCookie = ({ secure }: Pick<WebConfig, "secure">): WebCookie => {
   return createCookie({ name, path: returnPath, secure, ttlSeconds: stateTtlSeconds });
 };
 
-/** Whether the provider redirected this browser here after the sign-out that it began. */
+/** Reports whether the provider redirected this browser here after the sign-out that it began. */
 export const isProviderReturn = (
   config: Pick<WebConfig, "secure">,
   { state, cookieHeader }: { state: string | null; cookieHeader: string | undefined },
@@ -147,10 +147,13 @@ export const createSignIn = (
         const isFresh = needsFreshSignIn(returnTo);
         const isOtherAccount = query.get("prompt") === "select_account";
         const isChoice = isOtherAccount && supported.includes("select_account");
-        // Keycloak has no select_account; signing in anew, a person can choose as well.
-        const asked = { login: isFresh || (isOtherAccount && !isChoice), select_account: isChoice };
+        // Keycloak has no select_account: `login` lets a person choose an account as well.
+        const wanted = {
+          login: isFresh || (isOtherAccount && !isChoice),
+          select_account: isChoice,
+        };
         const prompts = (["login", "select_account"] as const).filter(
-          (name) => asked[name] && supported.includes(name),
+          (name) => wanted[name] && supported.includes(name),
         );
         const { attempt, cookies } = await attempts.begin(returnTo, c.req.header("cookie"));
         for (const cookie of cookies) c.header("Set-Cookie", cookie, { append: true });
@@ -186,12 +189,12 @@ export const createSignIn = (
           providerSessionId,
           remoteAddress: c.get("remoteAddress"),
         };
-        // Without an audit event there is no session.
+        // A session needs an audit event.
         await core
           .recordSignIn({ outcome: "success", ...record }, requestId)
           .catch((cause: unknown) => {
             const code = cause instanceof WebProblem ? cause.code : "";
-            // Its page names both clocks; another try would not help.
+            // Its page names both clocks; a retry would not help.
             if (code === "clock_skew") throw cause;
             const part = code === "database_unavailable" ? "database" : "core";
             throw new SignInRefusal("sign_in_unavailable", { cause, part });
@@ -215,13 +218,13 @@ export const createSignIn = (
           session,
           ...session.replaced.map((replaced) => ({ ...session, ...replaced })),
         ];
-        const report = (one: WebSession) =>
-          reportSignOut(() => core.recordSignOut(one, seen), {
+        const report = (each: WebSession) =>
+          reportSignOut(() => core.recordSignOut(each, seen), {
             ...seen,
-            key: one.id,
-            expiresAt: one.expiresAt,
+            key: each.id,
+            expiresAt: each.expiresAt,
           });
-        // What core has not confirmed has ended in this process, and is reported again.
+        // All have ended in this process; `reportSignOut` retries those that core has not confirmed.
         await Promise.allSettled(ended.map(report));
       }
       // A form needs a page; a script does not.
@@ -230,7 +233,7 @@ export const createSignIn = (
       if (atProvider === null) return c.redirect(loginPath({ reason: "signed_out" }), 303);
       const { url, cookies } = atProvider;
       for (const cookie of cookies) c.header("Set-Cookie", cookie, { append: true });
-      // A page, for browsers apply the policy `form-action` to redirects, and the provider may redirect further.
+      // A page instead of a redirect: browsers apply the policy `form-action` to redirects, and the provider may redirect further.
       c.header("Refresh", `0; url=${url.href}`);
       return c.html(showSignOut(url.href));
     },

@@ -1,9 +1,9 @@
 import type { Web } from "../web.ts";
 
 /**
- * Calls core to record that sessions have ended, after which it rejects them at every web. Returns what `record` does. Throws its first
- * failure, and then retries until core confirms, `expiresAt` has passed or web stops. While it retries for a `key`, a further report of that
- * is tried once: so are those of a logout token that the provider repeats.
+ * Calls `record`, with which core records that sessions have ended and then rejects them at every web. Returns its result, or throws its first
+ * failure and retries in the background until core confirms, `expiresAt` has passed or web stops. Meanwhile it tries a further report of the
+ * same `key` once, such as a logout token that the provider repeats.
  */
 export type ReportSignOut = <Result>(
   record: () => Promise<Result>,
@@ -11,15 +11,15 @@ export type ReportSignOut = <Result>(
 ) => Promise<Result>;
 
 const retryMs = 2_000;
-/** Beyond it the caller alone retries: nobody can sign out more often than sign in, but a provider may send tokens for nobody. */
+/** The most reports that web retries at once; beyond, only the caller retries. A provider may send any number of tokens. */
 const retriesMax = 10_000;
 
-/** Creates it. */
+/** Creates a `ReportSignOut`. */
 export const createReportSignOut = (
   { clock, log }: Pick<Web, "clock" | "log">,
   isStopping: () => boolean,
 ): ReportSignOut => {
-  const retried = new Set<string>();
+  const retriedKeys = new Set<string>();
   return async (record, { key, requestId, expiresAt }) => {
     const warn = (err: unknown) =>
       log.warn({ request_id: requestId, err }, "core has not confirmed a sign-out; retrying");
@@ -34,14 +34,14 @@ export const createReportSignOut = (
     const retry = async () => {
       do await clock.sleep(retryMs);
       while (!isStopping() && clock.now() < expiresAt * 1000 && !(await isConfirmed()));
-      retried.delete(key);
+      retriedKeys.delete(key);
     };
     try {
       return await record();
     } catch (err) {
       warn(err);
-      if (!retried.has(key) && retried.size < retriesMax) {
-        retried.add(key);
+      if (!retriedKeys.has(key) && retriedKeys.size < retriesMax) {
+        retriedKeys.add(key);
         void retry();
       }
       throw err;

@@ -161,7 +161,7 @@ ${definitionFields(parts)}
   return cardPage({ title: "Change a watch", card, links: parts.links });
 };
 
-// Of core's responses, what the pages show; a newer core may add fields.
+// The members of core's responses that the pages show; a newer core may add fields.
 const Receivers = v.object({ receivers: v.array(v.object({ name: v.string() })) });
 const Definition = v.object({
   id: v.string(),
@@ -179,7 +179,7 @@ const Refusal = v.object({
   errors: v.optional(v.array(v.object({ path: v.string(), message: v.string() })), []),
 });
 
-/** The forms of watches: each has a page, and what its form does. */
+/** The pages of watches, and the handlers of their forms. */
 interface WatchForms {
   askNew: Handler;
   create: Handler;
@@ -187,7 +187,7 @@ interface WatchForms {
   change: Handler;
 }
 
-/** Why nothing was changed; `isStale`: another change came first. */
+/** Why nothing was changed. `isStale`: another change came first. */
 interface Faults {
   faults: readonly string[];
   isStale?: boolean;
@@ -228,7 +228,7 @@ export const createWatchForms = ({
     return found.receivers.map(({ name }) => name);
   };
 
-  /** Calls core, and returns its answer, or why it refuses. */
+  /** Calls core. Returns its response, or the faults for which core rejected the form. */
   const attempt = async (
     c: WebContext,
     { session }: PersonOfPage,
@@ -325,10 +325,13 @@ const needsAdmin = {
 };
 const noSuchWatch = { title: "There is no such watch", text: "Somebody has deleted it." };
 
-/** The id in an address; one that is none finds nothing. */
-const idOf = (c: WebContext) =>
-  /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.exec(queryOf(c).get("id") ?? "")?.[0] ??
-  "00000000-0000-0000-0000-000000000000";
+const noId = "00000000-0000-0000-0000-000000000000";
+
+/** Returns the id in the query, or one that no watch has. */
+const idOf = (c: WebContext): string => {
+  const id = queryOf(c).get("id") ?? "";
+  return /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(id) ? id : noId;
+};
 
 const fieldsOf = (form: Form): WatchFields => ({
   name: form.name ?? "",
@@ -361,7 +364,7 @@ const definitionOf = (fields: WatchFields): Faults | { json: object } => {
   };
 };
 
-/** Returns the call of core that a form of the page of a watch means. */
+/** Returns the call of core for a form of a watch's page. */
 const callOf = (id: string, form: Form): Faults | WatchCall => {
   const path = `/collector/watches/${id}`;
   switch (form.action) {
