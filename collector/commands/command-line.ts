@@ -8,7 +8,7 @@ import {
   parseFlags,
 } from "./command.ts";
 
-/** The commands by name. Each is loaded on use, so that `diag` does not pay for what `run` needs. */
+/** The commands by name. Each is imported on demand, so that `diag` does not load what `run` needs. */
 export const commands: Record<string, { summary: string; load: () => Promise<Command> }> = {
   enroll: {
     summary: "get a certificate for this host with a bootstrap token, and write its config",
@@ -48,7 +48,7 @@ export const commands: Record<string, { summary: string; load: () => Promise<Com
   },
 };
 
-/** Runs one command line and returns its exit code: 0 done, 1 failed, 2 usage, 78 a fault that a restart cannot mend. */
+/** Runs one command line and returns its exit code: 0 done, 1 failed, 2 usage, 78 a fault that a restart cannot fix. */
 export const runCommandLine = async (
   argv: readonly string[],
   env: CollectorEnv,
@@ -69,7 +69,7 @@ export const runCommandLine = async (
     env.stdout.write(`svc-collector ${name}: ${entry.summary}\n\n${command.usage}`);
     return exitCode.done;
   }
-  const asJson = args.includes("--json");
+  const output = { name, env, asJson: args.includes("--json") };
   try {
     const operands: string[] = [];
     const flags = parseFlags(
@@ -78,22 +78,29 @@ export const runCommandLine = async (
       command.operands ? operands : undefined,
     );
     const progress = (line: string) => {
-      if (!asJson) env.stderr.write(`svc-collector ${name}: ${line}\n`);
+      if (!output.asJson) env.stderr.write(`svc-collector ${name}: ${line}\n`);
     };
-    return render(await command.run(flags, env, progress, operands), asJson, name, env);
+    return render(await command.run(flags, env, progress, operands), output);
   } catch (error) {
-    return renderFailure(error, asJson, name, env);
+    return renderFailure(error, output);
   }
 };
 
-const overview = () => {
+/** Where and how the command `name` prints its outcome. */
+interface Output {
+  name: string;
+  env: CollectorEnv;
+  asJson: boolean;
+}
+
+const overview = (): string => {
   const lines = Object.entries(commands).map(
     ([name, { summary }]) => `  ${name.padEnd(16)}${summary}`,
   );
   return `usage: svc-collector <command> [flags]\n\n${lines.join("\n")}\n\n--help after a command lists its flags; --version prints ${version}\n`;
 };
 
-const render = (outcome: CommandOutcome, asJson: boolean, name: string, env: CollectorEnv) => {
+const render = (outcome: CommandOutcome, { name, env, asJson }: Output): number => {
   if (asJson || outcome.jsonAlways)
     env.stdout.write(`${JSON.stringify(outcome.json, null, asJson ? undefined : 2)}\n`);
   else if (outcome.text !== undefined) env.stdout.write(outcome.text);
@@ -101,7 +108,7 @@ const render = (outcome: CommandOutcome, asJson: boolean, name: string, env: Col
   return outcome.exitCode;
 };
 
-const renderFailure = (error: unknown, asJson: boolean, name: string, env: CollectorEnv) => {
+const renderFailure = (error: unknown, { name, env, asJson }: Output): number => {
   const failure =
     error instanceof CommandFailure
       ? error

@@ -1,6 +1,18 @@
 import { parseArgs } from "node:util";
 import type { CollectorEnv } from "../env.ts";
 
+/** The exit codes of every command (docs/collector-config.md); `config` (EX_CONFIG of sysexits) is a fault that a restart cannot fix. */
+export const exitCode = { done: 0, failed: 1, usage: 2, config: 78 } as const;
+type ExitCode = (typeof exitCode)[keyof typeof exitCode];
+
+/** The flags of a command: `text` takes a value, `switch` does not. */
+type FlagKinds = Readonly<Record<string, "text" | "switch">>;
+
+/** The values of parsed flags. */
+export type FlagValues<Kinds extends FlagKinds> = {
+  readonly [Name in keyof Kinds]: Kinds[Name] extends "text" ? string | undefined : boolean;
+};
+
 /** The result of a command: lines for people on stderr, and one object for programs (`--json`) on stdout. */
 export interface CommandOutcome {
   exitCode: ExitCode;
@@ -33,18 +45,10 @@ export const defineCommand = <const Kinds extends FlagKinds>(
   command: Command<Kinds>,
 ): Command<Kinds> => command;
 
-/** The flags of a command: `text` takes a value, `switch` does not. */
-type FlagKinds = Readonly<Record<string, "text" | "switch">>;
-
-/** The values of parsed flags. */
-export type FlagValues<Kinds extends FlagKinds> = {
-  readonly [Name in keyof Kinds]: Kinds[Name] extends "text" ? string | undefined : boolean;
-};
-
 /**
- * Parses arguments by `kinds`. Throws a usage failure for an unknown or repeated flag, a missing value, or a positional argument unless there
- * are `operands`, to which it adds them. No message repeats an argument, which may be a token by mistake: only names of known flags, and
- * names that cannot be a token.
+ * Parses arguments by `kinds`, and adds positional arguments to `operands`. Throws a usage failure for an unknown or repeated flag, a missing
+ * value, or a positional argument without `operands`. No message repeats an argument, which may be a token by mistake: only names of known
+ * flags, and names that cannot be a token.
  */
 export const parseFlags = <Kinds extends FlagKinds>(
   kinds: Kinds,
@@ -107,10 +111,6 @@ const unknownFlag = (name: string): string => {
     ? `unknown flag --${name}`
     : "unknown flag";
 };
-
-/** The exit codes of every command (docs/collector-config.md); `config` (EX_CONFIG of sysexits) is a fault that a restart cannot mend. */
-export const exitCode = { done: 0, failed: 1, usage: 2, config: 78 } as const;
-type ExitCode = (typeof exitCode)[keyof typeof exitCode];
 
 /** A command failed. The message is one line for people, without secrets; `details` are further lines. */
 export class CommandFailure extends Error {

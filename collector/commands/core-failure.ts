@@ -13,7 +13,7 @@ const advice: Record<string, string> = {
   stop: "do not retry; contact the operator of core",
 };
 
-/** The advice for codes whose action says too little. */
+/** More specific advice for some codes than that of their action. */
 const adviceOfCode: Record<string, string> = {
   token_invalid:
     "it may have expired, be used up or revoked: get a new one from an admin of the fleet",

@@ -9,8 +9,8 @@ import { CommandFailure, type CommandOutcome, defineCommand, exitCode } from "./
 import { configFailure } from "./usable-config.ts";
 
 /**
- * `dead-letters`: lists the records that core rejected, as far as the queue keeps them, without their payloads; `--out` writes them with
- * their payloads to a new file. Takes no lock and changes nothing in the queue.
+ * `dead-letters`: lists the rejected records that the queue keeps, without their payloads; `--out` writes them with their payloads to a new
+ * file. Takes no lock and changes nothing in the queue.
  */
 export const deadLettersCommand = defineCommand({
   usage: `  --config <path>   the collector's config (default ${defaultConfigPath})
@@ -73,7 +73,7 @@ const createExport = (path: string) => {
   return {
     write: (letter: DeadLetter) => {
       const line = { ...listed(letter), payload: Buffer.from(letter.payload).toString("base64") };
-      // Unlike `writeSync`, it fails when there is room for a part alone.
+      // Unlike `writeSync`, fails if the disk has room for only a part.
       writeFileSync(file, `${JSON.stringify(line)}\n`);
     },
     close: () => {

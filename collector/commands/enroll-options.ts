@@ -57,7 +57,7 @@ export interface EnrollOptions {
   reenroll: boolean;
   /** Replaces another identity, and the config. */
   force: boolean;
-  /** Enrolls with a service account token, which Kubernetes renews: an expired certificate needs nobody's help. */
+  /** Enrolls with a service account token, which Kubernetes renews, so that an expired certificate needs no operator. */
   attested: boolean;
 }
 
@@ -212,8 +212,8 @@ export const readToken = async (
   return new Secret(token);
 };
 
-/** Names the fault and never the path, which may be a token that was given in its place. */
-const readTokenFile = (path: string) =>
+/** Throws without naming the path, which may be a token that was given by mistake. */
+const readTokenFile = (path: string): Promise<string> =>
   readFile(path, "utf8").catch((cause) => {
     const hint =
       errorCode(cause) === "EACCES" ? "; --token-stdin takes it from a user who can" : "";

@@ -62,7 +62,7 @@ export const enrollCommand = defineCommand({
     const identityDirectory = openIdentityDirectory(options.paths.identity, env);
     try {
       await mkdir(options.paths.configDir, { recursive: true });
-      // Before the token is used: a directory that is refused must not cost one.
+      // Before the token is used: an unusable directory must not cost a token.
       await makeOwnDirectory(options.paths.data, Object.values(queueFiles("")));
       return await identityDirectory.locked(async () => {
         const existing = await readExisting(options.paths.config);
@@ -88,7 +88,7 @@ export const enrollCommand = defineCommand({
   },
 });
 
-/** Whether the existing credentials are kept. Throws for another identity: only `--force` replaces it. */
+/** Reports whether to keep the existing credentials. Throws for another identity, which only `--force` replaces. */
 const keepsIdentity = async (
   directory: IdentityDirectory,
   { identity, force, reenroll, attested }: EnrollOptions,
@@ -97,7 +97,7 @@ const keepsIdentity = async (
   if (force) return false;
   const current = await directory.current().catch((cause: unknown) => {
     if (!(cause instanceof CredentialsError || errorCode(cause) === "ENOENT")) throw cause;
-    // The flags, or the pod's token, say whose they were.
+    // `--reenroll` names the identity, and a pod's token proves it: damaged credentials can be replaced.
     if (reenroll || attested) return undefined;
     const message =
       "the credentials of this host are damaged, and are kept; --reenroll requests new ones";
@@ -176,8 +176,8 @@ const writeFiles = async (
   return false;
 };
 
-/** Returns the text of the config that is there, if any. One that cannot be read must not be replaced like one that is missing. */
-const readExisting = async (path: string) => {
+/** Returns the text of the existing config, if any. Throws if it cannot be read, because it must not be replaced. */
+const readExisting = async (path: string): Promise<string | undefined> => {
   try {
     return await readFile(path, "utf8");
   } catch (cause) {
@@ -234,9 +234,11 @@ const describe = async (
   const loaded = await loadConfig(options.paths.config, env);
   if (loaded.errors.length > 0) throw configFailure(loaded.errors);
   const run = `svc-collector run --config ${options.paths.config}`;
+  const isPackaged = options.paths.config === defaultConfigPath;
+  const packaged = "sudo systemctl start svc-collector, or without the package ";
   const next = [
     ...(done.tokenFile ? ["delete the token file"] : []),
-    `start it: ${options.paths.config === defaultConfigPath ? `sudo systemctl start svc-collector, or without the package ${run}` : run}`,
+    `start it: ${isPackaged ? packaged : ""}${run}`,
   ];
   return {
     exitCode: exitCode.done,

@@ -16,8 +16,8 @@ Run it as the collector's own user. A second run stores nothing twice, and conti
 `,
   flags: { config: "text" },
   operands: true,
-  run: async (flags, env, _progress, [verb, dir, ...more]) => {
-    if (verb !== "import" || dir === undefined || more.length > 0)
+  run: async (flags, env, _progress, [verb, dir, ...others]) => {
+    if (verb !== "import" || dir === undefined || others.length > 0)
       throw usageFailure("write: queue import <dir>");
     const { config, errors } = await loadConfig(flags.config ?? defaultConfigPath, env);
     if (config === undefined) throw configFailure(errors);

@@ -14,8 +14,8 @@ import { readBundle, readCoreUrl } from "./enroll-options.ts";
 import { configFailure, loadUsableConfig } from "./usable-config.ts";
 
 /**
- * `renew`: replaces key and certificate in one step, and rolls back if the config does not validate with them. Whatever fails, the
- * previous credentials stay in use. Safe to repeat, and safe while `run` runs.
+ * `renew`: replaces key and certificate in one step, and rolls back if the config does not validate with them. After any failure the previous
+ * credentials stay in use. Safe to repeat, and safe while `run` runs.
  */
 export const renewCommand = defineCommand({
   usage: `  --config <path>      the config (default ${defaultConfigPath})

@@ -9,7 +9,7 @@ import { loadUsableConfig } from "./usable-config.ts";
 
 const waitMs = 60_000;
 
-/** `retire`: forwards what the queue has, and sends its last account: core expects nothing of it any more. */
+/** `retire`: forwards the queue's records and sends its last account, after which core expects no more of it. */
 export const retireCommand = defineCommand({
   usage: `  --config <path>   the config (default ${defaultConfigPath})
   --json            one JSON object on stdout

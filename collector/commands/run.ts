@@ -43,12 +43,13 @@ With SVC_TRACES_URL it sends traces of its own work there.
     const log = createLineLog(loaded.config.log, env.stdout, env.clock);
     const tracer = await openTracer(env);
     flushCompileCache();
-    // V8 would let garbage double the heap before a collection, and telemetry passing through is mostly garbage. This takes a third
-    // off the memory under load, for a few per cent of the throughput.
+    // By default V8 lets garbage double the heap before a collection, and telemetry passing through is mostly garbage. This saves a third
+    // of the memory under load, and costs a few per cent of the throughput.
     setFlagsFromString("--heap-growing-percent=40");
     try {
       const run = () =>
         superviseCollector({ loaded, env, facts, log, tracer, createSource }, signal);
+      // An error that no handler caught: the collector logged it and stopped.
       if (await drainOnEscape(log, run))
         throw new CommandFailure(exitCode.failed, "internal", "an error escaped; the log has it");
     } catch (error) {
@@ -61,7 +62,7 @@ With SVC_TRACES_URL it sends traces of its own work there.
   },
 });
 
-/** Returns the tracer that the environment asks for. Its module, and the SDK of OpenTelemetry, are loaded only then. */
+/** Returns the tracer that the environment configures. Imports OpenTelemetry's SDK only if it configures one. */
 const openTracer = async (env: CollectorEnv): Promise<Tracer> => {
   const names = Object.keys(env.variables);
   if (!names.some((name) => name.startsWith("SVC_TRACES_") && env.variables[name])) return untraced;
@@ -82,13 +83,13 @@ const createSource = (config: SourceSettings, dependencies: FileSourceDependenci
 };
 
 const runFailures = [
-  [QueueLockedError, exitCode.failed, "queue_locked"],
-  [QueueVersionError, exitCode.config, "queue_version"],
-  [SourceStartError, exitCode.failed, "source_failed"],
+  { kind: QueueLockedError, exit: exitCode.failed, code: "queue_locked" },
+  { kind: QueueVersionError, exit: exitCode.config, code: "queue_version" },
+  { kind: SourceStartError, exit: exitCode.failed, code: "source_failed" },
 ] as const;
 
 const asRunFailure = (error: unknown): unknown => {
-  for (const [kind, exit, code] of runFailures)
+  for (const { kind, exit, code } of runFailures)
     if (error instanceof kind)
       return new CommandFailure(exit, code, error.message, { cause: error });
   return error;

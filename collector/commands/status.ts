@@ -12,6 +12,8 @@ export const describeStatus = (status: CollectorStatus): string => {
   const ago = (time: string) => `${duration(now - Date.parse(time))} ago`;
   const at = (time: string) => `${time.slice(0, 19)}Z (${relative(Date.parse(time) - now)})`;
   const { config, queue, forwarder, heartbeat, certificate, renewal } = status;
+  const { last_ack_at: ackAt } = forwarder;
+  const { next_attempt_at: renewalAt } = renewal;
   const rows: Row[] = [
     [
       "collector",
@@ -25,7 +27,7 @@ export const describeStatus = (status: CollectorStatus): string => {
         ? `valid, ${shortHash(config.running_config_hash)}`
         : "the config on disk is invalid; the previous one stays in effect",
       ...config.errors,
-      ...when(
+      ...lineIf(
         ![null, config.running_config_hash].includes(config.desired_config_hash),
         `desired config: ${shortHash(config.desired_config_hash)}`,
       ),
@@ -38,7 +40,7 @@ export const describeStatus = (status: CollectorStatus): string => {
     ],
     [
       "forwarding",
-      `${describeConnection(forwarder)} ${forwarder.endpoint}, ${forwarder.last_ack_at === null ? "no ack yet" : `last ack ${ago(forwarder.last_ack_at)}`}`,
+      `${describeConnection(forwarder)} ${forwarder.endpoint}, ${ackAt === null ? "no ack yet" : `last ack ${ago(ackAt)}`}`,
       ...optional(forwarder.last_error),
     ],
     ["heartbeats", ...describeHeartbeats(heartbeat, ago)],
@@ -48,7 +50,7 @@ export const describeStatus = (status: CollectorStatus): string => {
     ],
     [
       "renewal",
-      `${renewal.status.replaceAll("_", " ")}${renewal.next_attempt_at === null ? "" : `, next at ${at(renewal.next_attempt_at)}`}`,
+      `${renewal.status.replaceAll("_", " ")}${renewalAt === null ? "" : `, next at ${at(renewalAt)}`}`,
       ...optional(renewal.last_error),
     ],
     ["sources", ...(status.sources.length === 0 ? ["none"] : status.sources.map(describeSource))],
@@ -74,32 +76,35 @@ const describeHeartbeats = (
   return [at === null ? "none accepted yet" : `last accepted ${ago(at)}`, ...optional(error)];
 };
 
-/** What is lost of a queue and its files, or may be. */
+/** Describes what the queue and its files have lost, or may lose. */
 const describeLosses = ({ queue, quarantine, conditions }: CollectorStatus): string[] => [
-  ...when(
+  ...lineIf(
     queue.at_risk && conditions.length === 0,
     "at risk: too full, its oldest record is too old, or its files were damaged within a day",
   ),
-  ...when(
+  ...lineIf(
     queue.forks_total > 0,
     `continued under a new queue id, as a copy of the queue exists: ${queue.forks_total} times`,
   ),
-  ...when(
+  ...lineIf(
     quarantine.files > 0,
     `quarantined files: ${quarantine.files}, with ${quarantine.records} records; see quarantine-* in the data directory`,
   ),
-  ...when(
+  ...lineIf(
     queue.file_gaps_total > 0,
     `files rotated away before their end was read: ${queue.file_gaps_total}, ${size(queue.file_gap_bytes_total)} known to be lost`,
   ),
-  ...when(
+  ...lineIf(
     quarantine.lost_records > 0,
     `lost by damage of the queue's files: ${quarantine.lost_records} records`,
   ),
 ];
 
-/** That core holds the host by its budget is no fault of the connection. */
-const describeConnection = ({ connected, last_error: error }: CollectorStatus["forwarder"]) => {
+/** Describes the connection. Being held by a budget is not a connection failure. */
+const describeConnection = ({
+  connected,
+  last_error: error,
+}: CollectorStatus["forwarder"]): string => {
   if (connected) return "connected to";
   return error?.startsWith("budget_exceeded:") ? "held by its budget at" : "not connected to";
 };
@@ -109,7 +114,7 @@ const describeLabels = (labels: CollectorStatus["labels"]) =>
     .map(([key, value]) => `${key}=${value}`)
     .join(", ") || "none";
 
-const when = (isSo: boolean, line: string): string[] => (isSo ? [line] : []);
+const lineIf = (condition: boolean, line: string): string[] => (condition ? [line] : []);
 const optional = (text: string | null): string[] => (text === null ? [] : [text]);
 const shortHash = (hash: string | null) => hash?.slice(0, 12) ?? "unknown";
 

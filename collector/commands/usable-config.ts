@@ -9,12 +9,12 @@ import {
 import type { CollectorEnv } from "../env.ts";
 import { CommandFailure, exitCode } from "./command.ts";
 
-/** Creates the failure of a config with these errors: exit code 78, or 1 for an error of the disk, which a restart may mend. */
+/** Creates the failure of a config with these errors: exit code 78, or 1 for an error of the disk, which a restart may fix. */
 export const configFailure = (errors: readonly ConfigTextError[]): CommandFailure => {
-  const mayPass = errors.some(({ message }) => message.endsWith(unreadable));
+  const isTemporary = errors.some(({ message }) => message.endsWith(unreadable));
   const message = "the config is invalid or missing (line:column key error)";
   return new CommandFailure(
-    mayPass ? exitCode.failed : exitCode.config,
+    isTemporary ? exitCode.failed : exitCode.config,
     "config_invalid",
     message,
     {

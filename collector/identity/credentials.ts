@@ -15,7 +15,7 @@ export interface Credentials {
   readonly keyPem: string;
 }
 
-/** A text holds no usable certificate or key, or the two do not belong together. The message quotes nothing. */
+/** Reports that a text has no usable certificate or key, or that the two do not belong together. The message quotes nothing. */
 export class CredentialsError extends Error {
   override readonly name = "CredentialsError";
   readonly part: "certificate" | "key";
@@ -45,7 +45,7 @@ export const readPemCertificate = (
   return { certificate: new X509Certificate(der), identity: result.identity };
 };
 
-/** Returns the certificates of a PEM bundle that can be read: OpenSSL would also ignore every one that follows a broken one. */
+/** Returns the certificates of a PEM bundle that can be parsed: OpenSSL would also ignore every one after a broken one. */
 export const readableCertificates = (pem: string): string => {
   const isReadable = (block: string) => {
     try {

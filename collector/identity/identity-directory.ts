@@ -34,7 +34,7 @@ export class IdentityLockedError extends Error {
   override readonly name = "IdentityLockedError";
 }
 
-/** The subject of a certificate request. While it is the same, a request without an answer is repeated with its key. */
+/** The subject of a certificate request. A repeated request for the same subject has the same key. */
 interface RequestSubject {
   purpose: "enroll" | "renew";
   identity: string;
@@ -110,8 +110,8 @@ export const openIdentityDirectory = (path: string, disk: FileAccess): IdentityD
       await readPrivateText(join(directory, credentialFiles.key), files),
     );
   };
-  /** Undefined also between the two steps of a swap or of a rollback, when both links have the same target. */
-  const previousTarget = async () => {
+  /** Returns the target of `previous`; undefined also between the two steps of a swap or rollback, when both links have the same target. */
+  const previousTarget = async (): Promise<string | undefined> => {
     const previous = await linkTarget(previousLink, files);
     return previous === (await linkTarget(currentLink, files)) ? undefined : previous;
   };

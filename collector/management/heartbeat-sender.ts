@@ -7,14 +7,14 @@ import { withReenrollAdvice } from "../identity/reenroll-advice.ts";
 import { ManagementError } from "./management-error.ts";
 
 const intervalSecondsMax = 3600;
-/** Heartbeats that changes and new sessions cause, in a minute; a core of 0.3 accepts six in all. */
+/** The most heartbeats that changes and new sessions trigger in a minute; a core of version 0.3 accepts six a minute in all. */
 const triggersOfMinuteMax = 3;
 
-/** Creates the turns that the heartbeat senders of a process share, one session after the other. */
+/** Creates the limit of triggered heartbeats, which the consecutive senders of a process share. */
 export const createHeartbeatTurns = (clock: Pick<Clock, "monotonic">): TokenBuckets =>
   createTokenBuckets({ burst: triggersOfMinuteMax, perSecond: triggersOfMinuteMax / 60, clock });
 
-/** The parts of core's answer to a heartbeat that the host acts on. */
+/** The members of core's response to a heartbeat that the host acts on. */
 export type HeartbeatReply = Omit<HeartbeatResponse, "server_time">;
 
 /** The status of the heartbeats. */
@@ -28,14 +28,14 @@ export interface HeartbeatStatus {
 /** Sends heartbeats. */
 interface HeartbeatSender {
   /**
-   * Sends heartbeats until the signal aborts, and resolves then. Sends the first as if triggered and the next after the interval ±10 %. A
-   * failed one is logged and not repeated: the next one carries newer state. `Retry-After` lengthens the wait, which `retry` ends; after
+   * Sends heartbeats until the signal aborts, and then resolves. Sends the first as if triggered, and each next one after the interval ±10 %.
+   * Logs a failed one and does not repeat it: the next one carries newer state. `Retry-After` lengthens the wait, which `retry` ends; after
    * `rate_limited` it is the wait. Never rejects.
    */
   run(signal: AbortSignal): Promise<void>;
-  /** Sends the next one as soon as there is a turn: one for all calls until then. Not while heartbeats fail. */
+  /** Sends the next one as soon as the limit allows: one for all calls until then. Does nothing while heartbeats fail. */
   trigger(): void;
-  /** Triggers if the last one failed: core answers again. */
+  /** Triggers if the last one failed; call it when core is available again. */
   retry(): void;
   status(): HeartbeatStatus;
 }
@@ -64,7 +64,7 @@ export const createHeartbeatSender = (options: {
   let triggered = true;
   let wake = () => {};
 
-  const succeeded = (answer: HeartbeatReply) => {
+  const recordSuccess = (answer: HeartbeatReply) => {
     intervalSeconds = Math.min(Math.max(answer.next_heartbeat_seconds, 1), intervalSecondsMax);
     status.lastSuccessAt = clock.now();
     const skew = skewSeconds();
@@ -78,8 +78,8 @@ export const createHeartbeatSender = (options: {
     onAnswer(answer);
   };
 
-  /** Returns how long to wait, in seconds. */
-  const failed = (error: unknown, intervalSeconds: number) => {
+  /** Returns the seconds to wait. */
+  const recordFailure = (error: unknown, intervalSeconds: number): number => {
     const failure = error instanceof ManagementError ? error.failure : undefined;
     failing = true;
     status.lastError = withReenrollAdvice(
@@ -89,10 +89,9 @@ export const createHeartbeatSender = (options: {
     log.warn({ err: error, code: failure?.code, action: failure?.action }, "heartbeat failed");
     onFailure(failure?.code);
     const retryAfterSeconds = failure?.retryAfterSeconds ?? 0;
-    // The newest report waits for the limit alone.
-    return failure?.code === "rate_limited" && retryAfterSeconds > 0
-      ? retryAfterSeconds
-      : Math.max(intervalSeconds, retryAfterSeconds);
+    // Only core's limit delays the newest report.
+    if (failure?.code === "rate_limited" && retryAfterSeconds > 0) return retryAfterSeconds;
+    return Math.max(intervalSeconds, retryAfterSeconds);
   };
 
   const sendNow = () => {
@@ -100,8 +99,8 @@ export const createHeartbeatSender = (options: {
     wake();
   };
 
-  /** Waits for `ms`, or until a heartbeat that is triggered has its turn. */
-  const pause = async (ms: number, signal: AbortSignal) => {
+  /** Waits for `ms`, or until the limit allows a triggered heartbeat. */
+  const pause = async (ms: number, signal: AbortSignal): Promise<void> => {
     const endsAt = clock.monotonic() + ms;
     for (let leftMs = ms; leftMs > 0 && !signal.aborted; leftMs = endsAt - clock.monotonic()) {
       if (triggered && turns.take("")) return;
@@ -117,17 +116,18 @@ export const createHeartbeatSender = (options: {
 
   return {
     run: async (signal) => {
-      for (let waitSeconds = intervalSeconds; ; ) {
+      let waitSeconds = intervalSeconds;
+      for (;;) {
         await pause(Math.round(waitSeconds * 1000), signal);
         if (signal.aborted) return;
         triggered = false;
         const jitter = 0.9 + 0.2 * fraction(entropy);
         try {
-          succeeded(await send());
+          recordSuccess(await send());
           waitSeconds = intervalSeconds * jitter;
         } catch (error) {
           if (signal.aborted) return;
-          waitSeconds = failed(error, intervalSeconds * jitter);
+          waitSeconds = recordFailure(error, intervalSeconds * jitter);
         }
       }
     },

@@ -50,7 +50,7 @@ export interface ManagementResponse {
   text: string;
 }
 
-/** Reads the failure from a response other than 2xx. Its texts are short and printable for any body. */
+/** Returns the failure of a response other than 2xx. Its texts are short and printable for any body. */
 export const failureOfResponse = (response: ManagementResponse): ManagementFailure => {
   const { status } = response;
   if (status >= 300 && status < 400)
@@ -66,17 +66,17 @@ export const failureOfResponse = (response: ManagementResponse): ManagementFailu
     return typeof value === "string" ? cutText(value.toWellFormed(), 500) : undefined;
   };
   const code = text("code");
-  const retryAfterSeconds = retryAfter(response.retryAfter);
+  const retryAfterSeconds = parseRetryAfter(response.retryAfter);
   const serverTime = text("server_time");
   const lastSentAt = text("last_sent_at");
-  const isTemporary = status === 429 || status >= 500;
+  const defaultAction = status === 429 || status >= 500 ? "retry" : "stop";
   return {
     code: code !== undefined && /^[a-z0-9_]{1,64}$/.test(code) ? code : "not_core",
     message:
       text("detail") ??
       text("title") ??
       `HTTP ${status} without an explanation; check that the URL is core's`,
-    action: isAction(problem?.action) ? problem.action : isTemporary ? "retry" : "stop",
+    action: isAction(problem?.action) ? problem.action : defaultAction,
     status,
     ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
     ...(serverTime === undefined ? {} : { serverTime }),
@@ -85,7 +85,7 @@ export const failureOfResponse = (response: ManagementResponse): ManagementFailu
 };
 
 /** Parses `Retry-After` in seconds, at most an hour. Ignores dates. */
-const retryAfter = (header: string | undefined) =>
+const parseRetryAfter = (header: string | undefined): number | undefined =>
   header !== undefined && /^\d{1,9}$/.test(header) ? Math.min(Number(header), 3600) : undefined;
 
 /** Parses a response as a JSON object; undefined if it is none. */

@@ -1,6 +1,6 @@
 /*
- * Signed management requests: mutual TLS, and a proof in the body (docs/api.md). Invariant: the `sent_at` of one purpose rises from
- * request to request, also across restarts and when the clock is set back, or core rejects the request as a replay.
+ * Signed management requests: mutual TLS, and a proof in the body (docs/api.md). Invariant: the `sent_at` of one purpose increases with each
+ * request, also across restarts and when the clock is set back; otherwise core rejects the request as a replay.
  */
 import { createHash, type KeyObject, sign } from "node:crypto";
 import { readFile } from "node:fs/promises";
@@ -18,12 +18,12 @@ import type { Credentials } from "../identity/credentials.ts";
 import { failureOfResponse, type ManagementResponse } from "./management-error.ts";
 import { postJson, type TransportOptions } from "./transport.ts";
 
-/** Creates rising `sent_at` values for one purpose. */
+/** Creates increasing `sent_at` values for one purpose. */
 interface SentAt {
   /**
-   * Returns max(now, last + 1 ms) after writing it to disk. Returns it even if the write fails: heartbeats must report the full disk,
-   * and core returns the last value to a later process that has lost it. Ignores a last value beyond the skew that core allows: core
-   * cannot have accepted it, and this host could send nothing until then.
+   * Returns max(now, last + 1 ms) after writing it to disk. Returns it even if the write fails: heartbeats must report the full disk, and core
+   * returns the last value to a later process that has lost it. Ignores a last value beyond the skew that core allows: core cannot have accepted
+   * it, and would reject every request until that time.
    */
   next(): Promise<string>;
   /** Continues above `lastSentAt`, the newest value that core accepted. */
@@ -73,9 +73,9 @@ export interface ManagementCaller {
 }
 
 /**
- * Signs and posts `fields`. Posts once more if core names a newer `sent_at`, as after this host's clock was set back and its file was
- * lost. A heartbeat is also posted once more with core's clock if this host's is wrong, since it may be what reports that renewals
- * fail for that reason (case R7). A renewal is not: a clock that is weeks ahead would find every new certificate due at once.
+ * Signs and posts `fields`. Posts once more if core names a newer `sent_at`, as after this host's clock was set back and its file was lost.
+ * Posts a heartbeat once more with core's clock if this host's is wrong, because it may have to report that renewals fail for that reason (case
+ * R7). Does not do so for a renewal: with a clock that is weeks ahead, every new certificate would be due at once.
  */
 export const postSigned = async (
   transport: TransportOptions,

@@ -1,6 +1,6 @@
 /*
  * Heartbeats on the forwarder's stream, as statuses (docs/protocol.md). Invariant: a heartbeat that core has not accepted there is sent by
- * HTTP, whose answer alone says why core refuses one.
+ * HTTP, because only that response reports why core rejects one.
  */
 import { createHash } from "node:crypto";
 import type { Clock } from "#kit/clock.ts";
@@ -15,7 +15,7 @@ import type { HeartbeatReply } from "./heartbeat-sender.ts";
 interface StreamHeartbeats {
   /** Sends a heartbeat; resolves with core's answer, or undefined if this one must be sent by HTTP. Never rejects. */
   send(): Promise<HeartbeatReply | undefined>;
-  /** Whether a stream takes heartbeats, and the report has changed since core accepted the last one. */
+  /** Reports whether a stream accepts heartbeats, and the report has changed since core accepted the last one. */
   isChanged(): boolean;
   /** Makes the next heartbeat carry the whole report. */
   renewReport(): void;
@@ -27,9 +27,9 @@ interface ComposedHeartbeat {
   status: Pick<Status, "queue" | "lastAckAgeSeconds" | "usage">;
 }
 
-/** How long a report that core has accepted stands for those that follow. */
+/** How long after core has accepted a report a heartbeat may send only its digest. */
 const reportIntervalMs = 10 * 60_000;
-/** A heartbeat waits so long for the first stream to open. */
+/** How long a heartbeat waits for the first stream to open. */
 const openTimeoutMs = 5_000;
 
 /** Creates the heartbeats on the streams of a forwarder. */
@@ -42,12 +42,12 @@ export const createStreamHeartbeats = (options: {
   clock: Clock;
 }): StreamHeartbeats => {
   const { forwarder, compose, sign, answerTimeoutMs, clock } = options;
-  let accepted: { digest: Uint8Array; at: number } | undefined;
+  let accepted: { digest: Uint8Array; sentAt: number } | undefined;
 
-  const holds = (digest: Uint8Array) =>
+  const isAccepted = (digest: Uint8Array): boolean =>
     accepted !== undefined &&
     Buffer.compare(accepted.digest, digest) === 0 &&
-    clock.monotonic() - accepted.at < reportIntervalMs;
+    clock.monotonic() - accepted.sentAt < reportIntervalMs;
 
   const post = (status: Status): Promise<StatusAnswer> =>
     withTimeout(answerTimeoutMs, clock, forwarder.sendStatus(status));
@@ -55,18 +55,18 @@ export const createStreamHeartbeats = (options: {
   const exchange = async (): Promise<StatusAnswer> => {
     const { report, status } = compose();
     const digest = digestOf(report);
-    if (holds(digest)) {
+    if (isAccepted(digest)) {
       const answer = await post({ ...status, digest, report: new Uint8Array() });
       if (!answer.reportNeeded) return answer;
     }
     accepted = undefined;
-    const at = clock.monotonic();
+    const sentAt = clock.monotonic();
     const answer = await post({
       ...status,
       digest,
       report: Buffer.from(JSON.stringify(await sign(report))),
     });
-    if (answer.refused === "") accepted = { digest, at };
+    if (answer.refused === "") accepted = { digest, sentAt };
     return answer;
   };
 
@@ -118,7 +118,7 @@ const digestOf = ({
   const { started_at: __, ...program } = collector;
   const { connected, last_error: forwarderError } = forwarder;
   const { status, last_error: renewalError } = renewal;
-  const counted = [...digestedNumbers.map((name) => queue[name]), queue.at_risk];
-  const parts = [rest, program, counted, connected, forwarderError, status, renewalError];
-  return createHash("sha256").update(JSON.stringify(parts)).digest();
+  const queueState = [...digestedNumbers.map((name) => queue[name]), queue.at_risk];
+  const content = [rest, program, queueState, connected, forwarderError, status, renewalError];
+  return createHash("sha256").update(JSON.stringify(content)).digest();
 };

@@ -29,13 +29,13 @@ export interface TransportOptions {
   serverName: string | undefined;
   /** The timeout of the whole exchange. */
   timeoutMs: number;
-  /** Resumes the TLS session of the previous request. All requests then present the same credentials. */
+  /** Resumes the TLS session of the previous request, so all requests must present the same credentials. */
   resume?: ResumeTls;
-  /** Returns an open session with the same server, name, authorities and credentials, which requests then use; undefined without one. */
+  /** Returns an open session for requests to use, with the same server, name, authorities and credentials; undefined without one. */
   session?: () => ClientHttp2Session | undefined;
   /** Records each exchange as a trace, which core continues; nothing is recorded without it. */
   tracer?: Tracer;
-  /** Accepts any certificate, for the time of the answer alone. */
+  /** Accepts any certificate: the exchange only reads the server's time. */
   isProbe?: boolean;
 }
 
@@ -50,10 +50,10 @@ interface PostedRequest {
 type PemCredentials = Pick<Credentials, "certificatePem" | "keyPem">;
 
 /**
- * Posts one JSON body and returns the response of any status. Uses HTTP/2 or HTTP/1.1 as the server selects by ALPN, so it works
- * with a TLS proxy and with core's ingest listener. Opens a connection for each request, unless there is an open session: requests are
- * minutes apart, and a restarted server then costs no failed one. Follows no redirect. Throws `ManagementError` (`unreachable`,
- * `server_untrusted`, `timeout`, `answer_invalid`), or the signal's reason.
+ * Posts one JSON body and returns the response of any status. Uses HTTP/2 or HTTP/1.1 as the server selects by ALPN, so it works with a TLS
+ * proxy and with core's ingest listener. Opens a connection for each request, unless there is an open session: requests are minutes apart, and
+ * none fails because the server has restarted. Follows no redirect. Throws `ManagementError` (`unreachable`, `server_untrusted`, `timeout`,
+ * `answer_invalid`), or the signal's reason.
  */
 export const postJson = (
   options: TransportOptions,
@@ -131,7 +131,7 @@ const exchangeJson = async (
   }
 };
 
-/** A certificate that is not valid yet, or no more: with the server's time, for whoever looks at this host's clock. */
+/** Describes a server certificate that is not yet valid or has expired, with the server's time: this host's clock may be wrong. */
 const clockFailure = async (
   error: unknown,
   { resume: _, ...options }: TransportOptions,
@@ -239,7 +239,7 @@ const exchangeHttp2 = (
   session.once("error", reject);
   const stream = session.request({
     ":method": "POST",
-    // Node's own has no brackets around an IPv6 address.
+    // Node's default has no brackets around an IPv6 address.
     ":authority": url.host,
     ":path": url.pathname,
     ...headers,

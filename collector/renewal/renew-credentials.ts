@@ -27,7 +27,7 @@ interface Renewal {
   /** The config that names the credentials. */
   configPath: string;
   directory: IdentityDirectory;
-  /** The credentials that this process uses. If others are current on disk, those are returned and nothing is done. */
+  /** The credentials that this process uses. If others are current on disk, the renewal returns those and does nothing. */
   inUse: Credentials;
   transport: TransportOptions;
   env: Pick<CollectorEnv, "clock" | "entropy" | "effectiveUid">;
@@ -72,7 +72,7 @@ export const renewCredentials = (renewal: Renewal): Promise<Credentials> => {
       renewAfter: issued.renew_after,
       accept: async () => {
         const after = await loadConfig(configPath, env);
-        // A config that was already invalid does not reject the credentials: its mistake must not let the certificate expire.
+        // A config that was already invalid must not prevent the renewal.
         if (before.errors.length === 0 && after.errors.length > 0)
           throw new CredentialsRejectedByConfigError(after.errors);
       },

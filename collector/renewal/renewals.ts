@@ -51,11 +51,11 @@ export interface Renewals {
 
 /** Wall time is checked this often, since clocks are set and hosts are suspended. */
 const recheckMs = 30_000;
-/** While another process renews the same credentials; once it has, there is nothing left to do. */
+/** The wait while another process renews the same credentials. */
 const lockedRetryMs = 5_000;
 
-/** Describes to core and operators why a renewal failed; the message of the file system has the path of the key. */
-const describeFailure = (error: unknown) => {
+/** Describes why a renewal failed. Omits the message of a file system error, which has the path of the key. */
+const describeFailure = (error: unknown): string => {
   if (!(error instanceof Error)) return "unknown failure";
   return "path" in error
     ? `the new credentials cannot be stored (${errorCode(error) ?? "no code"})`
@@ -78,7 +78,7 @@ const retry = { baseMs: 5_000, leastMs: 1_000, mostMs: 3_600_000 };
 /**
  * Plans the renewal of a certificate (docs/collector-config.md): at `renewAfter`, or else at half of the lifetime, plus 0 to 10 % of
  * the lifetime, derived from the SHA-256 of the certificate. So every start computes the same time, and a fleet that was enrolled in
- * one hour renews spread out. No `renewAfter`, as of a damaged file, makes it due after `overdueAt`.
+ * one hour renews spread out. No value of `renewAfter`, such as a damaged file's, makes it due after `overdueAt`.
  */
 export const planRenewal = (
   { certificate, fingerprintSha256 }: Pick<Credentials, "certificate" | "fingerprintSha256">,
@@ -121,8 +121,8 @@ export const retryDelayMs = (
 };
 
 /**
- * Creates the renewals of one set of credentials (docs/collector-config.md, "Renewal"). `renew` makes one attempt and throws if it
- * fails. `failures` is how many renewals in a row were rolled back: after any, the first attempt waits for a pause too.
+ * Creates the renewals of one set of credentials (docs/collector-config.md, "Renewal"). `renew` makes one attempt and throws if it fails.
+ * `failures` is the number of renewals in a row that were rolled back; after any, the first attempt waits as a retry does.
  */
 export const createRenewals = (options: {
   plan: RenewalPlan;
@@ -146,7 +146,13 @@ export const createRenewals = (options: {
 
   const isDue = () => triggered || clock.now() >= plan.dueAt;
 
-  const attempt = async (signal: AbortSignal) => {
+  const state = (): RenewalReport["status"] => {
+    if (clock.now() >= plan.overdueAt || (isDue() && rejected)) return "failed";
+    if (!isDue()) return "ok";
+    return failures > 0 ? "retrying" : "due";
+  };
+
+  const attempt = async (signal: AbortSignal): Promise<boolean> => {
     lastAttemptAt = clock.now();
     try {
       await renew(signal);
@@ -211,14 +217,11 @@ export const createRenewals = (options: {
     },
     status: () => {
       const now = clock.now();
-      const due = isDue();
       const pausedMs = Math.max(0, retryAt - clock.monotonic());
-      const failed = now >= plan.overdueAt || (due && rejected);
-      const waiting = failures > 0 ? "retrying" : "due";
       return {
-        status: failed ? "failed" : due ? waiting : "ok",
+        status: state(),
         lastAttemptAt,
-        nextAttemptAt: due ? Math.round(now + pausedMs) : plan.dueAt,
+        nextAttemptAt: isDue() ? Math.round(now + pausedMs) : plan.dueAt,
         lastError,
       };
     },

@@ -44,15 +44,15 @@ export const createSourceSet = (create: (config: SourceSettings) => Source): Sou
     await Promise.allSettled(stopping.map(({ source }) => source.stop()));
   };
 
-  /** Returns which of `configs` do not run, and which sources run without being among them. */
+  /** Returns the `configs` that do not run, and the running sources that are not among them. */
   const compare = (configs: readonly SourceSettings[]) => {
-    const left = [...running];
+    const surplus = [...running];
     const missing = configs.filter((config) => {
-      const index = left.findIndex(({ key }) => key === JSON.stringify(config));
-      if (index !== -1) left.splice(index, 1);
+      const index = surplus.findIndex(({ key }) => key === JSON.stringify(config));
+      if (index !== -1) surplus.splice(index, 1);
       return index === -1;
     });
-    return { missing, surplus: left };
+    return { missing, surplus };
   };
 
   return {

@@ -7,15 +7,15 @@ import type { Queue } from "../queue/queue.ts";
 
 /** Which files a `file` source may read. */
 export interface FileRules {
-  /** The collector's own files and directories, of which nothing is read. */
+  /** The collector's own files and directories, which are never read. */
   readonly neverRead: readonly string[];
-  /** The directories in which a file must be; undefined if it may be anywhere. */
+  /** The directories in which a file must be; undefined for any. */
   readonly roots?: readonly string[] | undefined;
 }
 
 type FileConfig = Extract<SourceConfig, { type: "file" }>;
 
-/** The settings of a source: its config, and for a file source the rules of which files it may read. */
+/** The settings of a source: its config, and the rules of a file source. */
 export type SourceSettings =
   | Exclude<SourceConfig, FileConfig>
   | (FileConfig & { readonly rules: FileRules });
@@ -37,7 +37,7 @@ export interface Source {
 /** The dependencies of every source. */
 export interface SourceDependencies {
   append: Queue["append"];
-  /** Counts records that the source does not accept, of which the queue does not know. */
+  /** Counts records that the source rejects before they reach the queue. */
   refused: Queue["accounts"]["refused"];
   clock: Clock;
   log: Log;

@@ -59,7 +59,7 @@ const publicCertificate = ({
   issuer: certificate.issuer.replaceAll("\n", ", "),
 });
 
-/** Returns what the collector that runs with this config knows of core; null without one. */
+/** Returns the connection state of the collector that runs with this config; null if none runs. */
 const readRunning = async ({ buffer }: CollectorConfig) => {
   const { fetchStatus } = await import("./status-socket.ts");
   try {

@@ -37,7 +37,7 @@ export const serveStatus = async (
       server.once("error", reject);
       server.listen(path, resolve);
     });
-    // Before this, the umask protects it: connecting takes the right to write.
+    // Until then the umask protects it: connecting needs the right to write.
     await chmod(path, 0o600);
   } catch (error) {
     log.warn(
@@ -131,7 +131,7 @@ export const CollectorStatus = v.object({
   }),
   queue: HeartbeatRequest.entries.queue,
   conditions: HeartbeatRequest.entries.conditions,
-  /** Corrupt queue files that were quarantined, and their records; and those that damage took back without such a file. */
+  /** Quarantined queue files, their records, and the records that damage destroyed without a quarantined file. */
   quarantine: v.object({
     files: v.number(),
     records: v.number(),

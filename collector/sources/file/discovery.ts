@@ -1,3 +1,13 @@
+/*
+ * Finds and opens the files of a `file` source, also under the names that rotation gave them, copied or compressed. Recognises a file by its
+ * inode, and otherwise by its first bytes.
+ *
+ * Others control patterns and links: those who publish configs, and those who may write to a log directory. Invariants:
+ * - The decision to read is about the file behind the opened descriptor, not about a name that may lead elsewhere a moment later.
+ * - No file under the collector's own directories is read, by whatever name.
+ * - A symbolic link is followed only if root owns it, or the owner of its target: nobody can have the collector read for them what they cannot
+ *   read themselves.
+ */
 import { randomUUID } from "node:crypto";
 import type { EventEmitter } from "node:events";
 import { constants as fileConstants, type Stats } from "node:fs";
@@ -38,7 +48,14 @@ export interface OpenFile {
   readonly stat: Stats;
 }
 
-/** Whether the patterns select a path. */
+/** When a file was created and modified. */
+export interface Aged {
+  readonly mtimeMs: number;
+  readonly birthtimeMs: number;
+  readonly isPacked: boolean;
+}
+
+/** Reports whether the patterns select a path. */
 export const matches = ({ include, exclude }: FilePatterns, path: string): boolean =>
   include.some((pattern) => matchesGlob(path, pattern)) &&
   !exclude.some((pattern) => matchesGlob(path, pattern));
@@ -62,7 +79,7 @@ export const statRegularFile = async (path: string): Promise<Stats | null> => {
   }
 };
 
-/** Opens the file in `directory` for which `isIt` is true: a followed file that was renamed. */
+/** Opens the file in `directory` for which `isIt` returns true: a followed file that was renamed. */
 export const findRenamed = async (
   directory: string,
   isIt: (stat: Stats) => boolean,
@@ -82,15 +99,10 @@ export const findRenamed = async (
 const isMissing = (error: unknown): boolean =>
   ["ENOENT", "ENOTDIR"].includes(errorCode(error) ?? "");
 
-/*
- * Finds where rotation moved a file: under other names in its directory, also copied or compressed. A file is recognised by its inode, and
- * otherwise by its first bytes.
- */
-
-/** The bytes to which a compressed file is read; more are counted as lost. */
+/** The most bytes that are read of a compressed file; the others are counted as lost. */
 const unpackedBytesMax = 512 * 1024 * 1024;
 
-/** Whether rotation may have given `name` to a file that was called `base`: `app.log.1`, `app.log-20260102.gz`, `app-20260102.log`. */
+/** Reports whether rotation may have given `name` to a file that was called `base`: `app.log.1`, `app.log-20260102.gz`, `app-20260102.log`. */
 const isRotatedName = (name: string, base: string): boolean => {
   if (name === base) return false;
   if (name.startsWith(base)) return /^[.\-_]/.test(name.slice(base.length));
@@ -104,21 +116,14 @@ const isRotatedName = (name: string, base: string): boolean => {
   );
 };
 
-/** Whether a file was made after `than`, by its birth where neither was compressed, and by its last change. */
-export const isNewer = (file: Aged, than: Aged): boolean =>
-  file.mtimeMs >= than.mtimeMs &&
-  (file.isPacked || than.isPacked || file.birthtimeMs >= than.birthtimeMs);
-
-/** When a file was made and changed. */
-export interface Aged {
-  readonly mtimeMs: number;
-  readonly birthtimeMs: number;
-  readonly isPacked: boolean;
-}
+/** Reports whether a file is newer than `other`, by its modification, and by its creation unless one of them is compressed. */
+export const isNewer = (file: Aged, other: Aged): boolean =>
+  file.mtimeMs >= other.mtimeMs &&
+  (file.isPacked || other.isPacked || file.birthtimeMs >= other.birthtimeMs);
 
 /**
- * Opens the files where rotation moves that of `position` and for which `isWanted` is true; of the compressed ones only those that start like
- * `startsLike`. The caller closes each.
+ * Opens the files with names that rotation gives to that of `position`, if `isWanted` returns true for them, and compressed ones only if they
+ * start like `startsLike`. The caller closes each.
  */
 export const openRotated = async function* (
   position: Position,
@@ -144,8 +149,8 @@ export const openRotated = async function* (
 };
 
 /**
- * Opens a file; a compressed one as its content. Null if it is gone, may not be read, is not what its name says, or is compressed and does not
- * start like `startsLike`. Throws while there is no room for its content.
+ * Opens a file, or the content of a compressed one. Returns null if it is missing, forbidden, not gzip as its name says, or compressed and does
+ * not start like `startsLike`. Throws if the disk has no room for its content.
  */
 const openContent = async (
   path: string,
@@ -160,7 +165,7 @@ const openContent = async (
   try {
     if (startsLike === undefined || (await hasPackedHead(opened.file, startsLike))) {
       const file = await unpack(opened.file);
-      // Open as long as its content is: otherwise a new file could get its inode, and be taken for it.
+      // Keep the compressed file open as long as its content: otherwise a new file could get its inode, and be mistaken for it.
       (file as FileHandle & EventEmitter).once("close", () => void opened.file.close());
       return {
         ...opened,
@@ -173,7 +178,7 @@ const openContent = async (
       await opened.file.close();
       throw error;
     }
-    // It is not what its name says.
+    // It is not gzip.
   }
   await opened.file.close();
   return null;
@@ -181,13 +186,13 @@ const openContent = async (
 
 const isPacked = (name: string): boolean => name.endsWith(".gz");
 
-/** Whether the content of a compressed file starts like a position's: without unpacking it all. */
+/** Reports whether the content of a compressed file starts like a position's, without decompressing it all. */
 const hasPackedHead = async (packed: FileHandle, position: Position): Promise<boolean> => {
   const start = await readAt(packed, 0, Buffer.allocUnsafe(8192));
   return isHeadOf(gunzipSync(start, { finishFlush: constants.Z_SYNC_FLUSH }), position);
 };
 
-/** Returns the content of a compressed file, as a file without a name. Throws if it is not gzip, or too large. */
+/** Decompresses a file into an unlinked temporary file. Throws if it is not gzip, or too large. */
 const unpack = async (packed: FileHandle): Promise<FileHandle> => {
   const path = join(tmpdir(), `svc-collector-${randomUUID()}`);
   const { O_RDWR, O_CREAT, O_EXCL, O_NOFOLLOW } = fileConstants;
@@ -200,7 +205,7 @@ const unpack = async (packed: FileHandle): Promise<FileHandle> => {
       for await (const chunk of chunks) {
         bytes += chunk.length;
         if (bytes > unpackedBytesMax) throw new RangeError("a compressed file is too large");
-        // Unlike `write`, it fails when there is room for a part alone.
+        // Unlike `write`, fails if the disk has room for only a part.
         await file.appendFile(chunk);
       }
     });
@@ -225,32 +230,23 @@ export const findContinuation = async (
   return null;
 };
 
-/** Returns the path beside which rotation moves a file: that behind a symbolic link. */
+/** Returns the path next to which rotation moves a file: the target of a symbolic link. */
 const rotatedPath = async ({ path, directory = dirname(path) }: Position): Promise<string> => {
   const real = await realpath(path).catch(() => path);
   return dirname(real) === directory ? real : join(directory, basename(path));
 };
-
-/*
- * Which files a `file` source may read. Patterns and links are under the control of others: of who publishes configs, and of who may
- * write to a log directory. Invariants:
- * - The decision is about the file behind the opened descriptor, not about a name that may lead elsewhere a moment later.
- * - No file under the collector's own directories is read, by whatever name.
- * - A symbolic link is followed only if root owns it, or the owner of the file that it leads to: nobody can have the collector read for
- *   them what they cannot read themselves.
- */
 
 /** A file may not be read. The message says why. */
 export class ForbiddenFileError extends Error {
   override readonly name = "ForbiddenFileError";
 }
 
-/** Whether a link of `linkOwner` to a file of `fileOwner` may be followed. */
+/** Reports whether a link of `linkOwner` to a file of `fileOwner` may be followed. */
 export const isTrustedLink = (linkOwner: number, fileOwner: number): boolean =>
   linkOwner === 0 || linkOwner === fileOwner;
 
 /**
- * Opens a regular file for reading. Returns null for anything else, for a missing file, and for one that is moved meanwhile; throws
+ * Opens a regular file for reading. Returns null for anything else, for a missing file, and for one that was moved meanwhile. Throws
  * `ForbiddenFileError` if the rules forbid it.
  */
 export const openAllowedFile = async (path: string, rules: FileRules): Promise<OpenFile | null> => {
@@ -264,7 +260,7 @@ export const openAllowedFile = async (path: string, rules: FileRules): Promise<O
     );
     try {
       const stat = await file.stat();
-      // Another path means that a directory on the way was replaced by a link, or the file renamed.
+      // If the path differs, a link has replaced a directory of it, or the file was renamed.
       if (stat.isFile() && (await openedPath(file.fd, realPath)) === realPath) {
         await checkRules(realPath, stat, linkOwners, rules);
         return { path, realPath, file, stat };
@@ -283,12 +279,12 @@ export const openAllowedFile = async (path: string, rules: FileRules): Promise<O
 
 const linksMax = 40;
 
-/** Resolves every symbolic link in `path`, one by one; returns the owners of all of them. */
+/** Resolves every symbolic link in `path`, one by one. Returns the real path, and the owners of the links. */
 const resolveLinks = async (path: string): Promise<{ path: string; linkOwners: number[] }> => {
   const linkOwners: number[] = [];
-  const left = resolve(path).split("/").reverse();
+  const remaining = resolve(path).split("/").reverse();
   let resolved = "/";
-  for (let name = left.pop(); name !== undefined; name = left.pop()) {
+  for (let name = remaining.pop(); name !== undefined; name = remaining.pop()) {
     if (name === "" || name === ".") continue;
     const next = name === ".." ? dirname(resolved) : join(resolved, name);
     const found = await lstat(next);
@@ -301,12 +297,12 @@ const resolveLinks = async (path: string): Promise<{ path: string; linkOwners: n
       throw new ForbiddenFileError("it is behind too many symbolic links");
     const target = await readlink(next);
     if (target.startsWith("/")) resolved = "/";
-    left.push(...target.split("/").reverse());
+    remaining.push(...target.split("/").reverse());
   }
   return { path: resolved, linkOwners };
 };
 
-/** Returns the path of an open file; where the kernel does not tell it, what `path` is now. */
+/** Returns the path of an open file; without `/proc`, the real path of `path`. */
 const openedPath = (descriptor: number, path: string): Promise<string> =>
   readlink(`/proc/self/fd/${descriptor}`).catch(() => realpath(path));
 
@@ -329,7 +325,7 @@ const checkRules = async (
     throw new ForbiddenFileError("it is outside management.file_roots");
 };
 
-/** Those of the paths that exist, without links. */
+/** Returns the real paths of those that exist. */
 const realPaths = async (paths: readonly string[]): Promise<string[]> => {
   const found = await Promise.all(paths.map((path) => realpath(path).catch(() => null)));
   return found.filter((path) => path !== null);
@@ -338,10 +334,10 @@ const realPaths = async (paths: readonly string[]): Promise<string[]> => {
 const isWithin = (path: string, directory: string): boolean =>
   path === directory || path.startsWith(directory.endsWith("/") ? directory : `${directory}/`);
 
-/** Bounds the search for hard links; the collector's own directories have some dozen entries. */
+/** Limits the search for hard links; the collector's own directories have some dozen entries. */
 const entriesMax = 10_000;
 
-/** Whether the file is one of `entries`, or in a directory among them, by its inode: a hard link is a second name elsewhere. */
+/** Reports whether the file is one of `entries` or in a directory among them, by its inode: a hard link has another name. */
 const hasEntry = async (entries: readonly string[], { dev, ino }: Stats): Promise<boolean> => {
   let searched = 0;
   const isIt = async (path: string): Promise<boolean> => {
@@ -352,7 +348,7 @@ const hasEntry = async (entries: readonly string[], { dev, ino }: Stats): Promis
     if (await isIt(entry)) return true;
     if (!(await lstat(entry)).isDirectory()) continue;
     for await (const child of await opendir(entry, { recursive: true })) {
-      // A directory of this size is not the collector's alone: a file with several names is then not read.
+      // A directory of this size is not only the collector's: then forbid every file with several names.
       if (++searched > entriesMax) return true;
       if (child.isFile() && (await isIt(join(child.parentPath, child.name)))) return true;
     }

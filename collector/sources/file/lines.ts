@@ -2,9 +2,9 @@ import type { FileHandle } from "node:fs/promises";
 
 /** The lines of one read. */
 interface Lines {
-  /** Where each line starts and ends in `chunk`, in turn, without its line end (`\n` or `\r\n`). */
+  /** Offsets in `chunk`, without line ends (`\n` or `\r\n`): start, end, start, end, … */
   readonly bounds: readonly number[];
-  /** Whether the only one is a piece of a line that is longer than `lineBytesMax`, of which more follows. */
+  /** Whether there is one line, and it is a piece of a longer one that continues. */
   readonly partial: boolean;
   /** The offset after the last line, where the next read starts. */
   readonly next: number;
@@ -14,14 +14,14 @@ interface Lines {
 
 /** The size of the read buffer: some thousand lines. */
 export const chunkBytes = 256 * 1024;
+/** The longest line that is stored whole. */
 const lineBytesMax = 1024 * 1024;
 const newline = 0x0a;
 const carriageReturn = 0x0d;
 
 /**
- * Reads the complete lines of a file from `offset` on: those of one read into `buffer`, as far as `admits` returns true for their
- * lengths (the first one always). Leaves a line without its end for later, unless `final`. A line of more than 1 MiB is split, and each
- * piece returned alone.
+ * Reads the complete lines of a file from `offset` on, as many as one read into `buffer` has. Returns the first line, and further ones until
+ * `admits` rejects a length. Returns an incomplete last line only if `final`. Splits a line of more than 1 MiB, and returns each piece alone.
  */
 export const readLines = async (
   file: FileHandle,
@@ -29,21 +29,19 @@ export const readLines = async (
   options: { final: boolean; admits(length: number): boolean; buffer: Buffer },
 ): Promise<Lines> => {
   let chunk = await readAt(file, offset, options.buffer);
-  if (chunk.length === options.buffer.length && !chunk.includes(newline))
-    chunk = await readAt(file, offset, Buffer.allocUnsafe(lineBytesMax + 2));
+  const isLongLine = chunk.length === options.buffer.length && !chunk.includes(newline);
+  // With room for a line end of two bytes, `\r\n`.
+  if (isLongLine) chunk = await readAt(file, offset, Buffer.allocUnsafe(lineBytesMax + 2));
   const bounds: number[] = [];
   let start = 0;
   while (start < chunk.length) {
     const found = chunk.indexOf(newline, start);
     const stop = found === -1 ? chunk.length : found;
+    // The line may still end with `\r`.
     if (stop - start > lineBytesMax + 1) {
       if (bounds.length > 0) break;
-      return {
-        bounds: [start, start + lineBytesMax],
-        partial: true,
-        next: offset + start + lineBytesMax,
-        chunk,
-      };
+      const cut = start + lineBytesMax;
+      return { bounds: [start, cut], partial: true, next: offset + cut, chunk };
     }
     if (found === -1 && !options.final) break;
     const end = chunk[stop - 1] === carriageReturn ? stop - 1 : stop;

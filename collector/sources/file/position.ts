@@ -8,9 +8,9 @@ interface FileLocation {
   readonly path: string;
   /** The file's own directory, in which it is renamed, if `path` leads there through a symbolic link. */
   readonly directory?: string | undefined;
-  /** When the file was last changed before it was found. */
+  /** The file's modification time when it was found. */
   readonly foundMs?: number | undefined;
-  /** Its rotated files that were last changed by then have been read, as copies of what it had before it was truncated. */
+  /** Rotated copies last modified by then have been read: they have what the file had before it was truncated. */
   readonly readThroughMs?: number | undefined;
 }
 
@@ -66,7 +66,7 @@ export const parsePosition = (value: string): Position | null => {
   }
 };
 
-/** Creates the position `offset` in an open file. Takes the head from `before` if it was complete. */
+/** Creates the position `offset` in an open file. Reuses the head of `before` if it is complete. */
 export const positionAt = async (
   file: FileHandle,
   { path, directory, foundMs, readThroughMs }: FileLocation,
@@ -92,27 +92,26 @@ export const positionIn = (
   head: headOf(chunk.subarray(0, Math.min(offset, headBytesMax))),
 });
 
-/** Whether the file still starts with the bytes that were read from it. */
+/** Reports whether the file still starts with the bytes that were read from it. */
 export const hasSameHead = async (file: FileHandle, { head }: Position): Promise<boolean> =>
   (await readHead(file, head.bytes)).sha256 === head.sha256;
 
-/** Whether an open file continues what `position` read: it starts with the same bytes, and reaches as far. */
+/** Reports whether an open file continues `position`: it starts with the same bytes, and is at least as long as the offset. */
 export const continues = async (
   { file, stat: { size } }: { file: FileHandle; stat: { size: number } },
   position: Position,
 ): Promise<boolean> =>
   position.head.bytes > 0 && size >= position.offset && (await hasSameHead(file, position));
 
-/** Whether two files start with the same bytes, as far as both of them reach; false for an empty one. */
+/** Reports whether two files start with the same bytes, up to the end of the shorter one; false if one is empty. */
 export const hasSameStart = async (one: FileHandle, other: FileHandle): Promise<boolean> => {
-  const [a, b] = await Promise.all(
-    [one, other].map((file) => readAt(file, 0, Buffer.allocUnsafe(headBytesMax))),
-  );
-  const bytes = Math.min(a?.length ?? 0, b?.length ?? 0);
-  return bytes > 0 && a?.subarray(0, bytes).equals(b?.subarray(0, bytes) ?? a) === true;
+  const readStart = (file: FileHandle) => readAt(file, 0, Buffer.allocUnsafe(headBytesMax));
+  const [first, second] = await Promise.all([readStart(one), readStart(other)]);
+  const bytes = Math.min(first.length, second.length);
+  return bytes > 0 && first.subarray(0, bytes).equals(second.subarray(0, bytes));
 };
 
-/** Whether `content` starts with the bytes that were read at the start of the position's file. */
+/** Reports whether `content` starts with the head of a position. */
 export const isHeadOf = (content: Uint8Array, { head }: Position): boolean =>
   headOf(content.subarray(0, head.bytes)).sha256 === head.sha256;
 

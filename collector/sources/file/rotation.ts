@@ -1,9 +1,9 @@
 /*
- * Reads what rotation moved away before it was read. Invariants:
- * - A file that was made before those that are followed is never read: it was, or it is older than the collector.
- * - A file that starts as one that is followed is a copy of it, and only what was not read yet is read from it. A copy that was read
- *   starts as nothing any more: the position of the truncated file has the time of the newest one.
- * - What cannot be found is counted as a gap, of the bytes that are known, in one transaction with the position behind it.
+ * Reads the lines that rotation moved away before they were read. Invariants:
+ * - A file that is older than the followed ones is never read: it has been read, or is older than the collector.
+ * - A file that starts like a followed one is a copy of it, and only its unread rest is read. `readThroughMs` of the truncated file's position
+ *   tells copies that have been read from later ones.
+ * - Lines that cannot be found are counted as a gap of the known bytes, in one transaction with the position behind it.
  */
 import { addFileGap, fileGapSource } from "#collector/queue/file-gaps.ts";
 import type { Queue } from "#collector/queue/queue.ts";
@@ -38,7 +38,7 @@ interface Followed {
   createTail(opened: OpenFile, position: Position): Tail;
 }
 
-/** How the files of a source are followed through rotations. */
+/** Follows the files of a source through rotations. */
 export interface FileRotation extends TailRotation {
   counts(): { gaps: number; gap_bytes: number };
   resumeElsewhere(key: string, position: Position, signal: AbortSignal): Promise<void>;
@@ -50,7 +50,7 @@ const hasName = async (key: string, path: string): Promise<boolean> => {
   return found !== null && fileKey(found) === key;
 };
 
-/** Frees the room that contents of compressed files take. */
+/** Closes the files, which frees the disk space of decompressed contents. */
 const closeAll = async (files: readonly OpenFile[]): Promise<void> => {
   for (const { file } of files) await file.close();
 };
@@ -61,7 +61,7 @@ const savedAt = (key: string, position: Position): Checkpoint => ({
   value: savePosition(position),
 });
 
-/** Creates the part of the source `name` that follows its files through rotations. */
+/** Creates the rotation of the source `name`. */
 export const createRotation = (
   { name, rules }: { name: string; rules: FileRules },
   {
@@ -73,11 +73,11 @@ export const createRotation = (
 ): FileRotation => {
   const counts = { gaps: 0, gap_bytes: 0 };
 
-  /** Counts a gap of at least `bytes`, and stores `more` with it. */
+  /** Counts a gap of at least `bytes`, and stores it together with `extra`. */
   const countGap = async (
     path: string,
     bytes: number,
-    more: readonly Checkpoint[],
+    extra: readonly Checkpoint[],
     signal: AbortSignal,
   ) => {
     counts.gaps += 1;
@@ -87,25 +87,25 @@ export const createRotation = (
       "a file was rotated before it was read to its end, and is gone: lines may be lost",
     );
     const gap = addFileGap(checkpoints(fileGapSource), name, bytes);
-    await append([], { checkpoints: [gap, ...more], signal });
+    await append([], { checkpoints: [gap, ...extra], signal });
   };
 
-  /** Reads a file that nobody writes any more to its end. */
+  /** Reads a file to which nobody writes any more, and stores `extra` with its last lines. */
   const readToEnd = async (
     opened: OpenFile,
     position: Position,
-    more: readonly Checkpoint[],
+    extra: readonly Checkpoint[],
     signal: AbortSignal,
   ) => {
     const tail = createTail(opened, position);
     try {
-      await tail.finish(signal, more);
+      await tail.finish(signal, extra);
     } finally {
       await tail.close();
     }
   };
 
-  /** Whether an open file is a copy of another one than `except` that has the name `path` and is followed, or was before a stop. */
+  /** Reports whether an open file is a copy of a file named `path`, other than `except`, that is followed or was before a stop. */
   const isFollowed = async (opened: OpenFile, path: string, except?: string): Promise<boolean> => {
     for (const tail of tails.values())
       if (tail.path === path && tail.key !== except && (await tail.isSameFile(opened))) return true;
@@ -119,7 +119,7 @@ export const createRotation = (
   return {
     counts: () => ({ ...counts }),
 
-    /** Reads the rest of a truncated file from its copy, and the copies that were made after that one. Returns where the file continues. */
+    /** Reads the rest of a truncated file from its copy, and then the later copies. Returns where the file continues. */
     truncated: async (
       { key, position, unreadBytes, restart, changedMs }: Truncation,
       signal: AbortSignal,
@@ -153,14 +153,14 @@ export const createRotation = (
       return next;
     },
 
-    /** Reads the copies of a file that was truncated before anything was read of it. Returns its position. */
+    /** Reads the copies of a file that was truncated before any of it was read. Returns its position. */
     unread: async ({ key, position, file, lostBytes }, signal) => {
       const { path, foundMs = Number.POSITIVE_INFINITY, readThroughMs = foundMs } = position;
       const wanted = (other: string, age: Aged) => !isKnown(other) && age.mtimeMs > readThroughMs;
       const copies: (OpenFile & { age: Aged })[] = [];
       try {
         for await (const opened of openRotated(position, wanted, rules)) {
-          // A copy of what it still has.
+          // The copy has the file's current content, which is not lost.
           if ((await hasSameStart(opened.file, file)) || (await isFollowed(opened, path, key)))
             await opened.file.close();
           else copies.push(opened);
@@ -169,7 +169,7 @@ export const createRotation = (
         await closeAll(copies);
         throw error;
       }
-      // Under another name, it may have been renamed before those were made: they are files that came after it.
+      // If the file has another name now, these may be later files and not its copies.
       if (!(await hasName(key, path))) await closeAll(copies.splice(0));
       copies.sort((a, b) => a.age.mtimeMs - b.age.mtimeMs);
       if (copies.length === 0) {
@@ -183,14 +183,14 @@ export const createRotation = (
       return next;
     },
 
-    /** Follows the file that `position` read under the name, compressed or not, that it has now; counts a gap if there is none. */
+    /** Follows the file of `position` under its current name, compressed or not; counts a gap if there is none. */
     resumeElsewhere: async (
       key: string,
       position: Position,
       signal: AbortSignal,
     ): Promise<void> => {
       const found = await findContinuation(position, (other) => tails.has(other), rules);
-      // Not if another file has its inode now.
+      // Keep the checkpoint if another followed file has the inode now.
       const forget = tails.has(key) ? [] : [{ source: "file", key, value: null }];
       if (found !== null) {
         await follow(found, position);
@@ -205,7 +205,7 @@ export const createRotation = (
       else await append([], { checkpoints: forget, signal });
     },
 
-    /** Follows the files that had the name `path` after the oldest that is followed, and lost it before they were found. */
+    /** Follows files newer than the oldest followed one that had the name `path`, and were renamed before they were found. */
     followBetween: async (path: string): Promise<void> => {
       const generations = [...tails.values()].filter((tail) => tail.path === path);
       const known = await Promise.all(generations.map(async ({ key }) => ages.get(key)?.()));

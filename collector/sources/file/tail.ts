@@ -28,11 +28,11 @@ export interface Tail {
   /** Reads and stores the next lines; false if there was nothing to read. */
   step(signal: AbortSignal): Promise<boolean>;
   /**
-   * Stores the remaining lines, also an incomplete last one, and deletes the checkpoint: the file will not be read again. Stores `more`
-   * with that.
+   * Stores the remaining lines, also an incomplete last one. Deletes the checkpoint, because the file will not be read again, and stores `extra`
+   * in the same transaction.
    */
-  finish(signal: AbortSignal, more?: readonly Checkpoint[]): Promise<void>;
-  /** Whether another open file is a copy of this one: of what was read from it, or of what it has now. */
+  finish(signal: AbortSignal, extra?: readonly Checkpoint[]): Promise<void>;
+  /** Reports whether another open file is a copy of this one: of the part that was read, or of its current content. */
   isSameFile(other: { file: FileHandle; stat: Pick<Stats, "size"> }): Promise<boolean>;
   /** Monotonic time of the last detected change. */
   readonly changedAt: number;
@@ -43,7 +43,7 @@ export interface Tail {
 export interface Truncation {
   readonly key: string;
   readonly position: Position;
-  /** Bytes behind the position that it is known to have had; null if nothing is known, as after a stop. */
+  /** The known number of bytes after the position; null if unknown, as after a stop. */
   readonly unreadBytes: number | null;
   /** Where its reading continues. */
   readonly restart: Position;
@@ -51,17 +51,17 @@ export interface Truncation {
   readonly changedMs: number;
 }
 
-/** Handles rotation of a tailed file. Both functions return the position that they have stored. */
+/** Handles rotation of a tailed file. Both functions return the file's next position, which they have stored. */
 export interface TailRotation {
   truncated(truncation: Truncation, signal: AbortSignal): Promise<Position>;
-  /** Called when a file has changed of which nothing was read: it may have been truncated, with and without its copy, and not shown it. */
+  /** Called when a file of which nothing was read has changed: it may have been truncated, with or without a copy. */
   unread(
     unread: Pick<Truncation, "key" | "position"> & { file: FileHandle; lostBytes: number },
     signal: AbortSignal,
   ): Promise<Position>;
 }
 
-/** Smaller than the smallest queue: a batch larger than the queue would always be dropped. */
+/** Less than the smallest queue, which would always drop a larger batch. */
 const batchBytesMax = 512 * 1024;
 
 /** Follows `file` from `start` on. Uses `buffer` only while a call is running. */
@@ -86,7 +86,7 @@ export const createTail = (
 
   const lineOverheadBytes = measureLineOverhead({ source, path, observedAtMs: clock.now() });
 
-  /** The size when the file last had the head of the position. */
+  /** The file's size at the last check. */
   let sizeMax = start.offset;
 
   const restartFile = async (signal: AbortSignal) => {
@@ -116,7 +116,7 @@ export const createTail = (
       position.offset === 0
         ? positionIn(chunk, position, next)
         : await positionAt(file, position, next, position);
-    // After the read: a file that was rewritten since the last check must not be continued from the old offset.
+    // After the read, because the file may have been rewritten since the last check.
     if (position.offset > 0 && !(await hasSameHead(file, position))) {
       await restartFile(signal);
       return true;
@@ -166,7 +166,7 @@ export const createTail = (
         seen = { size, mtimeMs };
         exhausted = false;
         await detectTruncation(size, signal).catch((error: unknown) => {
-          // Checked again with the next step, also if the file does not change any more.
+          // The next step checks again, even if the file does not change.
           seen = undefined;
           throw error;
         });
@@ -176,10 +176,10 @@ export const createTail = (
       exhausted = !stored;
       return stored;
     },
-    finish: async (signal, more = []) => {
+    finish: async (signal, extra = []) => {
       while (await store(true, signal));
       await append([], {
-        checkpoints: [{ source: checkpointSource, key, value: null }, ...more],
+        checkpoints: [{ source: checkpointSource, key, value: null }, ...extra],
         signal,
       });
     },

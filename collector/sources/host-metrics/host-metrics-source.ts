@@ -17,13 +17,35 @@ interface HostMetricsSourceConfig {
   readonly intervalSeconds: number;
 }
 
+/** Bytes of a file system by state, which add up to its size. Only root may use `reserved`. */
+export interface FileSystemUsage extends Mount {
+  states: Readonly<Record<"used" | "free" | "reserved", number>>;
+}
+
+/** The figures of a host at one time; those that could not be read are missing. */
+export interface HostReadings {
+  /** Milliseconds since the epoch. */
+  at: number;
+  bootedAt: number;
+  cpu: { times: CpuTimes; cpus: number };
+  memory: Memory | undefined;
+  disks: readonly DiskCounters[];
+  fileSystems: readonly FileSystemUsage[];
+  interfaces: readonly Interface[];
+}
+
+/** The size of a file system, as `statfs` returns it. */
+type StatFileSystem = (
+  path: string,
+) => Promise<Pick<StatsFs, "bsize" | "blocks" | "bfree" | "bavail">>;
+
 /** Already aborted, so that an append never waits for room. */
 const withoutWaiting = AbortSignal.abort("the next reading replaces this one");
 
 /**
  * Reads CPU, memory, disks, file systems and network of this host at the start and every `intervalSeconds`, and appends each reading as
- * one `otel_metric` envelope. Skips and counts a reading while the queue is full, since the next one contains the same counters: it
- * never takes room for which lossless sources wait.
+ * one `otel_metric` envelope. Skips and counts a reading while the queue is full: the next one has the same counters, and lossless sources
+ * wait for the room.
  */
 export const createHostMetricsSource = (
   config: HostMetricsSourceConfig,
@@ -41,7 +63,7 @@ export const createHostMetricsSource = (
   const fault = createReportedFault("source_failed", clock, `${name}: `);
 
   const store = async (readings: HostReadings): Promise<void> => {
-    // Loaded on use: the library's descriptors would take a seventh of the start of a collector without this source.
+    // Imported on demand: the library's descriptors would take a seventh of the start of a collector without this source.
     const { encodeHostMetrics } = await import("./metrics.ts");
     const payload = encodeHostMetrics(readings, before, host);
     before = readings;
@@ -97,36 +119,14 @@ export const createHostMetricsSource = (
   };
 };
 
-/** Bytes of a file system by state, which add up to its size. `reserved` is for root alone. */
-export interface FileSystemUsage extends Mount {
-  states: Readonly<Record<"used" | "free" | "reserved", number>>;
-}
-
-/** The figures of a host at one time, without those that could not be read. */
-export interface HostReadings {
-  /** Milliseconds since the epoch. */
-  at: number;
-  bootedAt: number;
-  cpu: { times: CpuTimes; cpus: number };
-  memory: Memory | undefined;
-  disks: readonly DiskCounters[];
-  fileSystems: readonly FileSystemUsage[];
-  interfaces: readonly Interface[];
-}
-
-/** Reads the figures of this host. Rejects without a Linux `/proc`. `root` replaces `/` in tests. */
-/** How long a file system may take to answer, and how many may be without an answer: each keeps one of Node's four threads. */
+/** How long a file system may take to answer, and how many unanswered calls are allowed: each occupies one of Node's four threads. */
 const answerMs = 1_000;
 const unansweredMax = 2;
 
-/** The size of a file system, as `statfs` returns it. */
-type StatFileSystem = (
-  path: string,
-) => Promise<Pick<StatsFs, "bsize" | "blocks" | "bfree" | "bavail">>;
-
 /**
- * Creates the reader of this host's figures. Leaves out a file system that does not answer, as that of a FUSE program that hangs, and does not
- * ask it again until it has answered: the source could neither start nor stop.
+ * Creates a function that reads this host's figures; `root` replaces `/` in tests. It rejects without Linux's `/proc`. It omits a file system
+ * that does not answer, such as that of a hanging FUSE program, and does not call it again before it has answered: otherwise the source could
+ * neither start nor stop.
  */
 export const createReadHost = (
   { clock, log }: { clock: Pick<Clock, "sleep">; log: Log },
@@ -326,8 +326,8 @@ interface Mount {
 }
 
 /**
- * Parses `/proc/mounts`: file systems on local block devices, and the root on any device; for each device its shortest mount point.
- * Leaves network file systems out: a call to one blocks while its server is unavailable.
+ * Parses `/proc/mounts`: file systems on local block devices, and the root on any device; for each device its shortest mount point. Omits
+ * network file systems: a call to one blocks while its server is unavailable.
  */
 export const readMounts = (text: string): Mount[] => {
   const mounts = new Map<string, Mount>();

@@ -101,13 +101,8 @@ const metricsOf = (now: HostReadings, before: HostReadings | undefined): Metric[
 
 const metricsAt = ({ at, bootedAt }: HostReadings) => {
   const nanoseconds = (ms: number) => BigInt(Math.round(ms)) * 1_000_000n;
-  const points = (
-    list: readonly Point[],
-    kind: "int" | "double",
-    cumulative: boolean,
-  ): DataPoint[] =>
+  const points = (list: readonly Point[], kind: "int" | "double"): DataPoint[] =>
     list.map(([value, attributes = {}]) => ({
-      ...(cumulative ? { startTimeUnixNano: nanoseconds(bootedAt) } : {}),
       timeUnixNano: nanoseconds(at),
       attributes: attributesOf(attributes),
       value:
@@ -115,10 +110,9 @@ const metricsAt = ({ at, bootedAt }: HostReadings) => {
           ? { case: "asInt" as const, value: BigInt(Math.round(value)) }
           : { case: "asDouble" as const, value },
     }));
-  const sum = (dataPoints: DataPoint[], isMonotonic: boolean) => ({
-    case: "sum" as const,
-    value: { dataPoints, isMonotonic, aggregationTemporality: AggregationTemporality.CUMULATIVE },
-  });
+  const sinceBoot = (dataPoints: DataPoint[]): DataPoint[] =>
+    dataPoints.map((point) => ({ startTimeUnixNano: nanoseconds(bootedAt), ...point }));
+  const aggregationTemporality = AggregationTemporality.CUMULATIVE;
   return {
     counter: (
       name: string,
@@ -128,18 +122,28 @@ const metricsAt = ({ at, bootedAt }: HostReadings) => {
     ): Metric => ({
       name,
       unit,
-      data: sum(points(list, kind, true), true),
+      data: {
+        case: "sum",
+        value: {
+          dataPoints: sinceBoot(points(list, kind)),
+          isMonotonic: true,
+          aggregationTemporality,
+        },
+      },
     }),
     /** An UpDownCounter. */
     amount: (name: string, unit: string, list: readonly Point[]): Metric => ({
       name,
       unit,
-      data: sum(points(list, "int", false), false),
+      data: {
+        case: "sum",
+        value: { dataPoints: points(list, "int"), isMonotonic: false, aggregationTemporality },
+      },
     }),
     gauge: (name: string, unit: string, list: readonly Point[]): Metric => ({
       name,
       unit,
-      data: { case: "gauge", value: { dataPoints: points(list, "double", false) } },
+      data: { case: "gauge", value: { dataPoints: points(list, "double") } },
     }),
   };
 };
@@ -164,7 +168,7 @@ const shares = (values: Readonly<Record<string, number>>, attribute: string): Po
 /** Returns the fractions of the time between two readings; none after a reboot or without elapsed time. */
 const cpuUtilization = ({ cpu }: HostReadings, { cpu: before }: HostReadings): Point[] => {
   const modes = Object.keys(cpu.times) as (keyof CpuTimes)[];
-  // iowait may go backwards (proc(5)).
+  // iowait may decrease (proc(5)).
   const spent = Object.fromEntries(
     modes.map((mode) => [mode, Math.max(0, cpu.times[mode] - before.times[mode])]),
   );

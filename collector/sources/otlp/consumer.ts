@@ -11,7 +11,7 @@ import { countItems, type Signal } from "./signals.ts";
 type ConsumeOutcome =
   /** All of it is on disk. */
   | { status: "stored" }
-  /** All of it but `rejectedItems` is on disk; none with 0, when its text was repaired. */
+  /** All but `rejectedItems` are on disk; 0 if only strings were repaired. */
   | { status: "partial"; message: string; rejectedItems: number }
   /** Counted and dropped: the queue is full and drops the newest, or is too small for it. */
   | { status: "dropped"; message: string; rejectedItems: number }
@@ -23,8 +23,8 @@ type ConsumeOutcome =
   | { status: "invalid"; message: string };
 
 /**
- * Stores an export request in the queue, for both transports. After a wait for room it drops the request if `isWanted` returns false,
- * as its sender has disconnected, will send it again, and it must not be stored twice. `traceparent` is the sender's.
+ * Stores an export request in the queue, for both transports. After a wait for room, drops the request if `isWanted` returns false: its sender
+ * has disconnected and will send it again, and it must not be stored twice. `traceparent` is the sender's.
  */
 export type Consume = (
   signal: Signal,
@@ -45,7 +45,7 @@ export interface ConsumerLimits {
   itemBytesMax: number;
 }
 
-/** Makes the consumer of one source, and its counts. */
+/** The consumer of one source. */
 interface Consumer {
   consume: Consume;
   /** Items that were rejected as too large, and strings in which invalid UTF-8 was replaced. */
@@ -104,11 +104,11 @@ export const createConsumer = (
     try {
       const outcome = await store(signal, received, isWanted, traceparent);
       if (outcome.status === "invalid") countRefused("malformed", signal, 1);
-      // One that has disconnected has no answer.
+      // A sender that has disconnected received no response.
       if (outcome.status === "unavailable" && isWanted()) countRefused("retry", signal, 1);
       return outcome;
     } catch (error) {
-      // Senders do not repeat a request with which the collector fails.
+      // Senders do not retry after an internal error.
       countRefused("malformed", signal, 1);
       throw error;
     }
@@ -133,35 +133,36 @@ export const createConsumer = (
     if (payload.length === 0) return { status: "stored" };
     if (waitingBytes + payload.length > limits.waitingBytesMax)
       return unavailable("too many requests wait for the queue");
-    const parts = splitExportRequest(payload, limits.envelopeBytesMax);
-    if (parts === null) {
+    const requests = splitExportRequest(payload, limits.envelopeBytesMax);
+    if (requests === null) {
       countRefused("too_large", signal, 1);
       return { status: "too_large", message: "too much to repeat its resources for every item" };
     }
-    // A part over the limit has one item.
-    const fitting = parts.filter((part) => part.length <= limits.itemBytesMax);
-    const cut = parts.length - fitting.length;
-    const rejectedItems = cut > 0 ? countItems(signal, payload) - countAll(signal, fitting) : 0;
+    // A request over the limit has one item.
+    const fitting = requests.filter((request) => request.length <= limits.itemBytesMax);
+    const tooLargeCount = requests.length - fitting.length;
+    const rejectedItems =
+      tooLargeCount > 0 ? countItems(signal, payload) - countAll(signal, fitting) : 0;
     const observedAtMs = clock.now();
-    const records = fitting.map((part) => ({
+    const records = fitting.map((request) => ({
       kind: signal.kind,
       observedAtMs,
       source: name,
       attributes: {},
-      payload: part,
+      payload: request,
     }));
     waitingBytes += payload.length;
     try {
       const options = { signal: timeout.signal(), isWanted };
       const outcome = records.length > 0 ? await append(records, options) : "stored";
-      countRefused("too_large", signal, cut);
+      countRefused("too_large", signal, tooLargeCount);
       if (outcome === "dropped") {
         const message = "dropped: the collector's queue is full, or too small for the request";
         return { status: "dropped", message, rejectedItems: countItems(signal, payload) };
       }
       counts.rejected_items += rejectedItems;
       counts.repaired_strings += repaired;
-      if (cut > 0) return tooLarge(rejectedItems, records.length > 0);
+      if (tooLargeCount > 0) return tooLarge(rejectedItems, records.length > 0);
       return repairedOutcome(repaired);
     } catch (error) {
       return unstored(error);
@@ -182,8 +183,8 @@ const countAll = (signal: Signal, requests: readonly Uint8Array[]): number =>
   requests.reduce((sum, request) => sum + countItems(signal, request), 0);
 
 /**
- * Makes signals that abort after `timeoutMs`, or up to a tenth earlier, and when `stop` does. Requests that arrive close together share
- * one, as a timer for each would cost more than the request.
+ * Creates signals that abort after `timeoutMs`, or up to a tenth earlier, and when `stop` does. Requests that arrive close together share a
+ * signal, because a timer for each would cost more than the request.
  */
 const createSharedTimeout = (
   timeoutMs: number,
@@ -210,7 +211,7 @@ const createSharedTimeout = (
 /** Field numbers, the same for every signal: of the resources in a request, and of the children in a resource and in a scope. */
 const resourcesField = 1;
 const childrenField = 2;
-/** The limit of all parts together: a small request could otherwise repeat a large resource for thousands of items. */
+/** The limit of all parts together: otherwise a small request could repeat a large resource for thousands of items. */
 const partsBytesMax = 64 * 1024 * 1024;
 /** Tag and length of the messages around an item. */
 const framingBytes = 24;
@@ -232,7 +233,7 @@ export const splitExportRequest = (request: Uint8Array, bytesMax: number): Uint8
 
   const addItem = (start: number, end: number) => {
     const last = items.at(-1);
-    // Items that follow one another are one piece: a request may have a hundred thousand.
+    // Adjacent items are one piece: a request may have a hundred thousand.
     if (last === undefined || itemsEnd !== start) items.push(request.subarray(start, end));
     else items[items.length - 1] = request.subarray(last.byteOffset - request.byteOffset, end);
     itemsEnd = end;
@@ -282,7 +283,7 @@ export const splitExportRequest = (request: Uint8Array, bytesMax: number): Uint8
 /** `[start, end)` of a message's body. */
 type Span = readonly [start: number, end: number];
 
-/** Calls `visit` with the start of each field of that number, and its body. */
+/** Calls `visit` with the start and the body of each field with this number. */
 const eachChild = (
   reader: BinaryReader,
   [start, end]: Span,

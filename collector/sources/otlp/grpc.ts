@@ -14,8 +14,8 @@ import { encodeResponse, type Signal } from "./signals.ts";
 import { readTraceparent } from "./trace-consume.ts";
 
 /**
- * OTLP/gRPC on unary gRPC over HTTP/2 (grpc/doc/PROTOCOL-HTTP2.md), by hand: one message in, one out, binary, plain or gzip. The client
- * enforces a deadline by a reset of the stream, which `isWanted` shows to the method.
+ * OTLP/gRPC as unary gRPC over HTTP/2 (grpc/doc/PROTOCOL-HTTP2.md), without a library: one message in, one out, binary, plain or gzip. The
+ * client enforces a deadline by a reset of the stream, which `isWanted` reports to the method.
  */
 
 /** Answers an encoded request with an encoded response, or throws `GrpcError`. */
@@ -25,7 +25,7 @@ type UnaryMethod = (
   traceparent: string | undefined,
 ) => Promise<Uint8Array>;
 
-/** Makes the methods of the OTLP/gRPC services, by their paths. They pass the received bytes on to `consume`. */
+/** Creates the methods of the OTLP/gRPC services, by their paths. They pass the received bytes to `consume`. */
 export const otlpMethods = (
   signals: readonly Signal[],
   consume: Consume,
@@ -42,7 +42,7 @@ export const otlpMethods = (
           case "partial":
           case "dropped":
             return encodeResponse(outcome);
-          // Senders do not retry it, as they may with RESOURCE_EXHAUSTED.
+          // Senders may retry RESOURCE_EXHAUSTED, but not this.
           case "too_large":
           case "invalid":
             throw new GrpcError("invalid_argument", outcome.message);
@@ -67,7 +67,7 @@ interface UnaryGrpcOptions {
   onError(error: unknown): void;
 }
 
-/** Why a message does not reach its method, by the code of the answer. A client that cancels has no answer. */
+/** Why a message does not reach its method, by the code of the response. A client that cancels gets no response. */
 const unreadReasons: Readonly<Partial<Record<GrpcCode, SourceRefusal>>> = {
   invalid_argument: "malformed",
   unimplemented: "malformed",
@@ -75,14 +75,13 @@ const unreadReasons: Readonly<Partial<Record<GrpcCode, SourceRefusal>>> = {
   unavailable: "retry",
 };
 
-/** Makes a handler that serves the methods, by their paths, to the streams of an HTTP/2 server. */
+/** Creates a handler that serves the methods, by their paths, to the streams of an HTTP/2 server. */
 export const createUnaryGrpcHandler =
   (methods: ReadonlyMap<string, UnaryMethod>, options: UnaryGrpcOptions) =>
   (stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void => {
     // A broken connection ends its streams, for the sender too.
     stream.on("error", () => undefined);
-    const status =
-      headers[":method"] !== "POST" ? 405 : isBinaryGrpc(headers["content-type"]) ? 200 : 415;
+    const status = httpStatusOf(headers);
     if (status !== 200) {
       end(stream, { ":status": status });
       return;
@@ -117,8 +116,11 @@ export const createUnaryGrpcHandler =
       );
   };
 
-const isBinaryGrpc = (contentType: string | undefined): boolean =>
-  contentType === "application/grpc" || contentType === "application/grpc+proto";
+const httpStatusOf = (headers: IncomingHttpHeaders): 200 | 405 | 415 => {
+  if (headers[":method"] !== "POST") return 405;
+  const contentType = headers["content-type"];
+  return contentType === "application/grpc" || contentType === "application/grpc+proto" ? 200 : 415;
+};
 
 const responseHeaders = {
   ":status": 200,
@@ -139,16 +141,16 @@ const refuse = (stream: ServerHttp2Stream, error: GrpcError): void => {
 };
 
 /**
- * Answers with one block of headers that ends the stream, gRPC's "Trailers-Only": some senders retry after nothing else, as a call whose
- * response has begun counts as committed (gRFC A6, "When Retries are Valid"). Reads and drops the rest of the request: a reset here
- * could overtake the answer.
+ * Responds with one block of headers that ends the stream, gRPC's "Trailers-Only". Some senders retry only after that, because a call whose
+ * response has begun is committed (gRFC A6, "When Retries are Valid"). Reads and drops the rest of the request: a reset could overtake the
+ * response.
  */
 const end = (stream: ServerHttp2Stream, headers: OutgoingHttpHeaders): void => {
   stream.respond(headers, { endStream: true });
   stream.resume();
 };
 
-/** Whether the client has closed the stream: Node then throws on a response. */
+/** Reports whether the client has closed the stream: Node then throws on a response. */
 const isClosed = (stream: ServerHttp2Stream): boolean => stream.destroyed || stream.closed;
 
 /** Reads the one message of a request. */
@@ -167,8 +169,8 @@ const readMessage = async (
 };
 
 /**
- * Receives a body of one message. By events, as an iterator of a stream costs more than the rest of the request. Each chunk is copied into
- * the message at once: what waits for a sync would outlive V8's young generation, and four times a second it collected all garbage.
+ * Receives a body of one message. Uses events, because an async iterator costs more than the rest of the request. Copies each chunk into the
+ * message at once: chunks that wait for a sync would outlive V8's young generation, and cause four full collections a second.
  */
 const receiveMessage = (
   stream: ServerHttp2Stream,
@@ -193,7 +195,7 @@ const receiveMessage = (
       { acquire, release: () => undefined },
       tooLarge,
     );
-    const take = (chunk: Buffer<ArrayBuffer>) => {
+    const receive = (chunk: Buffer<ArrayBuffer>) => {
       for (const found of reader.push(chunk)) {
         if (message !== undefined) throw notOneMessage();
         message = found;
@@ -202,7 +204,7 @@ const receiveMessage = (
     };
     stream.on("data", (chunk: Buffer<ArrayBuffer>) => {
       try {
-        take(chunk);
+        receive(chunk);
       } catch (reason) {
         fail(reason);
       }

@@ -1,7 +1,7 @@
 import { promisify } from "node:util";
 import { gunzip } from "node:zlib";
 
-/** Why nothing was decompressed: the bytes are no gzip, their output is too large, or too many others wait. */
+/** Why nothing was decompressed: the bytes are not gzip, their output is too large, or too many calls wait. */
 export class GunzipError extends Error {
   readonly reason: "malformed" | "too_large" | "busy";
 
@@ -23,12 +23,12 @@ interface GunzipLimits {
   waitingBytesMax: number;
 }
 
-/** zlib interleaves concurrent calls: many at once would fill the memory with almost complete outputs. */
+/** zlib interleaves concurrent calls: many at once would fill memory with almost complete outputs. */
 const concurrentMax = 2;
 
 const inflate = promisify(gunzip);
 
-/** Makes a `Gunzip` that runs two calls at a time, however many small inputs would become large. */
+/** Creates a `Gunzip` that runs at most two calls at a time. */
 export const createGunzip = ({ bytesMax, waitingBytesMax }: GunzipLimits): Gunzip => {
   const waiting: (() => void)[] = [];
   let waitingBytes = 0;

@@ -9,7 +9,7 @@ import type { CallerCheck, InFlightRequests } from "./otlp-source.ts";
 import { encodeResponse, jsonResponse, type PartialSuccess, type Signal } from "./signals.ts";
 import { readTraceparent } from "./trace-consume.ts";
 
-/** Encodings of OTLP/HTTP (OTLP specification, "OTLP/HTTP"); an answer has the encoding of its request. */
+/** Encodings of OTLP/HTTP (OTLP specification, "OTLP/HTTP"); a response has the encoding of its request. */
 type Encoding = "protobuf" | "json";
 
 const contentTypes: Record<Encoding, string> = {
@@ -41,7 +41,7 @@ interface OtlpHttpOptions {
   onError(error: unknown): void;
 }
 
-/** Why a request does not reach `consume`, by its status. One that addresses no signal is none. */
+/** Why a request does not reach `consume`, by its status. Requests to other paths are not counted. */
 const unreadReasons: Readonly<Record<number, SourceRefusal>> = {
   400: "malformed",
   413: "too_large",
@@ -144,11 +144,8 @@ const readPayload = async (
 
 const encodingOf = (request: IncomingMessage): Encoding | undefined => {
   const type = request.headers["content-type"]?.split(";", 1)[0]?.trim().toLowerCase();
-  return type === contentTypes.protobuf
-    ? "protobuf"
-    : type === contentTypes.json
-      ? "json"
-      : undefined;
+  if (type === contentTypes.protobuf) return "protobuf";
+  return type === contentTypes.json ? "json" : undefined;
 };
 
 const tooLarge = () => new HttpRefusal(413, "resource_exhausted", "the request is too large");
@@ -166,7 +163,7 @@ const readBody = async (
   let isDropped = false;
   const receiving = inFlight.begin(() => {
     isDropped = true;
-    // Only this ends a request whose sender has stopped sending.
+    // Ends a request even if its sender has stopped sending.
     request.destroy();
   });
   try {
@@ -218,7 +215,7 @@ const parseJson = async (signal: Signal, body: Uint8Array): Promise<Uint8Array> 
         "resource_exhausted",
         `${error.message}: send fewer items at once`,
       );
-    // Any error of the parsers: they have no types of their own, and their messages quote the body.
+    // The parsers' errors have no types of their own, and their messages quote the body.
     throw new HttpRefusal(400, "invalid_argument", "the body is not an OTLP/JSON export request");
   }
 };
@@ -233,7 +230,7 @@ const idFields = new Set([
   "parent_span_id",
 ]);
 
-/** Turns the ids into base64, in place: a copy would take as much again. */
+/** Converts the ids to base64, in place: a copy would double the memory. */
 const encodeIds = (value: JsonValue): void => {
   if (typeof value !== "object" || value === null) return;
   if (Array.isArray(value)) {

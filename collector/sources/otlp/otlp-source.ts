@@ -18,7 +18,7 @@ import { createOtlpHttpHandler } from "./http.ts";
 import { type Signal, signals } from "./signals.ts";
 import { traceConsume } from "./trace-consume.ts";
 
-/** Where one transport listens, and the hosts beside loopback's that requests may name. */
+/** Where one transport listens, and the hosts besides loopback's that requests may name. */
 interface OtlpListenerConfig {
   /** `host:port`. */
   listen: string;
@@ -48,13 +48,13 @@ const defaultLimits: SourceLimits = {
   roomTimeoutMs: 5_000,
   waitingBytesMax: 64 * 1024 * 1024,
   envelopeBytesMax: 1024 * 1024,
-  // Core's default limit of a frame, 4 MiB, less what else is in one.
+  // Core's default limit of a frame, 4 MiB, less the frame's other fields.
   itemBytesMax: 4 * 1024 * 1024 - 16 * 1024,
   bodyBytesMax: 16 * 1024 * 1024,
   inFlightBytesMax: 64 * 1024 * 1024,
 };
 
-/** The outcomes as which requests count that reach no consumer, by the reason. */
+/** The outcome that is counted for a request that reaches no consumer, by the reason. */
 const unreadStatuses = {
   queue_full: "dropped",
   too_large: "too_large",
@@ -66,8 +66,8 @@ const unreadStatuses = {
 const drainMs = 2_000;
 
 /**
- * Makes a source that receives OTLP traces, logs and metrics over gRPC and HTTP. Success means that the request is on disk; while the
- * queue is full a request waits for up to 5 s, and then fails with a status that SDKs retry.
+ * Creates a source that receives OTLP traces, logs and metrics over gRPC and HTTP. Success means that the request is on disk. While the queue
+ * is full, a request waits for up to 5 s, and then fails with a status that SDKs retry.
  */
 export const createOtlpSource = (
   config: OtlpSourceConfig,
@@ -110,7 +110,7 @@ export const createOtlpSource = (
   const listeners: (HttpServer | Http2Server)[] = [];
   const sessions = new Set<ServerHttp2Session>();
 
-  /** Call it once the server listens: a name such as `localhost` has an address only then. */
+  /** Call it once the server listens: only then is the address of a name such as `localhost` known. */
   const checkCaller = (
     { allowedHosts = [] }: OtlpListenerConfig,
     server: NetServer,
@@ -218,15 +218,15 @@ const closeServer = (server: HttpServer | Http2Server): Promise<void> =>
     if ("closeIdleConnections" in server) server.closeIdleConnections();
   });
 
-/** Returns why a request is refused by its headers, or undefined. */
+/** Returns why the headers of a request forbid it, or undefined. */
 export type CallerCheck = (headers: IncomingHttpHeaders) => string | undefined;
 
 const loopbackAddress = /^(?:(?:::ffff:)?127\.|::1$)/;
 
 /**
- * Refuses what a web page in a browser on this machine can send: a request with an `Origin`; and, on a listener whose address is loopback
- * or that names its hosts, one for another host (DNS rebinding: a page's own name that suddenly means 127.0.0.1). Senders of telemetry
- * are programs: they send no `Origin`, and name the host that they connect to.
+ * Creates the check that rejects requests of web pages in a browser on this machine: those with an `Origin`; and, on a listener with a loopback
+ * address or `allowedHosts`, those for another host (DNS rebinding: a page's own name that resolves to 127.0.0.1). Senders of telemetry send no
+ * `Origin`, and name the host that they connect to.
  */
 const createCallerCheck = (boundAddress: string, allowedHosts: readonly string[]): CallerCheck => {
   const checksHost = loopbackAddress.test(boundAddress) || allowedHosts.length > 0;
@@ -246,14 +246,13 @@ const createCallerCheck = (boundAddress: string, allowedHosts: readonly string[]
   };
 };
 
-/** Returns the host of `host[:port]` in lowercase, without the root's dot; empty for anything else. */
+/** Returns the host of `host[:port]` in lowercase, without a final dot; empty for anything else. */
 const hostOf = (authority: string): string =>
   /^(\[[\da-f:.]+\]|[\w.-]+?)\.?(?::\d{1,5})?$/i.exec(authority)?.[1]?.toLowerCase() ?? "";
 
 /**
- * Bounds the memory of requests while their bodies are received, those of all connections together: beyond the bound it drops the
- * oldest request, and the next, until there is room. So a sender that begins requests and does not end them loses its own first,
- * without a timer for each.
+ * Limits the memory of the request bodies that all connections together are sending. Over the limit, drops the oldest requests until there is
+ * room. So a sender that begins requests and does not end them loses its own first, without a timer for each.
  */
 export interface InFlightRequests {
   /** Adds a request; calls `drop` at most once, and not after `end`. */
@@ -268,7 +267,7 @@ export interface InFlightRequest {
   end(): void;
 }
 
-/** Makes the bound of one source. */
+/** Creates the limit of one source. */
 export const createInFlightRequests = (bytesMax: number): InFlightRequests => {
   /** In the order in which they began. */
   const open = new Set<{ bytes: number; drop(): void }>();

@@ -1,6 +1,6 @@
 /**
- * The schemas of export requests. Loaded with the first request that needs them, as the library's descriptors would take a seventh of the
- * collector's start.
+ * The schemas of export requests. Import it dynamically, with the first request that needs it: the library's descriptors would take a seventh
+ * of the collector's start.
  */
 import { isUtf8 } from "node:buffer";
 import { type DescMessage, fromJson, type JsonValue, toBinary } from "@bufbuild/protobuf";
@@ -28,7 +28,10 @@ export const requestFromJson = ({ kind }: Signal, json: JsonValue): Uint8Array =
 
 const itemsAtOnce = 500;
 
-/** Resources and scopes are converted each by itself, and a few items at once: all messages together would take ten times as much as their JSON. */
+/**
+ * Encodes a message whose lists nest `levels` deep. Converts each resource and scope by itself, and a few items at a time: all messages at once
+ * would take ten times the memory of their JSON.
+ */
 const encode = (schema: DescMessage, json: JsonValue, levels: number): Uint8Array => {
   const convert = (own: JsonValue) =>
     toBinary(schema, fromJson(schema, own, { ignoreUnknownFields: true }));
@@ -41,8 +44,8 @@ const encode = (schema: DescMessage, json: JsonValue, levels: number): Uint8Arra
       if (fieldKind !== "list" || message === undefined || !Array.isArray(items)) continue;
       delete own[member];
       if (levels === 0) {
-        for (let at = 0; at < items.length; at += itemsAtOnce)
-          writer.raw(convert({ [member]: items.slice(at, at + itemsAtOnce) }));
+        for (let from = 0; from < items.length; from += itemsAtOnce)
+          writer.raw(convert({ [member]: items.slice(from, from + itemsAtOnce) }));
         continue;
       }
       for (const item of items)

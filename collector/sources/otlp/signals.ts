@@ -25,14 +25,14 @@ const signalOf = (
   rejectedMember,
 });
 
-/** Traces, logs and metrics. Their requests are built alike: field 1 the resources, in each field 2 the scopes, in each field 2 the items. */
+/** Traces, logs and metrics. Each request has resources in field 1, which have scopes in field 2, which have items in field 2. */
 export const signals: readonly Signal[] = [
   signalOf("otel_span", "/v1/traces", "trace.v1.TraceService", "rejectedSpans"),
   signalOf("otel_log", "/v1/logs", "logs.v1.LogsService", "rejectedLogRecords"),
   signalOf("otel_metric", "/v1/metrics", "metrics.v1.MetricsService", "rejectedDataPoints"),
 ];
 
-/** OTLP's partial success: how many items were rejected, and why. With none it is a warning. */
+/** OTLP's partial success: how many items were rejected, and why. With 0 items the message is a warning. */
 export interface PartialSuccess {
   rejectedItems: number;
   message: string;

@@ -3,8 +3,8 @@ import { isRecordedBySender, type Tracer } from "#kit/tracing/tracer.ts";
 import type { Consume } from "./consumer.ts";
 
 /**
- * Makes each export request a trace of its own, from its last byte to the outcome. A sender cannot make the collector record, only keep
- * it from recording: an export of spans of this or another program of ours says so in its `traceparent`, or tracing would cause traces.
+ * Records each export request as a trace of its own, from its last byte to the outcome. A sender's `traceparent` cannot make the collector
+ * record, but can prevent it: our own programs' exports of spans do so, because tracing those would cause further exports.
  */
 export const traceConsume =
   (consume: Consume, source: string, tracer: Tracer): Consume =>
@@ -24,6 +24,6 @@ export const traceConsume =
       },
     );
 
-/** Returns the `traceparent` of a request: that of OpenTelemetry's context, by HTTP or gRPC. */
+/** Returns the `traceparent` of a request by HTTP or gRPC. */
 export const readTraceparent = ({ traceparent }: IncomingHttpHeaders): string | undefined =>
   typeof traceparent === "string" ? traceparent : undefined;
