@@ -25,10 +25,10 @@ export const readCidr = (text: string) => {
   return { network, bits };
 };
 
-/** Whether an address is one of the public internet: not private, loopback, link-local, of documentation, or one that embeds another. */
+/** Reports whether an address is public: not private, loopback, link-local, for documentation, or one that embeds another. */
 export const isPublicAddress = (text: string): boolean => readAddress(text)?.range() === "unicast";
 
-/** Whether an address is in one of the CIDRs. An empty list allows any text; text that is not an address is in no CIDR. */
+/** Reports whether an address is in one of the CIDRs. An empty list allows any text; text that is not an address is in no CIDR. */
 export const addressAllowed = (cidrs: readonly string[], address: string): boolean => {
   if (cidrs.length === 0) return true;
   const parsed = readAddress(address);
@@ -44,8 +44,8 @@ export const addressAllowed = (cidrs: readonly string[], address: string): boole
 };
 
 /**
- * Returns the key by which attempts are counted: the IPv4 address, or the /64 of an IPv6 address, which one client usually has. A /48 is
- * what one customer of a provider may have.
+ * Returns the key by which attempts are counted: the IPv4 address, or the network of an IPv6 address. One client usually has a /64, and one
+ * customer of a provider up to a /48.
  */
 export const addressKey = (address: string, ipv6Bits: 48 | 64 = 64): string => {
   const parsed = readAddress(address);

@@ -1,18 +1,18 @@
 /**
- * Buffers that are used again. V8 counts the memory of buffers and collects garbage when much of it was allocated lately, and the
- * kernel clears each page of a new one: for megabytes that only pass through, that costs more than the work on them.
+ * Reuses buffers. V8 counts the memory of buffers and collects garbage after many allocations, and the kernel clears each page of a new
+ * buffer: for megabytes that only pass through, that costs more than the work on them.
  */
 export interface BufferPool {
   /** Returns a buffer of at least `bytes`, with the content of its previous use. */
   acquire(bytes: number): Uint8Array<ArrayBuffer>;
-  /** Returns a buffer, or a part of one, to the pool; it must not be read or written afterwards. Ignores buffers of other origin. */
+  /** Returns a buffer, or a part of one, to the pool; do not read or write it afterwards. Ignores buffers of other origin. */
   release(buffer: Uint8Array<ArrayBuffer>): void;
 }
 
 /** Smaller buffers cost little, and are not pooled. */
 const pooledBytesMin = 8 * 1024;
 
-/** Makes a pool that keeps at most `idleBytesMax` of unused buffers. */
+/** Creates a pool that keeps at most `idleBytesMax` of unused buffers. */
 export const createBufferPool = (idleBytesMax: number): BufferPool => {
   const idle = new Map<number, Uint8Array<ArrayBuffer>[]>();
   const acquired = new WeakSet<ArrayBuffer>();

@@ -1,6 +1,6 @@
 /**
- * Reads all bytes of a stream. Returns null as soon as there are more than `bytesMax`. Holds at most twice the bytes that have arrived,
- * however small the chunks.
+ * Reads all bytes of a stream. Returns null as soon as there are more than `bytesMax`. Uses at most twice the memory of the bytes that have
+ * arrived, for chunks of any size.
  */
 export const readBytes = async (
   stream: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
@@ -33,7 +33,7 @@ export const sha256 = async (
     ),
   );
 
-/** Whether two byte strings are the same. Not constant in time: for public values only. */
+/** Reports whether two byte strings are equal. Not constant in time: for public values only. */
 export const equalBytes = (a: Uint8Array, b: Uint8Array): boolean => {
   if (a.length !== b.length) return false;
   for (let index = 0; index < a.length; index++) if (a[index] !== b[index]) return false;

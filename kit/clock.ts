@@ -14,7 +14,7 @@ export interface Clock {
 export const hourMs = 3_600_000;
 export const dayMs = 24 * hourMs;
 
-/** Returns the times that may be right: by `now`, and by this machine's own clock. */
+/** Returns the two times that may be correct: by `now`, and by this machine's own clock. */
 export const possibleTimes = ({
   now,
   machineNow = now,
@@ -51,14 +51,14 @@ export const systemClock: Clock = {
     }),
 };
 
-/** Calls `act` after `ms` milliseconds. Returns what cancels the call. */
+/** Calls `act` after `ms` milliseconds. Returns a function that cancels the call. */
 export const callAfter = (
   clock: Pick<Clock, "sleep">,
   ms: number,
   act: () => void,
 ): (() => void) => {
   const cancelled = new AbortController();
-  // With a reason, as the default one is an error with a stack.
+  // With a reason: the default one is an error, whose stack costs time.
   clock.sleep(ms, cancelled.signal).then(act, () => undefined);
   return () => cancelled.abort("cancelled");
 };
@@ -66,7 +66,7 @@ export const callAfter = (
 /** Formats a timestamp as RFC 3339 in UTC with milliseconds, the only form that the API writes. */
 export const rfc3339 = (ms: number): string => new Date(ms).toISOString();
 
-/** The digits that complete the fraction of a second to milliseconds, by where the time zone begins. */
+/** The text that completes a time to milliseconds, by the index at which its time zone begins. */
 const endings = new Map([
   [19, ".000Z"],
   [21, "00Z"],

@@ -1,6 +1,6 @@
 /**
- * Ends a request or a connection whose callback throws, and nothing else. Node reports what a listener, a timer or a promise throws to no
- * handler of ours: it would end the process, and with it the requests of all others.
+ * Ends only the request or connection whose callback throws. Without this, an error thrown by a listener, a timer or a promise would end the
+ * process, and with it all other requests.
  */
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { EventEmitter } from "node:events";
@@ -18,7 +18,7 @@ interface Subject extends EventEmitter {
 
 const internalError = 2;
 
-/** A request or connection. It ends when one of its callbacks, or something that a callback started, throws. */
+/** A request or connection, which ends when one of its callbacks throws, or something that a callback started. */
 interface Container {
   subject: Subject;
   onFailure: Fail;
@@ -30,8 +30,8 @@ type Contained = Subject & { [containerOf]?: Container };
 const running = new AsyncLocalStorage<Container>();
 
 /**
- * Passes what a callback of a server's requests and connections throws to `onFailure`, and ends that request, or the connection if there is
- * none. For callbacks that run later it takes `drainOnEscape`.
+ * Passes errors that callbacks of a server's requests and connections throw to `onFailure`, and ends that request, or the connection if there is
+ * none. Callbacks that run later, such as timers, also need `drainOnEscape`.
  */
 export const containFailures = (server: EventEmitter, onFailure: Fail): void => {
   const emit = server.emit;
@@ -45,7 +45,7 @@ export const containFailures = (server: EventEmitter, onFailure: Fail): void => 
   };
 };
 
-/** A pipeline brings thousands of requests at once: a property costs each less than a closure and an entry of a WeakMap. */
+/** Sets a property: for thousands of pipelined requests that costs less than a closure and a WeakMap entry each. */
 const contain = (subject: Contained, container: Container): Container => {
   const known = subject[containerOf];
   if (known !== undefined) return known;
@@ -84,7 +84,7 @@ const emitContained = (container: Container, { emit, emitter, event }: Emission)
 const end = ({ subject, onFailure }: Container, error: unknown) => {
   onFailure(error);
   subject.on("error", () => undefined);
-  // A request that is closed already can still lack its answer.
+  // Also closes a request that has ended, because its response may be missing.
   if (subject.rstCode === undefined) (subject.socket ?? subject).destroy();
   else subject.close?.(internalError);
 };
@@ -92,12 +92,12 @@ const end = ({ subject, onFailure }: Container, error: unknown) => {
 const isSubject = (value: unknown): value is Subject =>
   typeof value === "object" && value !== null && "emit" in value && "destroy" in value;
 
-/** Longer than any program takes to stop. */
+/** Longer than any program needs to stop. */
 const drainMsMax = 330_000;
 
 /**
- * Runs a program until it has stopped, and returns whether an error escaped. What escapes from a request or connection of
- * `containFailures` ends that. Anything else is logged, and stops the program as SIGTERM does.
+ * Runs a program until it has stopped, and returns whether an error escaped. An error that a request or connection of `containFailures` caused
+ * ends only that. Any other uncaught error escapes: it is logged, and stops the program as SIGTERM does.
  */
 export const drainOnEscape = async (
   log: { error(fields: object, message: string): void },

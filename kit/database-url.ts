@@ -1,4 +1,4 @@
-/** The servers that a connection URL names, each with a URL of its own. Neither this file nor its messages quote the URL. */
+/** The servers that a connection URL names, each with a URL of its own. No message of this file quotes the URL. */
 interface DatabaseUrls {
   /** One URL for each server, in the order of the URL; without the parameters that choose among servers. */
   servers: readonly string[];
@@ -23,12 +23,12 @@ export class DatabaseUrlFault extends Error {
 
 const form = /^postgres(?:ql)?:\/\/(?:([^/?#]*)@)?([^/?#@]*)(?:\/([^?#]*))?(?:\?([^#]*))?$/;
 const portDefault = "5432";
-/** Those of libpq that leave a writable server. */
+/** The values of libpq that select a writable server. */
 const sessionAttributes = new Set(["any", "read-write", "primary"]);
 
 /**
  * Splits a URL of libpq's form into one for each server: `postgres://user@a:5432,b:5433/db`, or `?host=a,b&port=5432`. Throws
- * `DatabaseUrlFault` when it is none, or asks for a server that accepts no writes.
+ * `DatabaseUrlFault` if it is invalid, or selects a server that accepts no writes.
  */
 export const splitDatabaseUrl = (text: string): DatabaseUrls => {
   const [matched, user, authority = "", database = "", query = ""] = form.exec(text) ?? [];
@@ -51,7 +51,7 @@ export const splitDatabaseUrl = (text: string): DatabaseUrls => {
   const tls = tlsOf(parameters);
   for (const name of ["host", "hostaddr", "port", "target_session_attrs"]) parameters.delete(name);
   if (parameters.get("sslrootcert") === "system") parameters.delete("sslrootcert");
-  // pg gives `sslmode` a meaning of its own without it.
+  // Without it, pg interprets `sslmode` differently.
   if (tls) parameters.set("uselibpqcompat", "true");
   const credentials = user === undefined ? "" : `${user}@`;
   const rest = parameters.size === 0 ? "" : `?${parameters}`;
@@ -84,7 +84,7 @@ const tlsOf = (parameters: URLSearchParams): DatabaseTls | undefined => {
     return undefined;
   }
   if (mode === "require" && root === undefined) return { mode, ...files };
-  // As libpq: a CA that is named is used.
+  // Like libpq, verifies the server by a CA that is named.
   if ((mode === "require" || mode === "verify-ca") && files.rootCertFile)
     return { mode: "verify-ca", ...files };
   if (mode === "verify-full") return { mode, ...files };
@@ -95,7 +95,7 @@ const tlsOf = (parameters: URLSearchParams): DatabaseTls | undefined => {
   );
 };
 
-/** Returns a URL of one server without its parameters for TLS, which the server would take for settings. */
+/** Returns a URL of one server without its parameters for TLS, which the server would interpret as settings. */
 export const withoutTlsParameters = (serverUrl: string): string => {
   const [base = serverUrl, query] = serverUrl.split("?");
   const parameters = new URLSearchParams(query);
@@ -103,8 +103,8 @@ export const withoutTlsParameters = (serverUrl: string): string => {
   return parameters.size === 0 ? base : `${base}?${parameters}`;
 };
 
-/** A directory or an IPv6 address, as the authority of a URL has it. */
-const hostInUrl = (host: string) => {
+/** Encodes a directory or an IPv6 address for the authority of a URL. */
+const hostInUrl = (host: string): string => {
   if (host.startsWith("/")) return encodeURIComponent(host);
   return /^[0-9a-fA-F]*:[0-9a-fA-F:.]*$/.test(host) ? `[${host}]` : host;
 };

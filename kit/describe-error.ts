@@ -1,8 +1,8 @@
 const causesMax = 5;
 
 /**
- * Returns what a log may show of an error: name, code, message, at most `framesMax` lines of its stack, and causes. Leaves out all other
- * properties, where libraries keep certificates, statements and parameters, and the parameters that drizzle appends to its message.
+ * Returns the loggable members of an error: name, code, message, at most `framesMax` lines of its stack, and causes. Omits all other properties,
+ * which may have certificates, statements and parameters, and the parameters that drizzle appends to its message.
  */
 export const describeError = (error: unknown, framesMax = 12): object =>
   describe(error, framesMax, 0);
@@ -22,15 +22,15 @@ const describe = (error: unknown, framesMax: number, depth: number): object => {
   };
 };
 
-/** Returns the stable code that Node and the drivers give their errors, such as `ENOENT`; undefined without one. */
+/** Returns the stable code of an error of Node or a driver, such as `ENOENT`; undefined without one. */
 export const errorCode = (error: unknown): string | undefined =>
   error instanceof Error && "code" in error && typeof error.code === "string"
     ? error.code
     : undefined;
 
 /**
- * Describes to an operator why a file cannot be used: an error of the file system by its code alone, because its message holds the path;
- * any other error by its message.
+ * Describes to an operator why a file cannot be used: an error of the file system only by its code, because its message has the path; any other
+ * error by its message.
  */
 export const fileFault = (cause: unknown): string => {
   if (!(cause instanceof Error)) return "cannot be loaded";

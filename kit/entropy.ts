@@ -42,12 +42,12 @@ export const uuidv7 = ({
   return formatUuidv7(bytes, clock.now());
 };
 
-/** For each source of randomness, the millisecond of its last ordered id, and the id's place among those of the millisecond. */
-const lastOrdered = new WeakMap<Entropy, { now: number; place: number }>();
+/** For each source of randomness, the millisecond of its last ordered id, and the id's number within the millisecond. */
+const lastOrdered = new WeakMap<Entropy, { now: number; count: number }>();
 
 /**
  * Creates a UUIDv7 that sorts after the earlier ordered ones of the same entropy: 12 of its bits count within the millisecond (RFC
- * 9562 section 6.2, method 1), and a full millisecond borrows the next one. After the clock was set back by a second, order starts anew.
+ * 9562 section 6.2, method 1), and a full millisecond borrows the next one. After the clock was set back by a second or more, order restarts.
  */
 export const orderedUuidv7 = ({
   clock,
@@ -59,11 +59,11 @@ export const orderedUuidv7 = ({
   const now = clock.now();
   const last = lastOrdered.get(entropy);
   const isBehind = last !== undefined && now <= last.now && last.now - now < 1000;
-  const place = isBehind ? last.place + 1 : 0;
-  const next = isBehind ? { now: last.now + (place >> 12), place: place & 0xfff } : { now, place };
+  const count = isBehind ? last.count + 1 : 0;
+  const next = isBehind ? { now: last.now + (count >> 12), count: count & 0xfff } : { now, count };
   lastOrdered.set(entropy, next);
   const bytes = entropy.bytes(16);
-  new DataView(bytes.buffer).setUint16(6, next.place);
+  new DataView(bytes.buffer).setUint16(6, next.count);
   return formatUuidv7(bytes, next.now);
 };
 

@@ -1,10 +1,10 @@
 import { distance } from "fastest-levenshtein";
 import * as v from "valibot";
 
-/** The environment of a process, as Node and workerd give it. */
+/** The environment of a process, in Node and workerd. */
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** One fault of one variable. Never holds the value. */
+/** One fault of one variable. Never contains the value. */
 export interface ConfigFault {
   variable: string;
   message: string;
@@ -23,12 +23,12 @@ export class ConfigError extends Error {
   }
 }
 
-/** A file may not be used as it is. The message tells an operator what to change, and quotes nothing. */
+/** Reports that a file may not be used as it is. The message says what to change, and quotes nothing. */
 export class GuardedFileError extends Error {
   override readonly name = "GuardedFileError";
 }
 
-/** Returns the variables whose value may come from `<NAME>_FILE`; names that end in `_FILE` themselves are paths. */
+/** Returns the variables whose value may come from the file that `<NAME>_FILE` names. */
 export const fileFormsOf = (variables: v.ObjectEntries): string[] =>
   Object.keys(variables).filter((name) => {
     const schema = variables[name];
@@ -36,7 +36,7 @@ export const fileFormsOf = (variables: v.ObjectEntries): string[] =>
     return whole !== undefined && v.getMetadata(whole).hasFileForm === true;
   });
 
-/** Returns the names that an environment may have for these variables. */
+/** Returns the names of these variables, with those of their files. */
 export const namesOf = (variables: v.ObjectEntries): string[] => [
   ...Object.keys(variables),
   ...fileFormsOf(variables).map((name) => `${name}_FILE`),
@@ -55,9 +55,9 @@ export const requireWith = (
 };
 
 /**
- * Applies the `_FILE` rule: for every name in `names`, `<NAME>_FILE` names a file whose contents replace the value of `<NAME>`
- * (one trailing newline is trimmed; unreadable or empty is a fault; the file wins). A variable set to "" counts as unset, as
- * compose files pass absent ones that way.
+ * Applies the `_FILE` rule: for every name in `names`, the content of the file that `<NAME>_FILE` names replaces the value of `<NAME>`, without
+ * one trailing newline. An unreadable or empty file is a fault. A variable set to "" counts as unset, because compose files pass absent ones
+ * that way.
  */
 const resolveFiles = (
   env: Environment,
@@ -83,8 +83,8 @@ const resolveFiles = (
 };
 
 /**
- * Parses the variables of one program: the `_FILE` rule, then `variables`, one schema each. Returns every fault, and `values` when each
- * schema accepts; a fault of what a file has names the variable of the file. The caller adds the rules between variables, and throws.
+ * Parses the variables of one program: applies the `_FILE` rule, then the schema of each variable. Returns every fault, and `values` if each
+ * schema accepts; a fault in a file's content names the variable of the file. The caller checks the rules between variables, and throws.
  */
 export const parseVariables = <Variables extends v.ObjectEntries>(
   env: Environment,
@@ -108,7 +108,7 @@ export const parseVariables = <Variables extends v.ObjectEntries>(
   return { env: resolved, faults, values: parsed.success ? parsed.output : undefined };
 };
 
-/** Variables that compose.yaml and compose.lab.yaml read, in an env file that they pass to every program. */
+/** Variables of compose.yaml and compose.lab.yaml, in an env file that they pass to every program. */
 export const composeVariables: readonly string[] = [
   "SVC_ENV_FILE",
   "SVC_SECRETS_DIR",

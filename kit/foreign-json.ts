@@ -1,13 +1,13 @@
 /**
- * The JSON of others: what it may hold is counted in its bytes before it is parsed, as 16 MiB of `{},` become gigabytes of objects.
+ * Limits the JSON of others before it is parsed, by counting values in its bytes: 16 MiB of `{},` become gigabytes of objects.
  */
 import type { Clock } from "./clock.ts";
 import { withTimeout } from "./with-timeout.ts";
 
-/** What a text of JSON may hold. */
+/** The limits of a JSON text. */
 export interface JsonLimits {
   bytes: number;
-  /** How deep objects and arrays nest. */
+  /** How deep objects and arrays may nest. */
   depth: number;
   /** Members of objects and elements of arrays, in all. */
   values: number;
@@ -15,7 +15,7 @@ export interface JsonLimits {
 
 const mebibyte = 1024 * 1024;
 
-/** A value of a long text has eight bytes at least, on average: members with names and their commas have more. */
+/** On average, a value of a long text has at least eight bytes, with its name and comma. */
 const limits = (bytes: number, values = Math.max(20_000, bytes / 8), depth = 32): JsonLimits => ({
   bytes,
   values,
@@ -24,11 +24,11 @@ const limits = (bytes: number, values = Math.max(20_000, bytes / 8), depth = 32)
 
 /** The limits of each kind of JSON that comes from others (docs/protocol-limits.md). */
 export const jsonLimits = {
-  /** A request to core's API or SCIM, whose route accepts so many bytes. */
+  /** A request to core's API or SCIM, of which the route accepts `bytes`. */
   request: (bytes: number) => limits(bytes),
   /** OTLP to a collector: 10,000 spans with four attributes each. */
   otlp: limits(8 * mebibyte, 250_000, 100),
-  /** What a collector gets from the server at the address of core. */
+  /** A response to a collector from the server at core's address. */
   managementAnswer: limits(mebibyte),
   /** Metadata, keys and tokens of an identity provider or of the issuer of workloads. */
   providerAnswer: limits(mebibyte, 20_000),
@@ -36,18 +36,18 @@ export const jsonLimits = {
   directoryPage: limits(4 * mebibyte),
   /** All parts of a round of a language model. */
   modelAnswer: limits(8 * mebibyte),
-  /** The answer of a backend to an export. */
+  /** The response of a backend to an export. */
   backendAnswer: limits(64 * 1024, 1_000),
-  /** What `svc-admin` gets from the server at the address of its fleet: a page of 1,000 hosts has 3 MiB. */
+  /** A response to `svc-admin` from the server at its fleet's address: a page of 1,000 hosts has 3 MiB. */
   fleetAnswer: limits(16 * mebibyte, 1_000_000),
 };
 
-/** A text has more bytes or values than its limits. The message quotes nothing of it. */
+/** Reports that a text exceeds its limits. The message quotes nothing of it. */
 export class JsonLimitError extends Error {
   override readonly name: string = "JsonLimitError";
 }
 
-/** A text nests too deeply, which no smaller one would mend. */
+/** Reports that a text nests too deeply; unlike the other limits, sending less at once does not help. */
 export class JsonDepthError extends JsonLimitError {
   override readonly name = "JsonDepthError";
 }
@@ -61,24 +61,25 @@ const bracket = 0x5b;
 const braceEnd = 0x7d;
 const bracketEnd = 0x5d;
 
-/** What a counter has found. */
-interface Found {
+/** The state of a counter. */
+interface Counted {
   bytes: number;
   depth: number;
   deepest: number;
   values: number;
-  /** 1: a text goes on in the next chunk; 2: and a backslash escapes the first byte of it. */
+  /** 1: a string continues in the next chunk; 2: and a backslash escapes that chunk's first byte. */
   overrun: number;
 }
 
-/** Counts a chunk on local copies, in loops that read each byte once: three times as fast, for all OTLP in JSON. */
-const count = (chunk: Uint8Array, found: Found) => {
-  let { depth, deepest, values, overrun } = found;
+/** Counts a chunk. Works on local copies, and reads each byte once: three times as fast, for all OTLP in JSON. */
+const countChunk = (chunk: Uint8Array, counted: Counted): void => {
+  let { depth, deepest, values, overrun } = counted;
   const end = chunk.length;
-  let at = overrun === 0 ? 0 : endOfText(chunk, overrun === 2 && chunk[0] !== lineFeed ? 1 : 0) + 1;
+  const isEscaped = overrun === 2 && chunk[0] !== lineFeed;
+  let at = overrun === 0 ? 0 : endOfString(chunk, isEscaped ? 1 : 0) + 1;
   for (; at < end; at++) {
     const byte = chunk[at] as number;
-    if (byte === quote) at = endOfText(chunk, at + 1);
+    if (byte === quote) at = endOfString(chunk, at + 1);
     else if (byte === comma) values++;
     else if (byte === brace || byte === bracket) {
       values++;
@@ -87,11 +88,11 @@ const count = (chunk: Uint8Array, found: Found) => {
     } else if ((byte === braceEnd || byte === bracketEnd) && depth > 0) depth--;
   }
   overrun = at - end;
-  Object.assign(found, { depth, deepest, values, overrun, bytes: found.bytes + end });
+  Object.assign(counted, { depth, deepest, values, overrun, bytes: counted.bytes + end });
 };
 
-/** A text ends with its line too: what is between the JSON of a stream of events may have a quote. */
-const endOfText = (chunk: Uint8Array, start: number) => {
+/** Returns the index at which a string ends. It ends with its line too: the text between JSON in a stream of events may have a quote. */
+const endOfString = (chunk: Uint8Array, start: number): number => {
   let at = start;
   while (at < chunk.length) {
     const byte = chunk[at] as number;
@@ -102,28 +103,28 @@ const endOfText = (chunk: Uint8Array, start: number) => {
 };
 
 /**
- * Creates a counter of JSON that arrives in chunks, one text or several. It throws as soon as they hold more than `limits`: a
- * `JsonLimitError`, or a `JsonDepthError`. Counts no less than a parser makes of valid JSON; it does not check that it is valid.
+ * Creates a counter of JSON that arrives in chunks, one text or several. It throws a `JsonLimitError` or a `JsonDepthError` as soon as they
+ * exceed `limits`. For valid JSON, it counts at least as many values as a parser creates; it does not check that the JSON is valid.
  */
 export const createJsonCounter = ({
   bytes,
   depth,
   values,
 }: JsonLimits): ((chunk: Uint8Array) => void) => {
-  const found: Found = { bytes: 0, depth: 0, deepest: 0, values: 0, overrun: 0 };
+  const counted: Counted = { bytes: 0, depth: 0, deepest: 0, values: 0, overrun: 0 };
   return (chunk) => {
-    if (found.bytes + chunk.length > bytes)
+    if (counted.bytes + chunk.length > bytes)
       throw new JsonLimitError(`the JSON has more than ${bytes} bytes`);
-    count(chunk, found);
-    if (found.deepest > depth) throw new JsonDepthError(`the JSON nests deeper than ${depth}`);
-    if (found.values > values)
+    countChunk(chunk, counted);
+    if (counted.deepest > depth) throw new JsonDepthError(`the JSON nests deeper than ${depth}`);
+    if (counted.values > values)
       throw new JsonLimitError(`the JSON has more than ${values} members and elements`);
   };
 };
 
 const utf8 = new TextDecoder("utf-8", { fatal: true });
 
-/** Parses a JSON text of others. Throws `JsonLimitError`, a `TypeError` for what is not UTF-8, and a `SyntaxError`. */
+/** Parses a JSON text of others. Throws `JsonLimitError`, a `TypeError` for text that is not UTF-8, and a `SyntaxError`. */
 export const parseForeignJson = (
   text: Uint8Array | string,
   limits: JsonLimits,
@@ -134,7 +135,7 @@ export const parseForeignJson = (
   return JSON.parse(isText ? text : decoder.decode(text));
 };
 
-/** Returns a response whose body fails as soon as its JSON, or that of its events, is over `limits`. */
+/** Returns a response whose body fails as soon as its JSON, or that of its events, exceeds `limits`. */
 export const limitJson = (response: Response, limits: JsonLimits): Response => {
   const count = createJsonCounter(limits);
   const counted = new TransformStream<Uint8Array, Uint8Array>({
@@ -146,16 +147,16 @@ export const limitJson = (response: Response, limits: JsonLimits): Response => {
   return new Response(response.body?.pipeThrough(counted), response);
 };
 
-/** Reads the JSON of a response. Rejects as `parseForeignJson` throws, as soon as what has arrived is over `limits`. */
+/** Reads the JSON of a response. Rejects as `parseForeignJson` throws, as soon as the bytes that have arrived exceed `limits`. */
 export const readForeignJson = (response: Response, limits: JsonLimits): Promise<unknown> =>
   limitJson(response, limits).json();
 
 const timeoutMs = 5000;
 
-/** Gets the JSON of an issuer. Throws after five seconds, over its limits and for any status but 200, as a redirect has; the connection ends. */
+/** Fetches the JSON of an issuer. Throws after five seconds, above its limits, and for any status but 200, also a redirect. */
 export type IssuerRequest = (url: string) => Promise<unknown>;
 
-/** Creates the requests to issuers of tokens. */
+/** Creates an `IssuerRequest`. */
 export const createIssuerRequest =
   ({
     fetch,

@@ -1,7 +1,7 @@
 /**
- * Frees the memory of bytes that nothing uses any more. They are empty afterwards, and copying them throws. V8 counts such memory
- * against the limit of its heap, and collected all garbage for every few frames that it was left to find by itself. Does nothing if
- * they are free already, or a part of a larger buffer, unless `whole` says that the rest is not used either.
+ * Frees the memory of bytes that nothing uses any more. They are empty afterwards, and copying them throws. Does nothing if they are free
+ * already, or are a part of a larger buffer, unless `whole` allows to free all of it. V8 counts this memory against the limit of its heap:
+ * without this it ran a full collection every few frames.
  */
 export const freeBytes = (bytes: Uint8Array, { whole = false } = {}): void => {
   const { buffer } = bytes;

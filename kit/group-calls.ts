@@ -1,7 +1,8 @@
 /**
- * Invariants: at most `concurrency` runs at a time, each of at most `itemsMax` items; two items of one key are never in one run nor
- * in two runs at once, and keep their order; every call settles exactly once; while every run fails as a whole, none waits longer than for a
- * pause and for one of them.
+ * Invariants:
+ * - At most `concurrency` runs at a time, each of at most `itemsMax` items.
+ * - Two items of one key are never in one run nor in two concurrent runs, and keep their order.
+ * - Every call settles exactly once. While every run fails as a whole, no call waits longer than for a pause and one run.
  */
 
 /** The options of a group of calls. */
@@ -12,20 +13,20 @@ export interface GroupOptions<Item, Result> {
   concurrency: number;
   itemsMax: number;
   /**
-   * Spaces the runs: after one starts, the next starts when this resolves, so that more calls share it, or with `itemsMax` calls. The first
-   * call after a pause never waits.
+   * Spaces the runs, so that more calls share one: after a run starts, the next one starts when this resolves, or when `itemsMax` calls wait.
+   * The first call after a pause never waits.
    */
   pause?(): Promise<void>;
-  /** Bounds the calls that wait for a run: further ones reject with the error of `full`, except those that `exempt` names. */
+  /** Limits the calls that wait for a run: further ones reject with the error of `full`, unless `exempt` returns true for their item. */
   waiting?: { max: number; full(): Error; exempt?: ((item: Item) => boolean) | undefined };
   /**
-   * Delays a run until it resolves, and only then takes its calls: those made meanwhile join. For work that costs more by the run than by
-   * the item. Without it a run takes its calls when it starts.
+   * Delays a run until it resolves, so that calls made meanwhile join the run: for work whose cost is more per run than per item. Without it the
+   * calls of a run are fixed when it starts.
    */
   gather?(): Promise<void>;
   /**
-   * Whether to retry each item on its own after this failure, so that one bad item fails alone. Otherwise the calls that wait fail too,
-   * unless another run succeeded meanwhile: the failure is not one of items, and each further run would take as long to fail.
+   * Returns whether to retry each item on its own after this failure, so that one bad item fails alone. Otherwise items did not cause the
+   * failure, and each further run would take as long to fail: the waiting calls fail too, unless another run succeeded meanwhile.
    */
   isolate(error: unknown): boolean;
 }
@@ -51,21 +52,22 @@ export const groupCalls = <Item, Result>(
   let pausing = false;
   let succeeded = 0;
 
-  const take = (): Waiting<Item, Result>[] => {
-    const taken: Waiting<Item, Result>[] = [];
-    const left: Waiting<Item, Result>[] = [];
+  /** Removes the calls of the next run from `waiting`. */
+  const takeBatch = (): Waiting<Item, Result>[] => {
+    const batch: Waiting<Item, Result>[] = [];
+    const remaining: Waiting<Item, Result>[] = [];
     const skipped = new Set<string>();
     for (const call of waiting) {
-      if (taken.length < itemsMax && !busy.has(call.key) && !skipped.has(call.key)) {
-        taken.push(call);
+      if (batch.length < itemsMax && !busy.has(call.key) && !skipped.has(call.key)) {
+        batch.push(call);
         busy.add(call.key);
       } else {
-        left.push(call);
+        remaining.push(call);
         skipped.add(call.key);
       }
     }
-    waiting = left;
-    return taken;
+    waiting = remaining;
+    return batch;
   };
 
   const settle = async (calls: readonly Waiting<Item, Result>[]) => {
@@ -79,22 +81,24 @@ export const groupCalls = <Item, Result>(
         calls[index]?.resolve(result);
       });
     } catch (error) {
-      if (calls.length > 1 && isolate(error)) for (const call of calls) await settle([call]);
-      else if (isolate(error)) for (const call of calls) call.reject(error);
-      else
-        for (const call of [...calls, ...(succeeded > succeededBefore ? [] : waiting.splice(0))])
-          call.reject(error);
+      if (isolate(error)) {
+        if (calls.length > 1) for (const call of calls) await settle([call]);
+        else for (const call of calls) call.reject(error);
+        return;
+      }
+      const affected = succeeded > succeededBefore ? [] : waiting.splice(0);
+      for (const call of [...calls, ...affected]) call.reject(error);
     }
   };
 
-  const runNext = async (taken?: readonly Waiting<Item, Result>[]) => {
+  const runNext = async (batch?: readonly Waiting<Item, Result>[]): Promise<void> => {
     running += 1;
     if (gather) await gather();
-    const calls = taken ?? take();
+    const calls = batch ?? takeBatch();
     if (calls.length > 0) await settle(calls);
     running -= 1;
     for (const call of calls) busy.delete(call.key);
-    // A run that found no call leaves those that have the key of another run, whose end starts the next one.
+    // If a run found no call, those that wait have the key of another run, whose end starts the next one.
     if (calls.length > 0) start();
   };
 
@@ -104,8 +108,8 @@ export const groupCalls = <Item, Result>(
       waiting.length > 0 &&
       (!pausing || waiting.length >= itemsMax)
     ) {
-      const taken = gather ? undefined : take();
-      if (taken?.length === 0) return;
+      const batch = gather ? undefined : takeBatch();
+      if (batch?.length === 0) return;
       if (pause && !pausing) {
         pausing = true;
         void pause().then(() => {
@@ -113,7 +117,7 @@ export const groupCalls = <Item, Result>(
           start();
         });
       }
-      void runNext(taken);
+      void runNext(batch);
     }
   };
 
@@ -126,8 +130,8 @@ export const groupCalls = <Item, Result>(
 };
 
 /**
- * Shares one run among the calls of a key that arrive while it is in flight; the next call after it starts a new run. The arguments of
- * the call that started the run are used.
+ * Shares one run among the calls of a key that arrive while it is in flight; the next call after it starts a new run. The run gets the arguments
+ * of the call that started it.
  */
 export const singleFlight = <Arguments extends unknown[], Result>(
   run: (...given: Arguments) => Promise<Result>,

@@ -1,21 +1,21 @@
 /** Intervals for the difference of two groups of independent observations: of shares, and of means. */
 
-/** A difference, and the interval that has it with the given confidence. */
+/** A difference, and its interval at the given confidence. */
 export interface EstimatedDifference {
   value: number;
   low: number;
   high: number;
 }
 
-/** Observations that are true, of all. */
+/** The number of true observations, of all. */
 interface Share {
   count: number;
   of: number;
 }
 
 /**
- * Returns the difference `a - b` of two shares with Newcombe's interval, which is honest for shares near 0 and 1 and for few observations, where
- * it is wide. Both need at least one observation.
+ * Returns the difference `a - b` of two shares with Newcombe's interval, which is valid also for shares near 0 and 1 and for few observations,
+ * where it is wide. Both need at least one observation.
  */
 export const differenceOfShares = (a: Share, b: Share, confidence: number): EstimatedDifference => {
   const z = normalQuantile((1 + confidence) / 2);
@@ -38,7 +38,7 @@ const wilson = ({ count, of }: Share, z: number) => {
   return { share, low: middle - half, high: middle + half };
 };
 
-/** Returns the difference `a - b` of two means with Welch's interval, which lets the groups vary differently. Both need two values. */
+/** Returns the difference `a - b` of two means with Welch's interval, which allows for different variances. Both need two values. */
 export const differenceOfMeans = (
   a: readonly number[],
   b: readonly number[],
@@ -47,19 +47,20 @@ export const differenceOfMeans = (
   const one = momentsOf(a);
   const other = momentsOf(b);
   const value = one.mean - other.mean;
-  const variance = one.ofMean + other.ofMean;
+  const variance = one.varianceOfMean + other.varianceOfMean;
   if (variance === 0) return { value, low: value, high: value };
   const freedom =
-    variance ** 2 / (one.ofMean ** 2 / (a.length - 1) + other.ofMean ** 2 / (b.length - 1));
+    variance ** 2 /
+    (one.varianceOfMean ** 2 / (a.length - 1) + other.varianceOfMean ** 2 / (b.length - 1));
   const half = studentQuantile((1 + confidence) / 2, freedom) * Math.sqrt(variance);
   return { value, low: value - half, high: value + half };
 };
 
-/** The mean, and the variance of the mean. */
-const momentsOf = (values: readonly number[]): { mean: number; ofMean: number } => {
+/** Returns the mean, and the variance of the mean. */
+const momentsOf = (values: readonly number[]): { mean: number; varianceOfMean: number } => {
   const mean = values.reduce((sum, each) => sum + each, 0) / values.length;
   const squares = values.reduce((sum, each) => sum + (each - mean) ** 2, 0);
-  return { mean, ofMean: squares / (values.length - 1) / values.length };
+  return { mean, varianceOfMean: squares / (values.length - 1) / values.length };
 };
 
 /** The quantile of Student's distribution from that of the normal one (Cornish and Fisher): exact to 0.1 % from five degrees of freedom on. */

@@ -10,22 +10,22 @@ interface LogSettings {
 /** A log whose level and format can change while its users keep it. */
 export interface LineLog extends Log {
   reload(settings: LogSettings): void;
-  /** Writes how often lines were repeated. Call it at the end. */
+  /** Writes the counts of repeated lines. Call it at the end. */
   flush(): void;
 }
 
 type Level = keyof Log;
 const levels: readonly string[] = ["debug", "info", "warn", "error", "silent"];
 
-/** How long repeated warnings and errors are counted before the count is written, and how many different ones at once. */
+/** How long repeated warnings and errors are counted before the count is written, and the most different ones at once. */
 const counting = { ms: 60_000, linesMax: 1_000 };
-/** A reader that leaves more than this is stuck: what follows is dropped, and counted with the next line that is not. */
+/** With more unread bytes than this the reader is stuck: further lines are dropped, and their count is written before the next one. */
 const waitingBytesMax = 1024 * 1024;
 
 /**
  * Creates a log of one line for each record, with any field values. `json` is `level`, `time` (RFC 3339), the fields and `msg`; `text` is
- * `time LEVEL message {fields}`. An equal warning or error within a minute is counted (`repeated`), not written: an outage repeats its error
- * for hours, perhaps on the disk that is full. Errors have at most `framesMax` lines of their stack.
+ * `time LEVEL message {fields}`. Counts an equal warning or error within a minute (`repeated`) instead of writing it: an outage repeats its error
+ * for hours, perhaps because the disk is full. Writes at most `framesMax` lines of an error's stack.
  */
 export const createLineLog = (
   initial: LogSettings,
@@ -98,8 +98,8 @@ const asText = (level: string, time: string, msg: string, json: string) => {
   return `${time} ${level.toUpperCase().padEnd(5)} ${JSON.stringify(msg).slice(1, -1)}${json === "{}" ? "" : ` ${json}`}`;
 };
 
-/** Returns fields as one JSON object; without them, if they cannot be one. */
-const stringify = (fields: object, framesMax: number) => {
+/** Returns fields as one JSON object, or a placeholder if they cannot be serialised. */
+const stringify = (fields: object, framesMax: number): string => {
   try {
     return JSON.stringify({ ...fields }, (key, value: unknown) => {
       if (key === "err") return describeError(value, framesMax);

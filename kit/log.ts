@@ -7,8 +7,8 @@ export interface Log {
 }
 
 /**
- * Escapes U+0085, U+2028 and U+2029 in a line of JSON, so that every reader takes it for one line: JSON does not escape them, and some
- * readers end a line there (I5).
+ * Escapes U+0085, U+2028 and U+2029 in a line of JSON, so that it is one line to every reader: JSON does not escape them, and some readers end a
+ * line there (I5).
  */
 export const oneLine = (json: string): string =>
   json.replace(

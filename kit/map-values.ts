@@ -1,4 +1,4 @@
-/** Returns an object with the same keys, each with what `convert` makes of its value. Faster than `Object.fromEntries`. */
+/** Returns an object with the same keys and converted values. Faster than `Object.fromEntries`. */
 export const mapValues = <Key extends string, Value, Converted>(
   values: Readonly<Record<Key, Value>>,
   convert: (value: Value) => Converted,

@@ -45,7 +45,7 @@ export const problemDocument = (
   };
 };
 
-/** Problems of bytes that a listener cannot read as a request, so that no app receives it: the same for core and web. */
+/** Problems of bytes that a listener cannot parse as a request for the app: the same for core and web. */
 export const unreadableRequests = {
   malformed_request: {
     status: 400,

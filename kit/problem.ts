@@ -15,7 +15,7 @@ export interface ProblemOptions {
   detail?: string;
   cause?: unknown;
   errors?: readonly FieldError[];
-  /** Members beside the standard ones (RFC 9457, 3.2), such as `server_time`. */
+  /** Members besides the standard ones (RFC 9457, 3.2), such as `server_time`. */
   extensions?: Readonly<Record<string, unknown>>;
   retryAfterSeconds?: number;
 }

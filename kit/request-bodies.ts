@@ -1,8 +1,8 @@
 /**
- * Bounds what request bodies cost while they arrive: the bytes of one remote address (IPv6: of its /64) and of all, and the time of each.
+ * Limits request bodies while they arrive: the bytes of one remote address (IPv6: of its /64) and of all, and the time of each.
  *
- * A byte over a limit ends the oldest incomplete body, of that address or of all, not the newest: a client that sends its body at once
- * is served beside any number of bodies that stall.
+ * A byte over a limit ends the oldest incomplete body, of that address or of all, not the newest: a client that sends its body at once is
+ * served although any number of other bodies stall.
  */
 import { addressKey } from "./address.ts";
 import { readBytes } from "./bytes.ts";
@@ -17,7 +17,7 @@ interface BodyLimits {
   timeoutMs: number;
 }
 
-/** An edge or web is one address to core: its share is that of hundreds of requests which arrive at once. */
+/** An edge or web is one address to core, so its limit is enough for hundreds of concurrent requests. */
 const bodyLimits: BodyLimits = {
   bytesMax: 64 * 1024 * 1024,
   addressBytesMax: 16 * 1024 * 1024,
@@ -32,7 +32,7 @@ export interface RequestBodies {
   /** Returns the body, or why it was not read. Rejects when the client disconnects. */
   read(
     request: Pick<Request, "body" | "headers">,
-    of: { remoteAddress: string; bytesMax: number },
+    limits: { remoteAddress: string; bytesMax: number },
   ): Promise<Uint8Array<ArrayBuffer> | BodyRefusal>;
   parse: ParseBody;
 }
@@ -42,7 +42,7 @@ export type ParseBody = (bytes: Uint8Array, bytesMax: number) => unknown;
 
 const strictUtf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
-/** See `ParseBody`; for what arrives otherwise than as a request. */
+/** The `ParseBody` for bytes that do not arrive as a request. */
 export const parseBody: ParseBody = (bytes, bytesMax) =>
   parseForeignJson(bytes, jsonLimits.request(bytesMax), strictUtf8);
 
@@ -59,15 +59,15 @@ export const createRequestBodies = (
 ): RequestBodies => {
   /** In the order of their first reads. */
   const incomplete = new Set<Incomplete>();
-  const bytesOf = new Map<string, number>();
-  let bytesOfAll = 0;
+  const bytesByAddress = new Map<string, number>();
+  let totalBytes = 0;
 
   const add = (body: Incomplete, bytes: number) => {
     body.bytes += bytes;
-    bytesOfAll += bytes;
-    const ofAddress = (bytesOf.get(body.address) ?? 0) + bytes;
-    if (ofAddress === 0) bytesOf.delete(body.address);
-    else bytesOf.set(body.address, ofAddress);
+    totalBytes += bytes;
+    const addressBytes = (bytesByAddress.get(body.address) ?? 0) + bytes;
+    if (addressBytes === 0) bytesByAddress.delete(body.address);
+    else bytesByAddress.set(body.address, addressBytes);
   };
   const remove = (body: Incomplete) => {
     if (incomplete.delete(body)) add(body, -body.bytes);
@@ -81,8 +81,8 @@ export const createRequestBodies = (
   };
   const reserve = (body: Incomplete, bytes: number) => {
     add(body, bytes);
-    while ((bytesOf.get(body.address) ?? 0) > addressBytesMax) endOldest(body.address);
-    while (bytesOfAll > allBytesMax) endOldest();
+    while ((bytesByAddress.get(body.address) ?? 0) > addressBytesMax) endOldest(body.address);
+    while (totalBytes > allBytesMax) endOldest();
   };
 
   return {
@@ -99,7 +99,7 @@ export const createRequestBodies = (
         end(reason) {
           refusal ??= reason;
           remove(body);
-          // Ends a read that is under way.
+          // Ends a pending read.
           reader.cancel().catch(() => undefined);
         },
       };

@@ -1,6 +1,6 @@
 /**
- * Returns the path of a request for Hono's router, percent-decoded as Hono does, or as it is if it holds invalid UTF-8: Hono decodes each
- * part of such a path by itself, which takes 80 ms for a path of 32 KB.
+ * Returns the path of a request for Hono's router, percent-decoded as Hono does, or unchanged if it has invalid UTF-8: Hono decodes each part of
+ * such a path by itself, which takes 80 ms for a path of 32 KB.
  */
 export const requestPath = (request: Request): string => {
   const { pathname: sent } = new URL(request.url);

@@ -1,4 +1,4 @@
-/** Reads `Retry-After`, seconds or a date (RFC 9110, 10.2.3), as milliseconds from `now` on, at most `msMax`; null without one. */
+/** Parses `Retry-After`, seconds or a date (RFC 9110, 10.2.3), as milliseconds from `now`, at most `msMax`; null without one. */
 export const readRetryAfter = (
   text: string | undefined,
   now: number,

@@ -5,7 +5,7 @@ import type { Log } from "./log.ts";
 export interface JobOptions {
   name: string;
   intervalMs: number;
-  /** Returns the wait after a number of failures in a row, 1 and up; at most the interval, which is the default. */
+  /** Returns the wait after this number of failures in a row, from 1; at most the interval, which is the default. */
   retryMs?: (failures: number) => number;
   clock: Clock;
   signal: AbortSignal;
@@ -40,10 +40,10 @@ export const runEvery = async (
   }
 };
 
-/** A job: its name, the wait after each run in milliseconds, and a run, whose result is logged. */
+/** A job: its name, the wait after each run in milliseconds, and its tick, whose result is logged. */
 export type Job = readonly [name: string, intervalMs: number, tick: Parameters<typeof runEvery>[1]];
 
-/** Runs jobs beside each other until the signal aborts. */
+/** Runs jobs concurrently until the signal aborts. */
 export const runJobs = (
   options: Pick<JobOptions, "clock" | "signal" | "log">,
   jobs: readonly Job[],

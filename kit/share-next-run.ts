@@ -10,21 +10,21 @@ interface Turn<Result> {
   isOver: boolean;
 }
 
-/** Results that are kept for later calls. */
+/** The most results that are kept for later calls. */
 const keptMax = 32;
 
-/** How long a run serves calls after it has started. */
+/** How long after its start the result of a run may serve later calls. */
 export interface SharedFor {
   ms: number;
   clock: Pick<Clock, "monotonic">;
-  /** Returns a value that changes whenever a new run would read more; each call compares it. */
+  /** Returns a value that changes whenever a new run would read newer data; each call compares it. */
   version?: () => Promise<unknown>;
 }
 
 /**
- * Shares runs among the calls of a key, and returns no result of a run that started before the call, unless it started within `sharedFor` at the
- * version of the call: calls that arrive while an older run is in flight wait for its end and share the next one, even if the first fails. So no
- * call waits for more than two runs. A failure is never returned to a call that came after it.
+ * Shares runs among the calls of a key. A call gets the result of a run that starts after it, or one that started within `sharedFor` at the same
+ * version. Calls that arrive while an older run is in flight wait for its end, also for its failure, and share the next one, so no call waits for
+ * more than two runs. A call never gets a failure that occurred before it.
  */
 export const shareNextRun = <Given, Result>(
   run: (given: Given) => Promise<Result>,

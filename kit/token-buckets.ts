@@ -1,4 +1,4 @@
-/** Token buckets by key: each holds `burst` tokens at most and gains `perSecond`. */
+/** Token buckets by key: each has at most `burst` tokens and gains `perSecond`. */
 export interface TokenBuckets {
   /** Takes a token of `key`; returns false, taking nothing, when there is none. */
   take(key: string): boolean;
@@ -14,10 +14,10 @@ interface Bucket {
   filledAt: number;
 }
 
-/** Full buckets are forgotten when this many keys have been added since the last time. */
+/** Full buckets are deleted each time this many keys have been added. */
 const sweepEvery = 1_000;
 
-/** Makes empty buckets. A key whose bucket is full takes no memory for long. */
+/** Creates the buckets, all full. A full bucket takes memory only until the next sweep. */
 export const createTokenBuckets = ({
   burst,
   perSecond,

@@ -25,8 +25,9 @@ export const AddressVariable = v.pipe(
     "must have a valid address, and a port of at most 65535",
   ),
   v.transform((value) => {
-    const at = value.lastIndexOf(":");
-    return { host: value.slice(0, at).replace(/^\[|\]$/g, ""), port: Number(value.slice(at + 1)) };
+    const colon = value.lastIndexOf(":");
+    const host = value.slice(0, colon).replace(/^\[|\]$/g, "");
+    return { host, port: Number(value.slice(colon + 1)) };
   }),
 );
 
@@ -90,14 +91,14 @@ export const HostVariable = v.pipe(
   v.regex(/^[0-9A-Za-z:.-]{1,253}$/, "must be an address or a host name, for example 127.0.0.1"),
 );
 
-/** Networks in CIDR notation, separated by commas; an address alone is itself. Not every address. */
+/** Networks in CIDR notation or single addresses, separated by commas. Rejects a network of all addresses. */
 export const NetworksVariable = v.pipe(
   TextVariable,
   v.transform((text) =>
     text
       .split(",")
-      .map((part) => part.trim())
-      .map((part) => (part.includes("/") ? part : `${part}/${part.includes(":") ? 128 : 32}`)),
+      .map((entry) => entry.trim())
+      .map((entry) => (entry.includes("/") ? entry : `${entry}/${entry.includes(":") ? 128 : 32}`)),
   ),
   v.check(
     (networks) => networks.every((text) => (readCidr(text)?.bits ?? 0) > 0),

@@ -9,7 +9,7 @@ import {
 import type { Clock } from "./clock.ts";
 import { singleFlight } from "./group-calls.ts";
 
-/** Asymmetric signatures alone: never `none`, and never HS256, whose key would be the public one. */
+/** Only asymmetric signatures: never `none`, and never HS256, whose key would be the public one. */
 const algorithms = [
   "RS256",
   "RS384",
@@ -26,12 +26,12 @@ const algorithms = [
 /** How much the clocks of an issuer and of core may differ. */
 export const leewaySeconds = 60;
 
-/** jose parses the JSON of a header and a payload before it checks the signature. Tokens with all groups of a person have some KiB. */
+/** jose parses header and payload before it checks the signature. Tokens with all groups of a person have some KiB. */
 const tokenCharactersMax = 64 * 1024;
 
 /**
- * Verifies the JWT of an identity provider or another issuer by its keys; clocks may differ by 60 s. It must say when it was issued and
- * when it expires. Throws jose's errors, and those of `keys`.
+ * Verifies the JWT of an identity provider or another issuer by its keys; clocks may differ by 60 s. The token needs `iat` and `exp`. Throws
+ * jose's errors, and those of `keys`.
  */
 export const verifyIssuerToken = async (
   token: string,
@@ -48,7 +48,7 @@ export const verifyIssuerToken = async (
     currentDate: new Date(now),
     requiredClaims: ["iat", "exp"],
   });
-  // jose compares `iat` only with a greatest age.
+  // jose checks `iat` only against a maximum age.
   if (Number(payload.iat) > now / 1000 + leewaySeconds)
     throw new errors.JWTClaimValidationFailed(
       '"iat" is in the future',
@@ -62,9 +62,9 @@ export const verifyIssuerToken = async (
 const keysMaxAgeMs = 600_000;
 
 /**
- * Returns the keys of an issuer, for callers that share them. Reads its JWKS when they are first needed, after ten minutes, and for an
- * unknown key unless the same caller had it read within its `cooldownMs`: by the monotonic clock. jose's own cache goes by the system's, and
- * reads nothing for as long as that was set back. Throws jose's errors, and those of `read`.
+ * Returns the keys of an issuer, for callers that share a cache. Reads its JWKS on first use, after ten minutes, and for an unknown key unless
+ * the same caller caused a read within its `cooldownMs`. Uses the monotonic clock: jose's own cache uses the system's, and does not refresh for as
+ * long as that was set back. Throws jose's errors, and those of `read`.
  */
 export const createIssuerKeys = (
   read: () => Promise<unknown>,
@@ -72,7 +72,7 @@ export const createIssuerKeys = (
 ): ((cooldownMs: number) => JWTVerifyGetKey) => {
   let known: { keys: JWTVerifyGetKey; readAt: number } | undefined;
   const reload = singleFlight(async () => {
-    // Throws for what is no set of keys.
+    // Throws if it is not a set of keys.
     const keys = createLocalJWKSet((await read()) as JSONWebKeySet);
     known = { keys, readAt: clock.monotonic() };
     return known;

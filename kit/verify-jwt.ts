@@ -2,16 +2,16 @@ import { errors, type JWTVerifyOptions, type JWTVerifyResult, jwtVerify } from "
 import type { Secret } from "./secret.ts";
 
 /**
- * Verifies an HS256 JWT by `secret`, or by `previous` when `secret` did not sign it: during a rotation two secrets are accepted, and one
- * signs. Throws jose's errors.
+ * Verifies an HS256 JWT by `secret`, or by `previous` if `secret` did not sign it: during a rotation two secrets are accepted. Throws jose's
+ * errors.
  */
 export const verifyJwt = async (
   token: string,
   { secret, previous }: { secret: Secret; previous: Secret | null },
   options: Omit<JWTVerifyOptions, "algorithms">,
 ): Promise<JWTVerifyResult> => {
-  const verifyBy = (one: Secret) =>
-    jwtVerify(token, new TextEncoder().encode(one.reveal()), { ...options, algorithms: ["HS256"] });
+  const verifyBy = (key: Secret) =>
+    jwtVerify(token, new TextEncoder().encode(key.reveal()), { ...options, algorithms: ["HS256"] });
   try {
     return await verifyBy(secret);
   } catch (cause) {

@@ -1,4 +1,4 @@
-/** Returns an object without the members that are undefined, for a type whose members may only be left out. */
+/** Returns an object without its undefined members, for a type whose optional members may not be undefined. */
 export const withoutUndefined = <Given extends object>(given: Given) =>
   Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)) as {
     [Key in keyof Given as undefined extends Given[Key] ? never : Key]: Given[Key];

@@ -7,7 +7,7 @@ import { HeadersVariable, TextVariable } from "../variables.ts";
 export interface TracesConfig {
   url: string;
   headers: Record<string, string>;
-  /** The share of traces to record, of those that start in this program. */
+  /** The percentage to record of the traces that start in this program. */
   samplePercent: number;
 }
 

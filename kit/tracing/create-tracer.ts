@@ -1,7 +1,7 @@
 import type { TracesConfig } from "./config.ts";
 import { type TracedService, type Tracer, untraced } from "./tracer.ts";
 
-/** Returns the tracer of a configuration. The SDK of OpenTelemetry is loaded only if there is one. */
+/** Returns the tracer of a configuration. Imports OpenTelemetry's SDK only if there is one. */
 export const createTracer = async (
   config: TracesConfig | null,
   service: TracedService,

@@ -23,7 +23,7 @@ import type { TracesConfig } from "./config.ts";
 import type { Span, SpanStart, TracedService, Tracer } from "./tracer.ts";
 
 const closeMs = 2000;
-/** With its retries. Their timer keeps the process alive: a stop takes this long at most. */
+/** For an export with its retries. Their timer keeps the process alive, so this limits how long a stop takes. */
 const exportMs = 3000;
 const kinds = {
   server: SpanKind.SERVER,
@@ -32,19 +32,19 @@ const kinds = {
 } as const;
 
 /**
- * Creates a tracer that sends spans by OTLP over HTTP in batches, off the path of requests; spans that the receiver does not take in time
- * are dropped. Samples one in so many of the traces that start here, and follows the caller's decision for the others.
- * Exports carry a `traceparent` that is not recorded, so that no receiver that traces itself records them.
+ * Creates a tracer that sends spans by OTLP over HTTP in batches, in the background; it drops spans that the receiver does not accept in time.
+ * Samples `samplePercent` of the traces that start here, and follows the caller's decision for the others. Exports have a `traceparent` without
+ * the sampled flag, so that a receiver that traces itself does not record them.
  */
 export const createOtlpTracer = (
   { url, headers, samplePercent }: TracesConfig,
   { name, version, hostname }: TracedService,
 ): Tracer => {
   const ids = systemEntropy.bytes(24).toHex();
-  const exports = `00-${ids.slice(0, 32)}-${ids.slice(32)}-00`;
+  const exportTraceparent = `00-${ids.slice(0, 32)}-${ids.slice(32)}-00`;
   const exporter = new OTLPTraceExporter({
     url,
-    headers: { ...headers, traceparent: exports },
+    headers: { ...headers, traceparent: exportTraceparent },
     timeoutMillis: exportMs,
   });
   const provider = new TracerProvider({
@@ -81,7 +81,7 @@ export const createOtlpTracer = (
   let isOwnReceiver = false;
   return {
     serve: (start, traceparent, work) => {
-      isOwnReceiver ||= traceparent === exports;
+      isOwnReceiver ||= traceparent === exportTraceparent;
       const caller = propagator.extract(ROOT_CONTEXT, { traceparent }, carrier);
       const otelSpan = startIn(caller, start);
       const span = spanOf(otelSpan);

@@ -7,7 +7,7 @@ export interface Span {
   readonly traceparent: string | undefined;
   rename(name: string): void;
   set(facts: SpanFacts): void;
-  /** Marks it as failed; the type of an error is recorded, its message is not: it may hold what a caller sent. */
+  /** Marks it as failed. Records the type of an error, but not its message, which may quote a caller's input. */
   fail(error?: unknown): void;
   end(): void;
 }
@@ -19,7 +19,7 @@ export interface SpanStart {
   facts?: SpanFacts;
 }
 
-/** The program whose operations are recorded, and the host that it runs on, where that matters. */
+/** The program whose operations are recorded, and its host where that matters. */
 export interface TracedService {
   name: string;
   version: string;
@@ -29,8 +29,8 @@ export interface TracedService {
 /** Records operations as spans of OpenTelemetry (docs/traces.md). */
 export interface Tracer {
   /**
-   * Runs `work` as an operation that `traceparent` of a caller continues (W3C Trace Context); one that is absent or malformed starts a
-   * trace. Ends the span when `work` ends; an error marks it as failed and is thrown on.
+   * Runs `work` as an operation that continues the caller's `traceparent` (W3C Trace Context), or starts a trace if that is absent or malformed.
+   * Ends the span when `work` ends. Marks it as failed after an error, and rethrows.
    */
   serve<Result>(
     start: SpanStart,
@@ -40,11 +40,11 @@ export interface Tracer {
   /** Starts a part of the current operation, which the caller ends; undefined if that operation is not recorded. */
   start(start: SpanStart): Span | undefined;
   /**
-   * Starts a trace of one span, which the caller ends; undefined if it is not recorded. None is, once this process has served an export
-   * of its own spans: each would cause the next.
+   * Starts a trace of one span, which the caller ends; undefined if it is not recorded. Records none after this process has received an export of
+   * its own spans: each export would cause the next.
    */
   begin(start: SpanStart): Span | undefined;
-  /** Sends what is recorded, for two seconds at most, and stops. */
+  /** Sends the recorded spans, for at most two seconds, and stops. */
   close(): Promise<void>;
 }
 
@@ -56,7 +56,7 @@ const noSpan: Span = {
   end: () => undefined,
 };
 
-/** Whether a `traceparent` says that its sender records the operation. */
+/** Reports whether a `traceparent` has the sampled flag. */
 export const isRecordedBySender = (traceparent: string | undefined): boolean =>
   traceparent !== undefined && /-[0-9a-f][13579bdf]$/.test(traceparent);
 
