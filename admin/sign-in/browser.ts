@@ -2,7 +2,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
 import type { Terminal } from "../terminal/terminal.ts";
-import { clientName, redeemCode, type Token } from "./token-endpoint.ts";
+import { clientName, requestToken, type Token } from "./token-endpoint.ts";
 
 const waitMs = 5 * 60_000;
 /** Completes the path and query of a request to a URL. */
@@ -52,7 +52,7 @@ export const signInByBrowser = async (terminal: Terminal, url: string): Promise<
       code_verifier: codeVerifier,
       redirect_uri: redirectUri,
     };
-    const token = await redeemCode(terminal, url, grant);
+    const token = await requestToken(terminal, url, grant);
     if ("error" in token)
       throw new ActionFailure(exitCodes.notSignedIn, token.description || token.error);
     return token.value;

@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
 import type { Terminal } from "../terminal/terminal.ts";
-import { clientName, postForm, redeemCode, type Token } from "./token-endpoint.ts";
+import { clientName, postForm, requestToken, type Token } from "./token-endpoint.ts";
 
 const Codes = v.object({
   device_code: v.string(),
@@ -34,7 +34,7 @@ export const signInByDevice = async (terminal: Terminal, url: string): Promise<T
   while (clock.monotonic() < endsAt) {
     await clock.sleep(intervalSeconds * 1000, signal);
     const grant_type = "urn:ietf:params:oauth:grant-type:device_code";
-    const token = await redeemCode(terminal, url, { grant_type, device_code: codes.device_code });
+    const token = await requestToken(terminal, url, { grant_type, device_code: codes.device_code });
     if ("value" in token) return token.value;
     if (token.error === "slow_down") intervalSeconds += intervalSecondsAdded;
     // RFC 8628, 3.5: a temporary failure does not end the polling.

@@ -83,7 +83,7 @@ export const exchangeWorkloadToken = (
   );
 
 /** Redeems a code for a token. */
-export const redeemCode = (
+export const requestToken = (
   terminal: Pick<Terminal, "fetch" | "signal">,
   url: string,
   grant: Readonly<Record<string, string>>,
