@@ -7,19 +7,16 @@ import {
   type EmbeddedPostgresOptions,
   startEmbeddedPostgres,
 } from "./embedded-postgres.ts";
-import { run } from "./embedded-postgres-files.ts";
 
-/** A migrated PostgreSQL of its own, empty unless it starts with a copy; `close` stops the server, and so does leaving the scope of `await using`. */
+/** A migrated PostgreSQL of its own, empty; `close` stops the server, and so does leaving the scope of `await using`. */
 export interface EmbeddedDatabase
   extends Pick<ConnectedDatabase, "db" | "sql">,
     Pick<EmbeddedPostgres, "tcpUrl">,
     AsyncDisposable {
   url: string;
-  /** Process id of the postmaster, another one after `copyTo`. */
+  /** Process id of the postmaster. */
   readonly pid: number;
   close(): Promise<void>;
-  /** Stops the server, copies its data directory to `path`, which must not exist, and starts it again. */
-  copyTo(path: string): Promise<void>;
 }
 
 /** Starts one with PostgreSQL's own settings, durable (fsync and synchronous_commit on) unless the options differ. */
@@ -44,21 +41,13 @@ export const openEmbeddedDatabase = async (
     await close();
     throw error;
   }
-  const copyTo = (path: string) =>
-    server.restart({
-      mode: "fast",
-      whileStopped: async (dataDir) => void (await run("cp", ["-Rp", dataDir, path])),
-    });
   return {
-    copyTo,
     url,
     tcpUrl: server.tcpUrl,
     db,
     sql,
     close,
     [Symbol.asyncDispose]: close,
-    get pid() {
-      return server.pid;
-    },
+    pid: server.pid,
   };
 };

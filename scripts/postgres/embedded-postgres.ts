@@ -24,8 +24,6 @@ export interface EmbeddedPostgresOptions {
   durable?: boolean;
   /** The folder of the executables of an installed PostgreSQL, to start that one. */
   bin?: string | undefined;
-  /** The data directory of a stopped server, to start with a copy of it. Default: an empty one. */
-  dataFrom?: string;
   /** More server settings (`-c name=value`). */
   settings?: Readonly<Record<string, string>>;
   /** More of the server's environment. */
@@ -69,7 +67,7 @@ export const startEmbeddedPostgres = async (
     const binaries = await (options.bin
       ? installedBinaries(options.bin, owner)
       : locateBinaries(owner));
-    await run("cp", ["-Rp", options.dataFrom ?? (await binaries.template()), dataDir]);
+    await run("cp", ["-Rp", await binaries.template(), dataDir]);
     await chmod(dataDir, 0o700);
     if (options.durable ?? true)
       await run(join(binaries.bin, "initdb"), ["--sync-only", "-D", dataDir], owner);

@@ -2,6 +2,12 @@ import { fileURLToPath } from "node:url";
 import { Agent, request } from "undici";
 import { encodeRequest } from "#functions/export/export-requests.ts";
 import { gzipFast } from "#functions/export/gzip.ts";
+import { type Committer, createCommitter } from "#functions/ingest/committer.ts";
+import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
+import { readEnvelopes, readerSetup } from "#functions/store/export/read-envelopes.ts";
+import { openCommitClient } from "#functions/store/ingest/commit-frames.ts";
+import { openCopyClient } from "#functions/store/ingest/copy-transaction.ts";
+import type { StoredEnvelope } from "#functions/store/ingest/stored-envelope.ts";
 import { systemClock } from "#kit/clock.ts";
 import {
   type EmbeddedDatabase,
@@ -12,7 +18,6 @@ import { createCorpus, describeCorpus } from "../support/corpus/corpus.ts";
 import { judgeGoals } from "../support/goals.ts";
 import { type BenchProcess, cpuSecondsOf, memoryOf, startProcess } from "../support/processes.ts";
 import { createExportLoad, type ExportLoad, type LoadFigures } from "./export-load.ts";
-import { type ExportStore, openExportStore } from "./export-stores.ts";
 
 const program = fileURLToPath(new URL("../../../functions/main.ts", import.meta.url));
 const sinkProgram = fileURLToPath(new URL("./export-sink.ts", import.meta.url));
@@ -21,7 +26,7 @@ const sinkProgram = fileURLToPath(new URL("./export-sink.ts", import.meta.url));
  * Measures `svc-server export` against a sink over OTLP/HTTP: how fast it works off `--backlog` lines of the corpus, as after an
  * outage, while `--arrival` a second arrive; beside a bare loop that reads the same envelopes and sends them, eight requests in flight,
  * without order, position or retries. And what it costs ingest: commits at the arrival rate with and without it, in alternating pairs, and
- * commits as fast as they go. `--sink nats` stores them in JetStream, of one node.
+ * commits as fast as they go.
  */
 export const exportBench: Bench = async (args) => {
   const options = readBenchOptions(args, {
@@ -29,20 +34,19 @@ export const exportBench: Bench = async (args) => {
     arrival: 2_000,
     pairs: 3,
     seconds: 4,
-    sink: "postgres",
   });
   const { backlog, arrival, pairs, seconds } = options;
   const lines = await createCorpus({ mix: "lines" });
   await using database = await openEmbeddedDatabase();
   const sink = await startProcess([sinkProgram], "ready");
   const port = Number(sink.records[0]?.port);
-  const store = await openExportStore(options.sink, database);
+  const store = openExportStore(database);
   const load = createExportLoad(store.committer, lines);
   try {
     await load.store(backlog);
     const floor = await measureFloor(store, port);
-    const catchUp = await measureCatchUp({ database, store, port, load, arrival, backlog });
-    const cost = await measureCost({ database, store, port, load, arrival, pairs, seconds });
+    const catchUp = await measureCatchUp({ database, port, load, arrival, backlog });
+    const cost = await measureCost({ database, port, load, arrival, pairs, seconds });
     const ratio = rounded(catchUp.rate / floor, 2);
     const slowdownOf = (alone: number, exporting: number) => rounded(1 - exporting / alone, 3);
     const judged = judgeGoals("export", {
@@ -68,6 +72,40 @@ export const exportBench: Bench = async (args) => {
     await store.close();
     await sink.stop("SIGKILL");
   }
+};
+
+/** Where core stores envelopes, and an export finds them. */
+interface ExportStore {
+  committer: Pick<Committer, "commit">;
+  /** Reads everything that is stored, as fast as its client does. */
+  readAll(): AsyncIterable<readonly StoredEnvelope[]>;
+  close(): Promise<void>;
+}
+
+/** Opens the store of a database. */
+const openExportStore = ({ url, sql }: EmbeddedDatabase): ExportStore => {
+  const committer = createCommitter({
+    connect: () => openCommitClient(url),
+    clock: systemClock,
+    codec: zstdCodec,
+    observe: { batch: () => undefined },
+  });
+  return {
+    committer,
+    /** In ranges of 64 transactions. */
+    async *readAll() {
+      const [row] = await sql<{ first: string; last: string }[]>`
+        select min(xid) as first, max(xid) + 1 as last from ingest_block`;
+      if (row === undefined) throw new Error("nothing is stored");
+      const client = await openCopyClient(url, readerSetup);
+      const step = 64n;
+      for (let from = BigInt(row.first); from < BigInt(row.last); from += step)
+        yield (await readEnvelopes(client, { from, to: from + step, bytesMax: 1 << 30 }, zstdCodec))
+          ?.envelopes ?? [];
+      await client.end();
+    },
+    close: () => committer.close(),
+  };
 };
 
 /** Reads everything and sends it; returns envelopes a second. */
@@ -98,17 +136,15 @@ const measureFloor = async ({ readAll }: ExportStore, port: number): Promise<num
   return read / elapsed;
 };
 
-const startExport = ({ database, store, port }: Target): Promise<BenchProcess> =>
+const startExport = ({ database, port }: Target): Promise<BenchProcess> =>
   startProcess([program, "export"], "exporting", {
     PATH: process.env.PATH,
     SVC_DATABASE_URL: database.url,
     SVC_EXPORT_ENDPOINT: `http://127.0.0.1:${port}`,
-    ...store.env,
   });
 
 interface Target {
   database: EmbeddedDatabase;
-  store: ExportStore;
   port: number;
   load: ExportLoad;
   arrival: number;
@@ -121,10 +157,10 @@ const exportedOf = async ({ sql }: EmbeddedDatabase): Promise<number> => {
 
 /** Starts an export behind the backlog, and returns how fast it delivers until it has everything, what arrives meanwhile included. */
 const measureCatchUp = async (target: Target & { backlog: number }) => {
-  const { database, store, load, arrival } = target;
+  const { database, load, arrival } = target;
   const exporter = await startExport(target);
   const startedAt = performance.now();
-  const cpu = [cpuSecondsOf(exporter.pid), cpuSecondsOf(store.pid)] as const;
+  const cpu = [cpuSecondsOf(exporter.pid), cpuSecondsOf(database.pid)] as const;
   let isBehind = true;
   const arriving = (async () => {
     while (isBehind) await load.paced(arrival, 0.5);
@@ -144,7 +180,7 @@ const measureCatchUp = async (target: Target & { backlog: number }) => {
     rate: before / elapsed,
     cpu_us_each: {
       exporter: perEnvelope(cpu[0], exporter.pid),
-      store_with_arrival: perEnvelope(cpu[1], store.pid),
+      store_with_arrival: perEnvelope(cpu[1], database.pid),
     },
     exporter_rss_mb: memoryOf(exporter.pid).peakMb,
   };

@@ -8,11 +8,7 @@ import { systemClock } from "#kit/clock.ts";
 import { type FleetFilter, filterToParams } from "#proto/fleet-health/filter.ts";
 import { fleetSorts } from "#proto/fleet-health/vocabulary.ts";
 import type { EmbeddedDatabase } from "#scripts/postgres/embedded-database.ts";
-import {
-  type StatusLoad,
-  type StatusLoadFigures,
-  startStatusLoad,
-} from "../management/status-load.ts";
+import { type StatusLoadFigures, startStatusLoad } from "../management/status-load.ts";
 import { startStatusProcess } from "../management/status-process.ts";
 import { type Bench, collectGarbage, readBenchOptions, rounded } from "../support/bench.ts";
 import { judgeGoals } from "../support/goals.ts";
@@ -69,32 +65,29 @@ const filters: Readonly<Record<string, FleetFilter>> = {
 };
 
 /**
- * Measures the health report of `--collectors` hosts while `--heartbeats` a second are written: every filter by every sort in both
+ * Measures the health report of `--hosts` hosts while `--heartbeats` a second are written: every filter by every sort in both
  * orders, first pages and later ones, at the database and through the route; the summary, the facets, several operators at once, and a CSV
- * with a row for each host. Heartbeats go to the database by core's statements, without a listener: in this process, or with
- * `--beside process` as if another core served them. `--kept` is a directory that keeps the seeded fleet for the next
- * run; `--every 5` measures each fifth page. The floor is a bare page and count of that table, under load.
+ * with a row for each host. Heartbeats go to the database by core's statements, without a listener, in this process.
+ * `--every 5` measures each fifth page. The floor is a bare page and count of that table, under load.
  */
 export const healthBench: Bench = async (args) => {
   const options = readBenchOptions(args, {
-    collectors: 100_000,
+    hosts: 100_000,
     rounds: 1,
     heartbeats: 1667,
     every: 1,
-    beside: "core",
-    kept: "",
   });
   const { heartbeats: perSecond, rounds } = options;
   await using resources = new AsyncDisposableStack();
-  const lab = await openReportsLab(options, resources);
+  const lab = await openReportsLab(options.hosts, resources);
   const { database, behindMs, clock } = lab;
-  const startProcess = () => startStatusProcess({ url: database.url, perSecond, behindMs });
   // Warms the caches of the server and this process; the writers wrote most hosts once by then.
-  const load =
-    options.beside === "process"
-      ? await startProcess()
-      : await startStatusLoad(database, { perSecond, clock: fleetClockOf(lab), now: clock.now() });
-  const status = await statusCost(database, load);
+  const load = await startStatusLoad(database, {
+    perSecond,
+    clock: fleetClockOf(lab),
+    now: clock.now(),
+  });
+  const status = await statusCost(database, load.recorded);
   const sizeBefore = await fleetMegabytes(database);
   const pages = await measurePages(lab, options);
   const operators = await measureOperators(lab);
@@ -102,11 +95,11 @@ export const healthBench: Bench = async (args) => {
   // For core it is an hour later, and no host has sent a heartbeat: each has a row.
   lab.setAhead(3_600_000);
   const beforeCsv = await load.stop();
-  // In another process, whatever `--beside`: what the writers of statuses hold here would count as memory of the CSV.
-  const otherLoad = await startProcess();
+  // In another process: what the writers of statuses hold here would count as memory of the CSV.
+  const otherLoad = await startStatusProcess({ url: database.url, perSecond, behindMs });
   const csv = await downloadCsv(() => lab.get("health/export.csv?kind=stale"));
   const besideCsv = await otherLoad.stop();
-  if (csv.rows !== options.collectors) throw new Error(`the CSV has ${csv.rows} rows`);
+  if (csv.rows !== options.hosts) throw new Error(`the CSV has ${csv.rows} rows`);
   const heartbeats = beforeCsv.per_second <= besideCsv.per_second ? beforeCsv : besideCsv;
   return describeHealth({
     ...pages,
@@ -203,7 +196,7 @@ const measureParts = async ({ core, db, database, fleetColumns, get }: Lab, roun
 };
 
 interface Measured {
-  options: { collectors: number; heartbeats: number; beside: string };
+  options: { hosts: number; heartbeats: number };
   atDatabase: Samples;
   atRoute: Samples;
   loopDelay: ReturnType<typeof monitorEventLoopDelay>;
@@ -266,8 +259,7 @@ const touchMs = 75_000;
 const costMs = 30_000;
 
 /** Returns PostgreSQL's CPU and log for a status, once each page has been written since the checkpoint. */
-const statusCost = async ({ sql, pid }: EmbeddedDatabase, { recorded }: StatusLoad) => {
-  if (recorded === undefined) return { postgres_us: null, wal_bytes: null };
+const statusCost = async ({ sql, pid }: EmbeddedDatabase, recorded: () => number) => {
   const now = async () => {
     const [row] = await sql<
       { bytes: string }[]

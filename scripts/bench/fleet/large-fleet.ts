@@ -1,6 +1,3 @@
-import { existsSync } from "node:fs";
-import { mkdir, writeFile } from "node:fs/promises";
-import { join } from "node:path";
 import type { Clock } from "#kit/clock.ts";
 import { seedPeople } from "#scripts/lab/people.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
@@ -33,43 +30,4 @@ export const seedLargeFleet = async (
     await sql.unsafe("vacuum collector_identity, collector_health, fleet_host, fleet_status");
   }
   await sql.unsafe("vacuum analyze");
-};
-
-/** A seeded fleet, and how far behind the clock it was seeded: measure with a clock that is set back by as much. */
-export interface SeededFleet {
-  database: EmbeddedDatabase;
-  behindMs: number;
-}
-
-/**
- * Opens a database with `count` hosts. Given a directory, it keeps a copy of the seeded data there, and starts with that copy the next
- * time, in a second instead of a minute.
- */
-export const openSeededFleet = async (
-  count: number,
-  keptIn: string,
-  clock: Pick<Clock, "now">,
-): Promise<SeededFleet> => {
-  const home = join(keptIn, String(count));
-  const dataFrom = join(home, "data");
-  const stamp = join(home, "seeded");
-  if (keptIn !== "" && existsSync(stamp)) {
-    const database = await openEmbeddedDatabase({ dataFrom });
-    return { database, behindMs: await behindOf(database, clock) };
-  }
-  const database = await openFleetDatabase(clock.now());
-  await seedLargeFleet(database, count, clock);
-  if (keptIn !== "") {
-    await mkdir(home, { recursive: true });
-    await database.copyTo(dataFrom);
-    await writeFile(stamp, "");
-  }
-  return { database, behindMs: await behindOf(database, clock) };
-};
-
-/** Returns how far the newest heartbeat of a fleet is behind a clock. */
-const behindOf = async ({ sql }: EmbeddedDatabase, clock: Pick<Clock, "now">): Promise<number> => {
-  const [row] = await sql<{ ms: string }[]>`
-    select floor(extract(epoch from max(last_heartbeat_at)) * 1000)::text as ms from fleet_status`;
-  return clock.now() - Number(row?.ms);
 };

@@ -9,20 +9,14 @@ import { createPastColumns } from "#functions/store/fleet/past/past-columns.ts";
 import { type Clock, systemClock } from "#kit/clock.ts";
 import { createInProcessCore, openApp } from "#scripts/lab/in-process-core.ts";
 import { mintBridgeToken, people } from "#scripts/lab/people.ts";
-import { Samples } from "../support/samples.ts";
-import { openSeededFleet } from "./large-fleet.ts";
+import type { EmbeddedDatabase } from "#scripts/postgres/embedded-database.ts";
+import { openFleetDatabase, seedLargeFleet } from "./large-fleet.ts";
 
-/**
- * Opens a seeded fleet, and a core in this process that reports it; `clock` is as far behind as the fleet. `kept` is a
- * directory that keeps the fleet for the next run.
- */
-export const openReportsLab = async (
-  { collectors, kept }: { collectors: number; kept: string },
-  resources: AsyncDisposableStack,
-) => {
-  const seeded = await openSeededFleet(collectors, kept, systemClock);
-  const { behindMs } = seeded;
-  const database = resources.use(seeded.database);
+/** Opens a seeded fleet of `hosts`, and a core in this process that reports it; `clock` is as far behind as the fleet. */
+export const openReportsLab = async (hosts: number, resources: AsyncDisposableStack) => {
+  const database = resources.use(await openFleetDatabase(systemClock.now()));
+  await seedLargeFleet(database, hosts, systemClock);
+  const behindMs = await behindOf(database);
   let aheadMs = 0;
   const clock = { ...systemClock, now: () => systemClock.now() - behindMs + aheadMs };
   const reporting = resources.use(openReportingCore(database.url, clock));
@@ -36,8 +30,14 @@ export const openReportsLab = async (
       aheadMs = ms;
     },
     get: openReports(reporting.core),
-    samples: new Samples(),
   };
+};
+
+/** Returns how far the newest heartbeat of a fleet is behind the clock. */
+const behindOf = async ({ sql }: EmbeddedDatabase): Promise<number> => {
+  const [row] = await sql<{ ms: string }[]>`
+    select floor(extract(epoch from max(last_heartbeat_at)) * 1000)::text as ms from fleet_status`;
+  return systemClock.now() - Number(row?.ms);
 };
 
 /** Returns a function that reads what is below `/v1/collector/` as an auditor. It throws for another status than 200. */

@@ -1,6 +1,6 @@
 /**
- * What core is compared with: loops of PostgreSQL's own statements, without anything of core's. Both write envelopes as rows of a table as
- * core had when these floors were first measured, a partitioned one with a BRIN index and payloads that are not compressed.
+ * What core is compared with: a loop of PostgreSQL's own COPY, without anything of core's. It writes envelopes as rows of a table as
+ * core had when this floor was first measured, a partitioned one with a BRIN index and payloads that are not compressed.
  */
 import { Client } from "pg";
 import { from as copyFrom } from "pg-copy-streams";
@@ -17,52 +17,28 @@ const createTable = `create table if not exists bench_floor (host_id text not nu
   create index if not exists bench_floor_xid on bench_floor using brin (xid) with (pages_per_range = 256);
   truncate bench_floor; checkpoint`;
 
-/** A loop to measure. */
-export interface FloorOptions {
-  url: string;
-  /** Process id of PostgreSQL. */
-  pid: number;
-  seconds: number;
-  records: readonly CorpusRecord[];
-}
-
 /** What a floor reached, in envelopes a second, and what it cost. */
 export interface Floor extends DatabaseUse {
   rate: number;
 }
 
-/** Runs `write` until the time is up, which returns how many envelopes it wrote. */
-const measureLoop = async (
-  { url, pid, seconds }: FloorOptions,
-  connections: number,
-  write: (clients: readonly Client[], until: number) => Promise<number>,
-): Promise<Floor> => {
-  const clients = Array.from({ length: connections }, () => new Client({ connectionString: url }));
-  await Promise.all(clients.map((client) => client.connect()));
-  const [first] = clients;
-  if (first === undefined) throw new Error("a floor needs a connection");
-  await first.query(createTable);
-  const use = await measureUse(async (text) => (await first.query(text)).rows[0], {
-    pid,
-    table: "bench_floor",
-  });
-  const startedAt = performance.now();
-  const envelopes = await write(clients, startedAt + seconds * 1000);
-  const rate = envelopes / ((performance.now() - startedAt) / 1000);
-  const used = await use(envelopes);
-  await first.query("truncate bench_floor");
-  await Promise.all(clients.map((client) => client.end()));
-  return { rate, ...used };
-};
-
 const signature = Buffer.from("PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0", "latin1");
 const chunkBytes = 256 * 1024;
 
-/** Measures a loop that only COPYs the records as rows, encoded before, `rowsOfBatch` in a transaction. */
-export const measureCopyLoop = (
-  options: FloorOptions & { rowsOfBatch: number },
-): Promise<Floor> => {
-  const { records, rowsOfBatch } = options;
+/** Measures a loop that only COPYs the records as rows, encoded before, `rowsOfBatch` in a transaction, to the database of process `pid`. */
+export const measureCopyLoop = async ({
+  url,
+  pid,
+  seconds,
+  records,
+  rowsOfBatch,
+}: {
+  url: string;
+  pid: number;
+  seconds: number;
+  records: readonly CorpusRecord[];
+  rowsOfBatch: number;
+}): Promise<Floor> => {
   const batches = Array.from(
     { length: Math.max(1, Math.floor(records.length / rowsOfBatch)) },
     (_, batch) => {
@@ -73,24 +49,35 @@ export const measureCopyLoop = (
       };
     },
   );
-  return measureLoop(options, 1, async ([client], until) => {
-    let written = 0;
-    for (let batch = 0; performance.now() < until; batch++) {
-      const { rows = 0, copied = Buffer.alloc(0) } = batches[batch % batches.length] ?? {};
-      const stream = client?.query(
-        copyFrom(`copy bench_floor (${columns}) from stdin with (format binary)`),
-      );
-      await new Promise<void>((resolve, reject) => {
-        stream?.once("finish", resolve).once("error", reject);
-        for (let at = 0; at < copied.length; at += chunkBytes)
-          stream?.write(copied.subarray(at, at + chunkBytes));
-        stream?.end();
-      });
-      written += rows;
-    }
-    return written;
-  });
+  const client = new Client({ connectionString: url });
+  await client.connect();
+  await client.query(createTable);
+  const run = async (text: string) => (await client.query(text)).rows[0];
+  const use = await measureUse(run, { pid, table: "bench_floor" });
+  const startedAt = performance.now();
+  let written = 0;
+  for (let batch = 0; performance.now() < startedAt + seconds * 1000; batch++) {
+    const { rows = 0, copied = Buffer.alloc(0) } = batches[batch % batches.length] ?? {};
+    await copyRows(client, copied);
+    written += rows;
+  }
+  const rate = written / ((performance.now() - startedAt) / 1000);
+  const used = await use(written);
+  await client.query("truncate bench_floor");
+  await client.end();
+  return { rate, ...used };
 };
+
+const copyRows = (client: Client, copied: Buffer): Promise<void> =>
+  new Promise((resolve, reject) => {
+    const stream = client.query(
+      copyFrom(`copy bench_floor (${columns}) from stdin with (format binary)`),
+    );
+    stream.once("finish", resolve).once("error", reject);
+    for (let at = 0; at < copied.length; at += chunkBytes)
+      stream.write(copied.subarray(at, at + chunkBytes));
+    stream.end();
+  });
 
 const hostId = "spiffe://fleet.bench/7f1c2a9e-floor";
 const queueId = Buffer.alloc(16, 7);
@@ -122,49 +109,3 @@ const encodeRows = (records: readonly CorpusRecord[]): Buffer[] => {
     },
   );
 };
-
-/** Connections of the loops below: as many as core has. */
-const connections = 2;
-
-/**
- * Measures `senders` loops that each wait until their envelope is stored, without a network or a cursor: whatever waits when one of two
- * connections is free is one plain INSERT of many rows.
- */
-export const measureInsertLoops = (options: FloorOptions & { senders: number }): Promise<Floor> =>
-  measureLoop(options, connections, async (clients, until) => {
-    const waiting: { values: unknown[]; done: () => void; fail: (error: unknown) => void }[] = [];
-    const idle = [...clients];
-    const insert = async (): Promise<void> => {
-      const client = waiting.length > 0 ? idle.pop() : undefined;
-      if (client === undefined) return;
-      const group = waiting.splice(0);
-      const rows = group.map(
-        (_, row) => `(${group[0]?.values.map((_, column) => `$${row * 9 + column + 1}`)})`,
-      );
-      const text = `insert into bench_floor (${columns}) values ${rows}`;
-      const values = group.flatMap((one) => one.values);
-      await client.query({ name: `floor-${group.length}`, text, values }).then(
-        () => group.forEach(({ done }) => void done()),
-        (error: unknown) => group.forEach(({ fail }) => void fail(error)),
-      );
-      idle.push(client);
-      // Once all who waited have their next envelope.
-      setImmediate(() => void insert());
-    };
-    let written = 0;
-    const loop = async (sender: number): Promise<void> => {
-      for (let sequence = sender; performance.now() < until; sequence += options.senders) {
-        const { kind, source, attributes, at, payload } =
-          options.records[sequence % options.records.length] ?? {};
-        const times = [new Date(at ?? 0), new Date()];
-        const stored = Promise.withResolvers<void>();
-        const values = [hostId, queueId, sequence, kind, ...times, source, attributes, payload];
-        if (waiting.push({ values, done: stored.resolve, fail: stored.reject }) === 1)
-          setImmediate(() => void insert());
-        await stored.promise;
-        written++;
-      }
-    };
-    await Promise.all(Array.from({ length: options.senders }, (_, sender) => loop(sender)));
-    return written;
-  });

@@ -19,17 +19,16 @@ import { judgeGoals } from "../support/goals.ts";
 import { memoryOf, ownCpuSeconds, startMeter } from "../support/processes.ts";
 import { type WarmFloor, warmFloor } from "../support/warm-floor.ts";
 import { type DatabaseUse, measureUse } from "./database-use.ts";
-import { type Floor, measureCopyLoop, measureInsertLoops } from "./ingest-floors.ts";
+import { type Floor, measureCopyLoop } from "./ingest-floors.ts";
 import { openStreams } from "./ingest-sender.ts";
 
 /**
- * Measures telemetry through core: `--streams` Forward streams over mTLS send frames of `--frame` envelopes of the corpus (`--corpus spans`,
- * `lines`, `metrics` or `mixed`), by default as blocks, compressed while it runs, with `--wire frames` as frames, `--in-flight` of them
+ * Measures telemetry through core: `--streams` Forward streams over mTLS send frames of `--frame` envelopes of the corpus (`--corpus spans`
+ * or `lines`), by default as blocks, compressed while it runs, with `--wire frames` as frames, `--in-flight` of them
  * unacknowledged in all but at least one a stream, for `--seconds` after a sixth of that to warm up. Core is a process of its own on a
- * durable PostgreSQL. The floor is a loop that only COPYs the same envelopes as rows, in batches of what is in flight; for frames of one
- * envelope it is as many loops that wait for a plain INSERT of all that wait. It is warmed until two in a row agree, and measured once more
- * after. The database must have what was acknowledged. With more than 256 streams all but one are idle: the bench then measures the cost of
- * an idle stream, and the effect of idle streams on a busy one.
+ * durable PostgreSQL. The floor is a loop that only COPYs the same envelopes as rows, in batches of what is in flight. It is warmed until two
+ * in a row agree, and measured once more after. The database must have what was acknowledged. With more than 256 streams all but one are
+ * idle: the bench then measures the cost of an idle stream, and the effect of idle streams on a busy one.
  */
 export const ingestBench: Bench = async (args) => {
   const defaults = {
@@ -76,27 +75,15 @@ interface Load {
 
 const sleepSeconds = (seconds: number) => sleep(seconds * 1000);
 
-/** Returns a warm floor: bare COPYs of the same envelopes, or of frames of one the plain INSERTs of as many loops. */
-const openFloor = ({ database }: BenchCore, load: Load, seconds: number) => {
-  const { records } = load;
-  const loop = { url: database.url, pid: database.pid, seconds, records };
-  const rowsOfBatch = load.streams * load.framesInFlight * load.envelopesOfFrame;
-  return load.envelopesOfFrame === 1
-    ? {
-        what: `plain INSERTs of what ${rowsOfBatch} loops wait for`,
-        measure: () => measureInsertLoops({ ...loop, senders: rowsOfBatch }),
-      }
-    : {
-        what: `bare COPY loop, ${rowsOfBatch} rows a transaction`,
-        measure: () => measureCopyLoop({ ...loop, rowsOfBatch }),
-      };
-};
-
 const throughput = async (core: BenchCore, load: Load): Promise<BenchFigures> => {
   const { sql } = core.database;
   const warmUpSeconds = Math.max(3, load.seconds / 6);
-  const { what, measure } = openFloor(core, load, warmUpSeconds);
-  const floorAfter = await warmFloor<Floor>(measure);
+  const { url, pid } = core.database;
+  const { records } = load;
+  const rowsOfBatch = load.streams * load.framesInFlight * load.envelopesOfFrame;
+  const floorAfter = await warmFloor<Floor>(() =>
+    measureCopyLoop({ url, pid, seconds: warmUpSeconds, records, rowsOfBatch }),
+  );
   const measured = await measureStreams(core, load, warmUpSeconds);
   const [row] = await sql<
     { stored: number }[]
@@ -106,7 +93,7 @@ const throughput = async (core: BenchCore, load: Load): Promise<BenchFigures> =>
   const peakMb = core.peakMb();
   await sql`truncate ingest_block`;
   const floor = await floorAfter();
-  return describeThroughput(load, { ...measured, peakMb, floor, what });
+  return describeThroughput(load, { ...measured, peakMb, floor, rowsOfBatch });
 };
 
 const measureStreams = async (core: BenchCore, load: Load, warmUpSeconds: number) => {
@@ -145,10 +132,10 @@ const describeThroughput = async (
   measured: Awaited<ReturnType<typeof measureStreams>> & {
     peakMb: number;
     floor: WarmFloor<Floor>;
-    what: string;
+    rowsOfBatch: number;
   },
 ): Promise<BenchFigures> => {
-  const { perSecond, cpu, use, acks, sent, peakMb, floor, what } = measured;
+  const { perSecond, cpu, use, acks, sent, peakMb, floor, rowsOfBatch } = measured;
   const { mix } = load;
   const { cpu_us: postgresUs, ...bytes } = use;
   const ratio = rounded(perSecond / floor.rate, 3);
@@ -156,7 +143,7 @@ const describeThroughput = async (
   const bytesShare = rounded(bytesOf(bytes) / bytesOf(floor.measured), 3);
   const judged =
     load.envelopesOfFrame === 1
-      ? judgeGoals("ingest --streams 64 --frame 1", { ratio, per_second: perSecond })
+      ? judgeGoals("ingest --streams 64 --frame 1", { per_second: perSecond })
       : judgeGoals("ingest", {
           ratio,
           ack_p99_ms: acks.p99,
@@ -181,7 +168,7 @@ const describeThroughput = async (
       cpu_us_each: { ...cpu, postgres: postgresUs },
       bytes_each: bytes,
       bytes_by_those_of_rows: bytesShare,
-      floor: what,
+      floor: `bare COPY loop, ${rowsOfBatch} rows a transaction`,
       floors: { ...floor, rate: rounded(floor.rate) },
     },
   };

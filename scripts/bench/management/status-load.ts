@@ -8,7 +8,7 @@ import { rounded } from "../support/bench.ts";
 /** Stops the load, and returns what it wrote. */
 export interface StatusLoad {
   /** Statuses that were recorded until now. */
-  recorded?(): number;
+  recorded(): number;
   stop(): Promise<StatusLoadFigures>;
 }
 

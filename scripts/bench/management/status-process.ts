@@ -15,7 +15,9 @@ export interface StatusProcess {
 }
 
 /** Starts the process; resolves when it sends. */
-export const startStatusProcess = async (options: StatusProcess): Promise<StatusLoad> => {
+export const startStatusProcess = async (
+  options: StatusProcess,
+): Promise<Pick<StatusLoad, "stop">> => {
   const child = fork(fileURLToPath(import.meta.url), [JSON.stringify(options)]);
   await once(child, "message");
   return {

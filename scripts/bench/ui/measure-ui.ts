@@ -2,7 +2,6 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { uiPath } from "#scripts/bundle/bundle-ui.ts";
-import { axeViolationsOf, type UiState, viewports } from "#scripts/lab/ui-states.ts";
 import { visitPage } from "#scripts/lab/visit-page.ts";
 
 /** The browser, and web. */
@@ -130,22 +129,4 @@ export const measureInteractions = async (
   }
   await page.context().close();
   return slowest;
-};
-
-/** Returns what axe finds in states, in every viewport: `<state>, <width> px, <scheme>, <rule>: <element>`. */
-export const findViolations = async (
-  stage: Stage,
-  states: readonly UiState[],
-): Promise<string[]> => {
-  const found: string[] = [];
-  for (const { name, person, path, ready, enter } of states)
-    for (const viewport of viewports) {
-      const { page } = await visitPage(stage, person, path, viewport);
-      await enter?.(page);
-      await page.getByText(ready).first().waitFor();
-      for (const violation of await axeViolationsOf(page))
-        found.push(`${name}, ${viewport.width} px, ${violation}`);
-      await page.context().close();
-    }
-  return found;
 };

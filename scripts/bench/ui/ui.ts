@@ -1,21 +1,13 @@
-import { parseArgs } from "node:util";
 import { systemClock } from "#kit/clock.ts";
 import { launchBrowser } from "#scripts/lab/browser.ts";
 import { buildUi } from "#scripts/lab/built-ui.ts";
 import { openWeb } from "#scripts/lab/in-process-web.ts";
-import { uiStates, viewports } from "#scripts/lab/ui-states.ts";
 import { visitPage } from "#scripts/lab/visit-page.ts";
 import { openFleetDatabase, seedLargeFleet } from "../fleet/large-fleet.ts";
 import { openReportingCore } from "../fleet/reports-lab.ts";
-import { type Bench, median, rounded } from "../support/bench.ts";
+import { type Bench, median, readBenchOptions, rounded } from "../support/bench.ts";
 import { judgeGoals } from "../support/goals.ts";
-import {
-  findViolations,
-  measureArrival,
-  measureBytes,
-  measureInteractions,
-  type Stage,
-} from "./measure-ui.ts";
+import { measureArrival, measureBytes, measureInteractions, type Stage } from "./measure-ui.ts";
 
 const slowdown = 4;
 const interactiveMs = 1000;
@@ -23,26 +15,16 @@ const interactiveFloors = 5;
 
 /**
  * Measures the user interface in Chromium, with core, web and PostgreSQL on the same machine: bytes that pages load, the time until
- * `/fleet` is interactive with empty caches on a processor four times slower, for each of `--collectors` (1,000 or more),
- * the time to respond to inputs, layout shift, and axe's findings in every state, theme and width. The floor is the
+ * `/fleet` is interactive with empty caches on a processor four times slower, for each of `--hosts` (1,000 or more),
+ * the time to respond to inputs, and layout shift. The floor is the
  * sign-in page on the same slow processor; it has no script but the theme's.
  */
 export const uiBench: Bench = async (args) => {
-  const { values } = parseArgs({
-    args: [...args],
-    options: {
-      collectors: { type: "string", multiple: true, default: ["10000", "100000"] },
-      runs: { type: "string", default: "7" },
-      axe: { type: "boolean", default: true },
-    },
-    allowNegative: true,
-  });
-  const runs = Number(values.runs);
-  const violations = values.axe ? await withFleet(0, checkStates) : null;
+  const { hosts, runs } = readBenchOptions(args, { hosts: "10000,100000", runs: 7 });
   const fleets = [];
-  for (const count of values.collectors.map(Number))
+  for (const count of hosts.split(",").map(Number))
     fleets.push({
-      collectors: count,
+      hosts: count,
       ...(await withFleet(count, (stage) => measureFleet(stage, runs))),
     });
   const [fleet, drawer, home, login, floor] = await withFleet(60, (stage) =>
@@ -58,7 +40,6 @@ export const uiBench: Bench = async (args) => {
     fleet_kib: fleet.js / 1024,
     login_kib: login.js / 1024,
     style_kib: Math.max(...[fleet, drawer, home, login].map(({ css }) => css)) / 1024,
-    axe: violations?.found.length ?? null,
   });
   return {
     figure,
@@ -70,7 +51,6 @@ export const uiBench: Bench = async (args) => {
     details: {
       gzip_bytes: { fleet, "fleet with the drawer": drawer, home, login },
       fleets,
-      axe: violations,
       slowdown,
       runs,
       floor: "the sign-in page, loaded by the same slow processor",
@@ -81,31 +61,16 @@ export const uiBench: Bench = async (args) => {
 /** Runs `work` on a fleet of `count` collectors, with a database of its own. */
 const withFleet = async <Result>(
   count: number,
-  work: (stage: Stage, grow: (count: number) => Promise<void>) => Promise<Result>,
+  work: (stage: Stage) => Promise<Result>,
 ): Promise<Result> => {
   await using database = await openFleetDatabase(systemClock.now());
   await using cleanup = new AsyncDisposableStack();
   const browser = cleanup.adopt(await launchBrowser([]), (browser) => browser.close());
-  const grow = (size: number) => seedLargeFleet(database, size, systemClock);
-  if (count > 0) await grow(count);
+  await seedLargeFleet(database, count, systemClock);
   const { core } = cleanup.use(openReportingCore(database.url, systemClock));
   const opened = await openWeb(core, { url: database.url, ui: await buildUi() });
   const web = cleanup.adopt(opened, (web) => web.close());
-  return await work({ browser, web }, grow);
-};
-
-const empty = {
-  name: "fleet, empty",
-  person: "auditor",
-  path: "/fleet",
-  ready: "No host is enrolled yet",
-} as const;
-
-const checkStates = async (stage: Stage, grow: (count: number) => Promise<void>) => {
-  const found = await findViolations(stage, [empty]);
-  await grow(60);
-  found.push(...(await findViolations(stage, uiStates)));
-  return { pages: (uiStates.length + 1) * viewports.length, found };
+  return await work({ browser, web });
 };
 
 const measureFleet = async (stage: Stage, runs: number) => {

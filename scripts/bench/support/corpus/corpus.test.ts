@@ -1,6 +1,5 @@
 import { fromBinary } from "@bufbuild/protobuf";
 import { describe, expect, it } from "vitest";
-import { ExportMetricsServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
 import { ExportTraceServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
 import {
   type CorpusRecord,
@@ -21,9 +20,7 @@ const spansOf = ({ payload }: Pick<CorpusRecord, "payload">) =>
 /** Bytes of a record, how many times zstd 1 makes a block of 200 smaller, and gzip 1. */
 const bounds = {
   spans: { bytes: [400, 900], zstd: [6, 12], gzip: [5, 10] },
-  metrics: { bytes: [1_000, 5_000], zstd: [5, 12], gzip: [4, 9] },
   lines: { bytes: [100, 300], zstd: [3, 7], gzip: [3, 6] },
-  mixed: { bytes: [200, 900], zstd: [3, 9], gzip: [3, 8] },
 } as const;
 
 describe.each(corpusMixes)("the corpus of %s", (mix) => {
@@ -105,16 +102,6 @@ describe("a span of the corpus", () => {
       expect(keys).toContain(key);
     expect(spans.some(({ events }) => events.some(({ name }) => name === "exception"))).toBe(true);
   });
-});
-
-it("has metrics that parse as OTLP, with a histogram", async () => {
-  for (const { payload } of await createCorpus({ mix: "metrics", records: 50 })) {
-    const { resourceMetrics } = fromBinary(ExportMetricsServiceRequestSchema, payload);
-    const metrics = resourceMetrics
-      .flatMap((resource) => resource.scopeMetrics)
-      .flatMap((scope) => scope.metrics);
-    expect(metrics.map(({ data }) => data.case)).toContain("histogram");
-  }
 });
 
 it("has lines in five forms", async () => {

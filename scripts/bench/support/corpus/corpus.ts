@@ -1,5 +1,5 @@
 /**
- * The telemetry that benches send: spans and metrics of the OpenTelemetry SDK, and log lines in five forms, from a seed. A pool of records is
+ * The telemetry that benches send: spans of the OpenTelemetry SDK, and log lines in five forms, from a seed. A pool of records is
  * made before the clock starts. Each later use of a record moves its times on and replaces its ids, so that nothing is sent twice while
  * ids that were equal, as those of one trace, remain equal: it compresses as in life.
  */
@@ -9,11 +9,11 @@ import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
 import { FrameSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { createRandom, type Random } from "#scripts/fleet-sim/scenario/random.ts";
 import { rounded } from "../bench.ts";
-import { type CorpusRequest, createMetricRequests, createSpanRequests } from "./instrumented.ts";
+import { createSpanRequests } from "./instrumented.ts";
 import { createLines } from "./lines.ts";
 
-/** Kinds of corpus: `mixed` is a host with all of them. */
-export const corpusMixes = ["spans", "metrics", "lines", "mixed"] as const;
+/** Kinds of corpus. */
+export const corpusMixes = ["spans", "lines"] as const;
 export type CorpusMix = (typeof corpusMixes)[number];
 
 /** Reads the name of a kind; throws on an unknown one. */
@@ -25,7 +25,7 @@ export const readMix = (given: string): CorpusMix => {
 
 /** A record, as a collector makes an envelope of it. */
 export interface CorpusRecord {
-  kind: "otel_span" | "otel_metric" | "log_line";
+  kind: "otel_span" | "log_line";
   source: string;
   attributes: Readonly<Record<string, string>>;
   /** Milliseconds since the Unix epoch. */
@@ -61,20 +61,13 @@ export const createCorpus = async ({
   const random = createRandom("corpus", seed, mix);
   const nextLine = createLineRecords(random);
   const spans = createSpanRequests(random, startedAt, spansOfRequest);
-  const metrics = createMetricRequests(random, startedAt);
-  const shares = [
-    ["lines", 75],
-    ["spans", 20],
-    ["metrics", 5],
-  ] as const;
-  const records: CorpusRecord[] = [];
-  while (records.length < count) {
-    const part = mix === "mixed" ? random.weighted(shares) : mix;
-    if (part === "lines") records.push(nextLine());
-    else if (part === "spans") records.push(recordOf("otel_span", spans.next().value, spanFields));
-    else records.push(recordOf("otel_metric", (await metrics.next()).value, metricFields));
-  }
-  return records;
+  const nextSpans = (): CorpusRecord => {
+    const { bytes: payload, at } = spans.next().value;
+    const slots: Slot[] = [];
+    findSlots(payload, 0, spanFields, slots);
+    return { kind: "otel_span", source: "otlp", attributes: {}, at, payload, slots };
+  };
+  return Array.from({ length: count }, mix === "lines" ? nextLine : nextSpans);
 };
 
 /** Returns a function that returns the next line as a record, with its place in its file. */
@@ -89,16 +82,6 @@ const createLineRecords = (random: Random): (() => CorpusRecord) => {
     const attributes = { "file.path": path, "file.offset": String(offset) };
     return { kind: "log_line", source: "files", attributes, at, payload, slots: lineSlots(text) };
   };
-};
-
-const recordOf = (
-  kind: CorpusRecord["kind"],
-  { bytes: payload, at }: CorpusRequest,
-  fields: Fields,
-): CorpusRecord => {
-  const slots: Slot[] = [];
-  findSlots(payload, 0, fields, slots);
-  return { kind, source: "otlp", attributes: {}, at, payload, slots };
 };
 
 /** The first time of day, and ids in hexadecimal digits; all texts are ASCII. */
@@ -119,8 +102,6 @@ interface Fields {
 const spanFields: Fields = {
   1: { 2: { 2: { 1: "id", 2: "id", 4: "id", 7: "nanos", 8: "nanos", 11: { 1: "nanos" } } } },
 };
-const points: Fields = { 1: { 2: "nanos", 3: "nanos" } };
-const metricFields: Fields = { 1: { 2: { 2: { 5: points, 7: points, 9: points } } } };
 
 const findSlots = (bytes: Uint8Array, offset: number, fields: Fields, slots: Slot[]): void => {
   const reader = new BinaryReader(bytes);

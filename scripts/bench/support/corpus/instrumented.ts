@@ -8,12 +8,8 @@ import {
   SpanStatusCode,
   trace,
 } from "@opentelemetry/api";
-import {
-  ProtobufMetricsSerializer,
-  ProtobufTraceSerializer,
-} from "@opentelemetry/otlp-transformer";
+import { ProtobufTraceSerializer } from "@opentelemetry/otlp-transformer";
 import { defaultResource, type Resource, resourceFromAttributes } from "@opentelemetry/resources";
-import { MeterProvider, MetricReader } from "@opentelemetry/sdk-metrics";
 import { TracerProvider } from "@opentelemetry/sdk-trace";
 import type { Random } from "#scripts/fleet-sim/scenario/random.ts";
 import { filledPath, messageOf, status } from "./lines.ts";
@@ -234,71 +230,3 @@ const messageSpan = (random: Random, kind: SpanKind, operation: "process" | "sen
     "messaging.kafka.message.key": uuid(random),
   },
 });
-
-/** Keeps nothing: the corpus collects when it wants. */
-class CorpusReader extends MetricReader {
-  protected override onForceFlush = async () => undefined;
-  protected override onShutdown = async () => undefined;
-}
-
-const exportSeconds = 60;
-
-/** Makes metric export requests of the OpenTelemetry SDK, of one service after the other, a minute apart. */
-export async function* createMetricRequests(
-  random: Random,
-  startedAt: number,
-): AsyncGenerator<CorpusRequest, never> {
-  const programs = instrumented.map((service) => {
-    const reader = new CorpusReader();
-    const provider = new MeterProvider({
-      resource: resourceOf(random, service),
-      readers: [reader],
-    });
-    const meter = provider.getMeter("@opentelemetry/instrumentation-http", version);
-    const runtime = provider.getMeter("@opentelemetry/instrumentation-runtime-node", version);
-    const boundaries = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
-    const duration = {
-      unit: "s",
-      description: "Duration of HTTP server requests.",
-      advice: { explicitBucketBoundaries: boundaries },
-    };
-    const requests = meter.createHistogram("http.server.request.duration", duration);
-    const active = meter.createUpDownCounter("http.server.active_requests", { unit: "{request}" });
-    const loop = runtime.createGauge("nodejs.eventloop.delay.p99", { unit: "s" });
-    const heap = runtime.createGauge("v8js.memory.heap.used", { unit: "By" });
-    const bytes = meter.createCounter("http.server.response.body.bytes", { unit: "By" });
-    const collect = async () => {
-      for (let served = random.between(20, 60); served > 0; served--) {
-        const route = { "http.route": random.pick(service.routes) };
-        requests.record(0.001 / (random.fraction() + 0.001), {
-          ...route,
-          "http.response.status_code": random.pick([200, 404]),
-        });
-        bytes.add(random.between(40, 90_000), route);
-      }
-      active.add(random.between(-3, 3));
-      loop.record(random.fraction() / 20);
-      for (const space of ["new_space", "old_space", "code_space"])
-        heap.record(random.between(1e6, 9e7), { "v8js.heap.space.name": space });
-      return (await reader.collect()).resourceMetrics;
-    };
-    return collect;
-  });
-  for (let minute = 1; ; minute++)
-    for (const [index, collect] of programs.entries()) {
-      const metrics = await collect();
-      const at = startedAt + minute * exportSeconds * 1000 + index * 1_379;
-      const time = (ms: number): HrTime => [
-        Math.floor(ms / 1000),
-        (ms % 1000) * 1e6 + random.between(0, 999_999),
-      ];
-      // The SDK reads the system's clock.
-      for (const { metrics: instruments } of metrics.scopeMetrics)
-        for (const { dataPoints } of instruments)
-          for (const point of dataPoints)
-            Object.assign(point, { startTime: time(startedAt), endTime: time(at) });
-      const bytes = ProtobufMetricsSerializer.serializeRequest(metrics);
-      if (bytes === undefined) throw new Error("the SDK did not encode its metrics");
-      yield { bytes, at };
-    }
-}
