@@ -38,7 +38,7 @@ const run = (args: string[], env: Record<string, string>) => {
 };
 
 /** Waits for the log line that says `message`. */
-const logLine = async (child: ChildProcess, message: string): Promise<Record<string, unknown>> => {
+const logLine = async (child: ChildProcess, message: string) => {
   if (child.stdout === null) throw new Error("no stdout");
   for await (const line of createInterface(child.stdout)) {
     const record = JSON.parse(line) as Record<string, unknown>;

@@ -18,7 +18,7 @@ const turn: TestEntry[] = [
 const signer = await createTestReceiptKey("receipts-2026");
 const file = await signChain(sessionId, turn, signer);
 
-const written = (name: string, value: unknown): string => {
+const written = (name: string, value: unknown) => {
   const path = join(directory, name);
   writeFileSync(path, typeof value === "string" ? value : JSON.stringify(value));
   return path;

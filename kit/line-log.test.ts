@@ -3,7 +3,7 @@ import { createTestClock } from "#tests/fakes/clock.ts";
 import { systemClock } from "./clock.ts";
 import { createLineLog } from "./line-log.ts";
 
-const write = (format: "json" | "text", fields: object, message: string): string => {
+const write = (format: "json" | "text", fields: object, message: string) => {
   const lines: string[] = [];
   createLineLog(
     { level: "info", format },

@@ -34,7 +34,7 @@ beforeAll(async () => {
 const hex = (bytes: ArrayBuffer | Uint8Array) => new Uint8Array(bytes).toHex();
 
 /** Dotted form of an object identifier's hex; those of the tests have small first arcs. */
-const dotted = (oid: string): string => {
+const dotted = (oid: string) => {
   const arcs: bigint[] = [];
   let arc = 0n;
   for (const byte of Uint8Array.fromHex(oid)) {
@@ -116,7 +116,7 @@ const readBothCsr = (der: Uint8Array<ArrayBuffer>) => {
 /** Whether a reader rejects `der` by `DerError`, or both readers agree on it. */
 const agrees = (read: (der: Uint8Array<ArrayBuffer>) => { own: object; other: object | null }) => {
   let compared = 0;
-  const property = (der: Uint8Array<ArrayBuffer>): void => {
+  const property = (der: Uint8Array<ArrayBuffer>) => {
     let both: ReturnType<typeof read>;
     try {
       both = read(der);

@@ -6,10 +6,7 @@ import { createGrpcMessageReader, frameGrpcMessages } from "./grpc-framing.ts";
 const tooLarge = () => new Error("too large");
 
 /** Cuts bytes at the given offsets. */
-const cut = (
-  bytes: Uint8Array<ArrayBuffer>,
-  offsets: readonly number[],
-): Uint8Array<ArrayBuffer>[] => {
+const cut = (bytes: Uint8Array<ArrayBuffer>, offsets: readonly number[]) => {
   const edges = [
     0,
     ...offsets.map((offset) => offset % (bytes.length + 1)).sort((a, b) => a - b),

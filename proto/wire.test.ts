@@ -21,7 +21,7 @@ const envelope = fc
   .map((init) => toBinary(EnvelopeSchema, create(EnvelopeSchema, init)));
 
 /** Cuts a message into its fields, tags included. */
-const fieldsOf = (bytes: Uint8Array): Uint8Array[] =>
+const fieldsOf = (bytes: Uint8Array) =>
   readWire(bytes, (reader) => {
     const fields: Uint8Array[] = [];
     let start = 0;
@@ -32,7 +32,7 @@ const fieldsOf = (bytes: Uint8Array): Uint8Array[] =>
     return fields;
   });
 
-const valuesOf = (bytes: Uint8Array, number: number): Uint8Array[] =>
+const valuesOf = (bytes: Uint8Array, number: number) =>
   readWire(bytes, (reader) => {
     const values: Uint8Array[] = [];
     eachValue(reader, bytes.length, number, (end) => values.push(bytes.subarray(reader.pos, end)));

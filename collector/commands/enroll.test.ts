@@ -79,7 +79,7 @@ const csrKey = (body: Record<string, unknown>) =>
     )
     .digest("hex");
 
-const allFiles = async (path: string): Promise<string[]> => {
+const allFiles = async (path: string) => {
   const entries = await readdir(path, { withFileTypes: true, recursive: true });
   return entries
     .filter((entry) => entry.isFile())

@@ -11,7 +11,6 @@ import {
   heartbeatAnswer,
   type RunningCollector,
 } from "#tests/support/running-collector.ts";
-import type { Source } from "../sources/source.ts";
 import { openDesiredConfigs } from "./desired-config.ts";
 import { resumePendingConfig } from "./desired-state.ts";
 import { isUsable, loadConfig } from "./load-config.ts";
@@ -115,7 +114,7 @@ it("fetches and applies what core assigns when core says so on the stream, and r
 it("merges six assignments in half a minute: the last one runs and is reported, and core's limit refuses nothing", async () => {
   const accepted: number[] = [];
   let refused = 0;
-  const isRefused = (): boolean => {
+  const isRefused = () => {
     const now = collector.clock.now();
     const isOver = accepted.filter((at) => at > now - 60_000).length >= 6;
     if (isOver) refused += 1;
@@ -239,7 +238,7 @@ it("reports why the file cannot be written, and retries", async () => {
 it("rolls back at once when one of its sources cannot start, and does not apply it again", async () => {
   const before = await onDisk();
   const bad = await anotherConfig();
-  const create = (config: object): Source => ({
+  const create = (config: object) => ({
     name: "source",
     start: async () => {
       if (JSON.stringify(config).includes("/var/log/app")) throw new Error("address in use");

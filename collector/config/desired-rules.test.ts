@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { type CollectorConfig, parseCollectorConfig } from "#proto/collector-config/parse.ts";
+import { parseCollectorConfig } from "#proto/collector-config/parse.ts";
 import { rejectedChanges } from "./desired-rules.ts";
 
 const text = `forwarder:
@@ -9,7 +9,7 @@ buffer: {dir: /q}
 management: {core_url: "https://core.example.net", apply_desired_config: true, file_roots: [/var/log, /srv/logs/]}
 sources: [{type: file, include: [/opt/app/own.log]}]
 `;
-const parse = (yaml: string): CollectorConfig => {
+const parse = (yaml: string) => {
   const parsed = parseCollectorConfig(yaml);
   if (!parsed.ok) throw new Error(JSON.stringify(parsed.errors));
   return parsed.config;

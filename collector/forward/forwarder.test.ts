@@ -18,13 +18,7 @@ import { newFolder } from "#tests/support/new-folder.ts";
 import { openTestQueue } from "#tests/support/queue.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { QueueAccounts } from "../queue/queue-accounts.ts";
-import type { NewRecord } from "../queue/record.ts";
-import {
-  createConnector,
-  createForwarder,
-  type Forwarder,
-  type ForwarderOptions,
-} from "./forwarder.ts";
+import { createConnector, createForwarder, type ForwarderOptions } from "./forwarder.ts";
 import type { GrpcCall } from "./grpc-stream.ts";
 
 let dir: string;
@@ -38,7 +32,7 @@ const clock = {
   sleep: (ms: number, signal?: AbortSignal) => systemClock.sleep(Math.min(ms, 20), signal),
 };
 
-const forward = (options: Partial<ForwarderOptions> = {}): Forwarder => {
+const forward = (options: Partial<ForwarderOptions> = {}) => {
   const forwarder = createForwarder({
     connect: createConnector(peer.endpoint, peer.tls, systemClock),
     hostId: peer.hostId,
@@ -70,7 +64,7 @@ const restart = async () => {
   delete peer.behaviour.afterCommit;
 };
 
-const records = (from: number, to: number, size = 20): NewRecord[] =>
+const records = (from: number, to: number, size = 20) =>
   Array.from({ length: to - from + 1 }, (_, index) => ({
     kind: "log_line",
     observedAtMs: 1_700_000_000_000 + from + index,
@@ -338,7 +332,7 @@ const connectToCore = (received: string[]) => {
     message: NonNullable<MessageInitShape<typeof ForwardResponseSchema>["message"]>,
   ) => toBinary(ForwardResponseSchema, create(ForwardResponseSchema, { message }));
   let cursor = 0n;
-  const answerTo = ({ message: { case: kind, value } }: ForwardRequest): Uint8Array | undefined => {
+  const answerTo = ({ message: { case: kind, value } }: ForwardRequest) => {
     const last = kind === "frame" ? value.envelopes.at(-1)?.sequence : undefined;
     received.push(last === undefined ? String(kind) : `frame ${last}`);
     if (kind === "open") return respond({ case: "opened", value: { cursor, takesAccounts: true } });
@@ -349,7 +343,7 @@ const connectToCore = (received: string[]) => {
     const accounts = received.filter((name) => name === "account").length;
     return accounts < 3 ? undefined : respond({ case: "accountAck", value: { through: 1n } });
   };
-  const run = async ({ requests, onResponse, signal }: GrpcCall): Promise<void> => {
+  const run = async ({ requests, onResponse, signal }: GrpcCall) => {
     const serve = async () => {
       for await (const request of requests) {
         const answer = answerTo(fromBinary(ForwardRequestSchema, request as Uint8Array));

@@ -30,9 +30,9 @@ const options = {
   clock: systemClock,
 };
 const grpc = { ":status": 200, "content-type": "application/grpc+proto" };
-const bytes = (text: string): Uint8Array<ArrayBuffer> => new TextEncoder().encode(text);
+const bytes = (text: string) => new TextEncoder().encode(text);
 
-const listen = async (server: Server): Promise<string> => {
+const listen = async (server: Server) => {
   server.listen(0, "127.0.0.1");
   onTestFinished(() => void server.close());
   await once(server, "listening");
@@ -42,7 +42,7 @@ const listen = async (server: Server): Promise<string> => {
 const serve = async (
   handle: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => void,
   settings = {},
-): Promise<string> => {
+) => {
   const server = createHttp2Server({ settings });
   server.on("stream", (stream: ServerHttp2Stream, headers) => {
     stream.on("error", () => undefined);
@@ -61,7 +61,7 @@ const run = async (
   authority: string,
   call: Partial<GrpcCall> = {},
   changed: Partial<GrpcConnectionOptions> = {},
-): Promise<string[]> => {
+) => {
   const connection = openGrpcConnection({ authority, ...options, ...changed });
   onTestFinished(() => connection.abort());
   const received: string[] = [];
@@ -103,10 +103,10 @@ const respond = (
   stream: ServerHttp2Stream,
   chunks: readonly Uint8Array[],
   trailers = { "grpc-status": "0" },
-): void => {
+) => {
   stream.respond(grpc, { waitForTrailers: true });
   stream.on("wantTrailers", () => stream.sendTrailers(trailers));
-  const next = (index: number): void => {
+  const next = (index: number) => {
     const chunk = chunks[index];
     if (chunk === undefined) stream.end();
     else stream.write(chunk, () => setImmediate(next, index + 1));
@@ -115,7 +115,7 @@ const respond = (
 };
 
 /** Resolves with the messages of a request, decompressed. */
-const readRequest = async (stream: ServerHttp2Stream): Promise<string[]> => {
+const readRequest = async (stream: ServerHttp2Stream) => {
   const reader = createGrpcMessageReader(10_000_000, unpooled, () => new Error("too large"));
   const messages: string[] = [];
   for await (const chunk of stream)

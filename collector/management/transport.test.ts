@@ -17,7 +17,7 @@ const startServer = async (options?: Parameters<typeof startManagementServer>[0]
   server.reply(() => ({ status: 200, body: { ok: true } }));
   return server;
 };
-const to = (server: ManagementServer, over: Partial<TransportOptions> = {}): TransportOptions => ({
+const to = (server: ManagementServer, over: Partial<TransportOptions> = {}) => ({
   baseUrl: server.url,
   caPem: server.caPem,
   serverName: undefined,

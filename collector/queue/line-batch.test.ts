@@ -3,7 +3,6 @@ import { expect, it } from "vitest";
 import { decodeRecords, encodeBlock } from "#tests/support/queue.ts";
 import { batchRecords } from "./envelope.ts";
 import { batchLines, measureLineOverhead } from "./line-batch.ts";
-import type { NewRecord } from "./record.ts";
 
 const text = fc.string({ unit: "grapheme", maxLength: 60 });
 
@@ -27,7 +26,7 @@ it("equals a batch of records, one for each line, in contents and sizes", () => 
       }
       const buffer = Buffer.concat([Buffer.from("end"), ...payloads]);
       const lines = batchLines({ ...file, buffer, offset, bounds, partial });
-      const records = payloads.map((payload, index): NewRecord => {
+      const records = payloads.map((payload, index) => {
         const attributes = {
           "file.path": file.path,
           "file.offset": `${offset + (bounds[2 * index] ?? 0)}`,

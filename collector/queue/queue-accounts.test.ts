@@ -27,14 +27,14 @@ beforeEach(() => {
 });
 const { dirOf, open } = setUpQueues(() => ({ clock }));
 /** Opens a copy of the queue's files as they are now, as after a kill. */
-const openKilled = async (): Promise<Queue> => {
+const openKilled = async () => {
   const copy = dirOf("killed");
   await rm(copy, { recursive: true, force: true });
   await cp(dirOf(), copy, { recursive: true });
   await rm(join(copy, "queue.lock"), { force: true });
   return open({}, "killed");
 };
-const pass = async (queue: Queue, ms: number): Promise<void> => {
+const pass = async (queue: Queue, ms: number) => {
   for (let left = ms; left > 0; left -= minute) {
     await clock.advance(Math.min(left, minute));
     queue.accounts.observe();

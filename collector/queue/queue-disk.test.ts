@@ -17,7 +17,7 @@ const texts = (queue: Queue) =>
 describe.skipIf(!canMount())("on a small file system (needs root)", () => {
   let disk: string;
   const opened: Queue[] = [];
-  const open = (options: Partial<QueueOptions> = {}): Queue => {
+  const open = (options: Partial<QueueOptions> = {}) => {
     const queue = openTestQueue(join(disk, "queue"), options);
     opened.push(queue);
     return queue;
@@ -186,7 +186,7 @@ describe.skipIf(!canMount())("on a small file system (needs root)", () => {
 });
 
 /** Makes `pwrite64`, with which SQLite writes, fail in this process until the returned strace is killed. */
-const startFailingWrites = async (): Promise<ChildProcess> => {
+const startFailingWrites = async () => {
   const inject = ["-e", "trace=pwrite64", "-e", "inject=pwrite64:error=EROFS"];
   const strace = spawn("strace", ["-f", "-o", "/dev/null", ...inject, "-p", `${process.pid}`], {
     stdio: ["ignore", "ignore", "pipe"],

@@ -10,7 +10,6 @@ import { readAll } from "#tests/support/queue.ts";
 import { measureRecord } from "./envelope.ts";
 import { QueueFullError } from "./errors.ts";
 import { openQueue, type QueueOptions } from "./queue.ts";
-import type { NewRecord } from "./record.ts";
 
 /** The specification of the queue, in memory: a list, a counter for each total, and the next sequence. */
 interface Model {
@@ -39,7 +38,7 @@ const action = fc.oneof(
 );
 type Action = Partial<{ sizes: number[]; back: number; seconds: number }> & { do: string };
 
-const recordOf = (text: string, size: number): NewRecord => ({
+const recordOf = (text: string, size: number) => ({
   kind: "k",
   observedAtMs: 1,
   source: "s",

@@ -28,7 +28,7 @@ const limits = {
 const position = (value: string) => ({ checkpoints: [{ source: "file", key: "1:2", value }] });
 
 /** Stores 30 × 10 records with a position each, as a queue of its own; `dirOf()` is then what a kill -9 leaves of it. */
-const fillAndKill = async (through = 0): Promise<void> => {
+const fillAndKill = async (through = 0) => {
   const queue = open({}, "live");
   // The tables are then in the database, and the records in the WAL alone.
   await queue.append([], position("0"));

@@ -17,7 +17,7 @@ import {
 } from "#tests/support/running-collector.ts";
 import { runCommandLine } from "../commands/command-line.ts";
 import { openIdentityDirectory } from "../identity/identity-directory.ts";
-import type { Source, SourceDependencies } from "../sources/source.ts";
+import type { SourceDependencies } from "../sources/source.ts";
 
 let collector: RunningCollector;
 beforeEach(async () => {
@@ -49,7 +49,7 @@ const configureFiles = (...paths: string[]) =>
 /** Sources that note their starts and stops; the one of `/bad` cannot start. */
 const createLoggedSources = () => {
   const events: string[] = [];
-  const create = (config: SourceConfig): Source => {
+  const create = (config: SourceConfig) => {
     const name = config.type === "file" ? (config.include[0] ?? "") : config.type;
     return {
       name,
@@ -67,7 +67,7 @@ const createLoggedSources = () => {
 const createCounter = () => {
   let accepted = 0;
   let ended = false;
-  const create = (_config: SourceConfig, { append }: SourceDependencies): Source => {
+  const create = (_config: SourceConfig, { append }: SourceDependencies) => {
     let stopping = false;
     let running: Promise<void> = Promise.resolve();
     const run = async () => {

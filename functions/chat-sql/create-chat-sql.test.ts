@@ -37,14 +37,11 @@ afterAll(async () => {
 });
 await seedFleet(test.db, { count: 320, now: new Date(test.clock.now()) });
 
-const query = async (
-  statement: string,
-  signal = new AbortController().signal,
-): Promise<ToolResult> => {
+const query = async (statement: string, signal = new AbortController().signal) => {
   if (tools === null) throw new Error(offReason ?? "no tools");
   return tools.query(statement, signal);
 };
-const rows = async (statement: string): Promise<readonly unknown[][]> => {
+const rows = async (statement: string) => {
   const result = await query(statement);
   if (result.kind !== "rows") throw new Error(`${statement}: ${JSON.stringify(result)}`);
   return result.rows;
@@ -412,7 +409,7 @@ describe("T4: a result that is too large", () => {
 });
 
 /** The backends that run statements of the tools. */
-const backends = async (): Promise<number[]> => {
+const backends = async () => {
   const found = await test.db.execute<{ pid: number }>(
     sql`select pid from pg_stat_activity where application_name = 'svc-server chat' and datname = current_database()`,
   );
@@ -420,7 +417,7 @@ const backends = async (): Promise<number[]> => {
 };
 
 /** Returns the private memory of a process in MiB, and its CPU seconds; zeros when it has ended. */
-const usageOf = (pid: number): { memory: number; seconds: number } => {
+const usageOf = (pid: number) => {
   try {
     const status = readFileSync(`/proc/${pid}/status`, "utf8");
     const stat = readFileSync(`/proc/${pid}/stat`, "utf8");

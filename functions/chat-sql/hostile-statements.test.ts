@@ -62,7 +62,7 @@ const limits = { statementMs: 1_000, connectMs: 10_000 };
 const inParallel = async <Item, Result>(
   items: readonly Item[],
   map: (item: Item) => Promise<Result>,
-): Promise<Result[]> => {
+) => {
   const results: Result[] = [];
   const entries = items.entries();
   const work = async () => {
@@ -72,7 +72,7 @@ const inParallel = async <Item, Result>(
   return results;
 };
 
-const isRefusedByParser = (statement: string): boolean => {
+const isRefusedByParser = (statement: string) => {
   try {
     checkStatement(statement, parseSync, readable);
     return false;

@@ -24,22 +24,22 @@ const usual = [
   "create temp table t (a int) on commit drop",
   "do $$ begin end $$",
 ];
-const works = async ({ sql }: RoleConnection): Promise<void> => {
+const works = async ({ sql }: RoleConnection) => {
   for (const statement of usual) await sql.unsafe(statement);
 };
-const isBare = async ({ sql }: RoleConnection): Promise<void> => {
+const isBare = async ({ sql }: RoleConnection) => {
   for (const statement of usual)
     await expect(sql.unsafe(statement)).rejects.toThrow("permission denied");
 };
 
-const groupOf = async ({ sql }: RoleConnection): Promise<string> => {
+const groupOf = async ({ sql }: RoleConnection) => {
   const [row] = await sql<{ name: string }[]>`
     select 'svc_public_' || oid as name from pg_database where datname = current_database()`;
   return row?.name ?? "";
 };
 
 /** Returns the privileges of PUBLIC in a database, in a stable order. */
-const publicOf = async ({ sql }: RoleConnection): Promise<string[]> => {
+const publicOf = async ({ sql }: RoleConnection) => {
   const rows = await sql<{ held: string }[]>`
     select held || ' ' || a.privilege_type || ' ' || a.is_grantable as held from (
       select oid::regprocedure::text as held, coalesce(proacl, acldefault('f', proowner)) as acl from pg_proc
@@ -58,7 +58,7 @@ const undo =
     readFileSync(new URL("../../docs/chat-sql.md", import.meta.url), "utf8"),
   )?.[1] ?? "";
 
-const newcomer = async (attributes = ""): Promise<string> => {
+const newcomer = async (attributes = "") => {
   const name = `newcomer_${crypto.randomUUID().replaceAll("-", "")}`;
   await admin.sql.unsafe(`create role ${name} login ${attributes}`);
   return name;

@@ -11,7 +11,7 @@ const parse = (receivers: string) => {
   };
   return parseCoreConfig(env, (path) => (path === "/receivers" ? receivers : "")).config.watches;
 };
-const faultOf = (receivers: string): string => {
+const faultOf = (receivers: string) => {
   try {
     parse(receivers);
     return "none";

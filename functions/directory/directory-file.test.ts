@@ -3,7 +3,7 @@ import { expect, it } from "vitest";
 import { parseDirectoryFile } from "./directory-file.ts";
 import { DirectoryFault } from "./snapshot.ts";
 
-const faultOf = (contents: string): string => {
+const faultOf = (contents: string) => {
   try {
     parseDirectoryFile(contents);
   } catch (error) {

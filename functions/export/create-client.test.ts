@@ -7,7 +7,7 @@ import { issueBenchCredentials } from "#scripts/bench/support/collector-files.ts
 import { createTestCa } from "#scripts/lab/ca/test-pki.ts";
 import { createTestLog } from "#tests/fakes/log.ts";
 import { newFolder } from "#tests/support/new-folder.ts";
-import { type OtlpBackend, startOtlpBackend } from "#tests/support/otlp-backend.ts";
+import { startOtlpBackend } from "#tests/support/otlp-backend.ts";
 import { parseExportConfig } from "../config/export-config.ts";
 import { createExportClient, type FollowedClient } from "./create-client.ts";
 
@@ -24,7 +24,7 @@ it.each(["http/protobuf", "grpc"])(
     const file = (name: string) => join(folder, name);
     const first = await createTestCa();
     const second = await createTestCa();
-    const start = async (ca: typeof first): Promise<OtlpBackend> => {
+    const start = async (ca: typeof first) => {
       const server = await issueBenchCredentials(ca, { type: "ip", value: "127.0.0.1" });
       const backend = await startOtlpBackend({
         tls: { ...server, ca: ca.pem },
@@ -33,10 +33,7 @@ it.each(["http/protobuf", "grpc"])(
       open.push(backend);
       return backend;
     };
-    const replace = async (
-      ca: typeof first,
-      names: readonly ("ca" | "cert" | "key")[],
-    ): Promise<void> => {
+    const replace = async (ca: typeof first, names: readonly ("ca" | "cert" | "key")[]) => {
       const own = await issueBenchCredentials(ca, {
         type: "url",
         value: "https://fleet.test/export",
@@ -88,7 +85,7 @@ it.each(["http/protobuf", "grpc"])(
   async (protocol) => {
     const folder = newFolder();
     const path = join(folder, "headers");
-    const rotate = async (token: string): Promise<void> => {
+    const rotate = async (token: string) => {
       await writeFile(`${path}.new`, `authorization=${token}\n`);
       await rename(`${path}.new`, path);
     };

@@ -6,20 +6,17 @@ import type { ExportRequest } from "./export-requests.ts";
 import type { OtlpOutcome } from "./otlp-outcome.ts";
 import { createPace } from "./pace.ts";
 
-const envelopes = Array.from(
-  { length: 9 },
-  (_, index): StoredEnvelope => ({
-    hostId: "h",
-    queueId: new Uint8Array(16),
-    sequence: BigInt(index + 1),
-    kind: "log_line",
-    observedAt: null,
-    receivedAt: 0n,
-    source: "",
-    attributes: {},
-    payload: new TextEncoder().encode(`line-${index + 1};`),
-  }),
-);
+const envelopes = Array.from({ length: 9 }, (_, index) => ({
+  hostId: "h",
+  queueId: new Uint8Array(16),
+  sequence: BigInt(index + 1),
+  kind: "log_line",
+  observedAt: null,
+  receivedAt: 0n,
+  source: "",
+  attributes: {},
+  payload: new TextEncoder().encode(`line-${index + 1};`),
+}));
 const linesIn = (body: Uint8Array) =>
   new TextDecoder("latin1").decode(body).match(/line-\d+/g) ?? [];
 

@@ -17,7 +17,7 @@ import {
   hostIdentityKey,
 } from "./export-requests.ts";
 
-const envelope = (some: Partial<StoredEnvelope>): StoredEnvelope => ({
+const envelope = (some: Partial<StoredEnvelope>) => ({
   hostId: "spiffe://fleet.test/host/web-17",
   queueId: new Uint8Array(16).fill(171),
   sequence: 9n,
@@ -34,13 +34,13 @@ const all = {
   signals: ["traces", "logs", "metrics"],
   isAttested: true,
 } as const;
-const only = (envelopes: readonly StoredEnvelope[], isAttested = true): Uint8Array => {
+const only = (envelopes: readonly StoredEnvelope[], isAttested = true) => {
   const [request, ...others] = cutRequests(envelopes, all);
   expect(others).toEqual([]);
   return encodeRequest(request ?? { signal: "logs", envelopes: [] }, isAttested);
 };
 /** A request whose only resource comes twice. */
-const resourceTwice = (resource: Uint8Array): Uint8Array => {
+const resourceTwice = (resource: Uint8Array) => {
   const field = Buffer.concat([Uint8Array.of(10, resource.length), resource]);
   return Buffer.concat([Uint8Array.of(10, field.length * 2), field, field]);
 };

@@ -62,7 +62,7 @@ it.each([
       return { ...acquired, source };
     };
     const clock = { monotonic: () => performance.now() };
-    const read = async (source: ReturnType<typeof createPostgresSource>): Promise<string[]> => {
+    const read = async (source: ReturnType<typeof createPostgresSource>) => {
       const lines: string[] = [];
       for (let chunk = await source.read(); chunk !== null; chunk = await source.read()) {
         lines.push(...chunk.queues.flat().map(({ payload }) => new TextDecoder().decode(payload)));

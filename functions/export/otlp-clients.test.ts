@@ -8,7 +8,7 @@ import { ExportLogsServiceResponseSchema } from "#proto/gen/opentelemetry/proto/
 import { issueBenchCredentials } from "#scripts/bench/support/collector-files.ts";
 import { createTestCa, type TestCa } from "#scripts/lab/ca/test-pki.ts";
 import { type OtlpBackend, startOtlpBackend } from "#tests/support/otlp-backend.ts";
-import type { OtlpClient, OtlpClientOptions } from "./otlp-client.ts";
+import type { OtlpClientOptions } from "./otlp-client.ts";
 import { createOtlpGrpcClient } from "./otlp-grpc.ts";
 import { createOtlpHttpClient } from "./otlp-http.ts";
 
@@ -25,12 +25,12 @@ afterEach(async () => {
 const message = new TextEncoder().encode("a request, as long as it is compressed");
 
 describe.each(["http", "grpc"] as const)("the client of OTLP over %s", (protocol) => {
-  const start = async (tls?: Parameters<typeof startOtlpBackend>[0]): Promise<OtlpBackend> => {
+  const start = async (tls?: Parameters<typeof startOtlpBackend>[0]) => {
     const backend = await startOtlpBackend(tls);
     open.push(backend);
     return backend;
   };
-  const connect = (url: string, some: Partial<OtlpClientOptions> = {}): OtlpClient => {
+  const connect = (url: string, some: Partial<OtlpClientOptions> = {}) => {
     const create = protocol === "grpc" ? createOtlpGrpcClient : createOtlpHttpClient;
     const client = create({
       endpoint: new URL(url),

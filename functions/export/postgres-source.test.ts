@@ -72,7 +72,7 @@ const decoder = new TextDecoder();
 const linesOf = ({ queues }: ExportChunk) =>
   queues.map((queue) => queue.map(({ payload }) => decoder.decode(payload)));
 /** Reads until so many envelopes have come: transactions of other tests, on the same server, hold the source up. */
-const readChunks = async (source: ClosableSource, envelopes: number): Promise<ExportChunk[]> => {
+const readChunks = async (source: ClosableSource, envelopes: number) => {
   const chunks: ExportChunk[] = [];
   await eventually(async () => {
     for (let chunk = await source.read(); chunk !== null; chunk = await source.read())

@@ -13,7 +13,7 @@ const none: ChunkOutcome = {
   dropped: [],
   partial: [],
 };
-const chunkOf = (...hostIds: string[]): ExportChunk => ({
+const chunkOf = (...hostIds: string[]) => ({
   queues: hostIds.map((hostId) => [{ hostId } as StoredEnvelope]),
   envelopes: hostIds.length,
   bytes: 1,
@@ -44,7 +44,7 @@ const createSilentBackend = () => {
   const clock = createTestClock();
   let underWay = 0;
   return {
-    deliverAll: async (_: unknown, signal: AbortSignal): Promise<ChunkOutcome> => {
+    deliverAll: async (_: unknown, signal: AbortSignal) => {
       underWay += 1;
       await clock.sleep(60_000, signal).finally(() => {
         underWay -= 1;
@@ -62,7 +62,7 @@ const readAll = (chunks: ExportChunk[], end: () => Promise<null> = async () => n
 });
 
 /** Collects what would end the process. */
-const collectUnhandled = (): unknown[] => {
+const collectUnhandled = () => {
   const unhandled: unknown[] = [];
   const collect = (cause: unknown) => void unhandled.push(cause);
   process.on("unhandledRejection", collect);

@@ -22,7 +22,7 @@ beforeEach(async () => {
 afterEach(() => database.drop());
 
 const accepted: OtlpOutcome = { status: "accepted", rejectedItems: 0, message: "" };
-const envelope = (sequence: number, kind = "log_line"): StoredEnvelope => ({
+const envelope = (sequence: number, kind = "log_line") => ({
   hostId: "h",
   queueId: new Uint8Array(16),
   sequence: BigInt(sequence),
@@ -33,7 +33,7 @@ const envelope = (sequence: number, kind = "log_line"): StoredEnvelope => ({
   attributes: { a: "b" },
   payload: new TextEncoder().encode(`line-${sequence};`),
 });
-const store = async (envelopes: readonly StoredEnvelope[]): Promise<void> => {
+const store = async (envelopes: readonly StoredEnvelope[]) => {
   await createExportPosition(connection.db, "default", "oldest");
   const { lease } = await acquireExportLease(connection.db, "default", { owner: "me" });
   if (lease === null) throw new Error("another process has the lease");

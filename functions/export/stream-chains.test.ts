@@ -21,7 +21,7 @@ describe.skipIf(!(await canStartNats()))(
     afterAll(() => nats.stop());
 
     /** Stores blocks of two hosts in turn, and returns the stream's messages. */
-    const storeBlocks = async (count: number): Promise<StreamMessage[]> => {
+    const storeBlocks = async (count: number) => {
       const database = await createTestDatabase();
       const store = await openStreamStore(nats, database);
       onTestFinished(async () => {

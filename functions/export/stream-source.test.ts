@@ -86,7 +86,7 @@ const openSource = async (start: "oldest" | "now" = "oldest") => {
   sources.push(source);
   return source;
 };
-const readChunks = async (source: ClosableSource, envelopes: number): Promise<ExportChunk[]> => {
+const readChunks = async (source: ClosableSource, envelopes: number) => {
   const chunks: ExportChunk[] = [];
   await expect
     .poll(async () => {
@@ -98,7 +98,7 @@ const readChunks = async (source: ClosableSource, envelopes: number): Promise<Ex
   return chunks;
 };
 /** Reads so many envelopes, which are in one chunk. */
-const readChunk = async (source: ClosableSource, envelopes: number): Promise<ExportChunk> => {
+const readChunk = async (source: ClosableSource, envelopes: number) => {
   const [chunk] = await readChunks(source, envelopes);
   if (!chunk) throw new Error("nothing was read");
   return chunk;
@@ -117,7 +117,7 @@ const steal = async (callback: () => void = () => undefined) => {
   return inbox;
 };
 const expectEnd = async (source: ClosableSource) => {
-  const end = async (): Promise<string> => {
+  const end = async () => {
     for (;;) await source.read();
   };
   await expect(end()).rejects.toThrow("did not arrive");

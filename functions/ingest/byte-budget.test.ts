@@ -3,7 +3,7 @@ import { createFrameAcceptor } from "./accept-frame.ts";
 import { createByteBudget } from "./byte-budget.ts";
 import type { ExaminedFrame } from "./examine-frame.ts";
 
-const isSettled = async (promise: Promise<void> | undefined): Promise<boolean> => {
+const isSettled = async (promise: Promise<void> | undefined) => {
   let settled = false;
   void promise?.then(
     () => (settled = true),

@@ -7,7 +7,6 @@ import { findStored, testRun } from "#tests/support/stored-envelopes.ts";
 import { zstdCodec } from "../node/ingest/zstd-codec.ts";
 import type { ConnectedDatabase } from "../store/database/database.ts";
 import { commitDeadlineMs, openCommitClient } from "../store/ingest/commit-frames.ts";
-import type { FrameToCommit } from "../store/ingest/decide-frames.ts";
 import { cursorsOfHostMax } from "../store/ingest/queues.ts";
 import { type Committer, type CommitterOptions, createCommitter } from "./committer.ts";
 
@@ -35,7 +34,7 @@ const start = (options: Partial<CommitterOptions> = {}) => {
   return { committer, batches, send };
 };
 
-const queue = (byte: number): Uint8Array => new Uint8Array(16).fill(byte);
+const queue = (byte: number) => new Uint8Array(16).fill(byte);
 
 /** A frame of the sequences `from`..`to` of one queue, except `without`. */
 const frame = (
@@ -48,7 +47,7 @@ const frame = (
     kind = "log_line",
     without = [] as number[],
   } = {},
-): FrameToCommit => {
+) => {
   const sequences = Array.from({ length: to - from + 1 }, (_, index) => from + index);
   const rows = sequences
     .filter((sequence) => !without.includes(sequence))
@@ -74,7 +73,7 @@ const poison = { kind: "\0" };
 /** Bytes that are worth a second batch in parallel. */
 const parallelBytes = 8 * 1024 * 1024;
 
-const stored = async (): Promise<string[]> =>
+const stored = async () =>
   (await findStored(database.connect().sql)).map(
     ({ hostId, queue, sequence }) => `${hostId} ${queue.slice(0, 2)} ${sequence}`,
   );
@@ -83,7 +82,7 @@ const stored = async (): Promise<string[]> =>
 const whileLocked = async (
   condition: string,
   act: (sql: ConnectedDatabase["sql"]) => Promise<void>,
-): Promise<void> => {
+) => {
   const { sql } = database.connect();
   await sql.begin(async (transaction) => {
     await transaction.unsafe(`select 1 from ingest_cursor where ${condition} for update`);
@@ -96,7 +95,7 @@ const waitingBatches = (sql: ConnectedDatabase["sql"]) => sql<{ pid: number }[]>
   select pid from pg_stat_activity where application_name = 'svc-server ingest' and wait_event_type = 'Lock'
     and datname = current_database()`;
 
-const failure = (promise: Promise<unknown>): Promise<Error & { code?: string }> =>
+const failure = (promise: Promise<unknown>) =>
   promise.then(
     () => expect.fail("the promise did not reject"),
     (err) => err,

@@ -5,7 +5,7 @@ import { Problem } from "../problems.ts";
 import { toConnectError } from "./connect-error.ts";
 
 /** Returns the error as a client reads it from its trailers. */
-const received = (problem: Problem): GrpcError => {
+const received = (problem: Problem) => {
   const trailer = new Headers();
   setTrailerStatus(trailer, toConnectError(problem));
   const error = readGrpcStatus(Object.fromEntries(trailer));

@@ -5,7 +5,7 @@ import { ExportTraceServiceRequestSchema } from "#proto/gen/opentelemetry/proto/
 import { everySpanNamed } from "./examine-frame.ts";
 
 /** Encodes a request as an SDK does: resources of scopes of spans, given by name. */
-const request = (resources: string[][][]): Uint8Array =>
+const request = (resources: string[][][]) =>
   toBinary(
     ExportTraceServiceRequestSchema,
     create(ExportTraceServiceRequestSchema, {

@@ -26,7 +26,7 @@ const limits = { ...sentLimits, frameBytesMax: 100_000 };
 const examine = (block: Block, codec = zstdCodec) =>
   examineBlock(block, { identity: sentIdentity, limits, receivedAt, codec });
 
-const settle = (act: () => ExaminedFrame): ExaminedFrame | string => {
+const settle = (act: () => ExaminedFrame) => {
   try {
     return act();
   } catch (error) {
@@ -38,7 +38,7 @@ const settle = (act: () => ExaminedFrame): ExaminedFrame | string => {
 type FrameInit = Parameters<typeof create<typeof FrameSchema>>[1] & object;
 
 /** Returns a frame as its sender would make a block of it. */
-const blockOf = (frame: FrameInit, encoding = BlockEncoding.ZSTD): Block => {
+const blockOf = (frame: FrameInit, encoding = BlockEncoding.ZSTD) => {
   const { envelopes, ...claims } = create(FrameSchema, frame);
   const raw = toBinary(EnvelopesSchema, create(EnvelopesSchema, { envelopes }));
   return create(BlockSchema, {

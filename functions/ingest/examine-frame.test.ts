@@ -17,7 +17,7 @@ const examine = (frame: MessageInitShape<typeof FrameSchema>) =>
     1_000,
   );
 
-const codeOf = (run: () => unknown): unknown => {
+const codeOf = (run: () => unknown) => {
   try {
     run();
   } catch (error) {

@@ -17,7 +17,7 @@ import { noteSink } from "../store/ingest/sinks.ts";
 let test: TestIngest;
 const connect = async () => connectInTest(test, await test.client({}));
 
-const storedSequences = async (queue: Buffer): Promise<number[]> => {
+const storedSequences = async (queue: Buffer) => {
   const found = await findStored(test.connection.sql);
   return found
     .filter((each) => each.queue === queue.toString("hex"))
@@ -39,7 +39,7 @@ const eventsOf = (queue: Buffer) => test.connection.sql<
   where details->>'queue_id' = ${queue.toString("hex")} order by action`;
 
 /** Sets a queue to the state that a restore of the database to before `cursor` leaves. */
-const restoreDatabase = async (queue: Buffer, cursor: number, session: Buffer): Promise<void> => {
+const restoreDatabase = async (queue: Buffer, cursor: number, session: Buffer) => {
   await test.connection
     .sql`delete from ingest_block where queue_id = ${queue} and last_sequence > ${cursor}`;
   await test.connection

@@ -23,7 +23,7 @@ const openOf = (
   claims: Partial<
     Pick<Open, "queueId" | "sessionId" | "previousSessionIds" | "ackedThrough" | "sentThrough">
   > = {},
-): Open => create(OpenSchema, { hostId, queueId: bytes(1), sessionId: bytes(2), ...claims });
+) => create(OpenSchema, { hostId, queueId: bytes(1), sessionId: bytes(2), ...claims });
 const hostsOf = (prefix: string, hosts: number) =>
   Array.from({ length: hosts }, (_, index) => `${prefix}-${index}`);
 

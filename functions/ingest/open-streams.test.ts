@@ -2,10 +2,9 @@ import { expect, it, onTestFinished } from "vitest";
 import { createTestClock } from "#tests/fakes/clock.ts";
 import { createSeededEntropy } from "#tests/fakes/entropy.ts";
 import { Problem } from "../problems.ts";
-import type { Caller } from "./admission.ts";
 import { createOpenStreams, type OpenStream, type OpenStreams } from "./open-streams.ts";
 
-const caller = (identity: string, fingerprintSha256 = identity): Caller => ({
+const caller = (identity: string, fingerprintSha256 = identity) => ({
   identity,
   fingerprintSha256,
   notAfter: Number.MAX_SAFE_INTEGER,

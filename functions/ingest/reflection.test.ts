@@ -17,10 +17,7 @@ interface Answer {
 }
 
 /** Asks the service of a version, with a client that shares no code with ours. */
-const ask = async (
-  version: string,
-  requests: readonly object[],
-): Promise<{ answers: Answer[]; code: number }> => {
+const ask = async (version: string, requests: readonly object[]) => {
   const path = fileURLToPath(
     new URL(`../../proto/grpc/reflection/${version}/reflection.proto`, import.meta.url),
   );

@@ -11,7 +11,7 @@ import {
   withProof,
 } from "#tests/support/collector.ts";
 import { createTestCore, type TestCore } from "#tests/support/core.ts";
-import { connectInTest, type ForeignMessage, openForward } from "#tests/support/grpc-client.ts";
+import { connectInTest, openForward } from "#tests/support/grpc-client.ts";
 import {
   certificatesOf,
   clientOf,
@@ -46,7 +46,7 @@ const open = async (
   const { call, messages, ended } = openForward(connectInTest(at, credentials));
   const queue = { host_id: identity, queue_id: Buffer.alloc(16, 1) };
   let seen = 0;
-  const next = async (): Promise<ForeignMessage> => {
+  const next = async () => {
     await expect.poll(() => messages.length, { interval: 2, timeout: 3000 }).toBeGreaterThan(seen);
     return messages[seen++] ?? {};
   };
@@ -430,7 +430,7 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
 const revoke = (what: string) => core.admin.post(`/v1/collector/${what}/revoke`, {});
 
 /** Renews a host's certificate and uses the new one. */
-async function replace(host: TestCollector): Promise<void> {
+async function replace(host: TestCollector) {
   const key = await createTestKey();
   const csr_pem = await createTestCsr({ key, uri: host.identity });
   const sent_at = core.clock.iso();

@@ -28,7 +28,7 @@ import {
 import { zstdCodec } from "../node/ingest/zstd-codec.ts";
 import { readStoredBlock } from "../store/ingest/stored-envelope.ts";
 import { examineSent } from "./examine-block.ts";
-import { type ExaminedFrame, examineFrame } from "./examine-frame.ts";
+import { examineFrame } from "./examine-frame.ts";
 import { readFrame } from "./fast-path/create-fast-path.ts";
 import { createPostgresSink } from "./postgres-sink.ts";
 
@@ -57,7 +57,7 @@ const examine = (
   { hostId, queueId }: RowQueue,
   previousSequence: bigint,
   envelopes: Envelope[],
-): { examined: ExaminedFrame; data?: Uint8Array } => {
+) => {
   const frame = create(FrameSchema, { hostId, queueId, previousSequence, envelopes });
   const reading = { identity: hostId, limits: rowLimits, receivedAt: now };
   if (form === "decoded frame") return { examined: examineFrame(frame, hostId, rowLimits, now) };
@@ -183,7 +183,7 @@ const expectStored = async (
 };
 
 /** Counts rows by host, kind and hour, as `ingest_hour` has them. */
-const countRows = (queues: readonly RowQueue[]): string[] => {
+const countRows = (queues: readonly RowQueue[]) => {
   const rows = queues.flatMap((queue) =>
     queue.rows.map((row) => ({ ...row, hostId: queue.hostId })),
   );
@@ -196,12 +196,12 @@ const countRows = (queues: readonly RowQueue[]): string[] => {
     .sort();
 };
 
-const countStored = async (): Promise<number> => {
+const countStored = async () => {
   const [row] = await sql`select coalesce(sum(envelopes), 0)::int as stored from ingest_stored`;
   return row?.stored as number;
 };
 
-const openQueue = async (model: RowQueue, core: 0 | 1, isCopy: boolean): Promise<void> => {
+const openQueue = async (model: RowQueue, core: 0 | 1, isCopy: boolean) => {
   const sessionId = systemEntropy.bytes(16);
   const known = isCopy ? model.sessions.slice(0, -1) : model.sessions;
   const claims = create(OpenSchema, {

@@ -162,9 +162,9 @@ const createTwoTicks =
   };
 
 /** A database that loses its connection after a number of statements in transactions. */
-const killedAfter = (database: Database, statements: number): Database => {
+const killedAfter = (database: Database, statements: number) => {
   let left = statements;
-  const killed = <Tx extends object>(tx: Tx): Tx =>
+  const killed = <Tx extends object>(tx: Tx) =>
     new Proxy(tx, {
       get: (target, name) => {
         const value = Reflect.get(target, name, target) as unknown;

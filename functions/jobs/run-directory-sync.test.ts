@@ -20,7 +20,7 @@ afterAll(async () => {
   await test.close();
 });
 
-const startJob = (core: TestCore, outcomes: string[], signal: AbortSignal): Promise<void> =>
+const startJob = (core: TestCore, outcomes: string[], signal: AbortSignal) =>
   runDirectorySync(
     {
       core: core.core,
@@ -33,7 +33,7 @@ const startJob = (core: TestCore, outcomes: string[], signal: AbortSignal): Prom
   );
 
 /** Advances the clock until the job has run once more and sleeps: it logs its result last. */
-const advanceToResult = async ({ clock, log }: TestCore, ms: number): Promise<void> => {
+const advanceToResult = async ({ clock, log }: TestCore, ms: number) => {
   const results = () => log.lines.filter(({ fields }) => "job" in fields).length;
   const before = results();
   await clock.advance(ms);

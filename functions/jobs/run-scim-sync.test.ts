@@ -11,7 +11,7 @@ const test = await createScimCore();
 const { patch, scim, createPerson, whoami, db, clock, people } = test;
 
 /** Runs the job of a core that has just started, with changed settings, until it has run once. */
-const runOnce = async (changes: Partial<DirectoryConfig> = {}): Promise<string[]> => {
+const runOnce = async (changes: Partial<DirectoryConfig> = {}) => {
   const outcomes: string[] = [];
   const stop = new AbortController();
   const config = { ...test.config, directory: { ...test.config.directory, ...changes } };

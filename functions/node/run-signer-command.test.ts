@@ -19,7 +19,7 @@ const dir = newFolder();
 const log = createTestLog();
 let scripts = 0;
 
-const script = (text: string, mode = 0o755): string => {
+const script = (text: string, mode = 0o755) => {
   const path = join(dir, `signer-${++scripts}`);
   writeFileSync(path, `#!/bin/sh\n${text}\n`);
   chmodSync(path, mode);
@@ -33,10 +33,10 @@ const run = async (
   text: string,
   options: Partial<SignerCommandOptions> = {},
   request = "request",
-): Promise<string> => new TextDecoder().decode(await commandOf(text, options).run(request));
+) => new TextDecoder().decode(await commandOf(text, options).run(request));
 
 /** Whether a process exists and is no zombie. */
-const isRunning = (pid: number): boolean => {
+const isRunning = (pid: number) => {
   try {
     return !/\) Z /.test(readFileSync(`/proc/${pid}/stat`, "utf8"));
   } catch {
@@ -47,7 +47,7 @@ const isRunning = (pid: number): boolean => {
 const ended = (pid: number) => expect.poll(() => isRunning(pid)).toBe(false);
 
 /** Returns the `count` numbers of a file's first line, once a program has written them. */
-const numbersIn = async (path: string, count: number): Promise<number[]> => {
+const numbersIn = async (path: string, count: number) => {
   const numbers = () =>
     (existsSync(path) ? readFileSync(path, "utf8") : "").split("\n")[0]?.split(" ").map(Number) ??
     [];

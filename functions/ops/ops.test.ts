@@ -147,7 +147,7 @@ describe("readiness", () => {
   });
 
   const tools = () => ({ clock: createTestClock(), log: createTestLog() });
-  const check = (name: string, status: "ready" | "not_ready" | "disabled"): Check => ({
+  const check = (name: string, status: "ready" | "not_ready" | "disabled") => ({
     name,
     find: () => ({ status, detail: name }),
   });

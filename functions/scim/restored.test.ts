@@ -21,7 +21,7 @@ const loadDump = async () => {
   await sql`delete from database_lineage`;
   await sql`insert into database_lineage ${sql(rows)}`;
 };
-const check = (): ReturnType<ReturnType<typeof createRestoreCheck>> => createRestoreCheck(core)();
+const check = () => createRestoreCheck(core)();
 const sync = async () =>
   applyDirectorySnapshot(core, await readScimSnapshot(db, "externalId"), {
     syncsBefore: (await findDirectorySync(db))?.syncs ?? 0,

@@ -48,9 +48,7 @@ const signerOf = (
     clock: { now: () => receivedAt },
   });
 
-const pemOf = async (
-  over: Partial<Parameters<typeof issueTestCertificate>[0]> = {},
-): Promise<string> => {
+const pemOf = async (over: Partial<Parameters<typeof issueTestCertificate>[0]> = {}) => {
   const dates = { notBefore: new Date(now - 60_000), notAfter: new Date(now + ttlSeconds * 1000) };
   return encodePem(
     await issueTestCertificate({ ca, key, uri: identity, ...dates, ...over }),
@@ -58,7 +56,7 @@ const pemOf = async (
   );
 };
 const answerOf = (certificatePem: string) => JSON.stringify({ certificate_pem: certificatePem });
-const outcome = async (pem: string, options?: Parameters<typeof signerOf>[1]): Promise<string> => {
+const outcome = async (pem: string, options?: Parameters<typeof signerOf>[1]) => {
   try {
     await signerOf(() => answerOf(pem), options).sign(request);
     return "issued";

@@ -35,7 +35,7 @@ const createCore = (machine: string, aheadMs = 250) => {
   return { says, report };
 };
 
-const get = (): Promise<SystemReport> => test.auditor.read<SystemReport>("/v1/system");
+const get = () => test.auditor.read<SystemReport>("/v1/system");
 const partOf = (report: SystemReport, name: string, of: string | null) =>
   report.parts.find((part) => part.name === name && part.of === of);
 const reportAll = async (...cores: (ReturnType<typeof createCore> | undefined)[]) => {

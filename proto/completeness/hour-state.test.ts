@@ -4,7 +4,6 @@ import {
   type AccountFacts,
   anyQueue,
   type HourFacts,
-  type HourStatus,
   type QueueFacts,
   stateOfHour,
   sumHour,
@@ -17,7 +16,7 @@ const end = hour + hourLength;
 const afterGrace = end + 15 * minute;
 
 /** An account of the whole hour that core has in full, with changes. */
-const account = (changes: Partial<AccountFacts> = {}): AccountFacts => ({
+const account = (changes: Partial<AccountFacts> = {}) => ({
   queueId: "aa",
   fromMs: hour,
   toMs: end,
@@ -39,7 +38,7 @@ const account = (changes: Partial<AccountFacts> = {}): AccountFacts => ({
   ...changes,
 });
 
-const stopped = (fromMs: number, toMs: number): AccountFacts =>
+const stopped = (fromMs: number, toMs: number) =>
   account({ fromMs, toMs, receivedMs: toMs, isStopped: true, accepted: 0, stored: 0 });
 
 const stateWith = (
@@ -57,7 +56,7 @@ const stateWith = (
     fromMs?: number;
     throughMs?: number;
   } = {},
-): HourStatus | null =>
+) =>
   stateOfHour(
     {
       hourMs,
@@ -268,7 +267,7 @@ test("says that the host's clock is ahead, and takes its word for what it accept
 });
 
 /** A queue that core has seen since before the hour. */
-const queue = (changes: Partial<QueueFacts> = {}): QueueFacts => ({
+const queue = (changes: Partial<QueueFacts> = {}) => ({
   ...anyQueue(hour - hourLength, end),
   queueId: "aa",
   ...changes,

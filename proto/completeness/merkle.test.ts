@@ -11,8 +11,8 @@ import {
   rootOfInclusion,
 } from "./merkle.ts";
 
-const sha256 = (bytes: Uint8Array): Uint8Array => hash("sha256", bytes, "buffer");
-const hex = (text: string): Uint8Array => Uint8Array.fromHex(text);
+const sha256 = (bytes: Uint8Array) => hash("sha256", bytes, "buffer");
+const hex = (text: string) => Uint8Array.fromHex(text);
 
 // The vectors of the Certificate Transparency project, which transparency-dev/merkle and Go's tlog use too.
 const leaves = [
@@ -109,7 +109,7 @@ const consistencies = [
     ],
   },
 ];
-const rootAt = (size: number): Uint8Array => hex(roots[size - 1] ?? "");
+const rootAt = (size: number) => hex(roots[size - 1] ?? "");
 
 it("have the published roots at every size", () => {
   expect(merkleRoot(sha256, []).toHex()).toBe(
@@ -156,7 +156,7 @@ const arbitraryTree = fc.integer({ min: 1, max: 70 }).chain((size) =>
     bit: fc.nat({ max: 255 }),
   }),
 );
-const flip = (bytes: Uint8Array, bit: number): Uint8Array =>
+const flip = (bytes: Uint8Array, bit: number) =>
   bytes.map((byte, at) => (at === bit >> 3 ? byte ^ (1 << (bit & 7)) : byte));
 
 it("prove each leaf at its place and at no other one", () => {

@@ -2,7 +2,6 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { hourStates } from "./hour-state.ts";
 import {
-  type FileLine,
   formatFileCertificate,
   formatFileEnd,
   formatFileLine,
@@ -177,7 +176,7 @@ describe("files of a statement", () => {
         text: line.map((each) => formatLine(each, ownHour)),
         proof: fc.option(fc.array(hash, { maxLength: 3 })),
         accounts: fc.array(account, { maxLength: 2 }),
-        unknown: fc.constant([]).map((none): FileLine["unknown"] => [...none]),
+        unknown: fc.constant([]).map((none) => [...none]),
       }),
       { maxLength: 4 },
     ),
@@ -195,7 +194,7 @@ describe("files of a statement", () => {
     proof: fc.array(hash, { maxLength: 3 }),
     note: fc.constant("origin\n1\nroot\n\n— origin AAAA\n"),
   });
-  const format = (given: ReturnType<typeof parseStatementFile>): string =>
+  const format = (given: ReturnType<typeof parseStatementFile>) =>
     [
       `${given.entry}\n`,
       given.only === null ? "" : formatFileOnly(given.only),

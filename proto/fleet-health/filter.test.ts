@@ -3,7 +3,6 @@ import * as v from "valibot";
 import { expect, it } from "vitest";
 import { arbitraryFilter } from "#tests/support/arbitrary-filter.ts";
 import {
-  type FleetFilter,
   filterFromQuery,
   filterPartNames,
   filterParts,
@@ -15,7 +14,7 @@ import {
 import { fleetStates } from "./vocabulary.ts";
 
 /** The filter of a query string, read as the API reads it: a parameter given once is a string, given again an array. */
-const parsed = (params: URLSearchParams): FleetFilter => {
+const parsed = (params: URLSearchParams) => {
   const given = [...new Set(params.keys())].map((name) => [name, params.getAll(name)] as const);
   const query = Object.fromEntries(
     given.map(([name, values]) => [name, values.length === 1 ? values[0] : values]),

@@ -70,13 +70,13 @@ const places = new Map(
 
 const isFixed = ({ scalar }: DescField): boolean =>
   scalar === ScalarType.FIXED64 || scalar === ScalarType.DOUBLE;
-const isPacked = (field: DescField): boolean => field.fieldKind === "list" && field.packed;
+const isPacked = (field: DescField) => field.fieldKind === "list" && field.packed;
 
-const delimited = (number: number, body: Uint8Array): Uint8Array =>
+const delimited = (number: number, body: Uint8Array) =>
   new BinaryWriter().tag(number, WireType.LengthDelimited).bytes(body).finish();
 
 /** Encodes so many empty values of a field. */
-const valuesOf = (field: DescField, count: number): Uint8Array => {
+const valuesOf = (field: DescField, count: number) => {
   if (isPacked(field))
     return delimited(field.number, new Uint8Array(isFixed(field) ? 8 * count : count));
   const value = delimited(field.number, new Uint8Array());
@@ -84,7 +84,7 @@ const valuesOf = (field: DescField, count: number): Uint8Array => {
 };
 
 /** The same in JSON. */
-const jsonValuesOf = ({ fieldKind, message, scalar }: DescField, count: number): string => {
+const jsonValuesOf = ({ fieldKind, message, scalar }: DescField, count: number) => {
   const value = message
     ? "{}"
     : scalar === ScalarType.STRING || scalar === ScalarType.BYTES

@@ -18,12 +18,12 @@ const envelope = (kind: string, payload: Uint8Array, attributes: Record<string, 
 const encode = <Schema extends DescMessage>(schema: Schema, init: MessageInitShape<Schema>) =>
   toBinary(schema, create(schema, init));
 const text = (value: string) => ({ value: { case: "stringValue", value } as const });
-const linesOf = (of: TextEnvelope, grep?: string): string[] =>
+const linesOf = (of: TextEnvelope, grep?: string) =>
   [...recordTexts(of, grep)].filter((line) => typeof line === "string");
 const time = "2026-11-18T11:06:40.000Z";
 const bytes = (value: string) => new TextEncoder().encode(value);
 /** A field of one length-delimited value. */
-const field = (tag: number, value: Uint8Array): Uint8Array => {
+const field = (tag: number, value: Uint8Array) => {
   const head = [tag];
   let length = value.length;
   for (; length > 127; length >>>= 7) head.push((length & 127) | 128);

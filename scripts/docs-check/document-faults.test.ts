@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { documentFaults, textFaults } from "./document-faults.ts";
 import { readDocument } from "./read-document.ts";
 
-const faultsOf = (markdown: string, path = "docs/page.md"): string[] => {
+const faultsOf = (markdown: string, path = "docs/page.md") => {
   const other = readDocument(
     "docs/other.md",
     "# The other page\n\n## `svc-server` and more\n\n## Twice\n\n## Twice\n",

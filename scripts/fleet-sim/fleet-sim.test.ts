@@ -305,7 +305,7 @@ describe("a host's timeline", () => {
 });
 
 /** Returns what is inconsistent about the steps of a host. */
-const faultOf = (steps: readonly Step[], earliest: number): string | undefined => {
+const faultOf = (steps: readonly Step[], earliest: number) => {
   let certificates = 0;
   let refusedFrom = Number.POSITIVE_INFINITY;
   let before = earliest;

@@ -29,11 +29,11 @@ interface Composition {
   name?: string;
 }
 
-const read = async (file: string): Promise<Composition> =>
+const read = async (file: string) =>
   parse(await readFile(root + file, "utf8"), { merge: true }) as Composition;
 
 /** Replaces `${NAME}`, `${NAME-default}` and `${NAME:-default}` as Compose does. */
-const interpolate = (text: string, env: Environment): string =>
+const interpolate = (text: string, env: Environment) =>
   text.replace(/\$\{(\w+)(?:(:?)-([^}]*))?\}/g, (_, name: string, colon = "", fallback = "") => {
     const value = env[name];
     return value === undefined || (colon && value === "") ? fallback : value;
@@ -123,10 +123,7 @@ describe("compose.yaml", () => {
 });
 
 /** Returns the environment of a container, with `dotenv` as the file `.env` beside compose.yaml. */
-const environmentOf = async (
-  name: string,
-  dotenv: Environment,
-): Promise<Record<string, string | undefined>> => {
+const environmentOf = async (name: string, dotenv: Environment) => {
   const { env_file: file, environment = {} } = (await read("compose.yaml")).services[name] ?? {};
   const own = Object.entries(environment).map(([variable, value]) => [
     variable,

@@ -15,7 +15,7 @@ const dockerfiles = ["Dockerfile.core", "Dockerfile.web"];
 const checkHealth = `${root}packaging/images/check-health.mjs`;
 
 /** Returns the instructions of each final stage of a Dockerfile: those that start from `scratch` or `base`. */
-const finalStages = (text: string): string[] =>
+const finalStages = (text: string) =>
   text.split(/^(?=FROM )/m).filter((stage) => /^FROM (scratch|base) AS (?!base)/.test(stage));
 
 describe("Dockerfiles", () => {

@@ -20,7 +20,7 @@ afterEach(async () => {
 });
 
 const start = (name: string, code: string) => processes.start({ name, args: ["-e", code] });
-const isAlive = (pid: number): boolean => {
+const isAlive = (pid: number) => {
   try {
     return process.kill(pid, 0);
   } catch {

@@ -2,9 +2,9 @@ import { build } from "esbuild";
 import { expect, it } from "vitest";
 import { root } from "../repository-files.ts";
 import { licenseFaults, licenseOf, printLicenses, printNotices } from "./licenses.ts";
-import { packagesOf, type ShippedPackage, shippedFiles } from "./shipped-packages.ts";
+import { packagesOf, shippedFiles } from "./shipped-packages.ts";
 
-const licensed = (license: string | null): ShippedPackage => ({
+const licensed = (license: string | null) => ({
   name: "sample",
   version: "1.0.0",
   license,

@@ -83,7 +83,7 @@ const buildSample = async (
     platform = "linux-x64" as PackagePlatform,
     executable = join(dir, "program"),
   } = {},
-): Promise<string> => {
+) => {
   await mkdir(join(dir, folder), { recursive: true });
   await writeFile(join(dir, "program"), program);
   const completions = { bash: "# bash\n", zsh: "#compdef svc-collector\n", fish: "# fish\n" };

@@ -5,7 +5,7 @@ import pg from "pg";
 import { expect, it } from "vitest";
 import { startEmbeddedPostgres } from "./embedded-postgres.ts";
 
-const query = async (url: string, text: string): Promise<unknown[][]> => {
+const query = async (url: string, text: string) => {
   const client = new pg.Client({ connectionString: url });
   await client.connect();
   try {
@@ -15,7 +15,7 @@ const query = async (url: string, text: string): Promise<unknown[][]> => {
   }
 };
 
-const isAlive = (pid: number): boolean => {
+const isAlive = (pid: number) => {
   try {
     return process.kill(pid, 0);
   } catch {

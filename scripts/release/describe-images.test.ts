@@ -54,7 +54,7 @@ const describeImage = async (
     packed.push({ name: `blobs/sha256/${digest}`, from: join(dir, digest) });
     return { digest: `sha256:${digest}` };
   };
-  const entries = Object.entries(files).map(([name, text]): PackedFile => ({ name, text }));
+  const entries = Object.entries(files).map(([name, text]) => ({ name, text }));
   const layers = [
     await add(await packFiles(entries.slice(0, 2), new Date(0))),
     await add(gzipSync(await packFiles(entries.slice(2), new Date(0)))),

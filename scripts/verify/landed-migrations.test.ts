@@ -14,7 +14,7 @@ import {
   newestReleaseTag,
 } from "./landed-migrations.ts";
 
-const inTemporaryFolder = (): string => {
+const inTemporaryFolder = () => {
   const dir = newFolder();
   return dir;
 };

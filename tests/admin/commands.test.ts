@@ -20,7 +20,7 @@ const script = adminAt();
 const doubtful = adminAt({ isInteractive: true, ask: async () => "n" });
 
 /** Runs a command that must succeed, and returns its JSON. */
-const json = async <Value = Record<string, unknown>>(...line: CommandLine): Promise<Value> => {
+const json = async <Value = Record<string, unknown>>(...line: CommandLine) => {
   const args = wordsOf(line);
   const { exitCode, out, err } = await script.run(...args, "-o", "json");
   expect({ args, exitCode, err: exitCode === 0 ? "" : err }).toEqual({

@@ -52,13 +52,13 @@ const env = () => ({
   PATH: `${dir}/bin:${dirname(process.execPath)}:${process.env.PATH}`,
   HOME: dir,
 });
-const asHere = (text: string): string => {
+const asHere = (text: string) => {
   const root = process.getuid?.() === 0 ? " --allow-root-acknowledged I-UNDERSTAND-ROOT-MODE" : "";
   return text
     .replaceAll("http://localhost:3000", origin)
     .replace("--config-dir day/host", `--config-dir day/host${root}`);
 };
-const block = (start: string): string => {
+const block = (start: string) => {
   const found = blocks.find(({ text }) => text.includes(start));
   if (found === undefined) throw new Error(`${page} has no block with ${start}`);
   blocks.splice(blocks.indexOf(found), 1);
@@ -66,7 +66,7 @@ const block = (start: string): string => {
 };
 
 /** Runs a block in a terminal of its own, until the end of the test; resolves when it has printed `until`. */
-const serve = async (start: string, until: string): Promise<void> => {
+const serve = async (start: string, until: string) => {
   const child = spawn("sh", ["-c", `exec ${block(start).trim()}`], { cwd: dir, env: env() });
   running.push(child);
   let output = "";
@@ -82,7 +82,7 @@ const serve = async (start: string, until: string): Promise<void> => {
 };
 
 /** Opens the address that `svc-admin login` prints in a browser that has never been anywhere, signs Ada in and allows the program. */
-const allow = async (address: string): Promise<void> => {
+const allow = async (address: string) => {
   const context = await browser.newContext();
   context.setDefaultTimeout(60_000);
   const page = await context.newPage();
@@ -114,7 +114,7 @@ const openShell = () => {
       out += String(error);
     });
   });
-  return async (start: string): Promise<string> => {
+  return async (start: string) => {
     const before = out.length;
     child.stdin.write(`set -e\n${block(start)}\nset +e; echo "[block done]"\n`);
     await expect

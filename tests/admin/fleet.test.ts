@@ -7,7 +7,7 @@ import { createTestToken, enrollTestCollector } from "../support/collector.ts";
 
 const { web, signIn, adminAt } = await startTestAdmin();
 const admin = adminAt();
-const json = async <Value = Record<string, unknown>>(...line: CommandLine): Promise<Value> => {
+const json = async <Value = Record<string, unknown>>(...line: CommandLine) => {
   const args = wordsOf(line);
   const { exitCode, out, err } = await admin.run(...args, "-o", "json");
   expect({ args, exitCode, err }).toEqual({ args, exitCode: 0, err: "" });

@@ -10,7 +10,7 @@ await enrollTestCollector(web.core, { token, deviceId: "web-17" });
 const admin = adminAt();
 beforeEach(() => signIn());
 
-const file = (name: string, content: string | Buffer): string => {
+const file = (name: string, content: string | Buffer) => {
   const path = join(home, name);
   writeFileSync(path, content);
   return path;

@@ -4,11 +4,7 @@ import { bundleProgram } from "#scripts/bundle/bundle-programs.ts";
 import { newFolder } from "#tests/support/new-folder.ts";
 
 /** Returns the files of a bundle that are loaded with `name`, without those that a command loads when it runs. */
-const loadedWith = (
-  outputs: Metafile["outputs"],
-  name: string,
-  loaded = new Set<string>(),
-): ReadonlySet<string> => {
+const loadedWith = (outputs: Metafile["outputs"], name: string, loaded = new Set<string>()) => {
   if (loaded.has(name)) return loaded;
   loaded.add(name);
   for (const { path, kind } of outputs[name]?.imports ?? [])

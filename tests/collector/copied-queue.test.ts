@@ -104,8 +104,7 @@ const copy = (from: string, to: string) => {
 const texts = (word: string, from: number, to: number) =>
   Array.from({ length: to - from + 1 }, (_, index) => `${word} ${from + index}`);
 
-const stored = async (): Promise<Set<string>> =>
-  new Set((await findStored(core.connection.sql)).map(({ text }) => text));
+const stored = async () => new Set((await findStored(core.connection.sql)).map(({ text }) => text));
 
 const events = async () => {
   const rows = await core.connection.sql<
@@ -203,7 +202,7 @@ it.each(["the original", "the clone"])(
 
 it("Q12: collectors continue on a database restored from a backup, and the lost range is reported", async () => {
   const machine = startMachine("host");
-  const restartCore = async (database: TestDatabase): Promise<void> => {
+  const restartCore = async (database: TestDatabase) => {
     await machine.pause();
     await core.close();
     core = await startTestIngest({ ca, database });

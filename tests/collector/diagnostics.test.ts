@@ -26,7 +26,7 @@ let adminPort: number;
 let host: HostProgram | undefined;
 let hostId: string;
 
-const ask = async (method: "GET" | "POST", path: string, body: object = {}): Promise<Response> => {
+const ask = async (method: "GET" | "POST", path: string, body: object = {}) => {
   const token = await mintBridgeToken(secret, { sub: people.admin.userId, now: Date.now() });
   return fetch(`http://127.0.0.1:${adminPort}${path}`, {
     method,
@@ -34,14 +34,14 @@ const ask = async (method: "GET" | "POST", path: string, body: object = {}): Pro
     ...(method === "GET" ? {} : { body: JSON.stringify(body) }),
   });
 };
-const post = async (path: string, body: object = {}): Promise<Record<string, unknown>> => {
+const post = async (path: string, body: object = {}) => {
   const answer = await ask("POST", path, body);
   if (!answer.ok) throw new Error(await answer.text());
   return answer.json();
 };
 
 /** Requests the diagnostics, and returns the bundle once it has arrived. */
-const fetchDiagnostics = async (): Promise<string> => {
+const fetchDiagnostics = async () => {
   const path = `/v1/collector/hosts/${hostId}/diags`;
   // A core whose sessions have just ended answers 503 for a moment.
   const { id } = await eventually(() => post(path));

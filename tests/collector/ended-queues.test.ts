@@ -35,7 +35,7 @@ const start = async ({ isConnected = true }: { isConnected?: boolean } = {}) => 
       ending,
       isOpen: endedAt === null,
     }));
-  const stored = async (): Promise<number> => {
+  const stored = async () => {
     const [row] = await test.connection.db.execute<{ envelopes: number }>(
       "select coalesce(sum(envelopes), 0)::int as envelopes from ingest_block",
     );

@@ -31,7 +31,7 @@ let core: Program;
 let corePort: number;
 let ingestPort: number;
 
-const collector = (...args: string[]): Program => startProgram("collector/main.ts", args);
+const collector = (...args: string[]) => startProgram("collector/main.ts", args);
 const host = createHostProgram("host-1", { dir, identityPrefix: "https://fleet.test/d/" }, () => ({
   coreUrl: edge?.url ?? "",
   ingestPort,
@@ -46,7 +46,7 @@ const begin = async () => {
   return run;
 };
 
-const admin = async (path: string, body: object): Promise<Record<string, unknown>> => {
+const admin = async (path: string, body: object) => {
   const token = await mintBridgeToken(secret, { sub: people.admin.userId, now: Date.now() });
   const answer = await fetch(`http://127.0.0.1:${corePort}${path}`, {
     method: "POST",
@@ -57,7 +57,7 @@ const admin = async (path: string, body: object): Promise<Record<string, unknown
   return (await answer.json()) as Record<string, unknown>;
 };
 
-const stopCleanly = async (program: Program): Promise<void> => {
+const stopCleanly = async (program: Program) => {
   expect(await stopProgram(program), program.stderr).toBe(0);
 };
 
@@ -88,7 +88,7 @@ afterAll(async () => {
   await database.drop();
 });
 
-const storedLines = async (): Promise<string[]> =>
+const storedLines = async () =>
   (await findStored(db.sql)).flatMap(({ kind, text }) => (kind === "otel_metric" ? [] : [text]));
 /** The states of the host's certificates, oldest first. */
 const certificates = async () =>

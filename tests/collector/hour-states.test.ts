@@ -9,7 +9,7 @@ import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import { dayAt, findDays } from "#functions/store/completeness/days.ts";
 import { extendSession } from "#functions/store/fleet/core-sessions.ts";
 import { endQueue } from "#functions/store/ingest/queues.ts";
-import { type Clock, dayMs, hourMs, systemClock } from "#kit/clock.ts";
+import { dayMs, hourMs, systemClock } from "#kit/clock.ts";
 import { stateOfByte, unpackNotes } from "#proto/completeness/hour-note.ts";
 import { createInProcessCore } from "#scripts/lab/in-process-core.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
@@ -34,9 +34,10 @@ const owner = "01920000-0000-7000-8000-00000000000a";
 const two = Math.floor(Date.now() / dayMs - 8) * dayMs + 2 * hourMs;
 const named = (hour: number) => new Date(hour).toISOString().replace(".000", "");
 /** Core's clock, which differs from the host's by so much; only waits are real. */
-const clockOfCore =
-  (aheadMs: number) =>
-  (host: TestClock): Clock => ({ ...systemClock, now: () => host.now() + aheadMs });
+const clockOfCore = (aheadMs: number) => (host: TestClock) => ({
+  ...systemClock,
+  now: () => host.now() + aheadMs,
+});
 
 /** Starts a host at 02:00 by its clock, unless told otherwise with an export that has delivered everything; the hour before is stated. */
 const start = async ({

@@ -56,7 +56,7 @@ const target = () => ({
 });
 
 /** Replaces a file as an operator does, by a rename. */
-const replace = async (path: string, text: string): Promise<void> => {
+const replace = async (path: string, text: string) => {
   await writeFile(`${path}.new`, text, { mode: 0o600 });
   await rename(`${path}.new`, path);
 };
@@ -67,11 +67,7 @@ const reloads = (files: string) =>
     (record) => record.msg === "files have changed and are in use" && record.files === files,
   ).length;
 /** Replaces files and awaits the reload of each of `names`, after a SIGHUP if `atOnce`. */
-const reload = async (
-  names: readonly string[],
-  change: () => Promise<void>,
-  atOnce = true,
-): Promise<void> => {
+const reload = async (names: readonly string[], change: () => Promise<void>, atOnce = true) => {
   const before = names.map(reloads);
   await change();
   if (atOnce) core.child.kill("SIGHUP");
@@ -79,7 +75,7 @@ const reload = async (
     await expect.poll(() => reloads(name)).toBe((before[at] ?? 0) + 1);
 };
 
-const replaceServerCertificate = async (): Promise<string> => {
+const replaceServerCertificate = async () => {
   const key = await createTestKey();
   const extensions = [
     testNames([{ type: "dns", value: "localhost" }], false),
@@ -96,7 +92,7 @@ const replaceServerCertificate = async (): Promise<string> => {
 };
 
 /** The fingerprint of the certificate that a new connection to the ingest listener sees. */
-const servedFingerprint = async (): Promise<string> => {
+const servedFingerprint = async () => {
   const ca = await readFile(pki.serverCaFile, "utf8");
   return new Promise((resolve, reject) => {
     const socket = connect(
@@ -116,12 +112,12 @@ const interruptions = () =>
     (host.program()?.records ?? []).filter(({ msg }) => msg === "forwarding interrupted"),
   );
 
-const storedLines = async (host: HostProgram): Promise<string[]> =>
+const storedLines = async (host: HostProgram) =>
   (await findStored(db.sql))
     .filter(({ hostId }) => hostId === host.identity)
     .map(({ text }) => text);
 /** Waits until core has stored what was written so far, each line once and in order. */
-const untilStored = async (host: HostProgram): Promise<void> => {
+const untilStored = async (host: HostProgram) => {
   const expected = Array.from(
     { length: written[host.deviceId as keyof typeof written] },
     (_, line) => `${line}`,
@@ -131,10 +127,10 @@ const untilStored = async (host: HostProgram): Promise<void> => {
     expect(await read()).toEqual(expected.map((line) => `${host.deviceId} ${line}`)),
   );
 };
-const issuerOf = async (host: HostProgram): Promise<string> =>
+const issuerOf = async (host: HostProgram) =>
   new X509Certificate(await readFile(join(host.configDir, "identity", "current", "tls.crt")))
     .issuer;
-const lastHeartbeat = async (host: HostProgram): Promise<number> => {
+const lastHeartbeat = async (host: HostProgram) => {
   const [row] = await db.sql<{ at: number }[]>`
     select (extract(epoch from last_heartbeat_at) * 1000)::float8 as at from fleet_status where identity = ${host.identity}`;
   return row?.at ?? 0;

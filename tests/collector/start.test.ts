@@ -6,7 +6,7 @@ import { newFolder } from "#tests/support/new-folder.ts";
 /** The bytes of the bundle that `run` may load: a tenth more than it did when this was written. */
 const runBytesMax = 690_000;
 
-const addLoaded = (outputs: Metafile["outputs"], name: string, loaded: Set<string>): void => {
+const addLoaded = (outputs: Metafile["outputs"], name: string, loaded: Set<string>) => {
   if (loaded.has(name)) return;
   loaded.add(name);
   for (const { path, kind } of outputs[name]?.imports ?? [])

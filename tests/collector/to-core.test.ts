@@ -76,7 +76,7 @@ const append = (queue: Queue, from: number, to: number, size = 10) =>
 
 const empty = (queue: Queue) => eventually(() => expect(queue.stats().records).toBe(0));
 
-const storedNumbers = async (core: TestIngest): Promise<number[]> => {
+const storedNumbers = async (core: TestIngest) => {
   const found = await findStored(core.connection.sql);
   return found.filter((each) => each.hostId === hostId).map(({ text }) => Number(text));
 };

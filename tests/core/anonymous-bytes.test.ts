@@ -66,7 +66,7 @@ const units = [
   "--a\r\n",
   "svc_sign_in_abcdefgh=a; ",
 ]);
-const fill = (unit: string, bytes: number): string =>
+const fill = (unit: string, bytes: number) =>
   unit.repeat(Math.ceil(bytes / unit.length)).slice(0, bytes);
 
 type Send = (text: string) => Response | Promise<Response>;
@@ -75,7 +75,7 @@ const toWeb = (path: string, init?: RequestInit) =>
 const toCore = (path: string, init?: RequestInit) =>
   web.core.fetch(new Request(`http://core.test${path}`, init));
 /** Without what no header may contain. */
-const headerText = (text: string): string => text.replaceAll(/[\r\n]/g, "x").trim();
+const headerText = (text: string) => text.replaceAll(/[\r\n]/g, "x").trim();
 
 const form = "application/x-www-form-urlencoded";
 const posted = (
@@ -89,11 +89,7 @@ const posted = (
 });
 
 /** Returns the slowest text with its time, if one takes too long. */
-const findSlow = async (
-  bytes: number,
-  send: Send,
-  of: readonly string[] = units,
-): Promise<string[]> => {
+const findSlow = async (bytes: number, send: Send, of: readonly string[] = units) => {
   const slow: string[] = [];
   for (const unit of of) {
     const text = fill(unit, bytes);
@@ -469,7 +465,7 @@ const cookies = fc.oneof(
     .map((pairs) => pairs.map(([name, value]) => `${name}=${value}`).join("; ")),
 );
 /** What a header may hold. */
-const toHeader = (text: string): string => text.replaceAll(/[^\t\x20-\x7e]/g, "?");
+const toHeader = (text: string) => text.replaceAll(/[^\t\x20-\x7e]/g, "?");
 
 it.each(Object.entries(formPaths))(
   "any form, multipart body and cookie gets a refusal, and causes no failure %s",
@@ -488,10 +484,5 @@ it.each(Object.entries(formPaths))(
   },
 );
 
-const big = (length: number): number[] => [length >> 8, length & 0xff];
-const element = (tag: number, content: number[]): number[] => [
-  tag,
-  0x82,
-  ...big(content.length),
-  ...content,
-];
+const big = (length: number) => [length >> 8, length & 0xff];
+const element = (tag: number, content: number[]) => [tag, 0x82, ...big(content.length), ...content];

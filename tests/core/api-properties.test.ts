@@ -230,7 +230,7 @@ const known: KnownValues = {
 };
 
 /** Returns the ids that a path may contain: those of resources of its kind. */
-const idsOf = ({ path, operationId }: Documented, name: string): string[] => {
+const idsOf = ({ path, operationId }: Documented, name: string) => {
   if (name === "diag") return [answeredDiag];
   if (name === "hour") return [stated?.hour ?? ""];
   if (name === "queue") return [openQueue];
@@ -283,7 +283,7 @@ const segments = fc.oneof(
   fc.constantFrom("%00", "%ff", "%zz", "..%2f..", "%2e%2e", "a;b", "a?b=c"),
 );
 
-const pathsOf = (operation: Documented): fc.Arbitrary<string> => {
+const pathsOf = (operation: Documented) => {
   const { path, parameters = [] } = operation;
   const named = parameters.filter((parameter) => parameter.in === "path");
   const ids = Object.fromEntries(named.map(({ name }) => [name, idsOf(operation, name)]));
@@ -300,7 +300,7 @@ const pathsOf = (operation: Documented): fc.Arbitrary<string> => {
 /** The parameters of one query. */
 const fieldsMax = 4;
 
-const queriesOf = ({ parameters = [] }: Documented): fc.Arbitrary<string> => {
+const queriesOf = ({ parameters = [] }: Documented) => {
   const named = parameters.filter((parameter) => parameter.in === "query");
   // Made once: nearly all of the time of a draw would be the making of them.
   const values = Object.fromEntries(
@@ -323,7 +323,7 @@ const queriesOf = ({ parameters = [] }: Documented): fc.Arbitrary<string> => {
     maxLength: Math.min(optional?.length ?? 0, fieldsMax),
   });
   const fields = some.chain((chosen) => fieldsOf([...(required ?? []), ...chosen]));
-  const encode = (query: unknown): string => {
+  const encode = (query: unknown) => {
     const pairs = Object.entries(Object(query) as object).flatMap(([name, value]) =>
       (Array.isArray(value) ? value : [value]).map((one) => [
         name,
@@ -335,7 +335,7 @@ const queriesOf = ({ parameters = [] }: Documented): fc.Arbitrary<string> => {
   return often(fields, fc.oneof(fieldsOf(named), spoiledOf(fields))).map(encode);
 };
 
-const draftsOf = (operation: Documented): fc.Arbitrary<Draft> => {
+const draftsOf = (operation: Documented) => {
   const content = operation.requestBody?.content ?? {};
   const types = Object.keys(content);
   const bodies = content["application/json"] && valuesOf(content["application/json"].schema, known);
@@ -402,7 +402,7 @@ const credentialsOf = async (operation: Documented, { who, body }: Draft) => {
   return { headers: {}, call, body: proven(purpose, body) };
 };
 
-const proven = (purpose: ProofPurpose, body: unknown): unknown => {
+const proven = (purpose: ProofPurpose, body: unknown) => {
   if (typeof body !== "object" || body === null || Array.isArray(body)) return body;
   const timely =
     "sent_at" in body && body.sent_at === present
@@ -415,10 +415,7 @@ const proven = (purpose: ProofPurpose, body: unknown): unknown => {
   }
 };
 
-const send = async (
-  operation: Documented,
-  draft: Draft,
-): Promise<{ status: number; fault: string | undefined }> => {
+const send = async (operation: Documented, draft: Draft) => {
   const { method } = operation;
   const { headers, call, body } = await credentialsOf(operation, draft);
   const type = draft.type === null ? {} : { "Content-Type": draft.type };
@@ -443,7 +440,7 @@ const send = async (
 };
 
 /** Reads a body; of one that follows what is stored, which has no end, nothing. */
-const textOf = async (response: Response, { url }: Request): Promise<string> => {
+const textOf = async (response: Response, { url }: Request) => {
   if (response.status !== 200 || new URL(url).searchParams.get("follow") !== "true")
     return response.text();
   await response.body?.cancel();

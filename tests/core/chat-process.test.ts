@@ -16,7 +16,7 @@ import {
 } from "../fakes/model-provider.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
-import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
+import { logged, startProgram, stopProgram } from "../support/program.ts";
 import { makeTestFolder } from "../support/test-folder.ts";
 
 const directory = makeTestFolder();
@@ -29,7 +29,7 @@ afterAll(async () => {
   await database.drop();
 });
 
-const keyFile = (name: string, type: "ed25519" | "x25519" = "ed25519", mode = 0o600): string => {
+const keyFile = (name: string, type: "ed25519" | "x25519" = "ed25519", mode = 0o600) => {
   const { privateKey } = generateKeyPairSync(type as "ed25519");
   const path = join(directory, name);
   writeFileSync(path, privateKey.export({ type: "pkcs8", format: "pem" }), { mode });
@@ -61,7 +61,7 @@ const startCore = async (env: Record<string, string>, entry = "functions/main.ts
     await program.exited;
   });
   const { port } = await logged(program, "ready");
-  const call = async (method: string, path: string, init: RequestInit = {}): Promise<Response> => {
+  const call = async (method: string, path: string, init: RequestInit = {}) => {
     const token = await mintBridgeToken(env.SVC_AUTH_TOKEN_SECRET ?? "", {
       sub: people.auditor.userId,
       now: Date.now(),
@@ -73,13 +73,13 @@ const startCore = async (env: Record<string, string>, entry = "functions/main.ts
 };
 type Core = Awaited<ReturnType<typeof startCore>>;
 
-const startProvider = async (script: readonly ScriptedReply[]): Promise<ModelProvider> => {
+const startProvider = async (script: readonly ScriptedReply[]) => {
   const provider = await startModelProvider("openai", script);
   onTestFinished(() => provider.close());
   return provider;
 };
 
-const begin = async ({ call }: Core): Promise<string> => {
+const begin = async ({ call }: Core) => {
   const response = await call("POST", "/v1/chat/sessions", { body: "{}" });
   return `/v1/chat/sessions/${((await response.json()) as { id: string }).id}`;
 };
@@ -88,7 +88,7 @@ const ask = (core: Core, path: string, signal?: AbortSignal) =>
     body: JSON.stringify({ content: "What is wrong?" }),
     ...(signal ? { signal } : {}),
   });
-const lastStatus = async ({ call }: Core, path: string): Promise<string | undefined> =>
+const lastStatus = async ({ call }: Core, path: string) =>
   ((await (await call("GET", path)).json()) as ChatConversation).messages.at(-1)?.status;
 
 it("T6: core that is killed in mid-answer closes the chain as aborted at its next start, and the receipts verify", async () => {
@@ -169,9 +169,7 @@ it("core with an answer under way ends within its grace on SIGTERM, and closes t
   expect(row?.turnId).toBeNull();
 });
 
-const ended = async (
-  env: Record<string, string>,
-): Promise<Pick<Program, "stderr"> & { code: number | null }> => {
+const ended = async (env: Record<string, string>) => {
   const program = startProgram("functions/main.ts", [], env);
   const code = await program.exited;
   return { code, stderr: program.stderr };

@@ -15,7 +15,7 @@ interface Behavior {
 
 const required = "required";
 const noText = { "": "is required" };
-const boolean = (unset: boolean): Behavior => ({
+const boolean = (unset: boolean) => ({
   unset,
   accepts: { true: true, false: false },
   rejects: {
@@ -24,7 +24,7 @@ const boolean = (unset: boolean): Behavior => ({
     "1": "must be true or false",
   },
 });
-const integer = (unset: number, min: number, max: number): Behavior => ({
+const integer = (unset: number, min: number, max: number) => ({
   unset,
   accepts: { [min]: min, [max]: max },
   rejects: {
@@ -35,7 +35,7 @@ const integer = (unset: number, min: number, max: number): Behavior => ({
     "1k": "must be a whole number",
   },
 });
-const duration = (unset: number, min: number): Behavior => ({
+const duration = (unset: number, min: number) => ({
   unset,
   accepts: { [`${min}s`]: min, "90m": 5400, "2h": 7200, "1d": 86_400 },
   rejects: {
@@ -46,13 +46,13 @@ const duration = (unset: number, min: number): Behavior => ({
   },
 });
 /** One of these texts, named as `must be a, b or c`. */
-const choice = (unset: unknown, names: readonly string[], wrong: string): Behavior => ({
+const choice = (unset: unknown, names: readonly string[], wrong: string) => ({
   unset,
   accepts: Object.fromEntries(names.map((name) => [name, name])),
   rejects: { [wrong]: `must be ${names.slice(0, -1).join(", ")} or ${names.at(-1)}` },
 });
 /** A text that only must not be empty; an empty variable counts as unset. */
-const text = (unset: unknown, example: string): Behavior => ({
+const text = (unset: unknown, example: string) => ({
   unset,
   accepts: { [example]: example },
   rejects: unset === required ? noText : {},
@@ -67,7 +67,7 @@ const previousHmacKey: Behavior = {
   unset: undefined,
   rejects: { "31 bytes, which is one too few.": "must be at least 32 bytes" },
 };
-const databaseUrl = (unset: unknown): Behavior => ({
+const databaseUrl = (unset: unknown) => ({
   unset,
   accepts: { "postgres://me:pw@db:5432/core": "postgres://me:pw@db:5432/core" },
   rejects: { "mysql://db/core": "must", nonsense: "must" },
@@ -86,7 +86,7 @@ const host: Behavior = {
   },
 };
 const logLevel = choice("info", ["debug", "info", "warn", "error"], "DEBUG");
-const secret = (unset: unknown): Behavior => ({
+const secret = (unset: unknown) => ({
   unset,
   accepts: { hush: "hush" },
   rejects: unset === required ? noText : {},

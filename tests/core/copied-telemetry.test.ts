@@ -150,7 +150,7 @@ it("is copied and dropped by the commands of docs/telemetry.md", async () => {
   expect(await sql`select to_regclass('incident') as incident`).toEqual([{ incident: null }]);
 });
 
-const commandExists = (name: string): boolean => {
+const commandExists = (name: string) => {
   try {
     execFileSync(name, ["--version"], { stdio: "ignore" });
     return true;

@@ -8,10 +8,7 @@ import { status } from "@grpc/grpc-js";
 import pg from "pg";
 import { afterEach, describe, expect, it } from "vitest";
 import { type IngestCore, prepareIngestCore } from "#scripts/lab/ingest-core.ts";
-import {
-  type EmbeddedPostgres,
-  startEmbeddedPostgres,
-} from "#scripts/postgres/embedded-postgres.ts";
+import { startEmbeddedPostgres } from "#scripts/postgres/embedded-postgres.ts";
 import { frame, newQueue, testHost } from "../support/frames.ts";
 import { connectForeign, type ForeignClient, submit } from "../support/grpc-client.ts";
 import { programFile } from "../support/program.ts";
@@ -28,15 +25,13 @@ interface RunningCore {
   client: ForeignClient;
 }
 
-const startServer = async (
-  settings: Readonly<Record<string, string>> = {},
-): Promise<EmbeddedPostgres> => {
+const startServer = async (settings: Readonly<Record<string, string>> = {}) => {
   const server = await startEmbeddedPostgres({ settings });
   cleanup.defer(() => server.stop("immediate"));
   return server;
 };
 
-const startCore = async (url: string): Promise<RunningCore> => {
+const startCore = async (url: string) => {
   const core: IngestCore = await prepareIngestCore(url, {
     env: { SVC_TRUST_LOOPBACK_OPS: "true" },
     program: programFile("functions/main.ts"),
@@ -57,7 +52,7 @@ const startCore = async (url: string): Promise<RunningCore> => {
   return { port: running.port, client };
 };
 
-const untilReady = async (port: number): Promise<void> => {
+const untilReady = async (port: number) => {
   for (const path of ["/readyz", "/readyz/ingest"])
     await expect
       .poll(
@@ -71,7 +66,7 @@ const untilReady = async (port: number): Promise<void> => {
 };
 
 /** Enrolls with a token that is none, which core counts in the database: 401 if it can. Returns status and code. */
-const enroll = async ({ port }: RunningCore): Promise<string> => {
+const enroll = async ({ port }: RunningCore) => {
   const response = await fetch(`http://127.0.0.1:${port}/v1/collector/enroll`, {
     method: "POST",
     headers: { authorization: "Bearer nonsense", "content-type": "application/json" },
@@ -85,7 +80,7 @@ const refused = { code: status.UNAVAILABLE, reason: "database_unavailable" };
 const unavailable = "503 database_unavailable";
 const unknownToken = "401 token_invalid";
 
-const queryOnce = async (url: string, ...statements: string[]): Promise<void> => {
+const queryOnce = async (url: string, ...statements: string[]) => {
   const client = new pg.Client({ connectionString: url });
   await client.connect();
   for (const statement of statements) await client.query(statement);
@@ -93,7 +88,7 @@ const queryOnce = async (url: string, ...statements: string[]): Promise<void> =>
 };
 
 /** Mounts a file system of 64 MB; undefined where this process may not. */
-const mountSmall = async (): Promise<string | undefined> => {
+const mountSmall = async () => {
   const dir = await mkdtemp(join(tmpdir(), "svc-small-"));
   cleanup.defer(() => rm(dir, { recursive: true }));
   try {

@@ -17,12 +17,12 @@ let running: { port: number; process: ChildProcess };
 
 const socketOf = (server: EmbeddedPostgres) =>
   `${decodeURIComponent(new URL(server.url()).hostname)}/.s.PGSQL.5432`;
-const readiness = async (path: string): Promise<number> =>
+const readiness = async (path: string) =>
   fetch(`http://127.0.0.1:${running.port}${path}`, { signal: AbortSignal.timeout(6_000) }).then(
     ({ status }) => status,
     () => 0,
   );
-const untilReady = async (): Promise<number> => {
+const untilReady = async () => {
   const startedAt = performance.now();
   for (const path of ["/readyz", "/readyz/ingest"])
     await expect.poll(() => readiness(path), { interval: 10, timeout: 30_000 }).toBe(200);

@@ -75,7 +75,7 @@ it.skipIf(bin === undefined)(
       signal: until.signal,
       progress: () => undefined,
     });
-    const countReports = async (): Promise<number> =>
+    const countReports = async () =>
       (
         await sql`select sum(calls)::int as calls from pg_stat_statements where query like '%with reports as%'`
       )[0]?.calls;

@@ -21,7 +21,7 @@ let env: Record<string, string>;
 let script: string;
 
 /** Returns the shell blocks of a page, in order. */
-const readBlocks = (markdown: string): string[] =>
+const readBlocks = (markdown: string) =>
   markdown
     .matchAll(/^```sh\n(.*?)^```$/gms)
     .map(([, block]) => block ?? "")

@@ -42,7 +42,7 @@ withNats(
     const { sql } = database.connect();
     // The sequence of a message, which is a block: `storeAll` stores one for each host.
     const positions: number[] = [];
-    const position = async (): Promise<number> => {
+    const position = async () => {
       const [row] = await sql<{ position: number }[]>`select position::int from export_position`;
       positions.push(row?.position ?? 0);
       return row?.position ?? 0;

@@ -45,7 +45,7 @@ afterEach(async () => {
 });
 
 /** Starts the Collector between ports of its own and the backend. */
-const startCollector = async (program: string): Promise<{ grpc: string; http: string }> => {
+const startCollector = async (program: string) => {
   const [grpc, http] = (await findPorts(2)).map((port) => `127.0.0.1:${port}`);
   const config = join(folder, "otelcol.yaml");
   const pipeline = "{receivers: [otlp], exporters: [otlp]}";
@@ -133,7 +133,7 @@ const metrics = (names: readonly string[]) =>
       ],
     }),
   );
-const metricNames = (): string[] =>
+const metricNames = () =>
   backend.accepted.flatMap(({ signal, body }) =>
     signal === "metrics"
       ? fromBinary(ExportMetricsServiceRequestSchema, body).resourceMetrics.flatMap(

@@ -119,8 +119,8 @@ await test.db.execute(sql`insert into volume_source (host_id, day, kind, source,
   as account (identity text, source text, day integer)`);
 const sourcesById = new Map(fleet.map(({ identity_id }, index) => [identity_id, sourcesOf(index)]));
 
-const toSecond = (at: number): number => Math.floor(at / 1000) * 1000;
-const toHour = (at: number): number => Math.floor(at / 3_600_000) * 3_600_000;
+const toSecond = (at: number) => Math.floor(at / 1000) * 1000;
+const toHour = (at: number) => Math.floor(at / 3_600_000) * 3_600_000;
 /** The start of the newest incomplete hour of some hosts, on this day or an earlier one; the others are complete, or were never settled. */
 const incompleteHours = new Map<string, number>();
 for (const [index, row] of fleet.entries()) {
@@ -144,8 +144,7 @@ for (const [index, row] of fleet.entries()) {
   await saveDays(test.db, [{ ...day, incompleteHours: isIncomplete ? 1 : 0 }]);
 }
 
-const time = (text: string | null): number =>
-  text === null ? Number.NEGATIVE_INFINITY : Date.parse(text);
+const time = (text: string | null) => (text === null ? Number.NEGATIVE_INFINITY : Date.parse(text));
 const heartbeat = (row: FleetHealthRow) => time(row.last_heartbeat_at);
 const envelope = (row: FleetHealthRow) => toSecond(time(row.last_envelope_at));
 const failure = (row: FleetHealthRow) => time(row.last_auth_failure?.at ?? null);
@@ -302,7 +301,7 @@ const changes = new Set([
   "queue_at_risk",
 ]);
 
-const matches = (row: FleetHealthRow, filter: FleetFilter): boolean =>
+const matches = (row: FleetHealthRow, filter: FleetFilter) =>
   Object.entries(filter).every(([part, value]) => {
     const negated = part.startsWith("not");
     const name = negated ? part.charAt(3).toLowerCase() + part.slice(4) : part;
@@ -406,7 +405,7 @@ const values: Readonly<Record<string, fc.Arbitrary<unknown>>> = {
   queueAboveBytes: fc.constantFrom(0, 1_000_000, 2_500_000),
   queueFullWithinSeconds: fc.constantFrom(0, 600, 7_200, 259_200),
 };
-const valuesOf = (part: string): fc.Arbitrary<unknown> => {
+const valuesOf = (part: string) => {
   const found =
     values[part.startsWith("not") ? part.charAt(3).toLowerCase() + part.slice(4) : part];
   if (found === undefined) throw new Error(`give values for the part ${part}, and its meaning`);
@@ -415,13 +414,13 @@ const valuesOf = (part: string): fc.Arbitrary<unknown> => {
 const rules = await readFleetRules(test.core);
 const columns = createFleetColumns({ db: test.db, clock: test.clock, onFailure: console.error });
 await columns.load();
-const found = async (filter: FleetFilter): Promise<string[]> => {
+const found = async (filter: FleetFilter) => {
   const ids = await test.db.execute<{ id: string }>(
     sql`select identity_id as id from fleet where ${fleetPredicate(filter, rules)} order by 1`,
   );
   return ids.map(({ id }) => id);
 };
-const foundInMemory = async (filter: FleetFilter): Promise<string[]> => {
+const foundInMemory = async (filter: FleetFilter) => {
   const marked = await markHosts(test.db, columns, fleetPredicate(filter, rules));
   return Array.from(marked?.places ?? [], (place) => marked?.view.ids[place] ?? "").sort();
 };

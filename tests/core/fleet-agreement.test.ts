@@ -11,7 +11,6 @@ import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import type { FleetHealthRow } from "#proto/fleet-health/row.ts";
 import {
   exportKinds,
-  type Forwarding,
   fleetSeverities,
   fleetSorts,
   fleetStates,
@@ -52,7 +51,7 @@ for (const [index, host] of identities.entries()) {
     ]);
   }
 }
-const rowsOf = async (filter: FleetFilter): Promise<FleetHealthRow[]> =>
+const rowsOf = async (filter: FleetFilter) =>
   (await get<FleetHealthReport>(`?limit=1000&${filterToParams(filter)}`)).items;
 const fleet = await rowsOf({});
 
@@ -65,7 +64,7 @@ const has = (row: FleetHealthRow, ...states: string[]) =>
 
 const isRecent = (row: FleetHealthRow) => Date.parse(row.last_heartbeat_at ?? "") >= now - 180_000;
 /** How a row forwards, by its times and its queue alone; the threshold is five minutes, to the second. */
-const forwardingOf = (row: FleetHealthRow): Forwarding | null => {
+const forwardingOf = (row: FleetHealthRow) => {
   if (row.state === "revoked") return null;
   if (row.last_envelope_at === null) return row.last_heartbeat_at === null ? null : "never";
   if (Math.floor(Date.parse(row.last_envelope_at) / 1000) >= Math.floor(now / 1000) - 300)
@@ -73,18 +72,18 @@ const forwardingOf = (row: FleetHealthRow): Forwarding | null => {
   return isRecent(row) || (row.queue.bytes ?? 0) > 0 ? "stopped" : null;
 };
 
-function needsAttention(row: FleetHealthRow): boolean {
+function needsAttention(row: FleetHealthRow) {
   return fleetSeverities.indexOf(severityOf(row)) < fleetSeverities.indexOf("enrolling");
 }
 const rulesNow = await readFleetRules(test.core);
 /** How many hosts a figure's link finds; none where it has no link. */
-const countOf = async (filter: FleetFilter | undefined, rules = rulesNow): Promise<number> => {
+const countOf = async (filter: FleetFilter | undefined, rules = rulesNow) => {
   if (filter === undefined) return 0;
   const page = { sort: "identity", order: "asc", limit: 1000, after: null } as const;
   return (await findFleetPage(test.db, rules, filter, page)).rows.length;
 };
 /** Since when a row is in its state: by its first condition, or by what it last forwarded. */
-const beganAt = (row: FleetHealthRow): number => {
+const beganAt = (row: FleetHealthRow) => {
   const since = row.conditions[0]?.since;
   if (since !== undefined) return Date.parse(since);
   if (row.forwarding === "stopped")

@@ -28,7 +28,7 @@ afterAll(() => test.close());
 const { clock, core, db } = test;
 const keepHistory = createHistoryKeeper(core);
 
-const get = async <Body>(query: string, at?: string): Promise<Body> => {
+const get = async <Body>(query: string, at?: string) => {
   const params = [query, at && `at=${at}`].filter(Boolean).join("&");
   const answer = await test.auditor.get<Body>(`/v1/collector/health${params && `?${params}`}`);
   expect(answer).toMatchObject({ status: 200 });

@@ -32,8 +32,8 @@ const methods = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 
 /** Returns the routes of the router; `ALL` is a middleware or the answer to other methods. */
 const registeredIn = (app: TestCore["app"]) => app.routes.filter(({ method }) => method !== "ALL");
-const nameOf = ({ method, path }: { method: string; path: string }): string => `${method} ${path}`;
-const concrete = (path: string): string =>
+const nameOf = ({ method, path }: { method: string; path: string }) => `${method} ${path}`;
+const concrete = (path: string) =>
   path
     .replace(":queue", "0".repeat(32))
     .replace(/:[a-z_]+/g, "01920000-0000-7000-8000-0000000000ff");
@@ -231,7 +231,7 @@ describe("I1: access is denied by default", () => {
   });
 
   it("detects a guard that admits everybody, an undeclared route, and an open route that is not listed", async () => {
-    const leak = (guard: Route["guard"]): Route =>
+    const leak = (guard: Route["guard"]) =>
       route({
         method: "GET",
         path: "/v1/leak",

@@ -34,7 +34,7 @@ const answer = (
 const mainLink = ({ page }: Operator, name: string) =>
   page.getByRole("navigation", { name: "Main" }).getByRole("link", { name });
 /** The texts of the cells of a table's rows. */
-const cellsOf = (table: Locator): Promise<string[][]> =>
+const cellsOf = (table: Locator) =>
   table
     .locator("tbody tr")
     .evaluateAll((rows) =>

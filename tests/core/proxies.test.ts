@@ -88,7 +88,7 @@ interface Reply {
 }
 
 /** Sends one request on a connection of its own; `headers` is a list of pairs and may repeat a name. */
-const send = async (url: string, options: RequestOptions = {}, body = ""): Promise<Reply> => {
+const send = async (url: string, options: RequestOptions = {}, body = "") => {
   const { host } = new URL(url);
   const headers = [
     "Host",
@@ -112,7 +112,7 @@ const send = async (url: string, options: RequestOptions = {}, body = ""): Promi
   return { status: response.statusCode ?? 0, body: isJson ? JSON.parse(content) : {} };
 };
 
-const newToken = async (): Promise<string> => {
+const newToken = async () => {
   const policies = "/v1/collector/enrollment-policies";
   const policy = { name: crypto.randomUUID(), allowed_identity_prefixes: [identityPrefix] };
   const { id } = await operator<{ id: string }>("admin", "POST", policies, policy);
@@ -120,7 +120,7 @@ const newToken = async (): Promise<string> => {
 };
 
 /** Enrolls a host through the proxy. */
-const enrollHost = async (proxy: RunningProxy): Promise<TestCollector> => {
+const enrollHost = async (proxy: RunningProxy) => {
   const token = await newToken();
   const headers = ["Authorization", `Bearer ${token}`];
   const api = ((_, path, call) =>
@@ -138,16 +138,12 @@ const heartbeatPath = "/v1/collector/heartbeat";
 
 let sent = 0;
 /** Sends a heartbeat that `signer` signed; returns `accepted` or the refusal. */
-const sendHeartbeat = async (
-  url: string,
-  signer: TestCollector,
-  options: RequestOptions = {},
-): Promise<string> => {
+const sendHeartbeat = async (url: string, signer: TestCollector, options: RequestOptions = {}) => {
   const body = withProof(signer, "heartbeat", heartbeatBody(Date.now() + ++sent));
   const answer = await send(url + heartbeatPath, options, JSON.stringify(body));
   return answer.status === 200 ? "accepted" : `${answer.status} ${answer.body.code}`;
 };
-const sendPlainHeartbeat = async (signer: TestCollector, value: string): Promise<string> => {
+const sendPlainHeartbeat = async (signer: TestCollector, value: string) => {
   const answer = await fetch(`http://127.0.0.1:${corePort}${heartbeatPath}`, {
     method: "POST",
     headers: { "Content-Type": "application/json", [header]: value },

@@ -26,7 +26,7 @@ let core: Program;
 let ports = { httpPort: 0, ingestPort: 0 };
 const databases: TestDatabase[] = [];
 
-const startCore = async (database: TestDatabase): Promise<void> => {
+const startCore = async (database: TestDatabase) => {
   core = startProgram("functions/main.ts", [], {
     ...labCoreEnvironment({ databaseUrl: database.url, pki, authTokenSecret: secret, ...ports }),
     SVC_ENROLLMENT_CLIENT_CERT_HEADER: header,
@@ -36,7 +36,7 @@ const startCore = async (database: TestDatabase): Promise<void> => {
   ports = { httpPort: Number(ready.port), ingestPort: Number(ready.ingest_port) };
 };
 
-const admin = async (path: string, body: object): Promise<Record<string, unknown>> => {
+const admin = async (path: string, body: object) => {
   const token = await mintBridgeToken(secret, { sub: people.admin.userId, now: Date.now() });
   const answer = await fetch(`http://127.0.0.1:${ports.httpPort}${path}`, {
     method: "POST",
@@ -48,7 +48,7 @@ const admin = async (path: string, body: object): Promise<Record<string, unknown
 };
 
 /** Creates a policy, and writes a token of it to `dir/token`. */
-const writeToken = async (name: string, more: object = {}): Promise<void> => {
+const writeToken = async (name: string, more: object = {}) => {
   const policy = await admin("/v1/collector/enrollment-policies", {
     name,
     allowed_identity_prefixes: [prefix],

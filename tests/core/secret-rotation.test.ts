@@ -92,7 +92,7 @@ const startBalancer = async () => {
     close,
     replicas,
     /** Adds a replica, once it is ready. If `replaces`, then drains and stops the oldest. */
-    async roll(path: string, env: Environment, replaces: boolean): Promise<void> {
+    async roll(path: string, env: Environment, replaces: boolean) {
       const program = startProgram(path, [], env);
       replicas.push({ program, port: Number((await logged(program, "ready")).port), requests: 0 });
       const oldest = replaces ? replicas.shift() : undefined;
@@ -133,7 +133,7 @@ afterAll(async () => {
 });
 
 /** Starts one replica of each service with the secrets of a step, in place of the oldest if `replaces`. */
-const roll = async (step: number, replaces = true): Promise<void> => {
+const roll = async (step: number, replaces = true) => {
   const usual: Record<Service, Environment> = {
     core: {
       ...coreEnvironment(server.tcpUrl()),
@@ -159,12 +159,12 @@ const roll = async (step: number, replaces = true): Promise<void> => {
   await Promise.all([start("core", "functions/main.ts"), start("web", "ui/bff/main.ts")]);
 };
 
-const signIn = async (): Promise<UserAgent> => {
+const signIn = async () => {
   const agent = createUserAgent();
   await walkSignIn(agent, { origin: balancers.web.url, account: people.auditor.subject });
   return agent;
 };
-const whoami = async (agent: UserAgent): Promise<number> => {
+const whoami = async (agent: UserAgent) => {
   const response = await agent.fetch(`${balancers.web.url}/api/core/whoami`);
   await response.body?.cancel();
   return response.status;

@@ -203,7 +203,7 @@ describe("the metrics of real programs", () => {
     "fire no alert while a fleet is calm or idle, and one when its records wait (needs promtool)",
     async () => {
       /** The metrics of core as series that stay as they are for five hours. */
-      const readSeries = async (): Promise<Series> => ({
+      const readSeries = async () => ({
         [up]: "1x300",
         ...Object.fromEntries(
           Array.from(

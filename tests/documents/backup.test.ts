@@ -23,7 +23,7 @@ const tables = [
 ];
 
 /** The rows of these tables, whatever their order. */
-const readRows = async (url: string): Promise<Record<string, string[]>> => {
+const readRows = async (url: string) => {
   const client = new pg.Client({ connectionString: url });
   await client.connect();
   try {

@@ -31,7 +31,7 @@ interface Resource {
   spec?: unknown;
 }
 
-const render = (chart: "fleet" | "collector", ...sets: string[]): Resource[] => {
+const render = (chart: "fleet" | "collector", ...sets: string[]) => {
   const own = chart === "collector" ? ["serverCa=PEM", ...sets] : sets;
   const { status, stdout, stderr } = helm(
     "template",
@@ -55,7 +55,7 @@ const readFile = (path: string) =>
     : path.replaceAll(/\W/g, "_").padEnd(40, "_");
 
 /** A resource without what a chart chooses beside the manifests: the versions of images, the checksum of settings, the class of the ingress. */
-const plain = (resource: unknown): unknown =>
+const plain = (resource: unknown) =>
   JSON.parse(
     JSON.stringify(resource, (key, value) =>
       key === "ingressClassName" ||

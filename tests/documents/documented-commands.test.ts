@@ -18,7 +18,7 @@ const root = new URL("../..", import.meta.url).pathname;
 const dir = makeTestFolder();
 const run = createBlockRunner(dir);
 
-const commandExists = (name: string): boolean => {
+const commandExists = (name: string) => {
   try {
     execFileSync(name, ["--version"], { stdio: "ignore" });
     return true;

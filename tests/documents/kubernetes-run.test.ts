@@ -56,7 +56,7 @@ let ingest: string;
 const inDir = (...names: string[]) => join(dir, ...names);
 
 /** Mounts a Secret as Kubernetes does: links to files that the group can read. */
-const mountSecret = (folder: string, files: Readonly<Record<string, string>>): void => {
+const mountSecret = (folder: string, files: Readonly<Record<string, string>>) => {
   mkdirSync(join(folder, "..2026"), { recursive: true });
   symlinkSync("..2026", join(folder, "..data"));
   for (const [name, text] of Object.entries(files)) {
@@ -70,7 +70,7 @@ const mountSecret = (folder: string, files: Readonly<Record<string, string>>): v
 const runScript = (
   command: readonly string[] = [],
   replacements: Readonly<Record<string, string>>,
-): void => {
+) => {
   expect(command.slice(0, 2)).toEqual(["node", "--eval"]);
   execFileSync(process.execPath, ["--eval", replaceTexts(command[2] ?? "", replacements)]);
 };

@@ -131,10 +131,7 @@ describe("the references of docs/deploy/kubernetes", () => {
   const byNamespace = new Map(folders.map((folder) => [folder.kustomization.namespace, folder]));
   const namespaceLabel = "kubernetes.io/metadata.name";
   /** Returns the port names of the pods that a peer selects; undefined for pods that are not in the manifests. */
-  const portsOf = (
-    own: string,
-    { podSelector, namespaceSelector }: Peer,
-  ): (string | undefined)[] | undefined => {
+  const portsOf = (own: string, { podSelector, namespaceSelector }: Peer) => {
     const folder = byNamespace.get(namespaceSelector?.matchLabels?.[namespaceLabel] ?? own);
     const name = podSelector?.matchLabels?.["app.kubernetes.io/name"];
     if (folder === undefined || name === undefined) return undefined;
@@ -148,7 +145,7 @@ describe("the references of docs/deploy/kubernetes", () => {
     ({ kustomization, data }) => {
       const { namespace } = kustomization;
       let named = 0;
-      const check = (peer: Peer, ports: readonly string[]): void => {
+      const check = (peer: Peer, ports: readonly string[]) => {
         named += ports.length;
         for (const port of ports) expect(portsOf(namespace, peer)).toContain(port);
       };

@@ -12,7 +12,7 @@ interface Found {
 }
 
 /** Every regular expression of the programs: a literal, or `RegExp(…)`, whose placeholders are read as `9`. */
-const findPatterns = (file: string, source: string): Found[] => {
+const findPatterns = (file: string, source: string) => {
   const found: Found[] = [];
   const add = (start: number, pattern: RegExp) =>
     found.push({ file, line: source.slice(0, start).split("\n").length, pattern });
@@ -93,7 +93,7 @@ const adversarialTexts = function* (pattern: RegExp): Generator<TextOf> {
 };
 
 /** Three texts that match, always the same; none if fast-check cannot generate them (lookbehind). */
-const matchesOf = (pattern: RegExp): string[] => {
+const matchesOf = (pattern: RegExp) => {
   try {
     return fc.sample(
       fc.stringMatching(new RegExp(pattern.source, pattern.flags.replace(/[gim]/g, ""))),
@@ -107,14 +107,14 @@ const matchesOf = (pattern: RegExp): string[] => {
   }
 };
 
-const apply = (pattern: RegExp, text: string): unknown =>
+const apply = (pattern: RegExp, text: string) =>
   pattern.global ? text.replace(pattern, "") : text.search(pattern);
 
 /**
  * Returns the CPU milliseconds of a pattern, the least of ten runs: a collection of garbage or another process slows some of them. One within
  * the limit is enough.
  */
-const costOf = (pattern: RegExp, text: string): number => {
+const costOf = (pattern: RegExp, text: string) => {
   let least = Number.POSITIVE_INFINITY;
   for (let run = 0; run < 10 && least >= limitOf(text); run++) {
     const counted = countCpuMilliseconds();
@@ -123,13 +123,13 @@ const costOf = (pattern: RegExp, text: string): number => {
   }
   return least;
 };
-const limitOf = (text: string): number => (text.length * nsMax) / 1e6;
+const limitOf = (text: string) => (text.length * nsMax) / 1e6;
 
 /**
  * Returns a text of which a character takes the pattern `nsMax` or longer. Steps that grow with the length of a text, or with a bound of the
  * pattern, show at 5,000 characters; the slowest texts are also tried at 100,000.
  */
-const findSlowText = (pattern: RegExp): string | null => {
+const findSlowText = (pattern: RegExp) => {
   const costs: { textOf: TextOf; cost: number }[] = [];
   for (const textOf of adversarialTexts(pattern)) {
     const cost = costOf(pattern, textOf(size));

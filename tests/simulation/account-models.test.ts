@@ -54,16 +54,13 @@ interface Side extends Pick<AccountCore, "db"> {
 }
 
 /** Runs the steps, one after the other, and returns what each resolved with. */
-const outcomesOf = async (
-  { db, committer, opener }: Side,
-  steps: readonly AccountStep[],
-): Promise<unknown[]> => {
+const outcomesOf = async ({ db, committer, opener }: Side, steps: readonly AccountStep[]) => {
   const accept = createAccountAcceptor({ ...needs, db, cryptography: hostCryptography });
   const sessions: Uint8Array<ArrayBuffer>[] = [];
   const sent: { body: Uint8Array; signature: Uint8Array; earlierAreLost: boolean }[] = [];
   let cursor = 0;
   let accounted = 0;
-  const run = async ({ act, count, unstored }: AccountStep): Promise<unknown> => {
+  const run = async ({ act, count, unstored }: AccountStep) => {
     if (act === "open") {
       const sessionId = new Uint8Array(16).fill(sessions.length + 1);
       const claims = {
@@ -169,7 +166,7 @@ const outcomesOf = async (
   return outcomes;
 };
 
-const byPlace = (one: Values, other: Values): number =>
+const byPlace = (one: Values, other: Values) =>
   Number(one.number) - Number(other.number) ||
   Number(other.is_linked) - Number(one.is_linked) ||
   (String(one.refused ?? "") < String(other.refused ?? "") ? -1 : 1);

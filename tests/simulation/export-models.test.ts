@@ -21,7 +21,6 @@ import {
 import { readerSetup } from "#functions/store/export/read-envelopes.ts";
 import { commitFrames, openCommitClient } from "#functions/store/ingest/commit-frames.ts";
 import { destroyClient, openCopyClient } from "#functions/store/ingest/copy-transaction.ts";
-import type { StoredEnvelope } from "#functions/store/ingest/stored-envelope.ts";
 import { describeDamage } from "#functions/store/ingest/stored-envelope.ts";
 import { systemClock } from "#kit/clock.ts";
 import { createTestDatabase } from "../support/database.ts";
@@ -92,10 +91,7 @@ const none = {
   dropped: [],
   partial: [],
 };
-const letterOf = (
-  hostId: string,
-  sequence: bigint,
-): { envelope: StoredEnvelope; reason: string } => ({
+const letterOf = (hostId: string, sequence: bigint) => ({
   envelope: {
     hostId,
     queueId,
@@ -111,12 +107,12 @@ const letterOf = (
 });
 
 /** Runs the steps, one after the other, and returns what each resolved with or the name of its error. */
-const outcomesOf = async (side: Side, steps: readonly ExportStep[]): Promise<unknown[]> => {
+const outcomesOf = async (side: Side, steps: readonly ExportStep[]) => {
   const { db } = side;
   const leases = new Map<string, ExportLease>();
   let seenUntil: string | undefined;
   let sequence = 0;
-  const run = async ({ act, owner, count }: ExportStep): Promise<unknown> => {
+  const run = async ({ act, owner, count }: ExportStep) => {
     const lease = leases.get(owner) ?? {
       name: "default",
       owner,

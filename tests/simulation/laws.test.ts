@@ -12,17 +12,17 @@ import type { Values } from "./sql-expressions.ts";
 import { withMembers } from "./with-members.ts";
 import type { World } from "./world.ts";
 
-const first = <Item>(items: readonly Item[]): Item => {
+const first = <Item>(items: readonly Item[]) => {
   const [item] = items;
   if (item === undefined) throw new Error("the history is empty");
   return item;
 };
 
-const passSeconds = (world: World, seconds: number): Promise<void> =>
+const passSeconds = (world: World, seconds: number) =>
   world.runUntil(world.now() + seconds * 1_000);
 
 /** Lets the first host report other figures for two seconds. */
-const withStats = async ({ hosts, world }: Lab, changed: Partial<QueueStats>): Promise<void> => {
+const withStats = async ({ hosts, world }: Lab, changed: Partial<QueueStats>) => {
   const host = first(hosts);
   const { queue } = host;
   host.queue = withMembers(queue, { stats: () => ({ ...queue.stats(), ...changed }) });
@@ -30,13 +30,13 @@ const withStats = async ({ hosts, world }: Lab, changed: Partial<QueueStats>): P
 };
 
 /** Changes the first account of records. */
-const withAccount = ({ server: { tables } }: Lab, change: (account: Values) => Values): void => {
+const withAccount = ({ server: { tables } }: Lab, change: (account: Values) => Values) => {
   const at = tables.accounts.findIndex(({ accepted }) => Number(accepted) > 0);
   tables.accounts[at] = change(tables.accounts[at] ?? {});
 };
 
 /** Changes all accounts, which name no loss. */
-const withAccounts = ({ server: { tables } }: Lab, changed: Values): void =>
+const withAccounts = ({ server: { tables } }: Lab, changed: Values) =>
   tables.accounts.forEach((account, at) => {
     tables.accounts[at] = { ...account, rejected: 0n, missing: 0n, ...changed };
   });

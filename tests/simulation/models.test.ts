@@ -14,7 +14,7 @@ import {
   commitFramesAhead,
   openCommitClient,
 } from "#functions/store/ingest/commit-frames.ts";
-import { type FrameToCommit, queueKey } from "#functions/store/ingest/decide-frames.ts";
+import { queueKey } from "#functions/store/ingest/decide-frames.ts";
 import { createSeededEntropy } from "../fakes/entropy.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { testRecord } from "../support/queue.ts";
@@ -36,7 +36,7 @@ const storeStep = fc.oneof(
 );
 
 /** Does a step to a store, and returns what can be seen of it then. */
-const seenAfter = (store: QueueStore, { act, at }: { act: string; at: number }): unknown => {
+const seenAfter = (store: QueueStore, { act, at }: { act: string; at: number }) => {
   let result: unknown;
   if (act === "read")
     result = store.read(at, 5, 1_000).found.map(({ envelopes, ...range }) => ({
@@ -126,7 +126,7 @@ const commitStep: fc.Arbitrary<CommitStep> = fc.record({
   ),
 });
 const queueId = new Uint8Array(16).fill(7);
-const frameOf = ({ host, session, from, count }: CommitStep["frames"][number]): FrameToCommit => ({
+const frameOf = ({ host, session, from, count }: CommitStep["frames"][number]) => ({
   hostId: host,
   queueId,
   previousSequence: BigInt(from),
@@ -145,7 +145,7 @@ const frameOf = ({ host, session, from, count }: CommitStep["frames"][number]): 
 });
 
 /** Commits the frames of each step, one after the other, and returns what each resolved with. */
-const outcomesOf = async (client: Client, steps: readonly CommitStep[]): Promise<unknown[]> => {
+const outcomesOf = async (client: Client, steps: readonly CommitStep[]) => {
   const outcomes: unknown[] = [];
   for (const { isAhead, frames } of steps) {
     const batch = frames.map(frameOf);
@@ -206,8 +206,7 @@ it("the database commits what PostgreSQL commits", async () => {
   }
 });
 
-const byHost = (a: { host_id: string }, b: { host_id: string }): number =>
-  a.host_id < b.host_id ? -1 : 1;
+const byHost = (a: { host_id: string }, b: { host_id: string }) => (a.host_id < b.host_id ? -1 : 1);
 const cursorsIn = ({ cursors }: Tables) =>
   [...cursors]
     .map(([row, { cursor }]) => ({ host_id: row.split("\0")[0] ?? "", cursor }))

@@ -11,7 +11,7 @@ import { inWorld } from "./world.ts";
 
 const hostId = "spiffe://sim/host";
 const queueHex = "07".repeat(16);
-const envelope = (sequence: number, text: string): StoredEnvelope => ({
+const envelope = (sequence: number, text: string) => ({
   hostId,
   queueHex,
   sequence,
@@ -21,7 +21,7 @@ const envelope = (sequence: number, text: string): StoredEnvelope => ({
 /** Of copies of one queue. */
 const ledger = createLedger();
 ledger.queues.add(queueHex).add("08".repeat(16));
-const hostOf = (machine: string, diskRestores: number): SimulatedHost => {
+const hostOf = (machine: string, diskRestores: number) => {
   const host = {
     hostId,
     machine,
@@ -53,7 +53,7 @@ const brokenLaws = ({
   lostThrough = 0,
   hosts,
   restores = 1,
-}: History): string[] => {
+}: History) => {
   const oracle = createOracle();
   oracle.acknowledge(hostId, promised);
   const tables = { ...emptyTables(), envelopes: stored };

@@ -41,7 +41,7 @@ const outcomesOf = async (
   connection: NatsConnection,
   stream: string,
   steps: readonly StreamStep[],
-): Promise<unknown[]> => {
+) => {
   const manager = await jetstreamManager(connection);
   const names = await prepareStreams(manager, {
     stream,
@@ -52,7 +52,7 @@ const outcomesOf = async (
   const observe = { published: () => undefined, publishFailed: () => undefined };
   const publisher = createPublisher({ connection, clock: systemClock, observe });
   const ends = new Map<string, number>();
-  const run = async ({ act, subject, off, sequence }: StreamStep): Promise<unknown> => {
+  const run = async ({ act, subject, off, sequence }: StreamStep) => {
     const of = subject.startsWith("svc.queue") ? names.queues : names.envelopes;
     switch (act) {
       case "publish": {
@@ -185,7 +185,7 @@ const deliveriesOf = async (
   };
   let stored = 0;
   let pulls = await open(1);
-  const run = async ({ act, count }: ConsumerStep): Promise<unknown> => {
+  const run = async ({ act, count }: ConsumerStep) => {
     if (act === "publish") {
       for (let each = 0; each < count; each++)
         stored = await publisher.publish({

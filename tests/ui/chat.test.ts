@@ -116,7 +116,7 @@ const ask = async (page: Page, question: string) => {
 };
 const badges = (page: Page, word: string, count = 1) =>
   expect.poll(() => page.locator(".receipt > summary", { hasText: word }).count()).toBe(count);
-const conversationOf = (page: Page): string => new URL(page.url()).searchParams.get("chat") ?? "";
+const conversationOf = (page: Page) => new URL(page.url()).searchParams.get("chat") ?? "";
 
 it("T1: streams an answer with its SQL, rows and a receipt that the browser and the download verify", async () => {
   const { page, panel, messages } = await visit("/fleet");

@@ -10,8 +10,8 @@ import { startWebInBrowser } from "../support/web-in-browser.ts";
 const { web, visit } = await startWebInBrowser({ clock: systemClock });
 await seedFleet(web.core.db, { count: 150, now: new Date() });
 
-const addressOf = (page: Page): string => decodeURIComponent(new URL(page.url()).search);
-const minuteAgo = (page: Page): Promise<string> =>
+const addressOf = (page: Page) => decodeURIComponent(new URL(page.url()).search);
+const minuteAgo = (page: Page) =>
   page.evaluate(() => {
     const at = new Date(Date.now() - 60_000);
     return [at.getUTCHours(), at.getUTCMinutes(), at.getUTCSeconds()]

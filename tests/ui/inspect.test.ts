@@ -3,7 +3,7 @@ import type { Page } from "playwright-core";
 import { beforeAll, expect, it } from "vitest";
 import { systemClock } from "#kit/clock.ts";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
-import type { PageVisit, VisitOptions } from "#scripts/lab/visit-page.ts";
+import type { VisitOptions } from "#scripts/lab/visit-page.ts";
 import { createTestToken, enrollTestCollector, manage } from "../support/collector.ts";
 import { startWebInBrowser } from "../support/web-in-browser.ts";
 
@@ -32,7 +32,7 @@ beforeAll(async () => {
 });
 
 /** Opens `/fleet` as an auditor, and waits for facets and rows. */
-const visitFleet = async (viewport?: VisitOptions): Promise<PageVisit> => {
+const visitFleet = async (viewport?: VisitOptions) => {
   const visited = await visit("/fleet", viewport);
   await visited.page
     .getByRole("link", { name: /hosts?, last heartbeat/ })

@@ -19,12 +19,12 @@ beforeAll(async () => {
 });
 
 /** Opens a page without a session. */
-const openPage = async (options: BrowserContextOptions = {}): Promise<Page> => {
+const openPage = async (options: BrowserContextOptions = {}) => {
   const context = await browser.newContext(options);
   context.setDefaultTimeout(60_000);
   return context.newPage();
 };
-const addressOf = (page: Page): string => page.url().slice(web.origin.length);
+const addressOf = (page: Page) => page.url().slice(web.origin.length);
 const heading = (page: Page, name: string | RegExp) =>
   page.getByRole("heading", { name }).waitFor();
 const setStatus = (name: PersonName, status: typeof person.$inferInsert.status) =>

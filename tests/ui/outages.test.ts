@@ -17,13 +17,13 @@ const { browser } = await openTestBrowser();
 const deployment = await startWebDeployment({ hosts });
 afterAll(() => deployment.close());
 
-const visitFleet = async (): Promise<Page> => {
+const visitFleet = async () => {
   const { page } = await visitPage({ browser, web: deployment }, "auditor", "/fleet");
   await isFresh(page);
   return page;
 };
 /** Opens a page whose clock runs as the test says, or as any other until then. */
-const visitWithClock = async (): Promise<Page> => {
+const visitWithClock = async () => {
   const context = await browser.newContext();
   await context.clock.install();
   const { name, value } = await deployment.sessionOf("auditor");
@@ -33,12 +33,12 @@ const visitWithClock = async (): Promise<Page> => {
   await isFresh(page);
   return page;
 };
-const isFresh = async (page: Page): Promise<void> => {
+const isFresh = async (page: Page) => {
   await page.locator('[data-shown="fresh"] .row-link').first().waitFor();
 };
 const banner = (page: Page, words: RegExp) =>
   page.locator(".freshness[data-stale]").getByText(words);
-const exportStale = async (page: Page): Promise<void> => {
+const exportStale = async (page: Page) => {
   await page.keyboard.press("e");
   await page
     .locator("#export-menu")

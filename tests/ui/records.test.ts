@@ -220,7 +220,7 @@ describe("the page of a host", () => {
 });
 
 /** Visible elements that reach over the right edge of the page. A narrow table hides its head by clipping it. */
-const tooWide = (page: Page): Promise<string[]> =>
+const tooWide = (page: Page) =>
   page.evaluate(() =>
     [...document.querySelectorAll("main *")]
       .filter(

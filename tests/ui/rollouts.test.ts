@@ -20,7 +20,7 @@ const visit = (path: string) => open(path, { now: web.clock.now() });
 const addressOf = (page: Page) => new URL(page.url()).pathname + new URL(page.url()).search;
 const get = async <Body>(path: string) => await web.core.auditor.read<Body>(path);
 /** How many hosts core lists at an address of the fleet page. */
-const hostsAt = async (href: string): Promise<number> => {
+const hostsAt = async (href: string) => {
   const { search } = new URL(href, web.origin);
   return (await get<FleetHealthReport>(`/v1/collector/health${search}&limit=1000`)).items.length;
 };

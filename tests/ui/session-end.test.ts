@@ -22,7 +22,7 @@ const show = (page: Page) =>
   page.evaluate(() => document.dispatchEvent(new Event("visibilitychange")));
 
 /** A browser whose pages' clock the test moves, with a session that has just begun. */
-const openContext = async (): Promise<BrowserContext> => {
+const openContext = async () => {
   const context = await browser.newContext({ viewport: { width: 1440, height: 900 } });
   context.setDefaultTimeout(60_000);
   await context.clock.install();
@@ -37,7 +37,7 @@ const openView = async (path = view) => {
   return { context, page };
 };
 /** Moves the clocks of web and of the page. */
-const pass = async (page: Page, ms: number): Promise<void> => {
+const pass = async (page: Page, ms: number) => {
   await web.clock.advance(ms);
   await page.context().clock.fastForward(ms);
 };
@@ -46,8 +46,7 @@ const ended = (page: Page) => page.getByText("Your session has ended: what this 
 const queryOf = (page: Page) => page.getByRole("combobox", { name: "Search and filter hosts" });
 const question = (page: Page) => page.getByRole("textbox", { name: "Question" });
 /** Returns the tab's `sessionStorage` as JSON. */
-const typedOf = (page: Page): Promise<string> =>
-  page.evaluate(() => JSON.stringify(sessionStorage));
+const typedOf = (page: Page) => page.evaluate(() => JSON.stringify(sessionStorage));
 
 describe("a page near the end of its session", () => {
   it("announces it five minutes before, signs in again in the same tab, and keeps view and typed text", async () => {

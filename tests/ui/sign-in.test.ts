@@ -34,14 +34,14 @@ beforeAll(async () => {
 afterAll(() => Promise.all(Object.values(webs).map((web) => web.close())));
 
 /** A browser that has never been at web or at the provider. */
-const cleanProfile = async (): Promise<Page> => {
+const cleanProfile = async () => {
   const context = await browser.newContext();
   context.setDefaultTimeout(20_000);
   return context.newPage();
 };
 
 /** Opens an address of web and signs in as a person does. Resolves once the browser has been back at web. */
-const signIn = async (page: Page, address: string): Promise<void> => {
+const signIn = async (page: Page, address: string) => {
   await page.goto(address);
   await page.getByRole("link", { name: "Sign in with Example ID" }).click();
   await page.getByRole("button", { name: people.admin.email }).click();
@@ -49,7 +49,7 @@ const signIn = async (page: Page, address: string): Promise<void> => {
 };
 
 /** Returns what the browser said of the site of its latest navigation to `path`. */
-const siteOf = (page: Page, path: string): (() => Promise<string | undefined>) => {
+const siteOf = (page: Page, path: string) => {
   let latest: Promise<Record<string, string>> | undefined;
   page.on("request", (request) => {
     if (request.isNavigationRequest() && new URL(request.url()).pathname === path)
@@ -76,7 +76,7 @@ const signedIn = async (
 };
 
 /** The text of a page, for an assertion that shows what is there instead. */
-const textOf = (page: Page): Promise<string> =>
+const textOf = (page: Page) =>
   page
     .locator("body")
     .textContent()

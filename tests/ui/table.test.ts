@@ -22,7 +22,7 @@ const visitFleet = async (search = "", viewport?: VisitOptions) => {
   await visited.page.locator(".charts:not([open]), .chart-bar").first().waitFor();
   return visited;
 };
-const addressOf = (page: Page): string => page.url().slice(web.origin.length);
+const addressOf = (page: Page) => page.url().slice(web.origin.length);
 const devices = (page: Page) => page.locator(".row-link").allTextContents();
 const drawerOf = (page: Page) => page.getByRole("dialog");
 

@@ -22,7 +22,7 @@ beforeAll(async () => {
 const visit = (path: string, now = web.clock.now()) => open(path, { now });
 const get = async <Body>(path: string) => await web.core.auditor.read<Body>(path);
 /** How many targets core lists at an address of the page of a rollout. */
-const targetsAt = async (href: string): Promise<number> => {
+const targetsAt = async (href: string) => {
   const { pathname, search } = new URL(href, web.origin);
   const query = search === "" ? "?limit=1000" : `${search}&limit=1000`;
   return (await get<RolloutTargetPage>(`/v1/collector${pathname}/targets${query}`)).items.length;
@@ -248,7 +248,7 @@ it.each([
 });
 
 /** What a page says: its text, and the tooltips that date it. The age of the answer itself counts seconds. */
-const wordsOf = async (page: Page, ready: string): Promise<string[]> => {
+const wordsOf = async (page: Page, ready: string) => {
   await page.getByText(ready).first().waitFor();
   return page.evaluate(() => [
     ...document.body.textContent.replace(/Updated \d+ \w+ ago/, "Updated").split("\n"),

@@ -18,7 +18,7 @@ const post = (path: string, headers: Record<string, string>, body = "{}") =>
 
 const get = (path: string) => ({ method: "GET", path });
 /** Every registered path, and some that are not. */
-const paths = (app: typeof web.app): { method: string; path: string }[] => [
+const paths = (app: typeof web.app) => [
   ...app.routes
     .filter(({ method, path }) => method !== "ALL" && path !== "/*" && path !== "*")
     .map(({ method, path }) => ({
@@ -422,7 +422,7 @@ it("docs/security.md lists every route that web answers without a session", asyn
     code_challenge: "x".repeat(43),
     code_challenge_method: "S256",
   });
-  const isOpen = async (method: string, path: string): Promise<boolean> => {
+  const isOpen = async (method: string, path: string) => {
     const headers = { Origin: web.origin, "Content-Type": "application/x-www-form-urlencoded" };
     const body = method === "POST" ? { body: `${query}` } : {};
     const target = path === "/cli/authorize" ? `${path}?${query}` : path;

@@ -12,7 +12,7 @@ import { openTestQueue, readAll } from "#tests/support/queue.ts";
 const tailer = join(import.meta.dirname, "../../../tests/slow/queue-crash/tailer.ts");
 
 /** Resolves when the tailer reports that it stored `count` lines. */
-const reaches = async (said: Readable, count: number): Promise<void> => {
+const reaches = async (said: Readable, count: number) => {
   for await (const line of createInterface({ input: said })) if (Number(line) >= count) return;
   throw new Error("the tailer ended by itself");
 };

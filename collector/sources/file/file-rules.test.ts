@@ -16,7 +16,7 @@ beforeEach(() => {
 });
 
 /** Returns the text of the file if the rules allow to read it, or why not. */
-const read = async (path: string, rules: FileRules): Promise<string | null> => {
+const read = async (path: string, rules: FileRules) => {
   try {
     await using opened = await openAllowedFile(path, rules).then(
       (found) => found && { ...found, [Symbol.asyncDispose]: () => found.file.close() },

@@ -64,7 +64,7 @@ afterAll(() => {
   server.close();
 });
 
-const framed = (message: Uint8Array, compressed = false): Buffer => {
+const framed = (message: Uint8Array, compressed = false) => {
   const prefix = Buffer.of(compressed ? 1 : 0, 0, 0, 0, 0);
   prefix.writeUInt32BE(message.length, 1);
   return Buffer.concat([prefix, message]);

@@ -10,7 +10,7 @@ import { ExportMetricsServiceRequestSchema } from "#proto/gen/opentelemetry/prot
 import { startTestOtlp, type TestOtlp, traceRequest } from "#tests/support/otlp.ts";
 import { readAll } from "#tests/support/queue.ts";
 
-const varintOf = (value: number): number[] => [...new BinaryWriter().uint32(value).finish()];
+const varintOf = (value: number) => [...new BinaryWriter().uint32(value).finish()];
 
 let otlp: TestOtlp;
 

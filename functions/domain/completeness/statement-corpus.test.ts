@@ -32,7 +32,7 @@ let witness: string;
 let files: Record<"all" | "own", string>;
 let logSigner: LogSigner;
 
-const exported = async (order: Partial<StatementOrder>): Promise<string> => {
+const exported = async (order: Partial<StatementOrder>) => {
   const parts: string[] = [];
   const given = {
     hour: new Date(ten + hourMs),
@@ -75,7 +75,7 @@ afterAll(async () => {
 
 type Verdict = "verifies" | "faults" | "malformed";
 
-const verdictOf = async (verify: () => unknown): Promise<Verdict> => {
+const verdictOf = async (verify: () => unknown) => {
   try {
     const { faults } = (await verify()) as { faults: unknown[] };
     return faults.length === 0 ? "verifies" : "faults";
@@ -89,7 +89,7 @@ const verdictOf = async (verify: () => unknown): Promise<Verdict> => {
 const judge = async (
   file: string,
   { kept = null, isUnbound = false }: { kept?: string | null; isUnbound?: boolean } = {},
-): Promise<[core: Verdict, independent: Verdict]> => [
+) => [
   await verdictOf(async () => {
     const given = { file, keys, witness: kept, isHourUnbound: isUnbound, readBlock: undefined };
     return (await verifyFile(given)).result;
@@ -100,7 +100,7 @@ const judge = async (
 ];
 
 /** Each word in other spellings: of another value, of the same value, and of none. */
-const wordMutations = (word: string): string[] => {
+const wordMutations = (word: string) => {
   const flipped = (at: number) => {
     const other = word[at] === "A" ? "B" : "A";
     return `${word.slice(0, at)}${other}${word.slice(at + 1)}`;
@@ -199,7 +199,7 @@ describe("a core that has the key of its log", () => {
       only?: string;
       places?: number[];
     } = {},
-  ): Promise<string> => {
+  ) => {
     const hashes = lines.map(leafOf);
     const prover = createProver(digest, hashes);
     const root = merkleRoot(digest, hashes).toBase64();

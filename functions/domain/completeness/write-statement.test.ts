@@ -69,7 +69,7 @@ beforeAll(async () => {
   );
   await writeFile(join(directory, "keys"), `# the log\n${formatNoteKey(logSigner.key)}\n${ca.pem}`);
 });
-const open = async (): Promise<StatementCore> => {
+const open = async () => {
   test = await createTestCore({ now: ten + hourMs + 14 * minuteMs });
   await seedFleet(test.db, { count: 6, now: new Date(test.clock.now()) });
   const stated = await createStatedHost(test, { host, ca });
@@ -83,7 +83,7 @@ afterAll(async () => {
 });
 
 /** Writes a file of a statement with the blocks of its hosts; returns its path. */
-const exported = async (name: string, order: Partial<StatementOrder> = {}): Promise<string> => {
+const exported = async (name: string, order: Partial<StatementOrder> = {}) => {
   const onBlock: StatementOrder["onBlock"] = (queueId, block) =>
     writeFile(join(directory, blockFileName(queueId, block, block.encoding === 2)), block.data);
   const parts: string[] = [];

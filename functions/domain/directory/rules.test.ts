@@ -6,7 +6,7 @@ import { type DirectoryPolicy, decideDirectoryChanges, type KnownPerson } from "
 
 const policy: DirectoryPolicy = { domain: "example.test", allowMassRemoval: false };
 
-const user = (id: string, changes: Partial<DirectoryUser> = {}): DirectoryUser => ({
+const user = (id: string, changes: Partial<DirectoryUser> = {}) => ({
   id,
   primaryEmail: `${id}@example.test`,
   displayName: id,
@@ -29,7 +29,7 @@ const afterSync = (
   known: readonly KnownPerson[],
   snapshot: DirectorySnapshot,
   rules: Partial<DirectoryPolicy> = {},
-): KnownPerson[] => {
+) => {
   const { added, changed } = decideDirectoryChanges(snapshot, known, { ...policy, ...rules });
   const changes = new Map(changed.map(({ before, after: next }) => [before, next]));
   return [
@@ -44,8 +44,7 @@ const afterSync = (
 };
 const bySubject = (people: readonly KnownPerson[], subject: string) =>
   people.find((person) => person.subject === subject);
-const statusOf = (one: DirectoryUser): PersonStatus | undefined =>
-  afterSync([], snapshotOf([one]))[0]?.status;
+const statusOf = (one: DirectoryUser) => afterSync([], snapshotOf([one]))[0]?.status;
 const range = (length: number, from = 0) =>
   Array.from({ length }, (_, index) => `p${from + index}`);
 const active = (ids: readonly string[]) => afterSync([], snapshotOf(ids.map((id) => user(id))));

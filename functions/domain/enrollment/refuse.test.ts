@@ -11,7 +11,7 @@ import { createRunOrRefuse, EnrollmentRefusal } from "./refuse.ts";
 
 const database = await useTestDatabase();
 
-const codesOf = (outcomes: readonly PromiseSettledResult<unknown>[]): Record<string, number> => {
+const codesOf = (outcomes: readonly PromiseSettledResult<unknown>[]) => {
   const codes: Record<string, number> = {};
   for (const outcome of outcomes) {
     const reason = outcome.status === "rejected" && outcome.reason;

@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { fraction, pooledEntropy } from "#kit/entropy.ts";
 import { comparedHostsMin } from "#proto/fleet-health/comparison.ts";
 import { createSeededEntropy } from "#tests/fakes/entropy.ts";
-import { type ComparedHost, compareGroups } from "./compare-followed.ts";
+import { compareGroups } from "./compare-followed.ts";
 
 const entropy = pooledEntropy(createSeededEntropy(), 65_536);
 const chance = (probability: number) => fraction(entropy) < probability;
@@ -26,7 +26,7 @@ const createHost = ({
   losing = 0,
   logs = 1,
   stratum = "linux",
-}: Effect = {}): ComparedHost => {
+}: Effect = {}) => {
   const rss = 8e7 * spread(0.8);
   const cpu = 0.02 * spread(1);
   const queue = 1e5 * spread(2);
@@ -112,13 +112,11 @@ it("does not count what happened to all hosts, or distinguished the groups befor
   expect(
     resultOf(compareGroups(slower, createHosts(400, { memory: 1.5 })), "memory")?.verdict,
   ).not.toBe("worse");
-  const large = createHosts(200).map(
-    ({ before, after, ...host }): ComparedHost => ({
-      ...host,
-      before: before && { ...before, rssBytes: 3 * (before.rssBytes ?? 0) },
-      after: after && { ...after, rssBytes: 3 * (after.rssBytes ?? 0) },
-    }),
-  );
+  const large = createHosts(200).map(({ before, after, ...host }) => ({
+    ...host,
+    before: before && { ...before, rssBytes: 3 * (before.rssBytes ?? 0) },
+    after: after && { ...after, rssBytes: 3 * (after.rssBytes ?? 0) },
+  }));
   expect(resultOf(compareGroups(large, createHosts(400)), "memory")?.verdict).not.toBe("worse");
 });
 
@@ -143,9 +141,10 @@ it("compares only hosts of the same kind, equally many for each changed one", ()
 
 it("leaves a host out of what it did not report", () => {
   const silent = createHosts(40).map((host) => ({ ...host, isSilent: true, after: null }));
-  const older = createHosts(40).map(
-    (host): ComparedHost => ({ ...host, after: host.after && { ...host.after, rssBytes: null } }),
-  );
+  const older = createHosts(40).map((host) => ({
+    ...host,
+    after: host.after && { ...host.after, rssBytes: null },
+  }));
   const comparison = compareGroups([...silent, ...older], createHosts(400));
   expect(resultOf(comparison, "memory")).toMatchObject({
     verdict: "too_few",

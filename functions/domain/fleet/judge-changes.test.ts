@@ -65,7 +65,7 @@ const label = async (hosts: SQL, labels: SQL) => {
   await db.execute(sql`update collector_identity i set reported_labels = ${labels} where ${hosts}`);
 };
 const list = () => auditor.read<FleetChangeList>("/v1/collector/health/changes");
-const changeOf = async (words: string): Promise<FleetChange | undefined> =>
+const changeOf = async (words: string) =>
   (await list()).items.find((change) => describeChange(change) === words);
 const outcomeOf = async (words: string) => {
   const { comparison } = (await changeOf(words)) ?? {};

@@ -16,7 +16,7 @@ const page = { sort: "identity", order: "asc", limit: 10, after: null } as const
 const other = test.database.connect().db;
 
 /** Starts `calls` while the first of their scans cannot end, and returns their results. */
-const concurrently = async <Result>(calls: () => Promise<Promise<Result>[]>): Promise<Result[]> => {
+const concurrently = async <Result>(calls: () => Promise<Promise<Result>[]>) => {
   const started = await other.transaction(async (tx) => {
     await tx.execute(sql`lock table fleet_status in access exclusive mode`);
     return { results: await calls() };

@@ -54,12 +54,12 @@ const digestOf = (body: Uint8Array) =>
 const taken = (through: bigint) => ({ through, refused: "" });
 /** An id that the queue had before. */
 const earlier = new Uint8Array(16).fill(1);
-const signed = (body: Uint8Array, by: TestCollector = host): SentAccount => ({
+const signed = (body: Uint8Array, by: TestCollector = host) => ({
   body,
   signature: signBytes(createPrivateKey(by.key.pem), accountPayload(body)),
   earlierAreLost: false,
 });
-const bodyOf = (fields: Fields = {}, by: TestCollector = host): Uint8Array =>
+const bodyOf = (fields: Fields = {}, by: TestCollector = host) =>
   toBinary(
     AccountBodySchema,
     create(AccountBodySchema, {
@@ -87,7 +87,7 @@ const count = async (
       range_lost = excluded.range_lost, range_rejected = excluded.range_rejected, counted_through = excluded.counted_through`;
 };
 /** A stream whose host left an id of its queue, with all through `ackedThrough` acknowledged. */
-const streamBehind = (earlier: Uint8Array, ackedThrough: bigint): StreamOfAccount => ({
+const streamBehind = (earlier: Uint8Array, ackedThrough: bigint) => ({
   queueId,
   sessionId: undefined,
   cursor: 100n,

@@ -17,7 +17,7 @@ const hash = (byte: number) => new Uint8Array(32).fill(byte);
 type Fields = Omit<MessageInitShape<typeof AccountBodySchema>, "$typeName">;
 
 /** The body of account 2: sequences 11 to 20 of ten records. */
-const body = (changes: Fields = {}): Uint8Array => {
+const body = (changes: Fields = {}) => {
   const fields: Fields = {
     hostId: "host",
     queueId: new Uint8Array(16),
@@ -33,7 +33,7 @@ const body = (changes: Fields = {}): Uint8Array => {
   const accepted = [{ kind: "log_line", source: "file", records: 10n, bytes: 50n }];
   return toBinary(AccountBodySchema, create(AccountBodySchema, { accepted, ...fields }));
 };
-const counts = (...records: bigint[]): Fields => ({
+const counts = (...records: bigint[]) => ({
   accepted: records.map((each) => create(AccountCountSchema, { records: each })),
 });
 

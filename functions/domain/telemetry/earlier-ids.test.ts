@@ -13,7 +13,7 @@ type Counts = Partial<NonNullable<EarlierId["range"]>> & {
   above?: bigint;
 };
 /** An id of which core has stored all through `cursor`, unless told otherwise. */
-const id = ({ last, acked, above = 0n, cursor = 10n, ...counts }: Counts = {}): EarlierId => ({
+const id = ({ last, acked, above = 0n, cursor = 10n, ...counts }: Counts = {}) => ({
   storedAbove: above,
   isForked: false,
   ackedThrough: acked ?? cursor,

@@ -11,16 +11,12 @@ import {
   totalsThrough,
 } from "./stream-range.ts";
 
-const counts = (stored: bigint, rest: Partial<RangeCounts> = {}): RangeCounts => ({
+const counts = (stored: bigint, rest: Partial<RangeCounts> = {}) => ({
   ...noCounts,
   stored,
   ...rest,
 });
-const queue = (
-  cursor: bigint,
-  totals: RangeCounts | null,
-  rest: Partial<CountedQueue> = {},
-): CountedQueue => ({
+const queue = (cursor: bigint, totals: RangeCounts | null, rest: Partial<CountedQueue> = {}) => ({
   cursor,
   totals,
   sessionId: null,

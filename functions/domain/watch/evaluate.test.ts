@@ -5,7 +5,7 @@ import { evaluateWatch, unevaluated, type WatchStatus } from "./evaluate.ts";
 
 const start = Date.UTC(2026, 5, 1, 12);
 const at = (seconds: number) => new Date(start + seconds * 1000);
-const outage = (began: number, ended: number | null, counted = ended): Outage => ({
+const outage = (began: number, ended: number | null, counted = ended) => ({
   beganAt: at(began),
   endedAt: ended === null ? null : at(ended),
   countedFrom: counted === null ? null : at(counted),

@@ -10,13 +10,13 @@ import {
   sentQueue as queueId,
   sentFrames,
 } from "#tests/support/sent-frames.ts";
-import { type ExaminedFrame, examineFrame } from "../examine-frame.ts";
+import { examineFrame } from "../examine-frame.ts";
 import { readFrame } from "./create-fast-path.ts";
 
 const receivedAt = Date.UTC(2026, 10, 21, 1, 2, 3, 456);
 
 type FrameInit = MessageInitShape<typeof FrameSchema>;
-const encode = (frame: FrameInit): Uint8Array =>
+const encode = (frame: FrameInit) =>
   toBinary(
     ForwardRequestSchema,
     create(ForwardRequestSchema, { message: { case: "frame", value: frame } }),
@@ -24,7 +24,7 @@ const encode = (frame: FrameInit): Uint8Array =>
 const read = (message: Uint8Array) => readFrame(message, { identity, limits, receivedAt });
 
 /** Decodes a message by the plain path; undefined when it rejects it. */
-const readPlain = (message: Uint8Array): ExaminedFrame | undefined => {
+const readPlain = (message: Uint8Array) => {
   try {
     const request = fromBinary(ForwardRequestSchema, message).message;
     return request.case === "frame"
@@ -36,7 +36,7 @@ const readPlain = (message: Uint8Array): ExaminedFrame | undefined => {
 };
 
 /** Expects that the fast path reads the same frame as the plain one, or leaves it to it; returns whether it read it. */
-const expectAgreement = (message: Uint8Array): boolean => {
+const expectAgreement = (message: Uint8Array) => {
   const fast = read(Uint8Array.from(message));
   if (fast === undefined) return false;
   const plain = readPlain(message);

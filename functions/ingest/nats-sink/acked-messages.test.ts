@@ -22,7 +22,7 @@ describe.skipIf(!canStart)("a stream whose leader lacks what was acknowledged", 
   });
 
   /** Stores frames of two lines each, and returns the sequences of their messages in the stream. */
-  const store = async (queue: Buffer, frames: number): Promise<number[]> => {
+  const store = async (queue: Buffer, frames: number) => {
     const client = connectForeign(test, await test.client({}));
     const sent = Array.from({ length: frames }, (_, index) => ({
       frame: frame(queue, 2 * index + 1, 2 * index + 2),
@@ -36,7 +36,7 @@ describe.skipIf(!canStart)("a stream whose leader lacks what was acknowledged", 
     const { state } = await nats.manager.streams.info(stream);
     return sent.map((_, index) => state.last_seq - frames + 1 + index);
   };
-  const stepDown = async (): Promise<void> => {
+  const stepDown = async () => {
     const before = (await nats.leaderOf(stream)).name;
     await nats.connection.request(`$JS.API.STREAM.LEADER.STEPDOWN.${stream}`);
     await expect.poll(async () => (await nats.leaderOf(stream)).name).not.toBe(before);

@@ -6,7 +6,7 @@ import { createTestClock } from "#tests/fakes/clock.ts";
 import { createTestLog } from "#tests/fakes/log.ts";
 import { storeAccount } from "#tests/support/accounts.ts";
 import { createTestDatabase, type TestDatabase } from "#tests/support/database.ts";
-import type { AckedMessages, StreamDifference } from "./acked-messages.ts";
+import type { AckedMessages } from "./acked-messages.ts";
 import { createLossReports } from "./loss-reports.ts";
 
 let database: TestDatabase;
@@ -43,7 +43,7 @@ const compare = async (
   const acked: AckedMessages = {
     note: () => undefined,
     findDifferences: async () =>
-      differences.map((seq): StreamDifference => ({ seq, lost: undefined, instead: undefined })),
+      differences.map((seq) => ({ seq, lost: undefined, instead: undefined })),
   };
   const reports = createLossReports({
     db: connection.db,

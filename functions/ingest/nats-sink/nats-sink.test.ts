@@ -15,13 +15,7 @@ import {
   superseded,
 } from "#tests/support/grpc-client.ts";
 import { startTestIngest, type TestIngest } from "#tests/support/ingest.ts";
-import {
-  natsSinkOn,
-  type Publish,
-  readStream,
-  type StoredMessage,
-  streamSettings,
-} from "#tests/support/nats-sink.ts";
+import { natsSinkOn, type Publish, readStream, streamSettings } from "#tests/support/nats-sink.ts";
 import { testRun } from "#tests/support/stored-envelopes.ts";
 import { subjectsOf } from "./subjects.ts";
 
@@ -49,9 +43,9 @@ const cursorsFor = async (sent: Parameters<typeof forwardAll>[1], to: TestIngest
   cursorsOf(await forwardAll(await connect(to), sent));
 const begin = async (queue: Buffer, session_id: Buffer) =>
   forwardAll(await connect(), [openSession(queue, { session_id }), { frame: frame(queue, 1, 2) }]);
-const ofQueue = async (queue: Buffer): Promise<StoredMessage[]> =>
+const ofQueue = async (queue: Buffer) =>
   (await readStream(nats)).filter(({ headers }) => headers["Svc-Queue"] === queue.toString("hex"));
-const sequencesOf = async (queue: Buffer): Promise<number[]> =>
+const sequencesOf = async (queue: Buffer) =>
   (await ofQueue(queue)).flatMap(({ sequences }) => sequences);
 /** A frame of envelopes of these kinds, from sequence `from` on. */
 const mixed = (queue: Buffer, from: number, kinds: readonly string[]) => {

@@ -62,7 +62,7 @@ describe.skipIf(!canStart)("the streams", () => {
     try {
       await prepareStreams(nats.manager, streamSettings);
       /** Prepares the streams as they would be with other settings; some of them only newer servers have. */
-      const refusalOf = async (setting: Partial<StreamConfig>): Promise<string> => {
+      const refusalOf = async (setting: Partial<StreamConfig>) => {
         const info = async (name: string) => {
           const found = await nats.manager.streams.info(name);
           return { ...found, config: { ...found.config, ...setting } };
@@ -200,7 +200,7 @@ describe.skipIf(!canStart)("the connection", () => {
       credentials: { caFile: pki.serverCaFile, seed: user.getSeed() },
     });
     const plain = await startNats();
-    const configOf = (addresses: readonly string[], credentialsFile: string): NatsConfig => ({
+    const configOf = (addresses: readonly string[], credentialsFile: string) => ({
       ...(sinkConfigOf({
         SVC_INGEST_SINK: "nats",
         SVC_NATS_URLS: addresses.map(

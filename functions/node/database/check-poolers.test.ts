@@ -57,7 +57,7 @@ const prepare = async (url: string, sessionUrl?: string) => {
     warnings: log.lines.filter(({ level }) => level === "warn").map(({ message }) => message),
   };
 };
-const through = (mode: PoolMode, to = database): string => poolers[mode].url(to.url);
+const through = (mode: PoolMode, to = database) => poolers[mode].url(to.url);
 
 describe.skipIf(!canStart)("the poolers that core starts behind", () => {
   it("D9: uses PgBouncer in session mode as it is", async () => {

@@ -16,10 +16,7 @@ import { prepareDatabase } from "./prepare-database.ts";
 
 const database = await useTestDatabase();
 
-const prepare = async (
-  url: string,
-  { clock = systemClock, log = createTestLog() } = {},
-): Promise<string> => {
+const prepare = async (url: string, { clock = systemClock, log = createTestLog() } = {}) => {
   const servers = createCoreServers({ databaseUrl: new Secret(url), databaseSessionUrl: null });
   const options = { tenantId: testTenantId, clock, log };
   return prepareDatabase(servers, options).then(
@@ -30,7 +27,7 @@ const prepare = async (
     },
   );
 };
-const urlOf = (change: (url: URL) => void): string => {
+const urlOf = (change: (url: URL) => void) => {
   const url = new URL(database.url);
   change(url);
   return url.href;

@@ -11,7 +11,7 @@ afterEach(() => {
 });
 
 /** A TCP connection that starts no handshake. */
-const connectBare = async ({ port }: TestIngest): Promise<{ closed: Promise<unknown> }> => {
+const connectBare = async ({ port }: TestIngest) => {
   const socket = connect(port, "127.0.0.1");
   open.push(socket);
   socket.on("error", () => undefined);

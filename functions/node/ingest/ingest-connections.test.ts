@@ -49,7 +49,7 @@ const start = async (
   });
 };
 
-const open = async (certificate: TestClient): Promise<ClientHttp2Session> => {
+const open = async (certificate: TestClient) => {
   const session = connect(`https://localhost:${test.port}`, { ca: test.caPem, ...certificate });
   sessions.push(session);
   session.on("error", () => undefined);
@@ -58,7 +58,7 @@ const open = async (certificate: TestClient): Promise<ClientHttp2Session> => {
 };
 /** Headers of requests beside method and path. */
 let headers: Record<string, string>;
-const begin = (session: ClientHttp2Session, path = heartbeat): ClientHttp2Stream => {
+const begin = (session: ClientHttp2Session, path = heartbeat) => {
   const stream = session.request(
     { ":method": "POST", ":path": path, ...headers },
     { endStream: false },

@@ -98,7 +98,7 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
     expect(answer["grpc-status"]).toBe(status);
     expect(details(answer)).toContain(reason);
   };
-  const enveloped = (bytes: Uint8Array, flags = 0, length = bytes.length): Buffer => {
+  const enveloped = (bytes: Uint8Array, flags = 0, length = bytes.length) => {
     const prefix = Buffer.alloc(5, flags);
     prefix.writeUInt32BE(length, 1);
     return Buffer.concat([prefix, bytes]);

@@ -9,13 +9,7 @@ import { createResumeTls } from "#collector/identity/resume-tls.ts";
 import { createPostgresSink } from "#functions/ingest/postgres-sink.ts";
 import { EnvelopesSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { frame, newQueue, open, testHost } from "#tests/support/frames.ts";
-import {
-  connectForeign,
-  type ForeignClient,
-  forwardAll,
-  openForward,
-  submit,
-} from "#tests/support/grpc-client.ts";
+import { connectForeign, forwardAll, openForward, submit } from "#tests/support/grpc-client.ts";
 import {
   ingestPaths,
   startTestIngest,
@@ -24,7 +18,7 @@ import {
 } from "#tests/support/ingest.ts";
 import { zstdCodec } from "./zstd-codec.ts";
 
-const connect = (certificate: TestClient, to: TestIngest): ForeignClient => {
+const connect = (certificate: TestClient, to: TestIngest) => {
   const client = connectForeign(to, certificate);
   onTestFinished(() => client.close());
   return client;

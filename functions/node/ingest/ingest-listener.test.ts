@@ -8,20 +8,18 @@ import {
   type TestClient,
   type TestIngest,
 } from "#tests/support/ingest.ts";
-import { type FoundEnvelope, findStored } from "#tests/support/stored-envelopes.ts";
+import { findStored } from "#tests/support/stored-envelopes.ts";
 
 let test: TestIngest;
 
 const connect = (certificate?: TestClient, to: TestIngest = test) => connectInTest(to, certificate);
 
 /** Returns the payloads stored of a queue, in order. */
-const stored = async (queue: Buffer): Promise<string[]> =>
-  (await storedOf(queue)).map(({ text }) => text);
-const storedOf = async (queue: Buffer): Promise<FoundEnvelope[]> =>
+const stored = async (queue: Buffer) => (await storedOf(queue)).map(({ text }) => text);
+const storedOf = async (queue: Buffer) =>
   (await findStored(test.connection.sql)).filter((found) => found.queue === queue.toString("hex"));
 
-const lines = (count: number): string[] =>
-  Array.from({ length: count }, (_, index) => `line ${index + 1}`);
+const lines = (count: number) => Array.from({ length: count }, (_, index) => `line ${index + 1}`);
 
 describe.each(everyIngestPath)("ingest over gRPC, by grpc-js, on the $path", ({ fastPath }) => {
   beforeAll(async () => {

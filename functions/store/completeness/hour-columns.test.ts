@@ -31,7 +31,7 @@ const settle = (hours: readonly (readonly [host: string, hour: number, state: Ho
       }),
     ),
   );
-const stateAt = (at: number, hour: number): HourState =>
+const stateAt = (at: number, hour: number) =>
   hour % 24 === 5 || at % 3 === 0 ? (hourStates[(at * 7 + hour * 5) % 5] as HourState) : "complete";
 await settle(
   hosts.flatMap((host, at) =>
@@ -55,7 +55,7 @@ const filters: HourFilter[] = [
   { ...range(-30, 40), states: hourStates },
   { ...range(80, 96), states: ["complete"] },
 ];
-const pagesOf = async (filter: HourFilter, from?: HourColumns): Promise<unknown[]> => {
+const pagesOf = async (filter: HourFilter, from?: HourColumns) => {
   const pages: unknown[] = [];
   for (let after: MatchingHost | null | undefined; after !== null; ) {
     const wanted = { after: after ?? null, limit: 7 };

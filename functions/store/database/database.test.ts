@@ -16,7 +16,7 @@ import { executePrepared } from "./statements.ts";
 
 const database = await useTestDatabase();
 
-const failure = (promise: PromiseLike<unknown>): Promise<unknown> =>
+const failure = (promise: PromiseLike<unknown>) =>
   Promise.resolve(promise).then(
     () => expect.fail("did not fail"),
     (err: unknown) => err,
@@ -310,7 +310,7 @@ describe("deadlines", () => {
 });
 
 describe("a transaction whose connection dies", () => {
-  const cutAt = async (statement: string): Promise<void> => {
+  const cutAt = async (statement: string) => {
     const { sql } = database.connect();
     const cut = async () =>
       (

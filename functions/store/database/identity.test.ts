@@ -5,12 +5,12 @@ import { openDatabaseSocket } from "#functions/node/database/database-servers.ts
 import { startEmbeddedPostgres } from "#scripts/postgres/embedded-postgres.ts";
 import { restoreBaseBackup, takeBaseBackup } from "#tests/support/base-backup.ts";
 import { connectDatabase } from "./database.ts";
-import { readDatabaseIdentity, type ServerIdentity } from "./identity.ts";
+import { readDatabaseIdentity } from "./identity.ts";
 
 it("Q12: a recovery from the archive has another timeline at once, a copy another database, and a role without rights still its oid", async () => {
   const postgres = await startEmbeddedPostgres({ durable: false });
   onTestFinished(() => postgres.stop("immediate"));
-  const read = async (url: string): Promise<ServerIdentity> => {
+  const read = async (url: string) => {
     const { db, close } = connectDatabase({
       url,
       connectionsMax: 1,
@@ -18,7 +18,7 @@ it("Q12: a recovery from the archive has another timeline at once, a copy anothe
     });
     return readDatabaseIdentity(db).finally(() => close(1));
   };
-  const run = async (statement: string): Promise<void> => {
+  const run = async (statement: string) => {
     const { sql, close } = connectDatabase({
       url: postgres.url(),
       connectionsMax: 1,

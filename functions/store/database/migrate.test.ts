@@ -19,7 +19,7 @@ afterEach(async () => {
 });
 
 /** A database without any table of core. */
-const emptyDatabase = async (): Promise<TestDatabase> => {
+const emptyDatabase = async () => {
   const database = await createTestDatabase();
   databases.push(database);
   const { sql } = database.connect();
@@ -30,7 +30,7 @@ const emptyDatabase = async (): Promise<TestDatabase> => {
 
 const connectEmpty = async () => (await emptyDatabase()).connect().sql;
 
-const file = (name: string, text: string): SqlFile => ({ name, sha256: text, text });
+const file = (name: string, text: string) => ({ name, sha256: text, text });
 const files = (
   migrations: readonly SqlFile[],
   definitions: readonly SqlFile[] = [],
@@ -39,7 +39,7 @@ const files = (
     edits = "",
     version = "0.3.0",
   }: { revision?: number; edits?: string; version?: string } = {},
-): SchemaFiles => ({
+) => ({
   migrations,
   baselineEdits: { ...file("0000_edits", edits), from: ["earlier"] },
   definitions,

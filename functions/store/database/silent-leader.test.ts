@@ -22,7 +22,7 @@ afterAll(async () => {
 });
 
 /** Polls until `attempt` resolves with true; returns the milliseconds. */
-const elapsedUntil = async (attempt: () => Promise<boolean | undefined>): Promise<number> => {
+const elapsedUntil = async (attempt: () => Promise<boolean | undefined>) => {
   const startedAt = performance.now();
   await expect.poll(attempt, { interval: 200, timeout: 50_000 }).toBe(true);
   return performance.now() - startedAt;

@@ -6,7 +6,6 @@ import {
   countedAfter,
   countedAfterColumn,
   countedBefore,
-  type Outage,
   uncountedSeconds,
 } from "./counted-time.ts";
 
@@ -15,12 +14,12 @@ const { db } = database.connect();
 
 const start = Date.UTC(2026, 5, 1, 12);
 const at = (seconds: number) => new Date(start + seconds * 1000);
-const outage = (beganAt: number, endedAt: number, returnSeconds = 96): Outage => ({
+const outage = (beganAt: number, endedAt: number, returnSeconds = 96) => ({
   beganAt: at(beganAt),
   endedAt: at(endedAt),
   countedFrom: at(endedAt + returnSeconds),
 });
-const ongoing = (beganAt: number): Outage => ({
+const ongoing = (beganAt: number) => ({
   beganAt: at(beganAt),
   endedAt: null,
   countedFrom: null,

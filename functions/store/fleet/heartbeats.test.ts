@@ -164,7 +164,7 @@ it("heartbeats: the plans that a session keeps look up each row by its key, thou
       `explain (format json) execute "${name}" (${values})`,
     );
     const found: Record<string, string> = {};
-    const visit = (node: PlanNode): void => {
+    const visit = (node: PlanNode) => {
       const { "Relation Name": table, "Node Type": type, "Index Cond": condition } = node;
       // A disabled node adds so much to the cost that JIT compiles the plan.
       expect(node).toMatchObject({ Disabled: false });

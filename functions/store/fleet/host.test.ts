@@ -35,9 +35,9 @@ const recordSeen = createSeenRecorder({ db }, clock, {
 const count = 24;
 await seedFleet(db, { count, now: new Date(clock.now()) });
 
-const idOf = (kind: string, n: number): string =>
+const idOf = (kind: string, n: number) =>
   `01920000-0000-7000-${kind}-${n.toString(16).padStart(12, "0")}`;
-const identityOf = (n: number): string => idOf("8000", n);
+const identityOf = (n: number) => idOf("8000", n);
 const list = (hosts: readonly number[]) =>
   sql.join(
     hosts.map((n) => sql`${identityOf(n)}::uuid`),

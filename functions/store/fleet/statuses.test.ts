@@ -42,7 +42,7 @@ beforeEach(async () => {
     where identity_id in (select identity_id from collector_health order by 1 for update)`);
 });
 
-const seen = (index: number, more: Partial<SeenHost> = {}): SeenHost => ({
+const seen = (index: number, more: Partial<SeenHost> = {}) => ({
   identityId: ids[index] ?? "",
   seenAt: clock.now(),
   digest,

@@ -5,19 +5,19 @@ import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import { useTestDatabase } from "#tests/support/database.ts";
 import { testRun } from "#tests/support/stored-envelopes.ts";
 import { commitFrames, commitFramesAhead, openCommitClient } from "./commit-frames.ts";
-import { type FrameToCommit, queueKey } from "./decide-frames.ts";
+import { queueKey } from "./decide-frames.ts";
 import { readCheckedBlock } from "./stored-envelope.ts";
 
 const database = await useTestDatabase();
 
-const connect = async (): Promise<Client> => {
+const connect = async () => {
   const client = await openCommitClient(database.url);
   onTestFinished(() => client.end());
   return client;
 };
 const queueId = new Uint8Array(16).fill(7);
 const needs = { codec: zstdCodec, now: () => 1_000 };
-const frame = (hostId: string, sequence = 1n): FrameToCommit => ({
+const frame = (hostId: string, sequence = 1n) => ({
   hostId,
   queueId,
   previousSequence: sequence - 1n,
@@ -36,13 +36,13 @@ it("G5: two cores to which different queues of one batch are new do not deadlock
   const one = await connect();
   const two = await connect();
   const three = await connect();
-  const waiting = async (): Promise<number | null> => {
+  const waiting = async () => {
     const text =
       "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
     return (await three.query(text)).rowCount;
   };
   /** Inserts a queue in an open transaction, as a core does that then fails. */
-  const insertQueue = async (hostId: string): Promise<Client> => {
+  const insertQueue = async (hostId: string) => {
     const other = await connect();
     await other.query("begin");
     await other.query(
@@ -73,7 +73,7 @@ it("continues the digest of a range by digests of stored bytes, and of envelopes
   const client = await connect();
   const sha256 = (...parts: Uint8Array[]) => hash("sha256", Buffer.concat(parts), "buffer");
   const texts = ["one", "two", "three", "four"];
-  const frames = texts.map((text, at): FrameToCommit => {
+  const frames = texts.map((text, at) => {
     const run = testRun([
       { sequence: BigInt(at + 1), kind: "log_line", payload: Buffer.from(text.repeat(at * 900)) },
     ]);
@@ -126,7 +126,7 @@ it("counts what is committed ahead, and nothing when the cursor was elsewhere", 
 
 /* The transaction ids of a queue's rows rise with their sequence, whatever overlaps: the export reads envelopes in their order. */
 
-const readIds = async (client: Client, hostId: string): Promise<number[]> => {
+const readIds = async (client: Client, hostId: string) => {
   const text = "select xid from ingest_block where host_id = $1 order by first_sequence";
   const { rows } = await client.query<{ xid: string }>(text, [hostId]);
   return rows.map(({ xid }) => Number(xid));

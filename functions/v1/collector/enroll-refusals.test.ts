@@ -21,7 +21,7 @@ const requestOf = async (deviceId: string, over: object = {}) => ({
   collector_version: "1.0.0",
   ...over,
 });
-const enroll = (token: string, body: object, from: string): Promise<RefusableAnswer> =>
+const enroll = (token: string, body: object, from: string) =>
   api("POST", "/v1/collector/enroll", { as: { bearer: token }, body, from });
 /** A token of a policy and of its own terms. */
 const tokenOf = async (policy: object = {}, terms: object = {}) => {

@@ -78,7 +78,7 @@ const presenting = async (
   });
   return { ...host, certificate };
 };
-const successorOf = async (host: TestCollector): Promise<TestCollector> => {
+const successorOf = async (host: TestCollector) => {
   const key = await createTestKey();
   const csr_pem = await createTestCsr({ key, uri: host.identity });
   return collectorOf(key, (await sendWith(() => ({ csr_pem }))(host, "renew", {})).body);

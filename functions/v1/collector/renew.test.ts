@@ -15,9 +15,9 @@ import {
 import { useTestCore } from "#tests/support/core.ts";
 
 /** Runs when a certificate has been signed and not yet recorded. */
-let whileSigning = async (): Promise<void> => undefined;
+let whileSigning = async () => undefined;
 const test = await useTestCore({
-  wrapSigner: (signer: Signer): Signer => ({
+  wrapSigner: (signer: Signer) => ({
     ...signer,
     sign: async (request) => {
       const issued = await signer.sign(request);

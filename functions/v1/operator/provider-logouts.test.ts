@@ -39,7 +39,7 @@ const whoami = async (web_session: string) =>
   ).status;
 
 /** Returns how many transactions wait for a lock of `lockProviderSession` and alike. */
-const waiting = async (): Promise<number> =>
+const waiting = async () =>
   (
     await test.db.execute(sql`select from pg_locks join pg_database on oid = database
       where datname = current_database() and locktype = 'advisory' and not granted`)
@@ -49,7 +49,7 @@ const waiting = async (): Promise<number> =>
 const heldBack = async <Result>(
   begin: (tx: Executor) => Promise<void>,
   call: () => Promise<Result>,
-): Promise<Result> => {
+) => {
   let called: Promise<Result> | undefined;
   await test.db.transaction(async (tx) => {
     await begin(tx);

@@ -19,7 +19,7 @@ const times = fc
 describe.each(["UTC", "America/St_Johns", "Pacific/Chatham"])(
   "times written in the zone %s",
   (name) => {
-    const inZone = <Result>(use: () => Result): Result => {
+    const inZone = <Result>(use: () => Result) => {
       process.env.TZ = name;
       return use();
     };

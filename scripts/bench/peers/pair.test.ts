@@ -1,12 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { checkGoals, measurePair, type PeerFigures, type Side } from "./pair.ts";
 
-const side = (
-  name: string,
-  kind: Side["kind"],
-  samples: PeerFigures[],
-  order: string[] = [],
-): Side => {
+const side = (name: string, kind: Side["kind"], samples: PeerFigures[], order: string[] = []) => {
   const left = [...samples];
   return {
     name,
@@ -18,7 +13,7 @@ const side = (
     },
   };
 };
-const cpu = (...values: number[]): PeerFigures[] => values.map((value) => ({ cpu_ms: value }));
+const cpu = (...values: number[]) => values.map((value) => ({ cpu_ms: value }));
 
 describe("a pair", () => {
   it("alternates its sides, each once in a round", async () => {

@@ -14,9 +14,7 @@ import { createForward } from "./node-wire.ts";
 import type { Wire, WireResponse } from "./wire.ts";
 
 /** Runs a prediction with an empty database of the test server. */
-const withDatabase = async <Result>(
-  use: (database: ModelDatabase) => Promise<Result>,
-): Promise<Result> => {
+const withDatabase = async <Result>(use: (database: ModelDatabase) => Promise<Result>) => {
   const database = await createTestDatabase();
   try {
     return await use({ db: database.connect().db, url: database.url });
@@ -36,7 +34,7 @@ describe("a driven fleet", async () => {
   });
   const forward = createForward({ url: `https://localhost:${ingest.port}`, caPem: ingest.caPem });
 
-  const read = async (response: Response): Promise<WireResponse> => ({
+  const read = async (response: Response) => ({
     status: response.status,
     body: (await response.json()) as WireResponse["body"],
   });

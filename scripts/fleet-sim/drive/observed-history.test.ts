@@ -27,10 +27,7 @@ const steps = [...stepsUntilEnd(plan, stepsOf(plan, host))];
 const driven = { host } as unknown as DrivenHost;
 const rfc3339 = (at: number) => new Date(at).toISOString();
 
-const observe = (
-  times: number[],
-  row: { not_after: number; heartbeat: number },
-): readonly Step[] => {
+const observe = (times: number[], row: { not_after: number; heartbeat: number }) => {
   const live = {
     rows: [
       {

@@ -7,7 +7,7 @@ import { type AccountContext, judgeAccounts } from "./accounts.ts";
 
 const hostId = "https://fleet.chaos/d/collector";
 const queue = "07".repeat(16);
-const bodyOf = (number: number, firstSequence: number, lastSequence: number): Uint8Array =>
+const bodyOf = (number: number, firstSequence: number, lastSequence: number) =>
   encodeAccountBody(
     {
       fromMs: 0,

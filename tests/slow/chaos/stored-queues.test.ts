@@ -3,14 +3,14 @@ import type { LostDisk } from "./copied-hosts.ts";
 import { type DiscardedQueues, judge, type StoredQueues } from "./stored-queues.ts";
 
 const hostId = "https://fleet.chaos/d/e";
-const databaseOf = (names: readonly string[], gaps: StoredQueues["gaps"] = []): StoredQueues => ({
+const databaseOf = (names: readonly string[], gaps: StoredQueues["gaps"] = []) => ({
   places: new Map(names.map((name, index) => [name, [{ queueId: "q", sequence: index + 1 }]])),
   rows: names.length,
   disordered: 0,
   gaps,
   forks: new Map(),
 });
-const discardedAt = (at: number, names: readonly string[]): DiscardedQueues => ({
+const discardedAt = (at: number, names: readonly string[]) => ({
   ...databaseOf(names),
   discardedAt: at,
 });

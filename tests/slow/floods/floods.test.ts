@@ -3,7 +3,7 @@ import { isSlow } from "#tests/support/is-slow.ts";
 import { runFloods } from "./floods.ts";
 import { runHttpFloods } from "./http-floods.ts";
 
-const expectServed = async (names: readonly string[]): Promise<void> => {
+const expectServed = async (names: readonly string[]) => {
   const { results } = await runFloods({ seconds: 1, warmUpMs: 300, names });
   for (const name of names) {
     const { opened = 0, peak_mb: peakMb, p99_ms: p99, frames } = results[name] ?? {};

@@ -4,7 +4,7 @@ import { type KeyPress, type Shortcut, shortcutOf } from "./shortcuts.ts";
 const search: Shortcut = { key: "/", label: "Search", run: () => {} };
 const next: Shortcut = { key: "j", label: "Next row", run: () => {}, inDialog: true };
 const shortcuts = [search, next, { key: "Enter", label: "Open the row" }];
-const press = (change: Partial<KeyPress>): KeyPress => ({
+const press = (change: Partial<KeyPress>) => ({
   key: "/",
   modified: false,
   handled: false,

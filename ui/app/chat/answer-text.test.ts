@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { textPieces } from "./answer-parts.ts";
 
-const linksOf = (text: string): (string | undefined)[] =>
+const linksOf = (text: string) =>
   textPieces(text).flatMap(({ href }) => (href === undefined ? [] : [href]));
 
 it.each<[string, string[]]>([

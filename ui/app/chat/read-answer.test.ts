@@ -5,7 +5,7 @@ const id = "01920000-0000-7000-8000-000000000001";
 const done = `event: done\ndata: {"message_id":"${id}","status":"complete"}\n\n`;
 
 /** Reads an answer whose bytes arrive in pieces of this size; returns its events, or the code of the problem. */
-const read = async (text: string, size = 7): Promise<unknown[]> => {
+const read = async (text: string, size = 7) => {
   const bytes = new TextEncoder().encode(text);
   let at = 0;
   const body = new ReadableStream<Uint8Array>({

@@ -9,7 +9,7 @@ import {
   usesOf,
 } from "./enrollment-view.ts";
 
-const group = (over: Partial<RefusalGroup>): RefusalGroup => ({
+const group = (over: Partial<RefusalGroup>) => ({
   reason: "token_expired",
   policy_id: null,
   policy_name: null,

@@ -13,7 +13,7 @@ const fetchWeb = (path: string, init: RequestInit = {}) =>
     ...init,
     headers: { Accept: "text/html", ...init.headers },
   });
-const asPerson = (init: RequestInit = {}): RequestInit => ({
+const asPerson = (init: RequestInit = {}) => ({
   ...init,
   headers: { Cookie: cookie, ...init.headers },
 });

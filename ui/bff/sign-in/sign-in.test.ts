@@ -164,7 +164,7 @@ describe("the sign-in gate", () => {
 
 describe("the choice of account", () => {
   /** Follows the link of a sign-in page and chooses an account; returns the address of the person who is signed in then. */
-  const chooseAfter = async (agent: UserAgent, page: string, account: string): Promise<string> => {
+  const chooseAfter = async (agent: UserAgent, page: string, account: string) => {
     const link = /href="(\/api\/auth\/login[^"]*)"/.exec(page)?.[1]?.replaceAll("&amp;", "&") ?? "";
     const { url } = await agent.visit(`${origin}${link}`);
     expect(url.pathname).toMatch(/^\/interaction\//);

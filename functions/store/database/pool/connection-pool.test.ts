@@ -23,7 +23,7 @@ const connect = (options: Partial<DatabaseOptions> = {}) => {
   return client.sql;
 };
 
-const outcome = (call: PromiseLike<unknown>): Promise<unknown> =>
+const outcome = (call: PromiseLike<unknown>) =>
   Promise.resolve(call).then(
     (rows) => rows,
     (error: { code?: string }) => error.code,
@@ -61,7 +61,7 @@ it("leaves the rows of earlier statements to the young generation's collections"
 it("rejects a statement of a transaction that has ended", async () => {
   const sql = connect();
   await sql`create table late (x int)`;
-  let insert = (): PromiseLike<unknown> => Promise.reject(new Error("not begun"));
+  let insert = () => Promise.reject(new Error("not begun"));
   await sql.begin(async (tx) => {
     insert = () => tx`insert into late values (1)`;
     await tx`select 1`;

@@ -50,7 +50,7 @@ const begin = async (text = "a", as: PersonName = "auditor") => {
   return { conversation, asking, round: await model.round() };
 };
 
-const messageRequest = async (path: string): Promise<Request> =>
+const messageRequest = async (path: string) =>
   new Request(`http://core.test${path}/messages`, {
     method: "POST",
     headers: {

@@ -24,7 +24,7 @@ const get = <Body>(path: string) => test.auditor.read<Body>(path);
 const configs = (await get<ConfigList>("/v1/collector/configs")).items;
 const newest = configs[0];
 /** How many rows the fleet has under a filter. */
-const rowsOf = async (query: string): Promise<number> =>
+const rowsOf = async (query: string) =>
   (await get<FleetHealthReport>(`/v1/collector/health?limit=1000&${query}`)).items.length;
 
 describe("the hosts of a config", () => {

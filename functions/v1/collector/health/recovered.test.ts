@@ -20,7 +20,7 @@ const setUp = async () => {
     });
     expect(status).toBe(200);
   };
-  const found = async (query: string): Promise<boolean> => {
+  const found = async (query: string) => {
     const { body } = await test.auditor.get<{ items: unknown[] }>(`/v1/collector/health?${query}`);
     return body.items.length === 1;
   };

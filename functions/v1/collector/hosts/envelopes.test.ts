@@ -21,7 +21,7 @@ afterAll(async () => {
 beforeEach(() => test.clock.advance(1000));
 
 const path = (query = "", id = host.identityId) => `/v1/collector/hosts/${id}/envelopes${query}`;
-const read = async (query: string, id?: string): Promise<EnvelopeLine[]> => {
+const read = async (query: string, id?: string) => {
   const { status, body = "" } = await test.auditor.get<string>(path(query, id));
   expect(status, JSON.stringify(body)).toBe(200);
   const lines = body.split("\n").filter((line) => line !== "");

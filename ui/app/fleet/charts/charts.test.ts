@@ -19,7 +19,7 @@ const day = 86_400;
 
 const facets = (
   change: Partial<FleetFacets> & { staleAfter?: number; ages?: number[]; days?: number[] } = {},
-): FleetFacets => ({
+) => ({
   generated_at: new Date(at).toISOString(),
   thresholds: {
     heartbeat_interval_seconds: 60,

@@ -3,7 +3,7 @@ import type { FleetHealthRow } from "#proto/fleet-health/row.ts";
 import { forwarderText, forwardingNote } from "./detail-view.ts";
 
 const now = Date.parse("2026-11-22T10:00:00.000Z");
-const queue = (bytes: number | null): FleetHealthRow["queue"] => ({
+const queue = (bytes: number | null) => ({
   records: bytes,
   bytes,
   max_bytes: 104_857_600,

@@ -9,7 +9,7 @@ import {
   nothingInCommon,
 } from "./factor-view.ts";
 
-const factors = (more: Partial<FleetFactors> = {}): FleetFactors => ({
+const factors = (more: Partial<FleetFactors> = {}) => ({
   generated_at: "2026-11-23T02:41:00.000Z",
   selected: 18,
   others: 294,

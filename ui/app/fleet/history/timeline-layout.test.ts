@@ -8,7 +8,7 @@ const item = (minutes: number, by_state: FleetTimelineView["items"][number]["by_
   needs_attention: 0,
   by_state,
 });
-const timeline = (more: Partial<FleetTimelineView> = {}): FleetTimelineView => ({
+const timeline = (more: Partial<FleetTimelineView> = {}) => ({
   from: at(0),
   to: at(100),
   history_from: at(0),
