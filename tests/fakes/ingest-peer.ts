@@ -42,31 +42,7 @@ export interface PeerBehaviour {
 }
 
 /** An ingest service over HTTP/2 mTLS that stores in memory, by the cursor rules of docs/protocol.md. */
-export interface IngestPeer {
-  readonly endpoint: string;
-  readonly tls: { cert: string; key: string; ca: string };
-  readonly hostId: string;
-  readonly behaviour: PeerBehaviour;
-  /** The committed envelopes, in order of commit. */
-  readonly stored: Envelope[];
-  /** Cursors by queue id in hex. */
-  readonly cursors: Map<string, number>;
-  /** For each frame that reached its commit, how many envelopes it had. */
-  readonly frames: number[];
-  /** For each TLS connection, whether it resumed an earlier session. */
-  readonly resumed: readonly boolean[];
-  /** Frames received and not yet acknowledged. */
-  readonly inFlight: number;
-  /** The statuses received. */
-  readonly statuses: Status[];
-  /** Whether each stream takes directives, by its Open. */
-  readonly opens: { takesDirectives: boolean }[];
-  /** Sends a directive on every stream. */
-  direct(directive: MessageInitShape<typeof DirectiveSchema>): void;
-  /** Destroys every connection, as a crash does. */
-  disconnect(): void;
-  close(): Promise<void>;
-}
+export type IngestPeer = Awaited<ReturnType<typeof startIngestPeer>>;
 
 /** Makes an error like those of core, with its reason. */
 export const peerError = (code: Code, reason: string): ConnectError =>
@@ -75,9 +51,7 @@ export const peerError = (code: Code, reason: string): ConnectError =>
   ]);
 
 /** Starts a peer on a free port of the loopback address. */
-export const startIngestPeer = async (
-  options: { port?: number; ca?: TestCa } = {},
-): Promise<IngestPeer> => {
+export const startIngestPeer = async (options: { port?: number; ca?: TestCa } = {}) => {
   const hostId = "https://fleet.test/d/1";
   const ca = options.ca ?? (await createTestCa());
   const [serverKey, clientKey] = await Promise.all([createTestKey(), createTestKey()]);
@@ -105,10 +79,10 @@ export const startIngestPeer = async (
   const behaviour: PeerBehaviour = {};
   const stored: Envelope[] = [];
   const cursors = new Map<string, number>();
-  const frames: IngestPeer["frames"] = [];
+  const frames: number[] = [];
   let inFlight = 0;
   const statuses: Status[] = [];
-  const opens: IngestPeer["opens"] = [];
+  const opens: { takesDirectives: boolean }[] = [];
   const directs = new Set<(directive: MessageInitShape<typeof DirectiveSchema>) => void>();
 
   const commit = async (frame: Frame) => {
@@ -257,21 +231,30 @@ export const startIngestPeer = async (
     tls: { cert: encodePem(clientDer, "CERTIFICATE"), key: clientKey.pem, ca: ca.pem },
     hostId,
     behaviour,
+    /** The committed envelopes, in order of commit. */
     stored,
+    /** Cursors by queue id in hex. */
     cursors,
+    /** For each frame that reached its commit, how many envelopes it had. */
     frames,
+    /** For each TLS connection, whether it resumed an earlier session. */
     resumed,
+    /** Frames received and not yet acknowledged. */
     get inFlight() {
       return inFlight;
     },
+    /** The statuses received. */
     statuses,
+    /** Whether each stream takes directives, by its Open. */
     opens,
-    direct: (directive) => {
+    /** Sends a directive on every stream. */
+    direct: (directive: MessageInitShape<typeof DirectiveSchema>) => {
       for (const send of directs) send(directive);
     },
+    /** Destroys every connection, as a crash does. */
     disconnect,
     close: () =>
-      new Promise((resolve) => {
+      new Promise<void>((resolve) => {
         server.close(() => resolve());
         disconnect();
       }),

@@ -36,22 +36,12 @@ export type ManagementReply =
   | "cut";
 
 /** A TLS server on loopback with a test's responses, for clients of core's management paths. */
-export interface ManagementServer {
-  /** `https://localhost:<port>`. */
-  url: string;
-  port: number;
-  /** PEM of the authority that signed the server's certificate. */
-  caPem: string;
-  readonly calls: readonly ManagementCall[];
-  /** Sets the response to the next calls. */
-  reply(next: (call: ManagementCall) => ManagementReply | Promise<ManagementReply>): void;
-  close(): Promise<void>;
-}
+export type ManagementServer = Awaited<ReturnType<typeof startManagementServer>>;
 
 /** Starts a server; with `http2` it speaks HTTP/2 alone, as core's ingest listener may. Requests client certificates and does not check them. */
 export const startManagementServer = async (
   options: { http2?: boolean; name?: string; notBefore?: Date } = {},
-): Promise<ManagementServer> => {
+) => {
   const ca = await createTestCa({ name: "Server CA" });
   const key = await createTestKey();
   const der = await issueTestCertificate({
@@ -118,11 +108,14 @@ export const startManagementServer = async (
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address() as AddressInfo;
   return {
+    /** `https://localhost:<port>`. */
     url: `https://localhost:${port}`,
     port,
+    /** PEM of the authority that signed the server's certificate. */
     caPem: ca.pem,
     calls,
-    reply: (next) => {
+    /** Sets the response to the next calls. */
+    reply: (next: (call: ManagementCall) => ManagementReply | Promise<ManagementReply>) => {
       answer = next;
     },
     close: async () => {

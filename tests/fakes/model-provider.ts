@@ -45,20 +45,13 @@ export interface ProviderApi {
 }
 
 /** A provider of language models on loopback. */
-export interface ModelProvider {
-  baseUrl: string;
-  key: string;
-  requests: readonly ProviderRequest[];
-  /** Number of requests that are answered neither in full nor at all: those that a client left are not among them. */
-  open(): number;
-  close(): Promise<void>;
-}
+export type ModelProvider = Awaited<ReturnType<typeof startModelProvider>>;
 
 /** Starts a provider that speaks the wire format of `api` and follows `script`: one reply per request, the last for all later ones. */
 export const startModelProvider = async (
   api: "openai" | "anthropic",
   script: readonly ScriptedReply[],
-): Promise<ModelProvider> => {
+) => {
   const wire = api === "openai" ? openAiApi : anthropicApi;
   const key = "sk-test-c0ffee";
   const requests: ProviderRequest[] = [];
@@ -91,9 +84,10 @@ export const startModelProvider = async (
     baseUrl: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`,
     key,
     requests,
+    /** Number of requests that are answered neither in full nor at all: those that a client left are not among them. */
     open: () => open.size,
     close: () =>
-      new Promise((resolve) => {
+      new Promise<void>((resolve) => {
         server.close(() => resolve());
         server.closeAllConnections();
       }),

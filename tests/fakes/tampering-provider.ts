@@ -26,30 +26,10 @@ export const signedWith =
       .sign(typeof key === "string" ? new TextEncoder().encode(key) : key);
 
 /** A provider with configurable faults that a real one does not have (A1). */
-export interface TamperingProvider {
-  issuer: string;
-  clientId: string;
-  clientSecret: string;
-  subject: string;
-  tampering: Tampering;
-  /** Visits the authorization endpoint as the browser would, and returns the address of the redirect. */
-  authorize(location: string): URL;
-  /** Signs claims with the provider's key: a logout token, for example. */
-  sign(claims: Record<string, unknown>): Promise<string>;
-  /** Replaces the signing key, and publishes the new one. */
-  rotateKeys(): Promise<void>;
-  /** The number of requests of each path. */
-  requests: Map<string, number>;
-  /** The number of requests of a path that are waiting for a response. */
-  waiting(path: string): number;
-  close(): Promise<void>;
-}
+export type TamperingProvider = Awaited<ReturnType<typeof startTamperingProvider>>;
 
 /** Starts one over loopback. Tokens are for `subject`, issued `now()` milliseconds after the epoch, for five minutes. */
-export const startTamperingProvider = async (options: {
-  subject: string;
-  now(): number;
-}): Promise<TamperingProvider> => {
+export const startTamperingProvider = async (options: { subject: string; now(): number }) => {
   const { server, url: issuer, close } = await startLoopbackServer();
   const clientId = "svc-web";
   const clientSecret = "a client secret";
@@ -114,13 +94,14 @@ export const startTamperingProvider = async (options: {
   };
   server.on("request", (request, response) => void answer(request, response));
 
-  const provider: TamperingProvider = {
+  const provider = {
     issuer,
     clientId,
     clientSecret,
     subject: options.subject,
-    tampering: {},
-    authorize: (location) => {
+    tampering: {} as Tampering,
+    /** Visits the authorization endpoint as the browser would, and returns the address of the redirect. */
+    authorize: (location: string) => {
       const asked = new URL(location).searchParams;
       const code = crypto.randomUUID();
       grants.set(code, {
@@ -135,12 +116,16 @@ export const startTamperingProvider = async (options: {
       }).toString();
       return back;
     },
-    sign: (claims) => key.sign(claims),
+    /** Signs claims with the provider's key: a logout token, for example. */
+    sign: (claims: Record<string, unknown>) => key.sign(claims),
+    /** Replaces the signing key, and publishes the new one. */
     rotateKeys: async () => {
       key = await makeKey(crypto.randomUUID());
     },
+    /** The number of requests of each path. */
     requests,
-    waiting: (path) => waiting.filter((asked) => asked === path).length,
+    /** The number of requests of a path that are waiting for a response. */
+    waiting: (path: string) => waiting.filter((asked) => asked === path).length,
     close,
   };
   return provider;

@@ -2,22 +2,7 @@ import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 
 /** A TCP proxy on loopback that fails as networks do. */
-export interface TcpProxy {
-  port: number;
-  /** Connects later connections there. */
-  target(to: ProxyTarget): void;
-  /** Swallows every byte in both directions, of open connections and of later ones; neither side learns that the other closes one. */
-  swallow(isSwallowing: boolean): void;
-  /** Swallows what connections that are open now send and receive; later ones work. */
-  swallowOpen(): void;
-  /** Replaces bytes that the server sends; null leaves them. */
-  rewrite(edit: ((bytes: Buffer) => Buffer) | null): void;
-  /** Resets every open connection. */
-  reset(): void;
-  /** Returns how many connections are open. */
-  count(): number;
-  close(): Promise<void>;
-}
+export type TcpProxy = Awaited<ReturnType<typeof startTcpProxy>>;
 
 /** A Unix socket, a port of 127.0.0.1, or what chooses one of these for each connection. */
 type ProxyTarget = string | number | (() => string | number);
@@ -39,7 +24,7 @@ export const startDatabaseProxy = async (databaseUrl: string) => {
 };
 
 /** Starts a proxy in front of a target. */
-export const startTcpProxy = async (to: ProxyTarget): Promise<TcpProxy> => {
+export const startTcpProxy = async (to: ProxyTarget) => {
   let target = to;
   let isSwallowing = false;
   let edit: ((bytes: Buffer) => Buffer) | null = null;
@@ -82,21 +67,27 @@ export const startTcpProxy = async (to: ProxyTarget): Promise<TcpProxy> => {
   await once(server, "listening");
   return {
     port: (server.address() as AddressInfo).port,
-    target: (next) => {
+    /** Connects later connections there. */
+    target: (next: ProxyTarget) => {
       target = next;
     },
-    swallow: (swallowing) => {
+    /** Swallows every byte in both directions, of open connections and of later ones; neither side learns that the other closes one. */
+    swallow: (swallowing: boolean) => {
       isSwallowing = swallowing;
     },
+    /** Swallows what connections that are open now send and receive; later ones work. */
     swallowOpen: () => {
       for (const pair of open.values()) pair.isSwallowed = true;
     },
-    rewrite: (next) => {
+    /** Replaces bytes that the server sends; null leaves them. */
+    rewrite: (next: ((bytes: Buffer) => Buffer) | null) => {
       edit = next;
     },
+    /** Resets every open connection. */
     reset: () => {
       for (const client of open.keys()) client.resetAndDestroy();
     },
+    /** Returns how many connections are open. */
     count: () => open.size,
     async close() {
       server.close();

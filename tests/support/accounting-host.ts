@@ -1,5 +1,4 @@
-import { createHash, createPrivateKey, type KeyObject } from "node:crypto";
-import type { Row } from "postgres";
+import { createHash, createPrivateKey } from "node:crypto";
 import { expect, onTestFinished } from "vitest";
 import { createConnector, createForwarder } from "#collector/forward/forwarder.ts";
 import { signBytes } from "#collector/management/signed-request.ts";
@@ -12,11 +11,11 @@ import { createAccountRegister } from "#functions/start-ingest.ts";
 import type { QueueName } from "#functions/store/ingest/queues.ts";
 import { type Clock, hourMs, systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
-import { createTestCa, type TestCa } from "#scripts/lab/ca/test-pki.ts";
+import { createTestCa } from "#scripts/lab/ca/test-pki.ts";
 import { newFolder } from "#tests/support/new-folder.ts";
 import { createTestClock, type TestClock } from "../fakes/clock.ts";
-import { createTestLog, type TestLog } from "../fakes/log.ts";
-import { createTestDatabase, type TestDatabase } from "./database.ts";
+import { createTestLog } from "../fakes/log.ts";
+import { createTestDatabase } from "./database.ts";
 import { eventually } from "./eventually.ts";
 import { startTestIngest, type TestIngest } from "./ingest.ts";
 import { openTestQueue } from "./queue.ts";
@@ -25,34 +24,7 @@ import { openTestQueue } from "./queue.ts";
 export const accountingHost = "https://fleet.example.test/dc-1/host-1";
 
 /** A host whose queues send to core's real listener and database. */
-export interface AccountingHost {
-  database: TestDatabase;
-  connection: ReturnType<TestDatabase["connect"]>;
-  ca: TestCa;
-  core: TestIngest;
-  /** Starts another core on the same database. */
-  startCore(): Promise<TestIngest>;
-  /** The host's clock. */
-  clock: TestClock;
-  /** The folder of its queue. */
-  dir: string;
-  key: KeyObject;
-  signer: AccountSigner;
-  log: TestLog;
-  open(options?: Parameters<typeof openTestQueue>[1], at?: string): Queue;
-  /** Forwards a queue to a core; returns what ends it. */
-  forward(queue: Queue, to?: TestIngest): () => Promise<void>;
-  /** Lets minutes pass for queues, as keepAccounts does. */
-  pass(minutes: number, ...queues: readonly Queue[]): Promise<void>;
-  /** The accounts that core has, in the order of their arrival. */
-  accounts(): Promise<Row[]>;
-  /** Resolves once core has every account of a queue. */
-  settled(queue: Queue): Promise<void>;
-  /** Resolves once core has acknowledged every record of a queue. */
-  drained(queue: Queue): Promise<void>;
-  /** Appends so many records, lets an hour pass, and resolves once core has the account of it. */
-  sendHour(queue: Queue, count: number): Promise<void>;
-}
+export type AccountingHost = Awaited<ReturnType<typeof startAccountingHost>>;
 
 /**
  * Starts core, and a host that begins with an hour two days ago. Core's clock is the machine's, and its sink PostgreSQL's, unless they are
@@ -70,7 +42,7 @@ export const startAccountingHost = async ({
   sink?: (needs: PostgresSinkNeeds) => Promise<Sink>;
   startMs?: number;
   coreClock?: (hosts: TestClock) => Clock;
-} = {}): Promise<AccountingHost> => {
+} = {}) => {
   const clock = createTestClock(startMs);
   const cores = coreClock(clock);
   const database = await createTestDatabase();
@@ -111,7 +83,7 @@ export const startAccountingHost = async ({
     sign: (payload) => signBytes(key, payload),
   };
   const log = createTestLog();
-  const pass: AccountingHost["pass"] = async (minutes, ...queues) => {
+  const pass = async (minutes: number, ...queues: readonly Queue[]) => {
     for (let minute = 0; minute < minutes; minute++) {
       await clock.advance(60_000);
       for (const queue of queues) queue.accounts.observe();
@@ -122,13 +94,16 @@ export const startAccountingHost = async ({
     connection,
     ca,
     core,
+    /** Starts another core on the same database. */
     startCore,
+    /** The host's clock. */
     clock,
+    /** The folder of its queue. */
     dir,
     key,
     signer,
     log,
-    open: (options = {}, at = dir) => {
+    open: (options: Parameters<typeof openTestQueue>[1] = {}, at: string = dir) => {
       const queue = openTestQueue(at, {
         clock: { ...clock, sleep: systemClock.sleep },
         ...options,
@@ -137,7 +112,8 @@ export const startAccountingHost = async ({
       queue.accounts.seal(signer);
       return queue;
     },
-    forward: (queue, { port } = core) => {
+    /** Forwards a queue to a core; returns what ends it. */
+    forward: (queue: Queue, { port }: TestIngest = core) => {
       const forwarder = createForwarder({
         connect: createConnector(
           `127.0.0.1:${port}`,
@@ -165,14 +141,19 @@ export const startAccountingHost = async ({
       onTestFinished(end);
       return end;
     },
+    /** Lets minutes pass for queues, as keepAccounts does. */
     pass,
+    /** The accounts that core has, in the order of their arrival. */
     accounts: async () => connection.sql`
       select number::int, refused, is_linked, is_stopped, is_checked, follows_gap, accepted::int, stored::int, rejected::int,
         discarded::int, lost::int, missing::int, sink, encode(range_digest, 'hex') as digest, from_at, to_at
       from ingest_account order by received_at, number`,
+    /** Resolves once core has every account of a queue. */
     settled,
-    drained: (queue) => eventually(() => expect(queue.stats().records).toBe(0)),
-    sendHour: async (queue, count) => {
+    /** Resolves once core has acknowledged every record of a queue. */
+    drained: (queue: Queue) => eventually(() => expect(queue.stats().records).toBe(0)),
+    /** Appends so many records, lets an hour pass, and resolves once core has the account of it. */
+    sendHour: async (queue: Queue, count: number) => {
       await appendTexts(queue, numberedTexts(count));
       await pass(60, queue);
       await settled(queue);

@@ -38,12 +38,7 @@ export interface AdminResult {
 }
 
 /** A person at a terminal with a home directory of its own. */
-export interface AdminUser {
-  /** Runs one command line in this process, by the code of the bundle. */
-  run(...line: CommandLine): Promise<AdminResult>;
-  home: string;
-  close(): void;
-}
+export type AdminUser = ReturnType<typeof createAdminUser>;
 
 /**
  * Creates a person at a terminal of `columns`, or in a script. `openBrowser` receives what svc-admin would open; `shown` receives stderr,
@@ -55,11 +50,12 @@ export const createAdminUser = (
     shown?: (text: string) => void;
     printed?: (text: string) => void;
   } = {},
-): AdminUser => {
+) => {
   const home = mkdtempSync(join(tmpdir(), "svc-admin-"));
   return {
     home,
-    run: async (...line) => {
+    /** Runs one command line in this process, by the code of the bundle. */
+    run: async (...line: CommandLine) => {
       const written = { out: "", err: "" };
       const run = await loadRunAdmin();
       const exitCode = await run(wordsOf(line), {

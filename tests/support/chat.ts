@@ -8,39 +8,22 @@ import type { PersonName } from "#scripts/lab/people.ts";
 import type { TestCore } from "./core.ts";
 
 /** An answer as a client receives it: its events are checked against their schemas. */
-export interface OpenAnswer {
-  status: number;
-  headers: Headers;
-  /** Returns the next event; null at the end. */
-  next(): Promise<ChatEvent | null>;
-  /** Returns all further events. */
-  rest(): Promise<ChatEvent[]>;
-  /** Disconnects. */
-  disconnect(): Promise<void>;
-}
+export type OpenAnswer = ReturnType<typeof openAnswer>;
 
 /** A conversation of a test. */
-export interface TestConversation {
-  id: string;
-  path: string;
-  ask(content: string, options?: { as?: PersonName; signal?: AbortSignal }): Promise<OpenAnswer>;
-  /** The conversation as the API shows it. */
-  read(): Promise<v.InferOutput<typeof ChatConversation>>;
-  /** The kinds of its receipts, after verifying them. */
-  receipts(): Promise<{ kinds: string[]; file: ReceiptFile }>;
-}
+export type TestConversation = Awaited<ReturnType<typeof createTestConversation>>;
 
 /** Creates a conversation of the auditor. */
-export const createTestConversation = async (
-  test: TestCore,
-  as: PersonName = "auditor",
-): Promise<TestConversation> => {
+export const createTestConversation = async (test: TestCore, as: PersonName = "auditor") => {
   const { body } = await test.api<{ id: string }>("POST", "/v1/chat/sessions", { as });
   const path = `/v1/chat/sessions/${body.id}`;
   return {
     id: body.id,
     path,
-    ask: async (content, { as: asker = as, signal } = {}) => {
+    ask: async (
+      content: string,
+      { as: asker = as, signal }: { as?: PersonName; signal?: AbortSignal } = {},
+    ) => {
       const request = new Request(new URL(`${path}/messages`, "http://core.test"), {
         method: "POST",
         headers: {
@@ -52,8 +35,10 @@ export const createTestConversation = async (
       });
       return openAnswer(await test.fetch(request));
     },
+    /** The conversation as the API shows it. */
     read: async () =>
       (await test.api<v.InferOutput<typeof ChatConversation>>("GET", path, { as })).body,
+    /** The kinds of its receipts, after verifying them. */
     receipts: async () => {
       const { body: file } = await test.api<ReceiptFile>("GET", `${path}/receipts`, { as });
       const { fault } = await verifyReceipts(file);
@@ -63,7 +48,7 @@ export const createTestConversation = async (
   };
 };
 
-const openAnswer = (response: Response): OpenAnswer => {
+const openAnswer = (response: Response) => {
   const reader = response.body
     ?.pipeThrough(new TextDecoderStream())
     .pipeThrough(new EventSourceParserStream())
@@ -79,12 +64,15 @@ const openAnswer = (response: Response): OpenAnswer => {
   return {
     status: response.status,
     headers: response.headers,
+    /** Returns the next event; null at the end. */
     next,
+    /** Returns all further events. */
     rest: async () => {
       const events: ChatEvent[] = [];
       for (let event = await next(); event !== null; event = await next()) events.push(event);
       return events;
     },
+    /** Disconnects. */
     disconnect: async () => reader?.cancel(),
   };
 };

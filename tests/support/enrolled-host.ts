@@ -7,23 +7,11 @@ import {
   createTestKey,
   issueTestCertificate,
   type TestCa,
-  type TestKey,
   type TestName,
 } from "#scripts/lab/ca/test-pki.ts";
 
 /** The directories of a host as `enroll` writes them, with credentials from a temporary authority. */
-export interface EnrolledHost {
-  dir: string;
-  config: string;
-  /** The text of `config`, to which a test may append. */
-  configText: string;
-  certFile: string;
-  keyFile: string;
-  identity: string;
-  ca: TestCa;
-  key: TestKey;
-  remove(): Promise<void>;
-}
+export type EnrolledHost = Awaited<ReturnType<typeof createEnrolledHost>>;
 
 /** Creates one below the system's temporary directory. `names` replaces the certificate's single URI. */
 export const createEnrolledHost = async (
@@ -36,7 +24,7 @@ export const createEnrolledHost = async (
     /** The content of `core-ca.pem`; by default the authority's own certificate. */
     caPem?: string;
   } = {},
-): Promise<EnrolledHost> => {
+) => {
   const { identity = "https://fleet.test/d/host-1" } = options;
   const dir = await mkdtemp(join(tmpdir(), "collector-host-"));
   const ca = options.ca ?? (await createTestCa());
@@ -66,6 +54,7 @@ ${options.more ?? ""}`;
   return {
     dir,
     config,
+    /** The text of `config`, to which a test may append. */
     configText,
     certFile: join(dir, "identity", "current", "tls.crt"),
     keyFile: join(dir, "identity", "current", "tls.key"),

@@ -20,28 +20,7 @@ export interface HostTarget {
 }
 
 /** A host whose collector runs as a process and tails one file; every command is the collector's own. */
-export interface HostProgram {
-  readonly deviceId: string;
-  readonly identity: string;
-  readonly configDir: string;
-  /** Fails the test when the command does. */
-  enroll(...more: string[]): Promise<void>;
-  /** Makes the log its only source, read from the beginning. */
-  tail(): Promise<void>;
-  /** Sets a value of the config. */
-  edit(path: readonly (string | number)[], value: unknown): Promise<void>;
-  /** Appends lines to the log, each after the name of the host. */
-  write(...lines: string[]): Promise<void>;
-  start(): void;
-  /** The running collector. */
-  program(): Program | undefined;
-  renew(): Promise<void>;
-  /** Whether core has not yet accepted the newest credentials. */
-  hasPendingPromotion(): Promise<boolean>;
-  diag(): Promise<HostDiagnosis>;
-  /** Stops the collector; fails the test unless it exits with 0. */
-  stop(): Promise<void>;
-}
+export type HostProgram = ReturnType<typeof createHostProgram>;
 
 /** The parts of `svc-collector diag` that tests read. */
 interface HostDiagnosis {
@@ -57,7 +36,7 @@ export const createHostProgram = (
   deviceId: string,
   { dir, identityPrefix }: HostFiles,
   target: () => HostTarget,
-): HostProgram => {
+) => {
   const configDir = join(dir, deviceId);
   const config = join(configDir, "collector.yaml");
   const log = join(dir, `${deviceId}.log`);
@@ -67,7 +46,7 @@ export const createHostProgram = (
     await run.exited;
     return run;
   };
-  const edit: HostProgram["edit"] = async (path, value) => {
+  const edit = async (path: readonly (string | number)[], value: unknown) => {
     const document = parseDocument(await readFile(config, "utf8"));
     document.setIn(path, document.createNode(value));
     await writeFile(config, document.toString());
@@ -76,7 +55,8 @@ export const createHostProgram = (
     deviceId,
     identity: identityPrefix + deviceId,
     configDir,
-    enroll: async (...more) => {
+    /** Fails the test when the command does. */
+    enroll: async (...more: string[]) => {
       const { coreUrl, ingestPort, caBundle } = target();
       const run = await command(
         "enroll",
@@ -101,20 +81,26 @@ export const createHostProgram = (
       );
       expect(await run.exited, run.stderr).toBe(0);
     },
+    /** Makes the log its only source, read from the beginning. */
     tail: async () => {
       await edit(["sources"], [{ type: "file", include: [log], start_at: "beginning" }]);
       await appendFile(log, "");
     },
+    /** Sets a value of the config. */
     edit,
-    write: (...lines) => appendFile(log, lines.map((line) => `${deviceId} ${line}\n`).join("")),
+    /** Appends lines to the log, each after the name of the host. */
+    write: (...lines: string[]) =>
+      appendFile(log, lines.map((line) => `${deviceId} ${line}\n`).join("")),
     start: () => {
       program = startProgram("collector/main.ts", ["run", "--config", config]);
     },
+    /** The running collector. */
     program: () => program,
     renew: async () => {
       const run = await command("renew", "--config", config);
       expect(await run.exited, run.stderr).toBe(0);
     },
+    /** Whether core has not yet accepted the newest credentials. */
     hasPendingPromotion: () =>
       stat(join(configDir, "identity", "previous")).then(
         () => true,
@@ -124,6 +110,7 @@ export const createHostProgram = (
       const run = await command("diag", "--json", "--config", config);
       return run.records[0] as unknown as HostDiagnosis;
     },
+    /** Stops the collector; fails the test unless it exits with 0. */
     stop: async () => {
       if (program) expect(await stopProgram(program), program.stderr).toBe(0);
     },

@@ -4,25 +4,23 @@ import { join } from "node:path";
 import { Hono } from "hono";
 import { markUsed, recordAuthFailure } from "#functions/domain/certificate/authenticate.ts";
 import type { HttpContext, HttpEnv } from "#functions/http/request.ts";
-import { createIngest, type Ingest, type IngestNeeds } from "#functions/ingest/create-ingest.ts";
+import { createIngest, type IngestNeeds } from "#functions/ingest/create-ingest.ts";
 import { createFastPath } from "#functions/ingest/fast-path/create-fast-path.ts";
 import { createPostgresSink, type PostgresSinkNeeds } from "#functions/ingest/postgres-sink.ts";
 import type { Sink } from "#functions/ingest/sink.ts";
-import { readTlsFiles, type TlsMaterial } from "#functions/node/follow-files.ts";
+import { readTlsFiles } from "#functions/node/follow-files.ts";
 import {
-  type IngestListener,
   type IngestListenerOptions,
   ingestPeerOf,
   startIngestListener,
 } from "#functions/node/ingest/ingest-listener.ts";
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
-import { loadFiles, type Reloaded } from "#functions/node/reload-files.ts";
+import { loadFiles } from "#functions/node/reload-files.ts";
 import {
   areCertificatesActive,
   findCertificateStates,
   findEndedCertificates,
 } from "#functions/store/certificate/certificates.ts";
-import type { ConnectedDatabase } from "#functions/store/database/database.ts";
 import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import { encodePem } from "#proto/pem.ts";
@@ -35,44 +33,17 @@ import {
   testNames,
   x509,
 } from "#scripts/lab/ca/test-pki.ts";
-import { createTestLog, type TestLog } from "../fakes/log.ts";
+import { createTestLog } from "../fakes/log.ts";
 import type { TestCollector } from "./collector.ts";
 import type { TestCore } from "./core.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
 import { isSlow } from "./is-slow.ts";
 
 /** The credentials of a TLS client, in PEM. */
-export interface TestClient {
-  cert: string;
-  key: string;
-  der: Uint8Array<ArrayBuffer>;
-}
+export type TestClient = ReturnType<typeof clientOf>;
 
 /** An ingest listener on loopback, with a database and a CA of its own. */
-export interface TestIngest {
-  port: number;
-  caPem: string;
-  /** The files that the listener reads. */
-  files: { serverCertFile: string; serverKeyFile: string; clientCaFile: string };
-  tls: Reloaded<TlsMaterial>;
-  /** Issues another certificate for `localhost`. */
-  issueServer(): Promise<TestClient>;
-  ingest: Ingest;
-  listener: IngestListener;
-  database: TestDatabase;
-  connection: ConnectedDatabase;
-  log: TestLog;
-  /** The facts that the observer received, by name. */
-  observed: { name: string; facts: unknown }[];
-  /** Issues a client certificate for one URI, or for `names`. */
-  client(options: {
-    uri?: string;
-    names?: readonly TestName[];
-    subject?: string;
-    notAfter?: Date;
-  }): Promise<TestClient>;
-  close(): Promise<void>;
-}
+export type TestIngest = Awaited<ReturnType<typeof startTestIngest>>;
 
 /** How ingest serves Forward over binary gRPC. */
 export const everyIngestPath = [
@@ -96,7 +67,7 @@ export const certificatesOf = ({ core, database }: TestCore): IngestNeeds["certi
 };
 
 /** The TLS client of an enrolled host. */
-export const clientOf = ({ certificate, key }: TestCollector): TestClient => ({
+export const clientOf = ({ certificate, key }: TestCollector) => ({
   cert: encodePem(certificate, "CERTIFICATE"),
   key: key.pem,
   der: certificate,
@@ -113,7 +84,7 @@ export const startTestIngest = async (
     database?: TestDatabase;
     ca?: TestCa;
   } = {},
-): Promise<TestIngest> => {
+) => {
   const database = options.database ?? (await createTestDatabase());
   const connection = database.connect();
   const dir = await mkdtemp(join(tmpdir(), "svc-ingest-test-"));
@@ -141,7 +112,7 @@ export const startTestIngest = async (
   await writeFile(files.clientCaFile, ca.pem);
 
   const log = createTestLog();
-  const observed: TestIngest["observed"] = [];
+  const observed: { name: string; facts: unknown }[] = [];
   const record = (name: string) => (facts: unknown) => void observed.push({ name, facts });
   const observe = {
     committed: record("committed"),
@@ -208,16 +179,28 @@ export const startTestIngest = async (
   return {
     port: listener.port,
     caPem: ca.pem,
+    /** The files that the listener reads. */
     files,
     tls,
+    /** Issues another certificate for `localhost`. */
     issueServer,
     ingest,
     listener,
     database,
     connection,
     log,
+    /** The facts that the observer received, by name. */
     observed,
-    async client({ uri = "spiffe://fleet.test/host-1", ...rest }) {
+    /** Issues a client certificate for one URI, or for `names`. */
+    async client({
+      uri = "spiffe://fleet.test/host-1",
+      ...rest
+    }: {
+      uri?: string;
+      names?: readonly TestName[];
+      subject?: string;
+      notAfter?: Date;
+    }) {
       const key = await createTestKey();
       const der = await issueTestCertificate({ ca, key, uri, notBefore, notAfter, ...rest });
       return { cert: encodePem(der, "CERTIFICATE"), key: key.pem, der };

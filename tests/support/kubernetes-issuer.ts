@@ -15,18 +15,7 @@ export interface TokenPod {
 }
 
 /** The issuer of a cluster's service account tokens, as the API server publishes it: discovery, and keys. */
-export interface KubernetesIssuer {
-  readonly url: string;
-  /** Answers no request with what it asks for. */
-  isDown: boolean;
-  /** Replaces the key that signs: the old one is published no more. */
-  rotate(): Promise<void>;
-  /** As `rotate`, and publishes the keys at another address. */
-  move(): Promise<void>;
-  /** Returns the projected token of a pod at `now`, in milliseconds: of ten minutes, for `audience`. */
-  sign(pod: TokenPod, now: number): Promise<string>;
-  close(): void;
-}
+export type KubernetesIssuer = Awaited<ReturnType<typeof startKubernetesIssuer>>;
 
 /** The audience of the tokens, unless they name another. */
 export const coreAudience = "https://core.example.com";
@@ -35,10 +24,7 @@ export const coreAudience = "https://core.example.com";
 export const collectorNamespace = "fleet-collector";
 
 /** Starts an issuer on loopback, over TLS with these credentials of `localhost`. */
-export const startKubernetesIssuer = async (tls?: {
-  cert: string;
-  key: string;
-}): Promise<KubernetesIssuer> => {
+export const startKubernetesIssuer = async (tls?: { cert: string; key: string }) => {
   let kid = 0;
   const nextKey = async () => ({
     kid: `key-${++kid}`,
@@ -64,19 +50,23 @@ export const startKubernetesIssuer = async (tls?: {
   await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
   const { port } = server.address() as AddressInfo;
   let tokens = 0;
-  const issuer: KubernetesIssuer = {
+  const issuer = {
     url: tls === undefined ? `http://127.0.0.1:${port}` : `https://localhost:${port}`,
+    /** Answers no request with what it asks for. */
     isDown: false,
+    /** Replaces the key that signs: the old one is published no more. */
     rotate: async () => {
       key = await nextKey();
     },
+    /** As `rotate`, and publishes the keys at another address. */
     move: async () => {
       keysPath = `/moved${keysPath}`;
       key = await nextKey();
     },
+    /** Returns the projected token of a pod at `now`, in milliseconds: of ten minutes, for `audience`. */
     sign: (
-      { node = "node-1", nodeUid = `uid of ${node}`, pod = "collector-x7", ...given },
-      now,
+      { node = "node-1", nodeUid = `uid of ${node}`, pod = "collector-x7", ...given }: TokenPod,
+      now: number,
     ) => {
       const {
         serviceAccount = "collector",

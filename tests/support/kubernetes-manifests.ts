@@ -51,14 +51,10 @@ export interface Kustomization {
 }
 
 /** A folder of manifests. */
-export interface ManifestFolder {
-  path: string;
-  kustomization: Kustomization;
-  data: ManifestData[];
-}
+export type ManifestFolder = ReturnType<typeof readManifests>;
 
 /** Reads the resources that the kustomization of a folder lists. */
-export const readManifests = (path: string): ManifestFolder => {
+export const readManifests = (path: string) => {
   const read = (name: string) => readFileSync(join(path, name), "utf8");
   const kustomization: Kustomization = parse(read("kustomization.yaml"));
   const data = kustomization.resources.flatMap((name) =>

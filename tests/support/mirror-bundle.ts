@@ -19,21 +19,10 @@ const unlistedFiles = [
 ];
 
 /** A mirror bundle of one artifact and one image, beside its `release`, its `images` and the public key. */
-export interface SampleBundle {
-  bundle: string;
-  publicKey: string;
-  /** Writes another version and its bundle into folders of `dir`; returns the bundle's. */
-  write(version: string, releaseName: string, name: string): Promise<string>;
-  /** Runs `svc-release-manifest verify`. */
-  verify(
-    key?: string,
-    folder?: string,
-    ...flags: string[]
-  ): Promise<{ code: number; stdout: string; stderr: string }>;
-}
+export type SampleBundle = Awaited<ReturnType<typeof writeSampleBundle>>;
 
 /** Writes a sample bundle of 0.2.0 below `dir`. */
-export const writeSampleBundle = async (dir: string): Promise<SampleBundle> => {
+export const writeSampleBundle = async (dir: string) => {
   const publicKey = join(dir, "release-key.pub");
   await writeFile(publicKey, publicKeyOf(sampleReleaseKey));
   await mkdir(join(dir, "images"));
@@ -46,7 +35,7 @@ export const writeSampleBundle = async (dir: string): Promise<SampleBundle> => {
     return join(dir, name);
   };
   const bundle = await write("0.2.0", "release", "mirror");
-  const verify: SampleBundle["verify"] = async (key = publicKey, folder = bundle, ...flags) => {
+  const verify = async (key: string = publicKey, folder: string = bundle, ...flags: string[]) => {
     const printed = { stdout: "", stderr: "" };
     const sink = (name: keyof typeof printed) => ({
       write: (text: string) => (printed[name] += text),
@@ -57,7 +46,14 @@ export const writeSampleBundle = async (dir: string): Promise<SampleBundle> => {
       ...printed,
     };
   };
-  return { bundle, publicKey, write, verify };
+  return {
+    bundle,
+    publicKey,
+    /** Writes another version and its bundle into folders of `dir`; returns the bundle's. */
+    write,
+    /** Runs `svc-release-manifest verify`. */
+    verify,
+  };
 };
 
 const writeSampleRelease = async (release: string, version: string): Promise<void> => {

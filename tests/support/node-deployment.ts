@@ -1,6 +1,6 @@
 import { sql } from "drizzle-orm";
 import { createTestCsr, createTestKey, type TestKey } from "#scripts/lab/ca/test-pki.ts";
-import { type Answer, createTestCore, type TestCore } from "./core.ts";
+import { createTestCore } from "./core.ts";
 import {
   coreAudience,
   type KubernetesIssuer,
@@ -15,37 +15,10 @@ export const nodePrefix = "spiffe://fleet.test/node/";
 export const collectorRule = { pattern: "system:serviceaccount:fleet-collector:collector" };
 
 /** A core, two clusters that it trusts, and what enrolls their nodes. */
-export interface NodeDeployment {
-  test: TestCore;
-  cluster: KubernetesIssuer;
-  other: KubernetesIssuer;
-  /** Returns a name of its own. */
-  nameOf(what: string): string;
-  /** Returns the address of a caller of its own: a refusal of each has an event. */
-  addressOf(): string;
-  /** Returns the body that creates a policy for `cluster`. */
-  draftOf(workload?: object, over?: object): Record<string, unknown>;
-  createPolicy(workload?: object, over?: object): Promise<string>;
-  freeze(policyId: string): Promise<unknown>;
-  /** Lets all policies of earlier tests admit no service account tokens. */
-  forgetPolicies(): Promise<unknown>;
-  tokenOf(pod?: TokenPod, from?: KubernetesIssuer): Promise<string>;
-  enroll(
-    token: string,
-    deviceId: string,
-    over?: { key?: TestKey; from?: string },
-  ): Promise<Answer<Record<string, unknown>>>;
-  /** Returns the audit events of an address. */
-  eventsFrom(
-    address: string,
-  ): Promise<
-    readonly { outcome: string; reason: string | null; details: Record<string, unknown> }[]
-  >;
-  close(): Promise<void>;
-}
+export type NodeDeployment = Awaited<ReturnType<typeof createNodeDeployment>>;
 
 /** Starts the clusters on loopback, and creates the core. */
-export const createNodeDeployment = async (): Promise<NodeDeployment> => {
+export const createNodeDeployment = async () => {
   const [cluster, other] = await Promise.all([startKubernetesIssuer(), startKubernetesIssuer()]);
   const issuers = [cluster, other].map(
     ({ url }) => `{ issuer: "${url}", audience: "${coreAudience}" }`,
@@ -68,19 +41,27 @@ export const createNodeDeployment = async (): Promise<NodeDeployment> => {
     test,
     cluster,
     other,
+    /** Returns a name of its own. */
     nameOf,
+    /** Returns the address of a caller of its own: a refusal of each has an event. */
     addressOf,
+    /** Returns the body that creates a policy for `cluster`. */
     draftOf,
-    createPolicy: async (workload, over) => {
+    createPolicy: async (workload?: object, over?: object) => {
       const { body } = await test.admin.post(path, draftOf(workload, over));
       // Ids are ordered by millisecond.
       await clock.advance(1);
       return String(body.id);
     },
-    freeze: (policyId) => test.admin.post(`${path}/${policyId}/freeze`),
+    freeze: (policyId: string) => test.admin.post(`${path}/${policyId}/freeze`),
+    /** Lets all policies of earlier tests admit no service account tokens. */
     forgetPolicies: () => db.execute(sql`update enrollment_policy set workload = null`),
-    tokenOf: (pod = {}, from = cluster) => from.sign(pod, clock.now()),
-    enroll: async (token, deviceId, { key, from } = {}) => {
+    tokenOf: (pod: TokenPod = {}, from: KubernetesIssuer = cluster) => from.sign(pod, clock.now()),
+    enroll: async (
+      token: string,
+      deviceId: string,
+      { key, from }: { key?: TestKey; from?: string } = {},
+    ) => {
       const csr_pem = await createTestCsr({
         key: key ?? (await createTestKey()),
         uri: nodePrefix + deviceId,
@@ -97,8 +78,9 @@ export const createNodeDeployment = async (): Promise<NodeDeployment> => {
         from: from ?? addressOf(),
       });
     },
-    eventsFrom: (address) =>
-      db.execute(
+    /** Returns the audit events of an address. */
+    eventsFrom: (address: string) =>
+      db.execute<{ outcome: string; reason: string | null; details: Record<string, unknown> }>(
         sql`select outcome, reason, details from audit_event where remote_addr = ${address} order by id`,
       ),
     close: async () => {

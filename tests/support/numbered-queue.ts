@@ -4,18 +4,7 @@ import { systemClock } from "#kit/clock.ts";
 import { IngestService } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 
 /** A queue whose envelope N has the payload `<host> N`: it can resend any of them after any failure. */
-export interface NumberedQueue {
-  readonly hostId: string;
-  readonly queueId: Uint8Array<ArrayBuffer>;
-  /** The highest sequence that core acknowledged. */
-  acked(): bigint;
-  /** Acks and cursors below an earlier ack, of which there must be none. */
-  violations: readonly string[];
-  /** Core's database is restored from a backup: the next cursor may be below an earlier ack. */
-  expectRewind(): void;
-  /** Sends over one connection from core's cursor, until everything is acknowledged or the connection breaks. */
-  connect(port: number): Promise<void>;
-}
+export type NumberedQueue = ReturnType<typeof createNumberedQueue>;
 
 const envelopesOfFrame = 5;
 const framesInFlight = 8;
@@ -31,7 +20,7 @@ export const createNumberedQueue = (options: {
   last: () => bigint;
   isFinal?: () => boolean;
   onAck?: () => void;
-}): NumberedQueue => {
+}) => {
   const { hostId, tls, last, isFinal = () => true, onAck = () => undefined } = options;
   const queueId = crypto.getRandomValues(new Uint8Array(16));
   const violations: string[] = [];
@@ -99,5 +88,16 @@ export const createNumberedQueue = (options: {
   const expectRewind = () => {
     acked = 0n;
   };
-  return { hostId, queueId, acked: () => acked, violations, expectRewind, connect };
+  return {
+    hostId,
+    queueId,
+    /** The highest sequence that core acknowledged. */
+    acked: () => acked,
+    /** Acks and cursors below an earlier ack, of which there must be none. */
+    violations,
+    /** Core's database is restored from a backup: the next cursor may be below an earlier ack. */
+    expectRewind,
+    /** Sends over one connection from core's cursor, until everything is acknowledged or the connection breaks. */
+    connect,
+  };
 };

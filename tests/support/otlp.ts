@@ -4,33 +4,14 @@ import { join } from "node:path";
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { type ChannelOptions, credentials, Metadata, makeClientConstructor } from "@grpc/grpc-js";
 import type { Queue, QueueOptions } from "#collector/queue/queue.ts";
-import { createOtlpSource, type OtlpSource } from "#collector/sources/otlp/otlp-source.ts";
+import { createOtlpSource } from "#collector/sources/otlp/otlp-source.ts";
 import { systemClock } from "#kit/clock.ts";
 import { ExportTraceServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
 import { createTestLog } from "../fakes/log.ts";
-import { openTestQueue, readAll, type StoredRecord } from "./queue.ts";
+import { openTestQueue, readAll } from "./queue.ts";
 
 /** An `otlp` source on free loopback ports, with its queue and clients. */
-export interface TestOtlp {
-  readonly source: OtlpSource;
-  readonly queue: Queue;
-  /** Returns how many requests reached the queue so far. */
-  appends(): number;
-  /** Returns the records in the queue. */
-  envelopes(): StoredRecord[];
-  /** Returns the names of the spans in the queue. */
-  spanNames(): string[];
-  /** Calls `exportByGrpc` with this source. */
-  exportByGrpc(payload: Uint8Array, service?: string): Promise<Uint8Array>;
-  /** Sends an OTLP/HTTP request, as protobuf by default. */
-  post(
-    path: string,
-    body: BodyInit,
-    headers?: Record<string, string>,
-    method?: string,
-  ): Promise<Response>;
-  close(): Promise<void>;
-}
+export type TestOtlp = Awaited<ReturnType<typeof startTestOtlp>>;
 
 /** Starts an `otlp` source. */
 export const startTestOtlp = async (
@@ -40,7 +21,7 @@ export const startTestOtlp = async (
     host?: string;
     allowedHosts?: string[];
   } = {},
-): Promise<TestOtlp> => {
+) => {
   const dir = mkdtempSync(join(tmpdir(), "otlp-"));
   const queue = openTestQueue(dir, options.queue);
   let appends = 0;
@@ -59,13 +40,18 @@ export const startTestOtlp = async (
   return {
     source,
     queue,
+    /** Returns how many requests reached the queue so far. */
     appends: () => appends,
+    /** Returns the records in the queue. */
     envelopes: () => readAll(queue),
+    /** Returns the names of the spans in the queue. */
     spanNames: () =>
       readAll(queue).flatMap(({ payload }) => spansOf(payload).map(({ name }) => name)),
-    exportByGrpc: (payload, service) =>
+    /** Calls `exportByGrpc` with this source. */
+    exportByGrpc: (payload: Uint8Array, service?: string) =>
       exportByGrpc(source.addresses.grpc ?? "", payload, {}, service),
-    post: (path, body, headers = {}, method = "POST") =>
+    /** Sends an OTLP/HTTP request, as protobuf by default. */
+    post: (path: string, body: BodyInit, headers: Record<string, string> = {}, method = "POST") =>
       fetch(`http://${source.addresses.http}${path}`, {
         method,
         headers: { "content-type": "application/x-protobuf", ...headers },

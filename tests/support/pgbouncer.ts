@@ -13,11 +13,7 @@ import { findPorts, isListening } from "#scripts/ports.ts";
 export type PoolMode = "session" | "transaction" | "statement";
 
 /** A PgBouncer in front of the server of a database. */
-export interface RunningPgBouncer {
-  /** Returns the URL of a database at the pooler. */
-  url(databaseUrl: string): string;
-  stop(): Promise<void>;
-}
+export type RunningPgBouncer = Awaited<ReturnType<typeof startPgBouncer>>;
 
 /** Returns whether `startPgBouncer` can start: without PgBouncer, tests that need it are reported as skipped. */
 export const canStartPgBouncer = (): Promise<boolean> => canRun("pgbouncer", program);
@@ -37,7 +33,7 @@ export const startPgBouncer = async (
     roles?: readonly string[];
     settings?: Readonly<Record<string, string | number>>;
   },
-): Promise<RunningPgBouncer> => {
+) => {
   await installPackage("pgbouncer", program);
   const { hostname, port, username, password } = new URL(databaseUrl);
   const dir = await mkdtemp(join(tmpdir(), "svc-pgbouncer-"));
@@ -100,7 +96,8 @@ export const startPgBouncer = async (
     throw error;
   });
   return {
-    url: (databaseUrl) => {
+    /** Returns the URL of a database at the pooler. */
+    url: (databaseUrl: string) => {
       const { username, pathname } = new URL(databaseUrl);
       return `postgres://${username}@127.0.0.1:${listenPort}${pathname}`;
     },

@@ -12,13 +12,7 @@ import { findPorts, isListening } from "#scripts/ports.ts";
 export type ProxyName = keyof typeof documented;
 
 /** A proxy in front of a core. */
-export interface RunningProxy {
-  /** `https://localhost:<port>`. */
-  readonly url: string;
-  /** `localhost:<port>`, forwarded to core's ingest listener. */
-  readonly ingestEndpoint: string;
-  stop(): Promise<void>;
-}
+export type RunningProxy = Awaited<ReturnType<typeof startProxy>>;
 
 /** The paths and ports of a test, which replace those of the documented configuration. */
 interface Places {
@@ -78,7 +72,7 @@ export const isInstalled = (name: ProxyName): boolean =>
 export const startProxy = async (
   name: ProxyName,
   options: Pick<Places, "dir" | "pki" | "corePort" | "ingestPort" | "webPort">,
-): Promise<RunningProxy> => {
+) => {
   const { file, program, args, places } = documented[name];
   const [httpsPort, ingestProxyPort] = (await findPorts(2, systemEntropy)) as [number, number];
   let text = await readFile(new URL(`../../${file}`, import.meta.url), "utf8");
@@ -110,7 +104,9 @@ export const startProxy = async (
       throw error;
     });
   return {
+    /** `https://localhost:<port>`. */
     url: `https://localhost:${httpsPort}`,
+    /** `localhost:<port>`, forwarded to core's ingest listener. */
     ingestEndpoint: `localhost:${ingestProxyPort}`,
     stop,
   };

@@ -7,7 +7,6 @@ import { createCoreReporter } from "#functions/ops/report-core.ts";
 import { createPartition } from "#functions/store/ingest/partitions.ts";
 import { dayMs, hourMs } from "#kit/clock.ts";
 import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
-import type { Rollout } from "#proto/rollout/rollout.ts";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import { storeAccount } from "./accounts.ts";
 import type { TestCore } from "./core.ts";
@@ -31,12 +30,7 @@ export const nightOptions = {
 };
 
 /** What happened, for the answers. */
-export interface RecordedNight {
-  /** What core said of the rollout when it paused it. */
-  paused: Rollout["reason"];
-  /** What the page said at 02:41. */
-  at0241: FleetHealthReport["summary"];
-}
+export type RecordedNight = Awaited<ReturnType<typeof recordNight>>;
 
 /**
  * Records a night of 60 hosts in six racks, through the API, with the jobs of core:
@@ -46,7 +40,7 @@ export interface RecordedNight {
  * - 02:00 core rejects 40 records of `web-8`; 10:00 the full queue of `web-1` drops 310.
  * - In the morning the queue of `web-5` fills, core-2 cannot commit, and of 62 expected hosts two never enrolled.
  */
-export const recordNight = async (test: TestCore): Promise<RecordedNight> => {
+export const recordNight = async (test: TestCore) => {
   const { clock, core, db } = test;
   const keepHistory = createHistoryKeeper(core);
   await keepHistory();
@@ -140,7 +134,12 @@ export const recordNight = async (test: TestCore): Promise<RecordedNight> => {
   const names = [...hosts.map((_, index) => `web-${index + 1}`), "db-1", "db-2"];
   const put = { hosts: names.map((name) => ({ name })) };
   await test.admin.put("/v1/collector/inventory", put);
-  return { paused, at0241: body.summary };
+  return {
+    /** What core said of the rollout when it paused it. */
+    paused,
+    /** What the page said at 02:41. */
+    at0241: body.summary,
+  };
 };
 
 const timestamp = (ms: number) => sql`${new Date(ms).toISOString()}::timestamptz`;

@@ -1,13 +1,8 @@
 import { sql } from "drizzle-orm";
-import type {
-  Rollout,
-  RolloutList,
-  RolloutTarget,
-  RolloutTargetPage,
-} from "#proto/rollout/rollout.ts";
+import type { Rollout, RolloutList, RolloutTargetPage } from "#proto/rollout/rollout.ts";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import { createTestToken, enrollTestCollector, manage, type TestCollector } from "./collector.ts";
-import type { Answer, TestCore } from "./core.ts";
+import type { TestCore } from "./core.ts";
 
 /** Publishes a collector config as an admin. Another size has another hash. Returns its id. */
 export const publishTestConfig = async (
@@ -161,24 +156,7 @@ const usageOf = ({ clock }: TestCore, { rssBytes, startedAt }: DrivenHost) => {
 };
 
 /** A fleet with the operations of rollouts on it. */
-export interface RolloutLab {
-  fleet: DrivenFleet;
-  /** Assigns a new config to every host and waits until they run it. Returns its id. */
-  settle(): Promise<string>;
-  /** Creates a rollout of a new config to all hosts of the fleet. */
-  start(body: Readonly<Record<string, unknown>>): Promise<Rollout>;
-  get(id: string): Promise<Rollout>;
-  targetsOf(id: string, query?: string): Promise<RolloutTarget[]>;
-  /** Lets minutes pass, in each of which the hosts send heartbeats and `tick` runs, until the rollout is in one of these states. */
-  runUntil(id: string, ...states: Rollout["state"][]): Promise<Rollout>;
-  control(id: string, path: string, body?: object): Promise<Answer<Rollout & { code?: string }>>;
-  /** The actions of its audit events, oldest first. */
-  eventsOf(id: string): Promise<string[]>;
-  /** How often the config was assigned to a host, and to how many: `[times, hosts]`. */
-  assignmentsOf(configId: string): Promise<[times: number, hosts: number][]>;
-  /** Aborts every rollout that has not ended. */
-  abortAll(): Promise<void>;
-}
+export type RolloutLab = Awaited<ReturnType<typeof createRolloutLab>>;
 
 /** Creates a fleet for rollouts. */
 export const createRolloutLab = async (
@@ -188,19 +166,20 @@ export const createRolloutLab = async (
     tick,
     ...options
   }: Parameters<typeof createDrivenFleet>[1] & { tick(): Promise<unknown> },
-): Promise<RolloutLab> => {
+) => {
   const { db } = test;
   const fleet = await createDrivenFleet(test, { name, ...options });
   let configs = 100;
   const publish = () => publishTestConfig(test, ++configs);
   const get = async (id: string) =>
     await test.auditor.read<Rollout>(`/v1/collector/rollouts/${id}`);
-  const control: RolloutLab["control"] = (id, path, body) =>
+  const control = (id: string, path: string, body?: object) =>
     test.admin.post(`/v1/collector/rollouts/${id}/${path}`, body);
   return {
     fleet,
     get,
     control,
+    /** Assigns a new config to every host and waits until they run it. Returns its id. */
     settle: async () => {
       for (const host of fleet.hosts) host.isSilent = false;
       fleet.react("applies");
@@ -211,7 +190,8 @@ export const createRolloutLab = async (
       await fleet.beat();
       return configId;
     },
-    start: async (body) => {
+    /** Creates a rollout of a new config to all hosts of the fleet. */
+    start: async (body: Readonly<Record<string, unknown>>) => {
       const created = await test.admin.post<Rollout>("/v1/collector/rollouts", {
         config_id: await publish(),
         filter: name,
@@ -221,11 +201,12 @@ export const createRolloutLab = async (
         throw new Error(`no rollout was created: ${JSON.stringify(created.body)}`);
       return created.body;
     },
-    targetsOf: async (id, query = "") => {
+    targetsOf: async (id: string, query = "") => {
       const path = `/v1/collector/rollouts/${id}/targets?limit=1000${query}`;
       return (await test.auditor.read<RolloutTargetPage>(path)).items;
     },
-    runUntil: async (id, ...states) => {
+    /** Lets minutes pass, in each of which the hosts send heartbeats and `tick` runs, until the rollout is in one of these states. */
+    runUntil: async (id: string, ...states: Rollout["state"][]) => {
       for (let minutes = 0; minutes < 60; minutes += 1) {
         await tick();
         const rollout = await get(id);
@@ -234,18 +215,21 @@ export const createRolloutLab = async (
       }
       throw new Error(`the rollout is still ${(await get(id)).state}`);
     },
-    eventsOf: async (id) => {
+    /** The actions of its audit events, oldest first. */
+    eventsOf: async (id: string) => {
       const path = `/v1/audit-events?target=${id}&limit=100`;
       const { items } = await test.auditor.read<{ items: { action: string }[] }>(path);
       return items.map(({ action }) => action).toReversed();
     },
-    assignmentsOf: async (configId) => {
+    /** How often the config was assigned to a host, and to how many: `[times, hosts]`. */
+    assignmentsOf: async (configId: string) => {
       const rows = await db.execute<{ times: number; hosts: number }>(sql`
         select times, count(*)::int as hosts from (
           select count(*)::int as times from config_assignment where config_id = ${configId}::uuid group by identity_id
         ) counted group by 1 order by 1`);
       return rows.map(({ times, hosts }) => [times, hosts]);
     },
+    /** Aborts every rollout that has not ended. */
     abortAll: async () => {
       const { items } = await test.auditor.read<RolloutList>("/v1/collector/rollouts");
       for (const { id, ended_at } of items) if (ended_at === null) await control(id, "abort");

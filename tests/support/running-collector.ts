@@ -7,46 +7,19 @@ import type { Log } from "#kit/log.ts";
 import { type Tracer, untraced } from "#kit/tracing/tracer.ts";
 import type { SourceConfig } from "#proto/collector-config/parse.ts";
 import { createTestCa } from "#scripts/lab/ca/test-pki.ts";
-import { type IngestPeer, startIngestPeer } from "../fakes/ingest-peer.ts";
+import { startIngestPeer } from "../fakes/ingest-peer.ts";
 import { createTestLog, type TestLog } from "../fakes/log.ts";
 import {
   issueFor,
   type ManagementCall,
   type ManagementReply,
-  type ManagementServer,
   startManagementServer,
 } from "../fakes/management-server.ts";
-import { createSkippingClock, type SkippingClock } from "../fakes/skipping-clock.ts";
-import { createEnrolledHost, type EnrolledHost } from "./enrolled-host.ts";
+import { createSkippingClock } from "../fakes/skipping-clock.ts";
+import { createEnrolledHost } from "./enrolled-host.ts";
 
 /** A collector with real files and sockets in the test's process, between a fake ingest listener and a fake core. */
-export interface RunningCollector {
-  readonly host: EnrolledHost;
-  readonly peer: IngestPeer;
-  readonly server: ManagementServer;
-  readonly log: TestLog;
-  /** The collector's clock, five times as fast as the system clock. */
-  readonly clock: SkippingClock;
-  /** Sets the answer to heartbeats; by default an empty one that requests the next after a second. */
-  onHeartbeat(reply: (call: ManagementCall) => ManagementReply): void;
-  /** Sets the answer to renewals; by default a certificate for the request. */
-  onRenew(reply: (call: ManagementCall) => ManagementReply | Promise<ManagementReply>): void;
-  /** Sets the answer to requests for the desired config; by default none is assigned. */
-  onDesired(reply: (call: ManagementCall) => ManagementReply | Promise<ManagementReply>): void;
-  /** Sets the answer to diagnostics; by default they are stored. */
-  onDiag(reply: (call: ManagementCall) => ManagementReply | Promise<ManagementReply>): void;
-  heartbeats(): ManagementCall[];
-  /** Replaces the config: the lines that every config of the host has, and `more`. */
-  configure(more: string): Promise<void>;
-  /** Starts it, with the sources that `createSource` creates. `done` is the end of the run. */
-  start(
-    createSource?: (config: SourceConfig, given: SourceDependencies) => Source,
-  ): Promise<{ done: Promise<void> }>;
-  /** Stops it as SIGTERM does. */
-  end(): void;
-  /** Ends the run, if there is one, and deletes everything around it. */
-  stop(): Promise<void>;
-}
+export type RunningCollector = Awaited<ReturnType<typeof createRunningCollector>>;
 
 /** Creates a heartbeat's answer; `over` replaces members. */
 export const heartbeatAnswer = (over: object = {}): { status: number; body: object } => ({
@@ -65,7 +38,7 @@ const idle: Omit<Source, "name"> = { start: async () => undefined, stop: async (
 /** Creates a collector that is not started. `sources` is the YAML of its sources, `management` more of that section. */
 export const createRunningCollector = async (
   options: { sources?: string; management?: string; tracer?: Tracer } = {},
-): Promise<RunningCollector> => {
+) => {
   const {
     sources = "[{type: file, include: [/nowhere/*]}]",
     management = "",
@@ -109,21 +82,27 @@ export const createRunningCollector = async (
     peer,
     server,
     log: testLog,
+    /** The collector's clock, five times as fast as the system clock. */
     clock,
-    onHeartbeat: (reply) => {
+    /** Sets the answer to heartbeats; by default an empty one that requests the next after a second. */
+    onHeartbeat: (reply: (call: ManagementCall) => ManagementReply) => {
       heartbeat = reply;
     },
-    onRenew: (reply) => {
+    /** Sets the answer to renewals; by default a certificate for the request. */
+    onRenew: (reply: (call: ManagementCall) => ManagementReply | Promise<ManagementReply>) => {
       renew = reply;
     },
-    onDesired: (reply) => {
+    /** Sets the answer to requests for the desired config; by default none is assigned. */
+    onDesired: (reply: (call: ManagementCall) => ManagementReply | Promise<ManagementReply>) => {
       desired = reply;
     },
-    onDiag: (reply) => {
+    /** Sets the answer to diagnostics; by default they are stored. */
+    onDiag: (reply: (call: ManagementCall) => ManagementReply | Promise<ManagementReply>) => {
       diag = reply;
     },
     heartbeats: () => server.calls.filter(({ path }) => path.endsWith("/heartbeat")),
-    configure: async (more) => {
+    /** Replaces the config: the lines that every config of the host has, and `more`. */
+    configure: async (more: string) => {
       // In one step: a reader between truncating and writing a file would find an invalid config.
       await writeFile(
         `${host.config}.new`,
@@ -131,7 +110,13 @@ export const createRunningCollector = async (
       );
       await rename(`${host.config}.new`, host.config);
     },
-    start: async (createSource = () => ({ name: "idle", ...idle })) => {
+    /** Starts it, with the sources that `createSource` creates. `done` is the end of the run. */
+    start: async (
+      createSource: (config: SourceConfig, given: SourceDependencies) => Source = () => ({
+        name: "idle",
+        ...idle,
+      }),
+    ) => {
       const loaded = await loadConfig(host.config, env);
       if (!isUsable(loaded)) throw new Error(JSON.stringify(loaded.errors));
       const facts = {
@@ -149,7 +134,9 @@ export const createRunningCollector = async (
       done = run.catch(() => undefined);
       return { done: run };
     },
+    /** Stops it as SIGTERM does. */
     end: () => stopping.abort(),
+    /** Ends the run, if there is one, and deletes everything around it. */
     stop: async () => {
       stopping.abort();
       await done;

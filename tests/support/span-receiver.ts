@@ -17,17 +17,10 @@ export interface ReceivedSpan {
 }
 
 /** Receives OTLP over HTTP, as a collector or a backend does. */
-export interface SpanReceiver {
-  /** `http://127.0.0.1:<port>/v1/traces`. */
-  readonly url: string;
-  readonly spans: readonly ReceivedSpan[];
-  /** The headers of each request. */
-  readonly headers: readonly IncomingHttpHeaders[];
-  close(): void;
-}
+export type SpanReceiver = Awaited<ReturnType<typeof startSpanReceiver>>;
 
 /** Starts a receiver on loopback. */
-export const startSpanReceiver = async (): Promise<SpanReceiver> => {
+export const startSpanReceiver = async () => {
   const spans: ReceivedSpan[] = [];
   const headers: IncomingHttpHeaders[] = [];
   const server = createServer(async (request, response) => {
@@ -53,5 +46,12 @@ export const startSpanReceiver = async (): Promise<SpanReceiver> => {
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1/traces`;
-  return { spans, headers, url, close: () => void server.close() };
+  return {
+    spans,
+    /** The headers of each request. */
+    headers,
+    /** `http://127.0.0.1:<port>/v1/traces`. */
+    url,
+    close: () => void server.close(),
+  };
 };

@@ -1,22 +1,14 @@
-import type { Browser } from "playwright-core";
 import { afterAll, afterEach } from "vitest";
 import { launchBrowser } from "#scripts/lab/browser.ts";
 import { buildUi } from "#scripts/lab/built-ui.ts";
 import type { PersonName } from "#scripts/lab/people.ts";
 import { flawsOf, viewports } from "#scripts/lab/ui-states.ts";
-import { type PageVisit, type VisitOptions, visitPage } from "#scripts/lab/visit-page.ts";
+import { type VisitOptions, visitPage } from "#scripts/lab/visit-page.ts";
 import { isSlow } from "./is-slow.ts";
-import { startTestWeb, type TestWeb, type TestWebOptions } from "./web.ts";
+import { startTestWeb, type TestWebOptions } from "./web.ts";
 
 /** Web with the UI as it is built, in a browser. The pages of a test close after it, web after the test file. */
-export interface WebInBrowser {
-  web: TestWeb;
-  browser: Browser;
-  /** Opens a page, as an auditor unless told otherwise. */
-  visit(path: string, options?: VisitOptions & { as?: PersonName | null }): Promise<PageVisit>;
-  /** Returns what `flawsOf` finds at a path once its text `ready` is there: by axe on a wide screen, with --slow on a narrow one too. */
-  flawsAt(path: string, ready: string | RegExp, as?: PersonName): Promise<string[]>;
-}
+export type WebInBrowser = Awaited<ReturnType<typeof startWebInBrowser>>;
 
 /** The build, and the browser of this worker's test files, which ends with the worker. */
 let shared: ReturnType<typeof prepare> | undefined;
@@ -31,17 +23,26 @@ export const openTestBrowser = async (): ReturnType<typeof prepare> => {
 };
 
 /** Starts web for a test file: at its top, or in a `describe`. */
-export const startWebInBrowser = async (options: TestWebOptions = {}): Promise<WebInBrowser> => {
+export const startWebInBrowser = async (options: TestWebOptions = {}) => {
   const { ui, browser } = await openTestBrowser();
   const web = await startTestWeb({ ui, ...options });
   afterAll(() => web.close());
-  const visit: WebInBrowser["visit"] = (path, { as = "auditor", ...rest } = {}) =>
-    visitPage({ browser, web }, as, path, rest);
-  const flawsAt: WebInBrowser["flawsAt"] = async (path, ready, as = "auditor") => {
+  const visit = (
+    path: string,
+    { as = "auditor", ...rest }: VisitOptions & { as?: PersonName | null } = {},
+  ) => visitPage({ browser, web }, as, path, rest);
+  const flawsAt = async (path: string, ready: string | RegExp, as: PersonName = "auditor") => {
     const { page } = await visit(path, { as });
     await page.getByText(ready).first().waitFor();
     await page.waitForLoadState("networkidle");
     return flawsOf(page, { axeAt: isSlow ? viewports : viewports.slice(1) });
   };
-  return { web, browser, visit, flawsAt };
+  return {
+    web,
+    browser,
+    /** Opens a page, as an auditor unless told otherwise. */
+    visit,
+    /** Returns what `flawsOf` finds at a path once its text `ready` is there: by axe on a wide screen, with --slow on a narrow one too. */
+    flawsAt,
+  };
 };

@@ -3,19 +3,10 @@ import type { AddressInfo } from "node:net";
 import { exportJWK, generateKeyPair, SignJWT } from "jose";
 
 /** The keys of an OpenID Connect issuer, as a CI platform publishes them. */
-export interface WorkloadIssuerKeys {
-  /** The address of its JWKS. */
-  url: string;
-  /** Returns a token of the issuer at `now`, in milliseconds, for five minutes. */
-  sign(
-    claims: { iss: string; aud: string; sub: string } & Record<string, unknown>,
-    now: number,
-  ): Promise<string>;
-  close(): void;
-}
+export type WorkloadIssuerKeys = Awaited<ReturnType<typeof publishWorkloadKeys>>;
 
 /** Publishes a key on loopback. */
-export const publishWorkloadKeys = async (): Promise<WorkloadIssuerKeys> => {
+export const publishWorkloadKeys = async () => {
   const { publicKey, privateKey } = await generateKeyPair("RS256");
   const jwk = await exportJWK(publicKey);
   const server = createServer((_, response) =>
@@ -23,8 +14,13 @@ export const publishWorkloadKeys = async (): Promise<WorkloadIssuerKeys> => {
   );
   await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
   return {
+    /** The address of its JWKS. */
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/keys`,
-    sign: (claims, now) =>
+    /** Returns a token of the issuer at `now`, in milliseconds, for five minutes. */
+    sign: (
+      claims: { iss: string; aud: string; sub: string } & Record<string, unknown>,
+      now: number,
+    ) =>
       new SignJWT(claims)
         .setProtectedHeader({ alg: "RS256", kid: "one" })
         .setIssuedAt(Math.floor(now / 1000))

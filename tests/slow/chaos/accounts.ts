@@ -3,13 +3,7 @@ import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
 import type { StoredQueues } from "./stored-queues.ts";
 
 /** What core has of the accounts of hosts, and what is wrong with it. */
-export interface AccountJudgement {
-  /** Accounts that core accepted. */
-  accounts: number;
-  /** Sequences that these name as lost by a database. */
-  accounts_lost: number;
-  account_faults: string[];
-}
+export type AccountJudgement = Awaited<ReturnType<typeof judgeAccounts>>;
 
 /** An accepted account, and what core counted of its range. */
 interface CountedAccount extends ReadAccount {
@@ -39,10 +33,7 @@ export interface AccountContext {
  * Compares the accounts that core has with what is stored: of each range it counts as stored what is stored, and as lost what a database
  * that was discarded had and no other has; nothing is missing that is not damaged; and every record of the collector is in an account.
  */
-export const judgeAccounts = async (
-  sql: SqlClient,
-  context: AccountContext,
-): Promise<AccountJudgement> => {
+export const judgeAccounts = async (sql: SqlClient, context: AccountContext) => {
   const rows = await sql<
     AccountRow[]
   >`select body, is_checked as "isChecked", stored::int, rejected::int, lost::int, missing::int
@@ -56,7 +47,9 @@ export const judgeAccounts = async (
   const places = sequencesOf([context.stored]);
   const discarded = sequencesOf(context.discarded);
   return {
+    /** Accounts that core accepted. */
     accounts: accounts.length,
+    /** Sequences that these name as lost by a database. */
     accounts_lost: accounts.reduce((sum, { lost }) => sum + lost, 0),
     account_faults: [
       ...refused.map(

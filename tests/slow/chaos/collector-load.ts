@@ -18,17 +18,7 @@ import { createRandom } from "#scripts/fleet-sim/scenario/random.ts";
 const tickMs = 50;
 
 /** The input of the collector. */
-export interface Load {
-  /** Lines written to the log, numbered from 0; all must be stored. */
-  lines(): number;
-  /** Numbers of the requests that the collector accepted. */
-  accepted: ReadonlySet<number>;
-  /** Requests sent; one without a response may be stored or not. */
-  sent(): number;
-  /** Rotates the log as logrotate does, which keeps five files. */
-  rotate(how: Rotation): void;
-  stop(): void;
-}
+export type Load = ReturnType<typeof startLoad>;
 
 /** By a new name; so and compressed; or copied and truncated. */
 export type Rotation = "rename" | "gzip" | "copytruncate";
@@ -124,14 +114,18 @@ const sendSpans = (address: string, spansPerSecond: number) => {
 };
 
 /** Starts to write four fifths of `recordsPerSecond` as lines, and to send the rest as spans over OTLP/gRPC. */
-export const startLoad = (path: string, address: string, recordsPerSecond: number): Load => {
+export const startLoad = (path: string, address: string, recordsPerSecond: number) => {
   const lines = writeLines(path, recordsPerSecond * 0.8);
   const spans = sendSpans(address, recordsPerSecond * 0.2);
   return {
+    /** Lines written to the log, numbered from 0; all must be stored. */
     lines: lines.written,
+    /** Numbers of the requests that the collector accepted. */
     accepted: spans.accepted,
+    /** Requests sent; one without a response may be stored or not. */
     sent: spans.sent,
-    rotate: (how) => rotate(path, how),
+    /** Rotates the log as logrotate does, which keeps five files. */
+    rotate: (how: Rotation) => rotate(path, how),
     stop: () => {
       lines.stop();
       spans.stop();

@@ -14,22 +14,7 @@ const retryMs = 50;
 const drainTimeoutMs = 60_000;
 
 /** A host with the collector's queue and forwarder, on a directory that is restored and copied. */
-export interface CopiedHost {
-  readonly hostId: string;
-  /** The times of its acknowledgements, in ms of `performance.now()`. */
-  readonly ackTimes: readonly number[];
-  /** What it accepted and what did not vanish with a disk: the texts that must be stored. */
-  readonly owed: ReadonlySet<string>;
-  /** The queue ids that it left, as core knew a copy of them. */
-  readonly forked: ReadonlySet<string>;
-  readonly lostDisks: readonly LostDisk[];
-  /** Copies the directory, runs for `ms`, and continues on this or an earlier copy: `draw` in [0, 1) chooses one. */
-  restore(ms: number, draw: number): Promise<void>;
-  /** Runs a second host on a copy of the directory for `ms`, and until core has acknowledged all of it. */
-  runCopy(ms: number): Promise<void>;
-  /** Accepts nothing more; resolves when everything is acknowledged, or after 60 s. Idempotent. */
-  finish(): Promise<void>;
-}
+export type CopiedHost = ReturnType<typeof startCopiedHost>;
 
 /** A disk that an image replaced: what only it knew. Times are in ms of `performance.now()`. */
 export interface LostDisk {
@@ -48,7 +33,7 @@ interface Connection {
 }
 
 /** Starts a host that accepts and forwards numbered records at a steady rate. */
-export const startCopiedHost = (root: string, connection: Connection): CopiedHost => {
+export const startCopiedHost = (root: string, connection: Connection) => {
   const { hostId } = connection;
   const name = new URL(hostId).pathname.replaceAll("/", "-");
   const dir = join(root, `queue${name}`);
@@ -83,11 +68,15 @@ export const startCopiedHost = (root: string, connection: Connection): CopiedHos
   };
   return {
     hostId,
+    /** The times of its acknowledgements, in ms of `performance.now()`. */
     ackTimes,
+    /** What it accepted and what did not vanish with a disk: the texts that must be stored. */
     owed,
+    /** The queue ids that it left, as core knew a copy of them. */
     forked,
     lostDisks,
-    async restore(ms, draw) {
+    /** Copies the directory, runs for `ms`, and continues on this or an earlier copy: `draw` in [0, 1) chooses one. */
+    async restore(ms: number, draw: number) {
       const texts = new Set(await original.stop());
       const newest = { at: `${dir}-backup-${++copies}`, texts, accepted: new Set(accepted) };
       await cp(dir, newest.at, { recursive: true });
@@ -102,7 +91,8 @@ export const startCopiedHost = (root: string, connection: Connection): CopiedHos
       await cp(backup.at, dir, { recursive: true });
       original = start();
     },
-    async runCopy(ms) {
+    /** Runs a second host on a copy of the directory for `ms`, and until core has acknowledged all of it. */
+    async runCopy(ms: number) {
       const at = `${dir}-copy-${++copies}`;
       await original.stop();
       await cp(dir, at, { recursive: true });
@@ -113,16 +103,12 @@ export const startCopiedHost = (root: string, connection: Connection): CopiedHos
       await copy.stop();
       if (!isEmpty) throw new Error("a copy's queue is not acknowledged within 60 s");
     },
+    /** Accepts nothing more; resolves when everything is acknowledged, or after 60 s. Idempotent. */
     finish: () => (finishing ??= finish()),
   };
 };
 
-interface Run {
-  /** Accepts nothing more; resolves with true once the queue is empty, or with false after 60 s. */
-  drain(): Promise<boolean>;
-  /** Ends it; resolves with the texts that are still in its queue. */
-  stop(): Promise<string[]>;
-}
+type Run = ReturnType<typeof run>;
 
 let numbered = 0;
 
@@ -138,7 +124,7 @@ const run = (
     onAck(): void;
     onForked(queueId: string): void;
   },
-): Run => {
+) => {
   const queue: Queue = openTestQueue(dir, { entropy: systemEntropy });
   const { sessionAnswered } = queue;
   queue.sessionAnswered = () => {
@@ -194,12 +180,14 @@ const run = (
     await accepting;
   };
   return {
+    /** Accepts nothing more; resolves with true once the queue is empty, or with false after 60 s. */
     async drain() {
       await endAccepting();
       const deadline = performance.now() + drainTimeoutMs;
       while (queue.stats().records > 0 && performance.now() < deadline) await systemClock.sleep(20);
       return queue.stats().records === 0;
     },
+    /** Ends it; resolves with the texts that are still in its queue. */
     async stop() {
       await endAccepting();
       end.abort(new Error("stop"));

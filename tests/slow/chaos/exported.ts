@@ -37,20 +37,7 @@ export const readKeys = async (
 };
 
 /** What of the stored envelopes was exported. */
-export interface ExportJudgement {
-  exported: number;
-  /** Stored, not at the backend, and named by nothing. */
-  not_exported: number;
-  /** Stored, not at the backend, and a dead letter or among the rejected items that the export counts. */
-  export_rejected: number;
-  /** At the backend, and never stored. */
-  export_invented: number;
-  /** Times that the backend stored something again. */
-  export_repeats: number;
-  /** What core says of the export in the end, by `core_export_lag_envelopes` and `core_export_unaccounted_envelopes`. */
-  export_lag: number;
-  export_unaccounted: number;
-}
+export type ExportJudgement = Awaited<ReturnType<typeof judgeExported>>;
 
 /** Compares what is stored with what the backend has, once the export has caught up or 90 s have passed. */
 export const judgeExported = async (context: {
@@ -61,7 +48,7 @@ export const judgeExported = async (context: {
   /** How many envelopes of the collector core reports as lost: a span's key has no sequence. */
   lostSpansMax: number;
   httpPort: number;
-}): Promise<ExportJudgement> => {
+}) => {
   const { sql, backend, discarded, lostSpansMax, httpPort } = context;
   await tabulateStored(sql);
   const stored = new Set(await readKeys(sql, "stored_envelope"));
@@ -86,10 +73,15 @@ export const judgeExported = async (context: {
     if ((unnamed === 0 && lag === 0 && unaccounted === 0) || isOver)
       return {
         exported: stored.size - missing.length,
+        /** Stored, not at the backend, and named by nothing. */
         not_exported: unnamed,
+        /** Stored, not at the backend, and a dead letter or among the rejected items that the export counts. */
         export_rejected: missing.length - unnamed,
+        /** At the backend, and never stored. */
         export_invented: invented.length - Math.min(spans, lostSpansMax),
+        /** Times that the backend stored something again. */
         export_repeats: [...backend.stored.values()].reduce((sum, times) => sum + times - 1, 0),
+        /** What core says of the export in the end, by `core_export_lag_envelopes` and `core_export_unaccounted_envelopes`. */
         export_lag: lag ?? Number.NaN,
         export_unaccounted: unaccounted ?? Number.NaN,
       };

@@ -4,17 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { programPaths } from "#scripts/bundle/bundle-programs.ts";
 
 /** A program that is killed repeatedly and restarted at once. */
-export interface KilledProgram {
-  start(): Promise<void>;
-  /** Kills it and restarts it at once. */
-  restart(): Promise<void>;
-  /** Its process id; 0 before the first start. */
-  pid(): number;
-  /** Kills it and does not restart it. */
-  end(): Promise<void>;
-  /** Ends it as its service manager does, and does not restart it. */
-  stop(): Promise<void>;
-}
+export type KilledProgram = ReturnType<typeof createKilledProgram>;
 
 /** A program that ended by itself is started again after it. */
 const restartMs = 200;
@@ -29,7 +19,7 @@ export const createKilledProgram = (
     beforeKill = () => undefined,
     onEnd,
   }: { beforeKill?: (pid: number) => void; onEnd?: (how: number | string | null) => void } = {},
-): KilledProgram => {
+) => {
   let child: ChildProcess | undefined;
   let started = Promise.resolve();
   const killed = new WeakSet<ChildProcess>();
@@ -62,9 +52,13 @@ export const createKilledProgram = (
   };
   return {
     start,
+    /** Kills it and restarts it at once. */
     restart,
+    /** Ends it as its service manager does, and does not restart it. */
     stop: () => kill("SIGTERM"),
+    /** Its process id; 0 before the first start. */
     pid: () => child?.pid ?? 0,
+    /** Kills it and does not restart it. */
     end: async () => {
       await started.catch(() => undefined);
       if (child !== undefined && child.exitCode === null && child.signalCode === null) await kill();

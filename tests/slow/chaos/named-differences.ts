@@ -1,18 +1,13 @@
 import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
 
 /** What core reports of a stream whose replicas differ: envelopes by `<queue id>-<sequence>`, by host. */
-export interface NamedDifferences {
-  /** In a range of `ingest.gap`, and not stored. */
-  lost: ReadonlyMap<string, ReadonlySet<string>>;
-  /** In a range of `ingest.repeat`. */
-  repeated: ReadonlyMap<string, ReadonlySet<string>>;
-}
+export type NamedDifferences = Awaited<ReturnType<typeof readNamedDifferences>>;
 
 /** Of a database without such a stream. */
 export const noDifferences: NamedDifferences = { lost: new Map(), repeated: new Map() };
 
 /** Reads the differences; `stored_envelope` has what is stored. */
-export const readNamedDifferences = async (sql: SqlClient): Promise<NamedDifferences> => {
+export const readNamedDifferences = async (sql: SqlClient) => {
   const read = async (action: string): Promise<Map<string, Set<string>>> => {
     const rows = await sql<{ host: string; key: string; isStored: boolean }[]>`
       select distinct event.host, event.queue || '-' || event.sequence as key, stored.sequence is not null as "isStored"
@@ -28,5 +23,10 @@ export const readNamedDifferences = async (sql: SqlClient): Promise<NamedDiffere
         keys.set(host, (keys.get(host) ?? new Set()).add(key));
     return keys;
   };
-  return { lost: await read("ingest.gap"), repeated: await read("ingest.repeat") };
+  return {
+    /** In a range of `ingest.gap`, and not stored. */
+    lost: await read("ingest.gap"),
+    /** In a range of `ingest.repeat`. */
+    repeated: await read("ingest.repeat"),
+  };
 };

@@ -4,18 +4,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 
 /** A file system in memory, which can be full. */
-export interface SmallDisk {
-  dir: string;
-  /** Shrinks it to what it holds: the next block that is written fails with ENOSPC. */
-  fill(): void;
-  free(): void;
-  remove(): Promise<void>;
-}
+export type SmallDisk = Awaited<ReturnType<typeof mountSmallDisk>>;
 
 const size = "1g";
 
 /** Mounts one. Throws where this process may not mount, as it must be root. */
-export const mountSmallDisk = async (): Promise<SmallDisk> => {
+export const mountSmallDisk = async () => {
   const dir = await mkdtemp(join(tmpdir(), "svc-disk-"));
   const mount = (...args: string[]) =>
     void execFileSync("mount", [...args, dir], { stdio: ["ignore", "ignore", "pipe"] });
@@ -29,6 +23,7 @@ export const mountSmallDisk = async (): Promise<SmallDisk> => {
   }
   return {
     dir,
+    /** Shrinks it to what it holds: the next block that is written fails with ENOSPC. */
     fill: () => mount("-o", `remount,size=${usedKib()}k`),
     free: () => mount("-o", `remount,size=${size}`),
     async remove() {

@@ -11,20 +11,7 @@ interface Place {
 }
 
 /** What one database has of some hosts. */
-export interface StoredQueues {
-  /** The places of each record, in the order in which they were stored. */
-  places: ReadonlyMap<string, readonly Place[]>;
-  rows: number;
-  /**
-   * Rows whose sequence is at or below one that the same queue stored before, with JetStream of the same kind, and of which no event says that
-   * they are stored again.
-   */
-  disordered: number;
-  /** The audit events `ingest.gap`. */
-  gaps: readonly { queueId: string; from: number; through: number }[];
-  /** The queue ids of the audit events `queue.forked`, each with its host. */
-  forks: ReadonlyMap<string, string>;
-}
+export type StoredQueues = Awaited<ReturnType<typeof readStoredQueues>>;
 
 /** What a database had that was replaced by a backup, and when: in ms of `performance.now()`, while no core ran. */
 export interface DiscardedQueues extends StoredQueues {
@@ -39,7 +26,7 @@ export const readStoredQueues = async (
   sql: EmbeddedDatabase["sql"],
   hostIds: readonly string[],
   { since = "0", isOrderedByKind = false, differences = noDifferences } = {},
-): Promise<StoredQueues> => {
+) => {
   await tabulateStored(sql);
   const rows = await sql<{ name: string; queueId: string; kind: string; sequence: string }[]>`
     select encode(queue_id, 'hex') as "queueId", kind, sequence::text as sequence,
@@ -66,9 +53,15 @@ export const readStoredQueues = async (
     select action, details from audit_event where action in ('ingest.gap', 'queue.forked')`;
   const queueOf = (details: Record<string, string | number>) => String(details.queue_id);
   return {
+    /** The places of each record, in the order in which they were stored. */
     places,
     rows: rows.length,
+    /**
+     * Rows whose sequence is at or below one that the same queue stored before, with JetStream of the same kind, and of which no event says that
+     * they are stored again.
+     */
     disordered,
+    /** The audit events `ingest.gap`. */
     gaps: events
       .filter(({ action }) => action === "ingest.gap")
       .map(({ details }) => ({
@@ -76,6 +69,7 @@ export const readStoredQueues = async (
         from: Number(details.from),
         through: Number(details.through),
       })),
+    /** The queue ids of the audit events `queue.forked`, each with its host. */
     forks: new Map(
       events
         .filter(({ action }) => action === "queue.forked")
@@ -85,25 +79,7 @@ export const readStoredQueues = async (
 };
 
 /** What the oracle found. */
-export interface Judgement {
-  stored: number;
-  /** Owed, neither stored nor in a range that an event reports. */
-  missing: number;
-  /** Stored twice in one queue, or in two of which core rejected none as a copy. */
-  duplicates: number;
-  disordered: number;
-  /** Owed, lost with a discarded database, and in a range that an event reports. */
-  lostReported: number;
-  /** Owed, and lost with a disk and a discarded database that alone knew of them: nothing that is left can report it. */
-  lostWithBoth: number;
-  /** Owed by the collector whose files were damaged, and within what it counts as lost. */
-  lostCounted: number;
-  /** Rows that repeat a record after a fork, or after such a collector had read lines again. */
-  storedAgain: number;
-  forks: number;
-  /** What the audit events lack or make up. */
-  faults: string[];
-}
+export type Judgement = ReturnType<typeof judge>;
 
 /**
  * Judges what is `stored` in the end, and what was in the databases that were `discarded` since, against what hosts are owed: everything
@@ -123,7 +99,7 @@ export const judge = (
   /** What the collector counts as lost with its queue, and of its files. */
   counted: { records: number; fileBytes: number } = { records: 0, fileBytes: 0 },
   differences: NamedDifferences = noDifferences,
-): Judgement => {
+) => {
   const databases = [stored, ...discarded];
   const gaps = databases.flatMap((database) => database.gaps);
   const forks = new Map(databases.flatMap((database) => [...database.forks]));
@@ -185,14 +161,21 @@ export const judge = (
   const left = hosts.flatMap(({ forked }) => [...forked]);
   return {
     stored: stored.rows,
+    /** Owed, neither stored nor in a range that an event reports. */
     missing: unreported.length - lostCounted,
+    /** Stored twice in one queue, or in two of which core rejected none as a copy. */
     duplicates: twice.length - readAgain,
     disordered: databases.reduce((sum, database) => sum + database.disordered, 0),
+    /** Owed, lost with a discarded database, and in a range that an event reports. */
     lostReported,
+    /** Owed, and lost with a disk and a discarded database that alone knew of them: nothing that is left can report it. */
     lostWithBoth: lostWithBoth.size,
+    /** Owed by the collector whose files were damaged, and within what it counts as lost. */
     lostCounted,
+    /** Rows that repeat a record after a fork, or after such a collector had read lines again. */
     storedAgain: stored.rows - stored.places.size,
     forks: left.length,
+    /** What the audit events lack or make up. */
     faults: [
       ...left
         .filter((queueId) => !forks.has(queueId))

@@ -97,13 +97,10 @@ const readLog = (child: ChildProcess): Promise<Record<string, unknown>> =>
 const drainMs = 2000;
 
 /** A balancer that listens on `port`. `drained` resolves once it has no connection left; it takes no more. */
-interface Balancer {
-  port: number;
-  drained(): Promise<unknown>;
-}
+type Balancer = Awaited<ReturnType<typeof balance>>;
 
 /** Gives each connection to the next of the ports on loopback. */
-const balance = async (targets: readonly number[], port: number): Promise<Balancer> => {
+const balance = async (targets: readonly number[], port: number) => {
   let connections = 0;
   const server: Server = createServer({ allowHalfOpen: true, noDelay: true }, (client) => {
     const target = connect({

@@ -22,31 +22,7 @@ const requestMs = 50;
 const numbered = ["rolled-1", "rolled-2", "rolled-3", "rolled-4"];
 
 /** The figures of two replicas that are replaced one after the other, forwards and back. */
-export interface RollingReport {
-  /** What the first present core applied. */
-  applied: ReturnType<typeof changedRecords>;
-  /** The starts and stops of cores, in order, each with the longest time between two acknowledgements of a host until the next one. */
-  order: { core: string; hostsMs: number }[];
-  /**
-   * The longest time in ms for which each was refused: a host's time between two acknowledgements, a collector's between two receipts of
-   * its telemetry, an operator's from a failed request to the next that succeeds; and while no core was replaced, for comparison.
-   */
-  refusedMs: {
-    steady: number;
-    hosts: number;
-    collectors: number;
-    signIn: number;
-    fleetQuery: number;
-  };
-  acked: number;
-  stored: number;
-  missing: number;
-  duplicates: number;
-  disordered: number;
-  /** What the previous cores did on the new schema, once no present core ran. */
-  back: { enrolled: string; heartbeats: string[]; config: string; fleet: number };
-  broken: string[];
-}
+export type RollingReport = Awaited<ReturnType<typeof runRolling>>;
 
 /**
  * Replaces two previous cores behind a balancer by present ones, and these by previous ones again, while hosts send, collectors forward
@@ -55,7 +31,7 @@ export interface RollingReport {
 export const runRolling = async (
   previous: Revision,
   { seconds, progress }: { seconds: number; progress(line: string): void },
-): Promise<RollingReport> => {
+) => {
   await using cleanup = new AsyncDisposableStack();
   const lab = await startUpgradeLab(cleanup);
   const { sql, expect, broken } = lab;
@@ -84,7 +60,7 @@ export const runRolling = async (
   const rollFromDatabase = await lab.now();
   const steady = Math.max(...pauses(steadyFrom, rollFrom));
 
-  const order: RollingReport["order"] = [];
+  const order: { core: string; hostsMs: number }[] = [];
   const step = async <Done>(core: string, run: () => Promise<Done>): Promise<Done> => {
     const from = performance.now();
     const done = await run();
@@ -152,10 +128,17 @@ export const runRolling = async (
     expect(who === "steady" || ms <= refusedMsMax, `${who} was refused for ${Math.round(ms)} ms`);
   }
   return {
+    /** What the first present core applied. */
     applied: changedRecords(recordsBefore, recordsAfter),
+    /** The starts and stops of cores, in order, each with the longest time between two acknowledgements of a host until the next one. */
     order,
+    /**
+     * The longest time in ms for which each was refused: a host's time between two acknowledgements, a collector's between two receipts of
+     * its telemetry, an operator's from a failed request to the next that succeeds; and while no core was replaced, for comparison.
+     */
     refusedMs,
     ...total,
+    /** What the previous cores did on the new schema, once no present core ran. */
     back: {
       enrolled,
       heartbeats: hosts.map(({ identity }) => identity),

@@ -4,13 +4,10 @@ import { isDeepStrictEqual } from "node:util";
 import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
 
 /** What a database records of its schema: digest and time of each migration and definition, by name. */
-export interface SchemaRecords {
-  migrations: Record<string, string>;
-  definitions: Record<string, string>;
-}
+export type SchemaRecords = Awaited<ReturnType<typeof readSchemaRecords>>;
 
 /** Reads the records of the migrator, as `sha256 time`. */
-export const readSchemaRecords = async (sql: SqlClient): Promise<SchemaRecords> => {
+export const readSchemaRecords = async (sql: SqlClient) => {
   const read = async (table: string) => {
     const rows = await sql<{ name: string; record: string }[]>`
       select name, sha256 || ' ' || applied_at as record from ${sql(table)} order by applied_at, name`;

@@ -14,32 +14,13 @@ const nowhere = 9;
 export const present: Revision = { dir: ".", node: process.execPath };
 
 /** The figures of an upgrade. */
-export interface UpgradeReport {
-  seconds: number;
-  /** What the database says that the present core applied. */
-  applied: ReturnType<typeof changedRecords>;
-  /** Records that core acknowledged or a collector accepted. */
-  acked: number;
-  stored: number;
-  missing: number;
-  duplicates: number;
-  disordered: number;
-  /** Records in the queue that the present collector took over from the previous one. */
-  carried: number;
-  /** Hosts that enrolled, sent a heartbeat and forwarded, by the core that served them while both did. */
-  served: { previous: string[]; present: string[] };
-  /** Hosts that run the config assigned to them, by the core that assigned it. */
-  configs: { beforeUpgrade: string; byPreviousOnNewSchema: string };
-  /** Certificates by status. */
-  certificates: Record<string, number>;
-  broken: string[];
-}
+export type UpgradeReport = Awaited<ReturnType<typeof runUpgrade>>;
 
 /** Runs one upgrade described in main.ts. */
 export const runUpgrade = async (
   previous: Revision,
   { seconds, progress }: { seconds: number; progress(line: string): void },
-): Promise<UpgradeReport> => {
+) => {
   await using cleanup = new AsyncDisposableStack();
   const lab = await startUpgradeLab(cleanup);
   const { sql, broken, expect } = lab;
@@ -125,7 +106,21 @@ export const runUpgrade = async (
 
   const total = await lab.judgeAll([upgraded, byPrevious, byPresent], [moved, direct]);
   const certificates = await certificatesByStatus(sql);
-  return { seconds, applied, ...total, carried, served, configs, certificates, broken };
+  return {
+    seconds,
+    /** What the database says that the present core applied. */
+    applied,
+    ...total,
+    /** Records in the queue that the present collector took over from the previous one. */
+    carried,
+    /** Hosts that enrolled, sent a heartbeat and forwarded, by the core that served them while both did. */
+    served,
+    /** Hosts that run the config assigned to them, by the core that assigned it. */
+    configs,
+    /** Certificates by status. */
+    certificates,
+    broken,
+  };
 };
 
 const countOf = async (sql: SqlClient): Promise<number> =>
