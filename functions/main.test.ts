@@ -41,7 +41,7 @@ const run = (args: string[], env: Record<string, string>) => {
 const logLine = async (child: ChildProcess, message: string) => {
   if (child.stdout === null) throw new Error("no stdout");
   for await (const line of createInterface(child.stdout)) {
-    const record = JSON.parse(line) as Record<string, unknown>;
+    const record = JSON.parse(line);
     if (record.msg === message) return record;
   }
   throw new Error(`ended without ${message}`);

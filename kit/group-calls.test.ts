@@ -4,7 +4,7 @@ import { type GroupOptions, groupCalls } from "./group-calls.ts";
 /** Groups whose runs the test ends. */
 const createGroup = (over: Partial<GroupOptions<string, string>> = {}) => {
   const runs: { items: readonly string[]; end(error?: unknown): Promise<void> }[] = [];
-  const call = groupCalls<string, string>({
+  const call = groupCalls({
     run: (items) =>
       new Promise((resolve, reject) => {
         const end = async (error?: unknown) => {

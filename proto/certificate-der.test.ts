@@ -76,7 +76,7 @@ const readBoth = (der: Uint8Array<ArrayBuffer>) => {
   };
   try {
     const read = new x509.X509Certificate(der);
-    const other: typeof own = {
+    const other = {
       issuer: own.issuer && hex(read.issuerName.toArrayBuffer()),
       spki: own.spki && hex(read.publicKey.rawData),
       notBefore: read.notBefore.getTime(),
@@ -102,7 +102,7 @@ const readBothCsr = (der: Uint8Array<ArrayBuffer>) => {
   if (!own.spki) return { own, other: null };
   try {
     const read = new x509.Pkcs10CertificateRequest(der);
-    const other: typeof own = {
+    const other = {
       spki: own.spki && hex(read.publicKey.rawData),
       signature: hex(read.signature),
       extensions: theirs(read.extensions),

@@ -15,7 +15,7 @@ const bundled = ["svc-server", "svc-web", "svc-collector", "svc-admin"] as const
  * later, with a role that may create databases). Migrates its template once, which `createTestDatabase` copies. Stops or drops everything
  * at the end of the run.
  */
-export default async (project: TestProject): Promise<() => Promise<void>> => {
+export default async (project: TestProject) => {
   await bundlePrograms(undefined, bundled);
   // The workers inherit it.
   process.env.SVC_TEST_BUNDLES = JSON.stringify(
@@ -37,7 +37,7 @@ const settings = {
 };
 
 /** Returns whether a folder in memory exists and has room for the servers of a run, with their WAL. */
-const hasMemoryFor = (folder: string): boolean => {
+const hasMemoryFor = (folder: string) => {
   if (!existsSync(folder)) return false;
   const { bavail, bsize } = statfsSync(folder);
   return Math.min(bavail * bsize, freemem()) > 4 * 1024 ** 3;
@@ -50,7 +50,7 @@ const hasMemoryFor = (folder: string): boolean => {
 export const provideDatabase = async (
   project: TestProject,
   { tcp = false }: { tcp?: boolean } = {},
-): Promise<() => Promise<void>> => {
+) => {
   // For the files of fixtures, whatever the developer's is: programs reject what a group may write.
   process.umask(0o022);
   // The workers inherit it, for servers of their own.
@@ -78,7 +78,7 @@ export const provideDatabase = async (
 
   return async () => {
     if (embedded === undefined) {
-      const left = await server.sql<{ name: string }[]>`
+      const left = await server.sql`
         select datname as name from pg_database where datname like ${`${prefix}%`}`;
       for (const { name } of left)
         await server.sql.unsafe(`drop database if exists ${name} with (force)`);

@@ -85,7 +85,7 @@ it("R8: keeps the old credentials when the new certificate has the wrong key, na
   const before = await pairInUse();
   const stranger = await createTestCa();
   const otherKey = await createTestKey();
-  const wrong: NonNullable<Parameters<typeof issueFor>[2]>[] = [
+  const wrong = [
     { key: otherKey },
     { uri: `${host.identity}0` },
     { chainPem: stranger.pem },

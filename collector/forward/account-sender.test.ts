@@ -1,9 +1,9 @@
 import { expect, it } from "vitest";
 import { createTestClock } from "#tests/fakes/clock.ts";
-import type { QueueAccounts, SealedAccount } from "../queue/queue-accounts.ts";
+import type { QueueAccounts } from "../queue/queue-accounts.ts";
 import { createAccountSender } from "./account-sender.ts";
 
-const account: SealedAccount = {
+const account = {
   number: 1,
   lastSequence: 5,
   body: new Uint8Array(3),

@@ -11,7 +11,7 @@ import type { NewRecord } from "./record.ts";
 const text = fc
   .string({ unit: "grapheme", maxLength: 50 })
   .filter((value) => value !== "__proto__");
-const anyRecord: fc.Arbitrary<NewRecord> = fc.record({
+const anyRecord = fc.record({
   kind: text,
   observedAtMs: fc.integer({ min: 0, max: 253_402_300_799_999 }),
   source: text,

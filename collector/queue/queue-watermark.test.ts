@@ -55,7 +55,7 @@ const flipBit = (path: string, at: number) => {
 };
 
 describe("K5: a queue whose WAL is damaged", () => {
-  const damages: Record<string, () => void> = {
+  const damages = {
     "with a flipped bit": () => flipBit(wal(), Math.floor(statSync(wal()).size / 2)),
     halved: () => truncateSync(wal(), Math.floor(statSync(wal()).size / 2)),
     removed: () => rmSync(wal()),
@@ -145,7 +145,7 @@ describe("K5: the mark beside the database", () => {
   it("is a lower bound: an older, torn, corrupt or missing one reports no loss", async () => {
     await fillAndKill();
     const whole = readFileSync(mark());
-    const changes: (() => void)[] = [
+    const changes = [
       () => truncateSync(mark(), whole.length - 7),
       () => flipBit(mark(), whole.length - 7),
       () => writeFileSync(mark(), whole.subarray(0, 200)),

@@ -8,9 +8,9 @@ import { untraced } from "#kit/tracing/tracer.ts";
 import { HeartbeatRequest } from "#proto/management/heartbeat.ts";
 import { createTestCa } from "#scripts/lab/ca/test-pki.ts";
 import { createTestCollectorEnv } from "#tests/fakes/collector-env.ts";
-import { type IngestPeer, startIngestPeer } from "#tests/fakes/ingest-peer.ts";
+import { startIngestPeer } from "#tests/fakes/ingest-peer.ts";
 import { createTestLog } from "#tests/fakes/log.ts";
-import { type ManagementServer, startManagementServer } from "#tests/fakes/management-server.ts";
+import { startManagementServer } from "#tests/fakes/management-server.ts";
 import { createEnrolledHost } from "#tests/support/enrolled-host.ts";
 import { failReads, hasStrace } from "#tests/support/failing-reads.ts";
 import { runCommandLine } from "../commands/command-line.ts";
@@ -40,9 +40,9 @@ const setUp = async (
   clock: Partial<Clock> = {},
 ) => {
   const ca = await createTestCa();
-  const peer: IngestPeer = await startIngestPeer({ ca });
+  const peer = await startIngestPeer({ ca });
   ends.push(() => peer.close());
-  const server: ManagementServer = await startManagementServer();
+  const server = await startManagementServer();
   ends.push(() => server.close());
   server.reply(() => heartbeatAnswer);
   const host = await createEnrolledHost({

@@ -78,7 +78,7 @@ describe("the role that boot makes", () => {
   it("is refused once somebody gives it more", async () => {
     const core = await create();
     await tools(core);
-    const [found] = await core.sql<{ name: string }[]>`
+    const [found] = await core.sql`
       select 'svc_chat_' || oid as name from pg_database where datname = current_database()`;
     for (const [fault, give, take] of [
       ["is a superuser", "alter role ROLE superuser", "alter role ROLE nosuperuser"],

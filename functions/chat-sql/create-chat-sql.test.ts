@@ -121,9 +121,9 @@ describe("the relations", () => {
   });
 
   it("host_history has the intervals of a host that have ended, and host_silences what did not come", async () => {
-    const [{ identity_id: id } = { identity_id: "" }] = await test.db.execute<{
-      identity_id: string;
-    }>(sql`select identity_id from fleet_host where device_id = 'host-2'`);
+    const [{ identity_id: id } = { identity_id: "" }] = await test.db.execute(
+      sql`select identity_id from fleet_host where device_id = 'host-2'`,
+    );
     await test.db.execute(sql`delete from fleet_history`);
     for (const [hour, version] of [
       ["01", "1.0.0"],

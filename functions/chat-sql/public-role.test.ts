@@ -33,14 +33,14 @@ const isBare = async ({ sql }: RoleConnection) => {
 };
 
 const groupOf = async ({ sql }: RoleConnection) => {
-  const [row] = await sql<{ name: string }[]>`
+  const [row] = await sql`
     select 'svc_public_' || oid as name from pg_database where datname = current_database()`;
   return row?.name ?? "";
 };
 
 /** Returns the privileges of PUBLIC in a database, in a stable order. */
 const publicOf = async ({ sql }: RoleConnection) => {
-  const rows = await sql<{ held: string }[]>`
+  const rows = await sql`
     select held || ' ' || a.privilege_type || ' ' || a.is_grantable as held from (
       select oid::regprocedure::text as held, coalesce(proacl, acldefault('f', proowner)) as acl from pg_proc
       union all select oid::regclass::text, relacl from pg_class where relacl is not null

@@ -193,7 +193,7 @@ it("begins behind all that is stored, if it should", async () => {
   await store.lines("a", ["old"]);
   // A transaction of another test, on the same server, that began before the row keeps the beginning in front of it.
   await eventually(async () => {
-    const [row] = await connection.sql<{ isSettled: boolean }[]>`
+    const [row] = await connection.sql`
         select xid < pg_snapshot_xmin(pg_current_snapshot())::text::bigint as "isSettled" from ingest_block`;
     expect(row?.isSettled).toBe(true);
   });
@@ -223,9 +223,7 @@ it("continues from the committed position, stores dead letters with it, and repo
   expect(lag?.ageSeconds).toBeLessThan(60);
   await expireLease();
   expect(await readLines(await openSource(), 1)).toEqual(["3"]);
-  const [stored] = await connection.sql<
-    { reason: string; payload: Uint8Array; sequence: string }[]
-  >`
+  const [stored] = await connection.sql`
       select reason, payload, sequence from export_dead_letter`;
   expect(stored).toMatchObject({ reason: "HTTP 400", sequence: "2" });
   expect(decoder.decode(stored?.payload)).toBe("2");
@@ -265,7 +263,7 @@ it("K1: reports envelopes that a reader has passed over, whatever made it do so"
 it("K1: takes a lease over whose end does not move, though the database's clock says that it has years to go", async () => {
   await openSource();
   const { sql } = connection;
-  const [row] = await sql<{ until: string }[]>`
+  const [row] = await sql`
       update export_position set lease_until = now() + interval '2 years' returning lease_until::text as until`;
   const first = await acquireExportLease(connection.db, "default", { owner: "other" });
   expect(first).toEqual({ lease: null, heldUntil: row?.until });

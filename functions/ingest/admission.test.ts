@@ -1,10 +1,10 @@
 import { expect, it } from "vitest";
 import { createTestClock } from "#tests/fakes/clock.ts";
 import type { CertificateState, EndsRead } from "../store/certificate/certificates.ts";
-import { type CertificateRegister, createAdmission } from "./admission.ts";
+import { createAdmission } from "./admission.ts";
 
 /** A register of active certificates; a test replaces what it is about. */
-const register: CertificateRegister = {
+const register = {
   find: async () => new Map(),
   areActive: async () => true,
   ended: async () => ({ read: { server: "a", xid: "1" }, ended: undefined }),

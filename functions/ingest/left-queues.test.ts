@@ -42,14 +42,12 @@ const open = (hostId: string, fill: number, claims: MessageInitShape<typeof Open
   );
 const moveTo = (hostId: string, fill: number, cursor: number) =>
   connection.sql`update ingest_cursor set cursor = ${cursor} where host_id = ${hostId} and queue_id = ${bytes(fill)}`;
-const rowsOf = (hostId: string) => connection.sql<
-  { fill: string; cursor: string; session: string | null }[]
->`
+const rowsOf = (hostId: string) => connection.sql`
   select left(encode(queue_id, 'hex'), 2) as fill, cursor, left(encode(session_id, 'hex'), 2) as session
   from ingest_cursor where host_id = ${hostId} order by queue_id`;
 const eventsOf = async (hostId: string) =>
   (
-    await connection.sql<{ text: string }[]>`
+    await connection.sql`
       select concat_ws(' ', action, left(details->>'queue_id', 2), details->>'from', details->>'through') as text
       from audit_event where details->>'host_id' = ${hostId} order by occurred_at, action`
   ).map(({ text }) => text);

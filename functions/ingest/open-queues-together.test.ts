@@ -101,14 +101,14 @@ it("rejects a copy among them alone, and records what a restored database has lo
   expect(results[11]).toMatchObject({ status: "fulfilled", value: { cursor: 5n } });
   expect(results.filter(({ status }) => status === "fulfilled")).toHaveLength(19);
   expect(counted.gaps).toEqual([5n]);
-  const rows = await connection.sql<{ host: string; cursor: string; session: string }[]>`
+  const rows = await connection.sql`
     select host_id as host, cursor, encode(session_id, 'hex') as session from ingest_cursor
     where host_id in ('mixed-7', 'mixed-11') order by host_id`;
   expect(rows).toEqual([
     { host: "mixed-11", cursor: "5", session: "02".repeat(16) },
     { host: "mixed-7", cursor: "0", session: "02".repeat(16) },
   ]);
-  const events = await connection.sql<{ action: string; host: string }[]>`
+  const events = await connection.sql`
     select action, details->>'host_id' as host from audit_event where details->>'host_id' like 'mixed-%' order by action`;
   expect(events).toEqual([
     { action: "ingest.gap", host: "mixed-11" },

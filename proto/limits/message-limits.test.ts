@@ -21,7 +21,7 @@ import { bytesMaxOf, messageLimits, valuesMaxOf } from "./message-limits.ts";
 import { createWireCheck } from "./wire-check.ts";
 
 /** What core and the collector decode of others. */
-const received: readonly DescMessage[] = [
+const received = [
   ...[IngestService, ServerReflection, EarlierReflection, Health].flatMap(({ methods }) =>
     methods.map(({ input }) => input),
   ),

@@ -14,7 +14,7 @@ const heartbeat = {
     platform: "linux/amd64",
     started_at: "2026-11-20T11:00:00.000Z",
   },
-  config: { valid: true, errors: [] as string[], running_config_hash: null },
+  config: { valid: true, errors: [], running_config_hash: null },
   queue: {
     records: 0,
     bytes: 0,
@@ -23,7 +23,7 @@ const heartbeat = {
     dropped_records_total: 0,
     at_risk: false,
   },
-  forwarder: { connected: true, last_ack_at: null, last_error: null as string | null },
+  forwarder: { connected: true, last_ack_at: null, last_error: null },
   renewal: {
     status: "not_configured",
     last_attempt_at: null,

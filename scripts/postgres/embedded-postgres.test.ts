@@ -69,8 +69,8 @@ it("ends with its parent, even after SIGKILL, and removes its files", async () =
   const parent = spawn(process.execPath, ["--input-type=module", "-e", script], {
     stdio: ["ignore", "pipe", "inherit"],
   });
-  const [line] = (await once(parent.stdout, "data")) as [Buffer];
-  const [pid, url] = JSON.parse(line.toString()) as [number, string];
+  const [line] = await once(parent.stdout, "data");
+  const [pid, url] = JSON.parse(line.toString());
   expect(await query(url, "select 1")).toEqual([[1]]);
   parent.kill("SIGKILL");
   await expectExit(pid);

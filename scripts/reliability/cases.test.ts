@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { caseFaults, type ReliabilityCase, readReliability, renderCase } from "./cases.ts";
 
-const covered: ReliabilityCase = {
+const covered = {
   group: "Queue",
   id: "Q1",
   text: "a disk fills → nothing is lost",

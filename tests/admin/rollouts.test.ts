@@ -65,7 +65,7 @@ describe("svc-admin rollouts create", () => {
     expect(asked.err).toContain("  waves: 5 % then 10m, 25 % then 10m, 100 % then 10m\n");
     expect(asked.err).toContain("  pauses when more than 5 % of a wave are config_invalid, stale,");
     expect(await run`create ${config} wave`).toMatchObject({ exitCode: 2, out: "" });
-    expect(await json<object[]>`list --config ${config}`).toEqual([]);
+    expect(await json`list --config ${config}`).toEqual([]);
   });
 
   it("takes waves, gate and reaction, and core's refusals", async () => {
@@ -147,7 +147,7 @@ describe("svc-admin rollouts watch", () => {
     expect(shown.out).toMatch(/^field +value\n/);
     expect(shown.out).toMatch(/\nnumber +targets .*\n1 +1 /);
     expect((await run`list --state completed`).out).toContain(id);
-    expect(await json<object[]>`targets ${id} --wave 1 --status applied`).toHaveLength(1);
+    expect(await json`targets ${id} --wave 1 --status applied`).toHaveLength(1);
     expect((await run("targets", id)).out.trimEnd().split("\n")).toHaveLength(5);
   });
 

@@ -86,7 +86,7 @@ beforeAll(async () => {
   await host.tail();
   host.start();
   const { sql } = database.connect();
-  const reported = () => sql<{ id: string }[]>`select identity_id as id from collector_health`;
+  const reported = () => sql`select identity_id as id from collector_health`;
   hostId = await eventually(async () => {
     const [found] = await reported();
     if (found === undefined) throw new Error(host?.program()?.stderr);

@@ -54,7 +54,7 @@ const admin = async (path: string, body: object) => {
     body: JSON.stringify(body),
   });
   if (!answer.ok) throw new Error(await answer.text());
-  return (await answer.json()) as Record<string, unknown>;
+  return await answer.json();
 };
 
 const stopCleanly = async (program: Program) => {
@@ -95,7 +95,7 @@ const certificates = async () =>
   (await db.sql`select status from certificate order by not_before, id`).map(
     ({ status }) => status,
   );
-const heartbeats = () => db.sql<{ at: Date; boot: string }[]>`
+const heartbeats = () => db.sql`
   select last_heartbeat_at as at, boot_id as boot from collector_health`;
 
 it("enrolls through the TLS edge", async () => {
@@ -143,7 +143,7 @@ it("sends heartbeats directly to the ingest listener with its new certificate an
 it("loads a desired config and a certificate that another process renewed, without a restart", async () => {
   await host.edit(["management", "apply_desired_config"], true);
   await host.edit(["management", "file_roots"], [dir]);
-  const [row] = await db.sql<{ id: string }[]>`select id from collector_identity`;
+  const [row] = await db.sql`select id from collector_identity`;
   const document = parseDocument(await readFile(config, "utf8"));
   document.addIn(["sources"], document.createNode({ type: "host_metrics" }));
   const desired = `# by core\n${document.toString()}`;
@@ -203,7 +203,7 @@ it("E12: stores the bootstrap token nowhere but in its file", async () => {
 });
 
 it("keeps its records, and reports why, once its identity is revoked", async () => {
-  const [row] = await db.sql<{ id: string }[]>`select id from collector_identity`;
+  const [row] = await db.sql`select id from collector_identity`;
   const run = await begin();
   await admin(`/v1/collector/identities/${row?.id}/revoke`, { reason_code: "lost_device" });
   await expect

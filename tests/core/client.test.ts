@@ -164,7 +164,7 @@ it("calls core: JSON, YAML, CSV, lines, plain text and a stream of events", asyn
   expect((await fleet.exportAuditEventLines<true>({ client })).data).toContain(
     "enrollment_policy.freeze",
   );
-  expect((await fleet.metrics<true>({ client, auth: "an-ops-token" })).data).toContain(
+  expect((await fleet.metrics({ client, auth: "an-ops-token" })).data).toContain(
     "core_enroll_total",
   );
   const budget = { filter: "label.env:test", bytes_per_hour: 1_073_741_824 };
@@ -179,7 +179,7 @@ it("calls core: JSON, YAML, CSV, lines, plain text and a stream of events", asyn
   const streamed = [];
   for await (const event of answer.stream) streamed.push(event);
   expect(streamed.at(-1)).toMatchObject({ status: "complete" });
-  await fleet.deleteChatSession<true>(onConversation);
+  await fleet.deleteChatSession(onConversation);
   const again = await fleet.sendChatMessage({ ...onConversation, body: { content: "Hello" } });
   await expect(again.stream.next()).rejects.toThrow("404");
 });

@@ -57,12 +57,12 @@ const text = (unset: unknown, example: string) => ({
   accepts: { [example]: example },
   rejects: unset === required ? noText : {},
 });
-const hmacKey: Behavior = {
+const hmacKey = {
   unset: required,
   accepts: { "32 bytes, which is just as needed": "32 bytes, which is just as needed" },
   rejects: { ...noText, "31 bytes, which is one too few.": "must be at least 32 bytes" },
 };
-const previousHmacKey: Behavior = {
+const previousHmacKey = {
   ...hmacKey,
   unset: undefined,
   rejects: { "31 bytes, which is one too few.": "must be at least 32 bytes" },
@@ -72,12 +72,12 @@ const databaseUrl = (unset: unknown) => ({
   accepts: { "postgres://me:pw@db:5432/core": "postgres://me:pw@db:5432/core" },
   rejects: { "mysql://db/core": "must", nonsense: "must" },
 });
-const uuid: Behavior = {
+const uuid = {
   unset: required,
   accepts: { "01920000-0000-7000-8000-00000000000A": "01920000-0000-7000-8000-00000000000a" },
   rejects: { ...noText, tenant: "must be a UUID" },
 };
-const host: Behavior = {
+const host = {
   unset: undefined,
   accepts: { "127.0.0.1": "127.0.0.1", "::1": "::1", localhost: "localhost" },
   rejects: {
@@ -96,7 +96,7 @@ const provider = choice(
   ["openai", "openai-compatible", "litellm", "anthropic", "mock"],
   "llama",
 );
-const confidentialUrl: Behavior = {
+const confidentialUrl = {
   unset: undefined,
   accepts: {
     "https://api.example.com": "https://api.example.com",
@@ -140,7 +140,7 @@ const traces = {
   },
 } satisfies Record<string, Behavior>;
 
-const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
+const core = {
   PORT: integer(8080, 0, 65535),
   SVC_HTTP_HOST: host,
   SVC_DATABASE_URL: databaseUrl(required),
@@ -325,7 +325,7 @@ const publicUrl = {
   "https://a.example/?x=1": "must hold no user, query or fragment",
 };
 
-const web: Readonly<Record<keyof typeof webVariables, Behavior>> = {
+const web = {
   PORT: integer(3000, 0, 65535),
   SVC_HTTP_HOST: host,
   WEBAUTH_URL: {

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { status } from "@grpc/grpc-js";
 import pg from "pg";
 import { afterEach, describe, expect, it } from "vitest";
-import { type IngestCore, prepareIngestCore } from "#scripts/lab/ingest-core.ts";
+import { prepareIngestCore } from "#scripts/lab/ingest-core.ts";
 import { startEmbeddedPostgres } from "#scripts/postgres/embedded-postgres.ts";
 import { frame, newQueue, testHost } from "../support/frames.ts";
 import { connectForeign, type ForeignClient, submit } from "../support/grpc-client.ts";
@@ -32,7 +32,7 @@ const startServer = async (settings: Readonly<Record<string, string>> = {}) => {
 };
 
 const startCore = async (url: string) => {
-  const core: IngestCore = await prepareIngestCore(url, {
+  const core = await prepareIngestCore(url, {
     env: { SVC_TRUST_LOOPBACK_OPS: "true" },
     program: programFile("functions/main.ts"),
   });

@@ -33,7 +33,7 @@ const crash = async () => {
   const client = new pg.Client({ connectionString: postgres.url() });
   client.on("error", () => undefined);
   await client.connect();
-  const { rows } = await client.query<{ pid: number }>("select pg_backend_pid() as pid");
+  const { rows } = await client.query("select pg_backend_pid() as pid");
   process.kill(rows[0]?.pid ?? 0, "SIGKILL");
   await new Promise((resolve) => client.once("end", resolve));
 };

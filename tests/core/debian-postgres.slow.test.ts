@@ -88,7 +88,7 @@ it.skipIf(bin === undefined)(
     until.abort();
     await kept;
 
-    const [host] = await sql<{ id: string }[]>`select id from collector_identity limit 1`;
+    const [host] = await sql`select id from collector_identity limit 1`;
     const pages = Object.entries(openApi.paths).flatMap(([path, operations]) =>
       "get" in operations ? [path] : [],
     );
@@ -103,7 +103,7 @@ it.skipIf(bin === undefined)(
       expect({ path, status: response.status, text }).toMatchObject({ status: 200 });
     }
 
-    const rows = await sql<{ mean: number }[]>`
+    const rows = await sql`
     select calls::int, mean_exec_time::float8 as mean, max_exec_time::float8 as max, stddev_exec_time::float8 as deviation, query
     from pg_stat_statements where calls >= 100 order by mean desc`;
     expect(rows.length).toBeGreaterThan(10);

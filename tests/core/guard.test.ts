@@ -9,7 +9,7 @@ import { createTestCore, type TestCore } from "../support/core.ts";
 import { scimEnvironment } from "../support/scim.ts";
 
 /** The routes that need no credentials. A route enters this list by a decision, not by omission. */
-const openRoutes: readonly string[] = [
+const openRoutes = [
   "GET /healthz",
   "GET /readyz",
   "GET /v1/openapi.json",

@@ -45,7 +45,7 @@ const canStart = await canStartPgBouncer();
  * without. The database has other defaults of every setting that changes what a statement, its result or a wait means. The tests of a mode
  * build on each other, in order.
  */
-const otherDefaults: Readonly<Record<string, string>> = {
+const otherDefaults = {
   bytea_output: "escape",
   DateStyle: "SQL, DMY",
   IntervalStyle: "iso_8601",
@@ -274,7 +274,7 @@ describe.for(possible.slice(isSlow ? 0 : -1))(
         .toBe(1);
       await host.write("three");
       await expect.poll(payloads).toEqual(lines);
-      const [row] = await database.sql<{ id: string }[]>`select id from collector_identity`;
+      const [row] = await database.sql`select id from collector_identity`;
       await operator("admin", "POST", `/v1/collector/identities/${row?.id}/revoke`, {
         reason_code: "lost_device",
       });

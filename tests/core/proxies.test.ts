@@ -1,6 +1,5 @@
 import { once } from "node:events";
 import { readFile, writeFile } from "node:fs/promises";
-import type { IncomingMessage } from "node:http";
 import { type RequestOptions, request } from "node:https";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
@@ -106,7 +105,7 @@ const send = async (url: string, options: RequestOptions = {}, body = "") => {
   });
   sent.on("error", () => undefined);
   sent.end(body);
-  const [response] = (await once(sent, "response")) as [IncomingMessage];
+  const [response] = await once(sent, "response");
   const content = await text(response);
   const isJson = String(response.headers["content-type"]).includes("json");
   return { status: response.statusCode ?? 0, body: isJson ? JSON.parse(content) : {} };

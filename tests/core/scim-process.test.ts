@@ -78,7 +78,7 @@ it("Q12: a restore to before a dismissal gives nobody access until the provider 
     });
     return {
       status: answer.status,
-      body: (await answer.json()) as { code?: string; scopes?: string[] },
+      body: await answer.json(),
     };
   };
   const scim = (origin: string, method: string, path: string, body: object) =>
@@ -87,7 +87,7 @@ it("Q12: a restore to before a dismissal gives nobody access until the provider 
       headers: { Authorization: `Bearer ${scimToken}`, "Content-Type": "application/scim+json" },
       body: JSON.stringify(body),
     });
-  const [user] = await sql<{ id: string }[]>`select id from scim_user`;
+  const [user] = await sql`select id from scim_user`;
   const setActive = (active: boolean) => ({
     schemas: ["urn:ietf:params:scim:api:messages:2.0:PatchOp"],
     Operations: [{ op: "replace", path: "active", value: active }],

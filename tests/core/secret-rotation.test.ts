@@ -35,7 +35,7 @@ type Service = "core" | "web";
 type Environment = Record<string, string>;
 
 /** The variables of each step of the table in docs/upgrade.md; the first is the state before. */
-const steps: readonly Record<Service, Environment>[] = [
+const steps = [
   {
     core: { SVC_AUTH_TOKEN_SECRET: token.old },
     web: { SVC_AUTH_TOKEN_SECRET: token.old, WEBAUTH_SECRET: session.old },
@@ -134,7 +134,7 @@ afterAll(async () => {
 
 /** Starts one replica of each service with the secrets of a step, in place of the oldest if `replaces`. */
 const roll = async (step: number, replaces = true) => {
-  const usual: Record<Service, Environment> = {
+  const usual = {
     core: {
       ...coreEnvironment(server.tcpUrl()),
       PORT: "0",

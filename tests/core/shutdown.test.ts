@@ -26,7 +26,7 @@ it("is not ready before it closes its listeners, and serves until then", async (
     fetch(`${origin}/readyz`, { headers: { connection: "close" } }).then(
       async (response) => ({
         status: response.status,
-        checks: ((await response.json()) as { checks: object[] }).checks,
+        checks: (await response.json()).checks,
       }),
       () => undefined,
     );

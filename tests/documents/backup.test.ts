@@ -29,9 +29,7 @@ const readRows = async (url: string) => {
   try {
     const found: Record<string, string[]> = {};
     for (const table of tables) {
-      const { rows } = await client.query<{ row: string }>(
-        `select t::text as row from "${table}" as t order by 1`,
-      );
+      const { rows } = await client.query(`select t::text as row from "${table}" as t order by 1`);
       found[table] = rows.map(({ row }) => row);
     }
     return found;

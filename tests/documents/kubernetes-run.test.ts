@@ -194,7 +194,7 @@ describe("a collector, as docs/deploy/kubernetes/collector runs it", () => {
         collector_version: "1.0.0",
       }),
     });
-    const { code } = (await response.json()) as { code?: string };
+    const { code } = await response.json();
     return { status: response.status, code, retryAfter: response.headers.get("retry-after") };
   };
 

@@ -1,9 +1,9 @@
 import { fragments, type ProviderApi } from "./model-provider.ts";
 
-const event = <Data extends { type: string }>(data: Data): string =>
+const event = <Data extends { type: string }>(data: Data) =>
   `event: ${data.type}\ndata: ${JSON.stringify(data)}\n\n`;
 
-const block = (index: number, content: object, deltas: readonly object[]): string[] => [
+const block = (index: number, content: object, deltas: readonly object[]) => [
   event({ type: "content_block_start", index, content_block: content }),
   ...deltas.map((delta) => event({ type: "content_block_delta", index, delta })),
   event({ type: "content_block_stop", index }),

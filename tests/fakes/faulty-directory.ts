@@ -79,7 +79,7 @@ const sendHalf = (
   response: ServerResponse,
   { status, body }: DirectoryReply,
   how: "truncated" | "cut",
-): void => {
+) => {
   const whole = Buffer.from(JSON.stringify(body));
   const half = whole.subarray(0, whole.length >> 1);
   response.writeHead(status, {

@@ -7,10 +7,7 @@ export interface Observation {
 }
 
 /** Creates an observer that keeps the calls of every method. */
-export const createTestObserver = (): {
-  observe: Observer;
-  observations: readonly Observation[];
-} => {
+export const createTestObserver = () => {
   const observations: Observation[] = [];
   const observe = new Proxy({} as Observer, {
     get:

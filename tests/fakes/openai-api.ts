@@ -1,8 +1,8 @@
 import { fragments, type ProviderApi } from "./model-provider.ts";
 
-const event = (data: object): string => `data: ${JSON.stringify(data)}\n\n`;
+const event = (data: object) => `data: ${JSON.stringify(data)}\n\n`;
 
-const chunk = (delta: object, finish: string | null = null): string =>
+const chunk = (delta: object, finish: string | null = null) =>
   event({
     id: "chatcmpl-fake",
     object: "chat.completion.chunk",

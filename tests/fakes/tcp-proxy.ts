@@ -11,7 +11,7 @@ type ProxyTarget = string | number | (() => string | number);
 const noticedMs = 45_000;
 
 /** Returns the Unix socket of a database's server. */
-export const socketOf = (databaseUrl: string): string => {
+export const socketOf = (databaseUrl: string) => {
   const { hostname, port } = new URL(databaseUrl);
   return `${decodeURIComponent(hostname)}/.s.PGSQL.${port}`;
 };

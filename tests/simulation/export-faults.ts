@@ -8,7 +8,7 @@ const forAWhile = <Key extends keyof typeof usualBackend>(
   lab: Lab,
   key: Key,
   value: Backend[Key],
-): void => {
+) => {
   const { backend, world } = lab;
   backend[key] = value;
   const turn = ++backend.turns[key];

@@ -8,7 +8,7 @@ import { simulate } from "./simulate.ts";
 import type { World } from "./world.ts";
 
 setFlagsFromString("--expose-gc");
-const collectGarbage: () => void = runInNewContext("gc");
+const collectGarbage = runInNewContext("gc");
 
 it("keeps nothing of a history that has ended, wherever its envelopes and its queues were", async () => {
   const worlds: WeakRef<World>[] = [];

@@ -5,16 +5,16 @@ import { blockColumns } from "#functions/store/ingest/block-rows.ts";
 import { readStoredBlock } from "#functions/store/ingest/stored-envelope.ts";
 
 /** Splits statements at the semicolons that stand in no literal. */
-export const splitStatements = (text: string): string[] => partsOf(text, /(?:[^';]|'[^']*')+/g);
+export const splitStatements = (text: string) => partsOf(text, /(?:[^';]|'[^']*')+/g);
 
 /** Returns the arguments of EXECUTE, literals without their quotes. */
-export const argumentsOf = (text: string): string[] =>
+export const argumentsOf = (text: string) =>
   partsOf(text, /(?:[^',]|'[^']*')+/g).map((part) =>
     part.startsWith("'") ? part.slice(1, -1).replaceAll("''", "'") : part,
   );
 
 /** Returns the elements of an array's literal. Numbers stand bare, texts in double quotes. */
-export const textsOf = (literal: string): string[] => {
+export const textsOf = (literal: string) => {
   if (!/^\{.*\}$/s.test(literal)) return [];
   return [...literal.slice(1, -1).matchAll(/"((?:[^"\\]|\\.)*)"|([^,]+)/gs)].map(
     ([, quoted, bare]) => quoted?.replace(/\\(.)/gs, "$1") ?? bare ?? "",
@@ -22,9 +22,9 @@ export const textsOf = (literal: string): string[] => {
 };
 
 /** Returns the elements of an array of numbers. */
-export const numbersOf = (literal: string): number[] => textsOf(literal).map(Number);
+export const numbersOf = (literal: string) => textsOf(literal).map(Number);
 
-const partsOf = (text: string, pattern: RegExp): string[] =>
+const partsOf = (text: string, pattern: RegExp) =>
   (text.match(pattern) ?? []).map((part) => part.trim()).filter((part) => part !== "");
 
 /** Bytes before the first row: a signature, flags and the length of an extension. */
@@ -37,7 +37,7 @@ export interface CopiedBlock {
 }
 
 /** Returns the blocks of a COPY, of which the parts are the data of its messages. */
-export const readCopiedBlocks = (parts: readonly Uint8Array[]): CopiedBlock[] => {
+export const readCopiedBlocks = (parts: readonly Uint8Array[]) => {
   const bytes = Buffer.concat(parts);
   const blocks: CopiedBlock[] = [];
   for (let at = headerBytes; at < bytes.length; ) {
@@ -72,7 +72,7 @@ export const readCopiedBlocks = (parts: readonly Uint8Array[]): CopiedBlock[] =>
 };
 
 /** Returns the messages of a client: CopyData (`d`) and CopyDone (`c`). */
-export const messagesOf = (bytes: Uint8Array): { type: string; body: Uint8Array }[] => {
+export const messagesOf = (bytes: Uint8Array) => {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const parts: { type: string; body: Uint8Array }[] = [];
   for (let at = 0; at < bytes.length; ) {

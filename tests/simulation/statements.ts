@@ -9,10 +9,7 @@ import type { World } from "./world.ts";
 export type Row = Record<string, string>;
 
 /** Makes the function that executes one of them; it throws for any other. */
-export const createStatements = (
-  world: World,
-  server: DatabaseServer,
-): ((open: Transaction, name: string, args: readonly string[]) => Promise<Row[]>) => {
+export const createStatements = (world: World, server: DatabaseServer) => {
   /** Locks the rows that exist, in one order, and returns them as they are then. */
   const lockQueues = async (
     open: Transaction,
@@ -30,7 +27,7 @@ export const createStatements = (
       return [{ ...row, found }];
     });
   };
-  return async (open: Transaction, name: string, args: readonly string[]): Promise<Row[]> => {
+  return async (open: Transaction, name: string, args: readonly string[]) => {
     const hosts = textsOf(args[0] ?? "");
     const queues = textsOf(args[1] ?? "");
     switch (name) {
@@ -121,8 +118,8 @@ export const createStatements = (
 };
 
 /** Continues the digest of a range by those of its next blocks, in hex with spaces between them (drizzle/sql/ingest-range-digest.sql). */
-const continueDigest = (before: Uint8Array | null, digests: string): Uint8Array | null =>
-  (digests.match(/\w+/g) ?? []).reduce<Uint8Array | null>(
+const continueDigest = (before: Uint8Array | null, digests: string) =>
+  (digests.match(/\w+/g) ?? []).reduce(
     (digest, block) =>
       hash(
         "sha256",

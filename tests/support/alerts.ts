@@ -34,7 +34,7 @@ const growing = (perMinute: number) => `0+${perMinute}x300`;
 const day = 86_400;
 
 /** A scenario for every alert of docs/deploy/monitoring/alerts.yaml. Time starts at the epoch. */
-export const alertScenarios: Readonly<Record<string, AlertScenario>> = {
+export const alertScenarios = {
   SvcHoursShort: {
     fires: { [one("core_completeness_states", ',state="short"')]: still(1) },
     after: 2,

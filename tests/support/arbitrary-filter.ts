@@ -2,7 +2,6 @@ import fc from "fast-check";
 import {
   distinctStates,
   type FilterPart,
-  type FleetFilter,
   filterPartNames,
   filterParts,
   negatedPart,
@@ -12,7 +11,7 @@ import { filterCountMax, filterSecondsMax, fleetStates } from "#proto/fleet-heal
 import { labelPair } from "#proto/labels.ts";
 
 /** Generates texts that stress the query language: quotes, backslashes, operators, spaces of every kind, no control characters. */
-export const arbitraryText = (lengthMax: number): fc.Arbitrary<string> =>
+export const arbitraryText = (lengthMax: number) =>
   fc
     .array(
       fc.oneof(
@@ -63,7 +62,7 @@ const versionRanges = several(
     .map((parts) => parts.join("")),
 );
 
-const positiveValues: Readonly<Record<string, fc.Arbitrary<unknown>>> = {
+const positiveValues = {
   versionRange: versionRanges,
   config: hashes,
   desiredConfig: hashes,
@@ -81,7 +80,7 @@ const ownValues: Readonly<Record<string, fc.Arbitrary<unknown>>> = Object.fromEn
   ]),
 );
 
-const partValues = (part: FilterPart): fc.Arbitrary<unknown> => {
+const partValues = (part: FilterPart) => {
   const definition = filterParts[part];
   if (part === "states")
     return fc
@@ -99,9 +98,7 @@ const partValues = (part: FilterPart): fc.Arbitrary<unknown> => {
 };
 
 /** Generates filters with any of their parts. */
-export const arbitraryFilter = (): fc.Arbitrary<FleetFilter> =>
+export const arbitraryFilter = () =>
   fc
     .subarray(filterPartNames, { maxLength: 8 })
-    .chain((parts) =>
-      fc.record(Object.fromEntries(parts.map((part) => [part, partValues(part)]))),
-    ) as fc.Arbitrary<FleetFilter>;
+    .chain((parts) => fc.record(Object.fromEntries(parts.map((part) => [part, partValues(part)]))));

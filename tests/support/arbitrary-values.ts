@@ -83,7 +83,7 @@ const boundsOf = ({
 
 /** By their schema: making strings takes longer than drawing forty of them. */
 const strings = new Map<string, fc.Arbitrary<string>>();
-const stringsOf = (schema: JsonSchema): fc.Arbitrary<string> => {
+const stringsOf = (schema: JsonSchema) => {
   const { format, pattern, minLength, maxLength } = schema;
   const key = JSON.stringify({ format, pattern, minLength, maxLength });
   const made = strings.get(key) ?? makeStrings(schema);
@@ -197,16 +197,14 @@ export const nastyValues: fc.Arbitrary<unknown> = fc.oneof(
 );
 
 /** Generates values with one member replaced by a nasty value, removed, or added. */
-export const spoiledOf = (values: fc.Arbitrary<unknown>): fc.Arbitrary<unknown> =>
+export const spoiledOf = (values: fc.Arbitrary<unknown>) =>
   fc
     .tuple(values, fc.nat(), nastyValues, fc.constantFrom("replace", "remove", "add"))
     .map(([value, at, nasty, how]) => spoil(value, at, nasty, how));
 
-const spoil = (value: unknown, at: number, nasty: unknown, how: string): unknown => {
+const spoil = (value: unknown, at: number, nasty: unknown, how: string) => {
   if (typeof value !== "object" || value === null) return nasty;
-  const copy: Record<string, unknown> | unknown[] = Array.isArray(value)
-    ? [...value]
-    : { ...value };
+  const copy = Array.isArray(value) ? [...value] : { ...value };
   const keys = Object.keys(copy);
   const key = keys[at % (keys.length + 1)];
   if (key === undefined || how === "add") {

@@ -15,21 +15,17 @@ export const takeBaseBackup = async (
   server: Pick<EmbeddedPostgres, "url">,
   to: string,
   files: Readonly<Record<string, string>> = {},
-): Promise<void> => {
+) => {
   const client = new pg.Client({ connectionString: server.url() });
   await client.connect();
   try {
-    const { rows: settings } = await client.query<{ data_directory: string }>(
-      "show data_directory",
-    );
+    const { rows: settings } = await client.query("show data_directory");
     const from = settings[0]?.data_directory ?? "";
     const { uid, gid, mode } = await stat(from);
     await client.query("select pg_backup_start('base backup', true)");
     // Fails when a file ends in the middle, which a base backup may ignore.
     await run("cp", ["-Rp", from, to]).catch(() => undefined);
-    const { rows } = await client.query<{ labelfile: string }>(
-      "select labelfile from pg_backup_stop(false)",
-    );
+    const { rows } = await client.query("select labelfile from pg_backup_stop(false)");
     // Again, because a restore needs the WAL through the end of the backup.
     await rm(join(to, "pg_wal"), { recursive: true });
     await run("cp", ["-Rp", join(from, "pg_wal"), to]).catch(() => undefined);
@@ -48,7 +44,7 @@ export const takeBaseBackup = async (
 };
 
 /** Replaces the data directory of a stopped server by a backup, which may be on another file system. */
-export const restoreBaseBackup = async (backup: string, dataDir: string): Promise<void> => {
+export const restoreBaseBackup = async (backup: string, dataDir: string) => {
   await rm(dataDir, { recursive: true });
   await run("mv", [backup, dataDir]);
 };

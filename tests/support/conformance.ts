@@ -11,7 +11,7 @@ export interface Seen {
 
 /** The patterns of routes: making them for each response would take as long as many responses. */
 const patterns = new Map<string, RegExp>();
-const patternOf = (route: string): RegExp => {
+const patternOf = (route: string) => {
   const pattern =
     patterns.get(route) ??
     new RegExp(`^${route.replace(/[.]/g, "\\.").replace(/:[a-z_]+/g, "[^/]+")}$`);

@@ -2,7 +2,7 @@
  * Starts to count CPU milliseconds of this thread; returns a function that returns the count. Some systems count in ticks of up to
  * 10 ms, so that the count is limited to the elapsed time.
  */
-export const countCpuMilliseconds = (): (() => number) => {
+export const countCpuMilliseconds = () => {
   const before = process.threadCpuUsage();
   const startedAt = performance.now();
   return () => {

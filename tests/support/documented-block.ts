@@ -9,17 +9,17 @@ const root = new URL("../..", import.meta.url).pathname;
 export type Replacements = Readonly<Record<string, string>>;
 
 /** Replaces each key by its value. */
-export const replaceTexts = (text: string, replacements: Replacements): string =>
+export const replaceTexts = (text: string, replacements: Replacements) =>
   Object.entries(replacements).reduce((result, [from, to]) => result.replaceAll(from, to), text);
 
 /** The shell script of an `npx` that runs `npx -y bun@… run NAME -- ARGUMENTS` by the program of that script alone. */
-export const runScript = (folder: string): string => {
+export const runScript = (folder: string) => {
   const program = `node -p 'require("${folder}package.json").scripts[process.argv[1]].split(" ").at(-1)' "$4"`;
   return `program=$(${program}); shift 5; exec node "${folder}$program" "$@"`;
 };
 
 /** Returns the fenced block of a page that begins with `start`. */
-export const blockOf = (page: string, start: string): string => {
+export const blockOf = (page: string, start: string) => {
   const { blocks } = readDocument(page, readFileSync(join(root, page), "utf8"));
   const block = blocks.find(({ text }) => text.startsWith(start));
   if (block === undefined) throw new Error(`${page} has no block that starts with ${start}`);

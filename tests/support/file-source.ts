@@ -26,11 +26,11 @@ export const createTestFiles = () => {
   let append: Queue["append"];
   let source: Source | undefined;
 
-  const open = (options: Partial<QueueOptions> = {}): void => {
+  const open = (options: Partial<QueueOptions> = {}) => {
     queue = openTestQueue(join(dir, "queue"), options);
     append = queue.append;
   };
-  const start = async (config: Partial<FileSourceConfig> = {}): Promise<void> => {
+  const start = async (config: Partial<FileSourceConfig> = {}) => {
     source = createFileSource(
       {
         include: [join(dir, "logs/*.log")],
@@ -64,14 +64,14 @@ export const createTestFiles = () => {
     },
     start,
     /** Reopens the queue with other options. */
-    reopen: async (options: Partial<QueueOptions>): Promise<void> => {
+    reopen: async (options: Partial<QueueOptions>) => {
       await queue.close();
       open(options);
     },
     restart: async (
       config: Partial<FileSourceConfig> = {},
       meanwhile: () => void = () => undefined,
-    ): Promise<void> => {
+    ) => {
       await source?.stop();
       await queue.close();
       meanwhile();
@@ -79,16 +79,16 @@ export const createTestFiles = () => {
       await start(config);
     },
     /** Replaces `append`. */
-    storeBy: (other: Queue["append"]): void => {
+    storeBy: (other: Queue["append"]) => {
       append = other;
     },
-    skip: (ms: number): void => {
+    skip: (ms: number) => {
       skippedMs += ms;
     },
     log,
     records,
     texts,
-    write: (from: number, to: number, name?: string): void =>
+    write: (from: number, to: number, name?: string) =>
       appendFileSync(
         log(name),
         lines(from, to)
@@ -96,7 +96,7 @@ export const createTestFiles = () => {
           .join(""),
       ),
     expectTexts: (expected: string[]) => eventually(() => expect(texts()).toEqual(expected)),
-    end: async (): Promise<void> => {
+    end: async () => {
       await source?.stop();
       await queue.close();
       rmSync(dir, { recursive: true });
@@ -105,7 +105,7 @@ export const createTestFiles = () => {
 };
 
 /** Returns the texts of numbered lines. */
-export const lines = (from: number, to: number): string[] =>
+export const lines = (from: number, to: number) =>
   Array.from({ length: to - from + 1 }, (_, index) => `line ${from + index}`);
 
 /** Waits long enough for several polls and discoveries of the accelerated clock. */

@@ -1,5 +1,5 @@
 /** Test data: statements as models write them, which the SQL tools must accept; one on each line. */
-export const harmlessStatements: readonly string[] = `
+export const harmlessStatements = `
 select 1
 select count(*) from collectors
 select count(*) as hosts from collectors;

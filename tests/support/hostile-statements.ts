@@ -399,9 +399,7 @@ select public.set_limit(0.9)`,
 } as const;
 
 /** Statements that the parser refuses and the role alone refuses too, by kind. */
-export const hostileStatements: readonly { kind: string; statement: string }[] = Object.entries(
-  byKind,
-).flatMap(([kind, text]) =>
+export const hostileStatements = Object.entries(byKind).flatMap(([kind, text]) =>
   text
     .trim()
     .split("\n")
@@ -412,7 +410,7 @@ export const hostileStatements: readonly { kind: string; statement: string }[] =
  * Hostile statements that the role alone does not refuse, because PostgreSQL has no privilege for them: they read the names of the session
  * itself, or whether an object has some name. The parser refuses them.
  */
-export const refusedByParserOnly: readonly string[] = [
+export const refusedByParserOnly = [
   "select current_user",
   "select session_user",
   "select current_catalog",

@@ -4,7 +4,7 @@ import { buffer } from "node:stream/consumers";
 import { pack } from "tar-stream";
 
 const imageManifest = JSON.stringify({ schemaVersion: 2 });
-const digestOf = (text: string): string => createHash("sha256").update(text).digest("hex");
+const digestOf = (text: string) => createHash("sha256").update(text).digest("hex");
 
 /** The digest of the image that `writeImageArchive` writes. */
 export const sampleImageDigest = digestOf(imageManifest);
@@ -13,7 +13,7 @@ export const sampleImageDigest = digestOf(imageManifest);
 export const writeImageArchive = async (
   path: string,
   { manifest = imageManifest, blobName = digestOf(manifest), digest = digestOf(manifest) } = {},
-): Promise<void> => {
+) => {
   const archive = pack();
   archive.entry({ name: "oci-layout" }, '{"imageLayoutVersion":"1.0.0"}');
   archive.entry({ name: `blobs/sha256/${blobName}` }, manifest);

@@ -12,7 +12,6 @@ import {
   type IPodDisruptionBudget,
   PodDisruptionBudget,
 } from "kubernetes-models/policy/v1/PodDisruptionBudget";
-import type { IContainer } from "kubernetes-models/v1/Container";
 import { type INamespace, Namespace } from "kubernetes-models/v1/Namespace";
 import type { IPodSpec } from "kubernetes-models/v1/PodSpec";
 import { type IService, Service } from "kubernetes-models/v1/Service";
@@ -93,7 +92,7 @@ export const kubernetesVersions = ["1.30", "1.33", "newest"] as const;
 export const unknownKeys = (
   data: readonly ManifestData[],
   of: (typeof kubernetesVersions)[number] = "newest",
-): string => {
+) => {
   mkdirSync(".cache", { recursive: true });
   using folder = mkdtempDisposableSync(join(".cache", "manifests-"));
   const lines = data.map(({ apiVersion, kind, ...rest }, index) => {
@@ -117,7 +116,7 @@ export const unknownKeys = (
 };
 
 /** Returns the pod of the Deployment or DaemonSet with this name. */
-export const podOf = ({ data }: Pick<ManifestFolder, "data">, name: string): IPodSpec => {
+export const podOf = ({ data }: Pick<ManifestFolder, "data">, name: string) => {
   const pods = data.flatMap((manifest) =>
     (manifest.kind === "Deployment" || manifest.kind === "DaemonSet") &&
     manifest.metadata?.name === name
@@ -129,7 +128,7 @@ export const podOf = ({ data }: Pick<ManifestFolder, "data">, name: string): IPo
 };
 
 /** Returns a container or init container of a pod. */
-export const containerOf = (pod: IPodSpec, name: string): IContainer => {
+export const containerOf = (pod: IPodSpec, name: string) => {
   const container = [...pod.containers, ...(pod.initContainers ?? [])].find(
     (entry) => entry.name === name,
   );

@@ -56,7 +56,7 @@ export const writeSampleBundle = async (dir: string) => {
   };
 };
 
-const writeSampleRelease = async (release: string, version: string): Promise<void> => {
+const writeSampleRelease = async (release: string, version: string) => {
   await mkdir(join(release, "sboms"), { recursive: true });
   await writeFile(join(release, "server.tar.gz"), "server");
   await writeFile(join(release, "LICENSES.md"), "licenses");

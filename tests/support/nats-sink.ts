@@ -76,10 +76,7 @@ export interface StoredMessage {
 }
 
 /** Reads the blocks of a stream in its order, without fences. Throws for a message that is no block. */
-export const readStream = async (
-  nats: RunningNats,
-  stream = streamSettings.stream,
-): Promise<StoredMessage[]> => {
+export const readStream = async (nats: RunningNats, stream = streamSettings.stream) => {
   const messages: StoredMessage[] = [];
   const { state } = await nats.manager.streams.info(stream);
   if (state.messages === 0) return messages;

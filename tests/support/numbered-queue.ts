@@ -44,7 +44,7 @@ export const createNumberedQueue = (options: {
     };
   };
 
-  const connect = async (port: number): Promise<void> => {
+  const connect = async (port: number) => {
     const baseUrl = `https://localhost:${port}`;
     const sessionManager = new Http2SessionManager(baseUrl, {}, tls);
     const transport = createGrpcTransport({ baseUrl, sessionManager });

@@ -21,7 +21,7 @@ export const clicksFrom = async (
   { browser, web, now }: { browser: Browser; web: TestWeb; now: number },
   start: "/" | "/fleet",
   find: (operator: Operator) => Promise<void>,
-): Promise<number> => {
+) => {
   const { page, messages } = await visitPage({ browser, web }, "auditor", start, { now });
   // The page shows UTC and reads times of day in it, wherever the operator is.
   const devtools = await page.context().newCDPSession(page);

@@ -16,7 +16,7 @@ export type PoolMode = "session" | "transaction" | "statement";
 export type RunningPgBouncer = Awaited<ReturnType<typeof startPgBouncer>>;
 
 /** Returns whether `startPgBouncer` can start: without PgBouncer, tests that need it are reported as skipped. */
-export const canStartPgBouncer = (): Promise<boolean> => canRun("pgbouncer", program);
+export const canStartPgBouncer = () => canRun("pgbouncer", program);
 
 /**
  * Starts PgBouncer in front of the server of `databaseUrl`, with connections for the role of the URL and for `roles`, which have no

@@ -26,7 +26,7 @@ interface Places {
   webPort?: number;
 }
 
-const shared = ({ pki, corePort, ingestPort }: Places): Record<string, string> => ({
+const shared = ({ pki, corePort, ingestPort }: Places) => ({
   "127.0.0.1:8080": `127.0.0.1:${corePort}`,
   "127.0.0.1:8444": `127.0.0.1:${ingestPort}`,
   "/etc/svc/edge.crt": pki.edge.certFile,
@@ -62,7 +62,7 @@ const documented = {
 } as const;
 
 /** Returns whether the proxy is installed, as it comes from the distribution only. */
-export const isInstalled = (name: ProxyName): boolean =>
+export const isInstalled = (name: ProxyName) =>
   spawnSync(documented[name].program, ["-v"], { stdio: "ignore", timeout: 60_000 }).status === 0;
 
 /**
@@ -88,7 +88,7 @@ export const startProxy = async (
     stderr += chunk;
   });
   const exited = once(child, "exit");
-  const stop = async (): Promise<void> => {
+  const stop = async () => {
     child.kill("SIGTERM");
     await exited;
   };

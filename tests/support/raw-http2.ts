@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { connect as connectTls, type TLSSocket } from "node:tls";
+import { connect as connectTls } from "node:tls";
 import type { TestClient } from "./ingest.ts";
 
 /** HTTP/2 frames by hand, for what a well-behaved client cannot send (RFC 9113). */
@@ -13,12 +13,7 @@ export const frameTypes = {
 } as const;
 
 /** Returns one frame. */
-export const http2Frame = (
-  type: number,
-  flags: number,
-  stream: number,
-  payload: Uint8Array,
-): Buffer => {
+export const http2Frame = (type: number, flags: number, stream: number, payload: Uint8Array) => {
   const head = Buffer.alloc(9);
   head.writeUIntBE(payload.length, 0, 3);
   head.writeUInt8(type, 3);
@@ -32,7 +27,7 @@ export const postHeaders = (
   stream: number,
   path: string,
   headers: Readonly<Record<string, string>> = {},
-): Buffer => {
+) => {
   const text = (value: string) => Buffer.concat([Buffer.of(value.length), Buffer.from(value)]);
   const block = Buffer.concat([
     Buffer.of(0x83, 0x87, 0x04),
@@ -45,20 +40,20 @@ export const postHeaders = (
 };
 
 /** Returns DATA of a body that continues, in frames of 16 KB at most. */
-export const dataFrames = (stream: number, body: Uint8Array): Buffer[] =>
+export const dataFrames = (stream: number, body: Uint8Array) =>
   Array.from({ length: Math.ceil(body.length / 16_000) }, (_, index) =>
     http2Frame(frameTypes.data, 0, stream, body.subarray(index * 16_000, (index + 1) * 16_000)),
   );
 
 /** Returns a RST_STREAM with CANCEL. */
-export const resetStream = (stream: number): Buffer =>
+export const resetStream = (stream: number) =>
   http2Frame(frameTypes.reset, 0, stream, Buffer.of(0, 0, 0, 8));
 
 /** Connects, and sends the preface and empty settings. `closed` resolves when the connection is closed. */
 export const connectRaw = async (
   to: { port: number; caPem: string },
   { cert, key }: Pick<TestClient, "cert" | "key">,
-): Promise<{ socket: TLSSocket; closed: Promise<unknown> }> => {
+) => {
   const socket = connectTls({
     port: to.port,
     host: "127.0.0.1",

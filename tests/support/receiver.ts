@@ -18,7 +18,7 @@ export interface TestReceiver {
 }
 
 /** Starts a receiver. */
-export const startReceiver = async (): Promise<TestReceiver> => {
+export const startReceiver = async () => {
   const server = createServer(async (request, response) => {
     const chunks: Uint8Array[] = [];
     for await (const chunk of request) chunks.push(chunk as Uint8Array);

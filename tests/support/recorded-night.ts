@@ -192,7 +192,7 @@ const storeHours = async (
 };
 
 /** Has one core report that it is well, and another that it cannot commit. */
-const reportCores = async ({ core }: TestCore): Promise<void> => {
+const reportCores = async ({ core }: TestCore) => {
   const full = {
     status: "not_ready",
     detail: "the last commit failed: no space left on device",

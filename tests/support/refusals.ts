@@ -31,7 +31,7 @@ export const createRefusingCore = async (env: Environment = {}) => {
   return {
     ...test,
     /** Has the signer sign in another way; without one as it does. */
-    signBy: (next = working): void => {
+    signBy: (next = working) => {
       sign = next;
     },
     newAddress: () => `10.9.${++rows >> 8}.${rows & 255}`,

@@ -85,10 +85,7 @@ const withClient = async (
 };
 
 /** Starts a hot standby from a base backup of the primary. */
-const startStandby = async (
-  primary: EmbeddedPostgres,
-  options: EmbeddedPostgresOptions,
-): Promise<EmbeddedPostgres> => {
+const startStandby = async (primary: EmbeddedPostgres, options: EmbeddedPostgresOptions) => {
   const standby = await startEmbeddedPostgres(options);
   await standby.restart({
     mode: "immediate",

@@ -1,8 +1,4 @@
-import {
-  type ChatSqlNeeds,
-  type CreatedChatSql,
-  createChatSql,
-} from "#functions/chat-sql/create-chat-sql.ts";
+import { type ChatSqlNeeds, createChatSql } from "#functions/chat-sql/create-chat-sql.ts";
 import { fleetThresholds } from "#functions/domain/fleet/thresholds.ts";
 import { readMigrations } from "#functions/node/read-migrations.ts";
 import { type ConnectedDatabase, connectDatabase } from "#functions/store/database/database.ts";
@@ -23,7 +19,7 @@ export const startRoleServer = async () => {
   let count = 0;
 
   /** Connects to the newest database, or to `name`, as a role. */
-  const connect = (role = "postgres", name = database): RoleConnection => {
+  const connect = (role = "postgres", name = database) => {
     const url = Object.assign(new URL(server.url(name)), { username: role }).href;
     const connection = connectDatabase({ url, connectionsMax: 2, deadlineMs: 60_000 });
     opened.push(connection);
@@ -40,7 +36,7 @@ export const startRoleServer = async () => {
     admin,
     connect,
     /** Creates a database of its own, migrated by `role`; connects as that role. */
-    async create(role = "postgres"): Promise<RoleConnection & { database: string }> {
+    async create(role = "postgres") {
       count += 1;
       database = `fleet_${count}`;
       const template = role === "postgres" ? "migrated" : "template1";
@@ -50,10 +46,7 @@ export const startRoleServer = async () => {
       return { ...core, database };
     },
     /** Creates the SQL tools as a core's boot does. */
-    tools: (
-      { db, url }: RoleConnection,
-      over: Partial<ChatSqlNeeds> = {},
-    ): Promise<CreatedChatSql> =>
+    tools: ({ db, url }: RoleConnection, over: Partial<ChatSqlNeeds> = {}) =>
       createChatSql({
         db,
         locate: async () => url,
@@ -70,7 +63,7 @@ export const startRoleServer = async () => {
         }),
         ...over,
       }),
-    async stop(): Promise<void> {
+    async stop() {
       await Promise.all([admin, ...opened].map((each) => each.close(1)));
       await server.stop("immediate");
     },

@@ -46,7 +46,7 @@ export type IngestStep = { queue: number } & (
   | { does: "send to both"; sent: readonly Sending[] }
 );
 
-const sending = fc.record<Sending>({
+const sending = fc.record({
   offset: fc.oneof(
     { weight: 6, arbitrary: fc.constant(0) },
     { weight: 3, arbitrary: fc.integer({ min: -12, max: -1 }) },
@@ -72,7 +72,7 @@ const queue = fc.nat(2);
 const core = fc.constantFrom<0 | 1>(0, 1);
 const sends = fc.array(sending, { minLength: 1, maxLength: 6 });
 /** Any step. */
-export const ingestSteps: fc.Arbitrary<IngestStep> = fc.oneof(
+export const ingestSteps = fc.oneof(
   {
     weight: 2,
     arbitrary: fc.record({
@@ -144,7 +144,7 @@ export class RowQueue {
 let made = 0;
 
 /** Makes an envelope that differs from every other. */
-export const makeEnvelope = (sequence: bigint, fate: Fate): Envelope =>
+export const makeEnvelope = (sequence: bigint, fate: Fate) =>
   create(EnvelopeSchema, {
     sequence,
     source: `of ${++made}`,

@@ -24,7 +24,7 @@ export const startTamperedWeb = async () => {
     provider,
     web,
     now: () => now,
-    pass: async (ms: number): Promise<void> => {
+    pass: async (ms: number) => {
       await web.clock.advance(ms);
       now = web.clock.now();
     },

@@ -143,7 +143,7 @@ describe.runIf(installed)("nginx in front of web, as documented", () => {
     const sent = request(nginx.url, { ...options, headers });
     sent.on("error", () => undefined);
     sent.write("x");
-    const [response] = (await once(sent, "response")) as [IncomingMessage];
+    const [response] = await once(sent, "response");
     sent.destroy();
     expect(response.statusCode).toBe(401);
   });

@@ -3,7 +3,6 @@ import { eq } from "drizzle-orm";
 import type { BrowserContextOptions, Page } from "playwright-core";
 import { beforeAll, describe, expect, it } from "vitest";
 import { person } from "#drizzle/schema/operator.ts";
-import type { ExportKind } from "#proto/fleet-health/vocabulary.ts";
 import { type PersonName, people } from "#scripts/lab/people.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { readCsv } from "../support/csv.ts";
@@ -84,7 +83,7 @@ describe("signing in, in a browser", () => {
 it("downloads four CSVs under its filter, of as many rows as their links say", async () => {
   const { page } = await visit("/fleet?platform=linux/amd64");
   await page.locator(".row-link").first().waitFor();
-  const names: Readonly<Record<ExportKind, string>> = {
+  const names = {
     stale: "Stale hosts",
     queue_risk: "Queue risk",
     renewal_failures: "Renewal failures",

@@ -15,7 +15,7 @@ declare module "vitest" {
  * A workerd for each process of the tests, as one uses one core, started by wrangler as `wrangler dev` starts it, and one PostgreSQL that they
  * reach over TCP.
  */
-export default async (project: TestProject): Promise<() => Promise<void>> => {
+export default async (project: TestProject) => {
   const dropDatabase = await provideDatabase(project, { tcp: true });
   const workers = await Promise.all(
     Array.from({ length: project.config.maxWorkers }, (_, index) => startWorker(index)),
@@ -30,7 +30,7 @@ export default async (project: TestProject): Promise<() => Promise<void>> => {
     await dropDatabase();
     const { testFiles } = await project.globTestFiles();
     if (project.vitest.state.getFiles().length === testFiles.length)
-      requireAnswers(new Set((answers as string[][]).flat()));
+      requireAnswers(new Set(answers.flat()));
   };
 };
 
@@ -39,7 +39,7 @@ const answeredInNode =
   /^GET .*(healthz|metrics|openapi\.json|ingest|licensing|timeline|changes)$|(nudges|pause|resume|roll-back)$/;
 
 /** Throws unless each route but those has been answered. */
-const requireAnswers = (answered: ReadonlySet<string>): void => {
+const requireAnswers = (answered: ReadonlySet<string>) => {
   const missing = Object.entries(openApi.paths).flatMap(([path, operations]) => {
     const pattern = `${path.replaceAll(/\{\w+\}/g, "[^/]+")}$`;
     return Object.keys(operations)
@@ -67,9 +67,7 @@ const startWorker = async (index: number) => {
     },
   });
   // Not through wrangler's proxy in front of it, another workerd, which would take a third of a request's time.
-  const [{ proxyData }] = (await once(worker.raw, "reloadComplete")) as Parameters<
-    typeof worker.raw.proxy.onReloadComplete
-  >;
+  const [{ proxyData }] = await once(worker.raw, "reloadComplete");
   const { protocol, hostname, port } = proxyData.userWorkerUrl;
   return { url: `${protocol}//${hostname}:${port}/`, dispose: () => worker.dispose() };
 };

@@ -5,7 +5,7 @@ import { type Signer, SignerFault } from "#functions/signer/signer.ts";
 import { decodeSigningRequest, type SigningAnswer } from "./settings.ts";
 
 /** Serves a test's signer to the worker, so that a test can fail or delay the signing of a certificate there too. */
-export const serveSigner = async ({ sign }: Signer): Promise<{ url: string; close(): void }> => {
+export const serveSigner = async ({ sign }: Signer) => {
   const answerTo = async (body: string): Promise<SigningAnswer> => {
     try {
       return { issued: await sign(decodeSigningRequest(body)) };

@@ -12,13 +12,12 @@ import {
   encodeSigningRequest,
   type SigningAnswer,
   settingsHeader,
-  type Trace,
 } from "./settings.ts";
 
 const createRecorder = () => ({ log: createTestLog(), ...createTestObserver() });
 type Recorder = ReturnType<typeof createRecorder>;
 
-const traceOf = ({ log, observations }: Recorder): Trace => ({
+const traceOf = ({ log, observations }: Recorder) => ({
   lines: log.lines.map(({ level, message, fields }) => ({
     level,
     message,

@@ -19,7 +19,7 @@ it("does not read from the old offset of a file that is rewritten between the ch
   const file = new Proxy(real, {
     get: (target, name: keyof FileHandle) => {
       if (name === "read") beforeRead?.();
-      const value: unknown = target[name];
+      const value = target[name];
       return typeof value === "function" ? value.bind(target) : value;
     },
   });

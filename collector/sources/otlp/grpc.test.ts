@@ -1,6 +1,5 @@
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { BinaryWriter } from "@bufbuild/protobuf/wire";
-import type { ServiceError } from "@grpc/grpc-js";
 import fc from "fast-check";
 import { afterEach, expect, it } from "vitest";
 import { RetryInfoSchema } from "#proto/gen/google/rpc/error_details_pb.js";
@@ -94,9 +93,7 @@ it("G1: rejects a message over the limit with RESOURCE_EXHAUSTED", async () => {
 it("answers UNAVAILABLE with RetryInfo when the queue stays full, and stores nothing of the request later", async () => {
   await start({ queue: { maxDiskUsageBytes: 3_000 }, limits: { roomTimeoutMs: 20 } });
   await otlp.exportByGrpc(traceRequest(["a".repeat(2000)]));
-  const refusal: ServiceError = await otlp
-    .exportByGrpc(traceRequest(["b".repeat(2000)]))
-    .catch((error) => error);
+  const refusal = await otlp.exportByGrpc(traceRequest(["b".repeat(2000)])).catch((error) => error);
   expect(refusal.code).toBe(14);
   const [details] = refusal.metadata.get("grpc-status-details-bin");
   const status = fromBinary(StatusSchema, Buffer.from(details ?? ""));

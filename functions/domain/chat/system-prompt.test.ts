@@ -17,7 +17,7 @@ it("tells the model to invent nothing when the tools are off", () => {
 });
 
 it("names parameters of links that the fleet page has", () => {
-  const known: string[] = Object.values(filterParts).map(({ parameter }) => parameter);
+  const known = Object.values(filterParts).map(({ parameter }) => parameter);
   const named = Array.from(prompt.matchAll(/[?&]([a-z_]+)=/g), ([, parameter]) => parameter);
   expect(named.length).toBeGreaterThan(2);
   for (const parameter of named) expect(known).toContain(parameter);

@@ -18,7 +18,7 @@ type Fields = Omit<MessageInitShape<typeof AccountBodySchema>, "$typeName">;
 
 /** The body of account 2: sequences 11 to 20 of ten records. */
 const body = (changes: Fields = {}) => {
-  const fields: Fields = {
+  const fields = {
     hostId: "host",
     queueId: new Uint8Array(16),
     number: 2n,
@@ -37,7 +37,7 @@ const counts = (...records: bigint[]) => ({
   accepted: records.map((each) => create(AccountCountSchema, { records: each })),
 });
 
-const last: StoredAccount = { number: 1n, sha256: hash(1), lastSequence: 10n };
+const last = { number: 1n, sha256: hash(1), lastSequence: 10n };
 const range: QueueRange = {
   cursor: 20n,
   stored: 10n,

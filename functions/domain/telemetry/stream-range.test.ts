@@ -119,7 +119,7 @@ const step = fc.oneof(
 it("is what became of the account's own sequences, however often the stream goes back between two accounts", () => {
   const property = fc.property(fc.array(step, { maxLength: 40 }), (steps) => {
     let now: CountedQueue = queue(0n, noCounts);
-    const states: CountedQueue[] = [now];
+    const states = [now];
     /** Undefined for those that the queue gave up: no message has them. */
     const fateOf: (keyof RangeCounts | undefined)[] = [];
     let last: SettledAccount | undefined;

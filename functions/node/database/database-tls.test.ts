@@ -44,9 +44,7 @@ const connect = async (host: string, parameters: Record<string, string>) => {
   const url = `postgres://postgres:${own.password}@${host.replaceAll("PORT", own.port)}/postgres?${query}`;
   const servers = createDatabaseServers(url);
   const { sql, close } = connectDatabase({ url, servers });
-  const pool = await sql
-    .unsafe<{ ssl: boolean }[]>(isEncrypted)
-    .then(([row]) => row?.ssl, errorCode);
+  const pool = await sql.unsafe(isEncrypted).then(([row]) => row?.ssl, errorCode);
   await close(0);
   await expect.poll(servers.count).toBe(0);
   const copy = await servers
@@ -54,7 +52,7 @@ const connect = async (host: string, parameters: Record<string, string>) => {
     .then(openCopyClient)
     .then(
       async (client) => {
-        const { rows } = await client.query<{ ssl: boolean }>(isEncrypted);
+        const { rows } = await client.query(isEncrypted);
         destroyClient(client);
         return rows[0]?.ssl;
       },

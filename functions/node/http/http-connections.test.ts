@@ -1,6 +1,6 @@
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { once } from "node:events";
-import { connect, type Socket } from "node:net";
+import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, expect, it } from "vitest";
 import { type Listener, listenHttp } from "./http-listener.ts";
@@ -27,7 +27,7 @@ const listen = async () => {
 
 /** A connection that has sent some bytes; `text` resolves with the answers once it has ended. */
 const open = async (port: number, bytes: string) => {
-  const socket: Socket = connect(port, "127.0.0.1").on("error", () => undefined);
+  const socket = connect(port, "127.0.0.1").on("error", () => undefined);
   let text = "";
   socket.on("data", (chunk) => {
     text += chunk;

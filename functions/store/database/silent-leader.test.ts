@@ -85,7 +85,7 @@ describe("a core that becomes unreachable while it runs a job", () => {
     });
     await started.promise;
     const isOlderThanLease = async () => {
-      const [row] = await sql<{ old: boolean }[]>`
+      const [row] = await sql`
         select bool_or(clock_timestamp() - backend_start > interval '2 seconds') as old from pg_stat_activity
         where application_name = 'svc-server directory lock' and datname = current_database()`;
       return row?.old;

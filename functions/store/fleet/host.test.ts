@@ -323,9 +323,8 @@ it.each([
   "the drift of a host that runs its last known good config is known from its report: %s",
   async (_name, error, reported, valid, drift) => {
     const errors = sql`array_remove(array[${error}]::text[], '')`;
-    const [row] = await db.execute<{
-      drift: string;
-    }>(sql`select fleet_drift(decode(${hash("ab")}, 'hex'), decode(${hash("cd")}, 'hex'),
+    const [row] =
+      await db.execute(sql`select fleet_drift(decode(${hash("ab")}, 'hex'), decode(${hash("cd")}, 'hex'),
       fleet_fallback(decode(${hash("ab")}, 'hex'), ${hash(reported)}, ${valid}::boolean, ${errors}, ${hash("cd")})) as drift`);
     expect(row?.drift).toBe(drift);
   },

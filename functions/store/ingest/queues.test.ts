@@ -21,7 +21,7 @@ const queue = (byte: number) => ({ hostId, queueId: id(byte) });
 const note = (byte: number, ms = 0, sendsAccounts = true) =>
   noteQueues(db, [{ ...queue(byte), sendsAccounts }], at(ms));
 const readQueues = () =>
-  db.execute<{ queue: string; ended: string | null; ending: string | null; sends: boolean }>(sql`
+  db.execute(sql`
     select left(encode(queue_id, 'hex'), 2) as queue, (extract(epoch from ended_at - ${at(0).toISOString()}::timestamptz) * 1000)::text as ended,
       ending, sends_accounts as sends from ingest_queue where host_id = ${hostId} order by queue_id`);
 

@@ -114,7 +114,7 @@ it("the disk of days is that of their partitions, of days whose hours are known 
   await store("a", day + dayMs, 5);
   const { diskBytes, payloadBytes } = await findDiskOfDays(db, { today: dayOf(day) + 1, days: 2 });
   expect(payloadBytes).toBe(300);
-  const [row] = await db.execute<{ bytes: string }>(
+  const [row] = await db.execute(
     sql`select pg_total_relation_size('ingest_block_20280110') + pg_total_relation_size('ingest_envelope_20280110') as bytes`,
   );
   expect(diskBytes).toBe(Number(row?.bytes));

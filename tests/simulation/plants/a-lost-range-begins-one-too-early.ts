@@ -10,7 +10,7 @@ export default {
         events.map((event) => {
           if (event.action !== "ingest.gap") return event;
           const details = { ...event.details, from: String(Number(event.details.from) - 1) };
-          return { ...event, details } as typeof event;
+          return { ...event, details };
         }),
       ),
   }),

@@ -79,7 +79,7 @@ const faultsOf = (
     discarded,
     context,
   }: { places: Sequences; discarded: Sequences; context: AccountContext },
-): string[] => {
+) => {
   const queue = account.queueId.toHex();
   const held = places.get(queue) ?? new Set();
   const had = discarded.get(queue) ?? new Set();
@@ -108,11 +108,7 @@ const faultsOf = (
 };
 
 /** Says which sequences of the collector's queues are stored, and in no account. */
-const unaccounted = (
-  accounts: readonly CountedAccount[],
-  places: Sequences,
-  hostId: string,
-): string[] => {
+const unaccounted = (accounts: readonly CountedAccount[], places: Sequences, hostId: string) => {
   const own = accounts.filter((account) => account.hostId === hostId);
   if (own.length === 0) return ["the collector has no account"];
   return own

@@ -4,7 +4,7 @@ import { isSlow } from "#tests/support/is-slow.ts";
 import { runChaos } from "./chaos.ts";
 import { areApart } from "./fault.ts";
 import { faultNamesOf } from "./faults.ts";
-import { brokenGoals, type FaultReport, faultOf } from "./goals.ts";
+import { brokenGoals, faultOf } from "./goals.ts";
 import { planRounds } from "./plan.ts";
 
 it("plans by the seed alone each fault once a round, and none beside another that touches the same", () => {
@@ -37,7 +37,7 @@ it("allows the export one repeat for each time that a fault stops its server: tw
   };
   const goalsOf = (fault: string, times: number) => {
     const repeats = { export_repeats: 1, export_repeated_bytes: 100, export_times_max: times };
-    const report: FaultReport = {
+    const report = {
       ...measured,
       ...repeats,
       fault,

@@ -71,7 +71,7 @@ export const runChaos = async (options: {
   recordsPerSecond?: number;
   names?: readonly string[];
   progress?: (line: string) => void;
-}): Promise<ChaosReport> => {
+}) => {
   const {
     seed,
     minutes,
@@ -171,7 +171,7 @@ export const runChaos = async (options: {
   });
   await scene.collector.stop();
   // What a stream stores is in no account.
-  const accounted: AccountJudgement = nats
+  const accounted = nats
     ? { accounts: 0, accounts_lost: 0, account_faults: [] }
     : await judgeAccounts(sql, { stored, discarded, collectorHostId, isDamaged });
   pids().forEach(memory.sample);
@@ -218,7 +218,7 @@ export const runChaos = async (options: {
 };
 
 /** Says that the collector's runs need more and more memory: the median of the last third against that of the first, of nine at least. */
-const growthOf = (runsMb: readonly number[]): string[] => {
+const growthOf = (runsMb: readonly number[]) => {
   const third = Math.floor(runsMb.length / 3);
   const early = median(runsMb.slice(0, third));
   const late = median(runsMb.slice(-third));
@@ -228,7 +228,7 @@ const growthOf = (runsMb: readonly number[]): string[] => {
 };
 
 /** Waits until the collector's queue has been empty for 3 s, for 60 s at most: what it counts as lost must not be merely late. */
-const untilEmpty = async (collectorDir: string): Promise<void> => {
+const untilEmpty = async (collectorDir: string) => {
   const deadline = performance.now() + drainTimeoutMs;
   for (let polls = 0; polls < 6 && performance.now() < deadline; polls++) {
     // A collector that was just killed does not answer yet.

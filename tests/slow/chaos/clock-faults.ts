@@ -7,7 +7,7 @@ const shiftsMs = [-48 * hourMs, -2 * hourMs, 2 * hourMs, 48 * hourMs];
 const namedMs = 10_000;
 
 /** Waits until `/readyz` of a core says that the clocks differ. */
-const untilNamed = async ({ httpPorts }: Scene): Promise<void> => {
+const untilNamed = async ({ httpPorts }: Scene) => {
   const deadline = performance.now() + namedMs;
   while (performance.now() < deadline) {
     for (const port of httpPorts) {
@@ -38,7 +38,7 @@ const shiftFor =
   };
 
 /** Clocks that are wrong by hours or days. */
-export const clockFaults: Readonly<Record<string, Fault>> = {
+export const clockFaults = {
   "set the clock of core wrong": {
     id: "K2",
     touches: ["clock"],

@@ -5,7 +5,7 @@ import { dirname, join } from "node:path";
 export const writeCollectorFiles = async (
   dir: string,
   options: { cert: string; key: string; caPem: string; otlpPort: number; ingestPort: number },
-): Promise<{ config: string; log: string }> => {
+) => {
   const host = join(dir, "host");
   await mkdir(host);
   const log = join(dir, "logs", "app.log");

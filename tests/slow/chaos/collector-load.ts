@@ -24,7 +24,7 @@ export type Load = ReturnType<typeof startLoad>;
 export type Rotation = "rename" | "gzip" | "copytruncate";
 
 /** Rotates `path` to `<path>.1`, and the older ones to the next number. */
-const rotate = (path: string, how: Rotation): void => {
+const rotate = (path: string, how: Rotation) => {
   for (const suffix of ["", ".gz"])
     for (let old = 5; old >= 1; old--)
       if (existsSync(`${path}.${old}${suffix}`))
@@ -45,7 +45,7 @@ const rotate = (path: string, how: Rotation): void => {
 const corpus = createLines(createRandom("chaos"), 0);
 const texts = Array.from({ length: 10_000 }, () => corpus.next().value.text);
 /** Its number makes a line unique. */
-const lineOf = (number: number): string => `${number} ${texts[number % texts.length]}\n`;
+const lineOf = (number: number) => `${number} ${texts[number % texts.length]}\n`;
 /** Returns the size of a line in the log. */
 export const lineBytes = (number: number): number => lineOf(number).length;
 

@@ -6,7 +6,7 @@ import { readStream } from "#tests/support/nats-sink.ts";
  * Copies the stream into `ingest_envelope`, in its order, so that one oracle judges both sinks: `xid` rises with the stream's
  * sequence. Replaces what an earlier copy wrote.
  */
-export const copyStream = async (nats: RunningNats, sql: SqlClient): Promise<void> => {
+export const copyStream = async (nats: RunningNats, sql: SqlClient) => {
   const messages = await readStream(nats);
   const since = Date.now() - messages.length;
   await sql`truncate ingest_envelope`;

@@ -13,7 +13,7 @@ export const exportTimesMax = 5;
 const catchUpMs = 90_000;
 
 /** The settings of the export beside core's. */
-export const exportEnvironment = (backend: ChaosBackend): Record<string, string> => ({
+export const exportEnvironment = (backend: ChaosBackend) => ({
   SVC_EXPORT_ENDPOINT: backend.url,
   SVC_EXPORT_TIMEOUT: `${exportTimeoutMs / 1000}s`,
   SVC_EXPORT_BUFFER_BYTES: `${exportBufferBytes}`,
@@ -30,9 +30,9 @@ export const readKeys = async (
   sql: SqlClient,
   table: "stored_envelope" | "export_dead_letter",
   since?: string,
-): Promise<string[]> => {
+) => {
   const where = since === undefined ? "" : `where xid >= ${since}`;
-  const rows = await sql.unsafe<{ key: string }[]>(`select ${key} as key from ${table} ${where}`);
+  const rows = await sql.unsafe(`select ${key} as key from ${table} ${where}`);
   return rows.map((row) => row.key);
 };
 
@@ -56,9 +56,7 @@ export const judgeExported = async (context: {
   for (;;) {
     const missing = [...stored].filter((key) => !backend.stored.has(key));
     const letters = new Set(await readKeys(sql, "export_dead_letter"));
-    const [row] = await sql<
-      { rejected: number }[]
-    >`select rejected_items::int as rejected from export_position`;
+    const [row] = await sql`select rejected_items::int as rejected from export_position`;
     const unsaid = missing.filter((key) => !letters.has(key)).length;
     const unnamed = Math.max(0, unsaid - (row?.rejected ?? 0));
     const [lag, unaccounted] = await readGauges(httpPort, [
@@ -89,10 +87,7 @@ export const judgeExported = async (context: {
   }
 };
 
-const readGauges = async (
-  port: number,
-  names: readonly string[],
-): Promise<(number | undefined)[]> => {
+const readGauges = async (port: number, names: readonly string[]) => {
   const text = await fetch(`http://127.0.0.1:${port}/metrics`)
     .then((response) => response.text())
     .catch(() => "");

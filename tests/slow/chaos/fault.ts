@@ -76,11 +76,11 @@ export interface Fault {
 }
 
 /** Whether two faults can be injected at once. */
-export const areApart = (one: Fault, other: Fault): boolean => {
+export const areApart = (one: Fault, other: Fault) => {
   const touchedBy = ({ touches, sink }: Fault) => touches ?? (sink ? [sink] : []);
   return !touchedBy(one).some((target) => touchedBy(other).includes(target));
 };
 
 /** Returns a duration between two numbers of seconds, in ms, for a draw in [0, 1). */
-export const seconds = (draw: number, from: number, to: number): number =>
+export const seconds = (draw: number, from: number, to: number) =>
   (from + draw * (to - from)) * 1000;

@@ -14,7 +14,7 @@ import { natsFaults } from "./nats-faults.ts";
 import { restoreFaults } from "./restore-faults.ts";
 import { serverFaults } from "./server-faults.ts";
 
-const signalPostgres = (postmaster: number, signal: "SIGSTOP" | "SIGCONT"): void => {
+const signalPostgres = (postmaster: number, signal: "SIGSTOP" | "SIGCONT") => {
   const children = execFileSync("ps", ["-o", "pid=", "--ppid", String(postmaster)], {
     encoding: "utf8",
   });
@@ -31,9 +31,9 @@ const signalPostgres = (postmaster: number, signal: "SIGSTOP" | "SIGCONT"): void
  * Stops a backend of the committer that holds no cursor's lock, and returns its pid. One that holds locks keeps the queues of its batch
  * waiting until it continues: no client can take a lock from a stopped process.
  */
-const stopBackend = async (sql: Scene["sql"]): Promise<number> => {
+const stopBackend = async (sql: Scene["sql"]) => {
   for (let attempt = 0; attempt < 100; attempt++) {
-    const [backend] = await sql<{ pid: number }[]>`select pid from pg_stat_activity
+    const [backend] = await sql`select pid from pg_stat_activity
       where application_name = 'svc-server ingest' order by state <> 'idle', random() limit 1`;
     if (backend === undefined) continue;
     process.kill(backend.pid, "SIGSTOP");
@@ -273,12 +273,7 @@ const closed = (stream: Duplex): Promise<void> =>
   });
 
 /** Waits for `task` at most `ms`, then runs `cleanup`; throws when it was too late. */
-const withinMs = async (
-  ms: number,
-  what: string,
-  task: Promise<unknown>,
-  cleanup: () => void,
-): Promise<void> => {
+const withinMs = async (ms: number, what: string, task: Promise<unknown>, cleanup: () => void) => {
   const late = new AbortController();
   const isLate = systemClock.sleep(ms, late.signal).then(
     () => true,

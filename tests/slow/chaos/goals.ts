@@ -48,10 +48,7 @@ export const faultOf = (name: string): Fault => {
 };
 
 /** The recovery of each fault that happened: the longer of acknowledgement and readiness. */
-export const recoveryOf = (
-  reports: readonly FaultReport[],
-  name: string,
-): { count: number; p50: number; max: number } => {
+export const recoveryOf = (reports: readonly FaultReport[], name: string) => {
   const times = reports
     .filter(({ fault }) => fault === name)
     .map(({ ack_ms: ack, ready_ms: ready }) =>
@@ -62,7 +59,7 @@ export const recoveryOf = (
 };
 
 /** Returns the goals of a fault that were not met. */
-export const brokenGoals = (name: string, reports: readonly FaultReport[]): string[] => {
+export const brokenGoals = (name: string, reports: readonly FaultReport[]) => {
   const { recoveryMs, pause, repeats = 1 } = faultOf(name);
   const { p50, max } = recoveryOf(reports, name);
   const ofFault = reports.filter(({ fault }) => fault === name);

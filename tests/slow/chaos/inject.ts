@@ -2,7 +2,7 @@ import { writeFileSync } from "node:fs";
 import { systemClock } from "#kit/clock.ts";
 import { memoryOf } from "#scripts/bench/support/processes.ts";
 import type { Scene } from "./fault.ts";
-import { type FaultReport, faultOf } from "./goals.ts";
+import { faultOf } from "./goals.ts";
 import { longestPauseMs, type NumberedLoad, untilAllAcked } from "./load.ts";
 import type { Step } from "./plan.ts";
 
@@ -13,7 +13,7 @@ export const drainTimeoutMs = 60_000;
 export const injectStep = async (
   step: Step,
   context: { scene: Scene; ackTimes: NumberedLoad["ackTimes"]; startedAt: number },
-): Promise<Omit<FaultReport, "core_peak_mb">> => {
+) => {
   const { scene, ackTimes, startedAt } = context;
   const planned = step.filter((part) => part !== undefined);
   await systemClock.sleep(planned[0]?.afterMs ?? 0);
@@ -61,7 +61,7 @@ export const injectStep = async (
 };
 
 /** Resolves to when `/readyz` and `/readyz/ingest` answered 200; Infinity once `signal` aborts. */
-export const waitForReadiness = async (port: number, signal: AbortSignal): Promise<number> => {
+export const waitForReadiness = async (port: number, signal: AbortSignal) => {
   while (!signal.aborted) {
     const paths = ["/readyz", "/readyz/ingest"];
     const requests = paths.map((path) =>
@@ -85,7 +85,7 @@ export const waitForReadiness = async (port: number, signal: AbortSignal): Promi
 export const createPeakMeter = () => {
   let overallMb = 0;
   let sinceResetMb = 0;
-  const sample = (pid: number): void => {
+  const sample = (pid: number) => {
     const { peakMb } = memoryOf(pid);
     overallMb = Math.max(overallMb, peakMb);
     sinceResetMb = Math.max(sinceResetMb, peakMb);

@@ -66,7 +66,7 @@ export const createKilledProgram = (
   };
 };
 
-const spawnCollector = (args: readonly string[]): ChildProcess =>
+const spawnCollector = (args: readonly string[]) =>
   spawn(process.execPath, [programPaths["svc-collector"], ...args], {
     stdio: ["ignore", "ignore", "inherit"],
   });

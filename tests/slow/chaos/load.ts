@@ -87,7 +87,7 @@ export const checkStored = async (
   sql: EmbeddedDatabase["sql"],
   queues: readonly NumberedQueue[],
   { lost, repeated }: NamedDifferences = noDifferences,
-): Promise<NumberedResult> => {
+) => {
   const total = {
     acked: 0,
     stored: 0,
@@ -100,9 +100,7 @@ export const checkStored = async (
   await tabulateStored(sql);
   for (const { hostId, queueId, acked, violations } of queues) {
     const named = [...(repeated.get(hostId) ?? [])].map((key) => key.split("-")[1] ?? "");
-    const [row] = await sql<
-      { stored: number; distinct: number; kept: number; disordered: number; again: number }[]
-    >`
+    const [row] = await sql`
       select count(*)::int as stored, count(distinct sequence)::int as distinct,
         (count(*) filter (where is_named) - count(distinct sequence) filter (where is_named))::int as again,
         count(distinct sequence) filter (where sequence <= ${String(acked())}::text::bigint
@@ -129,7 +127,7 @@ export const untilAllAcked = async (
   ackTimes: NumberedLoad["ackTimes"],
   since: number,
   signal: AbortSignal,
-): Promise<number> =>
+) =>
   waitUntil(
     { what: "every queue is acknowledged", clock: systemClock, signal, timeoutMs: drainTimeoutMs },
     async () => {
@@ -139,7 +137,7 @@ export const untilAllAcked = async (
   ).catch(() => Number.POSITIVE_INFINITY);
 
 /** Returns the longest time between two acknowledgements from `since` to `until`. */
-export const longestPauseMs = (times: readonly number[], since: number, until: number): number => {
+export const longestPauseMs = (times: readonly number[], since: number, until: number) => {
   let longest = 0;
   let previous = since;
   for (const at of [...times.filter((time) => time > since && time < until), until]) {

@@ -11,12 +11,12 @@ const natsOf = ({ nats }: Scene) => {
 };
 
 /** Kills a node and starts it again on its files. */
-const restart = async (node: NatsNode): Promise<void> => {
+const restart = async (node: NatsNode) => {
   await node.kill();
   await node.start();
 };
 
-const stop = async (nodes: readonly NatsNode[], ms: number): Promise<void> => {
+const stop = async (nodes: readonly NatsNode[], ms: number) => {
   for (const node of nodes) node.signal("SIGSTOP");
   await systemClock.sleep(ms);
   for (const node of nodes) node.signal("SIGCONT");

@@ -26,7 +26,7 @@ export function* planRounds(
   for (;;) {
     const steps: Step[] = [];
     const left = [...names];
-    const take = (from: readonly string[], afterMs: number): PlannedFault => {
+    const take = (from: readonly string[], afterMs: number) => {
       const fault = from[Math.floor(draw() * from.length)] ?? "";
       left.splice(left.indexOf(fault), 1);
       return { fault, draw: draw(), afterMs: Math.round(afterMs) };

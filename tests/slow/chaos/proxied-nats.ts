@@ -11,7 +11,7 @@ export interface ProxiedNats extends RunningNats {
 }
 
 /** Starts the cluster. Its own connection does not use the proxies. */
-export const startProxiedNats = async (): Promise<ProxiedNats> => {
+export const startProxiedNats = async () => {
   const cleanup = new AsyncDisposableStack();
   try {
     const disks: SmallDisk[] = [];

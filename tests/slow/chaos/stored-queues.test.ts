@@ -24,7 +24,7 @@ const judgeLoss = (
     { hostId, owed: new Set(owed), forked: new Set(), isCopied: true, lostDisks },
   ]);
 /** A disk that was opened at 100, was replaced, and whose image was opened at 200. */
-const disk: LostDisk = { texts: new Set(["run 1", "run 2"]), openedAt: 100, imageOpenedAt: 200 };
+const disk = { texts: new Set(["run 1", "run 2"]), openedAt: 100, imageOpenedAt: 200 };
 
 it("counts apart what a disk and a database alone knew that were replaced at once", () => {
   expect(judgeLoss([disk], [discardedAt(150, texts)])).toMatchObject({

@@ -28,7 +28,7 @@ export const readStoredQueues = async (
   { since = "0", isOrderedByKind = false, differences = noDifferences } = {},
 ) => {
   await tabulateStored(sql);
-  const rows = await sql<{ name: string; queueId: string; kind: string; sequence: string }[]>`
+  const rows = await sql`
     select encode(queue_id, 'hex') as "queueId", kind, sequence::text as sequence,
       case kind
         when 'log_line' then 'line ' || substring(convert_from(payload, 'utf8') from '^[0-9]+')
@@ -49,7 +49,7 @@ export const readStoredQueues = async (
     newest.set(chain, place.sequence);
     places.set(name, [...(places.get(name) ?? []), place]);
   }
-  const events = await sql<{ action: string; details: Record<string, string | number> }[]>`
+  const events = await sql`
     select action, details from audit_event where action in ('ingest.gap', 'queue.forked')`;
   const queueOf = (details: Record<string, string | number>) => String(details.queue_id);
   return {
@@ -190,13 +190,13 @@ export const judge = (
   };
 };
 
-const isOfCollector = (name: string): boolean => /^(line |span-)/.test(name);
+const isOfCollector = (name: string) => /^(line |span-)/.test(name);
 
 /** Returns how many of these records a collector counts as lost: lines by their bytes first, then records. */
 const countLost = (
   names: readonly string[],
   { records, fileBytes }: { records: number; fileBytes: number },
-): number => {
+) => {
   let bytes = fileBytes;
   const left = names.filter((name) => {
     const length = name.startsWith("line ")

@@ -13,17 +13,13 @@ const differencesShown = 5;
  * Makes the function that reads on in the messages of each replica, and returns one line: the stream's leader and end, and where a replica
  * has another message than one that was read before. An ephemeral consumer without replicas of its own reads the store of its node.
  */
-export const createStreamTrace = ({
-  manager,
-  connection,
-  nodes,
-}: ProxiedNats): (() => Promise<string>) => {
+export const createStreamTrace = ({ manager, connection, nodes }: ProxiedNats) => {
   /** By sequence: what the first replica had that was read, and where another one differed. */
   const seen = new Map<number, string>();
   const differing = new Map<number, string>();
   const through = new Map(nodes.map(({ name }) => [name, 0]));
 
-  const readReplica = async (after: number): Promise<string | undefined> => {
+  const readReplica = async (after: number) => {
     const { name, cluster, num_pending } = await manager.consumers.add(stream, {
       ack_policy: AckPolicy.None,
       deliver_policy: DeliverPolicy.StartSequence,
@@ -33,7 +29,7 @@ export const createStreamTrace = ({
       inactive_threshold: 30_000_000_000,
     });
     const node = cluster?.leader ?? "";
-    const note = (seq: number, what: string): void => {
+    const note = (seq: number, what: string) => {
       const before = seen.get(seq) ?? what;
       seen.set(seq, before);
       if (before !== what) differing.set(seq, `${seq}: was ${before}, ${node} has ${what}`);

@@ -29,11 +29,7 @@ const heartbeatPath = "/v1/collector/heartbeat";
 const grpc = { "content-type": "application/grpc" };
 
 /** Opens a connection again and again, and writes bursts on each until core closes it: at least one, however late the thread gets the CPU. */
-const flood = async (
-  target: Target,
-  burst: (from: number) => Buffer,
-  streamsOfBurst: number,
-): Promise<number> => {
+const flood = async (target: Target, burst: (from: number) => Buffer, streamsOfBurst: number) => {
   let streams = 0;
   const isOver = () => streams > 0 && target.signal.aborted;
   while (!isOver()) {
@@ -56,7 +52,7 @@ const hold = async (
   connections: number,
   open: (id: number) => Buffer,
   streams: number,
-): Promise<number> => {
+) => {
   const sockets = new Set<Socket>();
   let opened = 0;
   const isOver = () => opened > 0 && target.signal.aborted;
@@ -74,8 +70,7 @@ const hold = async (
   return opened;
 };
 
-const data = (id: number, bytes: number): Buffer =>
-  http2Frame(frameTypes.data, 0, id, Buffer.alloc(bytes));
+const data = (id: number, bytes: number) => http2Frame(frameTypes.data, 0, id, Buffer.alloc(bytes));
 
 /** Sends requests with one message, eight at once, which is as many streams as an identity may have. */
 export const sendMessages = (

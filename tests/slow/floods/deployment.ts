@@ -46,10 +46,7 @@ export interface Deployment {
 }
 
 /** Prepares deployments on one database; `close` ends what they share. */
-export const prepareDeployments = async (): Promise<{
-  start(): Promise<Deployment>;
-  close(): Promise<void>;
-}> => {
+export const prepareDeployments = async () => {
   const cleanup = new AsyncDisposableStack();
   const dir = await mkdtemp(join(tmpdir(), "svc-floods-"));
   cleanup.defer(() => rm(dir, { recursive: true }));

@@ -18,16 +18,12 @@ const form = "application/x-www-form-urlencoded";
 const mebibyte = 1024 * 1024;
 
 /** Where each program reads a form of somebody who has shown no credentials. */
-const formPaths: Readonly<Record<AttackedProgram, string>> = {
+const formPaths = {
   core: "/v1/operator/token-exchange",
   web: "/oauth/token",
 };
 
-const head = (
-  path: string,
-  headers: Readonly<Record<string, string | number>>,
-  method = "POST",
-): string =>
+const head = (path: string, headers: Readonly<Record<string, string | number>>, method = "POST") =>
   [
     `${method} ${path} HTTP/1.1`,
     "Host: 127.0.0.1",
@@ -35,13 +31,13 @@ const head = (
     "\r\n",
   ].join("\r\n");
 
-const open = ({ port }: HttpTarget): Socket =>
+const open = ({ port }: HttpTarget) =>
   connect({ port, host: "127.0.0.1", localAddress })
     .setMaxListeners(0)
     .on("error", () => undefined);
 
 /** Resolves when a connection has ended, or with the attack. */
-const ended = async (socket: Socket, { signal }: HttpTarget): Promise<void> => {
+const ended = async (socket: Socket, { signal }: HttpTarget) => {
   if (!socket.closed) await once(socket, "close", { signal }).catch(() => undefined);
 };
 
@@ -50,7 +46,7 @@ const repeat = async (
   target: HttpTarget,
   atOnce: number,
   write: (socket: Socket) => Promise<void>,
-): Promise<number> => {
+) => {
   let opened = 0;
   const one = async () => {
     while (!target.signal.aborted) {
@@ -76,7 +72,7 @@ const hold = async (
   connections: number,
   bytes: Buffer,
   perSecond = Number.POSITIVE_INFINITY,
-): Promise<number> => {
+) => {
   const startedAt = Date.now();
   const sockets = new Set<Socket>();
   let opened = 0;
@@ -98,7 +94,7 @@ const hold = async (
   return opened;
 };
 
-const forms = (target: HttpTarget, bytes: number): Promise<number> => {
+const forms = (target: HttpTarget, bytes: number) => {
   const headers = { "Content-Type": form, "Content-Length": bytes };
   const request = Buffer.concat([
     Buffer.from(head(formPaths[target.at], headers)),
@@ -108,7 +104,7 @@ const forms = (target: HttpTarget, bytes: number): Promise<number> => {
 };
 
 /** A body that grows for as long as the program takes it, up to 400 MB. */
-const largeBodies = (target: HttpTarget, isChunked: boolean): Promise<number> => {
+const largeBodies = (target: HttpTarget, isChunked: boolean) => {
   const bytes = 400_000_000;
   const part = Buffer.alloc(mebibyte, "a");
   const chunk = Buffer.concat([

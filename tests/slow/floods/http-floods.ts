@@ -111,12 +111,12 @@ const figuresOf = (
   };
 };
 
-const meetsGoals = (figures: Omit<HttpFloodResult, "opened" | "ok">, alone = figures): boolean =>
+const meetsGoals = (figures: Omit<HttpFloodResult, "opened" | "ok">, alone = figures) =>
   figures.faults === 0 &&
   Math.max(figures.core_peak_mb, figures.web_peak_mb) <= peakMbMax &&
   (["p99_ms", "ack_p99_ms", "event_loop_p99_ms"] as const).every(
     (name) => figures[name] <= Math.max(2 * alone[name], delayMsMax[name]),
   );
 
-const p99Of = (durations: number[]): number =>
+const p99Of = (durations: number[]) =>
   Math.round((durations.sort((a, b) => a - b)[Math.floor(durations.length * 0.99)] ?? 0) * 10) / 10;

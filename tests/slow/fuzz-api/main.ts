@@ -12,7 +12,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 
-const options = (): { seed: number; runs: number } | undefined => {
+const options = () => {
   try {
     const { values } = parseArgs({
       args: process.argv.slice(2).filter((arg) => arg !== "--"),

@@ -26,11 +26,7 @@ export interface Violation extends Cut {
 const opensWithinMs = 2_000;
 
 /** Ends a recorded run after `cuts` random steps, or after each; returns the guarantees that did not hold when the queue was reopened. */
-export const checkRun = async (
-  seed: number,
-  steps: readonly Step[],
-  cuts: number | "all",
-): Promise<Violation[]> => {
+export const checkRun = async (seed: number, steps: readonly Step[], cuts: number | "all") => {
   const violations: Violation[] = [];
   for (const cut of cutsOf(seed, steps.length, cuts)) {
     const what = await checkCut(seed, steps, cut);
@@ -39,7 +35,7 @@ export const checkRun = async (
   return violations;
 };
 
-const cutsOf = (seed: number, length: number, cuts: number | "all"): Cut[] => {
+const cutsOf = (seed: number, length: number, cuts: number | "all") => {
   const random = createSeededEntropy(seed ^ 0x5eed);
   const number = (below: number) => {
     const [high = 0, low = 0] = random.bytes(2);
@@ -55,7 +51,7 @@ const cutsOf = (seed: number, length: number, cuts: number | "all"): Cut[] => {
   ]);
 };
 
-const checkCut = async (seed: number, steps: readonly Step[], cut: Cut): Promise<string | null> => {
+const checkCut = async (seed: number, steps: readonly Step[], cut: Cut) => {
   const disk = createDisk();
   const reported = { stored: 0, acked: 0 };
   for (const step of steps.slice(0, cut.steps)) {
@@ -81,10 +77,7 @@ const checkCut = async (seed: number, steps: readonly Step[], cut: Cut): Promise
   }
 };
 
-const faultOf = async (
-  dir: string,
-  reported: { stored: number; acked: number },
-): Promise<string | null> => {
+const faultOf = async (dir: string, reported: { stored: number; acked: number }) => {
   const counted = countCpuMilliseconds();
   let queue: Queue;
   try {

@@ -1,8 +1,7 @@
 import { createHash } from "node:crypto";
-import type { NewRecord } from "#collector/queue/record.ts";
 
 /** Creates the record of a number. Its payload is derived from the number, so that a torn record is detected. */
-export const numberedRecord = (number: number): NewRecord => ({
+export const numberedRecord = (number: number) => ({
   kind: "log_line",
   observedAtMs: 1,
   source: "crash",

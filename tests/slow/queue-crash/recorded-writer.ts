@@ -10,7 +10,7 @@ const [root = "", first = "0", count = "1"] = process.argv.slice(2);
 const report = (text: string) => void writeSync(1, `${text}\n`);
 
 /** Retries an operation that failed because of the disk. */
-const retry = async <Result>(attempt: () => Result | Promise<Result>): Promise<Result> => {
+const retry = async <Result>(attempt: () => Result | Promise<Result>) => {
   for (let left = 20; ; left--) {
     try {
       return await attempt();
@@ -20,7 +20,7 @@ const retry = async <Result>(attempt: () => Result | Promise<Result>): Promise<R
   }
 };
 
-const runSeed = async (dir: string, seed: number): Promise<void> => {
+const runSeed = async (dir: string, seed: number) => {
   const random = createSeededEntropy(seed);
   const byte = () => random.bytes(1)[0] ?? 0;
   mkdirSync(dir);

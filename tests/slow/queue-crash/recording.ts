@@ -21,8 +21,7 @@ const traced =
   "openat,open,creat,pwrite64,write,writev,pwritev,ftruncate,truncate,fallocate,fsync,fdatasync,sync_file_range,unlink,unlinkat,rename,renameat2";
 
 /** Returns whether strace is installed and may trace. */
-export const canRecord = (): boolean =>
-  spawnSync("strace", ["-o", "/dev/null", "true"]).status === 0;
+export const canRecord = () => spawnSync("strace", ["-o", "/dev/null", "true"]).status === 0;
 
 /** How fsync and fdatasync of the writer behave: they work; every seventh fails with EIO and loses its writes; or none does anything. */
 export type Fsync = "works" | "fails" | "does nothing";
@@ -134,6 +133,6 @@ const stepOf = (line: string): Step[] => {
   }
 };
 
-const bytesOf = (hex: string): Buffer => Buffer.from(hex.replaceAll("\\x", ""), "hex");
-const pathOfResult = (result: string): string =>
+const bytesOf = (hex: string) => Buffer.from(hex.replaceAll("\\x", ""), "hex");
+const pathOfResult = (result: string) =>
   bytesOf(/<(.*)>/.exec(result)?.[1] ?? "").toString("latin1");

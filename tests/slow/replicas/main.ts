@@ -9,7 +9,6 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import type { Replicas } from "./serve-replicas.ts";
 
 /** The tests that start core as a program and ask it as a client does. Not here: those that look into one process, such as its memory. */
 const usualFiles = [
@@ -35,7 +34,7 @@ const { values, positionals } = parseArgs({
 const isPooler = (mode: string | undefined): mode is "session" | "transaction" | undefined =>
   mode === undefined || mode === "session" || mode === "transaction";
 if (!isPooler(values.pooler)) throw new Error("--pooler is session or transaction");
-const replicas: Replicas = { cores: Number(values.cores), pooler: values.pooler ?? null };
+const replicas = { cores: Number(values.cores), pooler: values.pooler ?? null };
 
 const folder = await mkdtemp(join(tmpdir(), "svc-replicas-"));
 const program = join(folder, "main.mjs");

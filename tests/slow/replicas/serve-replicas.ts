@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
-import { connect, createServer, type Server } from "node:net";
+import { connect, createServer } from "node:net";
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
@@ -102,7 +102,7 @@ type Balancer = Awaited<ReturnType<typeof balance>>;
 /** Gives each connection to the next of the ports on loopback. */
 const balance = async (targets: readonly number[], port: number) => {
   let connections = 0;
-  const server: Server = createServer({ allowHalfOpen: true, noDelay: true }, (client) => {
+  const server = createServer({ allowHalfOpen: true, noDelay: true }, (client) => {
     const target = connect({
       host: "127.0.0.1",
       port: targets[connections++ % targets.length] ?? 0,

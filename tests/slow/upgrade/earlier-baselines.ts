@@ -14,14 +14,11 @@ import { git } from "./previous.ts";
  * Makes a database as each commit with another text of the baseline made it, with a host, migrates it, and compares its schema with a new
  * one. Returns how many are equal and have the host, and the faults.
  */
-export const carryEarlierBaselines = async (): Promise<{ equal: number; faults: string[] }> => {
+export const carryEarlierBaselines = async () => {
   const server = await startEmbeddedPostgres();
   const faults: string[] = [];
   let equal = 0;
-  const inDatabase = async <Result>(
-    name: string,
-    run: (sql: SqlClient) => Promise<Result>,
-  ): Promise<Result> => {
+  const inDatabase = async <Result>(name: string, run: (sql: SqlClient) => Promise<Result>) => {
     const { sql, close } = connectDatabase({
       url: server.url(name),
       openSocket: openDatabaseSocket,
@@ -93,7 +90,7 @@ const applyAsOf = async (sql: SqlClient, commit: string, digest: string): Promis
 };
 
 /** Enrolls a host, as far as every baseline has its columns. */
-const insertHost = async (sql: SqlClient): Promise<void> => {
+const insertHost = async (sql: SqlClient) => {
   await sql.unsafe(`
     insert into enrollment_policy (id, name, allowed_identity_prefixes, certificate_ttl_seconds, allowed_platforms, max_enrollments,
       max_enrollments_per_hour, allowed_source_cidrs, reenrollment, created_at, created_by)

@@ -13,10 +13,10 @@ const keptTables = [
 ] as const;
 
 /** Returns the rows that an operator would miss, without the columns that a running core changes. */
-export const keptRows = async (sql: SqlClient): Promise<Map<string, Record<string, unknown>>> => {
+export const keptRows = async (sql: SqlClient) => {
   const rows = await Promise.all(
     keptTables.map(
-      (table) => sql<{ key: string; row: Record<string, unknown> }[]>`
+      (table) => sql`
         select ${table} || coalesce(to_jsonb(t)->>'id', to_jsonb(t)->>'user_id') as key, to_jsonb(t) - 'synced_at' as row
         from ${sql(table)} t`,
     ),
@@ -28,7 +28,7 @@ export const keptRows = async (sql: SqlClient): Promise<Map<string, Record<strin
 export const changedRows = (
   before: Map<string, Record<string, unknown>>,
   after: Map<string, Record<string, unknown>>,
-): string[] =>
+) =>
   [...before].flatMap(([key, row]) => {
     const now = after.get(key);
     const isKept = Object.entries(row).every(

@@ -9,7 +9,7 @@ import packageJson from "#package.json" with { type: "json" };
 const execute = promisify(execFile);
 
 /** Runs git in this repository and returns its output. */
-export const git = async (...args: string[]): Promise<string> =>
+export const git = async (...args: string[]) =>
   (await execute("git", args, { maxBuffer: 1 << 26 })).stdout;
 
 /** A revision that the present one is an upgrade of. */
@@ -20,7 +20,7 @@ export interface PreviousRevision {
 }
 
 /** Resolves a revision. Throws when git knows no such commit. */
-export const findRevision = async (name: string): Promise<PreviousRevision> => {
+export const findRevision = async (name: string) => {
   const commit = await git("rev-parse", "--verify", "--end-of-options", `${name}^{commit}`).catch(
     (cause: unknown) => {
       throw new Error(`git has no commit ${name}`, { cause });
@@ -29,10 +29,8 @@ export const findRevision = async (name: string): Promise<PreviousRevision> => {
   return describe(commit.trim());
 };
 
-const describe = async (commit: string): Promise<PreviousRevision> => {
-  const { version } = JSON.parse(await git("show", `${commit}:package.json`)) as {
-    version: string;
-  };
+const describe = async (commit: string) => {
+  const { version } = JSON.parse(await git("show", `${commit}:package.json`));
   return {
     commit,
     version,
@@ -44,7 +42,7 @@ const describe = async (commit: string): Promise<PreviousRevision> => {
  * Returns the last commits of the `count` states of main before the present one whose schema differs from each other and from it, newest
  * first, and of the newest state of another version. Throws, with what to do, when this clone has not so much history.
  */
-export const findPreviousStates = async (count: number): Promise<PreviousRevision[]> => {
+export const findPreviousStates = async (count: number) => {
   const seen = new Set([await schemaOf("HEAD")]);
   const states: PreviousRevision[] = [];
   const isDone = () =>
@@ -75,7 +73,7 @@ export const findPreviousStates = async (count: number): Promise<PreviousRevisio
 const schemaPaths = ["drizzle/migrations", "drizzle/sql"];
 
 /** Digests what makes an empty database: 0000_baseline_edits applies to no such one. */
-const schemaOf = async (commit: string): Promise<string> => {
+const schemaOf = async (commit: string) => {
   const files = (await git("ls-tree", "-r", commit, "--", ...schemaPaths)).split("\n");
   const applied = files.filter(
     (line) => line.endsWith(".sql") && !line.endsWith("/0000_baseline_edits.sql"),
@@ -91,7 +89,7 @@ export interface CheckedOut extends AsyncDisposable {
 }
 
 /** Checks a commit out into a temporary folder and installs what its lockfile names; disposing removes both. */
-export const checkOut = async (commit: string): Promise<CheckedOut> => {
+export const checkOut = async (commit: string) => {
   const parent = await mkdtemp(join(tmpdir(), "upgrade-"));
   const dir = join(parent, "previous");
   const remove = async () => {

@@ -69,10 +69,7 @@ export const startUpgradeLab = async (cleanup: AsyncDisposableStack) => {
     if (!holds) broken.push(fault);
   };
 
-  const startCore = async (
-    revision: Revision,
-    env: Record<string, string> = {},
-  ): Promise<UpgradeCore> => {
+  const startCore = async (revision: Revision, env: Record<string, string> = {}) => {
     const program = startProgram(
       join(revision.dir, "functions/main.ts"),
       [],
@@ -135,7 +132,7 @@ export const startUpgradeLab = async (cleanup: AsyncDisposableStack) => {
     name: string,
     revision: Revision,
     through: { coreUrl: string; ingestPort: number },
-  ): Promise<UpgradedHost> => {
+  ) => {
     const policy = { name: crypto.randomUUID(), allowed_identity_prefixes: [identityPrefix] };
     const { token } = await createPolicyWithToken(await apiOf(through), policy);
     const host = await enrollHost(
@@ -156,9 +153,7 @@ export const startUpgradeLab = async (cleanup: AsyncDisposableStack) => {
   const isServed = ({ identity }: UpgradedHost) =>
     until(`${identity} is served`, async () => {
       // Versions up to 0.3.0 have no blocks.
-      const [blocks] = await sql<
-        { present: boolean }[]
-      >`select to_regclass('ingest_block') is not null as present`;
+      const [blocks] = await sql`select to_regclass('ingest_block') is not null as present`;
       const [row] = await sql`
         select 1 from collector_health join collector_identity on identity_id = id where identity = ${identity} and (
           exists (select 1 from ingest_envelope where host_id = ${identity})
@@ -166,9 +161,7 @@ export const startUpgradeLab = async (cleanup: AsyncDisposableStack) => {
       return row && identity;
     });
   const assign = async (host: UpgradedHost, core: Pick<UpgradeCore, "coreUrl">) => {
-    const [row] = await sql<
-      { id: string }[]
-    >`select id from collector_identity where identity = ${host.identity}`;
+    const [row] = await sql`select id from collector_identity where identity = ${host.identity}`;
     return host.assign(await apiOf(core), row?.id ?? "");
   };
   /** Waits for a heartbeat since a time of the database, with a config if one is given; returns the drift of the host. */
@@ -178,10 +171,9 @@ export const startUpgradeLab = async (cleanup: AsyncDisposableStack) => {
   ) =>
     until(`${identity} reports${config === undefined ? "" : " its config"}`, async () => {
       // A heartbeat that repeats the last report moves its time in "fleet_status" alone, which the previous version does not have.
-      const [found] = await sql<
-        { name: string }[]
-      >`select coalesce(to_regclass('fleet_status'), 'collector_health')::text as name`;
-      const [row] = await sql<{ drift: string }[]>`
+      const [found] =
+        await sql`select coalesce(to_regclass('fleet_status'), 'collector_health')::text as name`;
+      const [row] = await sql`
         select f.drift from fleet_host f join collector_health h using (identity_id) join ${sql(found?.name ?? "")} s using (identity_id)
         where f.identity = ${identity} and s.last_heartbeat_at > ${since}::timestamptz
           ${config === undefined ? sql`` : sql`and h.running_config_hash = ${config}`}`;
@@ -209,8 +201,8 @@ export const startUpgradeLab = async (cleanup: AsyncDisposableStack) => {
       { port, caPem, client },
     );
   /** Counts what is stored of these hosts. */
-  const countOf = async (identities: readonly string[]): Promise<number> => {
-    const [row] = await sql<{ count: number }[]>`
+  const countOf = async (identities: readonly string[]) => {
+    const [row] = await sql`
       select (select count(*) from ingest_envelope where host_id in ${sql([...identities])})::int
         + (select coalesce(sum(envelopes), 0) from ingest_block where host_id in ${sql([...identities])})::int as count`;
     return row?.count ?? 0;
@@ -250,8 +242,7 @@ export const startUpgradeLab = async (cleanup: AsyncDisposableStack) => {
       expect(total[count] === 0, `${total[count]} ${count}`);
     return total;
   };
-  const now = async (): Promise<string> =>
-    (await sql<{ now: string }[]>`select clock_timestamp()::text as now`)[0]?.now ?? "";
+  const now = async () => (await sql`select clock_timestamp()::text as now`)[0]?.now ?? "";
 
   return {
     cleanup,

@@ -11,7 +11,7 @@ import type { Revision } from "./upgraded-host.ts";
 /** A port on which nothing listens: connections to it are refused. */
 const nowhere = 9;
 /** The revision of the working tree. */
-export const present: Revision = { dir: ".", node: process.execPath };
+export const present = { dir: ".", node: process.execPath };
 
 /** The figures of an upgrade. */
 export type UpgradeReport = Awaited<ReturnType<typeof runUpgrade>>;
@@ -123,16 +123,16 @@ export const runUpgrade = async (
   };
 };
 
-const countOf = async (sql: SqlClient): Promise<number> =>
+const countOf = async (sql: SqlClient) =>
   Number(
     (
-      await sql<{ count: string }[]>`
+      await sql`
         select (select count(*) from ingest_envelope) + (select coalesce(sum(envelopes), 0) from ingest_block) as count`
     )[0]?.count,
   );
 
-const certificatesByStatus = async (sql: SqlClient): Promise<Record<string, number>> => {
-  const rows = await sql<{ status: string; count: number }[]>`
+const certificatesByStatus = async (sql: SqlClient) => {
+  const rows = await sql`
     select status, count(*)::int as count from certificate group by status order by status`;
   return Object.fromEntries(rows.map(({ status, count }) => [status, count]));
 };

@@ -6,7 +6,7 @@ import type { LabPki } from "#scripts/lab/ca/pki.ts";
 import type { OperatorApi } from "#scripts/lab/operator-api.ts";
 import { findPorts } from "#scripts/ports.ts";
 import { logged, type Program, startProgram, stopProgram } from "#tests/support/program.ts";
-import { type Load, startLoad } from "../chaos/collector-load.ts";
+import { startLoad } from "../chaos/collector-load.ts";
 import type { CheckedOut } from "./previous.ts";
 
 /** The prefix of the identities of an upgrade's hosts. */
@@ -17,7 +17,7 @@ const recordsPerSecond = 200;
 export type Revision = Pick<CheckedOut, "dir" | "node">;
 
 /** Kills a program that a failed run left behind. */
-export const end = async (program: Program): Promise<void> => {
+export const end = async (program: Program) => {
   if (!program.hasExited) program.child.kill("SIGKILL");
   await program.exited;
 };
@@ -79,7 +79,7 @@ export const enrollHost = async (
   document.setIn(["management", "file_roots"], [dir]);
   await writeFile(config, document.toString());
   let program: Program | undefined;
-  const load: Load = startLoad(log, `127.0.0.1:${otlpPort}`, recordsPerSecond);
+  const load = startLoad(log, `127.0.0.1:${otlpPort}`, recordsPerSecond);
   const owed = () =>
     new Set([
       ...Array.from({ length: load.lines() }, (_, line) => `line ${line}`),

@@ -1,8 +1,8 @@
 import { expect, it } from "vitest";
 import { type KeyPress, type Shortcut, shortcutOf } from "./shortcuts.ts";
 
-const search: Shortcut = { key: "/", label: "Search", run: () => {} };
-const next: Shortcut = { key: "j", label: "Next row", run: () => {}, inDialog: true };
+const search = { key: "/", label: "Search", run: () => {} };
+const next = { key: "j", label: "Next row", run: () => {}, inDialog: true };
 const shortcuts = [search, next, { key: "Enter", label: "Open the row" }];
 const press = (change: Partial<KeyPress>) => ({
   key: "/",

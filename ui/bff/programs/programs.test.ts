@@ -26,13 +26,13 @@ const decide = async (decision: string, path = consentPath()) =>
   fetchWeb(path, asPerson(form({ decision }, { Origin: origin })));
 const token = async (fields: Record<string, string>) => {
   const response = await fetchWeb("/oauth/token", form(fields));
-  return { status: response.status, body: (await response.json()) as Record<string, string> };
+  return { status: response.status, body: await response.json() };
 };
 const redeem = (code: string) => token(redemptionOf(code));
 const refused = (error: string) => ({ status: 400, body: { error } });
 const whoami = async ({ access_token: bearer }: Record<string, string>) => {
   const response = await fetchWeb("/v1/whoami", { headers: { Authorization: `Bearer ${bearer}` } });
-  return { status: response.status, body: (await response.json()) as Record<string, unknown> };
+  return { status: response.status, body: await response.json() };
 };
 
 describe("the consent page", () => {

@@ -5,7 +5,6 @@ import { arbitraryFilter } from "#tests/support/arbitrary-filter.ts";
 import {
   defaultView,
   exportPath,
-  type FleetView,
   facetsPath,
   factorsPath,
   hostPath,
@@ -21,7 +20,7 @@ import {
   withTime,
 } from "./view-state.ts";
 
-const views: fc.Arbitrary<FleetView> = fc.record(
+const views = fc.record(
   {
     filter: arbitraryFilter(),
     at: fc.constantFrom("2026-11-23T02:41Z", "2026-11-23T02:41:07Z", "2026-11-23T02:41:07.250Z"),
