@@ -10,7 +10,7 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { type CommandLine, startTestAdmin, wordsOf } from "../support/admin.ts";
+import { startTestAdmin } from "../support/admin.ts";
 import { enrollTestCollector, identityPrefix } from "../support/collector.ts";
 
 const { web, home, adminAt } = await startTestAdmin();
@@ -19,20 +19,9 @@ const script = adminAt();
 /** An admin who answers no. */
 const doubtful = adminAt({ isInteractive: true, ask: async () => "n" });
 
-/** Runs a command that must succeed, and returns its JSON. */
-const json = async <Value = Record<string, unknown>>(...line: CommandLine) => {
-  const args = wordsOf(line);
-  const { exitCode, out, err } = await script.run(...args, "-o", "json");
-  expect({ args, exitCode, err: exitCode === 0 ? "" : err }).toEqual({
-    args,
-    exitCode: 0,
-    err: "",
-  });
-  return JSON.parse(out) as Value;
-};
-const policy = await json<{
-  id: string;
-}>`policies create ${"web servers"} --prefix ${identityPrefix} --certificate-ttl
+const { json } = script;
+const policy =
+  await json`policies create ${"web servers"} --prefix ${identityPrefix} --certificate-ttl
       2d`;
 const yaml = `forwarder:
   endpoint: core.example.net:8443
@@ -42,7 +31,7 @@ buffer: { dir: data }
 const publish = async (text: string) => {
   const file = join(home, "collector.yaml");
   writeFileSync(file, text);
-  return json<{ id: string; config_hash: string }>`configs publish ${file} --name ${"a config"}`;
+  return json`configs publish ${file} --name ${"a config"}`;
 };
 const enrollHost = async (deviceId: string) => {
   const out = join(home, `${deviceId}.token`);
@@ -70,11 +59,11 @@ describe("policies and tokens", () => {
     expect((await script.run`tokens list`).out).not.toContain(token);
     expect((await script.run`tokens create --policy ${policy.id}`).exitCode).toBe(2);
     const nowhere = join(home, "no", "such", "folder");
-    const before = (await json<unknown[]>`tokens list`).length;
+    const before = (await json`tokens list`).length;
     expect((await script.run`tokens create --policy ${policy.id} --out ${nowhere}`).exitCode).toBe(
       2,
     );
-    expect((await json<unknown[]>`tokens list`).length).toBe(before);
+    expect((await json`tokens list`).length).toBe(before);
   });
 
   it("R6: a token replaces a planted link or open file, and is written to neither", async () => {
@@ -112,9 +101,7 @@ describe("policies and tokens", () => {
   });
 
   it("simulates an enrollment: the rule that decides, and no use of the token", async () => {
-    const mac = await json<{
-      id: string;
-    }>`policies create macs --prefix ${identityPrefix} --platform darwin`;
+    const mac = await json`policies create macs --prefix ${identityPrefix} --platform darwin`;
     const out = join(home, "mac.token");
     await json`tokens create --policy ${mac.id} --out ${out}`;
     const simulate = (platform: string, ...more: string[]) =>
@@ -144,7 +131,7 @@ describe("policies and tokens", () => {
   });
 
   it("names what a destructive command hits, and does nothing without a yes", async () => {
-    const other = await json<{ id: string }>`policies create frozen --prefix ${identityPrefix}`;
+    const other = await json`policies create frozen --prefix ${identityPrefix}`;
     const unanswered = await script.run`policies freeze ${other.id}`;
     expect(unanswered).toMatchObject({
       exitCode: 2,
@@ -155,9 +142,7 @@ describe("policies and tokens", () => {
     expect(await json`policies freeze ${other.id} --yes --reason leaked`).toMatchObject({
       state: "frozen",
     });
-    const [event] = await json<
-      { reason_code: string }[]
-    >`audit list --action enrollment_policy.freeze`;
+    const [event] = await json`audit list --action enrollment_policy.freeze`;
     expect(event).toMatchObject({ reason_code: "leaked" });
   });
 
@@ -196,7 +181,7 @@ describe("hosts and configs", () => {
     ]);
     expect((await script.run`configs assign ${first.id} device:none --yes`).exitCode).toBe(1);
 
-    const [certificate] = await json<{ id: string }[]>`certificates list ${identityId}`;
+    const [certificate] = await json`certificates list ${identityId}`;
     expect(certificate).toBeDefined();
     expect(await json`identities revoke ${identityId} --yes`).toMatchObject({
       id: identityId,
@@ -221,7 +206,7 @@ describe("hosts and configs", () => {
       `  1 get config ${before.config_hash.slice(0, 12)} (${before.id})\n`,
     );
     expect(asked.err).toContain("  1 had no config before\n");
-    expect(await json<object[]>`audit list --action config.rollback`).toEqual([]);
+    expect(await json`audit list --action config.rollback`).toEqual([]);
     await web.core.clock.advance(1000);
     const done = await script.run(...args, "--yes", "--reason", "bad_rollout", "-o", "json");
     expect(done.exitCode).toBe(5);
@@ -239,7 +224,7 @@ describe("hosts and configs", () => {
       },
       { identity: two.identity, outcome: "no_previous_config", config: null, hash: null },
     ]);
-    const events = await json<{ reason_code: string }[]>`audit list --action config.rollback`;
+    const events = await json`audit list --action config.rollback`;
     expect(events).toEqual([expect.objectContaining({ reason_code: "bad_rollout" })]);
     const none = await script.run`configs rollback ${two.identityId} --yes`;
     expect(none).toMatchObject({
@@ -257,9 +242,9 @@ describe("hosts and configs", () => {
       exitCode: 1,
     });
     writeFileSync(file, yaml);
-    const before = (await json<unknown[]>`configs list`).length;
+    const before = (await json`configs list`).length;
     expect((await script.run`configs publish ${file} --dry-run`).exitCode).toBe(0);
-    expect((await json<unknown[]>`configs list`).length).toBe(before);
+    expect((await json`configs list`).length).toBe(before);
     expect((await script.run`configs publish ${join(home, "none.yaml")}`).exitCode).toBe(2);
     expect(existsSync(file)).toBe(true);
   });
@@ -268,8 +253,8 @@ describe("hosts and configs", () => {
 it("records shows the directory, the chain, and audit events by their filters", async () => {
   expect(await json`directory status`).toHaveProperty("counts");
   expect((await script.run`audit verify`).exitCode).toBe(0);
-  const events = await json<
-    { action: string }[]
-  >`audit list --action enrollment_policy.create --limit 2`;
-  expect(events.map(({ action }) => action)).toEqual(Array(2).fill("enrollment_policy.create"));
+  const events = await json`audit list --action enrollment_policy.create --limit 2`;
+  expect(events.map(({ action }: { action: string }) => action)).toEqual(
+    Array(2).fill("enrollment_policy.create"),
+  );
 });

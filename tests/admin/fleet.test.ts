@@ -1,18 +1,12 @@
 import { sql } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
 import { createHistoryKeeper } from "#functions/domain/fleet/keep-history.ts";
-import type { FleetAhead } from "#proto/fleet-health/ahead.ts";
-import { type CommandLine, startTestAdmin, wordsOf } from "../support/admin.ts";
+import { startTestAdmin } from "../support/admin.ts";
 import { createTestToken, enrollTestCollector } from "../support/collector.ts";
 
 const { web, signIn, adminAt } = await startTestAdmin();
 const admin = adminAt();
-const json = async <Value = Record<string, unknown>>(...line: CommandLine) => {
-  const args = wordsOf(line);
-  const { exitCode, out, err } = await admin.run(...args, "-o", "json");
-  expect({ args, exitCode, err }).toEqual({ args, exitCode: 0, err: "" });
-  return JSON.parse(out) as Value;
-};
+const { json } = admin;
 await createHistoryKeeper(web.core.core)();
 const before = new Date(web.clock.now()).toISOString();
 const minuteLater = `${new Date(web.clock.now() + 60_000).toISOString().slice(0, 16)}Z`;
@@ -51,8 +45,10 @@ describe("hosts", () => {
 });
 
 it("says what runs out, with the figures that it is computed from", async () => {
-  const { tokens } = await json<FleetAhead>`fleet ahead --hours 336`;
-  expect(tokens.items.map(({ uses_left }) => uses_left)).toEqual([null]);
+  const { tokens } = await json`fleet ahead --hours 336`;
+  expect(tokens.items.map(({ uses_left }: { uses_left: number | null }) => uses_left)).toEqual([
+    null,
+  ]);
   const { out, err } = await admin.run`fleet ahead --hours 336`;
   expect(out).toMatch(/^what +of +at +from\n[\s\S]*token +.* any number of uses left/);
   expect(err).toContain("hosts do not renew, 0 queues fill");

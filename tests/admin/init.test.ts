@@ -70,7 +70,7 @@ it("creates a policy and a token, prints the host's command, and repeats without
   expect(second).toMatchObject({ exitCode: 0, out: first.out });
   expect(second.err).toMatch(/policy first hosts \(.*\) exists\n.*holds an active token/);
   expect(readFileSync(tokenFile, "utf8").trim()).toBe(token);
-  expect(JSON.parse((await admin.run`policies list -o json`).out)).toHaveLength(1);
+  expect(await admin.json`policies list`).toHaveLength(1);
 
   await web.clock.advance(3_601_000);
   const expired = await (await scriptOf(web, "admin"))

@@ -46,7 +46,7 @@ describe("a name in the place of an id", () => {
   });
 
   it("finds a token by its description or prefix, and a rollout by its config", async () => {
-    const [token] = JSON.parse((await admin.run`tokens list --policy blue -o json`).out);
+    const [token] = await admin.json`tokens list --policy blue`;
     expect(await admin.run`tokens revoke ${"rack 4"}`).toMatchObject({
       exitCode: 2,
       err: /token.*rack 4/i,

@@ -62,7 +62,7 @@ describe("lists", () => {
     };
     expect([await list(), sent.length]).toEqual([5, 3]);
     sent.length = 0;
-    expect(JSON.parse((await reader.run`fleet list --limit 2 -o json`).out)).toHaveLength(2);
+    expect(await reader.json`fleet list --limit 2`).toHaveLength(2);
     expect(sent).toEqual([expect.stringContaining("limit=2")]);
   });
 
@@ -104,9 +104,9 @@ describe("audit list", () => {
       return globalThis.fetch(new Request(request.url.replace(/limit=\d+/, "limit=3"), request));
     };
     const reader = adminAt({ fetch });
-    const all = JSON.parse((await admin.run`audit list --limit 1000 -o json`).out) as object[];
+    const all = (await admin.json`audit list --limit 1000`) as object[];
     expect(all.length).toBeGreaterThan(6);
-    expect(JSON.parse((await reader.run`audit list -o json`).out)).toEqual(all);
+    expect(await reader.json`audit list`).toEqual(all);
     expect(parse((await reader.run`audit list -o yaml`).out)).toEqual(all);
     expect((await reader.run`audit list -o csv`).out.trimEnd().split("\r\n")).toHaveLength(
       all.length + 1,

@@ -27,16 +27,7 @@ afterEach(() => lab.abortAll());
 let configs = 500;
 const publish = () => publishTestConfig(web.core, ++configs);
 const run = (...line: CommandLine) => script.run("rollouts", ...wordsOf(line));
-const json = async <Value = Rollout>(...line: CommandLine) => {
-  const args = wordsOf(line);
-  const { exitCode, out, err } = await run(...args, "-o", "json");
-  expect({ args, exitCode, err: exitCode === 0 ? "" : err }).toEqual({
-    args,
-    exitCode: 0,
-    err: "",
-  });
-  return JSON.parse(out) as Value;
-};
+const json = (...line: CommandLine) => script.json("rollouts", ...wordsOf(line));
 const create = async (...args: string[]) => {
   const { out } = await run(
     "create",
@@ -116,7 +107,7 @@ it("svc-admin configs preview prints what changes and the diff, and ends with 1 
     /^Config [0-9a-f]{12} for 4 hosts: 4 would change\n {2}4 from [0-9a-f]{12}\n\n---/,
   );
   expect(shown.out).toMatch(/\n-buffer: .*\n\+buffer: /);
-  const preview = JSON.parse((await script.run`configs preview ${config} wave -o json`).out);
+  const preview = await script.json`configs preview ${config} wave`;
   expect(preview).toMatchObject({ config: { id: config }, hosts: 4, will_change: 4, skipped: 0 });
   const { id } = await create();
   const taken = await script.run`configs preview ${config} wave`;

@@ -1,5 +1,4 @@
 import { expect, it } from "vitest";
-import type { Watch } from "#proto/watch/watch.ts";
 import { type CommandLine, startTestAdmin, wordsOf } from "../support/admin.ts";
 
 const receivers = `web_url: https://fleet.test
@@ -9,16 +8,7 @@ const { adminAt } = await startTestAdmin({ core: { env: { SVC_WATCH_RECEIVERS: r
 const admin = adminAt();
 
 const run = (...line: CommandLine) => admin.run("watches", ...wordsOf(line));
-const json = async (...line: CommandLine) => {
-  const args = wordsOf(line);
-  const { exitCode, out, err } = await run(...args, "-o", "json");
-  expect({ args, exitCode, err: exitCode === 0 ? "" : err }).toEqual({
-    args,
-    exitCode: 0,
-    err: "",
-  });
-  return JSON.parse(out);
-};
+const json = (...line: CommandLine) => admin.json("watches", ...wordsOf(line));
 
 it("makes, shows, changes, silences, tests and deletes a watch by its name", async () => {
   const made = await json`create ${"stale hosts"} state:stale label.env:prod --more-than 5 --for 10m

@@ -84,7 +84,7 @@ it("a job of a repository publishes a config and rolls it out, without a stored 
   );
   expect(beat.body).toMatchObject({ desired_config: { config_id: id } });
   await advanceRollouts(web.core.core);
-  const [rollout] = JSON.parse((await job.run`rollouts list -o json`).out);
+  const [rollout] = await job.json`rollouts list`;
   expect(rollout).toMatchObject({
     state: "soaking",
     applied: 1,

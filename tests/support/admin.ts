@@ -1,7 +1,7 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { afterAll } from "vitest";
+import { afterAll, expect } from "vitest";
 import type { runAdmin } from "#admin/run-admin.ts";
 import type { Terminal } from "#admin/terminal/terminal.ts";
 import { systemClock } from "#kit/clock.ts";
@@ -52,39 +52,52 @@ export const createAdminUser = (
   } = {},
 ) => {
   const home = mkdtempSync(join(tmpdir(), "svc-admin-"));
+  /** Runs one command line in this process, by the code of the bundle. */
+  const run = async (...line: CommandLine) => {
+    const written = { out: "", err: "" };
+    const runLoaded = await loadRunAdmin();
+    const exitCode = await runLoaded(wordsOf(line), {
+      clock: systemClock,
+      entropy: systemEntropy,
+      fetch: globalThis.fetch,
+      signal: new AbortController().signal,
+      hostname: "lovelace",
+      isInteractive: false,
+      ask: async () => "no",
+      openBrowser: () => undefined,
+      ...terminal,
+      env: { HOME: home, ...terminal.env },
+      out: {
+        write: (text) => {
+          written.out += text;
+          terminal.printed?.(text);
+        },
+        columns: terminal.columns,
+      },
+      err: {
+        write: (text) => {
+          written.err += text;
+          terminal.shown?.(text);
+        },
+      },
+    });
+    return { exitCode, ...written };
+  };
+  /** Runs a command that must succeed, and returns its JSON. */
+  const json = async (...line: CommandLine) => {
+    const args = wordsOf(line);
+    const { exitCode, out, err } = await run(...args, "-o", "json");
+    expect({ args, exitCode, err: exitCode === 0 ? "" : err }).toEqual({
+      args,
+      exitCode: 0,
+      err: "",
+    });
+    return JSON.parse(out);
+  };
   return {
     home,
-    /** Runs one command line in this process, by the code of the bundle. */
-    run: async (...line: CommandLine) => {
-      const written = { out: "", err: "" };
-      const run = await loadRunAdmin();
-      const exitCode = await run(wordsOf(line), {
-        clock: systemClock,
-        entropy: systemEntropy,
-        fetch: globalThis.fetch,
-        signal: new AbortController().signal,
-        hostname: "lovelace",
-        isInteractive: false,
-        ask: async () => "no",
-        openBrowser: () => undefined,
-        ...terminal,
-        env: { HOME: home, ...terminal.env },
-        out: {
-          write: (text) => {
-            written.out += text;
-            terminal.printed?.(text);
-          },
-          columns: terminal.columns,
-        },
-        err: {
-          write: (text) => {
-            written.err += text;
-            terminal.shown?.(text);
-          },
-        },
-      });
-      return { exitCode, ...written };
-    },
+    run,
+    json,
     close: () => rmSync(home, { recursive: true }),
   };
 };
