@@ -1,11 +1,4 @@
-import { type FileSystem, systemFiles } from "#collector/files/private-files.ts";
-
-/** A real file system that fails at a chosen operation. */
-export interface FaultyFiles {
-  files: FileSystem;
-  /** The number of operations so far, including those of an open file (write, sync, …). */
-  readonly operations: number;
-}
+import { systemFiles } from "#collector/files/private-files.ts";
 
 /**
  * Fails operation number `at`, counted from 1 (0: none), with EIO and without doing it. With `lasting`, fails every later one too, as if

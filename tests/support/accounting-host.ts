@@ -23,9 +23,6 @@ import { openTestQueue } from "./queue.ts";
 /** The host of these tests. */
 export const accountingHost = "https://fleet.example.test/dc-1/host-1";
 
-/** A host whose queues send to core's real listener and database. */
-export type AccountingHost = Awaited<ReturnType<typeof startAccountingHost>>;
-
 /**
  * Starts core, and a host that begins with an hour two days ago. Core's clock is the machine's, and its sink PostgreSQL's, unless they are
  * given; accounts have the ranges of a sink that is given. All of it ends with the test.

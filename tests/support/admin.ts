@@ -30,13 +30,6 @@ export const wordsOf = ([first, ...rest]: CommandLine): string[] => {
   return words.map((word) => word.replace(/⟨(\d+)⟩/g, (_, index) => rest[index] ?? ""));
 };
 
-/** The result of one command line of svc-admin. */
-export interface AdminResult {
-  exitCode: number;
-  out: string;
-  err: string;
-}
-
 /** A person at a terminal with a home directory of its own. */
 export type AdminUser = ReturnType<typeof createAdminUser>;
 

@@ -7,12 +7,6 @@ import { verifyReceipts } from "#proto/chat/verify-receipts.ts";
 import type { PersonName } from "#scripts/lab/people.ts";
 import type { TestCore } from "./core.ts";
 
-/** An answer as a client receives it: its events are checked against their schemas. */
-export type OpenAnswer = ReturnType<typeof openAnswer>;
-
-/** A conversation of a test. */
-export type TestConversation = Awaited<ReturnType<typeof createTestConversation>>;
-
 /** Creates a conversation of the auditor. */
 export const createTestConversation = async (test: TestCore, as: PersonName = "auditor") => {
   const { body } = await test.api<{ id: string }>("POST", "/v1/chat/sessions", { as });

@@ -14,9 +14,6 @@ export const nodePrefix = "spiffe://fleet.test/node/";
 /** The rule for the pods of a `TokenPod`. */
 export const collectorRule = { pattern: "system:serviceaccount:fleet-collector:collector" };
 
-/** A core, two clusters that it trusts, and what enrolls their nodes. */
-export type NodeDeployment = Awaited<ReturnType<typeof createNodeDeployment>>;
-
 /** Starts the clusters on loopback, and creates the core. */
 export const createNodeDeployment = async () => {
   const [cluster, other] = await Promise.all([startKubernetesIssuer(), startKubernetesIssuer()]);

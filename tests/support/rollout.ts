@@ -155,9 +155,6 @@ const usageOf = ({ clock }: TestCore, { rssBytes, startedAt }: DrivenHost) => {
   };
 };
 
-/** A fleet with the operations of rollouts on it. */
-export type RolloutLab = Awaited<ReturnType<typeof createRolloutLab>>;
-
 /** Creates a fleet for rollouts. */
 export const createRolloutLab = async (
   test: TestCore,

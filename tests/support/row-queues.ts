@@ -39,12 +39,6 @@ export interface Sending {
   /** That of its queue, one before it or of nobody, or none. */
   session: "own" | "earlier" | "none";
 }
-/** What happens to one of three queues. */
-export type IngestStep = { queue: number } & (
-  | { does: "open"; core: 0 | 1; isCopy: boolean }
-  | { does: "send"; core: 0 | 1; sent: readonly Sending[] }
-  | { does: "send to both"; sent: readonly Sending[] }
-);
 
 const sending = fc.record({
   offset: fc.oneof(

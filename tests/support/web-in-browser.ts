@@ -7,9 +7,6 @@ import { type VisitOptions, visitPage } from "#scripts/lab/visit-page.ts";
 import { isSlow } from "./is-slow.ts";
 import { startTestWeb, type TestWebOptions } from "./web.ts";
 
-/** Web with the UI as it is built, in a browser. The pages of a test close after it, web after the test file. */
-export type WebInBrowser = Awaited<ReturnType<typeof startWebInBrowser>>;
-
 /** The build, and the browser of this worker's test files, which ends with the worker. */
 let shared: ReturnType<typeof prepare> | undefined;
 const prepare = async () => ({ ui: await buildUi(), browser: await launchBrowser() });

@@ -2,9 +2,6 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { exportJWK, generateKeyPair, SignJWT } from "jose";
 
-/** The keys of an OpenID Connect issuer, as a CI platform publishes them. */
-export type WorkloadIssuerKeys = Awaited<ReturnType<typeof publishWorkloadKeys>>;
-
 /** Publishes a key on loopback. */
 export const publishWorkloadKeys = async () => {
   const { publicKey, privateKey } = await generateKeyPair("RS256");

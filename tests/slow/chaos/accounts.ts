@@ -2,9 +2,6 @@ import { type ReadAccount, readAccount } from "#functions/domain/telemetry/read-
 import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
 import type { StoredQueues } from "./stored-queues.ts";
 
-/** What core has of the accounts of hosts, and what is wrong with it. */
-export type AccountJudgement = Awaited<ReturnType<typeof judgeAccounts>>;
-
 /** An accepted account, and what core counted of its range. */
 interface CountedAccount extends ReadAccount {
   isChecked: boolean;

@@ -5,9 +5,9 @@ import { memoryOf } from "#scripts/bench/support/processes.ts";
 import { bundlePrograms } from "#scripts/bundle/bundle-programs.ts";
 import { tabulateStored } from "#scripts/lab/tabulate-stored.ts";
 import { createSeededEntropy } from "#tests/fakes/entropy.ts";
-import { type AccountJudgement, judgeAccounts } from "./accounts.ts";
+import { judgeAccounts } from "./accounts.ts";
 import { copyStream } from "./copy-stream.ts";
-import { type ExportJudgement, judgeExported } from "./exported.ts";
+import { judgeExported } from "./exported.ts";
 import type { SinkName } from "./fault.ts";
 import { faultNamesOf } from "./faults.ts";
 import { brokenGoals, type FaultReport } from "./goals.ts";
@@ -18,38 +18,6 @@ import { planRounds } from "./plan.ts";
 import { collectorHostId, judgedHostIds, startScene } from "./start-scene.ts";
 import { judge, readStoredQueues } from "./stored-queues.ts";
 import { createStreamTrace } from "./stream-trace.ts";
-
-/** The result of a run. */
-export interface ChaosReport extends ExportJudgement, AccountJudgement {
-  seed: number;
-  minutes: number;
-  faults: FaultReport[];
-  acked: number;
-  stored: number;
-  duplicates: number;
-  missing: number;
-  disordered: number;
-  /** Acknowledged, lost with a database that was restored or a replica that differs, and reported by `ingest.gap`. */
-  lost_reported: number;
-  /** Acknowledged, and lost with a disk and a database that were replaced at once, which alone knew of them. */
-  lost_with_both: number;
-  /** Accepted, lost with damaged files of the collector, and counted in its status. */
-  lost_counted: number;
-  /** Rows that repeat a record: after a fork, or after the collector had read lines again whose records were lost. */
-  stored_again: number;
-  /** Queues that continued under a new id. */
-  forks: number;
-  /** What audit events of forks and gaps lack or make up. */
-  event_faults: readonly string[];
-  core_peak_mb: number;
-  /** The memory of the collector before each of its kills. */
-  collector_mb: readonly number[];
-  /** The programs that ended without being killed, each time with the exit code; they are started again. */
-  ended: readonly string[];
-  /** The goals that were not met; empty when `ok`. */
-  broken: string[];
-  ok: boolean;
-}
 
 const corePeakMbMax = 350;
 const goalsOfNone = [
@@ -182,11 +150,17 @@ export const runChaos = async (options: {
     duplicates: fromSenders.duplicates + fromQueues.duplicates,
     missing: fromSenders.missing + fromQueues.missing,
     disordered: fromSenders.disordered + fromQueues.disordered,
+    /** Acknowledged, lost with a database that was restored or a replica that differs, and reported by `ingest.gap`. */
     lost_reported: fromSenders.lostReported + fromQueues.lostReported,
+    /** Acknowledged, and lost with a disk and a database that were replaced at once, which alone knew of them. */
     lost_with_both: fromQueues.lostWithBoth,
+    /** Accepted, lost with damaged files of the collector, and counted in its status. */
     lost_counted: fromQueues.lostCounted,
+    /** Rows that repeat a record: after a fork, or after the collector had read lines again whose records were lost. */
     stored_again: fromSenders.storedAgain + fromQueues.storedAgain,
+    /** Queues that continued under a new id. */
     forks: fromQueues.forks,
+    /** What audit events of forks and gaps lack or make up. */
     event_faults: fromQueues.faults,
     ...exported,
     ...accounted,
@@ -210,8 +184,11 @@ export const runChaos = async (options: {
     faults: reports,
     ...counts,
     core_peak_mb: peakMb,
+    /** The memory of the collector before each of its kills. */
     collector_mb: collectorMb,
+    /** The programs that ended without being killed, each time with the exit code; they are started again. */
     ended,
+    /** The goals that were not met; empty when `ok`. */
     broken,
     ok: broken.length === 0,
   };

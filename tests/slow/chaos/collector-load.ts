@@ -17,9 +17,6 @@ import { createRandom } from "#scripts/fleet-sim/scenario/random.ts";
 
 const tickMs = 50;
 
-/** The input of the collector. */
-export type Load = ReturnType<typeof startLoad>;
-
 /** By a new name; so and compressed; or copied and truncated. */
 export type Rotation = "rename" | "gzip" | "copytruncate";
 

@@ -36,9 +36,6 @@ export const readKeys = async (
   return rows.map((row) => row.key);
 };
 
-/** What of the stored envelopes was exported. */
-export type ExportJudgement = Awaited<ReturnType<typeof judgeExported>>;
-
 /** Compares what is stored with what the backend has, once the export has caught up or 90 s have passed. */
 export const judgeExported = async (context: {
   sql: SqlClient;

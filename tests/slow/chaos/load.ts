@@ -66,22 +66,6 @@ export const startNumberedLoad = async (
   };
 };
 
-/** The rows of a load in the database. */
-export interface NumberedResult {
-  acked: number;
-  stored: number;
-  /** Acknowledged, and not stored with its payload. */
-  missing: number;
-  /** Stored twice in one queue. */
-  duplicates: number;
-  /** Stored after an envelope of a higher sequence, or acknowledged backwards. */
-  disordered: number;
-  /** Acknowledged, not stored, and reported by core. */
-  lostReported: number;
-  /** Stored twice, and reported by core. */
-  storedAgain: number;
-}
-
 /** Compares what was acknowledged with what is stored. */
 export const checkStored = async (
   sql: EmbeddedDatabase["sql"],
@@ -91,10 +75,15 @@ export const checkStored = async (
   const total = {
     acked: 0,
     stored: 0,
+    /** Acknowledged, and not stored with its payload. */
     missing: 0,
+    /** Stored twice in one queue. */
     duplicates: 0,
+    /** Stored after an envelope of a higher sequence, or acknowledged backwards. */
     disordered: 0,
+    /** Acknowledged, not stored, and reported by core. */
     lostReported: 0,
+    /** Stored twice, and reported by core. */
     storedAgain: 0,
   };
   await tabulateStored(sql);

@@ -78,9 +78,6 @@ export const readStoredQueues = async (
   };
 };
 
-/** What the oracle found. */
-export type Judgement = ReturnType<typeof judge>;
-
 /**
  * Judges what is `stored` in the end, and what was in the databases that were `discarded` since, against what hosts are owed: everything
  * acknowledged is stored, reported or lost with all that knew it, nothing twice, each queue in order, and every fork has its event and

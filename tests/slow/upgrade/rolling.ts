@@ -21,9 +21,6 @@ const shutdownDelay = "1s";
 const requestMs = 50;
 const numbered = ["rolled-1", "rolled-2", "rolled-3", "rolled-4"];
 
-/** The figures of two replicas that are replaced one after the other, forwards and back. */
-export type RollingReport = Awaited<ReturnType<typeof runRolling>>;
-
 /**
  * Replaces two previous cores behind a balancer by present ones, and these by previous ones again, while hosts send, collectors forward
  * and report, and operators sign in and query the fleet. The previous cores serve alone on the new schema in the end.

@@ -13,9 +13,6 @@ const nowhere = 9;
 /** The revision of the working tree. */
 export const present = { dir: ".", node: process.execPath };
 
-/** The figures of an upgrade. */
-export type UpgradeReport = Awaited<ReturnType<typeof runUpgrade>>;
-
 /** Runs one upgrade described in main.ts. */
 export const runUpgrade = async (
   previous: Revision,

@@ -2,7 +2,6 @@ import { create, toBinary } from "@bufbuild/protobuf";
 import { sql } from "drizzle-orm";
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
 import { ExportTraceServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
-import type { EnvelopeLine } from "#proto/telemetry/line.ts";
 import { createTestToken } from "#tests/support/collector.ts";
 import { createTestCore } from "#tests/support/core.ts";
 import { openEnvelopeStore } from "#tests/support/stored-envelopes.ts";
