@@ -3,7 +3,6 @@
  * exit code 0 if every check passed, else 1. `--keep` keeps files and logs. Progress goes to stderr. Everything it starts ends with it.
  */
 import { fileURLToPath } from "node:url";
-import { parseArgs } from "node:util";
 import { quickenImports } from "#functions/node/quick-imports.ts";
 import {
   errorMessages,
@@ -12,14 +11,7 @@ import {
   reportFromLab,
   withLab,
 } from "../lab/context.ts";
-
-const options = () => {
-  try {
-    return parseArgs({ options: { check: { type: "boolean" }, keep: { type: "boolean" } } }).values;
-  } catch {
-    return undefined;
-  }
-};
+import { readCommandOptions } from "../read-command-options.ts";
 
 /** The rest is loaded after the first line of output: it takes a second or more. */
 const quicken = ({ progress }: LabContext) => {
@@ -27,11 +19,8 @@ const quicken = ({ progress }: LabContext) => {
   quickenImports(fileURLToPath(new URL("../../.cache/compile", import.meta.url)));
 };
 
-const chosen = options();
-if (chosen === undefined) {
-  process.stderr.write("usage: bun run demo [-- --check] [--keep]\n");
-  process.exitCode = 2;
-} else if (chosen.check) {
+const chosen = readCommandOptions({ check: false, keep: false });
+if (chosen.check) {
   await reportFromLab({ name: "demo", keep: chosen.keep }, async (context, cleanup) => {
     quicken(context);
     return (await import("./check.ts")).check(context, cleanup);

@@ -7,14 +7,14 @@ import { once } from "node:events";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { parseArgs } from "node:util";
 import { createTestCa } from "../lab/ca/test-pki.ts";
 import { coreEnvironment } from "../lab/core-environment.ts";
 import { bridgeTokenOf } from "../lab/operator-api.ts";
 import { seedPeople } from "../lab/people.ts";
 import { openEmbeddedDatabase } from "../postgres/embedded-database.ts";
+import { readCommandOptions } from "../read-command-options.ts";
 
-const { values } = parseArgs({ options: { port: { type: "string", default: "8787" } } });
+const { port } = readCommandOptions({ port: "8787" });
 
 const folder = await mkdtemp(join(tmpdir(), "svc-dev-worker-"));
 const database = await openEmbeddedDatabase({ tcp: true });
@@ -35,7 +35,7 @@ try {
   for (const name of ["admin", "auditor", "reader"] as const) {
     const token = await bridgeTokenOf(variables.SVC_AUTH_TOKEN_SECRET, name);
     console.log(
-      `# ${name}\ncurl -H "Authorization: Bearer ${token}" http://127.0.0.1:${values.port}/v1/whoami\n`,
+      `# ${name}\ncurl -H "Authorization: Bearer ${token}" http://127.0.0.1:${port}/v1/whoami\n`,
     );
   }
 
@@ -45,7 +45,7 @@ try {
       "node_modules/wrangler/bin/wrangler.js",
       "dev",
       "--ip=127.0.0.1",
-      `--port=${values.port}`,
+      `--port=${port}`,
       `--env-file=${envFile}`,
     ],
     {

@@ -3,6 +3,7 @@ import { type PossibleProblem, problemsOf } from "#functions/http/documented-pro
 import type { Route } from "#functions/http/route.ts";
 import { problemCatalog, transportStatus } from "#functions/problems.ts";
 import { unreadableRequests } from "#kit/problem-document.ts";
+import { withoutUndefined } from "#kit/without-undefined.ts";
 import { nameSchemas, pascal, shareParts } from "./components.ts";
 import { convertSchema, type JsonSchema } from "./json-schema.ts";
 
@@ -151,26 +152,21 @@ const operationOf = (route: Route) => ({
   summary: route.summary,
   description: descriptionOf(route),
   security: securityOf(route.guard),
-  // A bearer scheme lists no scopes.
-  ...(route.guard.scope === undefined ? {} : { "x-scope": route.guard.scope }),
-  ...parametersOf(route),
-  ...(route.body
-    ? {
-        requestBody: {
-          required: !route.body.optional,
-          content: {
-            "application/json": {
-              schema: convertSchema(route.body.schema),
-              ...(route.body.example === undefined ? {} : { example: route.body.example }),
-            },
-            ...(route.body.textType === undefined
-              ? {}
-              : { [route.body.textType]: { schema: { type: "string" } } }),
-          },
-        },
-      }
-    : {}),
+  ...withoutUndefined({
+    // A bearer scheme lists no scopes.
+    "x-scope": route.guard.scope,
+    parameters: parametersOf(route),
+    requestBody: route.body && requestBodyOf(route.body),
+  }),
   responses: responsesOf(route),
+});
+
+const requestBodyOf = ({ optional, schema, example, textType }: NonNullable<Route["body"]>) => ({
+  required: !optional,
+  content: {
+    "application/json": withoutUndefined({ schema: convertSchema(schema), example }),
+    ...(textType === undefined ? {} : { [textType]: { schema: { type: "string" } } }),
+  },
 });
 
 /** Whom each guard admits. */
@@ -246,7 +242,7 @@ const parametersOf = (route: Route) => {
     })),
     ...fieldsOf(route.query).map((field) => ({ ...field, in: "query" })),
   ];
-  return parameters.length === 0 ? {} : { parameters };
+  return parameters.length === 0 ? undefined : parameters;
 };
 
 const fieldsOf = (schema: v.GenericSchema | undefined) => {
@@ -278,33 +274,25 @@ const problemHeaders = (status: number): object => ({
 
 const responsesOf = (route: Route): Record<string, Record<string, unknown>> => {
   const responses: Record<string, Record<string, unknown>> = {};
-  for (const [status, { description, schema, example, type }] of Object.entries(route.replies))
-    responses[status] = {
+  for (const [status, { description, ...content }] of Object.entries(route.replies))
+    responses[status] = withoutUndefined({
       description,
       headers: requestIdHeader,
-      ...(schema
-        ? {
-            content: {
-              "application/json": {
-                schema: convertSchema(schema),
-                ...(example === undefined ? {} : { example }),
-              },
-            },
-          }
-        : {}),
-      ...(type === undefined
-        ? {}
-        : {
-            content: {
-              [type]: { schema: { type: "string" }, ...(example === undefined ? {} : { example }) },
-            },
-          }),
-    };
+      content: contentOf(content),
+    });
   const problems = Map.groupBy(problemsOf(route), ({ status }) => status);
   for (const [status, possible] of problems)
     responses[status] = mergeResponses(responses[status], problemResponseOf(status, possible));
   responses[headersTooLarge.status] = { $ref: "#/components/responses/HeadersTooLarge" };
   return responses;
+};
+
+const contentOf = ({ schema, example, type }: Omit<Route["replies"][number], "description">) => {
+  if (type !== undefined)
+    return { [type]: withoutUndefined({ schema: { type: "string" }, example }) };
+  return (
+    schema && { "application/json": withoutUndefined({ schema: convertSchema(schema), example }) }
+  );
 };
 
 /** Merges a reply and a problem with the same status, such as the 503 of `/readyz`. */

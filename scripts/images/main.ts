@@ -9,10 +9,10 @@
 import { chmod, mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
-import { parseArgs } from "node:util";
 import packageJson from "#package.json" with { type: "json" };
 import { readCommitTime } from "../bundle/read-head-commit.ts";
 import { type LabContext, reportFromLab } from "../lab/context.ts";
+import { readCommandOptions } from "../read-command-options.ts";
 import { type BaseImage, prepareBase } from "./base-image.ts";
 import {
   type BuiltImage,
@@ -36,16 +36,13 @@ import { smokeTest } from "./smoke-test.ts";
 const megabyte = 1_000_000;
 const bytesMax = 250 * megabyte;
 
-const { values } = parseArgs({
-  args: process.argv.slice(2).filter((arg) => arg !== "--"),
-  options: {
-    "require-real": { type: "boolean", default: false },
-    install: { type: "boolean", default: false },
-    work: { type: "string" },
-    out: { type: "string" },
-    compose: { type: "boolean", default: false },
-    twice: { type: "boolean", default: false },
-  },
+const values = readCommandOptions({
+  "require-real": false,
+  install: false,
+  work: null,
+  out: null,
+  compose: false,
+  twice: false,
 });
 
 /** Builds an image for each architecture, and saves them as one archive. */

@@ -7,21 +7,18 @@
 import { createPrivateKey, generateKeyPairSync, type KeyObject } from "node:crypto";
 import { writeFile } from "node:fs/promises";
 import { resolve } from "node:path";
-import { parseArgs } from "node:util";
 import { readPrivateText } from "#collector/files/private-files.ts";
+import { readCommandOptions } from "../read-command-options.ts";
 import { minisignPublicKey } from "../release-manifest/minisign.ts";
 import { signDebianRepository } from "./debian-repository.ts";
 import { publicKeyOf, writeBundle } from "./write-bundle.ts";
 
-const { values } = parseArgs({
-  args: process.argv.slice(2).filter((arg) => arg !== "--"),
-  options: {
-    out: { type: "string" },
-    release: { type: "string", default: "dist/release" },
-    images: { type: "string" },
-    key: { type: "string" },
-    "repository-key": { type: "string" },
-  },
+const values = readCommandOptions({
+  out: null,
+  release: "dist/release",
+  images: null,
+  key: null,
+  "repository-key": null,
 });
 
 /** Where a private key is missing. */

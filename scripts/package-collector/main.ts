@@ -6,7 +6,6 @@
 import { execFileSync } from "node:child_process";
 import { mkdir, rm, stat } from "node:fs/promises";
 import { resolve } from "node:path";
-import { parseArgs } from "node:util";
 import { version } from "#collector/version.ts";
 import { readCommitTime, readHeadCommit } from "../bundle/read-head-commit.ts";
 import { findProgram } from "../images/container-tools.ts";
@@ -16,21 +15,18 @@ import {
   type PackagePlatform,
   packagePlatforms,
 } from "../platforms/package-platforms.ts";
+import { readCommandOptions } from "../read-command-options.ts";
 import { buildPackages } from "./build-packages.ts";
 
-const { values } = parseArgs({
-  args: process.argv.slice(2).filter((arg) => arg !== "--"),
-  options: {
-    out: { type: "string", default: "dist/package" },
-    platform: { type: "string", multiple: true },
-  },
-});
+const values = readCommandOptions({ out: "dist/package", platform: [] });
 const dir = resolve(values.out);
 
-const platforms = (values.platform ?? [hostPlatform() ?? ""]).map((name): PackagePlatform => {
-  if (name in packagePlatforms) return name as PackagePlatform;
-  throw new Error(`--platform is one of ${Object.keys(packagePlatforms).join(", ")}`);
-});
+const platforms = (values.platform.length > 0 ? values.platform : [hostPlatform() ?? ""]).map(
+  (name): PackagePlatform => {
+    if (name in packagePlatforms) return name as PackagePlatform;
+    throw new Error(`--platform is one of ${Object.keys(packagePlatforms).join(", ")}`);
+  },
+);
 
 const medianSeconds = (executable: string, args: readonly string[]): number => {
   const samples = Array.from({ length: 7 }, () => {

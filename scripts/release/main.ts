@@ -5,24 +5,21 @@
  */
 import { mkdir, readFile, rename, rm, stat } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
-import { parseArgs } from "node:util";
 import packageJson from "#package.json" with { type: "json" };
+import { readCommandOptions } from "../read-command-options.ts";
 import { checksumsFile, parseChecksums } from "../release-manifest/checksums.ts";
 import type { ReleaseManifest } from "../release-manifest/release-manifest.ts";
 import { manifestFile } from "../release-manifest/verify-bundle.ts";
 import { git, inCleanCheckout } from "./checkout.ts";
 import { removeOutput, writeRelease } from "./write-release.ts";
 
-const { values } = parseArgs({
-  args: process.argv.slice(2).filter((arg) => arg !== "--"),
-  options: {
-    "dry-run": { type: "boolean", default: false },
-    twice: { type: "boolean", default: false },
-    out: { type: "string", default: "dist/release" },
-    images: { type: "string" },
-    // Set by this program itself, in the clone.
-    "in-checkout": { type: "boolean", default: false },
-  },
+const values = readCommandOptions({
+  "dry-run": false,
+  twice: false,
+  out: "dist/release",
+  images: null,
+  // Set by this program itself, in the clone.
+  "in-checkout": false,
 });
 const out = resolve(values.out);
 const images = values.images === undefined ? undefined : resolve(values.images);

@@ -4,8 +4,8 @@ import { type ImportEdge, isGenerated, isTest, type SourceFile } from "./imports
 /** A part of the repository and what it may import. The first part that matches a path has it. */
 interface Part {
   name: string;
-  /** Folders (ending in `/`) and files; without any, the files at the top of the repository. */
-  paths: readonly string[];
+  /** Folders (ending in `/`) and files; by default the folder of `functions/` that has the part's name. */
+  paths?: readonly string[];
   /** Names of parts beside its own. `"*"`: all. */
   imports: readonly string[];
   /** Names of parts from which it may import types only. */
@@ -54,7 +54,6 @@ export const parts: readonly Part[] = [
   { name: "problems", paths: ["functions/problems.ts"], imports: ["kit"] },
   {
     name: "config",
-    paths: ["functions/config/"],
     imports: leaves,
   },
   {
@@ -70,27 +69,23 @@ export const parts: readonly Part[] = [
   },
   {
     name: "store",
-    paths: ["functions/store/"],
     imports: [...leaves, "schema", "problems", "database-problem"],
     without: http,
   },
   {
     name: "signer",
-    paths: ["functions/signer/"],
     imports: [...leaves, "problems"],
     types: ["config"],
     without: [...database, ...http],
   },
   {
     name: "domain",
-    paths: ["functions/domain/"],
     imports: [...leaves, "store", "signer", "problems"],
     types: ["core", "config", "schema", "directory", "inference", "chat-sql"],
     without: [...database, ...http],
   },
   {
     name: "inference",
-    paths: ["functions/inference/"],
     imports: [...leaves, "problems"],
     types: ["config"],
     without: [...database, ...http],
@@ -99,7 +94,6 @@ export const parts: readonly Part[] = [
   },
   {
     name: "chat-sql",
-    paths: ["functions/chat-sql/"],
     imports: [...leaves, "store", "problems"],
     types: ["core", "config"],
     without: http,
@@ -108,7 +102,6 @@ export const parts: readonly Part[] = [
   },
   {
     name: "http",
-    paths: ["functions/http/"],
     imports: [...leaves, "domain", "problems", "database-problem"],
     types: ["core", "config", "schema", "store"],
     without: database,
@@ -122,28 +115,24 @@ export const parts: readonly Part[] = [
   },
   {
     name: "ops",
-    paths: ["functions/ops/"],
     imports: [...leaves, "http", "domain", "store", "problems", "database-problem"],
     types: ["core", "config", "signer"],
     without: database,
   },
   {
     name: "ingest",
-    paths: ["functions/ingest/"],
     imports: [...leaves, "domain", "store", "problems", "database-problem"],
     types: ["core", "config", "schema", "signer"],
     without: ["drizzle-orm"],
   },
   {
     name: "jobs",
-    paths: ["functions/jobs/"],
     imports: [...leaves, "domain", "store", "directory", "problems"],
     types: ["core", "config"],
     without: [...database, ...http],
   },
   {
     name: "directory",
-    paths: ["functions/directory/"],
     imports: leaves,
     without: [...database, ...http],
     owns: ["@googleapis/admin", "google-auth-library"],
@@ -220,20 +209,21 @@ export const parts: readonly Part[] = [
     node: true,
     environment: true,
   },
-  { name: "settings", paths: [], imports: ["*"], node: true, environment: true },
 ];
 
 const partOf = (path: string): Part => {
-  const part = parts.find(({ paths }) =>
+  const part = parts.find(({ name, paths = [`functions/${name}/`] }) =>
     paths.some((at) => (at.endsWith("/") ? path.startsWith(at) : path === at)),
   );
   if (part) return part;
-  const top = parts.find(({ paths }) => paths.length === 0);
-  if (top && !path.includes("/")) return top;
+  if (!path.includes("/")) return settings;
   throw new Error(
     `${path} belongs to no part of the architecture: give it one in scripts/verify/architecture.ts`,
   );
 };
+
+/** The files at the top of the repository. */
+const settings: Part = { name: "settings", imports: ["*"], node: true, environment: true };
 
 /** Returns every violation of the architecture, as a sentence that names the file. */
 export const violationsOf = (sources: readonly SourceFile[]): string[] =>

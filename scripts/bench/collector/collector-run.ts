@@ -84,16 +84,25 @@ export const idleSources = (
 ): string => `  - {type: otlp, grpc: {listen: "127.0.0.1:0"}, http: {listen: "127.0.0.1:0"}}
   - {type: file, include: ["${join(folder, "*.log")}"]}`;
 
-/** Runs a collector with these `sources` (YAML) as a process of its own. */
-export const withCollector = <Result>(
+/** Starts a collector with these `sources` (YAML) and its files in a folder. */
+export const startCollector = async (
+  folder: string,
   { tls, endpoint }: BenchSink,
+  sources: string,
+): Promise<BenchProcess> => {
+  const config = await writeCollector(folder, { tls, endpoint, sources });
+  const args = [...collectorNodeFlags, programPaths["svc-collector"], "run", "--config", config];
+  return startProcess(args, "collector runs");
+};
+
+/** Runs a collector as a process of its own, as `startCollector` does, in a new folder. */
+export const withCollector = <Result>(
+  sink: BenchSink,
   sources: string,
   use: (collector: BenchProcess) => Promise<Result>,
 ): Promise<Result> =>
   withFolder(async (folder) => {
-    const config = await writeCollector(folder, { tls, endpoint, sources });
-    const args = [...collectorNodeFlags, programPaths["svc-collector"], "run", "--config", config];
-    const collector = await startProcess(args, "collector runs");
+    const collector = await startCollector(folder, sink, sources);
     try {
       return await use(collector);
     } finally {

@@ -13,7 +13,8 @@ import {
   type EmbeddedDatabase,
   openEmbeddedDatabase,
 } from "#scripts/postgres/embedded-database.ts";
-import { type Bench, median, readBenchOptions, rounded } from "../support/bench.ts";
+import { readCommandOptions } from "#scripts/read-command-options.ts";
+import { type Bench, median, rounded } from "../support/bench.ts";
 import { createCorpus, describeCorpus } from "../support/corpus/corpus.ts";
 import { judgeGoals } from "../support/goals.ts";
 import { type BenchProcess, cpuSecondsOf, memoryOf, startProcess } from "../support/processes.ts";
@@ -29,12 +30,15 @@ const sinkProgram = fileURLToPath(new URL("./export-sink.ts", import.meta.url));
  * commits as fast as they go.
  */
 export const exportBench: Bench = async (args) => {
-  const options = readBenchOptions(args, {
-    backlog: 600_000,
-    arrival: 2_000,
-    pairs: 3,
-    seconds: 4,
-  });
+  const options = readCommandOptions(
+    {
+      backlog: 600_000,
+      arrival: 2_000,
+      pairs: 3,
+      seconds: 4,
+    },
+    args,
+  );
   const { backlog, arrival, pairs, seconds } = options;
   const lines = await createCorpus({ mix: "lines" });
   await using database = await openEmbeddedDatabase();

@@ -8,9 +8,10 @@ import { systemClock } from "#kit/clock.ts";
 import { type FleetFilter, filterToParams } from "#proto/fleet-health/filter.ts";
 import { fleetSorts } from "#proto/fleet-health/vocabulary.ts";
 import type { EmbeddedDatabase } from "#scripts/postgres/embedded-database.ts";
+import { readCommandOptions } from "#scripts/read-command-options.ts";
 import { type StatusLoadFigures, startStatusLoad } from "../management/status-load.ts";
 import { startStatusProcess } from "../management/status-process.ts";
-import { type Bench, collectGarbage, readBenchOptions, rounded } from "../support/bench.ts";
+import { type Bench, collectGarbage, rounded } from "../support/bench.ts";
 import { judgeGoals } from "../support/goals.ts";
 import { cpuSecondsOf } from "../support/processes.ts";
 import { Samples } from "../support/samples.ts";
@@ -71,12 +72,15 @@ const filters: Readonly<Record<string, FleetFilter>> = {
  * `--every 5` measures each fifth page. The floor is a bare page and count of that table, under load.
  */
 export const healthBench: Bench = async (args) => {
-  const options = readBenchOptions(args, {
-    hosts: 100_000,
-    rounds: 1,
-    heartbeats: 1667,
-    every: 1,
-  });
+  const options = readCommandOptions(
+    {
+      hosts: 100_000,
+      rounds: 1,
+      heartbeats: 1667,
+      every: 1,
+    },
+    args,
+  );
   const { heartbeats: perSecond, rounds } = options;
   await using resources = new AsyncDisposableStack();
   const lab = await openReportsLab(options.hosts, resources);

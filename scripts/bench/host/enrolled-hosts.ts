@@ -1,4 +1,5 @@
 import { type Credentials, joinCredentials } from "#collector/identity/credentials.ts";
+import { createCsr, generateKeyPem } from "#collector/identity/request-certificate.ts";
 import { callEnroll } from "#collector/management/calls.ts";
 import { bootstrapToken, enrollmentPolicy } from "#drizzle/schema/enrollment.ts";
 import type { Core } from "#functions/core.ts";
@@ -17,7 +18,6 @@ import type { EnrollRequest } from "#proto/management/enroll.ts";
 import { createTestCa } from "#scripts/lab/ca/test-pki.ts";
 import { runAll } from "../support/bench.ts";
 import type { BenchCore } from "../support/bench-core.ts";
-import { createBenchRequest } from "./bench-csr.ts";
 
 /** Identities of hosts are this and the device id. */
 export const benchPrefix = "https://fleet.bench/d/";
@@ -101,6 +101,10 @@ const idAt = (now: number): string => uuidv7({ clock: { now: () => now }, entrop
 
 const rowsPerInsert = 500;
 
+/** Creates a certificate request of a device, in PEM. */
+export const createBenchCsr = async (deviceId: string): Promise<string> =>
+  createCsr(`${benchPrefix}${deviceId}`, await generateKeyPem());
+
 /** Returns the body of a host's request to enroll. */
 export const enrollmentOf = (deviceId: string, csrPem: string): EnrollRequest => ({
   csr_pem: csrPem,
@@ -127,8 +131,8 @@ export const enrollBenchHosts = async (
   const hosts: BenchHost[] = [];
   await runAll(count, 16, async (index) => {
     const deviceId = `host-${index}`;
-    const { csrPem, keyPem } = createBenchRequest(`${benchPrefix}${deviceId}`);
-    const body = enrollmentOf(deviceId, csrPem);
+    const keyPem = await generateKeyPem();
+    const body = enrollmentOf(deviceId, await createCsr(`${benchPrefix}${deviceId}`, keyPem));
     const issued = await callEnroll(transport, new Secret(token?.raw ?? ""), body);
     const credentials = joinCredentials(issued.certificate_pem, keyPem);
     hosts[index] = { ...credentials, identityId: issued.identity_id };

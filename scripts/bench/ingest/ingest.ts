@@ -1,12 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { mapValues } from "#kit/map-values.ts";
-import {
-  type Bench,
-  type BenchFigures,
-  describeSamples,
-  readBenchOptions,
-  rounded,
-} from "../support/bench.ts";
+import { readCommandOptions } from "#scripts/read-command-options.ts";
+import { type Bench, type BenchFigures, describeSamples, rounded } from "../support/bench.ts";
 import { type BenchCore, startBenchCore } from "../support/bench-core.ts";
 import {
   type CorpusMix,
@@ -46,7 +41,7 @@ export const ingestBench: Bench = async (args) => {
     corpus,
     wire,
     "in-flight": inFlight,
-  } = readBenchOptions(args, defaults);
+  } = readCommandOptions(defaults, args);
   const framesInFlight = Math.max(1, Math.round(inFlight / streams));
   const mix = readMix(corpus);
   const load: Load = {

@@ -1,7 +1,8 @@
 import { AckPolicy, jetstream } from "@nats-io/jetstream";
 import { connect } from "@nats-io/transport-node";
 import { type RunningNats, startNats } from "#scripts/lab/nats-servers.ts";
-import { type Bench, describeSamples, readBenchOptions, rounded } from "../support/bench.ts";
+import { readCommandOptions } from "#scripts/read-command-options.ts";
+import { type Bench, describeSamples, rounded } from "../support/bench.ts";
 import { startBenchCore } from "../support/bench-core.ts";
 import {
   type CorpusRecord,
@@ -32,7 +33,7 @@ export const sinkNatsBench: Bench = async (args) => {
     "in-flight": 2,
     nodes: 1,
   };
-  const options = readBenchOptions(args, defaults);
+  const options = readCommandOptions(defaults, args);
   const mix = readMix(options.corpus);
   const records = await createCorpus({ mix });
   const shipped = await measureSink({ ...options, records, syncAlways: false });

@@ -7,15 +7,10 @@ import { rfc3339, systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import { connectHost, type HostConnection } from "#scripts/lab/host-connection.ts";
 import { people } from "#scripts/lab/people.ts";
+import { readCommandOptions } from "#scripts/read-command-options.ts";
 import { type BenchHost, connectHosts, enrollBenchHosts } from "../host/enrolled-hosts.ts";
 import { signHeartbeat, statusWith } from "../host/heartbeats.ts";
-import {
-  type Bench,
-  describeSamples,
-  readBenchOptions,
-  rounded,
-  runAll,
-} from "../support/bench.ts";
+import { type Bench, describeSamples, rounded, runAll } from "../support/bench.ts";
 import { startBenchCore } from "../support/bench-core.ts";
 import { judgeGoals } from "../support/goals.ts";
 
@@ -38,7 +33,7 @@ const origin = { requestId: "bench", remoteAddress: "127.0.0.1" };
  * loading its file, 0.1 to 0.3 s.
  */
 export const assignedBench: Bench = async (args) => {
-  const options = readBenchOptions(args, { hosts: 2000, wave: 100, rounds: 5 });
+  const options = readCommandOptions({ hosts: 2000, wave: 100, rounds: 5 }, args);
   await using core = await startBenchCore({ env: { SVC_INGEST_REQUIRE_ENROLLMENT: "true" } });
   const hosts = await enrollBenchHosts(core, options.hosts);
   const state: { wave?: Wave; failure?: unknown } = {};

@@ -5,22 +5,16 @@ import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
 import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import { mapValues } from "#kit/map-values.ts";
-import { createBenchRequest } from "../host/bench-csr.ts";
+import { readCommandOptions } from "#scripts/read-command-options.ts";
 import {
-  benchPrefix,
   benchTtlSeconds,
+  createBenchCsr,
   createBenchSigner,
   enrollmentOf,
   insertBenchPolicy,
   insertBenchTokens,
 } from "../host/enrolled-hosts.ts";
-import {
-  type Bench,
-  describeSamples,
-  readBenchOptions,
-  rounded,
-  runOnEach,
-} from "../support/bench.ts";
+import { type Bench, describeSamples, rounded, runOnEach } from "../support/bench.ts";
 import { type BenchCore, startBenchCore } from "../support/bench-core.ts";
 import { judgeGoals } from "../support/goals.ts";
 import { connectHttps, type HttpsSender } from "../support/https-sender.ts";
@@ -38,13 +32,11 @@ const cryptography = createNodeCryptography();
  * main file of another core, to compare with.
  */
 export const enrollBench: Bench = async (args) => {
-  const options = readBenchOptions(args, { hosts: 3000, "in-flight": 128, program: "" });
+  const options = readCommandOptions({ hosts: 3000, "in-flight": 128, program: "" }, args);
   const { hosts, "in-flight": inFlight, program } = options;
   const { signer } = await createBenchSigner();
-  const csrs = Array.from(
-    { length: (hosts + warmUp) * 2 },
-    (_, index) => createBenchRequest(`${benchPrefix}host-${index}`).csrPem,
-  );
+  const csrs: string[] = [];
+  while (csrs.length < (hosts + warmUp) * 2) csrs.push(await createBenchCsr(`host-${csrs.length}`));
 
   await using core = await startBenchCore({ program, hasEdge: true });
   const { database } = core;

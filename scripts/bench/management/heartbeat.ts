@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { mapValues } from "#kit/map-values.ts";
+import { readCommandOptions } from "#scripts/read-command-options.ts";
 import { type BenchHost, connectHosts, enrollBenchHosts } from "../host/enrolled-hosts.ts";
 import {
   connectHeartbeats,
@@ -7,14 +8,7 @@ import {
   signHeartbeat,
   verifySignatures,
 } from "../host/heartbeats.ts";
-import {
-  type Bench,
-  describeSamples,
-  readBenchOptions,
-  rounded,
-  runAll,
-  runAtRate,
-} from "../support/bench.ts";
+import { type Bench, describeSamples, rounded, runAll, runAtRate } from "../support/bench.ts";
 import { type BenchCore, startBenchCore } from "../support/bench-core.ts";
 import { walBytes } from "../support/disk.ts";
 import { benchGoals, judgeGoals } from "../support/goals.ts";
@@ -65,14 +59,17 @@ export const heartbeatBench: Bench = async (args) => {
 };
 
 const readLoad = (args: readonly string[]) => {
-  const options = readBenchOptions(args, {
-    hosts: 3000,
-    rounds: 0,
-    "in-flight": 512,
-    rate: 0,
-    connections: "shared",
-    program: "",
-  });
+  const options = readCommandOptions(
+    {
+      hosts: 3000,
+      rounds: 0,
+      "in-flight": 512,
+      rate: 0,
+      connections: "shared",
+      program: "",
+    },
+    args,
+  );
   const { hosts, "in-flight": inFlight, connections, program } = options;
   const isSteady = connections === "stream";
   const rounds = options.rounds || (isSteady ? steadyRounds : roundsMax);

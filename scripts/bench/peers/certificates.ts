@@ -1,8 +1,8 @@
 import { systemClock } from "#kit/clock.ts";
 import { quantile } from "#scripts/lab/quantile.ts";
-import { createBenchRequest } from "../host/bench-csr.ts";
 import {
   benchPrefix,
+  createBenchCsr,
   createBenchSigner,
   insertBenchPolicy,
   insertBenchTokens,
@@ -113,14 +113,17 @@ interface CertificateRequest {
 /** Returns the requests of a round, the same for each side, after those of the warm-up in the first. */
 const createRequests = (count: number, warmUp: number): Requests => {
   const rounds: CertificateRequest[][] = [];
-  const create = (round: number) =>
-    Array.from({ length: count + (round === 0 ? warmUp : 0) }, (_, index) => {
-      const deviceId = `host-${round}-${index}`;
-      const uri = `${benchPrefix}${deviceId}`;
-      return { uri, deviceId, csr: createBenchRequest(uri).csrPem };
-    });
+  const create = async (round: number) => {
+    const created: CertificateRequest[] = [];
+    while (created.length < count + (round === 0 ? warmUp : 0)) {
+      const deviceId = `host-${round}-${created.length}`;
+      const csr = await createBenchCsr(deviceId);
+      created.push({ uri: `${benchPrefix}${deviceId}`, deviceId, csr });
+    }
+    return created;
+  };
   return async (round) => {
-    rounds[round] ??= create(round);
+    rounds[round] ??= await create(round);
     return rounds[round];
   };
 };

@@ -1,4 +1,5 @@
-import { type Bench, readBenchOptions, rounded } from "../support/bench.ts";
+import { readCommandOptions } from "#scripts/read-command-options.ts";
+import { type Bench, rounded } from "../support/bench.ts";
 import { judgeGoals } from "../support/goals.ts";
 import type { SideResult } from "./pair.ts";
 import { measureNamed, readPairNames } from "./pairs.ts";
@@ -9,7 +10,7 @@ import { measureNamed, readPairNames } from "./pairs.ts";
  * compresses the same requests, synced.
  */
 export const collectorBench: Bench = async (args) => {
-  const options = readBenchOptions(args, { seconds: 15, only: "spans,lines,idle" });
+  const options = readCommandOptions({ seconds: 15, only: "spans,lines,idle" }, args);
   const parts: Record<string, readonly SideResult[]> = {};
   const corpora: Record<string, unknown> = {};
   for (const name of readPairNames(options.only)) {

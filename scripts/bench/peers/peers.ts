@@ -1,4 +1,5 @@
-import { type Bench, readBenchOptions, rounded } from "../support/bench.ts";
+import { readCommandOptions } from "#scripts/read-command-options.ts";
+import { type Bench, rounded } from "../support/bench.ts";
 import { checkGoals } from "./pair.ts";
 import { measureNamed, pairNames, readPairNames } from "./pairs.ts";
 import { peerGoals } from "./peer-goals.ts";
@@ -12,7 +13,7 @@ import { formatPair, tableHead } from "./table.ts";
  * selects pairs, `--seconds` is how long a side works in a round. The figure is the number of goals met.
  */
 export const peersBench: Bench = async (args) => {
-  const options = readBenchOptions(args, { only: pairNames.join(","), seconds: 6, rounds: 3 });
+  const options = readCommandOptions({ only: pairNames.join(","), seconds: 6, rounds: 3 }, args);
   const { seconds, rounds } = options;
   const go = await findGo();
   if (go === undefined)

@@ -1,9 +1,5 @@
 import { constants, gzipSync } from "node:zlib";
-import {
-  bundlePrograms,
-  collectorNodeFlags,
-  programPaths,
-} from "#scripts/bundle/bundle-programs.ts";
+import { bundlePrograms } from "#scripts/bundle/bundle-programs.ts";
 import { findPorts } from "#scripts/ports.ts";
 import {
   type BenchSink,
@@ -11,13 +7,13 @@ import {
   grpcAddressOf,
   grpcSource,
   openFloorStore,
+  startCollector,
   startSink,
   withFolder,
 } from "../collector/collector-run.ts";
 import { exportSpans } from "../collector/span-exporter.ts";
-import { writeCollector } from "../support/collector-files.ts";
 import { createCorpus, createSupply, describeCorpus } from "../support/corpus/corpus.ts";
-import { measureHere, memoryOf, startProcess } from "../support/processes.ts";
+import { measureHere, memoryOf } from "../support/processes.ts";
 import { type KilledAgent, measureLosses } from "./losses.ts";
 import { type OtelcolQueue, startOtelcol } from "./otelcol.ts";
 import type { Pair, PeerFigures, Side } from "./pair.ts";
@@ -92,9 +88,7 @@ export const openSpans = async ({ seconds, peers, defer }: PairContext): Promise
 
   const ourSink = defer(await startSink());
   const startOurs = async (folder: string): Promise<Agent> => {
-    const config = await writeCollector(folder, { ...ourSink, sources: grpcSource });
-    const args = [...collectorNodeFlags, programPaths["svc-collector"], "run", "--config", config];
-    const collector = await startProcess(args, "collector runs");
+    const collector = await startCollector(folder, ourSink, grpcSource);
     return { ...collector, address: grpcAddressOf(collector) };
   };
   const sides = [

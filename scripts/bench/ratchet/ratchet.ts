@@ -1,9 +1,10 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { cpus } from "node:os";
 import { systemClock } from "#kit/clock.ts";
+import { readCommandOptions } from "#scripts/read-command-options.ts";
 import type { Side } from "../peers/pair.ts";
 import { measureNamed, type PairName, readPairNames } from "../peers/pairs.ts";
-import { type Bench, readBenchOptions, rounded } from "../support/bench.ts";
+import { type Bench, rounded } from "../support/bench.ts";
 import { judgeGoals } from "../support/goals.ts";
 import {
   type Committed,
@@ -22,14 +23,16 @@ const measuredPairs: readonly PairName[] = ["spans", "lines", "rows", "certifica
  * Measures the CPU time of a unit of each kind of work, divided by that of a floor in the same rounds, and compares the quotients with the
  * committed ones: fails when one is more than 15 % higher. `--update` commits the new figures instead; `--only` selects kinds of work.
  */
-export const ratchetBench: Bench = async (given) => {
-  const update = given.includes("--update");
-  const args = given.filter((arg) => arg !== "--update");
-  const { only, seconds, rounds } = readBenchOptions(args, {
-    only: measuredPairs.join(","),
-    seconds: 2,
-    rounds: 5,
-  });
+export const ratchetBench: Bench = async (args) => {
+  const { only, update, seconds, rounds } = readCommandOptions(
+    {
+      only: measuredPairs.join(","),
+      seconds: 2,
+      rounds: 5,
+      update: false,
+    },
+    args,
+  );
   const committed = readCommitted(await readFile(committedFile, "utf8"));
   const measured: Record<string, Measured> = {};
   for (const name of readPairNames(only)) {

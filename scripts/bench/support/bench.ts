@@ -1,5 +1,4 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { parseArgs } from "node:util";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { quantile } from "#scripts/lab/quantile.ts";
@@ -19,36 +18,6 @@ export interface BenchFigures {
 
 /** Measures with the arguments after the bench's name, and cleans up. */
 export type Bench = (args: readonly string[]) => Promise<BenchFigures>;
-
-/** Parses `--name value` options, and `--name` of those whose default is false; those missing get their default. */
-export const readBenchOptions = <
-  Defaults extends Readonly<Record<string, number | string | false>>,
->(
-  args: readonly string[],
-  defaults: Defaults,
-): {
-  [Name in keyof Defaults]: Defaults[Name] extends number
-    ? number
-    : Defaults[Name] extends false
-      ? boolean
-      : string;
-} => {
-  const typeOf = (value: number | string | false) => ({
-    type: value === false ? ("boolean" as const) : ("string" as const),
-  });
-  const options = Object.fromEntries(
-    Object.entries(defaults).map(([name, value]) => [name, typeOf(value)]),
-  );
-  const { values } = parseArgs({ args: [...args], options });
-  const read = ([name, value]: [string, number | string | false]) => {
-    const given = values[name];
-    return [
-      name,
-      given === undefined || typeof value !== "number" ? (given ?? value) : Number(given),
-    ];
-  };
-  return Object.fromEntries(Object.entries(defaults).map(read));
-};
 
 /** Rounds to this many decimal places. */
 export const rounded = (value: number, digits = 0): number =>

@@ -3,9 +3,10 @@ import { launchBrowser } from "#scripts/lab/browser.ts";
 import { buildUi } from "#scripts/lab/built-ui.ts";
 import { openWeb } from "#scripts/lab/in-process-web.ts";
 import { visitPage } from "#scripts/lab/visit-page.ts";
+import { readCommandOptions } from "#scripts/read-command-options.ts";
 import { openFleetDatabase, seedLargeFleet } from "../fleet/large-fleet.ts";
 import { openReportingCore } from "../fleet/reports-lab.ts";
-import { type Bench, median, readBenchOptions, rounded } from "../support/bench.ts";
+import { type Bench, median, rounded } from "../support/bench.ts";
 import { judgeGoals } from "../support/goals.ts";
 import { measureArrival, measureBytes, measureInteractions, type Stage } from "./measure-ui.ts";
 
@@ -20,7 +21,7 @@ const interactiveFloors = 5;
  * sign-in page on the same slow processor; it has no script but the theme's.
  */
 export const uiBench: Bench = async (args) => {
-  const { hosts, runs } = readBenchOptions(args, { hosts: "10000,100000", runs: 7 });
+  const { hosts, runs } = readCommandOptions({ hosts: "10000,100000", runs: 7 }, args);
   const fleets = [];
   for (const count of hosts.split(",").map(Number))
     fleets.push({

@@ -3,46 +3,20 @@
  * exists, then the client certificate if one is requested. Prints one JSON object with the paths; exit code 0, 1 failed, 2 usage.
  */
 import { resolve } from "node:path";
-import { parseArgs } from "node:util";
 import { rfc3339, systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
+import { readCommandOptions } from "#scripts/read-command-options.ts";
 import { issueClient } from "./issue-client.ts";
 import { createLabPki, labServerNames } from "./pki.ts";
 
-const usage =
-  "usage: bun run lab-ca -- --out DIR [--name HOST_OR_ADDRESS]... [--issue-client URI] [--days 1..825]";
-
-const readOptions = () => {
-  try {
-    const { values } = parseArgs({
-      options: {
-        out: { type: "string" },
-        name: { type: "string", multiple: true, default: [] },
-        "issue-client": { type: "string" },
-        days: { type: "string", default: "30" },
-      },
-    });
-    const days = Number(values.days);
-    if (
-      values.out === undefined ||
-      values.out === "" ||
-      !Number.isInteger(days) ||
-      days < 1 ||
-      days > 825
-    )
-      return;
-    return { dir: resolve(values.out), names: values.name, identity: values["issue-client"], days };
-  } catch {
-    return;
-  }
-};
-
-const run = async ({
-  dir,
-  names,
-  identity,
+const {
+  out,
+  name: names,
+  "issue-client": identity,
   days,
-}: NonNullable<ReturnType<typeof readOptions>>): Promise<object> => {
+} = readCommandOptions({ out: null, name: [], "issue-client": null, days: 30 });
+
+const run = async (dir: string): Promise<object> => {
   const lab = await createLabPki({
     dir,
     clock: systemClock,
@@ -76,13 +50,14 @@ const run = async ({
   };
 };
 
-const options = readOptions();
-if (options === undefined) {
-  console.error(usage);
+if (!out || !Number.isInteger(days) || days < 1 || days > 825) {
+  console.error(
+    "usage: bun run lab-ca -- --out DIR [--name HOST_OR_ADDRESS]... [--issue-client URI] [--days 1..825]",
+  );
   process.exitCode = 2;
 } else {
   try {
-    console.log(JSON.stringify(await run(options), null, 2));
+    console.log(JSON.stringify(await run(resolve(out)), null, 2));
   } catch (error) {
     console.error(`lab-ca: ${error instanceof Error ? error.message : "failed"}`);
     process.exitCode = 1;

@@ -4,28 +4,16 @@
  * `DIR/web.env`. Runs until Ctrl-C, which deletes the database.
  */
 import { once } from "node:events";
-import { parseArgs } from "node:util";
+import { readCommandOptions } from "#scripts/read-command-options.ts";
 import { startLabServices } from "./start-lab-services.ts";
 
-const readOptions = () => {
-  try {
-    const { values } = parseArgs({
-      options: { out: { type: "string" }, people: { type: "string" } },
-    });
-    const { out: dir, people: peopleFile } = values;
-    return dir === undefined || peopleFile === undefined ? undefined : { dir, peopleFile };
-  } catch {
-    return;
-  }
-};
-
-const options = readOptions();
-if (options === undefined) {
+const { out: dir, people: peopleFile } = readCommandOptions({ out: null, people: null });
+if (dir === undefined || peopleFile === undefined) {
   console.error("usage: bun run lab-services -- --out DIR --people FILE");
   process.exit(2);
 }
 const stopped = Promise.race([once(process, "SIGINT"), once(process, "SIGTERM")]);
-const services = await startLabServices(options);
+const services = await startLabServices({ dir, peopleFile });
 console.log(JSON.stringify({ msg: "ready", core_env: services.coreEnv, web_env: services.webEnv }));
 await stopped;
 await services.close();
