@@ -221,7 +221,6 @@ describe("a host's timeline", () => {
     seed: fc.nat(),
     durationSeconds: fc.integer({ min: 300, max: 7200 }),
     isOld: fc.boolean(),
-    canAge: fc.boolean(),
     isDatedBack: fc.boolean(),
     hasOperator: fc.boolean(),
     forwards: fc.boolean(),
@@ -257,7 +256,6 @@ describe("a host's timeline", () => {
       seed: 1,
       durationSeconds: 7200,
       isOld: false,
-      canAge: false,
       hasOperator: true,
       forwards: false,
     });
@@ -294,7 +292,6 @@ describe("a host's timeline", () => {
         seed: 5,
         durationSeconds: 600,
         isOld: true,
-        canAge: false,
         hasOperator: false,
       });
       const [first] = createHosts(plan);

@@ -90,8 +90,6 @@ const eventView = (plan: Plan, host: Host, step: Step): SimulatedEvent => {
       return { ...on, event: step.kind.replace("_", "."), reason_code: step.reasonCode };
     case "assign":
       return { ...on, event: "config.assign", config_hash: plan.configs.current.hash };
-    case "age":
-      return { ...on, event: "certificate.age" };
     case "note":
       return { ...on, event: step.event, ...step.details };
     default:

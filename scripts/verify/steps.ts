@@ -35,10 +35,10 @@ export interface VerifyStep {
 
 const execute = promisify(execFile);
 
-/** Runs a tool of node_modules; its output is the fault when it fails. */
-const tool = async (name: string, ...args: string[]): Promise<VerifyResult> => {
+/** Runs a program; its output is the fault when it fails. */
+const program = async (path: string, ...args: string[]): Promise<VerifyResult> => {
   try {
-    await execute(`node_modules/.bin/${name}`, args, { maxBuffer: 64 * 1024 * 1024 });
+    await execute(path, args, { maxBuffer: 64 * 1024 * 1024 });
     return {};
   } catch (error) {
     const {
@@ -49,6 +49,9 @@ const tool = async (name: string, ...args: string[]): Promise<VerifyResult> => {
     return { fault: `${stdout}${stderr}` || message };
   }
 };
+
+/** Runs a tool of node_modules. */
+const tool = (name: string, ...args: string[]) => program(`node_modules/.bin/${name}`, ...args);
 
 const once = <Value>(read: () => Value): (() => Value) => {
   let value: Value | undefined;
@@ -75,32 +78,8 @@ const inTemporaryFolder = async (
   }
 };
 
-const readFolder = async (folder: string): Promise<Map<string, string>> => {
-  const entries = await readdir(folder, { recursive: true, withFileTypes: true });
-  const files = entries
-    .filter((entry) => entry.isFile())
-    .map((entry) => join(entry.parentPath, entry.name));
-  return new Map(
-    await Promise.all(
-      files.map(async (file) => [relative(folder, file), await readFile(file, "utf8")] as const),
-    ),
-  );
-};
-
-const compareFolders = async (
-  expectedFolder: string,
-  committedFolder: string,
-): Promise<VerifyResult> => {
-  const [expected, committed] = await Promise.all([
-    readFolder(expectedFolder),
-    readFolder(committedFolder),
-  ]);
-  const paths = [...new Set([...expected.keys(), ...committed.keys()])];
-  const how = (path: string) =>
-    committed.has(path) ? (expected.has(path) ? "differs" : "is left over") : "is missing";
-  const changed = paths.filter((path) => expected.get(path) !== committed.get(path));
-  return resultOf(changed.map((path) => `${committedFolder}/${path} ${how(path)}`));
-};
+const compareFolders = (expected: string, committed: string): Promise<VerifyResult> =>
+  program("diff", "--recursive", "--brief", expected, committed);
 
 const generatedProtocol = () =>
   inTemporaryFolder(async (folder) => {
@@ -129,7 +108,7 @@ const generatedDocuments = async () => {
 const migrations = () =>
   inTemporaryFolder(async (folder) => {
     await cp("drizzle/migrations", folder, { recursive: true });
-    const before = await readFolder(folder);
+    const before = await readdir(folder);
     // drizzle-kit accepts a relative folder only.
     const out = relative(process.cwd(), folder);
     const generate = [
@@ -140,12 +119,14 @@ const migrations = () =>
     ];
     const generated = await tool("drizzle-kit", ...generate);
     if (generated.fault !== undefined) return generated;
-    const added = [...(await readFolder(folder))].filter(
-      ([path]) => path.endsWith(".sql") && !before.has(path),
+    const added = (await readdir(folder)).filter(
+      (name) => name.endsWith(".sql") && !before.includes(name),
     );
-    return resultOf(
-      added.map(([path, text]) => `the schema is ahead of the migrations by ${path}:\n${text}`),
+    const faults = added.map(
+      async (name) =>
+        `the schema is ahead of the migrations by ${name}:\n${await readFile(join(folder, name), "utf8")}`,
     );
+    return resultOf(await Promise.all(faults));
   });
 
 const landedMigrations = async (): Promise<VerifyResult> => {

@@ -229,7 +229,6 @@ const planDrive = async (options: DriveOptions, thresholds: Thresholds): Promise
       bootstrap?.identityPrefix ?? options.identityPrefix ?? `spiffe://fleet-sim.test/${run}/`,
     versionMin: thresholds.min_version,
     hasOperator: options.operatorToken !== null,
-    canAge: (wire.age !== null || datedBack !== undefined) && !isOld,
     startsAt: clock.now() + leadMs.least + Math.ceil(hosts * leadMs.perHost),
     isDatedBack: datedBack !== undefined,
     forwards: wire.forward !== null,

@@ -176,8 +176,6 @@ export const createDrivenHost = (host: Host, context: DriveContext): DrivenHost 
           );
         case "assign":
           return done(operator?.assign(identityId));
-        case "age":
-          return done(wire.age?.(identity));
         case "note":
           return { outcome: "done", at: step.at };
       }

@@ -74,7 +74,6 @@ export const createNodeWire = ({
       });
     },
     forward: ingest === undefined ? null : createForward(ingest),
-    age: null,
     close: () => agent.destroy(),
   };
 };

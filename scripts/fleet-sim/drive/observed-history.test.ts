@@ -18,7 +18,6 @@ const plan = await createPlan({
   heartbeatIntervalSeconds: 60,
   versionMin: null,
   hasOperator: true,
-  canAge: false,
   isOld: false,
 });
 const host = createHosts(plan).find(({ role }) => role === "steady");

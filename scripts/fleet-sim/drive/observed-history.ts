@@ -45,7 +45,7 @@ const applyStoredTimes = (
   toleranceMs: number,
 ): void => {
   const [first] = steps;
-  if (first?.kind === "enroll" && !steps.some(({ kind }) => kind === "renew" || kind === "age")) {
+  if (first?.kind === "enroll" && !steps.some(({ kind }) => kind === "renew")) {
     // Certificates are dated by whole seconds.
     const issued =
       Date.parse(row.certificate.not_after) - plan.ttlSeconds[first.ttl] * 1000 + (first.at % 1000);

@@ -39,8 +39,6 @@ export interface Wire {
   ): Promise<WireResponse>;
   /** Sends a frame to the ingest listener; rejects with core's reason. Null without a listener: no host forwards then. */
   forward: ((beacon: Beacon, credentials: HostCredentials) => Promise<void>) | null;
-  /** Dates a host's certificate back (`ageCertificates`); null without access to the database. */
-  age: ((identity: string) => Promise<void>) | null;
   close(): void;
 }
 

@@ -1,4 +1,3 @@
-import { sql } from "drizzle-orm";
 import * as v from "valibot";
 import type { ProvenCollector } from "#functions/domain/certificate/authenticate.ts";
 import { markUsed, recordAuthFailure } from "#functions/domain/certificate/authenticate.ts";
@@ -7,7 +6,6 @@ import { assignConfig } from "#functions/domain/config/desired-config.ts";
 import { Problem } from "#functions/problems.ts";
 import { insertCertificate } from "#functions/store/certificate/certificates.ts";
 import { updateIdentity } from "#functions/store/certificate/identities.ts";
-import type { Executor } from "#functions/store/database/database.ts";
 import { HeartbeatRequest } from "#proto/management/heartbeat.ts";
 import { people } from "#scripts/lab/people.ts";
 import type { Plan } from "../scenario/plan.ts";
@@ -61,8 +59,6 @@ export const applyStep = async (
     }
     case "assign":
       return assignConfig(core, people.admin, { identityId, configId }, modelOrigin);
-    case "age":
-      return ageCertificates(core.db, host.host.identity, step.at);
   }
 };
 
@@ -104,23 +100,4 @@ const outcomeOf = async (host: ModelHost, step: Step & { kind: "heartbeat" }): P
     if (error instanceof Problem) return error.code;
     throw error;
   }
-};
-
-/**
- * Dates the unexpired certificates of an identity back: at `now` a fifth of their lifetime is left by their rows. The certificates
- * themselves do not change. For databases of simulations and tests: a certificate needs at least 225 s to become `cert_expiring` by itself.
- */
-export const ageCertificates = async (
-  db: Executor,
-  identity: string,
-  now: number,
-): Promise<void> => {
-  const at = sql`${new Date(now).toISOString()}::timestamptz`;
-  await db.execute(sql`
-    update certificate c set issued_at = c.not_after - 5 * (c.not_after - ${at})
-    from collector_identity i where i.id = c.identity_id and i.identity = ${identity} and c.not_after > ${at}`);
-  // Core never changes this date, so no trigger watches it.
-  await db.execute(
-    sql`select fleet_host_refresh(array(select id from collector_identity where identity = ${identity}))`,
-  );
 };

@@ -106,7 +106,7 @@ const isPlayable = (plan: Plan, role: Role): boolean => {
     case "expired":
       return ageMax >= 1.1 * lifetime;
     case "cert_expiring":
-      return plan.canAge || ageMax >= 0.83 * lifetime;
+      return plan.isDatedBack || ageMax >= 0.83 * lifetime;
     case "forwards_only":
       return plan.forwards && (plan.isDatedBack || ageMax >= silentMs);
     case "silent":

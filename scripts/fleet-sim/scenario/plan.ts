@@ -24,8 +24,6 @@ export interface Plan {
   ttlSeconds: { usual: number; short: number };
   /** Whether there is an operator to revoke and to assign configs. */
   hasOperator: boolean;
-  /** Whether certificates can be dated back (`ageCertificates`) where the history is too short for them to expire. */
-  canAge: boolean;
   /** Whether hosts forward: they do not when a drive has no ingest listener. */
   forwards: boolean;
   configs: PlannedConfigs;
@@ -99,7 +97,7 @@ export interface PlanOptions
   extends Pick<
       Plan,
       | ("scenario" | "seed" | "hosts" | "identityPrefix" | "startsAt")
-      | ("heartbeatIntervalSeconds" | "versionMin" | "hasOperator" | "canAge")
+      | ("heartbeatIntervalSeconds" | "versionMin" | "hasOperator")
     >,
     Partial<Pick<Plan, "versions" | "isDatedBack" | "forwards">> {
   durationSeconds: number;
@@ -146,6 +144,5 @@ export const simulationPlan = (
     heartbeatIntervalSeconds: 60,
     versionMin: "1.4.0",
     hasOperator: true,
-    canAge: false,
     isOld: true,
   });

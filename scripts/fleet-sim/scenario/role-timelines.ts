@@ -249,7 +249,7 @@ export const roleTimelines: Readonly<Partial<Record<Role, RoleTimeline>>> = {
 
   cert_expiring: (context) => {
     const { plan, lifetime, part, steady } = context;
-    const enrolledAt = plan.canAge
+    const enrolledAt = plan.isDatedBack
       ? steady.enrolledAt
       : plan.endsAt - part(lifetime.short, 0.77, 0.82);
     const from = Math.max(enrolledAt + 200, plan.startsAt);
@@ -264,11 +264,10 @@ export const roleTimelines: Readonly<Partial<Record<Role, RoleTimeline>>> = {
         },
       }))(context),
       enrolledAt,
-      ttl: plan.canAge ? "usual" : "short",
+      ttl: plan.isDatedBack ? "usual" : "short",
       renewals: [],
       heartbeats: [{ from, to: plan.endsAt }],
       forwards: [{ from: from + 300, to: plan.endsAt }],
-      events: plan.canAge ? [{ at: enrolledAt + 1, kind: "age" }] : [],
     };
   },
 

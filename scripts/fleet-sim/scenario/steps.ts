@@ -47,8 +47,6 @@ type Action =
   | { kind: "revoke_identity"; reasonCode: string }
   | { kind: "revoke_certificate"; certificate: number; reasonCode: string }
   | { kind: "assign" }
-  /** The owner of the database dates the certificate back. */
-  | { kind: "age" }
   /** For the reader only: core sees its consequences. */
   | { kind: "note"; event: string; details?: Readonly<Record<string, string | number>> };
 
