@@ -163,10 +163,10 @@ const withDatabase = async (
   config: ExportConfig,
   run: (database: ConnectedDatabase) => Promise<number>,
   /** 0: statements may take as long as they need. */
-  some: { deadlineMs?: number } = {},
+  options: { deadlineMs?: number } = {},
 ) => {
   const { sessions } = createCoreServers(config);
-  const database = openDatabase(sessions, some);
+  const database = openDatabase(sessions, options);
   try {
     return await withDatabaseFaults(sessions.variable, () => run(database));
   } finally {
@@ -174,11 +174,11 @@ const withDatabase = async (
   }
 };
 
-const elsewhereFault = (name: string, what: string): ConfigError =>
+const elsewhereFault = (name: string, where: string): ConfigError =>
   new ConfigError([
     {
       variable: "SVC_DATABASE_URL",
-      message: `the position of the export ${name} ${what}, as after a restore from a dump; run svc-server export adopt-database, which numbers the restored envelopes anew (docs/export-failures.md)`,
+      message: `the position of the export ${name} ${where}, as after a restore from a dump; run svc-server export adopt-database, which numbers the restored envelopes anew (docs/export-failures.md)`,
     },
   ]);
 
@@ -194,10 +194,10 @@ const adoptDatabase = (config: ExportConfig) =>
     { deadlineMs: 0 },
   );
 
-const openDatabase = (sessions: NamedServers, some: { deadlineMs?: number } = {}) =>
+const openDatabase = (sessions: NamedServers, options: { deadlineMs?: number } = {}) =>
   connectDatabase({
     ...sessions,
-    ...some,
+    ...options,
     connectionsMax: 3,
     applicationName: "svc-server export",
   });

@@ -196,8 +196,8 @@ export const ListView = <Item extends v.GenericSchema>(item: Item) =>
 type CursorSecrets = Pick<CoreConfig, "authTokenSecret" | "authTokenSecretPrevious">;
 
 /**
- * Creates the function that returns the response of the list `name` with one page. Its cursors are invalid for any other list. `more` returns further
- * members of the response.
+ * Creates the function that returns the response of the list `name` with one page. Its cursors are invalid for any other list. `more`
+ * returns further members of the response.
  */
 const createList = (config: CursorSecrets, name: string) => {
   const cursors = createCursorSeal(config);
@@ -217,7 +217,7 @@ const createList = (config: CursorSecrets, name: string) => {
   };
 };
 
-/** Turns positions in a list into opaque cursors and back. Rejects a cursor of another list, order or deployment. */
+/** Converts positions in a list to opaque cursors and back. Rejects a cursor of another list, order or deployment. */
 interface CursorSeal {
   seal(list: string, position: readonly string[]): Promise<string>;
   /** Returns the position. Throws 422 `validation_failed` for text that `seal` did not return for this list. */
@@ -249,15 +249,15 @@ export const createCursorSeal = ({
     async open(list, cursor) {
       try {
         const sealed = Uint8Array.fromBase64(cursor, { alphabet: "base64url" });
-        if (textOf(sealed) !== cursor) throw foreign();
+        if (textOf(sealed) !== cursor) throw invalidCursor();
         const payload = new TextDecoder("utf-8", { fatal: true }).decode(sealed.subarray(macBytes));
         const mac = sealed.subarray(0, macBytes);
         const expected = await Promise.all(macs.map((compute) => compute(list, payload)));
         if (sealed.length <= macBytes || !expected.some((own) => equalInConstantTime(own, mac)))
-          throw foreign();
+          throw invalidCursor();
         return JSON.parse(payload) as string[];
       } catch {
-        throw foreign();
+        throw invalidCursor();
       }
     },
   };
@@ -272,7 +272,7 @@ const createMac = (secret: Secret): Mac => {
       false,
       ["sign"],
     );
-  // At the first cursor: in workerd every request makes all lists.
+  // Imported at the first cursor, because in workerd every request creates all lists.
   let key: ReturnType<typeof importKey> | undefined;
   return async (list, payload) => {
     key ??= importKey();
@@ -284,7 +284,7 @@ const createMac = (secret: Secret): Mac => {
 const textOf = (sealed: Uint8Array) =>
   sealed.toBase64({ alphabet: "base64url", omitPadding: true });
 
-const foreign = (): Problem =>
+const invalidCursor = (): Problem =>
   new Problem("validation_failed", {
     errors: [{ path: "cursor", message: "is not a cursor of this list and order" }],
   });

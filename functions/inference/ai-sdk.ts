@@ -60,25 +60,21 @@ export const createSdkInference = (
           request.signal.throwIfAborted();
           const fault = providerFaultOf(error, clock.now());
           const { retryAfterSeconds } = fault;
-          const wait =
+          const waitMs =
             retryAfterSeconds === null
               ? fullJitterMs({ attempt, baseMs: 1_000, capMs: 8_000, entropy })
               : retryAfterSeconds * 1_000;
-          if (
-            yielded ||
-            !fault.transient ||
-            attempt === retriesMax ||
-            wait > retryAfterSecondsMax * 1_000
-          )
+          const mayRetry = !yielded && fault.transient && attempt < retriesMax;
+          if (!mayRetry || waitMs > retryAfterSecondsMax * 1_000)
             throw new Problem("inference_failed", {
               cause: fault,
               ...(retryAfterSeconds === null ? {} : { retryAfterSeconds }),
             });
           log.warn(
-            { provider, fault: fault.message, retry_in_ms: wait },
+            { provider, fault: fault.message, retry_in_ms: waitMs },
             "the language model failed; core retries",
           );
-          await clock.sleep(wait, request.signal);
+          await clock.sleep(waitMs, request.signal);
         }
       }
     },

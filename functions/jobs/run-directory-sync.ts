@@ -106,25 +106,31 @@ const syncGoogle = (
     const inTime = AbortSignal.any([stop, AbortSignal.timeout(readMsMax)]);
     return readGoogleDirectory({ account, delegateEmail, domain, apiUrl, signal: inTime });
   };
+  const syncAgain = createRepeatedSync(sync);
+  return runEvery(job, () => syncAgain(read));
+};
+
+/** Creates a sync that only until its first success ignores how recent the last one was. */
+const createRepeatedSync = (sync: Sync) => {
   let isFirst = true;
-  return runEvery(job, async () => {
+  return async (read: Parameters<Sync>[0]) => {
     const report = await sync(read, { isFirst });
     isFirst = false;
     return report;
-  });
+  };
 };
 
 /** Syncs when the file, or the reason why it cannot be read, has changed, and at every interval. */
 const syncFile = ({ path }: ProviderOf<"file">, { core, readTrustedFile, sync, job }: JobNeeds) => {
   const { clock } = core;
-  let tried: { found: string; at: number } | undefined;
+  let lastTry: { found: string; at: number } | undefined;
   return runEvery({ ...job, intervalMs: fileIntervalMs }, async () => {
     const file = readDirectoryFile(() => readTrustedFile(path));
     const found = file.fault?.message ?? file.contents;
-    const isChanged = tried?.found !== found;
-    if (!isChanged && clock.monotonic() - (tried?.at ?? 0) < job.intervalMs) return undefined;
-    const before = tried;
-    tried = { found, at: clock.monotonic() };
+    const isChanged = lastTry?.found !== found;
+    if (!isChanged && clock.monotonic() - (lastTry?.at ?? 0) < job.intervalMs) return undefined;
+    const before = lastTry;
+    lastTry = { found, at: clock.monotonic() };
     const read = async () => {
       if (file.fault) throw file.fault;
       // Loads the YAML parser.
@@ -135,7 +141,7 @@ const syncFile = ({ path }: ProviderOf<"file">, { core, readTrustedFile, sync, j
       return await sync(read, { isFirst: isChanged });
     } catch (error) {
       // The same file would fail again; a database may not.
-      if (!(error instanceof DirectoryFault || error instanceof SnapshotRejected)) tried = before;
+      if (!(error instanceof DirectoryFault || error instanceof SnapshotRejected)) lastTry = before;
       throw error;
     }
   });
@@ -146,12 +152,10 @@ const syncFile = ({ path }: ProviderOf<"file">, { core, readTrustedFile, sync, j
  * domain or the provider, take effect. Does nothing before the first push.
  */
 const syncScim = ({ subject }: ProviderOf<"scim">, { core, sync, job }: JobNeeds) => {
-  let isFirst = true;
+  const syncAgain = createRepeatedSync(sync);
   return runEvery(job, async () => {
     if (!(await hasScimUsers(core.db))) return undefined;
-    const report = await sync(() => readScimSnapshot(core.db, subject), { isFirst });
-    isFirst = false;
-    return report;
+    return syncAgain(() => readScimSnapshot(core.db, subject));
   });
 };
 

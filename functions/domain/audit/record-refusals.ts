@@ -35,12 +35,11 @@ type RefusalCore = Pick<Core, "clock" | "entropy">;
 export const recordRefusals = async (
   tx: Executor,
   needs: RefusalCore,
-  [first, ...more]: readonly [RefusalEntry, ...RefusalEntry[]],
+  entries: readonly [RefusalEntry, ...RefusalEntry[]],
 ): Promise<void> => {
   const now = needs.clock.now();
   const minuteStartedAt = new Date(now - (now % minuteMs));
-  const { action } = first;
-  const entries = [first, ...more];
+  const [{ action }] = entries;
   const addressKeys = [...new Set(entries.map(({ origin }) => addressKey(origin.remoteAddress)))];
   let { known, counts } = await findRefusalKeys(
     tx,
@@ -51,24 +50,23 @@ export const recordRefusals = async (
   for (const entry of entries) {
     const { reasonCode, target, origin, about = target.id } = entry;
     const own = { addressKey: addressKey(origin.remoteAddress), reasonCode, targetId: about };
-    if (!known.has(refusalKeyText(own)) && counts < countsPerMinuteMax) {
-      known.add(refusalKeyText(own));
+    const ownKey = refusalKeyText(own);
+    if (!known.has(ownKey) && counts < countsPerMinuteMax) {
+      known.add(ownKey);
       counts += 1;
     }
-    const key = known.has(refusalKeyText(own))
-      ? own
-      : { ...own, addressKey: otherAddresses, targetId: "" };
-    const found = rows.get(refusalKeyText(key));
-    const refusals = (found?.row.refusals ?? 0) + 1;
+    const counted = known.has(ownKey) ? own : { ...own, addressKey: otherAddresses, targetId: "" };
+    const key = refusalKeyText(counted);
+    const found = rows.get(key);
     const row = {
-      ...key,
+      ...counted,
       action,
       minuteStartedAt,
       targetType: target.type,
-      refusals,
+      refusals: (found?.row.refusals ?? 0) + 1,
       lastAt: new Date(now),
     };
-    rows.set(refusalKeyText(key), { row, entry: found?.entry ?? entry });
+    rows.set(key, { row, entry: found?.entry ?? entry });
   }
   const begun = await addRefusalCounts(
     tx,
@@ -94,8 +92,8 @@ export const createRecordRefusal = ({
   let refusals = 0;
   return groupTransactions<RefusalEntry, void>(db, {
     run: async (tx, entries) => {
-      const [first, ...more] = entries;
-      if (first !== undefined) await recordRefusals(tx, needs, [first, ...more]);
+      const [first, ...others] = entries;
+      if (first !== undefined) await recordRefusals(tx, needs, [first, ...others]);
       return entries.map(() => undefined);
     },
     // Any two may share a transaction.

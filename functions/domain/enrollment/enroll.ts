@@ -178,7 +178,7 @@ const signAndRecord = async (
   }
 };
 
-/** Turns any failure of the signer into `signer_failed`; only the log has its cause. */
+/** Converts any failure of the signer to `signer_failed`; only the log has its cause. */
 const sign = async (
   signer: Signer,
   { csrPem, spki, identity }: EnrollmentRequest,
@@ -275,20 +275,19 @@ const refuseRejected = (cause: unknown): never => {
   throw cause;
 };
 
+type Step = ReserveRequest | Issue;
+const isRecord = (step: Step): step is Issue => "issued" in step;
+
 /**
- * Runs the transactions of enrollments, shared by concurrent requests. A transaction records the certificates that were signed since the
+ * Creates the steps of enrollments, whose transactions concurrent requests share. A transaction records the certificates that were signed since the
  * one before, and makes the next reservations: half as many transactions, each of twice as many requests, as with one for each step.
  * Invariants:
  * - One transaction runs at a time, with at most one step of an identity.
  * - Its first statement takes the policies' locks, and each later one reads what was committed before it.
  * - Reservations are decided as if they came before the records of their transaction, whose own reservations they count.
  * - A step resolves when its transaction has committed.
+ * - Records are never rejected for the number that wait, because their certificates are signed.
  */
-
-type Step = ReserveRequest | Issue;
-const isRecord = (step: Step): step is Issue => "issued" in step;
-
-/** Creates the steps. Records are never rejected for the number that wait: their certificates are signed. */
 export const createSteps = ({ db, ...needs }: RecordNeeds & { db: Database }): EnrollmentSteps => {
   const runStep = groupTransactions<Step, Reserved | Recorded | Refused>(db, {
     run: (tx, steps) => runSteps(tx, needs, steps),

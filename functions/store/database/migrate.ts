@@ -118,15 +118,13 @@ const applyPending = (
       await transaction`insert into schema_definition ${transaction({ name, sha256 })}
         on conflict (name) do update set sha256 = excluded.sha256, applied_at = excluded.applied_at`;
     }
-    if (definitions.length > 0)
+    if (definitions.length > 0) {
       await transaction`delete from schema_definition where name = ${recomputed}`;
-    // Also for cores that do not know revisions: they leave newer definitions alone.
-    if (definitions.length > 0)
-      for (const name of [
-        revisionName(files),
-        `${versionPrefix}${minorOf(files.version).join(".")}`,
-      ])
+      // As migrations, also for cores that do not know revisions: they leave newer definitions alone.
+      const versionName = `${versionPrefix}${minorOf(files.version).join(".")}`;
+      for (const name of [revisionName(files), versionName])
         await transaction`insert into schema_migration ${transaction({ name, sha256: "" })} on conflict do nothing`;
+    }
     return { applied: [...migrations, ...definitions].map(({ name }) => name), isNewest };
   }) as Promise<MigrationReport & { isNewest: boolean }>;
 

@@ -105,9 +105,9 @@ export const decideFrames = (
     if (frame.lastSequence <= before) return { outcome: "committed", ...refused };
     const run = runAbove(frame.run, before);
     if (run.count > 0) {
-      const others = stored.get(queue);
-      if (others) others.push({ ...frame, run });
-      else stored.set(queue, [{ ...frame, run }]);
+      const framesOfQueue = stored.get(queue) ?? [];
+      stored.set(queue, framesOfQueue);
+      framesOfQueue.push({ ...frame, run });
       hours.add(frame.hostId, run.kinds);
     }
     queue.cursor = frame.lastSequence;
@@ -127,32 +127,30 @@ const countAbove = (sequences: readonly bigint[], cursor: bigint) =>
 /** Frames of a batch become one block up to this size, unless their sender compressed them. */
 const joinedBytesMax = 1024 * 1024;
 
+type FrameGroup = [FrameToCommit, ...FrameToCommit[]];
+
 /** Returns the blocks of one queue's frames. */
-const blocksOf = (frames: readonly FrameToCommit[]): BlockToStore[] => {
-  const blocks: BlockToStore[] = [];
-  let open: FrameToCommit[] = [];
+const blocksOf = (frames: readonly FrameToCommit[]): BlockToStore[] =>
+  groupFrames(frames).map(([first, ...others]) => {
+    const { hostId, queueId, receivedAt } = others.at(-1) ?? first;
+    const run = joinRuns([first.run, ...others.map((frame) => frame.run)]);
+    return { hostId, queueId, receivedAt, run };
+  });
+
+const groupFrames = (frames: readonly FrameToCommit[]): FrameGroup[] => {
+  const groups: FrameGroup[] = [];
   let bytes = 0;
-  const close = () => {
-    const [first, ...others] = open;
-    const last = open.at(-1);
-    if (first === undefined || last === undefined) return;
-    const { hostId, queueId, receivedAt } = last;
-    blocks.push({
-      hostId,
-      queueId,
-      receivedAt,
-      run: joinRuns([first.run, ...others.map(({ run }) => run)]),
-    });
-    open = [];
-    bytes = 0;
-  };
   for (const frame of frames) {
-    const { run } = frame;
-    if (run.compressed || bytes + run.bytes.length > joinedBytesMax) close();
-    open.push(frame);
-    bytes += run.bytes.length;
-    if (run.compressed) close();
+    const { compressed, bytes: added } = frame.run;
+    const group = groups.at(-1);
+    const isJoined =
+      group !== undefined &&
+      !compressed &&
+      !group[0].run.compressed &&
+      bytes + added.length <= joinedBytesMax;
+    bytes = isJoined ? bytes + added.length : added.length;
+    if (isJoined) group.push(frame);
+    else groups.push([frame]);
   }
-  close();
-  return blocks;
+  return groups;
 };

@@ -98,8 +98,8 @@ const copyInto = async (
     ${hostId === undefined ? reader`` : reader`and host_id = ${hostId}`}`;
   let copied = 0;
   const insert = async (rows: readonly object[]) => {
-    for (let at = 0; at < rows.length; at += rowsOfInsert)
-      await sql`insert into ${sql(table)} ${sql(rows.slice(at, at + rowsOfInsert))}`;
+    for (let first = 0; first < rows.length; first += rowsOfInsert)
+      await sql`insert into ${sql(table)} ${sql(rows.slice(first, first + rowsOfInsert))}`;
     copied += rows.length;
   };
   await reader`declare single no scroll cursor for

@@ -1,5 +1,6 @@
 /**
  * The connections of one pool, and the calls that wait for one.
+ *
  * Invariants
  * - Calls begin in the order of their arrival, except that a statement may share a connection while no call waits.
  * - A call waits for up to half of its deadline, so that the other half is left to run; at most `waitingMax` calls wait.
@@ -184,12 +185,14 @@ export const createConnectionPool = (options: PoolOptions): ConnectionPool => {
 
 /**
  * One connection to PostgreSQL: a client of postgres.js with `max: 1`, through its documented interface alone.
+ *
  * Invariants
  * - It has one socket in its life, and is never used again once that has closed. So nothing of it can reach another connection: no unsent
  *   statement, no half-read answer, and not the rest of a transaction.
  * - Every accepted call ends: with its answer, or with the cause when the connection closes.
  * - A call past its deadline closes the connection, which discards a late answer.
  * - An error that the server did not report closes it: postgres.js may have sent half a statement, and would then confuse the answers.
+ *
  * Its states are those of `ConnectionState`. Its pool decides which calls it runs, and how many.
  */
 

@@ -192,7 +192,7 @@ const runTransaction = async <Result>(
     rows.catch((error: unknown) => (failed ??= { by: error }));
     return rows;
   };
-  // Replaces the role's default by `mode`.
+  // Overrides the role's default; `mode` may set another one.
   await send((client) => client.unsafe(`begin isolation level read committed ${mode}`));
   let result: Result;
   try {
