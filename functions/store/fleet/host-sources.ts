@@ -77,6 +77,8 @@ export const createHostSources = ({
       own.known = await readSets(db, view, time);
     } catch (error) {
       own.error = error;
+      // The call after the one that throws it reads again.
+      own.readAt = Number.NEGATIVE_INFINITY;
     }
     own.isReading = false;
   };
