@@ -109,46 +109,21 @@ export const createWorker = (platformOf = edgePlatform): Worker => {
     configs.set(env, config);
     return config;
   };
-  const signings = new LRUCache<string, Promise<Signing>>({ max: 16 });
-  const signingOf = (env: Environment): Promise<Signing> => {
-    const name = `${env[caCertificateBinding]}\n${env[caKeyBinding]}`;
-    const known = signings.get(name);
-    if (known) return known;
-    const loading = loadSigning(env);
-    signings.set(name, loading);
-    return loading;
-  };
-  const loadSigning = async (env: Environment): Promise<Signing> => {
-    const certificate = env[caCertificateBinding];
-    const key = env[caKeyBinding];
-    if (!certificate || !key)
-      return {
-        signer: null,
-        clientCertificates: createClientCertificateReader({ authorities: [], cryptography }),
-      };
-    const authorities = readAuthorities(certificate);
-    const signer = await createLocalCa({
-      authorities,
-      key: await createWebSigningKey(key),
-      cryptography,
-    });
-    return {
-      signer,
-      clientCertificates: createClientCertificateReader({ authorities, cryptography }),
-    };
-  };
-
-  const receiptSigners = new LRUCache<string, Promise<ReceiptSigner>>({ max: 16 });
-  const receiptSignerOf = (env: Environment): Promise<ReceiptSigner> => {
-    const pem = env[receiptKeyBinding];
-    const id = env.SVC_CHAT_RECEIPT_SIGNING_KEY_ID;
-    const name = `${id}\n${pem}`;
-    const known = receiptSigners.get(name);
-    if (known) return known;
-    const creating = createReceiptSigner(pem && id ? { pem, id } : null);
-    receiptSigners.set(name, creating);
-    return creating;
-  };
+  const signingOf = loadOnce(
+    [caCertificateBinding, caKeyBinding],
+    async (certificate, key): Promise<Signing> => {
+      const authorities = certificate && key ? readAuthorities(certificate) : [];
+      const clientCertificates = createClientCertificateReader({ authorities, cryptography });
+      if (!certificate || !key) return { signer: null, clientCertificates };
+      const signingKey = await createWebSigningKey(key);
+      const signer = await createLocalCa({ authorities, key: signingKey, cryptography });
+      return { signer, clientCertificates };
+    },
+  );
+  const receiptSignerOf = loadOnce(
+    [receiptKeyBinding, "SVC_CHAT_RECEIPT_SIGNING_KEY_ID"],
+    (pem, id): Promise<ReceiptSigner> => createReceiptSigner(pem && id ? { pem, id } : null),
+  );
 
   const chatOf = async (
     config: ChatConfig,
@@ -211,6 +186,20 @@ export const createWorker = (platformOf = edgePlatform): Worker => {
         return unavailable(request, entropy, error);
       }
     },
+  };
+};
+
+/** Creates a function that loads a value from two bindings, once for their last used texts. */
+const loadOnce = <Value extends object>(
+  [first, second]: readonly [string, string],
+  load: (first: string | undefined, second: string | undefined) => Promise<Value>,
+) => {
+  const loaded = new LRUCache<string, Promise<Value>>({ max: 16 });
+  return (env: Environment): Promise<Value> => {
+    const key = `${env[first]}\n${env[second]}`;
+    const value = loaded.get(key) ?? load(env[first], env[second]);
+    loaded.set(key, value);
+    return value;
   };
 };
 

@@ -220,9 +220,7 @@ interface Page<Item> {
   nextPageToken?: string | undefined;
 }
 
-// The API omits an empty list; then only `kind` distinguishes a page from another object.
-
-/** A response of `users.list`. */
+/** A response of `users.list`. The API omits an empty list; then only `kind` distinguishes a page from another object. */
 const UsersPage = v.pipe(
   v.object({
     kind: v.optional(v.literal("admin#directory#users")),

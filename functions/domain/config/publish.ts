@@ -72,15 +72,12 @@ export const checkConfig = async (yaml: string): Promise<CheckedConfig> => {
   }
   const parsed = validateCollectorConfig(tree);
   if (!parsed.ok) throw invalid(parsed.errors);
-  const composed = parsed.config.sources.flatMap((source, index) =>
-    source.type !== "file"
-      ? []
-      : source.include.flatMap((pattern, at) =>
-          hasPlainDirectories(pattern)
-            ? []
-            : [parsed.errorAt(["sources", index, "include", at], composedMessage)],
-        ),
-  );
+  const composed = parsed.config.sources.flatMap((source, index) => {
+    const included = source.type === "file" ? [...source.include.entries()] : [];
+    return included
+      .filter(([, pattern]) => !hasPlainDirectories(pattern))
+      .map(([at]) => parsed.errorAt(["sources", index, "include", at], composedMessage));
+  });
   if (composed.length > 0) throw invalid(composed);
   if (Object.keys(parsed.config.labels).length > 0)
     throw invalid([parsed.errorAt(["labels"], labelsMessage, "key")]);
@@ -132,30 +129,28 @@ const namedInText =
 
 /** Returns the secrets in the values of a parsed config and in its text, comments included. */
 const findSecrets = (tree: Tree, text: string): FoundSecret[] => {
-  const found = inTree(tree, []);
+  const found = findInTree(tree, []);
   text.split(/\r\n|\r|\n/).forEach((content, index) => {
-    const comment = content.indexOf("#");
-    const kind =
-      kindOf(content) ??
-      (comment >= 0 && isNamedSecret(content.slice(comment)) ? "a secret" : undefined);
+    const commentAt = content.indexOf("#");
+    const isNamed = commentAt >= 0 && isNamedSecret(content.slice(commentAt));
+    const kind = kindOf(content) ?? (isNamed ? "a secret" : undefined);
     if (kind !== undefined) found.push({ path: null, line: index + 1, kind });
   });
   return found;
 };
 
-const inTree = (tree: Tree, path: readonly (string | number)[]): FoundSecret[] => {
+const findInTree = (tree: Tree, path: readonly (string | number)[]): FoundSecret[] => {
   if (typeof tree === "string") {
     const name = path.findLast((part) => typeof part === "string");
-    const kind =
-      kindOf(tree) ??
-      (typeof name === "string" && secretName.test(name) && !isFile(tree) ? "a secret" : undefined);
+    const isNamed = typeof name === "string" && secretName.test(name) && !isFile(tree);
+    const kind = kindOf(tree) ?? (isNamed ? "a secret" : undefined);
     return kind === undefined ? [] : [{ path, line: null, kind }];
   }
   if (tree === null || typeof tree !== "object") return [];
   const entries: [string | number, Tree][] = Array.isArray(tree)
     ? [...tree.entries()]
     : Object.entries(tree);
-  return entries.flatMap(([key, value]) => inTree(value, [...path, key]));
+  return entries.flatMap(([key, value]) => findInTree(value, [...path, key]));
 };
 
 const kindOf = (text: string) => patterns.find(({ pattern }) => pattern.test(text))?.kind;

@@ -114,7 +114,7 @@ export const readForRecords = async (
   );
   return async () => {
     const recorded = plans.filter((plan) => plan.kind === "plan");
-    await write(tx, needs, recorded, now);
+    await writePlans(tx, needs, recorded, now);
     return plans.map((plan) =>
       plan.kind === "refused"
         ? plan
@@ -157,7 +157,12 @@ const planOf = (
   return { kind: "plan", issue, isKnown: known !== undefined, identity, certificate };
 };
 
-const write = async (tx: Executor, needs: RecordNeeds, plans: readonly Plan[], now: number) => {
+const writePlans = async (
+  tx: Executor,
+  needs: RecordNeeds,
+  plans: readonly Plan[],
+  now: number,
+) => {
   const at = new Date(now);
   const first = plans.filter(({ isKnown }) => !isKnown);
   // In the order of ids, the order in which every transaction locks several hosts.

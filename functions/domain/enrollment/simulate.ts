@@ -92,7 +92,7 @@ export const simulateEnrollment = ({ db, clock, config }: ReadCore, use: Simulat
       const { workload } = policy;
       const attested = workload && payload && attest(workload, payload);
       const labels = { ...policy.labels, ...attested?.attestation.labels };
-      const attestation: AttestationFacts = {
+      const tokenFacts: AttestationFacts = {
         workload,
         issuers: config.workloadIssuers,
         payload,
@@ -100,7 +100,7 @@ export const simulateEnrollment = ({ db, clock, config }: ReadCore, use: Simulat
       };
       const deviceId = use.deviceId ?? attested?.deviceId;
       if (deviceId === undefined)
-        return { identity: null, labels, ...decisionOf(attestationRules, attestation) };
+        return { identity: null, labels, ...decisionOf(attestationRules, tokenFacts) };
       const identity = composeIdentity(
         use.identityPrefix ?? policy.allowedIdentityPrefixes[0] ?? "",
         deviceId,
@@ -112,7 +112,7 @@ export const simulateEnrollment = ({ db, clock, config }: ReadCore, use: Simulat
       const held = await countReservations(tx, [policy.id], at);
       const lastHour = await countEnrolledSince(tx, policy.id, new Date(now - hourMs));
       const facts: Facts = {
-        ...attestation,
+        ...tokenFacts,
         policy,
         token,
         remoteAddress,

@@ -78,29 +78,15 @@ const deliver = async (
   receiver: WatchReceiver,
   { message, send }: { message: MessageRow; send: SendRequest },
 ) => {
-  const { db, clock, entropy, observe } = core;
+  const { db, clock, observe } = core;
   const outcome = await send(await watchRequest(receiver, message, clock.now()));
-  const now = clock.now();
-  const at = new Date(now);
-  const after = (ms: number) => new Date(now + ms);
-  const { watchId, body, failures } = message;
-  const event = { watchId, at, receiver: receiver.name };
   if (outcome.status === "failed" && !outcome.isFinal) {
     observe.watchMessage(receiver.name, "failed");
-    const jitterMs = fullJitterMs({
-      attempt: failures,
-      baseMs: retryBaseMs,
-      capMs: retryCapMs,
-      entropy,
-    });
-    const nextAttemptAt = after(Math.max(retryMsMin, jitterMs, outcome.afterMs ?? 0));
-    await releaseMessage(db, message, {
-      nextAttemptAt,
-      failures: failures + 1,
-      lastError: outcome.reason,
-    });
-    return;
+    return retryLater(core, message, outcome);
   }
+  const at = new Date(clock.now());
+  const { watchId, body } = message;
+  const event = { watchId, at, receiver: receiver.name };
   observe.watchMessage(receiver.name, outcome.status === "delivered" ? "delivered" : "dropped");
   const isRepeated =
     outcome.status === "delivered" &&
@@ -109,7 +95,7 @@ const deliver = async (
   await db.transaction(async (tx) => {
     if (isRepeated)
       await releaseMessage(tx, message, {
-        nextAttemptAt: after(repeatMs),
+        nextAttemptAt: new Date(at.getTime() + repeatMs),
         failures: 0,
         lastError: null,
         deliveredAt: at,
@@ -120,6 +106,21 @@ const deliver = async (
       await addWatchEvent(tx, { ...event, kind: "dropped", detail: outcome.reason });
     else if (message.deliveredAt === null)
       await addWatchEvent(tx, { ...event, kind: "delivered", detail: body.type });
+  });
+};
+
+const retryLater = (
+  { db, clock, entropy }: DeliveryCore,
+  message: MessageRow,
+  { reason, afterMs }: Extract<SendOutcome, { status: "failed" }>,
+) => {
+  const attempt = message.failures;
+  const backoff = { attempt, baseMs: retryBaseMs, capMs: retryCapMs, entropy };
+  const waitMs = Math.max(retryMsMin, fullJitterMs(backoff), afterMs ?? 0);
+  return releaseMessage(db, message, {
+    nextAttemptAt: new Date(clock.now() + waitMs),
+    failures: attempt + 1,
+    lastError: reason,
   });
 };
 
@@ -136,18 +137,18 @@ const watchRequest = async (
   now: number,
 ): Promise<WatchRequest> => {
   const { url, allowPrivate, target } = receiver;
-  const common = { "content-type": "application/json", "user-agent": "svc-server" };
+  const commonHeaders = { "content-type": "application/json", "user-agent": "svc-server" };
   if (target.kind === "webhook") {
     const body = JSON.stringify(message.body);
     const headers = await webhookHeaders(target.secrets, { id: message.id, now, body });
-    return { url, allowPrivate, headers: { ...common, ...headers }, body };
+    return { url, allowPrivate, headers: { ...commonHeaders, ...headers }, body };
   }
   const token = target.bearerToken;
   return {
     url: `${url}/api/v2/alerts`,
     allowPrivate,
     headers: {
-      ...common,
+      ...commonHeaders,
       ...(token === null ? {} : { authorization: `Bearer ${token.reveal()}` }),
     },
     body: JSON.stringify([alertOf(message, target.labels, now)]),

@@ -35,8 +35,8 @@ import { unevaluated, withoutPastSilence } from "./evaluate.ts";
 export type WatchCore = Pick<Core, "config" | "watches" | "db" | "clock" | "entropy">;
 
 /**
- * Creates a watch; it is evaluated within seconds. Throws 422 `validation_failed` for a filter with a fault and a receiver that is not configured,
- * 409 `watch_name_taken`, and 409 `too_many_watches`.
+ * Creates a watch, which core evaluates within seconds. Throws 422 `validation_failed` for a faulty filter or a receiver that is not
+ * configured, 409 `watch_name_taken`, and 409 `too_many_watches`.
  */
 export const createWatch = async (
   core: WatchCore,
@@ -201,10 +201,8 @@ const definitionOf = ({ watches, clock }: WatchCore, body: WatchBody) => {
   };
 };
 
-const requireLocked = async (tx: Executor, id: string): Promise<WatchRow> => {
-  const row = requireFound(await lockWatch(tx, id), "watch");
-  return row;
-};
+const requireLocked = async (tx: Executor, id: string): Promise<WatchRow> =>
+  requireFound(await lockWatch(tx, id), "watch");
 
 const requireDescribed = async (tx: Executor, id: string, now: Date): Promise<DescribedWatch> => {
   const row = requireFound(await findWatch(tx, id), "watch");

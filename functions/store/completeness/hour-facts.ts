@@ -205,17 +205,17 @@ export const findHourAccounts = async (
   for (const row of rows) {
     const account = accountOf(row);
     const hourMs = Number(row.hour);
-    if (!touches(account, hourMs)) continue;
+    if (!covers(account, hourMs)) continue;
     const key = hourKey({ host: row.host, hourMs });
-    const list = found.get(key);
-    if (list === undefined) found.set(key, [account]);
-    else list.push(account);
+    const accounts = found.get(key) ?? [];
+    found.set(key, accounts);
+    accounts.push(account);
   }
   return found;
 };
 
 /** An account that ends when the hour begins does not cover it. */
-const touches = ({ fromMs, toMs, isStopped }: HourAccount, hourMs: number) =>
+const covers = ({ fromMs, toMs, isStopped }: HourAccount, hourMs: number) =>
   isStopped ? toMs > hourMs : fromMs >= hourMs && fromMs < hourMs + hourLengthMs;
 
 /** Finds the accounts of a host that cover a time, in a fixed order. */

@@ -195,14 +195,14 @@ export const findFleetPage = async (
       orderBy: sql`place`,
       limit,
       key,
-      holds: stillHolds(filter, rules, kind),
+      holds: stillMatches(filter, rules, kind),
     });
     return { rows, next };
   }
   const rows = await selectRows(db, rules, {
     // A key that is a column needs its index; `offset 0` keeps the planner from computing any other key twice for each row.
     from: sql`(select identity_id, ${joined?.key ?? key} as sort_key from ${hostsOf(rules)} ${joined?.join ?? sql``} where ${holds}
-      ${isComputed ? sql`offset 0` : sql``}) keyed ${after ? sql`where ${beyond(after, order, { type, isUnique })}` : sql``}`,
+      ${isComputed ? sql`offset 0` : sql``}) keyed ${after ? sql`where ${isBeyond(after, order, { type, isUnique })}` : sql``}`,
     orderBy: isUnique
       ? sql`sort_key ${direction}`
       : sql`sort_key ${direction}, identity_id ${direction}`,
@@ -215,13 +215,17 @@ export const findFleetPage = async (
 };
 
 /** Whether a chosen host still matches. The database has just checked the host's names. */
-const stillHolds = (filter: FleetFilter, rules: FleetRules, kind: ExportKind | undefined): SQL => {
+const stillMatches = (
+  filter: FleetFilter,
+  rules: FleetRules,
+  kind: ExportKind | undefined,
+): SQL => {
   const { text, notText, device, notDevice, hostname, notHostname, ...changing } = filter;
   return sql`${fleetPredicate(changing, rules)} and ${kind ? exportPredicate(kind, rules) : sql`true`}`;
 };
 
 /** Whether a row comes after the position. */
-const beyond = (
+const isBeyond = (
   { value, id }: FleetPosition,
   order: FleetPageRequest["order"],
   { type, isUnique }: Pick<SortKey, "type"> & { isUnique: boolean },
@@ -392,7 +396,7 @@ const volumeOfRow = ({ past, now }: FleetRules): { columns: SQL; join: SQL } =>
             from held_host where host_id = i.identity and until > ${timestampAt(now)} limit 1) held on true`,
       };
 
-/** Selects hosts whose revocation had happened by then. */
+/** The time of a revocation that had happened by then; null otherwise. */
 const revokedBy = (table: SQL, at: SQL): SQL =>
   sql`case when ${table}.revoked_at <= ${at} then ${table}.revoked_at end`;
 

@@ -1,7 +1,7 @@
 /**
  * The queues of hosts that core knows of (`ingest_queue`). Invariants:
- * - A queue that is opened or accounted for is open, even if core had closed it. A queue that its own account ended stays ended, and core
- *   refuses its accounts.
+ * - A queue that is opened or accounted for is open, even if core had closed it. A queue that its own account ended keeps that ending,
+ *   and core refuses its accounts.
  * - A queue of which a copy has sent is not closed by the copy: it may continue in its stream, and ends once core has not seen it for
  *   hours.
  * - A host has a bounded number of open queues; the others are one queue without an id.

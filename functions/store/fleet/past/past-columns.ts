@@ -50,7 +50,7 @@ export const createPastColumns = ({
 }): PastColumns => {
   /** The last used ones come last. */
   const kept = new Map<number, Kept>();
-  let last: Promise<unknown> = Promise.resolve();
+  let lastLoad: Promise<unknown> = Promise.resolve();
 
   let checkpoints = createCheckpoints({ db, codec });
   const readHosts = async (time: Date): Promise<HostTable> => {
@@ -66,10 +66,10 @@ export const createPastColumns = ({
     return loadHosts(db, hostsAt(time));
   };
   const load = (time: Date): Promise<HostTable> => {
-    const hosts = last.then(async () =>
+    const hosts = lastLoad.then(async () =>
       Object.assign(await readHosts(time), { decided: new Map() }),
     );
-    last = hosts.catch(() => undefined);
+    lastLoad = hosts.catch(() => undefined);
     return hosts;
   };
   const freeWhenIdle = async (key: number, own: Kept) => {
