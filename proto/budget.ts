@@ -5,13 +5,13 @@ import { Integer, IsoTimestamp } from "./values.ts";
 /** The most budgets of a deployment: each is compared with the hosts of its filter every few seconds. */
 export const budgetsMax = 20;
 
-/** The least of a budget: a host must be able to send what waits in some frames. */
+/** The smallest budget: a host must be able to send some frames. */
 const budgetBytesMin = 1024 * 1024;
 
-/** How long a core may take to see that a host has sent its budget. */
+/** How long a core may take to notice that a host has sent its budget. */
 export const budgetCheckSeconds = 5;
 
-/** The name of a budget, as it stands in a path. */
+/** The name of a budget, which a path contains. */
 export const BudgetName = v.pipe(
   v.string("must be a string"),
   v.regex(
@@ -22,7 +22,7 @@ export const BudgetName = v.pipe(
 
 /** Body of `PUT /v1/collector/budgets/{name}`. */
 export const BudgetBody = v.strictObject({
-  /** A query of the language of `/fleet` by what a host is, not by how it stands; empty for every host. */
+  /** A query of the language of `/fleet` by permanent facts of a host, not by its state; empty for every host. */
   filter: v.pipe(
     v.string("must be a string"),
     v.maxLength(4096, "must be at most 4096 characters"),
@@ -46,7 +46,7 @@ export const Budget = v.strictObject({
 /** A budget, and how many hosts it holds now. */
 export type Budget = v.InferOutput<typeof Budget>;
 
-/** Response of `GET /v1/collector/budgets`: the smallest first, which is the one that counts for a host of several. */
+/** Response of `GET /v1/collector/budgets`, the smallest first: the smallest budget applies to a host of several. */
 export const BudgetList = v.strictObject({ items: v.array(Budget) });
 
 /** Response of `GET /v1/collector/budgets`. */

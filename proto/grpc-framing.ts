@@ -15,14 +15,14 @@ export interface GrpcMessage {
 interface GrpcMessageReader {
   /** Returns the messages that end in this chunk. Throws `tooLarge()` as soon as a length over the limit is known. */
   push(chunk: Uint8Array<ArrayBuffer>): GrpcMessage[];
-  /** Returns how many bytes of the message that is incomplete were pushed, its prefix included; 0 after a whole message. */
+  /** Returns the number of pushed bytes of the incomplete message, with its prefix; 0 after a whole message. */
   incompleteBytes(): number;
 }
 
 const prefixBytes = 5;
 const compressedFlag = 1;
 
-/** Makes a reader of messages of at most `bytesMax`. It buffers nothing of a message before its length is known to fit. */
+/** Creates a reader of messages of at most `bytesMax`. It checks the length of a message before it buffers any of it. */
 export const createGrpcMessageReader = (
   bytesMax: number,
   buffers: BufferPool,
@@ -80,7 +80,7 @@ const lengthOf = (prefix: Uint8Array) =>
 
 const isCompressed = (prefix: Uint8Array) => ((prefix[0] ?? 0) & compressedFlag) !== 0;
 
-/** Returns what comes before a message of this length. */
+/** Returns the prefix of a message of this length. */
 export const grpcMessagePrefix = (length: number, compressed: boolean): Uint8Array<ArrayBuffer> => {
   const prefix = new Uint8Array(prefixBytes);
   prefix[0] = compressed ? compressedFlag : 0;

@@ -18,10 +18,10 @@ export type IdentityFault =
   | "several_names"
   /** One name, but neither DNS nor URI. */
   | "other_kind"
-  /** Empty, or holds a byte that is not printable ASCII: NUL, white space, controls, anything above 0x7e. */
+  /** Empty, or has a byte that is not printable ASCII: NUL, white space, controls, anything above 0x7e. */
   | "bad_characters";
 
-/** An identity, byte for byte as the name has it: case, trailing dot and percent-encoding are kept. */
+/** An identity, byte for byte as in the certificate: case, trailing dot and percent-encoding are kept. */
 export type IdentityResult =
   | { readonly ok: true; readonly identity: string; readonly kind: "dns" | "uri" }
   | { readonly ok: false; readonly reason: IdentityFault };

@@ -7,20 +7,20 @@ import * as v from "valibot";
 /** The most labels of one origin: a collector's config, or an enrollment policy. A host has those of both. */
 export const labelsMax = 16;
 
-/** A key or a value: case counts. */
+/** A key or a value, case-sensitive. */
 const labelWord = /^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$/;
 
 const wordRule =
   "must be 1 to 63 letters, digits, dots, dashes or underscores, and begin and end with a letter or digit";
 
-/** Valibot leaves these keys out of a record without an error. */
+/** Keys that valibot silently omits from a record. */
 const reservedKeys: ReadonlySet<string> = new Set(["constructor", "prototype"]);
 
-/** Whether `text` can be a label's key. */
+/** Reports whether `text` can be a label's key. */
 export const isLabelKey = (text: string): boolean =>
   labelWord.test(text) && !reservedKeys.has(text);
 
-/** Whether `text` can be a label's value. */
+/** Reports whether `text` can be a label's value. */
 export const isLabelValue = (text: string): boolean => labelWord.test(text);
 
 /** Stands for any value in a filter: `env:*` finds the hosts that have the label. */

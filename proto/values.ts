@@ -6,12 +6,12 @@ export const Id = v.pipe(v.string("must be a UUID"), v.uuid("must be a UUID"), v
 /** A timestamp in a response: RFC 3339 in UTC with milliseconds. */
 export const IsoTimestamp = v.pipe(v.string(), v.isoTimestamp());
 
-/** A time in which core could not receive: it counts for no threshold of a host. */
+/** A time in which core could not receive. No threshold of a host counts it. */
 export const OutageView = v.strictObject({
   began_at: IsoTimestamp,
   /** Null while it lasts. */
   ended_at: v.nullable(IsoTimestamp),
-  /** From then on the silence of hosts counts: they had `return_seconds` to come back. */
+  /** The silence of hosts counts from this time on, `return_seconds` after the end. */
   counted_from: v.nullable(IsoTimestamp),
   /** True if cores went on, and the database's clock skipped this time; absent otherwise. */
   is_clock_skip: v.optional(v.boolean()),
@@ -54,7 +54,7 @@ export const Repeatable = <Item extends v.GenericSchema>(
       v.pipe(v.array(item), v.maxLength(countMax, tooMany)),
       v.pipe(
         item,
-        v.transform((one) => [one]),
+        v.transform((single) => [single]),
       ),
     ],
     expected,
@@ -68,25 +68,27 @@ export const Count = (min = 0) =>
     v.minValue(min, `must be at least ${min}`),
   );
 
-/** `created_at` as `createdAt`. */
+/** A snake_case name in camelCase: `created_at` as `createdAt`. */
 export type CamelCase<Name> = Name extends `${infer First}_${infer Rest}`
   ? `${First}${Capitalize<CamelCase<Rest>>}`
   : Name;
 
-/** Returns a name of the wire as code has it. */
+/** Converts snake_case to camelCase. */
 export const camelCase = (name: string): string =>
   name.replace(/_(\w)/g, (_, first: string) => first.toUpperCase());
 
-/** Returns the members of a body by their names in camelCase. */
+/** Returns a body with its names in camelCase. */
 export const inCamelCase = <Body extends object>(body: Body) =>
   Object.fromEntries(Object.entries(body).map(([name, value]) => [camelCase(name), value])) as {
     [Name in keyof Body as CamelCase<Name>]: Body[Name];
   };
 
-const hasControl = (text: string) => {
+/** Reports whether a text has a control character (C0, DEL, C1) other than those of `allowed`. */
+const hasControl = (text: string, allowed = "") => {
   for (let index = 0; index < text.length; index++) {
     const unit = text.charCodeAt(index);
-    if (unit < 0x20 || (unit >= 0x7f && unit < 0xa0)) return true;
+    const isControl = unit < 0x20 || (unit >= 0x7f && unit < 0xa0);
+    if (isControl && !allowed.includes(text.charAt(index))) return true;
   }
   return false;
 };
@@ -106,17 +108,9 @@ export const Prose = (charactersMax: number) =>
   v.pipe(
     v.string("must be a string"),
     v.maxLength(charactersMax, `must be at most ${charactersMax} characters`),
-    v.check(
-      (text) => Array.from(text).every((character) => !isProseControl(character)),
-      "must not hold control characters",
-    ),
+    v.check((text) => !hasControl(text, "\n\t"), "must not hold control characters"),
     v.check((text) => text.isWellFormed(), "must be well-formed Unicode"),
   );
-
-const isProseControl = (character: string) => {
-  const code = character.codePointAt(0) ?? 0;
-  return (code < 0x20 && code !== 0x0a && code !== 0x09) || (code >= 0x7f && code < 0xa0);
-};
 
 /** Text for people: control characters are removed, then it is truncated to 500 characters. A lone surrogate is rejected. */
 export const FreeText = v.pipe(

@@ -6,13 +6,13 @@ import { Id, IsoTimestamp } from "./values.ts";
 /** The most days of a volume by kind, for which there are sums, and by anything else. */
 export const volumeDaysMax = { kind: 400, others: 31 } as const;
 
-/** Hours are kept for this many days; before them there are days. */
+/** Hourly volumes are kept for this many days; older ones are daily. */
 export const volumeHoursDays = 14;
 
-/** How many times its usual day a host sends before it is marked, and the least of bytes. */
+/** A host's volume is unusual from this multiple of its usual day on, and from this number of bytes. */
 export const unusualVolume = { times: 10, bytesMin: 1024 * 1024 } as const;
 
-/** Whether a host sends many times its usual. */
+/** Reports whether a host sends many times its usual volume. */
 export const isUnusual = ({
   day_bytes: day,
   usual_bytes: usual,

@@ -1,6 +1,6 @@
 /**
- * Reads protobuf without decoding it (protobuf.dev/programming-guides/encoding), for those who only need to check, count or copy what
- * a message holds. On `BinaryReader` of @bufbuild/protobuf; what it lacks is that a nested message ends before the bytes do.
+ * Reads protobuf without decoding it (protobuf.dev/programming-guides/encoding), to check, count or copy parts of a message. Adds to
+ * `BinaryReader` of @bufbuild/protobuf that a nested message ends before the bytes do.
  */
 import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
 
@@ -12,7 +12,7 @@ export class ProtobufError extends Error {
   }
 }
 
-/** A message is well formed so far, and holds more than `messageLimits`. The text does not quote it. */
+/** Reports that a message exceeds `messageLimits`. The text does not quote it. */
 export class WireLimitError extends ProtobufError {
   override name = "WireLimitError";
   /** The repeated field or map that has too many values; undefined when the message as a whole is too large. */
@@ -27,7 +27,7 @@ export class WireLimitError extends ProtobufError {
 /** Returns the tag of a field of up to 15, one byte: its number and its wire type. */
 export const wireTag = (number: number, type: WireType): number => (number << 3) | type;
 
-/** Calls `read` with a reader of `bytes`. Throws `ProtobufError` when they end inside a field or hold a varint that is too long. */
+/** Calls `read` with a reader of `bytes`. Throws `ProtobufError` if they end inside a field or have a varint that is too long. */
 export const readWire = <Result>(
   bytes: Uint8Array,
   read: (reader: BinaryReader) => Result,
@@ -58,14 +58,14 @@ export const readTag = (reader: BinaryReader, end: number): number => {
   return tag;
 };
 
-/** Reads the length of a field in a message that ends at `end`; returns where the field ends. The reader is then where it begins. */
+/** Reads the length of a field in a message that ends at `end`, and returns where the value ends. The reader is then at its beginning. */
 export const readLength = (reader: BinaryReader, end: number): number => {
   const to = reader.uint32() + reader.pos;
   if (to > end) throw cutOff();
   return to;
 };
 
-/** Returns where the value of the field with this tag ends, with the reader where its bytes begin. Rejects groups, which proto3 lacks. */
+/** Returns where the value of the field with this tag ends, and moves the reader to its first byte. Rejects groups, which proto3 lacks. */
 export const readValueEnd = (reader: BinaryReader, tag: number, end: number): number => {
   switch (tag & 7) {
     case WireType.LengthDelimited:

@@ -1,4 +1,4 @@
-/** What `svc-admin apply` last made of the files of a repository (docs/plan.md). */
+/** The objects that `svc-admin apply` last created or changed by the files of a repository (docs/plan.md). */
 import * as v from "valibot";
 import { Id, Identifier, Integer, IsoTimestamp, Sha256Hex } from "../values.ts";
 import { WatchBody } from "../watch/watch.ts";
@@ -7,8 +7,8 @@ import { WatchBody } from "../watch/watch.ts";
 export const appliedSetBytesMax = 12 * 1024 * 1024;
 
 /**
- * How long an apply that writes nothing more excludes others of its set, in milliseconds: one that was killed can be continued after that, and
- * one that runs writes the set again in time.
+ * How long an apply excludes others of its set after its last write, in milliseconds. A running apply writes the set again in time; after a kill,
+ * another apply can continue when this time has passed.
  */
 export const applyLeaseMs = 120_000;
 
@@ -21,7 +21,7 @@ export const AppliedSetName = v.pipe(
   ),
 );
 
-/** Whether apply made the object. One that it found is changed, and never deleted. */
+/** Whether apply created the object. Apply changes an object that it found, but never deletes it. */
 const made = v.boolean("must be a boolean");
 
 const { name, filter, more_than, for_seconds, receivers } = WatchBody.entries;
@@ -39,7 +39,7 @@ const AppliedWatch = v.strictObject({
 
 /** The objects that are in the files, as apply left them. */
 export const AppliedContent = v.strictObject({
-  /** False while an apply runs. One that was killed leaves false, and what it meant to do. */
+  /** False while an apply runs. After a kill it stays false, and the content is what the apply intended. */
   complete: v.boolean("must be a boolean"),
   policies: v.array(v.strictObject({ name: Identifier(120), made }), "must be an array"),
   watches: v.array(AppliedWatch, "must be an array"),
@@ -67,7 +67,7 @@ export const AppliedSetBody = v.strictObject({
 /** A set as core keeps it. */
 export const AppliedSet = v.strictObject({
   name: v.string(),
-  /** The one to replace. While an apply runs, that before its own, so that another apply is refused. */
+  /** The revision to replace. While an apply runs, the one before its own, so that core rejects another apply. */
   revision: v.number(),
   content: AppliedContent,
   updated_at: IsoTimestamp,

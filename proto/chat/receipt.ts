@@ -3,10 +3,10 @@ import { Id, IsoTimestamp } from "../values.ts";
 import type { MessageStatus } from "./session.ts";
 import type { ToolName, ToolResult } from "./tools.ts";
 
-/** What a receipt is of. `closing` ends each turn. */
+/** The kinds of receipts. `closing` ends each turn. */
 const receiptKinds = ["user_message", "tool_call", "tool_result", "answer", "closing"] as const;
 
-/** What a receipt is of. */
+/** One of `receiptKinds`. */
 export type ReceiptKind = (typeof receiptKinds)[number];
 
 const Sha256Hex = v.pipe(v.string(), v.regex(/^[0-9a-f]{64}$/, "must be 64 lowercase hex digits"));

@@ -50,7 +50,7 @@ export const ToolResult = v.variant("kind", [
     kind: v.literal("relation"),
     ...RelationSummary.entries,
     columns: v.array(ColumnDescription),
-    /** Rules that the columns alone do not say, for example the precedence of the states. */
+    /** Rules beyond the columns, for example the precedence of the states. */
     notes: v.array(v.string()),
   }),
   v.strictObject({

@@ -74,14 +74,14 @@ const faultOf = async (
   if (receipt.seq !== chain.seq) return "sequence";
   const fault = await chain.verify(receipt);
   if (fault !== null) return fault;
-  // What RFC 8785 cannot express, such as 1e400, was never hashed.
+  // A value that RFC 8785 cannot express, such as 1e400, was never hashed.
   if ((await canonicalSha256(payload).catch(() => null)) !== receipt.payload_sha256)
     return "payload";
   if (receipt.prev_sha256 !== chain.previous) return "previous";
   return follows(receipt.kind, chain.before) && hasLength(receipt, payload) ? null : "order";
 };
 
-/** Which kinds may follow a kind within a turn: question, tool calls with their results, answer, closing. */
+/** The kinds that may follow a kind within a turn: question, tool calls with their results, answer, closing. */
 const successors: Readonly<Record<ReceiptKind, readonly ReceiptKind[]>> = {
   user_message: ["tool_call", "answer", "closing"],
   tool_call: ["tool_result", "answer", "closing"],
@@ -128,7 +128,7 @@ const createVerifier = (keys: readonly ReceiptKey[]): Verify => {
   };
 };
 
-/** Returns what the signature covers; null for a text that RFC 8785 cannot express. */
+/** Returns the bytes that the signature covers; null for a text that RFC 8785 cannot express. */
 const bytesOf = (signed: Omit<Signed, "signature">): Uint8Array<ArrayBuffer> | null => {
   try {
     return signedBytes(signed as Parameters<typeof signedBytes>[0]);

@@ -1,7 +1,7 @@
 /*
  * Parses untrusted YAML to a plain tree. Invariants:
- * - Time and memory are linear in the text: no quadratic key check, no alias expansion (an alias shares the value that it names), and no
- *   path is copied for each node below it. So are those of a walk through the tree: what aliases repeat is bounded, in nodes and in text.
+ * - Time and memory are linear in the text: no quadratic key check, no alias expansion (an alias shares the value that it names), and no copy of
+ *   a path for each node below it. A walk through the tree is linear too, because the nodes and the text that aliases repeat are limited.
  * - A tree contains only what JSON can represent, so every tree has an RFC 8785 form.
  * - No message contains a part of the text.
  */
@@ -51,15 +51,15 @@ export interface UnparsedTree {
 /** The maximum length of a config text, in UTF-8 bytes. */
 export const configBytesMax = 262_144;
 
-/** The most tokens of a text from others, as a parser spends time and memory on each; `key: value` in a line of its own has eight. */
+/** The most tokens of somebody else's text: each costs the parser time and memory. `key: value` in a line of its own has eight. */
 const tokensMaxDefault = 10_000;
-/** The number of tokens of a file that the operator of the program wrote: its bytes alone are limited. */
+/** The token limit of a file that the program's own operator wrote: only its bytes are limited. */
 export const anyTokens = Number.POSITIVE_INFINITY;
 
 const depthMax = 32;
 const parserDepthMax = 4 * depthMax;
 const aliasedNodesMax = 10_000;
-/** Text that an alias repeats counts as a node for so many characters. */
+/** This many characters of text that an alias repeats count as one node. */
 const charactersOfNode = 64;
 /** The most errors of a text. */
 export const configErrorsMax = 50;
@@ -132,7 +132,7 @@ export const parseTree = (
   };
 };
 
-/** Each line and each escape within a token counts as one more. */
+/** Reports whether a text has more than `max` tokens; each line and each escape within a token counts as one more. */
 const hasMoreTokens = (text: string, max: number) => {
   let tokens = 0;
   for (const lexeme of new Lexer().lex(text)) {

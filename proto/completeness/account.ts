@@ -1,4 +1,4 @@
-/** Accounts of hosts (`Account` in ingest.proto): what their signature and their hash cover, and what they state. */
+/** Accounts of hosts (`Account` in ingest.proto): the bytes that their signature and hash cover, and the losses that they state. */
 import type { AccountBody } from "../gen/svc/ingest/v1/ingest_pb.js";
 
 /** Why a collector did not accept records, in the order of `AccountRefusalReason`, which begins at 1. */
@@ -17,20 +17,20 @@ export const accountPayload = (body: Uint8Array): Uint8Array<ArrayBuffer> => {
   return payload;
 };
 
-/** What a host says that it did not accept, lost, or changed, in a time. */
+/** The records that a host reports not to have accepted, to have lost, or to have changed. */
 export interface StatedLosses {
   refused: Readonly<Partial<Record<SourceRefusal, number>>>;
   expired: number;
   damaged: number;
   fileGapBytes: number;
-  /** Gaps of log files of any size, also of one that nobody knows. */
+  /** Gaps of log files, also of unknown size. */
   fileGaps: number;
-  /** What rules of its config did not accept, or changed. */
+  /** Records that rules of its config dropped or changed. */
   filtered: number;
   redacted: number;
 }
 
-/** What states no loss. */
+/** The losses of an account that states none. */
 export const noLosses: StatedLosses = {
   refused: {},
   expired: 0,

@@ -1,20 +1,20 @@
-/** What pages, lists and statements say of hours: which states need somebody, and a shortage as a row keeps it. */
+/** Hours as pages, lists and rows have them: which states need attention, and the stored form of shortages. */
 import { type HourState, hourStates, type Shortage, shortageKinds } from "./hour-state.ts";
 
 /** The states of hours that somebody should look at. */
 export const incompleteStates: readonly HourState[] = ["short", "late", "silent", "core_out"];
 
-/** The states that the account of the hour, when it comes, or its loss, changes. */
+/** The states that change when the hour's account arrives or is lost. */
 export const pendingStates: readonly HourState[] = ["late", "silent", "core_out"];
 
-/** What an hour that is short is short of: accepted and stored records, and the shortages. */
+/** The records that an incomplete hour accepted and stored, and its shortages. */
 export interface HourNote {
   accepted: number;
   stored: number;
   shortages: Shortage[];
 }
 
-/** Reasons of refused accounts that a note has at most. */
+/** The most reasons of refused accounts in a note. */
 const reasonsMax = 2;
 
 /** Writes the notes of a day by hour (0 to 23), so that 24 of them have less than 1 KB; null for none. */

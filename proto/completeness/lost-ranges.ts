@@ -8,7 +8,7 @@ export interface LostRange {
   through: bigint;
 }
 
-/** Returns how many sequences ranges have within another one. They may overlap: two copies of a queue each report what was lost of it. */
+/** Counts the sequences of ranges within another one. Ranges may overlap: two copies of a queue each report their losses. */
 export const lostWithin = (
   ranges: readonly LostRange[],
   { firstSequence, lastSequence }: { firstSequence: bigint; lastSequence: bigint },
@@ -32,12 +32,12 @@ type Counts = Pick<
   "accepted" | "stored" | "rejected" | "discarded" | "lost" | "missing"
 >;
 
-/** What a lost range takes from last to first: nobody knows at which sequences core had rejected or missed a record. */
+/** The counts from which a lost range is subtracted, the last first: the sequences of rejected and missing records are unknown. */
 const leastLost = ["missing", "rejected", "discarded", "stored"] as const;
 
 /**
- * Returns the counts of an accepted account as they are since its stream has lost ranges, of its own queue or of those that the host has left. A
- * record that core had rejected or missed in a lost range is named twice.
+ * Returns the counts of an accepted account after its stream has lost ranges, of its own queue or of those that the host has left. Counts a
+ * record that core had rejected or missed in a lost range twice.
  */
 export const withLosses = <Account extends Counts & { body: Uint8Array; lastSequence: bigint }>(
   account: Account,

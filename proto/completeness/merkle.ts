@@ -1,7 +1,7 @@
 /** Merkle trees as RFC 6962 hashes them, and their proofs (section 2.1); proofs are verified as RFC 9162 describes it. */
 import { equalBytes } from "#kit/bytes.ts";
 
-/** A SHA-256 that returns at once: a tree of 100,000 leaves has as many nodes. */
+/** A synchronous SHA-256: a promise for each of a tree's 100,000 nodes would cost more than the hash. */
 export type Sha256 = (bytes: Uint8Array) => Uint8Array;
 
 const leafPrefix = 0;
@@ -70,7 +70,7 @@ const splitOf = (size: number): number => {
   return split;
 };
 
-/** Makes proofs of a tree. */
+/** Creates proofs of a tree. */
 export interface TreeProver {
   /** Returns the proof that the leaf at `index` is in the tree: from its sibling up to the root's child. */
   inclusion(index: number): Uint8Array[];
@@ -78,7 +78,7 @@ export interface TreeProver {
   consistency(size: number): Uint8Array[];
 }
 
-/** Creates the prover of a tree of these leaf hashes. It keeps the nodes that it has computed, so that further proofs cost little. */
+/** Creates the prover of a tree of these leaf hashes. Caches computed nodes, so that further proofs are cheap. */
 export const createProver = (sha256: Sha256, hashes: readonly Uint8Array[]): TreeProver => {
   const known = new Map<number, Uint8Array>();
   const rootOf = (from: number, to: number): Uint8Array => {
@@ -120,7 +120,7 @@ export const createProver = (sha256: Sha256, hashes: readonly Uint8Array[]): Tre
 const isOdd = (value: number): boolean => value % 2 === 1;
 const half = (value: number): number => Math.floor(value / 2);
 
-/** Follows a path from a node upwards. `at` is the node's index in its level, `last` that of the level's last node. */
+/** Follows a path from a node upwards. `at` is the node's index in its level, `last` the index of the level's last node. */
 const climb = (
   path: readonly Uint8Array[],
   {
@@ -177,7 +177,7 @@ export interface TreeHead {
   root: Uint8Array;
 }
 
-/** Whether the proof shows that the tree of `after` continues the one of `before`. Every tree continues the empty one. */
+/** Reports whether the proof shows that the tree of `after` continues the one of `before`. Every tree continues the empty one. */
 export const isConsistent = (
   sha256: Sha256,
   { before, after }: { before: TreeHead; after: TreeHead },

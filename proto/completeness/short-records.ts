@@ -1,7 +1,7 @@
 /** Bytes of files, and spans or points of records that were delivered otherwise. */
 const otherUnits = new Set(["file_gap", "export_rejected_items"]);
 
-/** Returns of how many records an hour is short: those that nobody can count, and shortages of something else, do not count. */
+/** Counts the records that an hour lacks. Ignores unknown numbers, and shortages in other units. */
 export const shortRecords = (
   shortages: readonly { kind: string; count: number | null }[],
 ): number =>

@@ -27,15 +27,15 @@ export interface FileAccount {
   blocks: FileBlock[];
 }
 
-/** A line of the statement, with what it is made of. */
+/** A line of the statement, with its accounts. */
 export interface FileLine {
   /** Its place in the statement's tree. */
   index: number;
   text: string;
-  /** Null where the file has all lines, which need none. */
+  /** Null in a file of all lines, which needs none. */
   proof: Uint8Array[] | null;
   accounts: FileAccount[];
-  /** Items that only a later version knows, each with the number of accounts before it. */
+  /** Items of a later version, each with the number of accounts before it. */
   unknown: { after: number; text: string }[];
 }
 
@@ -64,7 +64,7 @@ const hashBytes = 32;
 const encodeHashes = (hashes: readonly Uint8Array[]) =>
   hashes.map((hash) => ` ${hash.toBase64()}`).join("");
 
-/** Writes whose lines a file has. */
+/** Writes the item that names the host of a file. */
 export const formatFileOnly = (host: string): string => `only ${encodeName(host)}\n`;
 
 /** Writes a line with its accounts. */
@@ -81,7 +81,7 @@ export const formatFileLine = ({
   ].join("");
 
 const formatFileAccount = ({ body, signature, rangeDigest, refused, blocks }: FileAccount) => {
-  // Of one that core refuses, both may be empty.
+  // Both may be empty if core refuses the account.
   const [bodyText, signatureText] = [body, signature].map((bytes) => bytes.toBase64() || "-");
   const digest = rangeDigest?.toBase64() ?? "-";
   return [
@@ -96,7 +96,7 @@ const formatFileAccount = ({ body, signature, rangeDigest, refused, blocks }: Fi
 /** Writes the certificate of a host. */
 export const formatFileCertificate = (der: Uint8Array): string => `certificate ${der.toBase64()}\n`;
 
-/** Writes what follows the lines: proofs of the first entry, of consistency and of inclusion, with the head of the log. */
+/** Writes the end of a file: the proofs of the first entry, of consistency and of inclusion, and the head of the log. */
 export const formatFileEnd = ({
   first,
   consistency,
@@ -112,7 +112,7 @@ export const formatFileEnd = ({
     `\n${note}`,
   ].join("");
 
-/** The text is no file of a statement, at this line. */
+/** Reports the line at which a text is not a statement file. */
 export class StatementFileMalformed extends Error {
   override readonly name = "StatementFileMalformed";
 }
@@ -145,7 +145,7 @@ const decodeHashes = (texts: readonly string[]): Uint8Array[] | undefined => {
   return hashes.every(({ length }) => length === hashBytes) ? hashes : undefined;
 };
 
-/** Adds an item to what it belongs to; false if it belongs to nothing. Of a later version it may have an unknown kind, below its line. */
+/** Adds an item to the file; returns false if it belongs nowhere. In a later version, items of a line may have an unknown kind. */
 const addItem = (file: FileItems, item: string, isLater: boolean) => {
   const [kind = "", ...fields] = item.split(" ");
   const line = file.lines.at(-1);

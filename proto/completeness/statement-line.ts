@@ -71,7 +71,7 @@ export interface ReadLine extends StatementLine {
   unknown: readonly string[];
 }
 
-/** Returns the line of a state and the accounts that it follows from. */
+/** Returns the line of a state and the accounts from which it follows. */
 export const lineOf = (
   status: HourStatus,
   sums: HourAccounts,
@@ -150,8 +150,9 @@ const queuePattern = /^(any|others|[0-9a-f]{32})(?::(\d{1,7})-(\d{1,7}))?$/;
 
 const parseQueue = (text: string, hourMs: number): BindingQueue => {
   const [, name = "", from = "0", to = String(hourLengthMs)] = queuePattern.exec(text) ?? [];
-  const queueId = name === "any" ? null : name === "others" ? "" : name;
-  return { queueId, fromMs: hourMs + Number(from), toMs: hourMs + Number(to) };
+  const bounds = { fromMs: hourMs + Number(from), toMs: hourMs + Number(to) };
+  if (name === "any") return { queueId: null, ...bounds };
+  return { queueId: name === "others" ? "" : name, ...bounds };
 };
 
 /** Writes a line of the statement of an hour, without its line feed. */
@@ -233,7 +234,7 @@ export const parseLine = (
     };
     const isUnknown = (field: string) => unknown.some((name) => field.startsWith(`${name}=`));
     const understood = [host, state, ...rest.filter((field) => !isUnknown(field))].join(" ");
-    // Whatever was not understood is missing from what is written again.
+    // A field that was not understood would be missing when the line is formatted again.
     return isHour(correctedMs ?? hourMs) && formatLine(line, hourMs) === understood
       ? { ...line, unknown }
       : undefined;
@@ -295,20 +296,22 @@ export const accountPart = ({ sha256, rangeDigest }: AccountDigest): Uint8Array 
 export const accountsPayload = (accounts: readonly AccountDigest[]): Uint8Array =>
   joinParts(accounts.map(accountPart));
 
-/** Returns parts one after the other. */
+/** Concatenates parts. */
 export const joinParts = (parts: readonly Uint8Array[]): Uint8Array => {
   const joined = new Uint8Array(parts.reduce((sum, { length }) => sum + length, 0));
-  let at = 0;
+  let offset = 0;
   for (const part of parts) {
-    joined.set(part, at);
-    at += part.length;
+    joined.set(part, offset);
+    offset += part.length;
   }
   return joined;
 };
 
-/** In the order of UTF-8, surrogates come last. */
-const orderOf = (unit: number) =>
-  unit < 0xd800 ? unit : unit < 0xe000 ? unit + 0x2000 : unit - 0x800;
+/** Returns the rank of a UTF-16 unit in the order of UTF-8, in which surrogates come last. */
+const orderOf = (unit: number) => {
+  if (unit < 0xd800) return unit;
+  return unit < 0xe000 ? unit + 0x2000 : unit - 0x800;
+};
 
 /** Compares the names of hosts by their UTF-8 bytes, which is the order of lines. */
 export const compareHosts = (a: string, b: string): number => {
@@ -320,7 +323,7 @@ export const compareHosts = (a: string, b: string): number => {
   return a.length - b.length;
 };
 
-/** The place of a line in its statement. */
+/** The fields that decide the order of lines. */
 type LinePlace = Pick<StatementLine, "host" | "correctedMs">;
 
 /** Compares lines in their order: own lines come before corrections, each sorted by the host and then by the hour. */

@@ -32,7 +32,7 @@ const countsOfHost: readonly LineCount[] = [
   "redacted",
 ];
 
-/** Those with which no hour is complete. */
+/** The counts that exclude the state `complete`. */
 const lossCounts: readonly LineCount[] = [
   "rejected",
   "lost",
@@ -45,7 +45,7 @@ const lossCounts: readonly LineCount[] = [
   "export_rejected_items",
 ];
 
-/** Makes the function that checks the accounts of a line: that the line was made of them, that they are the host's, and what they say. */
+/** Returns a function that checks the accounts of a line: their digest in the line, their host and signature, and their counts. */
 export const createAccountCheck = (
   checks: StatementChecks,
   { entry, result, fault }: { entry: LogEntry; result: StatementVerification; fault: ReportFault },
@@ -62,7 +62,7 @@ export const createAccountCheck = (
     const { host } = line;
     result.accounts.checked += 1;
     const body = readAccountBody(file.body);
-    // What core refuses is evidence: it may be anybody's, and say anything.
+    // An account that core refused is kept only as evidence: it may have any host and any content.
     if (file.refused !== null) {
       result.accounts.refused += 1;
       if (body?.hostId === host) hashes.set(nameOf(host, body), sha256(accountPayload(file.body)));
@@ -116,7 +116,7 @@ export const createAccountCheck = (
   };
 };
 
-/** Checks that a line itself allows what it says. */
+/** Checks that a line whose state says that all is stored has an account and a queue, and no losses. */
 const checkWhole = (
   { host, state, of, short, queues, counts }: StatementLine,
   { version }: LogEntry,
@@ -132,7 +132,7 @@ const checkWhole = (
 const nameOf = (host: string, { queueId, number }: Pick<AccountBody, "queueId" | "number">) =>
   `${host}\0${queueId.toHex()}/${number}`;
 
-/** Checks that the blocks of an account are those that core stored, in their order. */
+/** Checks that the blocks of an account equal those that core stored, in their order. */
 const checkBlocks = (
   { sha256, readBlock }: StatementChecks,
   { blocks, rangeDigest }: FileAccount,
@@ -230,7 +230,7 @@ const checkCounts = (
     });
 };
 
-/** Whether a line says that all of the hour is stored. */
+/** Reports whether the state of a line says that all of the hour is stored. */
 const isWhole = ({ state }: StatementLine) => state === "complete" || state === "undelivered";
 
 /** Sequences of an account that core acknowledged under an earlier queue. */
@@ -239,7 +239,7 @@ const acknowledgedBefore = ({ firstSequence, lastSequence, ackedBeforeThrough }:
   return through < firstSequence ? 0 : Number(through - firstSequence + 1n);
 };
 
-/** Returns what an account itself says; what core counted is left out. */
+/** Returns the facts of an account itself, without core's counts. */
 const factsOf = (body: AccountBody): AccountFacts => ({
   queueId: body.queueId.toHex(),
   fromMs: Number(body.fromMs),
@@ -261,7 +261,7 @@ const factsOf = (body: AccountBody): AccountFacts => ({
   stated: statedLosses(body),
 });
 
-/** Returns the digest of what is below a line: accounts, and items of a later version as their text. */
+/** Returns the digest of a line's accounts, and of its items of a later version as text. */
 const digestOfItems = (sha256: Sha256, { accounts, unknown }: FileLine) => {
   const parts = accounts.map(({ body, rangeDigest }) =>
     accountPart({ sha256: sha256(accountPayload(body)), rangeDigest }),

@@ -1,4 +1,4 @@
-/** Verifies the file of a statement (docs/completeness-proof.md) without core: every fault is named by what it concerns. */
+/** Verifies the file of a statement (docs/completeness-proof.md) without core, and reports every fault. */
 import { equalBytes } from "#kit/bytes.ts";
 import { hourMs as hourLengthMs } from "#kit/clock.ts";
 import type { AccountBody } from "../gen/svc/ingest/v1/ingest_pb.js";
@@ -50,17 +50,17 @@ export interface StatementFault {
   block?: string;
 }
 
-/** What only a later version knows: it is signed, and this one cannot judge it. */
+/** A part of a later version, which is signed but which this version cannot check. */
 interface StatementNotice {
   kind: "state" | "field" | "item";
   name: string;
   host: string;
 }
 
-/** The outcome of a check: good, bad, or what is needed for it is not there. */
+/** The outcome of a check; `unknown` if something that it needs is missing. */
 type CheckOutcome = "good" | "bad" | "unknown";
 
-/** What a verification needs beside the file. */
+/** The inputs of a verification besides the file. */
 export interface StatementChecks {
   sha256: Sha256;
   logKeys: readonly NoteKey[];
@@ -68,9 +68,9 @@ export interface StatementChecks {
   witness: string | null;
   /** Accepts a statement of version 1 without the first entry of its log, as cores up to 0.3.0 wrote them. */
   isHourUnbound: boolean;
-  /** Whether the host has signed an account. */
+  /** Reports whether the host has signed an account. */
   verifyAccount(host: string, account: FileAccount, body: AccountBody): Promise<CheckOutcome>;
-  /** Returns what the digest of a block is of; null if it is not there, undefined if it cannot be read. Absent: no block is checked. */
+  /** Returns the bytes that the digest of a block covers; null if it is missing, undefined if it is unreadable. Without it, no block is checked. */
   readBlock?(queueId: Uint8Array, block: FileBlock): Uint8Array | null | undefined;
 }
 
@@ -89,7 +89,7 @@ export interface StatementVerification {
   notices: StatementNotice[];
 }
 
-/** How many faults, and how many notices, a result has at most. */
+/** The most faults, and the most notices, of a result. */
 const listMax = 100;
 
 /** Verifies a file. */
@@ -187,7 +187,7 @@ const verifyHead = async (
     );
 };
 
-/** Hours have no gap, so that the place of an entry is that of its hour: the log cannot have two of one. */
+/** Checks that the index of an entry is that of its hour: hours have no gap, so the log cannot have two entries of one hour. */
 const verifyHour = (
   { entry, index, proof, first }: StatementFile,
   { version, hourMs }: LogEntry,
@@ -212,7 +212,7 @@ const verifyHour = (
     fault("hour", `entry ${index} of the log is that of another hour`);
 };
 
-/** Reads the lines, which must be in their order. */
+/** Reads the lines, and reports a fault unless they are in order. */
 const readLines = (lines: readonly FileLine[], entry: LogEntry, fault: ReportFault) => {
   const { hourMs } = entry;
   const read: { line: ReadLine; of: FileLine }[] = [];
@@ -235,8 +235,8 @@ const readLines = (lines: readonly FileLine[], entry: LogEntry, fault: ReportFau
 };
 
 /**
- * Checks that a file of some lines has all lines of its host: among the own lines, and among the corrections, it has those in the host's place and
- * one before and one after it, without a gap.
+ * Checks that a file of some lines has all lines of its host: among the own lines, and among the corrections, it must have the host's, the one
+ * before and the one after, without a gap.
  */
 const verifyNeighbours = (
   host: string,

@@ -1,9 +1,9 @@
 import * as v from "valibot";
 import { IsoTimestamp } from "../values.ts";
 
-/** The farthest. */
+/** The most hours to look ahead. */
 export const aheadHoursMax = 336;
-/** The most that are named of each kind. */
+/** The most items of each kind. */
 export const aheadNamesMax = 100;
 
 const Count = v.pipe(v.number(), v.integer(), v.minValue(0));

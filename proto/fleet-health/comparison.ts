@@ -1,10 +1,10 @@
-/** How hosts that something has changed differ from similar ones that it has not (docs/judged-changes.md). */
+/** Comparisons of changed hosts with similar unchanged ones (docs/judged-changes.md). */
 import * as v from "valibot";
 import { IsoTimestamp } from "../values.ts";
 
 /**
- * What hosts are compared by: the share that sends no heartbeats any more, loses more records than before, starts more often, or has a fuller
- * queue; and how much more memory and CPU the collectors use.
+ * The measures by which hosts are compared: the share that sends no heartbeats any more, loses more records than before, starts more often, or
+ * has a fuller queue; and how much more memory and CPU the collectors use.
  */
 export const comparedMeasures = [
   "silent",
@@ -19,7 +19,7 @@ export const comparedMeasures = [
 export type ComparedMeasure = (typeof comparedMeasures)[number];
 
 /**
- * How changed hosts compare. `worse`, `better`: by more than a margin, however the interval is read; `same`: within the margin; `unclear`: the
+ * How changed hosts compare. `worse`, `better`: the whole interval is beyond the margin; `same`: the interval is within the margin; `unclear`: the
  * interval is too wide for any of these; `too_few`: fewer hosts than a verdict needs.
  */
 const comparisonVerdicts = ["worse", "better", "same", "unclear", "too_few"] as const;
@@ -32,16 +32,16 @@ export const comparedHostsMin = 20;
 
 const matchKeys = ["platform", "version", "labels"] as const;
 
-/** What compared hosts have in common. */
+/** A fact that compared hosts have in common. */
 export type MatchKey = (typeof matchKeys)[number];
 
-/** What hosts send, by signal: of logs also the lines of files. */
+/** The signals that hosts send; logs include the lines of files. */
 export const comparedSignals = ["logs", "metrics", "traces"] as const;
 
 /** One of `comparedSignals`. */
 export type ComparedSignal = (typeof comparedSignals)[number];
 
-/** A host's volume in an hour, by signal: what core stored. A signal that is absent was not sent. */
+/** The volume that core stored of a host in an hour, by signal. A host did not send an absent signal. */
 export type SentVolume = Readonly<
   Partial<Record<ComparedSignal, { bytes: number; envelopes: number }>>
 >;

@@ -3,7 +3,7 @@ import * as v from "valibot";
 import { Id, IsoTimestamp, TextOrNull } from "../values.ts";
 import { configProgress } from "./vocabulary.ts";
 
-/** The progress of a config: how many hosts should run it, and what they have made of it. Revoked hosts count in none of these. */
+/** The progress of a config: how many hosts should run it, and how many do. Revoked hosts are not counted. */
 export const ProgressHosts = v.strictObject({
   /** Hosts whose desired config it is: the sum of `running`, `failed`, `drifted` and `silent`. */
   desired: v.number(),
@@ -12,7 +12,7 @@ export const ProgressHosts = v.strictObject({
   silent_running: v.number(),
   /** Hosts whose last heartbeat names it although another config, or none, is desired. */
   undesired: v.number(),
-  /** When the last of the hosts first reported it; null while the last heartbeat of one does not. */
+  /** When the last host began to report it; null unless the newest heartbeats of all hosts do. */
   finished_at: v.nullable(IsoTimestamp),
 });
 
@@ -28,7 +28,7 @@ const config = {
   created_by: v.string(),
   /** The email of `created_by`; null for a person whom the directory no longer has. */
   created_by_email: TextOrNull,
-  /** By `config_hash`: two configs with the same content have the same hosts. */
+  /** Counted by `config_hash`: two configs with the same content have the same hosts. */
   hosts: ProgressHosts,
 };
 

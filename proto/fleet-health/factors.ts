@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { IsoTimestamp } from "../values.ts";
 
-/** What hosts may have in common. */
+/** The kinds of facts that hosts may have in common. */
 export const factorKinds = [
   "label",
   "version",
@@ -40,8 +40,8 @@ export const FleetFactors = v.strictObject({
       selected: v.number(),
       others: v.number(),
       /**
-       * How many of the values that were compared would be as frequent in as many hosts taken by lot: below 0.05 it is hardly chance, from
-       * 1 on it says nothing.
+       * How many of the compared values would be expected to be as frequent in the same number of random hosts: below 0.05 it is hardly chance,
+       * from 1 on it means nothing.
        */
       expected_by_chance: v.number(),
     }),

@@ -35,7 +35,7 @@ export const distinctStates = (states: Iterable<FleetState>): readonly FleetStat
     : fleetStates.filter((state) => given.has(state));
 };
 
-/** Returns the message of a value, rather than that it is no list. */
+/** Returns the message about a value, rather than the one that it is not a list. */
 const messageOf = (issues: readonly { message: string }[]) =>
   issues.find(({ message }) => !message.startsWith("Invalid"))?.message;
 
@@ -66,7 +66,7 @@ const names = <const Names extends readonly string[]>(choices: Names, expected: 
   choices,
 });
 
-/** In the order of keys, so that a filter has one form. */
+/** Sorts pairs by their keys, so that equal filters have one form. */
 const sorted = (pairs: readonly string[]): readonly string[] => pairs.toSorted();
 
 const labels = () => {
@@ -114,7 +114,7 @@ const secondExpected =
 /** Writes a time to the second, as `expires` and `silent_since` take it; cuts milliseconds. */
 export const toSecond = (at: Date): string => `${at.toISOString().slice(0, 19)}Z`;
 
-/** Whether a text is `FROM..TO`, two times to the second, the first before the second. */
+/** Reports whether a text is `FROM..TO`, two times to the second, the first before the second. */
 const isTimeRange = (text: string) => {
   const [from = "", to = "", ...more] = text.split("..");
   return more.length === 0 && isSecond(from) && isSecond(to) && from < to;
@@ -126,7 +126,7 @@ type Both<Part extends string, Parameter extends string, Definition> = Readonly<
     Record<`not${Capitalize<Part>}`, Definition & { parameter: `not_${Parameter}` }>
 >;
 
-/** A part with its parameter, and the negated ones. */
+/** Returns a part with its parameter, and the negated part. */
 const both = <const Part extends string, const Parameter extends string, Definition>(
   part: Part,
   parameter: Parameter,
@@ -300,10 +300,10 @@ const statesLeft = ({
   not_state: excluded = [],
 }: StateQuery): readonly FleetState[] => state.filter((one) => !excluded.includes(one));
 
-/** Whether `state` and `not_state` leave a state; a check of each schema with `fleetFilterFields`. */
+/** Reports whether `state` and `not_state` leave a state. Each schema with `fleetFilterFields` checks it. */
 export const leavesState = (query: StateQuery): boolean => statesLeft(query).length > 0;
 
-/** What to report when `leavesState` is false. */
+/** The fault to report when `leavesState` is false. */
 export const noStateLeft = "state and not_state must leave a state";
 
 /** Returns the query of a report on the hosts of a filter, with fields of its own. */

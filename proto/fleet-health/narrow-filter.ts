@@ -1,15 +1,15 @@
 import { changeFilter, type FleetFilter } from "./filter.ts";
 
-/** Parts of which the greater bound selects fewer hosts. */
+/** Parts whose greater bound selects fewer hosts. */
 const lowerBounds: ReadonlySet<string> = new Set([
   "heartbeatOlderThanSeconds",
   "notExpiresWithinSeconds",
 ]);
 
 /**
- * Returns the filter of the hosts that match both filters, so that the count of a figure under `filter` is the count of the rows that its
- * link finds. Undefined where no host can match, as with two lists of values without a common one, and where no filter can say it: several
- * conditions apply to a host, so that neither of two lists of conditions need be the narrower one.
+ * Returns the filter of the hosts that match both filters, so that a figure's count under `filter` equals the number of rows behind its link.
+ * Returns undefined if no host can match, as with two lists of values without a common one, or if no filter can express it: several conditions
+ * may apply to a host, so neither of two lists of conditions need be the narrower one.
  */
 export const narrowFilter = (filter: FleetFilter, figure: FleetFilter): FleetFilter | undefined => {
   const parts = (Object.keys(figure) as (keyof FleetFilter)[]).map(
@@ -31,7 +31,7 @@ const bothOf = (part: keyof FleetFilter, one: Value, other: Value): Value => {
 };
 
 const bothLists = (part: keyof FleetFilter, some: Values, more: Values): Values => {
-  // A host matches every text, and none of what a negated part names.
+  // A host must match every text, and no value of a negated part.
   if (part === "text" || part.startsWith("not")) return [...new Set([...some, ...more])];
   if (part === "expires")
     return some.flatMap((one) => more.flatMap((other) => commonRange(one, other)));
@@ -40,7 +40,7 @@ const bothLists = (part: keyof FleetFilter, some: Values, more: Values): Values 
   return part === "condition" && !isNarrower ? [] : common;
 };
 
-/** Returns the range `FROM..TO` that is in both, or none. Times in this form sort as text. */
+/** Returns the common range `FROM..TO` of both, if any. Times in this form sort as text. */
 const commonRange = (one: string, other: string): Values => {
   const [from = "", to = ""] = one.split("..");
   const [otherFrom = "", otherTo = ""] = other.split("..");

@@ -1,4 +1,4 @@
-/** The fleet at a past time: the parameter `at`, and what has no history. */
+/** The fleet at a past time: the parameter `at`, and the filters without history. */
 import * as v from "valibot";
 import { figureFilters } from "../management/reported-numbers.ts";
 import { parsePastTime } from "../values.ts";
@@ -16,7 +16,7 @@ export const PastTime = v.pipe(
   v.transform((text) => new Date(parsePastTime(text) ?? Number.NaN)),
 );
 
-/** What a filter reads that is known as it is now, and not as it was. */
+/** The parts of a filter that are known only for now. */
 const partsOfNow: ReadonlySet<FilterPart> = new Set(
   (
     [
@@ -37,7 +37,7 @@ const partsOfNow: ReadonlySet<FilterPart> = new Set(
 
 type Thresholds = Pick<FleetThresholdsView, "stale_after_seconds" | "forwarding_seconds">;
 
-/** Ages that are known to the threshold alone: a host with heartbeats has one within it. */
+/** The ages whose history knows only whether they are above a threshold. */
 const agesFrom: Partial<Record<FilterPart, keyof Thresholds>> = {
   heartbeatOlderThanSeconds: "stale_after_seconds",
   notHeartbeatOlderThanSeconds: "stale_after_seconds",
@@ -49,7 +49,7 @@ const agesFrom: Partial<Record<FilterPart, keyof Thresholds>> = {
   notEnvelopeWithinSeconds: "forwarding_seconds",
 };
 
-/** Returns why a view has no answer at a past time, by the name of its parameter; undefined for one that has. */
+/** Returns why a filter has no history, with the name of its parameter; undefined if it has. */
 export const withoutHistory = (
   { filter, sort }: { filter: FleetFilter; sort?: FleetSort | undefined },
   { at, thresholds }: { at: number; thresholds: Thresholds },

@@ -32,7 +32,7 @@ export const FleetSummaryView = v.strictObject({
   active_recent_heartbeats: v.number(),
   /** An envelope within `forwarding_seconds`, as `forwarding=forwarding` finds. */
   forwarding: v.number(),
-  /** Has forwarded, and stopped while it sends heartbeats or queues, as `forwarding=stopped` finds. */
+  /** Has forwarded before, and now only sends heartbeats or queues records, as `forwarding=stopped` finds. */
   stopped: v.number(),
   /** Has sent heartbeats and never forwarded, as `forwarding=never` finds. */
   never_forwarded: v.number(),
@@ -65,7 +65,7 @@ export type ExportLagView = v.InferOutput<typeof ExportLagView>;
 export const FleetHealthReport = v.strictObject({
   /** The time that the states are of. */
   generated_at: IsoTimestamp,
-  /** The past time that was asked for: all is as it was then. Absent for now. */
+  /** The requested past time, of which the whole report is. Absent for now. */
   at: v.optional(IsoTimestamp),
   thresholds: FleetThresholdsView,
   /** Outages of core in the last 24 hours, the oldest first; absent without one. */
@@ -73,7 +73,7 @@ export const FleetHealthReport = v.strictObject({
   summary: FleetSummaryView,
   /** The exports of the deployment, whatever the filters; absent where nothing was ever exported. */
   exports: v.optional(v.array(ExportLagView)),
-  /** A jump of the database's clock holds retention back until then; absent while there is none. */
+  /** Retention is paused until then, after a jump of the database's clock; absent otherwise. */
   retention_paused: v.optional(
     v.strictObject({ jumped_from: IsoTimestamp, jumped_to: IsoTimestamp, until: IsoTimestamp }),
   ),
@@ -120,7 +120,7 @@ export const FleetHealthDetail = v.strictObject({
     name: v.string(),
     reenrollment: v.picklist(["deny", "replace"]),
   }),
-  /** What it lost in exports, because their backend rejected more of it than is kept; absent if nothing (docs/export.md). */
+  /** Its losses in exports whose backend rejected more of its records than are kept; absent without losses (docs/export.md). */
   export_losses: v.optional(
     v.array(
       v.strictObject({

@@ -41,7 +41,7 @@ export const FleetHealthRow = v.strictObject({
   hostname: TextOrNull,
   platform: v.string(),
   version: v.string(),
-  /** Those that the host reports and those of its enrollment policy, which win. */
+  /** The labels that the host reports and those of its enrollment policy, which take precedence. */
   labels: v.record(v.string(), v.string()),
   state: v.picklist(fleetStates),
   /** Every condition that applies, in order of precedence: `state` is the first, or `healthy` without one. */
@@ -70,7 +70,7 @@ export const FleetHealthRow = v.strictObject({
     drift: v.picklist(driftKinds),
   }),
   queue: v.strictObject(mapValues(reportedNumbers.queue, () => NumberOrNull)),
-  /** Of the collector's process, and how often core has seen it start anew; null if not reported. */
+  /** The numbers of the collector's process, and how often core has seen it restart; null if not reported. */
   process: v.strictObject({
     ...mapValues(processOfRow, () => NumberOrNull),
     cpu_seconds: NumberOrNull,

@@ -18,7 +18,7 @@ export const timelineSpans = Object.keys(timelineSteps) as [TimelineSpan, ...Tim
 export const FleetTimelineView = v.strictObject({
   from: IsoTimestamp,
   to: IsoTimestamp,
-  /** From then on `at` has an answer; null before history begins. */
+  /** The earliest time for `at`; null before history begins. */
   history_from: v.nullable(IsoTimestamp),
   /** The time between two counts; a longer one means that no core took counts. */
   step_seconds: v.number(),

@@ -40,7 +40,7 @@ export const heartbeatKinds = ["recent", "never"] as const;
 export const forwarderKinds = ["connected", "disconnected"] as const;
 
 /**
- * Config progress: what a host has made of its desired config, in order of precedence. *silent*: no heartbeat since the config was
+ * Config progress: whether a host runs its desired config, in order of precedence. *silent*: no heartbeat since the config was
  * assigned, or within the threshold of `stale`; *running*: the last heartbeat names it; *failed*: the last heartbeat reports an invalid
  * config; *drifted*: it names another. A host that is revoked or has no desired config is in none.
  */
@@ -60,9 +60,9 @@ export const forwardings = ["forwarding", "stopped", "never"] as const;
 export type Forwarding = (typeof forwardings)[number];
 
 /**
- * How urgently hosts need attention, the worst first: the order of the sort `severity`. It ranks by the state and, where no condition
- * applies, by whether the host forwards. Precedence, by contrast, says which state explains the others. First what stops a host for good
- * without help, then what loses data, then what will; a host that enrolls needs time, and a revoked one is as intended.
+ * How urgently hosts need attention, the worst first: the order of the sort `severity`. It ranks by the state and, if no condition applies, by
+ * whether the host forwards. (Precedence, in contrast, decides which state explains the others.) First come states that stop a host until
+ * somebody helps, then those that lose data, then those that will. An enrolling host needs time, and a revoked one is as intended.
  */
 export const fleetSeverities = [
   "renewal_failed",
@@ -86,7 +86,7 @@ export const attentionKinds = ["needed"] as const;
 /** Selection by budget. `held`: the host has sent its budget of this hour (docs/volume.md). */
 export const budgetKinds = ["held"] as const;
 
-/** The states in which a host needs somebody, the worst first: neither healthy, nor new, nor revoked on purpose. */
+/** The states that need attention, the worst first: neither healthy, nor new, nor revoked on purpose. */
 export const attentionStates: readonly FleetState[] = fleetSeverities
   .slice(0, fleetSeverities.indexOf("enrolling"))
   .filter((severity) => severity !== "not_forwarding");
@@ -121,7 +121,7 @@ export const fleetSorts = [
 /** One of `fleetSorts`. */
 export type FleetSort = (typeof fleetSorts)[number];
 
-/** The orders by what has no history: no page of the past has them. */
+/** The orders by facts without history, which pages of the past do not offer. */
 export const sortsOfNow: ReadonlySet<FleetSort> = new Set([
   ...sortedFigures,
   "incomplete_hours",

@@ -9,7 +9,7 @@ import {
   type ValueCounter,
 } from "./message-shape.ts";
 
-/** An object or array that is open, and the field whose value is next: of the member, or of each element. */
+/** An open object or array, and the field of its next value: of the member, or of each element. */
 interface Level {
   readonly isObject: boolean;
   readonly start: number;
@@ -21,8 +21,8 @@ interface Level {
 }
 
 /**
- * Creates the check of messages in JSON, in their bytes as they came: throws `WireLimitError` for more than `messageLimits` before anything is
- * parsed, which also rejects what is no JSON.
+ * Creates the check of messages in JSON, which works on their bytes before anything is parsed. It throws `WireLimitError` for more than
+ * `messageLimits`. The parser rejects invalid JSON.
  */
 export const createJsonCheck = (schema: DescMessage): ((bytes: Uint8Array) => void) => {
   const { shape, counters } = createShape(schema);
@@ -65,7 +65,7 @@ const checkJson = (bytes: Buffer, message: Shape) => {
     const { field } = level;
     if (outer.push(level) > 2 * messageLimits.depth)
       throw new WireLimitError("the message is nested too deeply");
-    // An element has been counted; what is no element is a list, or the object of a map.
+    // An array's element has been counted already; otherwise the value is a list, or the object of a map.
     const counter = level.isObject ? field?.counter : undefined;
     level = {
       isObject,
@@ -103,14 +103,14 @@ const checkJson = (bytes: Buffer, message: Shape) => {
   }
 };
 
-/** Returns where the closing quote is of a text that begins at `start`. */
+/** Returns the index of the closing quote of a text that begins at `start`. */
 const endOfText = (bytes: Uint8Array, start: number) => {
   let at = start + 1;
   while (at < bytes.length && bytes[at] !== quote) at += bytes[at] === backslash ? 2 : 1;
   return at;
 };
 
-/** Returns the last byte of a number or a word. */
+/** Returns the index of the last byte of a number or a word. */
 const endOfWord = (bytes: Uint8Array, start: number) => {
   let at = start;
   for (
@@ -123,7 +123,7 @@ const endOfWord = (bytes: Uint8Array, start: number) => {
   return at;
 };
 
-/** A name of the schema is ASCII, which a sender may escape. */
+/** Returns the name at a position. Names of the schema are ASCII, but a sender may escape them. */
 const nameIn = (bytes: Buffer, start: number, end: number) =>
   bytes
     .toString("latin1", start, end)

@@ -1,22 +1,22 @@
 import { managementBytesMax } from "../management/proof.ts";
 
-/** Envelopes of a frame or block at most, and attributes of all of them: a collector's batch has 10,000 envelopes at most. */
+/** The most envelopes of a frame or block, and the most attributes of all of them: a collector's batch has at most 10,000 envelopes. */
 export const entriesMax = 100_000;
 
 /**
- * What a foreign protobuf message may hold, with all messages within it. `createWireCheck` counts it on the wire, before an object is made.
- * Each repeated field and each map has a limit of its values, by its full name, its message or its package.
+ * The limits of a foreign protobuf message and all messages within it. `createWireCheck` counts on the wire, before any object is created. Each
+ * repeated field and each map has a limit of its values, by its full name, its message or its package.
  */
 export const messageLimits = {
-  /** Messages within messages. */
+  /** How deep messages may nest. */
   depth: 100,
   /** Fields, also unknown ones, and packed numbers. */
   fields: 1_000_000,
-  /** Fields of one message that are not repeated, or unknown: a sender that writes one twice is no library. */
+  /** Singular or unknown fields of one message: no library writes a singular field twice. */
   singular: 64,
   /**
-   * The same for OTLP that the collector passes on: a histogram has thousands of packed numbers, and a newer OTLP fields that are unknown and
-   * repeated. Of each string that is not UTF-8 it makes another.
+   * The limits for OTLP that the collector forwards: a histogram has thousands of packed numbers, and a newer OTLP may have unknown repeated
+   * fields. `repairedTexts` limits strings that are not UTF-8, each of which is copied.
    */
   passed: { fields: 4_000_000, singular: 50_000, repairedTexts: 50_000 },
   values: {

@@ -3,7 +3,7 @@ import { WireType } from "@bufbuild/protobuf/wire";
 import { WireLimitError } from "../wire.ts";
 import { bytesMaxOf, valuesMaxOf } from "./message-limits.ts";
 
-/** What a check of messages needs of their schema. */
+/** The part of a message's schema that checks need. */
 export interface Shape {
   readonly name: string;
   readonly bytesMax: number;
@@ -85,20 +85,16 @@ const fieldShapeOf = (field: DescField, known: Known): FieldShape => {
   return { ...valueShapeOf(undefined, entry), counter };
 };
 
-/** An enum is neither scalar nor message. */
 const valueShapeOf = (scalar: ScalarType | undefined, message: Shape | undefined): FieldShape => ({
   counter: undefined,
-  wireType: message
-    ? WireType.LengthDelimited
-    : scalar === undefined
-      ? WireType.Varint
-      : wireTypeOf(scalar),
+  wireType: message ? WireType.LengthDelimited : wireTypeOf(scalar),
   packable: false,
   message,
   isText: scalar === ScalarType.STRING,
 });
 
-const wireTypeOf = (type: ScalarType): WireType => {
+/** Returns the wire type of a scalar; undefined is an enum. */
+const wireTypeOf = (type: ScalarType | undefined): WireType => {
   switch (type) {
     case ScalarType.STRING:
     case ScalarType.BYTES:

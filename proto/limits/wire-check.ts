@@ -23,9 +23,9 @@ export interface WireCheck {
 }
 
 /**
- * Creates the check for `schema`: all that the collector has to know of OTLP requests, which it passes on unchanged, and what core does
- * before it decodes a message, in a tenth of the time of decoding. With `isUtf8` it counts as for a message that is passed on, and finds the
- * strings to repair; without, all strings pass.
+ * Creates the check for `schema`, in a tenth of the time of decoding. The collector checks OTLP requests, which it forwards undecoded, and core
+ * each message before it decodes it. With `isUtf8`, applies the limits of forwarded messages and finds the strings to repair; without it,
+ * accepts all strings.
  */
 export const createWireCheck = (
   schema: DescMessage,
@@ -49,7 +49,7 @@ export const createWireCheck = (
   };
 };
 
-/** The check of a message, and what it has counted. */
+/** The state of the check of a message. */
 interface Checking {
   readonly reader: BinaryReader;
   readonly bytes: Uint8Array;
@@ -59,7 +59,7 @@ interface Checking {
   invalidTexts: number;
 }
 
-/** Checks what is from `start` to `end`. Tags and lengths of one byte, nearly all, are read here: this runs for every field of every span. */
+/** Checks the bytes from `start` to `end`. Reads tags and lengths of one byte inline, because this runs for every field of every span. */
 const checkMessage = (
   checking: Checking,
   start: number,
@@ -122,7 +122,7 @@ const checkField = (
   else if (isPacked) checkPacked(checking, at, to, field);
 };
 
-/** Counts the fields of a message at once, as a check for each takes a third of the time. */
+/** Counts the fields of a message together: counting each one takes a third of the check's time. */
 const countFields = (checking: Checking, count: number) => {
   checking.fields += count;
   const { fields } = checking.max;

@@ -17,13 +17,13 @@ import { type ReportedNumber, reportedNumbers } from "./reported-numbers.ts";
 /** The status of the collector's renewal; `failed` stays until an operator acts. */
 const renewalStatuses = ["not_configured", "ok", "due", "retrying", "failed"] as const;
 
-/** The first configuration errors and conditions of a heartbeat are stored, at most this many of each. */
+/** The most configuration errors, and the most conditions, that core stores of a heartbeat. */
 const reportedMax = 20;
 
 /** Begins an error of a heartbeat's `config.errors` that says why the host does not apply its desired config. Core reads it. */
 export const desiredErrorPrefix = "desired config: ";
 
-/** Follows `desiredErrorPrefix` if the host applied the config and went back to its last known good one. */
+/** Follows `desiredErrorPrefix` if the host applied the config and rolled back to its last known good one. */
 export const rolledBackPrefix = "rolled back: ";
 
 const counters = {

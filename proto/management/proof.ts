@@ -2,7 +2,7 @@ import canonicalize from "canonicalize";
 import * as v from "valibot";
 import { Timestamp } from "../values.ts";
 
-/** The purpose of a proof; a proof is valid for its purpose alone. */
+/** The purpose of a proof; a proof is valid only for its purpose. */
 export type ProofPurpose = "renew" | "heartbeat" | "config_desired" | "diag";
 
 /** The largest body of a management request, which core buffers before it knows that the caller has signed it. */
@@ -53,8 +53,8 @@ export const canonicalBody = (body: Readonly<Record<string, unknown>>): string =
 const depthMax = 32;
 
 /**
- * Returns what a body violates that no proof can cover: numbers other than integers within ±(2^53 - 1), strings or names with lone
- * surrogates, nesting beyond 32. Undefined if a proof can cover it.
+ * Returns why no proof can cover a body: numbers other than integers within ±(2^53 - 1), strings or names with lone surrogates, or nesting
+ * beyond 32. Undefined if a proof can cover it.
  */
 export const provableFault = (body: unknown): string | undefined => faultOf(body, 0);
 

@@ -226,7 +226,7 @@ const compares = (found: unknown, operator: ScimComparison, value: ScimValue) =>
   return operator === "lt" ? a < b : a <= b;
 };
 
-/** Absent and null are one; booleans may come as text, as Entra ID sends them. */
+/** Converts a value for comparison: absent equals null, and Entra ID sends booleans as text. */
 const plain = (value: unknown) => {
   if (value === null || value === undefined) return null;
   return typeof value === "number" ? value : String(value).toLowerCase();

@@ -97,7 +97,7 @@ export interface ScimName {
 export const ScimUserInput = v.object({
   userName: requiredText(),
   externalId: optionalText(255),
-  /** Absent: as before, and `true` for a new user. */
+  /** Absent: unchanged, or `true` for a new user. */
   active: v.optional(v.nullable(single(flag))),
   displayName: optionalText(),
   name: Name,

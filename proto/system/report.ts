@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { Id, IsoTimestamp } from "../values.ts";
 
-/** The states of a part, the worst last. `disabled`: not configured, or told to stop, which is no fault. */
+/** The states of a part, the worst last. `disabled`: not configured, or stopped on purpose. */
 export const partStates = ["disabled", "ready", "warning", "not_ready"] as const;
 
 /** The state of a part of the system. */

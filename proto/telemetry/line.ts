@@ -12,7 +12,7 @@ export const EnvelopeLine = v.object({
   received_at: v.string(),
   source: v.string(),
   attributes: v.record(v.string(), v.string()),
-  /** What it says to people, a text for each record; with `grep` those that contain it. */
+  /** A readable text for each record; with `grep` only those that contain it. */
   text: v.array(v.string()),
   /** Base64: what the host sent, unchanged. */
   payload: v.string(),
@@ -21,7 +21,7 @@ export const EnvelopeLine = v.object({
 /** An envelope as a line of `GET /v1/collector/hosts/{id}/envelopes`. */
 export type EnvelopeLine = v.InferOutput<typeof EnvelopeLine>;
 
-/** A stored block that cannot be read: its data are not those that core has stored. */
+/** A stored block that cannot be read, because its data differ from those that core stored. */
 export const DamagedBlockLine = v.object({
   damaged_block: v.object({
     queue_id: v.string(),

@@ -1,6 +1,6 @@
 /**
- * Telemetry as text for people: a line for each log line, log record, span and point of a metric. A host wrote what is decoded here, so
- * nothing is decoded whole: records are found on the wire and decoded one by one, each of bounded size, and only the first of them.
+ * Telemetry as text for people: a line for each log line, log record, span and point of a metric. A host may send anything, so nothing is decoded
+ * whole: records are found on the wire, and a limited number of them decoded one by one, each of limited size.
  */
 import { fromBinary } from "@bufbuild/protobuf";
 import type { AnyValue, KeyValue } from "../gen/opentelemetry/proto/common/v1/common_pb.js";
@@ -19,7 +19,7 @@ import {
 } from "../gen/opentelemetry/proto/trace/v1/trace_pb.js";
 import { eachValue, ProtobufError, readWire } from "../wire.ts";
 
-/** What of an envelope its text needs; times are in microseconds since the Unix epoch. */
+/** The part of an envelope that its text needs; times are in microseconds since the Unix epoch. */
 export interface TextEnvelope {
   kind: string;
   observedAt: bigint | null;
@@ -29,18 +29,18 @@ export interface TextEnvelope {
   payload: Uint8Array;
 }
 
-/** Records of an envelope that are decoded; and the bytes of one: two bytes on the wire can be an object of hundreds. */
+/** The most decoded records of an envelope, and bytes of one: two bytes on the wire can become an object of hundreds. */
 const recordsMax = 10_000;
 const recordBytesMax = 256 * 1024;
-/** What a record counts as beside its bytes: it may have none. */
+/** The cost of a record besides its bytes, of which it may have none. */
 const recordBytesLeast = 16;
-/** Characters of what all records of a resource or all points of a metric repeat: two bytes on the wire are a line with all of it. */
+/** The most characters that all records of a resource, or points of a metric, repeat: two bytes on the wire become a line with all of them. */
 const sharedTextMax = 256;
 
 /**
- * Yields the lines of an envelope, of which a record with line breaks has several: those that contain `grep`, in any case, or all. A line
- * begins with its time in UTC and its kind. What cannot be decoded has a line that says so. Yields numbers too, so that a caller can pause
- * there: the bytes that are read, or the length of a line that is not wanted.
+ * Yields the lines of an envelope, or only those that contain `grep`, in any case; a record with line breaks has several. A line begins with its
+ * time in UTC and its kind. A record that cannot be decoded has a line that says so. Also yields numbers, at which a caller can pause: the bytes
+ * that were read, or the length of a line that was skipped.
  */
 export function* recordTexts(
   envelope: TextEnvelope,
@@ -139,7 +139,7 @@ interface FoundRecords {
   isMalformed: boolean;
 }
 
-/** Finds the records of a request: requests of the three signals number their fields alike. Decodes none, nor a resource. */
+/** Finds the records of a request without decoding them: requests of the three signals have the same field numbers. */
 const findRecords = (payload: Uint8Array): FoundRecords => {
   const found: FoundRecords = { records: [], more: 0, isMalformed: false };
   try {
@@ -207,7 +207,7 @@ const valueText = (value: AnyValue | undefined): string => {
   }
 };
 
-/** Quotes text alone: quoting lists in lists again at each level would make megabytes of backslashes. */
+/** Formats a value within a list. Quotes only strings: quoting nested lists at each level would make megabytes of backslashes. */
 const nestedText = (value: AnyValue | undefined): string => {
   const isList = value?.value.case === "arrayValue" || value?.value.case === "kvlistValue";
   return isList ? valueText(value) : quoted(valueText(value));

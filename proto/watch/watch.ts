@@ -4,7 +4,7 @@ import { factorKinds } from "../fleet-health/factors.ts";
 import { Id, Identifier, Integer, IsoTimestamp, OutageView } from "../values.ts";
 import { watchStates } from "./vocabulary.ts";
 
-/** What the history of a watch records. */
+/** The kinds of events in the history of a watch. */
 export const watchEventKinds = [
   "firing",
   "resolved",
@@ -70,7 +70,7 @@ export const SilenceBody = v.strictObject({
 /** Body of `POST /v1/collector/watches/{id}/silence`. */
 export type SilenceBody = v.InferOutput<typeof SilenceBody>;
 
-/** What most of the hosts of a watch have, and the others do not. */
+/** A fact that most hosts of a watch have, and most others do not. */
 export const CommonFactor = v.strictObject({
   kind: v.picklist(factorKinds),
   value: v.string(),
@@ -79,7 +79,7 @@ export const CommonFactor = v.strictObject({
   others: v.number(),
 });
 
-/** What most of the hosts of a watch have, and the others do not. */
+/** A fact that most hosts of a watch have in common. */
 export type CommonFactor = v.InferOutput<typeof CommonFactor>;
 
 /** A watch. */
@@ -101,7 +101,7 @@ export const Watch = v.strictObject({
   /** When the state last became firing, or ceased to be. */
   changed_at: IsoTimestamp,
   common_factor: v.nullable(CommonFactor),
-  /** The watch whose message says what this one would. */
+  /** The watch whose message covers this one. */
   explained_by: v.nullable(Id),
   silence: v.nullable(
     v.strictObject({ until: IsoTimestamp, by: v.string(), reason: v.nullable(v.string()) }),
@@ -121,7 +121,7 @@ const Receiver = v.strictObject({
   kind: v.picklist(["webhook", "alertmanager"]),
 });
 
-/** Core's own outage, while it holds every watch as it was. */
+/** Core's own outage, during which no watch changes its state. */
 const heldBy = { held_by: v.optional(OutageView) };
 
 /** Response of `GET /v1/collector/watches`. */
@@ -151,7 +151,7 @@ export const WatchDetail = v.strictObject({
 /** Response of `GET /v1/collector/watches/{id}`. */
 export type WatchDetail = v.InferOutput<typeof WatchDetail>;
 
-/** What a message says: the JSON body of a webhook, as Standard Webhooks has it. */
+/** The JSON body of a webhook message, by Standard Webhooks. */
 export interface WatchMessageBody {
   type: "watch.firing" | "watch.resolved" | "watch.test";
   /** RFC 3339: when it was decided. */

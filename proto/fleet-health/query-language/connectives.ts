@@ -11,10 +11,10 @@ const kinds: Readonly<Record<string, "or" | "and" | "not">> = {
   not: "not",
 };
 
-/** Whether a word by itself reads like OR, AND or NOT: as a text it needs quotes. */
+/** Reports whether a word is OR, AND or NOT, which need quotes as a text. */
 export const isConnective = (text: string): boolean => Object.hasOwn(kinds, text.toLowerCase());
 
-/** Refuses OR, AND and NOT between other words, with what to write instead; undefined for other words, and for one in quotes. */
+/** Returns the fault of OR, AND and NOT between other words, with what to write instead; undefined for other or quoted words. */
 export const connectiveFault = (words: readonly Word[], index: number): string | undefined => {
   const word = words[index];
   if (word === undefined || words.length === 1 || word.to - word.from !== word.text.length)

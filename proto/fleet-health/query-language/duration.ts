@@ -18,9 +18,8 @@ export const parseDuration = (text: string): number | undefined => {
 
 /** Writes a whole number of seconds in the largest exact unit: 600 is `10m`. `parseDuration` is its inverse. */
 export const writeDuration = (seconds: number): string => {
-  const [letter, size] = units.find(([, size]) => seconds >= size && seconds % size === 0) ?? [
-    "s",
-    1,
-  ];
+  const unit = units.find(([, size]) => seconds >= size && seconds % size === 0);
+  if (unit === undefined) return `${seconds}s`;
+  const [letter, size] = unit;
   return `${seconds / size}${letter}`;
 };

@@ -28,10 +28,8 @@ export const parseFilterLink = (
     .map((name) => unknownParameter(name, [...known, ...ownNames]));
   const parts = Object.entries(fleetFilterFields).map(([parameter, schema]) => {
     const values = params.getAll(parameter);
-    const parsed = v.safeParse(
-      schema,
-      values.length === 1 ? values[0] : values.length === 0 ? undefined : values,
-    );
+    // One value as a string, none as undefined, as the API's parser passes them.
+    const parsed = v.safeParse(schema, values.length > 1 ? values : values[0]);
     if (parsed.success) return [parameter, parsed.output];
     faults.push(unknownValue(parameter, values) ?? `${parameter} ${parsed.issues[0].message}.`);
     return [parameter, undefined];
@@ -62,5 +60,5 @@ const unknownValue = (parameter: string, values: readonly string[]) => {
   return `${parameter} has no value ${wrong === "" ? "“”" : shown(wrong)}. ${guess === undefined ? `It is one of ${choices.join(", ")}.` : `Did you mean ${guess}?`}`;
 };
 
-/** A text of a link, cut: it was written by others. */
+/** Shortens a text of a link, which somebody else wrote. */
 const shown = (text: string) => (text.length > 40 ? `${text.slice(0, 40)}…` : text);

@@ -129,7 +129,7 @@ const addText = (draft: Draft, { text, bareLength }: Word) => {
 const operatorOf = ({ operator }: TermParts) =>
   operator.length > 1 && operator.startsWith(":") ? operator.slice(1) : operator;
 
-/** Adds the values of a term. Returns a fault for each that is not one. */
+/** Adds the values of a term. Returns a fault for each invalid one. */
 const addValues = (
   draft: Draft,
   candidates: readonly Term[],
@@ -158,7 +158,7 @@ const valuesOf = ({ value }: TermParts, { text, commas }: Word): string[] => {
   return cuts.slice(1).map((cut, index) => value.slice((cuts[index] ?? 0) + 1, cut));
 };
 
-/** Reads a value by the first of the terms that can; else returns the fault that the first one finds. */
+/** Reads a value by the first term that accepts it; else returns the fault of the first term. */
 const readValue = (
   candidates: readonly Term[],
   written: Written,

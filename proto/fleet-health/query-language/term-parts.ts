@@ -7,7 +7,7 @@ export interface TermParts {
   key: string;
   operator: string;
   value: string;
-  /** Length of all before the value, in characters of the query. */
+  /** The length of everything before the value, in characters of the query. */
   headLength: number;
 }
 
@@ -28,7 +28,7 @@ export const termParts = ({
     ) ?? [];
   if (head === undefined || key === undefined || operator === undefined) return undefined;
   const value = text.slice(head.length);
-  // Case counts in the key of a label.
+  // The key of a label is case-sensitive.
   const name = key.replace(/^[^.]+/, (word) => word.toLowerCase());
   if (
     termsOf(name).length === 0 &&

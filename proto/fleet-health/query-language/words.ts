@@ -5,7 +5,7 @@ export interface Word {
   to: number;
   /** Its text without quotes, with `\"` and `\\` inside them unescaped. */
   text: string;
-  /** The length of the unquoted beginning, where alone a key and its operator may be. */
+  /** The length of the unquoted beginning. A key and its operator must be in it. */
   bareLength: number;
   /** The positions of the commas in `text` that are not quoted: they separate values. */
   commas: readonly number[];
