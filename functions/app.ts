@@ -76,13 +76,11 @@ export const createApp = (
     c.res.headers.set("X-Request-Id", requestId);
     c.res.headers.set("X-Core-Time", rfc3339(clock.now()));
     const seconds = (clock.monotonic() - startedAt) / 1000;
-    const labels = {
-      route: c.get("route") ?? "unmatched",
-      method: c.req.method,
-      status: c.res.status,
-    };
-    observe.httpRequest(labels, seconds);
-    log.debug({ request_id: requestId, ...labels, seconds }, "request");
+    const route = c.get("route") ?? "unmatched";
+    const { method } = c.req;
+    const { status } = c.res;
+    observe.httpRequest(route, method, String(status), seconds);
+    log.debug({ request_id: requestId, route, method, status, seconds }, "request");
   });
 
   if (!core.config.chatEnabled) app.all("/v1/chat/*", rejectDisabled);

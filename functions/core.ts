@@ -6,6 +6,7 @@ import type { Tracer } from "#kit/tracing/tracer.ts";
 import type { CoreConfig } from "./config/core-config.ts";
 import type { WatchConfig } from "./config/watch-config.ts";
 import type { Chat } from "./domain/chat/chat.ts";
+import type { Observer } from "./ops/counted-metrics.ts";
 import type { ClientCertificateReader } from "./signer/certificate.ts";
 import type { Cryptography } from "./signer/cryptography.ts";
 import type { Signer } from "./signer/signer.ts";
@@ -15,32 +16,6 @@ import type { FleetColumns } from "./store/fleet/columns/fleet-columns.ts";
 import type { HeartbeatStore } from "./store/fleet/heartbeats.ts";
 import type { PastColumns } from "./store/fleet/past/past-columns.ts";
 import type { BlockCodec } from "./store/ingest/stored-envelope.ts";
-
-/** Counts requests and their outcomes. Labels never contain a host. */
-export interface Observer {
-  httpRequest(labels: { route: string; method: string; status: number }, seconds: number): void;
-  enroll(outcome: string): void;
-  heartbeat(outcome: string): void;
-  /** Called when a turn of chat has ended: `complete`, `aborted`, or the problem code of its failure. */
-  chatTurn(outcome: string): void;
-  /** Called when a tool call of chat has ended: `ok`, or the code of its error. */
-  chatToolCall(tool: string, outcome: string): void;
-  /** Called at the first output of the model, with the time since the question arrived. */
-  chatFirstEvent(seconds: number): void;
-  /** Called when an attempt to send a message of a watch has ended; `dropped`: core does not retry it. */
-  watchMessage(receiver: string, outcome: "delivered" | "failed" | "dropped"): void;
-}
-
-/** Counts nothing. */
-export const unobserved: Observer = {
-  httpRequest: () => undefined,
-  enroll: () => undefined,
-  heartbeat: () => undefined,
-  chatTurn: () => undefined,
-  chatToolCall: () => undefined,
-  chatFirstEvent: () => undefined,
-  watchMessage: () => undefined,
-};
 
 /** Counts directory syncs and publishes the age of the snapshot. */
 export interface DirectoryObserver {

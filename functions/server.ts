@@ -137,16 +137,8 @@ const openServing = async (
   const databases = openCoreDatabases(servers, tracer);
   const databaseClock = createDatabaseClock(databases.requests.db, systemClock);
   const metrics = createMetrics(log);
-  metrics.gauge(
-    "core_database_connections",
-    "Connections of the pools that are open",
-    databases.connections.count,
-  );
-  metrics.gauge(
-    "core_database_connections_max",
-    "Connections that the pools open at most",
-    () => databases.connections.max,
-  );
+  metrics.gauge("databaseConnections", databases.connections.count);
+  metrics.gauge("databaseConnectionsMax", () => databases.connections.max);
   const state: ServingState = {
     isListening: false,
     isStopping: false,
@@ -279,7 +271,7 @@ const listen = async (core: Core, jobsCore: Core, serving: Serving) => {
   const app = createApp(core, { peerOf: httpPeerOf, routes: [...ops, ...routes] });
   const onFailure = (err: unknown) => {
     log.error({ err }, "a request failed outside of its handler");
-    core.observe.httpRequest({ route: "unmatched", method: "", status: 500 }, 0);
+    core.observe.httpRequest("unmatched", "", "500", 0);
   };
   const http = await listenFor("PORT", () =>
     listenHttp(app, { port: config.port, host: config.httpHost, onFailure }),

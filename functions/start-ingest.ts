@@ -179,16 +179,8 @@ const certificatesOf = (
 });
 
 const showGauges = (metrics: Metrics, { gauges }: Ingest) => {
-  metrics.gauge(
-    "core_ingest_in_flight_bytes",
-    "Bytes received and not yet committed",
-    () => gauges().inFlightBytes,
-  );
-  metrics.gauge(
-    "core_ingest_open_streams",
-    "Forward streams that are open",
-    () => gauges().openStreams,
-  );
+  metrics.gauge("inFlightBytes", () => gauges().inFlightBytes);
+  metrics.gauge("openStreams", () => gauges().openStreams);
 };
 
 const openListener = (core: Core, { config, tls, routes }: StartNeeds, ingest: Ingest) => {

@@ -1,10 +1,16 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
 import { singleFlight } from "#kit/group-calls.ts";
 import type { Log } from "#kit/log.ts";
-import type { DirectoryObserver, Observer } from "../core.ts";
+import type { DirectoryObserver } from "../core.ts";
 import type { IngestObserver } from "../ingest/accept-frame.ts";
 import type { CommitObserver } from "../ingest/committer.ts";
 import type { PublishObserver } from "../ingest/nats-sink/publisher.ts";
+import {
+  countedMetrics,
+  type GaugeName,
+  type Observer,
+  type Recorders,
+} from "../ops/counted-metrics.ts";
 import type { Figure } from "../ops/figures.ts";
 
 /** Core's metrics, counted by prom-client in a registry of their own. */
@@ -12,10 +18,9 @@ export interface Metrics {
   observe: Observer;
   observeIngest: IngestObserver & CommitObserver;
   observeDirectory: DirectoryObserver;
-  /** Adds the metrics of the sink that publishes to NATS. */
-  observePublishes(): PublishObserver;
-  /** Adds a gauge that `read` supplies at each scrape. */
-  gauge(name: `core_${string}`, help: string, read: () => number): void;
+  observePublishes: PublishObserver;
+  /** Has `read` supply a gauge at each scrape. */
+  gauge(name: GaugeName, read: () => number): void;
   /** Adds a figure that is read at each scrape; scrapes that overlap share one read. */
   figure(figure: Figure): void;
   /** Returns the text that Prometheus scrapes, and its media type. */
@@ -27,7 +32,7 @@ const durationBuckets = [
   0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30,
 ];
 
-/** Creates the metrics, with those of the process and of the event loop. Labels never hold a host (docs/operate.md). */
+/** Creates the metrics, with those of the process and of the event loop. */
 export const createMetrics = (log: Log): Metrics => {
   const registry = new Registry();
   const registers = [registry];
@@ -35,47 +40,22 @@ export const createMetrics = (log: Log): Metrics => {
   // Gauges with a counter's suffix, each the sum of `nodejs_active_*` by type.
   for (const name of ["handles", "requests", "resources"])
     registry.removeSingleMetric(`nodejs_active_${name}_total`);
-  const requests = new Histogram({
-    name: "core_http_request_duration_seconds",
-    help: "Time from a request's head to its response's, by route pattern, method and status",
-    labelNames: ["route", "method", "status"],
-    buckets: durationBuckets,
-    registers,
-  });
-  const enrollments = new Counter({
-    name: "core_enroll_total",
-    help: "Enrollments, by outcome: issued, retried, or the problem code of the refusal",
-    labelNames: ["outcome"],
-    registers,
-  });
-  const heartbeats = new Counter({
-    name: "core_heartbeat_total",
-    help: "Heartbeats, by outcome: admitted, or the problem code of the refusal",
-    labelNames: ["outcome"],
-    registers,
-  });
-  const watchMessages = new Counter({
-    name: "core_watch_messages_total",
-    help: "Attempts to send messages of watches, by receiver and outcome: delivered, failed, or dropped for good",
-    labelNames: ["receiver", "outcome"],
-    registers,
-  });
+  const record = createRecorders(registers);
   return {
-    observeIngest: createIngestObserver(registers),
-    observeDirectory: createDirectoryObserver(registers),
-    observePublishes: () => createPublishObserver(registers),
-    gauge: (name, help, read) => {
-      const value: Gauge = new Gauge({ name, help, registers, collect: () => value.set(read()) });
+    observe: {
+      ...record,
+      httpRequest: (route, method, status, seconds) =>
+        record.httpRequest(route, known(method), status, seconds),
+    },
+    observeIngest: ingestObserverOf(record),
+    observeDirectory: directoryObserverOf(record),
+    observePublishes: { published: record.publish, publishFailed: record.publishError },
+    gauge: (name, read) => {
+      const { name: metricName, help } = countedMetrics[name];
+      const collect = () => value.set(read());
+      const value: Gauge = new Gauge({ name: metricName, help, registers, collect });
     },
     figure: (figure) => addFigure(figure, registers, log),
-    observe: {
-      httpRequest: ({ route, method, status }, seconds) =>
-        requests.observe({ route, method: known(method), status }, seconds),
-      enroll: (outcome) => enrollments.inc({ outcome }),
-      heartbeat: (outcome) => heartbeats.inc({ outcome }),
-      ...createChatObserver(registers),
-      watchMessage: (receiver, outcome) => watchMessages.inc({ receiver, outcome }),
-    },
     render: singleFlight(async () => ({
       type: registry.contentType,
       content: await registry.metrics(),
@@ -101,140 +81,84 @@ const addFigure = ({ name, help, labels, read }: Figure, registers: Registry[], 
   });
 };
 
-const createChatObserver = (
-  registers: Registry[],
-): Pick<Observer, "chatTurn" | "chatToolCall" | "chatFirstEvent"> => {
-  const turns = new Counter({
-    name: "core_chat_turns_total",
-    help: "Answers of chat that have ended, by outcome: complete, aborted, or the problem code of the failure",
-    labelNames: ["outcome"],
-    registers,
-  });
-  const toolCalls = new Counter({
-    name: "core_chat_tool_calls_total",
-    help: "Tool calls of chat, by tool and outcome: ok, aborted, failed, or the code of the error that the model received",
-    labelNames: ["tool", "outcome"],
-    registers,
-  });
-  const firstEvents = new Histogram({
-    name: "core_chat_first_event_seconds",
-    help: "Time from a question to the first output of the model",
-    buckets: durationBuckets,
-    registers,
-  });
-  return {
-    chatTurn: (outcome) => turns.inc({ outcome }),
-    chatToolCall: (tool, outcome) => toolCalls.inc({ tool, outcome }),
-    chatFirstEvent: (seconds) => firstEvents.observe(seconds),
-  };
+/** Creates each metric of the table, and returns what records it. */
+const createRecorders = (registers: Registry[]): Recorders =>
+  Object.fromEntries(
+    Object.entries(countedMetrics).map(([key, { kind, name, help, labels }]) => {
+      const options = { name, help, labelNames: [...labels], registers };
+      return [key, recorderOf(kind, options)];
+    }),
+  ) as unknown as Recorders;
+
+type MetricOptions = { name: string; help: string; labelNames: string[]; registers: Registry[] };
+
+const recorderOf = (kind: "counter" | "seconds" | "gauge", options: MetricOptions) => {
+  switch (kind) {
+    case "counter": {
+      const counter = new Counter(options);
+      return (...args: (string | number)[]) => {
+        const { labels, value } = readArgs(options, args);
+        counter.inc(labels, value ?? 1);
+      };
+    }
+    case "seconds": {
+      const histogram = new Histogram({ ...options, buckets: durationBuckets });
+      return (...args: (string | number)[]) => {
+        const { labels, value = 0 } = readArgs(options, args);
+        histogram.observe(labels, value);
+      };
+    }
+    case "gauge": {
+      let gauge: Gauge | undefined;
+      // Not before there is a value, and never for one that is read at each scrape.
+      return (value: number) => {
+        gauge ??= new Gauge(options);
+        gauge.set(value);
+      };
+    }
+  }
 };
 
-const createDirectoryObserver = (registers: Registry[]): DirectoryObserver => {
-  const syncs = new Counter({
-    name: "directory_sync_total",
-    help: "Syncs of the directory that this core ran, by outcome: synced, held, refused, failed",
-    labelNames: ["outcome"],
-    registers,
-  });
-  const failures = new Counter({
-    name: "directory_sync_failures_total",
-    help: "Syncs of the directory that wrote nothing: failed and refused ones",
-    registers,
-  });
-  const snapshotAt = new Gauge({
-    name: "directory_snapshot_timestamp_seconds",
-    help: "When a snapshot of the directory was last written, by any core; 0 for never",
-    registers,
-  });
-  const absences = new Gauge({
-    name: "directory_absences_held",
-    help: "Active people whom the newest snapshot lacks, or has outside the domain, and who stay active for now",
-    registers,
-  });
-  return {
-    ended: (outcome) => {
-      syncs.inc({ outcome });
-      if (outcome === "refused" || outcome === "failed") failures.inc();
-    },
-    snapshot: ({ syncedAt, held }) => {
-      snapshotAt.set((syncedAt ?? 0) / 1000);
-      absences.set(held);
-    },
-  };
+const readArgs = (
+  { labelNames }: MetricOptions,
+  args: readonly (string | number)[],
+): { labels: Record<string, string | number>; value: number | undefined } => {
+  const labels: Record<string, string | number> = {};
+  for (const [at, label] of labelNames.entries()) labels[label] = args[at] ?? "";
+  const value = args[labelNames.length];
+  return { labels, value: value === undefined ? undefined : Number(value) };
 };
 
-const createIngestObserver = (registers: Registry[]): IngestObserver & CommitObserver => {
-  const total = (name: string, help: string) =>
-    new Counter({ name: `core_ingest_${name}_total`, help, registers });
-  const labelled = (name: string, help: string, label: string) =>
-    new Counter({ name: `core_ingest_${name}_total`, help, labelNames: [label], registers });
-  const frames = total("frames", "Frames committed; a resend of a committed frame counts nothing");
-  const envelopes = total("envelopes", "Envelopes consumed: stored, discarded or rejected");
-  const bytes = total("bytes", "Bytes of the frames committed");
-  const discarded = total(
-    "safe_raw_discarded",
-    "Envelopes discarded because the discard list names their span, counted after the commit",
-  );
-  const rows = total("rows", "Rows written");
-  const rejected = labelled("rejected", "Envelopes rejected, by code", "code");
-  const refused = labelled("refused", "Frames and streams rejected, by reason", "reason");
-  const gaps = total(
-    "gaps",
-    "Times that a collector had deleted acknowledged envelopes which the database lacks",
-  );
-  const lost = total(
-    "gap_sequences",
-    "Sequences in these gaps; those that never had an envelope count too",
-  );
-  const implausible = total(
-    "implausible_gaps",
-    "Claims of more lost envelopes than a host can have sent; added to no total",
-  );
-  const commits = new Histogram({
-    name: "core_ingest_commit_seconds",
-    help: "Time of a group commit",
-    buckets: durationBuckets,
-    registers,
-  });
-  return {
-    committed: (facts) => {
-      frames.inc();
-      envelopes.inc(facts.envelopes);
-      bytes.inc(facts.bytes);
-      if (facts.discarded > 0) discarded.inc(facts.discarded);
-      for (const code of facts.rejected) rejected.inc({ code });
-    },
-    refused: (reason) => refused.inc({ reason }),
-    gap: (sequences) => {
-      gaps.inc();
-      lost.inc(Number(sequences));
-    },
-    implausibleGap: () => implausible.inc(),
-    batch: (facts) => {
-      commits.observe(facts.seconds);
-      rows.inc(facts.rows);
-    },
-  };
-};
+const directoryObserverOf = (record: Recorders): DirectoryObserver => ({
+  ended: (outcome) => {
+    record.directorySync(outcome);
+    if (outcome === "refused" || outcome === "failed") record.directorySyncFailure();
+  },
+  snapshot: ({ syncedAt, held }) => {
+    record.directorySnapshot((syncedAt ?? 0) / 1000);
+    record.directoryAbsences(held);
+  },
+});
 
-const createPublishObserver = (registers: Registry[]): PublishObserver => {
-  const publishes = new Histogram({
-    name: "core_ingest_nats_publish_seconds",
-    help: "Time from a message's publish to the stream's acknowledgement",
-    buckets: durationBuckets,
-    registers,
-  });
-  const errors = new Counter({
-    name: "core_ingest_nats_publish_errors_total",
-    help: "Messages that the stream did not acknowledge, by code: stale, timeout, disconnected, no_responders, or the server's",
-    labelNames: ["code"],
-    registers,
-  });
-  return {
-    published: (seconds) => publishes.observe(seconds),
-    publishFailed: (code) => errors.inc({ code }),
-  };
-};
+const ingestObserverOf = (record: Recorders): IngestObserver & CommitObserver => ({
+  committed: (facts) => {
+    record.frames();
+    record.envelopes(facts.envelopes);
+    record.bytes(facts.bytes);
+    if (facts.discarded > 0) record.discarded(facts.discarded);
+    for (const code of facts.rejected) record.rejected(code);
+  },
+  refused: record.refused,
+  gap: (sequences) => {
+    record.gaps();
+    record.gapSequences(Number(sequences));
+  },
+  implausibleGap: () => record.implausibleGaps(),
+  batch: ({ seconds, rows }) => {
+    record.commit(seconds);
+    record.rows(rows);
+  },
+});
 
 const knownMethods = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
 

@@ -54,14 +54,14 @@ export const figuresOf = (
 ): readonly Figure[] => [
   {
     name: "core_check_ready",
-    help: "Checks of the readiness endpoints: 1 ready, 0 not ready; absent when not configured",
+    help: "1 for a readiness check that is ready, else 0; absent when not configured",
     labels: ["endpoint", "check"],
     read: async () =>
       (await Promise.all(Object.entries(parts.checks).map(readChecks(core)))).flat(),
   },
   {
     name: "core_certificate_expiry_timestamp_seconds",
-    help: "When a certificate that core uses expires",
+    help: "when `enrollment_ca` and `ingest_server` expire",
     labels: ["certificate"],
     read: () =>
       parts
@@ -70,7 +70,7 @@ export const figuresOf = (
   },
   {
     name: "core_rollouts",
-    help: "Rollouts that have not ended, by state",
+    help: "rollouts that have not ended",
     labels: ["state"],
     read: async () => {
       const counts = await countOpenRollouts(core.reports);
@@ -80,7 +80,7 @@ export const figuresOf = (
   },
   {
     name: "core_retention_paused",
-    help: "Whether a jump of the database's clock holds retention back: 1 or 0",
+    help: "1 while a clock's jump pauses retention",
     labels: [],
     read: async () => [sample({}, (await findRetentionPause(core.reports)) === null ? 0 : 1)],
   },
@@ -93,7 +93,7 @@ export const figuresOf = (
 const hostFiguresOf = (core: Pick<Core, "db" | "reports" | "clock" | "config">): Figure[] => [
   {
     name: "core_hosts",
-    help: "Hosts of the fleet, by state as on /fleet",
+    help: "hosts by state, as on `/fleet`",
     labels: ["state"],
     read: async () => {
       const { byState } = await summarizeFleet(
@@ -106,7 +106,7 @@ const hostFiguresOf = (core: Pick<Core, "db" | "reports" | "clock" | "config">):
   },
   {
     name: "core_waiting_hosts",
-    help: "Hosts with recent heartbeats that send nothing, although records wait in their queue and no budget holds them",
+    help: "hosts whose records wait",
     labels: [],
     read: async () => {
       const rules = await readFleetRules({ ...core, db: core.reports });
@@ -116,7 +116,7 @@ const hostFiguresOf = (core: Pick<Core, "db" | "reports" | "clock" | "config">):
   },
   {
     name: "core_completeness_states",
-    help: "Hours of hosts in the last 24 hours, by state as on /completeness",
+    help: "hours of hosts in the last day, as on `/completeness`",
     labels: ["state"],
     read: async () => {
       const toMs = core.clock.now();
@@ -128,7 +128,7 @@ const hostFiguresOf = (core: Pick<Core, "db" | "reports" | "clock" | "config">):
   },
   {
     name: "core_inventory_hosts",
-    help: "Hosts of the inventory and the fleet, by status as on /inventory; without samples where there is no inventory",
+    help: "hosts by status of the inventory, if there is one",
     labels: ["status"],
     read: async () => {
       const counts = await countAgainstFleet({ ...core, db: core.reports });
@@ -139,7 +139,7 @@ const hostFiguresOf = (core: Pick<Core, "db" | "reports" | "clock" | "config">):
   },
   {
     name: "core_held_hosts",
-    help: "Hosts that have sent their budget of this hour, by budget, as budget:held finds; without samples where there is none",
+    help: "hosts that each budget holds, as `budget:held`",
     labels: ["budget"],
     read: async () => {
       const budgets = await browseBudgets({ ...core, db: core.reports });
@@ -155,7 +155,7 @@ const watchFiguresOf = ({ reports, clock }: Pick<Core, "reports" | "clock">): Fi
   return [
     {
       name: "core_watches",
-      help: "Watches, by state",
+      help: "watches, by state",
       labels: ["state"],
       read: async () => {
         const counts = await countWatches(reports);
@@ -164,7 +164,7 @@ const watchFiguresOf = ({ reports, clock }: Pick<Core, "reports" | "clock">): Fi
     },
     {
       name: "core_watch_evaluation_age_seconds",
-      help: "Time since the watch that waits longest was evaluated; absent without a watch",
+      help: "since when a watch was not evaluated",
       labels: [],
       read: async () => {
         const at = await findOldestEvaluation(reports);
@@ -173,14 +173,14 @@ const watchFiguresOf = ({ reports, clock }: Pick<Core, "reports" | "clock">): Fi
     },
     {
       name: "core_watch_messages_waiting",
-      help: "Messages of watches that their receiver has not acknowledged",
+      help: "messages of watches that a receiver does not have yet",
       labels: ["receiver"],
       read: async () =>
         (await waiting()).map(({ receiver, messages }) => sample({ receiver }, messages)),
     },
     {
       name: "core_watch_message_age_seconds",
-      help: "Age of the oldest of them",
+      help: "age of the oldest message of a watch that a receiver does not have yet",
       labels: ["receiver"],
       read: async () =>
         (await waiting()).map(({ receiver, oldestAt }) =>
@@ -200,27 +200,23 @@ const exportFiguresOf = ({ reports }: Pick<Core, "reports">): Figure[] => {
     read: async () => (await lags()).map((lag) => sample({ export: lag.name }, read(lag))),
   });
   return [
-    figure(
-      "lag_seconds",
-      "Age of the oldest committed envelope that is not exported",
-      ({ ageSeconds }) => ageSeconds,
-    ),
+    figure("lag_seconds", "how far an export is behind", ({ ageSeconds }) => ageSeconds),
     figure(
       "lag_envelopes",
-      "Committed envelopes that are not exported; estimated above 100,000",
+      "envelopes that an export has not sent; estimated above 100,000",
       (lag) => lag.envelopes,
     ),
     figure(
       "unaccounted_envelopes",
-      "Stored envelopes that an export has passed over without reading them",
+      "stored envelopes that an export has passed over",
       (lag) => lag.unaccounted,
     ),
     figure(
       "dead_letters",
-      "Envelopes that the backend of an export rejected for good",
+      "envelopes that the backend of an export rejected",
       (lag) => lag.deadLetters,
     ),
-    figure("running", "Whether a process exports", ({ isRunning }) => (isRunning ? 1 : 0)),
+    figure("running", "1 while a process exports", ({ isRunning }) => (isRunning ? 1 : 0)),
   ];
 };
 

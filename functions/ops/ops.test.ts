@@ -281,8 +281,8 @@ it("metrics count requests by route pattern, and no caller chooses a label", asy
   const { observe, observeIngest, observeDirectory, gauge, render } = createMetrics(
     createTestLog(),
   );
-  observe.httpRequest({ route: "/v1/whoami", method: "GET", status: 200 }, 0.003);
-  observe.httpRequest({ route: "unmatched", method: "X-RANDOM-1", status: 404 }, 0.001);
+  observe.httpRequest("/v1/whoami", "GET", "200", 0.003);
+  observe.httpRequest("unmatched", "X-RANDOM-1", "404", 0.001);
   observe.enroll("issued");
   observe.heartbeat("clock_skew");
   observeIngest.committed({
@@ -297,7 +297,7 @@ it("metrics count requests by route pattern, and no caller chooses a label", asy
     observeDirectory.ended(outcome);
   observeDirectory.snapshot({ syncedAt: 1_780_000_000_000, held: 12 });
   let inFlight = 7;
-  gauge("core_ingest_in_flight_bytes", "Bytes", () => inFlight);
+  gauge("inFlightBytes", () => inFlight);
   inFlight = 8;
   const { type, content } = await render();
   expect(content).toContain("core_ingest_envelopes_total 5");

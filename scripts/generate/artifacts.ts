@@ -5,6 +5,8 @@ import { renderCollectorKeys, renderConfigurations } from "./configuration.ts";
 import { documentedRoutes } from "./documented-routes.ts";
 import { renderGoals } from "./goals-table.ts";
 import { replaceRegion } from "./markdown.ts";
+
+import { renderMetrics } from "./metrics-table.ts";
 import { historyFile, renderHistory } from "./migration-history.ts";
 import { namedSchemas } from "./name-schemas.ts";
 import { renderNumberLists } from "./number-lists.ts";
@@ -67,6 +69,7 @@ export const renderArtifacts = async (): Promise<Artifact[]> => [
   ...renderNumberLists(),
   ...renderCharts(),
   renderConfigurationPage("docs/configuration.md"),
+  renderRegion("docs/operate.md", "metrics", renderMetrics()),
   renderRegion("docs/security.md", "reached", renderReachedRoutes()),
   renderRegion("docs/collector-keys.md", "keys", renderCollectorKeys()),
 ];

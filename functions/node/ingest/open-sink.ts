@@ -38,7 +38,7 @@ export const openSink = async (
   if (settings.kind === "postgres") return { sink: createPostgresSink(shared), payloadBytesMax };
   const { connectNats } = await import("./connect-nats.ts");
   const { createNatsSink } = await import("#functions/ingest/nats-sink/create-nats-sink.ts");
-  const observe = { ...metrics.observeIngest, ...metrics.observePublishes() };
+  const observe = { ...metrics.observeIngest, ...metrics.observePublishes };
   const connectCommitter = async () => openCommitClient(await needs.databaseUrl());
   return connectNats(settings, { clock: needs.clock, log }, async (connection) => {
     const sink = await createNatsSink({
@@ -48,16 +48,8 @@ export const openSink = async (
       observe,
       connectCommitter,
     });
-    metrics.gauge(
-      "core_ingest_nats_publishes_waiting",
-      "Messages that wait for the stream's acknowledgement",
-      () => sink.waiting().messages,
-    );
-    metrics.gauge(
-      "core_ingest_nats_lag_seconds",
-      "How long the oldest of these messages has waited",
-      () => sink.waiting().seconds,
-    );
+    metrics.gauge("waitingPublishes", () => sink.waiting().messages);
+    metrics.gauge("publishLag", () => sink.waiting().seconds);
     const messageBytesMax =
       (connection.info?.max_payload ?? payloadBytesMax) - envelopeBytesReserved;
     if (messageBytesMax < payloadBytesMax)
