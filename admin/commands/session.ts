@@ -1,4 +1,5 @@
 import { connectFleet, revokeOperatorSession, whoami } from "#client/index.ts";
+import type { CoreProblemCode } from "#proto/gen/problem-codes.ts";
 import { signInByBrowser } from "../sign-in/browser.ts";
 import { signInByDevice } from "../sign-in/device.ts";
 import type { Token } from "../sign-in/token-endpoint.ts";
@@ -57,7 +58,8 @@ export const logoutAction: Action<object> = async (terminal) => {
   });
   const { error } = await revokeOperatorSession({ client, path: { id: session.session_id } });
   // 401: the session had ended before.
-  const isEnded = error === undefined || error.code === "unauthenticated";
+  const isEnded =
+    error === undefined || error.code === ("unauthenticated" satisfies CoreProblemCode);
   terminal.err.write(
     isEnded
       ? "Signed out.\n"

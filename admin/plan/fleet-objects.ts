@@ -16,6 +16,7 @@ import {
   reportFleetHealth,
 } from "#client/index.ts";
 import { FleetError } from "#client/problem.ts";
+import type { CoreProblemCode } from "#proto/gen/problem-codes.ts";
 import { type InventoryHost, inventoryDigest } from "#proto/inventory/inventory.ts";
 import { endedStates, rolloutStates } from "#proto/rollout/vocabulary.ts";
 import type { FleetQuery } from "../terminal/fleet-query.ts";
@@ -89,7 +90,11 @@ const findSet = async (
   try {
     return (await getAppliedSet<true>({ client, path: { name } })).data;
   } catch (error) {
-    if (error instanceof FleetError && error.problem.code === "not_found") return null;
+    if (
+      error instanceof FleetError &&
+      error.problem.code === ("not_found" satisfies CoreProblemCode)
+    )
+      return null;
     throw error;
   }
 };

@@ -16,6 +16,7 @@ import { errorCode } from "#kit/describe-error.ts";
 import type { Log } from "#kit/log.ts";
 import { configHash } from "#proto/collector-config/hash.ts";
 import { parseCollectorConfig } from "#proto/collector-config/parse.ts";
+import type { CoreProblemCode } from "#proto/gen/problem-codes.ts";
 import type { Labels } from "#proto/labels.ts";
 import type { ConfigDesiredResponse } from "#proto/management/config-desired.ts";
 import {
@@ -94,7 +95,9 @@ export const openDesiredConfigs = async (options: {
         await change();
         changeError = null;
       } catch (error) {
-        const isLimited = error instanceof ManagementError && error.failure.code === "rate_limited";
+        const isLimited =
+          error instanceof ManagementError &&
+          error.failure.code === ("rate_limited" satisfies CoreProblemCode);
         changeError = isLimited ? null : describeFailure(error);
         log.error({ err: error }, "a desired config could not be applied or promoted; retrying");
       }

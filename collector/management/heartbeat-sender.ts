@@ -2,6 +2,7 @@ import type { Clock } from "#kit/clock.ts";
 import { type Entropy, fraction } from "#kit/entropy.ts";
 import type { Log } from "#kit/log.ts";
 import { createTokenBuckets, type TokenBuckets } from "#kit/token-buckets.ts";
+import type { CoreProblemCode } from "#proto/gen/problem-codes.ts";
 import type { HeartbeatResponse } from "#proto/management/heartbeat.ts";
 import { withReenrollAdvice } from "../identity/reenroll-advice.ts";
 import { ManagementError } from "./management-error.ts";
@@ -90,7 +91,8 @@ export const createHeartbeatSender = (options: {
     onFailure(failure?.code);
     const retryAfterSeconds = failure?.retryAfterSeconds ?? 0;
     // Only core's limit delays the newest report.
-    if (failure?.code === "rate_limited" && retryAfterSeconds > 0) return retryAfterSeconds;
+    if (failure?.code === ("rate_limited" satisfies CoreProblemCode) && retryAfterSeconds > 0)
+      return retryAfterSeconds;
     return Math.max(intervalSeconds, retryAfterSeconds);
   };
 

@@ -12,7 +12,7 @@ import { namedSchemas } from "./name-schemas.ts";
 import { renderNumberLists } from "./number-lists.ts";
 import { openApiOf } from "./openapi.ts";
 import { operationsOf } from "./operations.ts";
-import { renderProblemsPage } from "./problems-page.ts";
+import { renderProblemCodes, renderProblemsPage } from "./problems-page.ts";
 import { renderReachedRoutes } from "./reached-routes.ts";
 
 /** A committed file and the text that it must have. */
@@ -64,6 +64,7 @@ export const renderArtifacts = async (): Promise<Artifact[]> => [
   { path: historyFile, text: await renderHistory() },
   ...(await renderOpenApi()),
   { path: "docs/problems.md", text: renderProblemsPage() },
+  { path: "proto/gen/problem-codes.ts", text: renderProblemCodes() },
   { path: "docs/chat-relations.md", text: renderChatRelationsPage() },
   { path: "docs/performance-goals.md", text: renderGoals() },
   ...renderNumberLists(),

@@ -83,6 +83,7 @@ it("refuse a change that another one came before, and show what there is now", a
   await web.core.admin.put(`/v1/collector/watches/${watch.id}`, body);
   await page.getByRole("button", { name: "Save" }).click();
   await page.getByText("The watch has changed since: it has revision 2").waitFor();
+  expect(await page.getByLabel("More than").inputValue()).toBe("9");
 });
 
 it("show an auditor the watches, and no way to change one", async () => {

@@ -1,5 +1,6 @@
 import { SignJWT } from "jose";
 import * as v from "valibot";
+import type { CoreProblemCode } from "#proto/gen/problem-codes.ts";
 import { bridgeAudience, webSubject } from "#proto/operator/bridge-token.ts";
 import type { Scope } from "#proto/operator/scopes.ts";
 import { Whoami } from "#proto/operator/whoami.ts";
@@ -264,7 +265,7 @@ export const coreProblem = async (response: Response, call: string): Promise<Web
   const { status } = response;
   const cause = new Error(`${call}: status ${status}`);
   const failure = v.safeParse(CoreFailure, await response.json().catch(() => undefined));
-  if (failure.success && failure.output.code === "database_unavailable")
+  if (failure.success && failure.output.code === ("database_unavailable" satisfies CoreProblemCode))
     return new WebProblem("database_unavailable", { detail: failure.output.detail, cause });
   return new WebProblem("core_unavailable", {
     detail: `Core answered with status ${status}`,

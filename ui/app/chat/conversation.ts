@@ -9,6 +9,7 @@ import {
   type MessagePart,
 } from "#proto/chat/session.ts";
 import { resultBytesMax } from "#proto/chat/tools.ts";
+import type { CoreProblemCode } from "#proto/gen/problem-codes.ts";
 import { type ApiClient, ApiProblem, parseAnswer } from "../api/api-client.ts";
 import { keepText, readKeptText } from "../browser/kept-text.ts";
 import { withEvent } from "./answer-parts.ts";
@@ -230,7 +231,7 @@ export const createConversationView = (
       if (signal.aborted) changeAnswer((answer) => ({ ...answer, status: "aborted" }));
       else if (failure instanceof ApiProblem) {
         // Core stores the question before it asks the model.
-        stored ||= failure.code === "inference_failed";
+        stored ||= failure.code === ("inference_failed" satisfies CoreProblemCode);
         // The new sign-in leaves the page.
         if (failure.status === 401 && draft() === "") setDraft(question);
         changeAnswer((answer) => ({

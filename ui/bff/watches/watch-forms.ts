@@ -4,6 +4,7 @@ import type { Clock } from "#kit/clock.ts";
 import { parseDuration, writeDuration } from "#proto/fleet-health/query-language/duration.ts";
 import { parseFilterLink } from "#proto/fleet-health/query-language/filter-link.ts";
 import { serialiseFilter } from "#proto/fleet-health/query-language/serialise.ts";
+import type { CoreProblemCode } from "#proto/gen/problem-codes.ts";
 import { plainLine } from "#proto/plain-text.ts";
 import type { CoreClient } from "../core-client.ts";
 import { cardPage, type Html, type PageLinks } from "../page-frame.ts";
@@ -245,7 +246,10 @@ export const createWatchForms = ({
       });
     const { code, detail, errors } = refusal.output;
     const faults = errors.map(({ path, message }) => `${labelOf(path)}: ${message}`);
-    return { faults: faults.length === 0 ? [detail] : faults, isStale: code === "conflict" };
+    return {
+      faults: faults.length === 0 ? [detail] : faults,
+      isStale: code === ("conflict" satisfies CoreProblemCode),
+    };
   };
 
   const showChange = async (
