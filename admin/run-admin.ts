@@ -1,8 +1,9 @@
 import { Argument, Command, CommanderError, Option } from "commander";
 import { FleetError, type Problem } from "#client/problem.ts";
 import packageJson from "#package.json" with { type: "json" };
+import type { CoreProblemCode } from "#proto/gen/problem-codes.ts";
 import type { Completed, CompletionShell } from "./commands/completion.ts";
-import { adminCommands, groupSummaries } from "./commands/index.ts";
+import { adminCommands, summaryOfGroup } from "./commands/index.ts";
 import { describeProblem, isUnanswered } from "./terminal/describe-problem.ts";
 import { ActionFailure, type AdminExitCode, exitCodes } from "./terminal/exit-codes.ts";
 import { plainLines, telemetryFormats, usualFormats } from "./terminal/output.ts";
@@ -85,7 +86,7 @@ const commandAt = (program: Command, path: string): Command => {
   const [group = "", ...rest] = words;
   const parent =
     program.commands.find((each) => each.name() === group) ??
-    program.command(group).description(groupSummaries[group] ?? "");
+    program.command(group).description(summaryOfGroup(group));
   return parent.command(rest.join(" "));
 };
 
@@ -137,7 +138,7 @@ const failureOf = (error: unknown, { err, signal }: Terminal): AdminExitCode => 
   }
   if (error instanceof FleetError) {
     err.write(describeProblem(error.problem));
-    if (error.problem.code === "unauthenticated")
+    if (error.problem.code === ("unauthenticated" satisfies CoreProblemCode))
       err.write(
         "  sign in with svc-admin login, or put a new token into SVC_ADMIN_TOKEN_FILE if that is set\n",
       );

@@ -7,24 +7,36 @@ import { completenessCommands, inventoryCommands, volumeCommands } from "./decla
 import { rolloutCommands } from "./declare-rollouts.ts";
 import { watchCommands } from "./declare-watches.ts";
 
-/** The description of each group of commands, for `--help`. */
-export const groupSummaries: Readonly<Record<string, string>> = {
-  sessions: "Sessions of programs: list, revoke",
-  policies: "Enrollment policies: list, show, create, freeze",
-  tokens: "Bootstrap tokens: list, create, revoke",
-  fleet: "The health of hosts: list, show, compare, what runs out",
-  hosts: "A running host: fetch its diagnostics, have it renew or report",
-  identities: "Enrolled hosts: list, show, revoke",
-  certificates: "Certificates of hosts: list, revoke",
-  inventory: "The inventory of expected hosts: put, list, diff",
-  budgets: "How many bytes core stores of each host in an hour: list, set, delete",
-  configs: "Collector configs: list, show, diff, preview, publish, assign, roll back",
-  rollouts:
-    "Rollouts of configs by waves: create, list, show, targets, watch, pause, resume, abort, roll back",
-  watches: "Watches: create, list, show, update, silence, test, delete",
-  telemetry: "The stored telemetry of hosts: read",
-  audit: "The audit log: list, follow, verify",
-  directory: "The directory: the last sync",
+/** What each group of commands is about. */
+const groupSubjects: Readonly<Record<string, string>> = {
+  sessions: "Sessions of programs",
+  policies: "Enrollment policies",
+  simulate: "What core would answer",
+  tokens: "Bootstrap tokens",
+  fleet: "The health of hosts",
+  hosts: "A running host",
+  identities: "Enrolled hosts",
+  certificates: "Certificates of hosts",
+  queues: "Queues of a host",
+  inventory: "The inventory of expected hosts",
+  budgets: "How many bytes core stores of each host in an hour",
+  configs: "Collector configs",
+  rollouts: "Rollouts of configs by waves",
+  watches: "Watches",
+  telemetry: "The stored telemetry of hosts",
+  audit: "The audit log",
+  directory: "The directory",
+};
+
+/** Returns the description of a group of commands, for `--help`: its subject, and its commands. Throws for a group without a subject. */
+export const summaryOfGroup = (group: string): string => {
+  const subject = groupSubjects[group];
+  if (subject === undefined) throw new Error(`the commands of ${group} have no subject`);
+  const names = adminCommands.flatMap(({ path }) => {
+    const [first, name = ""] = path.split(" ");
+    return first === group ? [name] : [];
+  });
+  return `${subject}: ${names.join(", ")}`;
 };
 
 const { calls, runs } = commandsFrom(() => import("./session.ts"));

@@ -77,6 +77,7 @@ describe("lists", () => {
     expect((await narrow.run`identities show ${hostId}`).out).toContain(hosts[0]?.identity);
     const help = (await adminAt({ columns: 72 }).run("--help")).out.split("\n");
     expect(help.filter((line) => line.length > 72)).toEqual([]);
+    expect(help.join("\n")).toMatch(/^ {2}queues +Queues of a host: list, close$/m);
   });
 
   it.each([{ NO_COLOR: "1" }, { FORCE_COLOR: "3" }])(
