@@ -12,6 +12,7 @@ import { createApp } from "./app.ts";
 import type { ChatConfig } from "./config/chat-config.ts";
 import { type CoreConfig, parseCoreConfig } from "./config/core-config.ts";
 import type { Core } from "./core.ts";
+import { type Observer, unobserved } from "./counted-metrics.ts";
 import type { Chat, ReceiptSigner } from "./domain/chat/chat.ts";
 import { createReceiptSigner } from "./domain/chat/receipt-signer.ts";
 import { problemResponse } from "./http/render-problem.ts";
@@ -26,7 +27,6 @@ import {
   licenseCheck,
   signerCheck,
 } from "./ops/checks.ts";
-import { type Observer, unobserved } from "./ops/counted-metrics.ts";
 import { opsRoutesOf } from "./ops/index.ts";
 import { Problem } from "./problems.ts";
 import { readAuthorities } from "./signer/authority.ts";

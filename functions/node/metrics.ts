@@ -2,15 +2,15 @@ import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom
 import { singleFlight } from "#kit/group-calls.ts";
 import type { Log } from "#kit/log.ts";
 import type { DirectoryObserver } from "../core.ts";
-import type { IngestObserver } from "../ingest/accept-frame.ts";
-import type { CommitObserver } from "../ingest/committer.ts";
-import type { PublishObserver } from "../ingest/nats-sink/publisher.ts";
 import {
   countedMetrics,
   type GaugeName,
   type Observer,
   type Recorders,
-} from "../ops/counted-metrics.ts";
+} from "../counted-metrics.ts";
+import type { IngestObserver } from "../ingest/accept-frame.ts";
+import type { CommitObserver } from "../ingest/committer.ts";
+import type { PublishObserver } from "../ingest/nats-sink/publisher.ts";
 import type { Figure } from "../ops/figures.ts";
 
 /** Core's metrics, counted by prom-client in a registry of their own. */

@@ -54,7 +54,7 @@ export const figuresOf = (
 ): readonly Figure[] => [
   {
     name: "core_check_ready",
-    help: "1 for a readiness check that is ready, else 0; absent when not configured",
+    help: "1 for a readiness check that is ready, else 0",
     labels: ["endpoint", "check"],
     read: async () =>
       (await Promise.all(Object.entries(parts.checks).map(readChecks(core)))).flat(),
@@ -180,7 +180,7 @@ const watchFiguresOf = ({ reports, clock }: Pick<Core, "reports" | "clock">): Fi
     },
     {
       name: "core_watch_message_age_seconds",
-      help: "age of the oldest message of a watch that a receiver does not have yet",
+      help: "age of the oldest message that a receiver does not have yet",
       labels: ["receiver"],
       read: async () =>
         (await waiting()).map(({ receiver, oldestAt }) =>

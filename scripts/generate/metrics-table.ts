@@ -1,5 +1,5 @@
 import type { Core } from "#functions/core.ts";
-import { countedMetrics } from "#functions/ops/counted-metrics.ts";
+import { countedMetrics } from "#functions/counted-metrics.ts";
 import { figuresOf } from "#functions/ops/figures.ts";
 import { markdownTable } from "./markdown.ts";
 

@@ -1,10 +1,10 @@
 import { createApp } from "#functions/app.ts";
 import { parseCoreConfig } from "#functions/config/core-config.ts";
 import type { Core } from "#functions/core.ts";
+import { unobserved } from "#functions/counted-metrics.ts";
 import type { HttpContext, Peer } from "#functions/http/request.ts";
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import { createNodeCryptography } from "#functions/node/node-cryptography.ts";
-import { unobserved } from "#functions/ops/counted-metrics.ts";
 import { createClientCertificateReader } from "#functions/signer/certificate.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import { untraced } from "#kit/tracing/tracer.ts";

@@ -52,6 +52,7 @@ export const parts: readonly Part[] = [
   { name: "containment", paths: ["kit/contain-failures.ts"], imports: [], node: true },
   { name: "kit", paths: ["kit/"], imports: [], without: [...database, ...http] },
   { name: "problems", paths: ["functions/problems.ts"], imports: ["kit"] },
+  { name: "metrics", paths: ["functions/counted-metrics.ts"], imports: [] },
   {
     name: "config",
     imports: leaves,
@@ -60,7 +61,7 @@ export const parts: readonly Part[] = [
     name: "core",
     paths: ["functions/core.ts"],
     imports: [],
-    types: ["config", "kit", "proto", "store", "signer", "domain", "problems"],
+    types: ["config", "kit", "proto", "store", "signer", "domain", "problems", "metrics"],
   },
   {
     name: "database-problem",
@@ -149,6 +150,7 @@ export const parts: readonly Part[] = [
       "signer",
       "ingest",
       "problems",
+      "metrics",
       "version",
     ],
     types: ["core", "config", "http", "ops", "domain"],

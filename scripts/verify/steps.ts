@@ -1,11 +1,12 @@
 import { execFile } from "node:child_process";
-import { cp, mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { cp, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { promisify } from "node:util";
 import { checkDocuments } from "../docs-check/check-documents.ts";
 import { renderArtifacts } from "../generate/artifacts.ts";
 import { generateClient } from "../generate/client.ts";
+import { renderProblemCodes } from "../generate/problems-page.ts";
 import { readReliability } from "../reliability/cases.ts";
 import { additionFaults } from "./additive-migrations.ts";
 import { violationsOf } from "./architecture.ts";
@@ -84,9 +85,9 @@ const compareFolders = (expected: string, committed: string): Promise<VerifyResu
 const generatedProtocol = () =>
   inTemporaryFolder(async (folder) => {
     const generated = await tool("buf", "generate", "-o", folder);
-    return generated.fault === undefined
-      ? compareFolders(join(folder, "proto/gen"), "proto/gen")
-      : generated;
+    if (generated.fault !== undefined) return generated;
+    await writeFile(join(folder, "proto/gen/problem-codes.ts"), renderProblemCodes());
+    return compareFolders(join(folder, "proto/gen"), "proto/gen");
   });
 
 const generatedClient = () =>

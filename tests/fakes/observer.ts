@@ -1,4 +1,4 @@
-import type { Observer } from "#functions/ops/counted-metrics.ts";
+import type { Observer } from "#functions/counted-metrics.ts";
 
 /** One call of an observer. */
 export interface Observation {

@@ -1,5 +1,5 @@
+import type { Observer } from "#functions/counted-metrics.ts";
 import type { Peer } from "#functions/http/request.ts";
-import type { Observer } from "#functions/ops/counted-metrics.ts";
 import type { Clock } from "#kit/clock.ts";
 import type { Environment } from "#kit/env.ts";
 import type { TestCa } from "#scripts/lab/ca/test-pki.ts";

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { auditEvent } from "#drizzle/schema/audit.ts";
 import { enrollmentFailure, enrollmentRefusal } from "#drizzle/schema/enrollment.ts";
-import { unobserved } from "#functions/ops/counted-metrics.ts";
+import { unobserved } from "#functions/counted-metrics.ts";
 import { Problem } from "#functions/problems.ts";
 import type { Database } from "#functions/store/database/database.ts";
 import { createTestClock } from "#tests/fakes/clock.ts";
