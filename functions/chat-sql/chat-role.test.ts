@@ -1,15 +1,15 @@
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
-import { startRoleServer } from "#tests/support/role-server.ts";
+import { startRoleServer, urlFor } from "#tests/support/role-server.ts";
 
-const { server, admin, create, tools, stop } = await startRoleServer();
+const { server, createRoles, create, tools, stop } = await startRoleServer();
 afterAll(stop);
 const { signal } = new AbortController();
+type Tools = Awaited<ReturnType<typeof tools>>;
+const count = ({ sql }: Pick<Tools, "sql">) =>
+  sql?.query("select count(*) from collectors", signal);
+const none = { kind: "rows", rows: [[0]] };
 
-beforeEach(async () => {
-  for (const role of ["core", "plain", "later", "given", "powerful"])
-    await admin.sql.unsafe(`do $$ begin
-      if not exists (select from pg_roles where rolname = '${role}') then create role ${role} login; end if; end $$`);
-});
+beforeEach(() => createRoles("core", "plain", "given", "powerful"));
 
 describe("the role that boot makes", () => {
   it("is shared by all cores of a database, and repeated boots change nothing", async () => {
@@ -24,11 +24,7 @@ describe("the role that boot makes", () => {
     const before = await stored();
     const [second, third] = await Promise.all([tools(core), tools(core)]);
     expect([...(await stored())]).toEqual([...before]);
-    for (const { sql } of [first, second, third])
-      expect(await sql?.query("select count(*) from collectors", signal)).toMatchObject({
-        kind: "rows",
-        rows: [[0]],
-      });
+    for (const each of [first, second, third]) expect(await count(each)).toMatchObject(none);
   });
 
   it("serves cores with the old and the new secret during a rotation, whichever set its password last", async () => {
@@ -37,33 +33,29 @@ describe("the role that boot makes", () => {
     const locate = async () => server.tcpUrl(core.database);
     const old = "o".repeat(32);
     const next = "n".repeat(32);
-    const count = async ({ sql }: Awaited<ReturnType<typeof tools>>) =>
-      (await sql?.query("select count(*) from collectors", signal))?.kind;
+    const expectRows = async (...each: Tools[]) => {
+      for (const one of each) expect(await count(one)).toMatchObject(none);
+    };
     // Step 1, step 2 of another core, and a core of step 1 that restarts.
     const first = await tools(core, { locate, secret: old, secretPrevious: next });
     const second = await tools(core, { locate, secret: next, secretPrevious: old });
-    expect(await Promise.all([first, second].map(count))).toEqual(["rows", "rows"]);
+    await expectRows(first, second);
     const again = await tools(core, { locate, secret: old, secretPrevious: next });
-    expect(await Promise.all([first, second, again].map(count))).toEqual(["rows", "rows", "rows"]);
+    await expectRows(first, second, again);
     const third = await tools(core, { locate, secret: next });
-    expect(await Promise.all([first, second, third].map(count))).toEqual(["rows", "rows", "rows"]);
+    await expectRows(first, second, third);
     // After the rotation the old secret opens nothing.
     const late = await tools(core, { locate, secret: next });
     await tools(core, { locate, secret: "x".repeat(32) });
-    expect(await late.sql?.query("select 1 as one from collectors", signal)).toMatchObject({
-      kind: "error",
-      code: "database_unavailable",
-    });
+    expect(await count(late)).toMatchObject({ kind: "error", code: "database_unavailable" });
   });
 
   it("is not made by a core that may not create roles: the tools are off with a reason", async () => {
     const core = await create("core");
-    const { sql, offReason, warnings } = await tools(core);
-    expect(sql).toBeNull();
-    expect(offReason).toBe(
-      "core's database role may not create roles; docs/chat-sql.md has the statements for an administrator",
-    );
-    expect(warnings).toEqual([`the SQL tools of the chat are off: ${offReason}`]);
+    const offReason =
+      "core's database role may not create roles; docs/chat-sql.md has the statements for an administrator";
+    const warnings = [`the SQL tools of the chat are off: ${offReason}`];
+    expect(await tools(core)).toMatchObject({ sql: null, offReason, warnings });
   });
 
   it("is off when core could not create schema chat", async () => {
@@ -116,18 +108,11 @@ describe("the role that boot makes", () => {
 });
 
 describe("the role of SVC_CHAT_DATABASE_URL", () => {
-  type Core = Awaited<ReturnType<typeof create>>;
-  const urlOf = (core: Core, role: string) =>
-    Object.assign(new URL(core.url), { username: role }).href;
-
   it("is used when it may read the views and nothing else", async () => {
     const core = await create();
-    const { sql, offReason } = await tools(core, { url: urlOf(core, "given") });
-    expect(offReason).toBeNull();
-    expect(await sql?.query("select count(*) from collectors", signal)).toMatchObject({
-      kind: "rows",
-      rows: [[0]],
-    });
+    const given = await tools(core, { url: urlFor(core.url, "given") });
+    expect(given.offReason).toBeNull();
+    expect(await count(given)).toMatchObject(none);
     const [row] = await core.sql`select count(*)::int as roles from pg_roles
       where rolname = 'svc_chat_' || (select oid from pg_database where datname = current_database())`;
     expect(row?.roles).toBe(0);
@@ -135,55 +120,26 @@ describe("the role of SVC_CHAT_DATABASE_URL", () => {
 
   it("is refused when it may do more", async () => {
     const core = await create();
-    for (const [fault, role, give, take] of [
-      ["is a superuser", "postgres", "select 1", "select 1"],
-      [
-        "may create databases",
-        "powerful",
-        "alter role powerful createdb",
-        "alter role powerful nocreatedb",
-      ],
-      [
-        "may replicate",
-        "powerful",
-        "alter role powerful replication",
-        "alter role powerful noreplication",
-      ],
-      [
-        "bypasses row-level security",
-        "powerful",
-        "alter role powerful bypassrls",
-        "alter role powerful nobypassrls",
-      ],
-      ["may not log in", "powerful", "alter role powerful nologin", "alter role powerful login"],
-      ["is a member of plain", "powerful", "grant plain to powerful", "revoke plain from powerful"],
-      [
-        "owns table stolen",
-        "powerful",
-        "create table stolen (a int); alter table stolen owner to powerful",
-        "drop table stolen",
-      ],
-      [
-        "may create in schema public",
-        "powerful",
-        "grant create on schema public to powerful",
-        "revoke create on schema public from powerful",
-      ],
-      [
-        "may write chat.heartbeats",
-        "powerful",
-        "grant delete on chat.heartbeats to powerful",
-        "revoke delete on chat.heartbeats from powerful",
-      ],
-      ["does not exist", "nobody", "select 1", "select 1"],
+    const toolsOf = (role: string) => tools(core, { url: urlFor(core.url, role) });
+    const refused = (fault: string) => ({ sql: null, offReason: expect.stringContaining(fault) });
+    for (const [fault, give] of [
+      ["may create databases", "alter role powerful createdb"],
+      ["may replicate", "alter role powerful replication"],
+      ["bypasses row-level security", "alter role powerful bypassrls"],
+      ["may not log in", "alter role powerful nologin"],
+      ["is a member of plain", "grant plain to powerful"],
+      ["owns table stolen", "create table stolen (a int); alter table stolen owner to powerful"],
+      ["may create in schema public", "grant create on schema public to powerful"],
+      ["may write chat.heartbeats", "grant delete on chat.heartbeats to powerful"],
     ] as const) {
       await core.sql.unsafe(give);
-      const { sql, offReason } = await tools(core, { url: urlOf(core, role) });
-      expect(sql).toBeNull();
-      expect(offReason).toContain(fault);
-      await core.sql.unsafe(take);
+      expect(await toolsOf("powerful")).toMatchObject(refused(fault));
+      await core.sql.unsafe("drop owned by powerful; drop role powerful");
+      await createRoles("powerful");
     }
-    expect(await tools(core, { url: urlOf(core, "powerful") })).toMatchObject({ offReason: null });
+    expect(await toolsOf("postgres")).toMatchObject(refused("is a superuser"));
+    expect(await toolsOf("nobody")).toMatchObject(refused("does not exist"));
+    expect(await toolsOf("powerful")).toMatchObject({ offReason: null });
   });
 
   it("is refused when the server does not admit it", async () => {

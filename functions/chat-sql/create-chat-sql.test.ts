@@ -47,17 +47,24 @@ const rows = async (statement: string) => {
   return result.rows;
 };
 
+const health = async (query = "limit=1000") =>
+  (await test.auditor.get<FleetHealthReport>(`/v1/collector/health?${query}`)).body;
+/** A time as a statement returns it. */
+const short = (time: string | null | undefined) => time?.replace(".000Z", "Z") ?? null;
+const endless =
+  "select count(*) from generate_series(1, 100000) a, generate_series(1, 100000) b where a + b > 0";
+
 describe("the relations", () => {
   it("collectors has the state and the conditions of GET /v1/collector/health for every host", async () => {
-    const { body } = await test.auditor.get<FleetHealthReport>("/v1/collector/health?limit=1000");
+    const { items } = await health();
     const found = new Map<unknown, unknown[]>();
     for (const half of ["<", ">="])
       for (const [id, ...rest] of await rows(
         `select identity_id, state, conditions, drift, certificate_status from collectors where device_id ${half} 'host-250'`,
       ))
         found.set(id, rest);
-    expect(body.items).toHaveLength(320);
-    for (const { identity_id, state, conditions, config, certificate } of body.items)
+    expect(items).toHaveLength(320);
+    for (const { identity_id, state, conditions, config, certificate } of items)
       expect(found.get(identity_id)).toEqual([
         state,
         conditions.map((each) => each.state),
@@ -71,12 +78,8 @@ describe("the relations", () => {
     await test.db.execute(sql`insert into held_host (host_id, identity_id, budget, since, until)
       select identity, identity_id, 'small', now(), (case when device_id = 'host-9' then ${until(-1)} else ${until(60)} end)::timestamptz
       from fleet_host where device_id in ('host-7', 'host-8', 'host-9')`);
-    const { body } = await test.auditor.get<FleetHealthReport>("/v1/collector/health?budget=held");
-    const held = body.items.map(({ device_id, hold }) => [
-      device_id,
-      hold?.budget,
-      hold?.until.replace(".000Z", "Z"),
-    ]);
+    const { items } = await health("budget=held");
+    const held = items.map(({ device_id, hold }) => [device_id, hold?.budget, short(hold?.until)]);
     expect(
       await rows(
         "select device_id, held_by_budget, held_until from collectors where held_until is not null order by 1",
@@ -233,15 +236,10 @@ describe("a statement of a model", () => {
   });
 
   it("gives the right rows", async () => {
-    const { body } = await test.auditor.get<FleetHealthReport>("/v1/collector/health?limit=1000");
-    const { items, summary } = body;
-    expect(
-      Object.fromEntries(
-        (await rows("select state, count(*) from collectors group by state")) as [string, number][],
-      ),
-    ).toEqual(
-      Object.fromEntries(Object.entries(summary.by_state).filter(([, count]) => count > 0)),
-    );
+    const { items, summary } = await health();
+    const states = await rows("select state, count(*) from collectors group by state order by 1");
+    const counted = Object.entries(summary.by_state).filter(([, count]) => count > 0);
+    expect(states).toEqual(counted.toSorted());
     const stale = items.filter(({ conditions }) =>
       conditions.some(({ state }) => state === "stale"),
     );
@@ -255,11 +253,11 @@ describe("a statement of a model", () => {
     ).toEqual([
       [
         first?.identity,
-        first?.enrolled_at.replace(".000Z", "Z"),
-        first?.last_heartbeat_at?.replace(".000Z", "Z") ?? null,
+        short(first?.enrolled_at),
+        short(first?.last_heartbeat_at),
         first?.queue.bytes,
         first?.config.desired_config_hash,
-        first?.certificate.not_after.replace(".000Z", "Z"),
+        short(first?.certificate.not_after),
       ],
     ]);
     const statuses = Map.groupBy(items, ({ certificate }) => certificate.status);
@@ -301,64 +299,53 @@ describe("a statement of a model", () => {
     });
   });
 
-  it.each([
-    ["select 1; select 2", "statement_refused", "send exactly one statement"],
-    ["", "statement_refused", "syntax error: it cannot be parsed"],
-    ["-- nothing", "statement_refused", "send exactly one statement"],
-    ["selec 1", "statement_refused", 'syntax error: syntax error at or near "selec"'],
-    ["delete from collectors", "statement_refused", "only SELECT is allowed"],
-    [
-      "select 1\0; drop table person",
-      "statement_refused",
-      "the statement holds a character that SQL does not allow",
-    ],
-    [
-      `select '${"x".repeat(9000)}'`,
-      "statement_refused",
-      "the statement is longer than 8192 bytes",
-    ],
-    [
-      `select ${"(".repeat(100)}1${")".repeat(100)}`,
-      "statement_refused",
-      "the statement is nested too deeply",
-    ],
-    [
-      `select ${"not ".repeat(1500)}true`,
-      "statement_refused",
-      "the statement is nested too deeply",
-    ],
+  it.each<[statement: string, message: string, code?: string]>([
+    ["select 1; select 2", "send exactly one statement"],
+    ["", "syntax error: it cannot be parsed"],
+    ["-- nothing", "send exactly one statement"],
+    ["selec 1", 'syntax error: syntax error at or near "selec"'],
+    ["delete from collectors", "only SELECT is allowed"],
+    ["select 1\0; drop table person", "the statement holds a character that SQL does not allow"],
+    [`select '${"x".repeat(9000)}'`, "the statement is longer than 8192 bytes"],
+    [`select ${"(".repeat(100)}1${")".repeat(100)}`, "the statement is nested too deeply"],
+    [`select ${"not ".repeat(1500)}true`, "the statement is nested too deeply"],
     [
       "select * from persons",
-      "statement_refused",
       'relation "persons" does not exist; there are collectors, heartbeats, certificates, config_assignments, audit_events, enrollment_policies, ingest_hours, incomplete_hours, completeness_hours, host_history, host_silences, volume_days, inventory, watches, watch_events',
     ],
-    ["select nothing from collectors", "query_failed", 'column "nothing" does not exist'],
+    ["select nothing from collectors", 'column "nothing" does not exist', "query_failed"],
     [
       "select device from collectors",
-      "query_failed",
       'column "device" does not exist (Perhaps you meant to reference the column "collectors.device_id".)',
+      "query_failed",
     ],
-    ["select 1 / 0", "query_failed", "division by zero"],
+    ["select 1 / 0", "division by zero", "query_failed"],
     [
       "select state from collectors group by platform",
-      "query_failed",
       'column "collectors.state" must appear in the GROUP BY clause or be used in an aggregate function',
+      "query_failed",
     ],
-    ["select repeat('x', 10)", "statement_refused", "function repeat is not allowed"],
-    ["select a.b.c from collectors", "statement_refused", "write columns as name or alias.name"],
-  ])("is refused with the reason: %.40s", async (statement, code, message) => {
-    expect(await query(statement)).toEqual({ kind: "error", code, message });
-  });
+    ["select repeat('x', 10)", "function repeat is not allowed"],
+    ["select a.b.c from collectors", "write columns as name or alias.name"],
+  ])(
+    "is refused with the reason: %.40s",
+    async (statement, message, code = "statement_refused") => {
+      expect(await query(statement)).toEqual({ kind: "error", code, message });
+    },
+  );
 });
 
 describe("T4: a result that is too large", () => {
   it("has 200 rows", async () => {
-    const result = await query("select generate_series(1, 100000000) as n");
-    expect(result).toMatchObject({ kind: "rows", row_count: 200, truncated: true });
-    expect(await query("select n from generate_series(1, 200) n")).toMatchObject({
-      row_count: 200,
-      truncated: false,
-    });
+    for (const [count, truncated] of [
+      [100_000_000, true],
+      [200, false],
+    ] as const)
+      expect(await query(`select generate_series(1, ${count}) as n`)).toMatchObject({
+        kind: "rows",
+        row_count: 200,
+        truncated,
+      });
   });
 
   it("of many bytes is cut off after whole rows", async () => {
@@ -379,10 +366,7 @@ describe("T4: a result that is too large", () => {
 
   it("is cancelled on the server when the signal aborts", async () => {
     const controller = new AbortController();
-    const running = query(
-      "select count(*) from generate_series(1, 100000) a, generate_series(1, 100000) b where a + b > 0",
-      controller.signal,
-    );
+    const running = query(endless, controller.signal);
     const active = () =>
       test.db.execute(sql`select pid from pg_stat_activity where application_name = 'svc-server chat' and state = 'active'
         and datname = current_database()`);
@@ -395,8 +379,6 @@ describe("T4: a result that is too large", () => {
   it("does not start when the signal has aborted, or while it waits for others", async () => {
     await expect(query("select 1", AbortSignal.abort(new Error("gone")))).rejects.toThrow("gone");
     const busy = new AbortController();
-    const endless =
-      "select count(*) from generate_series(1, 100000) a, generate_series(1, 100000) b where a + b > 0";
     const blocking = [1, 2].map(() => query(endless, busy.signal).catch(() => undefined));
     const waiting = new AbortController();
     const waits = query("select 1", waiting.signal);
@@ -521,8 +503,6 @@ describe("T4: one of the worst statements that the tools accept takes little mem
   });
 
   it("keeps the slot of a query until its backend has ended", async () => {
-    const endless =
-      "select count(*) from generate_series(1, 100000) a, generate_series(1, 100000) b where a + b > 0";
     const person = new AbortController();
     // That of the test before may still end.
     await eventually(async () => expect(await backends()).toEqual([]));

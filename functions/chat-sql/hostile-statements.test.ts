@@ -9,6 +9,7 @@ import {
   refusedByParserOnly,
 } from "#tests/support/hostile-statements.ts";
 import { runsOf } from "#tests/support/is-slow.ts";
+import { emptyFleetRules } from "#tests/support/role-server.ts";
 import { readMigrations } from "../node/read-migrations.ts";
 import { connectDatabase } from "../store/database/database.ts";
 import { migrate } from "../store/database/migrate.ts";
@@ -39,22 +40,7 @@ beforeAll(async () => {
   [chatUrl = ""] = urlsFor(server.url(), login);
 });
 
-const rules = {
-  now: new Date(),
-  thresholds: {
-    heartbeatIntervalSeconds: 60,
-    staleAfterSeconds: 180,
-    forwardingSeconds: 300,
-    enrollingSeconds: 900,
-    returnSeconds: 96,
-    certExpiringFraction: 0.25,
-    versionMin: null,
-  },
-  versions: [],
-  platforms: [],
-  unsupportedVersions: [],
-  outages: [],
-};
+const rules = emptyFleetRules();
 const { signal } = new AbortController();
 const limits = { statementMs: 1_000, connectMs: 10_000 };
 

@@ -10,6 +10,20 @@ export type RoleConnection = ConnectedDatabase & { url: string };
 
 const thresholds = fleetThresholds({ heartbeatIntervalSeconds: 60, collectorVersionMin: null });
 
+/** The rules of a fleet without hosts. */
+export const emptyFleetRules = () => ({
+  now: new Date(),
+  thresholds,
+  versions: [],
+  platforms: [],
+  unsupportedVersions: [],
+  outages: [],
+});
+
+/** Returns the URL of a database for another role. */
+export const urlFor = (url: string, role: string): string =>
+  Object.assign(new URL(url), { username: role }).href;
+
 /** Starts a PostgreSQL server for tests of roles and privileges, which belong to the whole server. */
 export const startRoleServer = async () => {
   const server = await startEmbeddedPostgres({ tcp: true });
@@ -20,7 +34,7 @@ export const startRoleServer = async () => {
 
   /** Connects to the newest database, or to `name`, as a role. */
   const connect = (role = "postgres", name = database) => {
-    const url = Object.assign(new URL(server.url(name)), { username: role }).href;
+    const url = urlFor(server.url(name), role);
     const connection = connectDatabase({ url, connectionsMax: 2, deadlineMs: 60_000 });
     opened.push(connection);
     return { ...connection, url };
@@ -35,6 +49,12 @@ export const startRoleServer = async () => {
     server,
     admin,
     connect,
+    /** Creates the roles of the server that do not exist. */
+    async createRoles(...names: string[]): Promise<void> {
+      for (const name of names)
+        await admin.sql.unsafe(`do $$ begin
+          if not exists (select from pg_roles where rolname = '${name}') then create role ${name} login; end if; end $$`);
+    },
     /** Creates a database of its own, migrated by `role`; connects as that role. */
     async create(role = "postgres") {
       count += 1;
@@ -53,14 +73,7 @@ export const startRoleServer = async () => {
         url: null,
         secret: "s".repeat(32),
         thresholds,
-        readRules: async () => ({
-          now: new Date(),
-          thresholds,
-          versions: [],
-          platforms: [],
-          unsupportedVersions: [],
-          outages: [],
-        }),
+        readRules: async () => emptyFleetRules(),
         ...over,
       }),
     async stop() {

@@ -1,20 +1,17 @@
-import { beforeAll, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { chainAuditEvents } from "#functions/domain/audit/chain-events.ts";
-import { createTestToken, type enrollTestCollector } from "#tests/support/collector.ts";
+import { createTestToken } from "#tests/support/collector.ts";
 import { useTestCore } from "#tests/support/core.ts";
 import { readCsv } from "#tests/support/csv.ts";
 
 const test = await useTestCore();
-let host: Awaited<ReturnType<typeof enrollTestCollector>>;
-beforeAll(async () => {
-  const { enroll } = await createTestToken(test);
-  await test.clock.advance(1000);
-  host = await enroll("=web-1");
-  await test.clock.advance(1000);
-  const body = { reason_code: "lost" };
-  await test.admin.post(`/v1/collector/identities/${host.identityId}/revoke`, body);
-  await chainAuditEvents(test.core);
-});
+const { enroll } = await createTestToken(test);
+await test.clock.advance(1000);
+const host = await enroll("=web-1");
+await test.clock.advance(1000);
+const body = { reason_code: "lost" };
+await test.admin.post(`/v1/collector/identities/${host.identityId}/revoke`, body);
+await chainAuditEvents(test.core);
 
 const download = async (file: string) => {
   const { body, headers } = await test.auditor.get<string>(`/v1/audit-events/${file}`);
@@ -60,8 +57,7 @@ it("hold the same events as JSON lines, with the hashes of the chain", {
 it("are audited with their filter, format and number of events", async () => {
   await test.clock.advance(1000);
   await download("export.csv?outcome=failure");
-  const { body } = await test.auditor.get("/v1/audit-events?action=audit.export&limit=1");
-  expect(body.items).toMatchObject([
+  expect(await test.events("action=audit.export&limit=1")).toMatchObject([
     {
       target: { type: "audit_export", id: "csv" },
       details: { filters: { outcome: "failure" }, rows: 0 },

@@ -22,8 +22,7 @@ it("lists policies and tokens without raw tokens, and returns one policy by its 
 }, async () => {
   const { items } = await get("/v1/collector/enrollment-policies");
   expect(items).toMatchObject([{ id: policyId, enrollment_count: 3, state: "active" }]);
-  const one = await test.admin.get(`/v1/collector/enrollment-policies/${policyId}`);
-  expect(items[0]).toMatchObject(one.body);
+  expect(items[0]).toMatchObject(await get(`/v1/collector/enrollment-policies/${policyId}`));
   const tokens = await get(`/v1/collector/enrollment-policies/${policyId}/tokens`);
   expect(tokens.items).toMatchObject([
     { policy_id: policyId, use_count: 3, token_prefix: token.slice(0, 12) },
@@ -43,27 +42,18 @@ it("finds identities by text, status, policy and token, page by page", {
   expect(await found("status=revoked")).toEqual(["web-1"]);
   expect((await found(`policy_id=${policyId}`)).length).toBe(3);
   expect(await found("token_id=01920000-0000-7000-8000-0000000000ff")).toEqual([]);
-  const first = await get("/v1/collector/identities?limit=2");
-  const second = await get(`/v1/collector/identities?limit=2&cursor=${first.next_cursor}`);
-  expect([...first.items, ...second.items].map((item) => item.device_id)).toEqual([
-    "db%1",
-    "web-2",
-    "web-1",
-  ]);
-  expect(second.next_cursor).toBeNull();
-  const foreign = await test.admin.get(`/v1/audit-events?cursor=${first.next_cursor}`);
-  expect(foreign).toMatchObject({ status: 422, body: { errors: [{ path: "cursor" }] } });
+  const { items, next_cursor } = await get("/v1/collector/identities?limit=2");
+  expect(items.map((item) => item.device_id)).toEqual(["db%1", "web-2"]);
+  expect(await found(`limit=2&cursor=${next_cursor}`)).toEqual(["web-1"]);
+  const foreign = await get(`/v1/audit-events?cursor=${next_cursor}`);
+  expect(foreign).toMatchObject({ status: 422, errors: [{ path: "cursor" }] });
 });
 
 it("shows an identity and its certificates with their current status", {
   tags: "workerd",
 }, async () => {
-  const identity = await test.admin.get(`/v1/collector/identities/${web2?.identityId}`);
-  expect(identity.body).toMatchObject({
-    device_id: "web-2",
-    status: "active",
-    last_auth_failure: null,
-  });
+  const active = { device_id: "web-2", status: "active", last_auth_failure: null };
+  expect(await get(`/v1/collector/identities/${web2?.identityId}`)).toMatchObject(active);
   const of = async (id: string | undefined) =>
     (await get(`/v1/collector/identities/${id}/certificates`)).items;
   expect(await of(web1?.identityId)).toMatchObject([
@@ -76,16 +66,23 @@ it("shows an identity and its certificates with their current status", {
   expect(await of(web1?.identityId)).toMatchObject([{ status: "revoked" }]);
 });
 
-it("answers 404 for an unknown id, and 422 for text that is not an id", async () => {
+it("answers 404 for an unknown id of any record, and 422 for text that is not an id", async () => {
   const nobody = "01920000-0000-7000-8000-0000000000ff";
   for (const path of [
+    "configs/ID",
+    "configs/ID/assignments",
+    "configs/ID/assignments/export.csv",
     "enrollment-policies/ID",
     "enrollment-policies/ID/tokens",
+    "health/ID",
+    "health/ID/volume",
+    "hosts/ID/envelopes",
     "identities/ID",
     "identities/ID/certificates",
+    "watches/ID",
   ]) {
     const status = async (id: string) =>
       (await test.admin.get(`/v1/collector/${path.replace("ID", id)}`)).status;
-    expect([path, await status(nobody), await status("7")]).toEqual([path, 404, 422]);
+    expect([await status(nobody), await status("7")], path).toEqual([404, 422]);
   }
 });

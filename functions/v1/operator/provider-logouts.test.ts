@@ -31,12 +31,10 @@ const logOut = async (
   const body = { jti, subject, provider_session_id, expires_at: inMs(lifetimeMs), remote_addr };
   return api("POST", "/v1/operator/provider-logouts", { as, body });
 };
-const whoami = async (web_session: string) =>
-  (
-    await api("GET", "/v1/whoami", {
-      as: { bearer: await test.bridgeToken("reader", { web_session }) },
-    })
-  ).status;
+const whoami = async (web_session: string) => {
+  const as = { bearer: await test.bridgeToken("reader", { web_session }) };
+  return (await api("GET", "/v1/whoami", { as })).status;
+};
 
 /** Returns how many transactions wait for a lock of `lockProviderSession` and alike. */
 const waiting = async () =>
@@ -110,23 +108,14 @@ it("is waited for by a sign-in of that session, which begins as ended", async ()
 });
 
 it("ends sessions once for a token, also when it comes twice at the same time, and refuses another one with its jti", async () => {
-  const signOuts = () =>
-    test.db.execute(
-      sql`select outcome from audit_event where action = 'operator.sign_out' order by id`,
-    );
+  const signOuts = () => test.events("action=operator.sign_out&outcome=success");
   await signIn(session(3), "at-3");
   const before = await signOuts();
-  const answers = await Promise.all([
-    logOut("twice", "at-3"),
-    logOut("twice", "at-3"),
-    logOut("twice", "at-3"),
-  ]);
+  const answers = await Promise.all([1, 2, 3].map(() => logOut("twice", "at-3")));
   expect(answers.map(({ status }) => status)).toEqual([204, 204, 204]);
-  expect(await signOuts()).toEqual([...before, { outcome: "success" }]);
+  expect(await signOuts()).toHaveLength(before.length + 1);
   for (const [sid, subject] of [["at-other"], ["at-3", "100000000000000000098"]] as const)
-    expect((await logOut("twice", sid, subject)).body).toMatchObject({
-      code: "logout_token_replayed",
-    });
+    expect((await logOut("twice", sid, subject)).body.code).toBe("logout_token_replayed");
 });
 
 it("knows a token again that web reports after it has expired", async () => {

@@ -40,24 +40,19 @@ const exchange = async (claims: object = {}) =>
 it("exchanges tokens of the issuers that SVC_WORKLOAD_ISSUERS holds as text, in workerd too", {
   tags: "workerd",
 }, async () => {
-  const { status, body } = await exchange();
-  expect({ status, body }).toMatchObject({ status: 200, body: { scope: "read", expires_in: 900 } });
+  const { body } = await exchange();
+  expect(body).toMatchObject({ scope: "read", expires_in: 900 });
   const who = await test.api("GET", "/v1/whoami", { as: { bearer: body.access_token } });
   expect(who.body).toMatchObject({ email: subject, scopes: ["read"] });
-  expect(await exchange({ aud: "another" })).toMatchObject({
-    body: { code: "invalid_grant" },
-  });
+  expect((await exchange({ aud: "another" })).body.code).toBe("invalid_grant");
 });
 
 it("rejects the same names under another owner id: the organisation was renamed, and another took its name", async () => {
   for (const repository_owner_id of ["2002", 2002, undefined, ["1001"]])
-    expect(await exchange({ repository_owner_id })).toMatchObject({
-      body: { code: "invalid_grant" },
-    });
+    expect((await exchange({ repository_owner_id })).body.code).toBe("invalid_grant");
 });
 
 it("follows no redirect to an issuer's keys", { tags: "workerd" }, async () => {
-  expect(await exchange({ iss: "https://gitlab.example.com" })).toMatchObject({
-    body: { code: "issuer_unavailable" },
-  });
+  const { body } = await exchange({ iss: "https://gitlab.example.com" });
+  expect(body.code).toBe("issuer_unavailable");
 });

@@ -1,3 +1,4 @@
+import { decodeJwt } from "jose";
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
 import { createTestToken } from "#tests/support/collector.ts";
 import type { TokenPod } from "#tests/support/kubernetes-issuer.ts";
@@ -27,6 +28,10 @@ beforeEach(async () => {
   const rules = [{ ...collectorRule, labels: { team: "edge", env: "prod" } }];
   policyId = await createPolicy({ rules }, { labels: { env: "any", region: "eu" } });
 });
+
+const ruleWith = (fields: object) => ({ rules: [{ pattern: "a", ...fields }] });
+const sixteen = Object.fromEntries(Array.from({ length: 16 }, (_, at) => [`l${at}`, "x"]));
+const usual = { address: "10.1.2.3", platform: "linux/amd64" };
 
 describe("the rules of a policy", () => {
   it("decide in their order, by subject and claims, on device and labels", async () => {
@@ -68,55 +73,31 @@ describe("the rules of a policy", () => {
   });
 
   it("may name the issuers that the list of policies has", async () => {
-    const { body } = await auditor.get(policiesPath);
-    expect(body.workload_issuers).toContain(cluster.url);
+    expect((await auditor.read(policiesPath)).workload_issuers).toContain(cluster.url);
   });
 
   it.each([
     [
       { issuer: "https://unknown.example.com" },
-      "workload.issuer",
+      "issuer",
       "must be an issuer of SVC_WORKLOAD_ISSUERS_FILE",
     ],
-    [{ rules: [] }, "workload.rules", "must have at least one entry"],
+    [{ rules: [] }, "rules", "must have at least one entry"],
+    [ruleWith({ pattern: "a*" }), "rules.0.pattern", "may hold * in place of a whole segment"],
+    [ruleWith({ device_id: "{node}-{pool}" }), "rules.0.device_id", "may name only {namespace}"],
+    [ruleWith({ device_id: "{pod}" }), "rules.0.device_id", "must name {node} or {node_uid}"],
+    [{ max_token_ttl_seconds: 599 }, "max_token_ttl_seconds", "must be at least 600"],
+    [{ max_token_ttl_seconds: 86_401 }, "max_token_ttl_seconds", "must be at most 86400"],
     [
-      { rules: [{ pattern: "a*" }] },
-      "workload.rules.0.pattern",
-      "may hold * in place of a whole segment",
-    ],
-    [
-      { rules: [{ pattern: "a", device_id: "{node}-{pool}" }] },
-      "workload.rules.0.device_id",
-      "may name only {namespace}",
-    ],
-    [
-      { rules: [{ pattern: "a", device_id: "{pod}" }] },
-      "workload.rules.0.device_id",
-      "must name {node} or {node_uid}",
-    ],
-    [{ max_token_ttl_seconds: 599 }, "workload.max_token_ttl_seconds", "must be at least 600"],
-    [{ max_token_ttl_seconds: 86_401 }, "workload.max_token_ttl_seconds", "must be at most 86400"],
-    [
-      {
-        rules: [
-          {
-            pattern: "a",
-            labels: Object.fromEntries(Array.from({ length: 16 }, (_, at) => [`l${at}`, "x"])),
-          },
-        ],
-      },
-      "workload.rules.0.labels",
+      ruleWith({ labels: sixteen }),
+      "rules.0.labels",
       "must have at most 16 entries with the policy's",
     ],
   ])("are rejected in a policy as %j", async (workload, path, message) => {
-    const { status, body } = await admin.post(
-      policiesPath,
-      draftOf(workload, { labels: { one: "more" } }),
-    );
-    expect({ status, errors: body.errors }).toEqual({
-      status: 422,
-      errors: [{ path, message: expect.stringContaining(message) }],
-    });
+    const draft = draftOf(workload, { labels: { one: "more" } });
+    const { status, body } = await admin.post(policiesPath, draft);
+    const error = { path: `workload.${path}`, message: expect.stringContaining(message) };
+    expect([status, body.errors]).toEqual([422, [error]]);
   });
 
   it("show in the policy, with their defaults", async () => {
@@ -131,19 +112,8 @@ describe("the rules of a policy", () => {
 
 describe("the simulation of a service account token", () => {
   const simulate = async (body: object, id = policyId) =>
-    (
-      await auditor.post(`${policiesPath}/${id}/simulation`, {
-        address: "10.1.2.3",
-        platform: "linux/amd64",
-        ...body,
-      })
-    ).body;
-  const claimsOf = async (pod: TokenPod) =>
-    JSON.parse(
-      new TextDecoder().decode(
-        Uint8Array.fromBase64((await tokenOf(pod)).split(".")[1] ?? "", { alphabet: "base64url" }),
-      ),
-    );
+    (await auditor.post(`${policiesPath}/${id}/simulation`, { ...usual, ...body })).body;
+  const claimsOf = async (pod: TokenPod) => decodeJwt(await tokenOf(pod));
 
   it("names the rule that matches, the identity and the labels", { tags: "workerd" }, async () => {
     const node = nameOf("node");
@@ -161,47 +131,28 @@ describe("the simulation of a service account token", () => {
   });
 
   it("names the rule that refuses", async () => {
-    const refused = async (pod: TokenPod, more: object = {}) => {
-      const { rule, code, identity } = await simulate({
-        token_claims: await claimsOf(pod),
-        ...more,
+    const identity = `${nodePrefix}node-1`;
+    const refusals: [pod: TokenPod, rule: string, identity: string | null][] = [
+      [{ serviceAccount: "default" }, "workload_rule", null],
+      [{ audience: "vault" }, "workload_audience", identity],
+      [{ ttlSeconds: 7200 }, "workload_token_ttl", identity],
+      [{ payload: { iss: "https://x" } }, "workload_issuer", identity],
+      [{ payload: { "kubernetes.io": {} } }, "workload_bound", null],
+    ];
+    for (const [pod, rule, of] of refusals)
+      expect(await simulate({ token_claims: await claimsOf(pod) })).toMatchObject({
+        rule,
+        code: "token_invalid",
+        identity: of,
       });
-      return [rule, code, identity];
-    };
-    expect(await refused({ serviceAccount: "default" })).toEqual([
-      "workload_rule",
-      "token_invalid",
-      null,
-    ]);
-    expect(await refused({ audience: "vault" })).toEqual([
-      "workload_audience",
-      "token_invalid",
-      `${nodePrefix}node-1`,
-    ]);
-    expect(await refused({ ttlSeconds: 7200 })).toEqual([
-      "workload_token_ttl",
-      "token_invalid",
-      `${nodePrefix}node-1`,
-    ]);
-    expect(await refused({ payload: { iss: "https://x" } })).toEqual([
-      "workload_issuer",
-      "token_invalid",
-      `${nodePrefix}node-1`,
-    ]);
-    expect(await refused({ payload: { "kubernetes.io": {} } })).toEqual([
-      "workload_bound",
-      "token_invalid",
-      null,
-    ]);
-    expect(await refused({}, { device_id: "other" })).toEqual([
-      "token_device",
-      "device_not_allowed",
-      `${nodePrefix}other`,
-    ]);
-    const bare = await simulate(
-      { token_claims: await claimsOf({}) },
-      (await createTestToken(test)).policyId,
-    );
+    const other = { token_claims: await claimsOf({}), device_id: "other" };
+    expect(await simulate(other)).toMatchObject({
+      rule: "token_device",
+      code: "device_not_allowed",
+      identity: `${nodePrefix}other`,
+    });
+    const { policyId: bareId } = await createTestToken(test);
+    const bare = await simulate({ token_claims: await claimsOf({}) }, bareId);
     expect(bare).toMatchObject({
       allowed: false,
       rule: "workload_issuer",
@@ -210,13 +161,9 @@ describe("the simulation of a service account token", () => {
   });
 
   it("requires a device or the claims of a token", async () => {
-    const answer = await auditor.post(`${policiesPath}/${policyId}/simulation`, {
-      address: "10.1.2.3",
-      platform: "linux/amd64",
-    });
-    expect(answer).toMatchObject({
+    expect(await simulate({})).toMatchObject({
       status: 422,
-      body: { errors: [{ path: "device_id", message: "is required" }] },
+      errors: [{ path: "device_id", message: "is required" }],
     });
   });
 });

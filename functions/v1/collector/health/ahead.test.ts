@@ -4,7 +4,7 @@ import { hourMs } from "#kit/clock.ts";
 import type { FleetAhead } from "#proto/fleet-health/ahead.ts";
 import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
-import { createTestToken, manage } from "#tests/support/collector.ts";
+import { createTestToken, sendHeartbeat } from "#tests/support/collector.ts";
 import { useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore();
@@ -13,9 +13,8 @@ const certificateHours = 96;
 const { enroll } = await createTestToken(test, {
   certificate_ttl_seconds: certificateHours * 3600,
 });
-const hosts = await Promise.all(
-  ["silent", "well", "filling", "slow"].map((deviceId) => enroll(deviceId, "ed25519")),
-);
+const names = ["silent", "well", "filling", "slow"];
+const hosts = await Promise.all(names.map((deviceId) => enroll(deviceId, "ed25519")));
 const gib = 2 ** 30;
 /** An hour's records take a tenth of the queue, or a hundredth. */
 const queues = new Map([
@@ -23,18 +22,12 @@ const queues = new Map([
   ["slow", { bytes: Math.floor(gib / 10), oldest_record_age_seconds: 3600 }],
 ]);
 const body = heartbeatBody(0) as Record<"queue", object>;
-const names = ["silent", "well", "filling", "slow"];
 const beat = (from: number) =>
   Promise.all(
     hosts.slice(from).map((host, at) => {
-      const queue = {
-        ...body.queue,
-        max_bytes: 10 * gib,
-        bytes: 0,
-        oldest_record_age_seconds: null,
-      };
-      const report = { queue: { ...queue, ...queues.get(names[from + at] ?? "") } };
-      return manage(test, host, "heartbeat", heartbeatBody(clock.now(), report));
+      const empty = { max_bytes: 10 * gib, bytes: 0, oldest_record_age_seconds: null };
+      const queue = { ...body.queue, ...empty, ...queues.get(names[from + at] ?? "") };
+      return sendHeartbeat(test, host, { queue });
     }),
   );
 await beat(0);
@@ -72,49 +65,35 @@ it("has the queues that fill as they have since their oldest record", async () =
 });
 
 it("has the tokens that end, and the certificates of running cores", async () => {
-  await createTestToken(test);
-  const second = await createTestToken(test);
-  expect(second).toBeDefined();
+  for (const _ of [1, 2]) await createTestToken(test);
   const { tokens } = await ahead(336);
-  expect(tokens.items).toHaveLength(tokens.count);
-  expect(tokens.items.map(({ expires_at }) => expires_at)).toEqual(
-    tokens.items.map(({ expires_at }) => expires_at).toSorted(),
-  );
-  const report = {
-    machine: "core-1",
-    version: "1",
-    reportedAt: new Date(clock.now()),
-    stoppedAt: null,
-    streams: 0,
-    clockAheadMs: 0,
-    checks: [],
-  };
-  const at = (hours: number) => new Date(clock.now() + hours * hourMs);
-  const certificates = {
-    ingest_server: at(10).toISOString(),
-    enrollment_ca: at(1000).toISOString(),
-  };
-  await upsertCoreReport(db, {
-    ...report,
-    id: crypto.randomUUID(),
-    startedAt: at(-2),
-    certificates,
-  });
+  const ends = tokens.items.map(({ expires_at }) => expires_at);
+  expect(ends).toHaveLength(tokens.count);
+  expect(ends).toEqual(ends.toSorted());
+  const report = (hours: number, certificates: Record<string, string>) =>
+    upsertCoreReport(db, {
+      id: crypto.randomUUID(),
+      machine: "core-1",
+      version: "1",
+      startedAt: new Date(clock.now() + hours * hourMs),
+      reportedAt: new Date(clock.now()),
+      stoppedAt: null,
+      streams: 0,
+      clockAheadMs: 0,
+      checks: [],
+      certificates,
+    });
+  const expires_at = clock.iso(10 * hourMs);
+  await report(-2, { ingest_server: expires_at, enrollment_ca: clock.iso(1000 * hourMs) });
   expect((await ahead()).system_certificates).toEqual({
     count: 1,
-    items: [{ machine: "core-1", name: "ingest_server", expires_at: certificates.ingest_server }],
+    items: [{ machine: "core-1", name: "ingest_server", expires_at }],
   });
   // Another process on the machine took its place, with a new certificate.
-  await upsertCoreReport(db, {
-    ...report,
-    id: crypto.randomUUID(),
-    startedAt: at(-1),
-    certificates: {},
-  });
+  await report(-1, {});
   expect((await ahead()).system_certificates.count).toBe(0);
 });
 
 it("does not look farther than two weeks", async () => {
-  const answer = await auditor.get("/v1/collector/health/ahead?hours=337");
-  expect(answer).toMatchObject({ body: { code: "validation_failed" } });
+  expect(await ahead(337)).toMatchObject({ code: "validation_failed" });
 });

@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import { expect, it, onTestFinished } from "vitest";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
-import { createTestToken, manage } from "#tests/support/collector.ts";
+import { createTestToken, sendHeartbeat } from "#tests/support/collector.ts";
 import { createTestCore } from "#tests/support/core.ts";
 
 const minute = 60_000;
@@ -13,19 +13,16 @@ const setUp = async () => {
   onTestFinished(() => test.close());
   const { enroll } = await createTestToken(test);
   const host = await enroll("web-1");
-  const beat = async (over: object = {}) => {
-    const { status } = await manage(test, host, "heartbeat", {
-      ...heartbeatBody(test.clock.now()),
-      ...over,
-    });
-    expect(status).toBe(200);
+  /** Sends a heartbeat some minutes later. */
+  const beatAfter = async (minutes: number, over: object = {}) => {
+    await test.clock.advance(minutes * minute);
+    expect((await sendHeartbeat(test, host, { ...over })).status).toBe(200);
   };
-  const found = async (query: string) => {
-    const { body } = await test.auditor.get<{ items: unknown[] }>(`/v1/collector/health?${query}`);
-    return body.items.length === 1;
+  const changedWithin = async (seconds: number) => {
+    const path = `/v1/collector/health?changed_within_seconds=${seconds}`;
+    return (await test.auditor.read<{ items: unknown[] }>(path)).items.length === 1;
   };
-  const changedWithin = (seconds: number) => found(`changed_within_seconds=${seconds}`);
-  return { test, host, beat, found, changedWithin };
+  return { test, host, beatAfter, changedWithin };
 };
 
 const body = heartbeatBody(0) as Record<"config" | "queue" | "renewal", object>;
@@ -38,39 +35,33 @@ const troubles: Readonly<Record<string, object>> = {
 it.each(Object.entries(troubles))(
   "a host that recovers from %s has changed, for an hour",
   async (_, trouble) => {
-    const { test, beat, changedWithin } = await setUp();
+    const { beatAfter, changedWithin } = await setUp();
     const running = { config: { ...body.config, running_config_hash: null } };
-    await beat(running);
-    await test.clock.advance(minute);
-    await beat({ ...running, ...trouble });
-    await test.clock.advance(2 * minute);
-    await beat({ ...running, ...trouble });
+    await beatAfter(0, running);
+    await beatAfter(1, { ...running, ...trouble });
+    await beatAfter(2, { ...running, ...trouble });
     expect(await changedWithin(60)).toBe(false);
-    await test.clock.advance(minute);
-    await beat(running);
+    await beatAfter(1, running);
     expect(await changedWithin(60)).toBe(true);
-    await test.clock.advance(minute);
-    await beat(running);
+    await beatAfter(1, running);
     expect([await changedWithin(60), await changedWithin(59)]).toEqual([true, false]);
   },
 );
 
 it("a host that was stale has changed with its next heartbeat, and one that waited for its first after 15 minutes", async () => {
-  const { test, beat, changedWithin } = await setUp();
-  await test.clock.advance(hour);
-  await beat();
+  const { test, beatAfter, changedWithin } = await setUp();
+  await beatAfter(60);
   expect(await changedWithin(60)).toBe(true);
-  await test.clock.advance(3 * minute);
-  await beat();
+  await beatAfter(3);
   // Three intervals to the millisecond: not stale.
   expect(await changedWithin(60)).toBe(false);
-  await test.clock.advance(3 * minute + 1);
-  await beat();
+  await test.clock.advance(1);
+  await beatAfter(3);
   expect(await changedWithin(60)).toBe(true);
 });
 
 it("a host whose certificate was about to expire has changed with the new one, and not if it was renewed in time", async () => {
-  const { test, host, beat, changedWithin } = await setUp();
+  const { test, host, beatAfter, changedWithin } = await setUp();
   const lifetime = 21 * 24 * hour;
   const renewed = async (leftMs: number) => {
     const at = (ms: number) => sql`${test.clock.iso(ms)}::timestamptz`;
@@ -86,9 +77,8 @@ it("a host whose certificate was about to expire has changed with the new one, a
           ${at(lifetime)}, ${at(lifetime / 2)}, ${at(0)} from certificate where id = ${host.certificateId}::uuid`);
     });
   };
-  await beat();
-  await test.clock.advance(hour);
-  await beat();
+  await beatAfter(0);
+  await beatAfter(60);
   await test.clock.advance(2 * minute);
   await renewed(lifetime / 4 + 1);
   expect(await changedWithin(60)).toBe(false);

@@ -26,10 +26,7 @@ it("lists the queues of a host, and closes one that will not speak again, once a
     ended_at: null,
     ending: null,
   };
-  expect(await test.auditor.get(path)).toMatchObject({
-    status: 200,
-    body: { items: [open] },
-  });
+  expect(await test.auditor.read(path)).toMatchObject({ items: [open] });
   const close = (id: string) =>
     test.admin.post(`${path}/${id}/close`, { reason_code: "disk_lost" });
   expect((await close("0c".repeat(16))).status).toBe(404);
@@ -37,10 +34,7 @@ it("lists the queues of a host, and closes one that will not speak again, once a
   const closed = { ...open, ended_at: now, ending: "closed" };
   expect(await close(queue)).toMatchObject({ status: 200, body: { items: [closed] } });
   expect(await close(queue)).toMatchObject({ body: { code: "conflict" } });
-  const { body } = await test.auditor.get<{ items: object[] }>(
-    "/v1/audit-events?action=queue.close",
-  );
-  expect(body.items).toMatchObject([
+  expect(await test.events("action=queue.close")).toMatchObject([
     { reason_code: "disk_lost", details: { identity, queue_id: queue } },
   ]);
 });

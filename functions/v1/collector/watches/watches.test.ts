@@ -140,7 +140,6 @@ it("deletes a watch", { tags: "workerd" }, async () => {
   const { id } = (await create()).body;
   const remove = () => admin.delete(`${path}/${id}`);
   expect([(await remove()).status, (await remove()).status]).toEqual([204, 404]);
-  expect((await auditor.get(`${path}/${id}`)).status).toBe(404);
 });
 
 it("keeps a bounded number of them", async () => {
