@@ -1,0 +1,11 @@
+/**
+ * `bun run lost-records`: plays stories in which records are lost, with real programs on loopback, and prints what each part says of their
+ * hour: host, page, CSV, statement, both verifiers and chat. Exit code 1 if one of them calls such an hour complete, or takes a changed file.
+ * tests/collector/hour-states.test.ts plays the same with a clock of its own.
+ */
+import { parseArgs } from "node:util";
+import { reportFromLab } from "#scripts/lab/context.ts";
+import { playStories } from "./play-stories.ts";
+
+const { values } = parseArgs({ options: { keep: { type: "boolean" } } });
+await reportFromLab({ name: "lost-records", keep: values.keep }, playStories);
