@@ -21,7 +21,9 @@ afterEach(async () => {
   await database.drop();
 });
 /** Registered last, it ends the programs before their database goes. */
-const { startBackend, startExport } = createExports(() => ({ SVC_DATABASE_URL: database.url }));
+const { startBackend, startExport, handOver } = createExports(() => ({
+  SVC_DATABASE_URL: database.url,
+}));
 
 it.each(["http/protobuf", "grpc"])(
   "exports stored and new lines over %s, and stops on SIGTERM",
@@ -38,45 +40,10 @@ it.each(["http/protobuf", "grpc"])(
   },
 );
 
-it("loses nothing and keeps each queue's order when it is killed amid failures", async () => {
-  const hosts = Array.from({ length: 5 }, (_, index) => `h${index}`);
-  const rounds = 2;
+it("loses nothing, keeps each queue's order and hands over when it is killed amid failures", async () => {
   let calls = 0;
   backend.answer = () => (++calls % 5 === 0 ? { http: 503 } : "accept");
-  for (let round = 0; round < rounds; round++) {
-    const isLast = round === rounds - 1;
-    const before = backend.accepted.length;
-    const program = startExport({ SVC_EXPORT_REQUEST_BYTES: "1024" });
-    for (const host of hosts)
-      for (let part = 0; part < 5; part++)
-        await store.lines(host, texts(host, round * 50 + part * 10, 10));
-    if (isLast) break;
-    await expect.poll(() => backend.accepted.length, within).toBeGreaterThan(before + 3);
-    program.child.kill("SIGKILL");
-    await program.exited;
-  }
-  const wanted = hosts.flatMap((host) => texts(host, 0, rounds * 50));
-  await expect.poll(() => [...new Set(backend.lines())].sort(), within).toEqual(wanted.toSorted());
-  // At least once, and without what repeats in the order of the queue.
-  for (const host of hosts) {
-    const first = [...new Set(backend.lines().filter((line) => line.startsWith(`${host} `)))];
-    expect(first).toEqual(texts(host, 0, rounds * 50));
-  }
-});
-
-it("hands over within seconds when the process that exports is killed", async () => {
-  const one = startExport();
-  await logged(one, "exporting");
-  const two = startExport();
-  await logged(two, "another process exports; waiting to take over");
-  await store.lines("a", ["1"]);
-  await expect.poll(() => backend.lines(), within).toEqual(["1"]);
-  one.child.kill("SIGKILL");
-  await store.lines("a", ["2"]);
-  const killedAt = performance.now();
-  await expect.poll(() => backend.lines().includes("2"), within).toBe(true);
-  expect(performance.now() - killedAt).toBeLessThan(30_000);
-  expect(two.records.some(({ msg }) => msg === "exporting")).toBe(true);
+  await handOver(store, ["h0", "h1", "h2", "h3", "h4"]);
 });
 
 it("D8: waits for its database at the start, and continues after its lease was lost while the backend failed", async () => {
