@@ -16,7 +16,7 @@ import {
 } from "./foreign-json.ts";
 import { parseBody } from "./request-bodies.ts";
 
-const any: JsonLimits = { bytes: 1e9, depth: 1e9, values: 1e9 };
+const any = { bytes: 1e9, depth: 1e9, values: 1e9 };
 const encode = (text: string) => new TextEncoder().encode(text);
 
 /** The members and elements of a value. An empty object or array counts as one, as it takes memory too. */
@@ -27,11 +27,7 @@ const valuesOf = (value: unknown): number =>
     : 0;
 
 /** Returns the name of what a counter throws for a text, cut into chunks of so many bytes. */
-const refusalOf = (
-  bytes: Uint8Array,
-  limits: Partial<JsonLimits>,
-  chunkBytes = bytes.length,
-): string | undefined => {
+const refusalOf = (bytes: Uint8Array, limits: Partial<JsonLimits>, chunkBytes = bytes.length) => {
   const count = createJsonCounter({ ...any, ...limits });
   try {
     for (let at = 0; at < bytes.length; at += chunkBytes)

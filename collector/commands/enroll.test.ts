@@ -320,7 +320,7 @@ it("keeps a config that it cannot read, and uses no token", async () => {
 it("R8: rejects a certificate for another key, for another name, or that its chain did not issue", async () => {
   const stranger = await createTestCa({ name: "Client CA" });
   const otherKey = await createTestKey();
-  const wrong: NonNullable<Parameters<typeof issueFor>[2]>[] = [
+  const wrong = [
     { key: otherKey },
     { uri: `${prefix}other` },
     { chainPem: stranger.pem },

@@ -84,7 +84,7 @@ describe("status", () => {
 });
 
 it("describeStatus aligns every line, formats durations in two units and sizes in one, and lists errors", () => {
-  const found: CollectorStatus = {
+  const found = {
     version: "1.2.3",
     commit: "abc",
     pid: 42,

@@ -363,7 +363,7 @@ it("notices within 30 s of its last bytes that a peer is frozen", async () => {
 
 it("a peer that does not answer ends the stream, and not the process", async () => {
   const server = createServer({ pauseOnConnect: true });
-  const accepted = once(server, "connection") as Promise<[Socket]>;
+  const accepted = once(server, "connection");
   const authority = await listen(server);
   const connection = openGrpcConnection({
     authority,

@@ -9,7 +9,7 @@ import { runsOf } from "#tests/support/is-slow.ts";
 import { readAll } from "#tests/support/queue.ts";
 import { measureRecord } from "./envelope.ts";
 import { QueueFullError } from "./errors.ts";
-import { openQueue, type QueueOptions } from "./queue.ts";
+import { openQueue } from "./queue.ts";
 
 /** The specification of the queue, in memory: a list, a counter for each total, and the next sequence. */
 interface Model {
@@ -53,7 +53,7 @@ it("Q6: behaves like its model under any order of appends, acks, dead letters, e
     async (actions, dropNewestOnFull) => {
       const dir = mkdtempSync(join(tmpdir(), "queue-model-"));
       const clock = createTestClock();
-      const options: QueueOptions = {
+      const options = {
         dir,
         maxDiskUsageBytes: cap,
         maxRecordAgeSeconds: maxAgeSeconds,

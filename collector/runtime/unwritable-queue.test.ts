@@ -2,7 +2,6 @@ import { execFileSync } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
-import type { HeartbeatRequest } from "#proto/management/heartbeat.ts";
 import { canMount } from "#tests/support/failing-reads.ts";
 import { createRunningCollector } from "#tests/support/running-collector.ts";
 import { createOtlpSource } from "../sources/otlp/otlp-source.ts";
@@ -64,7 +63,7 @@ const setUp = async () => {
     });
     return response.status;
   };
-  const newest = () => collector.heartbeats().at(-1)?.body as HeartbeatRequest | undefined;
+  const newest = () => collector.heartbeats().at(-1)?.body;
   const stored = () => collector.peer.stored.length;
   return { collector, disk, start, failures, send, newest, stored };
 };

@@ -575,7 +575,7 @@ it("allows only functions of pg_catalog that are not volatile and run as their c
 });
 
 it("collects with functions of its own in place of all of PostgreSQL's, but for bytea, which no statement can have", async () => {
-  const found = await test.db.execute<{ name: string }>(sql`
+  const found = await test.db.execute(sql`
     select p.oid::regprocedure::text as name from pg_proc p where p.pronamespace = 'pg_catalog'::regnamespace
       and p.proname in ('string_agg', 'array_agg', 'jsonb_each', 'jsonb_each_text', 'jsonb_array_elements', 'jsonb_array_elements_text')
       and not exists (select from pg_proc c where c.pronamespace = 'chat'::regnamespace and c.proname = p.proname

@@ -34,7 +34,7 @@ const faultWith = async (fault: PlannedFault, changes: Partial<GoogleDirectoryOp
   directory.fail(fault);
   return read(changes).then(
     () => expect.fail("it was read"),
-    (error: unknown) => error as { code: string; message: string },
+    (error: unknown) => error,
   );
 };
 

@@ -118,7 +118,7 @@ it("returns every column as it is stored", async () => {
     },
     { sequence: 2n, observedAt: null },
   ]);
-  const [row] = await connection.sql<{ at: string }[]>`
+  const [row] = await connection.sql`
       select (extract(epoch from received_at) * 1e6)::bigint::text as at from ingest_block limit 1`;
   expect(chunk?.queues[0]?.[0]?.receivedAt.toString()).toBe(row?.at);
 });

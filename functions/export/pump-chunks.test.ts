@@ -4,9 +4,9 @@ import { expect, it, onTestFinished } from "vitest";
 import { createTestClock } from "#tests/fakes/clock.ts";
 import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 import { type PumpOptions, pumpChunks } from "./run-export.ts";
-import type { ChunkOutcome, ExportChunk } from "./source.ts";
+import type { ExportChunk } from "./source.ts";
 
-const none: ChunkOutcome = {
+const none = {
   exported: 0,
   rejectedItems: 0,
   deadLetters: [],

@@ -1,6 +1,6 @@
 import { status } from "@grpc/grpc-js";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { createTestClock, type TestClock } from "#tests/fakes/clock.ts";
+import { createTestClock } from "#tests/fakes/clock.ts";
 import { frame, newQueue, open, openSession, testHost } from "#tests/support/frames.ts";
 import {
   connectForeign,
@@ -15,7 +15,7 @@ import { createHeldHosts, type HeldHosts, holdBack } from "./held-hosts.ts";
 import { createPostgresSink } from "./postgres-sink.ts";
 
 describe.each(ingestPaths)("a host that has sent its budget, on the $path", ({ fastPath }) => {
-  const clock: TestClock = createTestClock();
+  const clock = createTestClock();
   const held: HeldHosts = createHeldHosts(clock);
   let test: TestIngest;
   let client: ForeignClient;

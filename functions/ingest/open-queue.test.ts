@@ -214,7 +214,7 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
 
   it("Q12: adds up what a host has lost, however much it claims", async () => {
     const gaps = async () => [
-      ...(await test.connection.sql<{ ranges: string; most: string }[]>`
+      ...(await test.connection.sql`
         select ranges, records_max as most from ingest_gap where host_id = ${testHost}`),
     ];
     await test.connection.sql`delete from ingest_gap`;
@@ -326,7 +326,7 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
       await forwardAll(client, [
         openSession(newQueue(), { session_id: newQueue(), acked_through: 1_000_000_000 }),
       ]);
-    const [row] = await test.connection.sql<{ events: number; ranges: number }[]>`
+    const [row] = await test.connection.sql`
       select (select count(*)::int from audit_event where action in ('ingest.gap', 'queue.forked')) as events,
         (select ranges::int from ingest_gap) as ranges`;
     expect(row?.events).toBe(100);

@@ -84,7 +84,7 @@ describe.each(["v1", "v1alpha"])("server reflection %s", (version) => {
     expect(unknown.answers.map(({ error_response }) => error_response?.error_code)).toEqual([
       5, 5, 5, 5,
     ]);
-    const many = await ask(version, Array<object>(101).fill({ list_services: "" }));
+    const many = await ask(version, Array(101).fill({ list_services: "" }));
     expect([many.answers.length, many.code]).toEqual([100, grpc.status.RESOURCE_EXHAUSTED]);
     const large = await ask(version, [{ list_services: "x".repeat(5_000) }]);
     expect([large.answers.length, large.code]).toEqual([0, grpc.status.RESOURCE_EXHAUSTED]);

@@ -191,14 +191,14 @@ const countRows = (queues: readonly RowQueue[]) => {
   return [...Map.groupBy(rows, (row) => JSON.stringify([row.hostId, kindOf(row), row.hour]))]
     .map(([key, some]) => {
       const bytes = some.reduce((sum, { envelope }) => sum + envelope.payload.length, 0);
-      return JSON.stringify([...(JSON.parse(key) as unknown[]), some.length, bytes]);
+      return JSON.stringify([...JSON.parse(key), some.length, bytes]);
     })
     .sort();
 };
 
 const countStored = async () => {
   const [row] = await sql`select coalesce(sum(envelopes), 0)::int as stored from ingest_stored`;
-  return row?.stored as number;
+  return row?.stored;
 };
 
 const openQueue = async (model: RowQueue, core: 0 | 1, isCopy: boolean) => {

@@ -172,7 +172,7 @@ const killedAfter = (database: Database, statements: number) => {
         return (...args: unknown[]) => {
           left -= 1;
           if (left < 0) throw new Error("killed");
-          return (value as (...args: unknown[]) => unknown).apply(target, args);
+          return value.apply(target, args);
         };
       },
     });
@@ -180,7 +180,7 @@ const killedAfter = (database: Database, statements: number) => {
     get: (target, name) =>
       name === "transaction"
         ? (work: (tx: object) => Promise<unknown>) => target.transaction((tx) => work(killed(tx)))
-        : (Reflect.get(target, name, target) as unknown),
+        : Reflect.get(target, name, target),
   });
 };
 

@@ -24,7 +24,7 @@ const pass = async (ms: number, ...keepers: ReturnType<typeof createSessionKeepe
 };
 const outages = async () =>
   (
-    await db.execute<{ began: number; seconds: number }>(sql`
+    await db.execute(sql`
       select extract(epoch from began_at)::float8 * 1000 as began, extract(epoch from ended_at - began_at)::float8 as seconds
       from core_outage order by began_at`)
   ).map(({ began, seconds }) => [began, seconds]);

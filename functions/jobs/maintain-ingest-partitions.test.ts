@@ -49,7 +49,7 @@ const storeRow = (receivedAt: number) => connection.sql`
   values ('h', '\\x00', 1, 'log_line', ${new Date(receivedAt).toISOString()}::text::timestamptz, '', '{}', '')`;
 
 /** Which partition holds which days. */
-const held = () => connection.sql<{ partition: string; day: string }[]>`
+const held = () => connection.sql`
   select tableoid::regclass::text as partition, to_char(received_at, 'YYYYMMDD') as day from ingest_block
   union all select tableoid::regclass::text, to_char(received_at, 'YYYYMMDD') from ingest_envelope order by day, partition`;
 

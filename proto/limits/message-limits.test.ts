@@ -59,7 +59,7 @@ const placesOf = (schema: DescMessage, path: readonly DescField[] = []): Place[]
       : nested;
   });
 
-const nameOf = ({ parent, name }: DescField): string => `${parent.typeName}.${name}`;
+const nameOf = ({ parent, name }: DescField) => `${parent.typeName}.${name}`;
 
 /** One place of each field. */
 const places = new Map(
@@ -95,7 +95,7 @@ const jsonValuesOf = ({ fieldKind, message, scalar }: DescField, count: number) 
     : `[${`${value},`.repeat(count).slice(0, -1)}]`;
 };
 
-const jsonWithin = (path: readonly DescField[], body: string): string =>
+const jsonWithin = (path: readonly DescField[], body: string) =>
   path.reduceRight(
     (inner, { jsonName, fieldKind }) =>
       `{"${jsonName}" : ${fieldKind === "list" ? `[${inner}]` : inner} }`,

@@ -77,7 +77,7 @@ beforeEach(() => {
 const call = async (path: string, options: RequestOptions = {}, body?: string, { url } = edge) => {
   const outgoing = request(url + path, { ca, agent: false, ...options });
   outgoing.end(body);
-  const [response] = (await once(outgoing, "response")) as [IncomingMessage];
+  const [response] = await once(outgoing, "response");
   return { status: response.statusCode, headers: response.headers, body: await text(response) };
 };
 

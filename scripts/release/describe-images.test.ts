@@ -12,7 +12,7 @@ import { describeImages } from "./describe-images.ts";
 import { createSbom } from "./sbom.ts";
 
 const commit = "c0ffee";
-const program: PackedFile = { name: "dist/svc-collector/main.mjs", text: "the program" };
+const program = { name: "dist/svc-collector/main.mjs", text: "the program" };
 const bundle: BuiltArtifact = {
   path: "svc-collector-0.2.0.tar.gz",
   kind: "bundle",

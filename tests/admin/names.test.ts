@@ -106,7 +106,7 @@ it.each([
 describe("the bundle that ships", () => {
   const file = join(home, "published.yaml");
   /** A command line for each command that prints records; the others follow. */
-  const lines: Readonly<Record<string, string>> = {
+  const lines = {
     whoami: "",
     system: "",
     volume: "--by kind",

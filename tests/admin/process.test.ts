@@ -100,7 +100,7 @@ describe("the process", () => {
 
 describe("completions", () => {
   // The last word is the one that is completed.
-  const cases: readonly (readonly [line: string, words: string])[] = [
+  const cases = [
     ["svc-admin pol", "policies"],
     ["svc-admin policies ", "list show create freeze"],
     ["svc-admin --url http://127.0.0.1 policies f", "freeze"],

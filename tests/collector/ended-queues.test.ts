@@ -36,7 +36,7 @@ const start = async ({ isConnected = true }: { isConnected?: boolean } = {}) => 
       isOpen: endedAt === null,
     }));
   const stored = async () => {
-    const [row] = await test.connection.db.execute<{ envelopes: number }>(
+    const [row] = await test.connection.db.execute(
       "select coalesce(sum(envelopes), 0)::int as envelopes from ingest_block",
     );
     return row?.envelopes ?? 0;

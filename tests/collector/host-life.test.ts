@@ -156,8 +156,7 @@ it("loads a desired config and a certificate that another process renewed, witho
   const metrics = async () =>
     (await findStored(db.sql)).filter(({ kind }) => kind === "otel_metric");
   await expect.poll(async () => (await metrics()).length).toBe(1);
-  const hashes = () =>
-    db.sql<{ running: string }[]>`select running_config_hash as running from collector_health`;
+  const hashes = () => db.sql`select running_config_hash as running from collector_health`;
   await expect.poll(async () => (await hashes())[0]?.running).toBe(published.config_hash);
 
   const renew = collector("renew", "--config", config, "--json");

@@ -131,7 +131,7 @@ const issuerOf = async (host: HostProgram) =>
   new X509Certificate(await readFile(join(host.configDir, "identity", "current", "tls.crt")))
     .issuer;
 const lastHeartbeat = async (host: HostProgram) => {
-  const [row] = await db.sql<{ at: number }[]>`
+  const [row] = await db.sql`
     select (extract(epoch from last_heartbeat_at) * 1000)::float8 as at from fleet_status where identity = ${host.identity}`;
   return row?.at ?? 0;
 };

@@ -5,7 +5,6 @@ import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from "vitest";
 import { chatMessage, chatSession } from "#drizzle/schema/chat.ts";
 import type { ReceiptFile } from "#proto/chat/receipt.ts";
-import type { ChatConversation } from "#proto/chat/session.ts";
 import { verifyReceipts } from "#proto/chat/verify-receipts.ts";
 import { coreEnvironment } from "#scripts/lab/core-environment.ts";
 import { mintBridgeToken, people, seedPeople } from "#scripts/lab/people.ts";
@@ -81,7 +80,7 @@ const startProvider = async (script: readonly ScriptedReply[]) => {
 
 const begin = async ({ call }: Core) => {
   const response = await call("POST", "/v1/chat/sessions", { body: "{}" });
-  return `/v1/chat/sessions/${((await response.json()) as { id: string }).id}`;
+  return `/v1/chat/sessions/${(await response.json()).id}`;
 };
 const ask = (core: Core, path: string, signal?: AbortSignal) =>
   core.call("POST", `${path}/messages`, {
@@ -89,7 +88,7 @@ const ask = (core: Core, path: string, signal?: AbortSignal) =>
     ...(signal ? { signal } : {}),
   });
 const lastStatus = async ({ call }: Core, path: string) =>
-  ((await (await call("GET", path)).json()) as ChatConversation).messages.at(-1)?.status;
+  (await (await call("GET", path)).json()).messages.at(-1)?.status;
 
 it("T6: core that is killed in mid-answer closes the chain as aborted at its next start, and the receipts verify", async () => {
   const provider = await startProvider([{ stallAfter: [{ text: "Two hosts are " }] }]);
@@ -123,9 +122,7 @@ it("T6: core that is killed in mid-answer closes the chain as aborted at its nex
     { text: "Two hosts are ", provider: "openai-compatible", model: "fake-model" },
     { status: "aborted", length: 3 },
   ]);
-  const keys = (await (await core.call("GET", "/v1/chat/receipt-keys")).json()) as {
-    keys: ReceiptFile["keys"];
-  };
+  const keys = await (await core.call("GET", "/v1/chat/receipt-keys")).json();
   expect(await verifyReceipts(file, keys.keys)).toEqual({ checked: 3, turns: 1, fault: null });
   expect(await lastStatus(core, path)).toBe("aborted");
   expect(await stopProgram(core.program)).toBe(0);

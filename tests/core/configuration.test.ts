@@ -140,7 +140,7 @@ const traces = {
   },
 } satisfies Record<string, Behavior>;
 
-const core = {
+const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
   PORT: integer(8080, 0, 65535),
   SVC_HTTP_HOST: host,
   SVC_DATABASE_URL: databaseUrl(required),
@@ -325,7 +325,7 @@ const publicUrl = {
   "https://a.example/?x=1": "must hold no user, query or fragment",
 };
 
-const web = {
+const web: Readonly<Record<keyof typeof webVariables, Behavior>> = {
   PORT: integer(3000, 0, 65535),
   SVC_HTTP_HOST: host,
   WEBAUTH_URL: {

@@ -1,4 +1,3 @@
-import type { ChildProcess } from "node:child_process";
 import { execFileSync } from "node:child_process";
 import { chownSync } from "node:fs";
 import { appendFile, mkdtemp, rm } from "node:fs/promises";
@@ -37,7 +36,7 @@ const startCore = async (url: string) => {
     program: programFile("functions/main.ts"),
   });
   cleanup.defer(() => core.remove());
-  const running: { port: number; ingestPort: number; process: ChildProcess } = await core.start();
+  const running = await core.start();
   cleanup.defer(() => void running.process.kill("SIGKILL"));
   running.process.stdout?.resume();
   const client = connectForeign(

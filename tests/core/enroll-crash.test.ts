@@ -89,7 +89,7 @@ const post = async (path: string, headers: Readonly<Record<string, string>>, bod
     headers: { "Content-Type": "application/json", ...headers },
     body: JSON.stringify(body),
   });
-  return { status: response.status, body: (await response.json()) as Record<string, unknown> };
+  return { status: response.status, body: await response.json() };
 };
 const heartbeat = (host: TestCollector) =>
   post(

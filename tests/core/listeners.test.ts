@@ -72,7 +72,7 @@ afterAll(async () => {
   if (reportFile !== undefined) writeFileSync(`${reportFile}.listeners`, JSON.stringify(answers));
 });
 
-const portOf = (text = ""): number => Number(text.split(":").at(-1));
+const portOf = (text = "") => Number(text.split(":").at(-1));
 const plain = (port: number) => () => connect(port, "127.0.0.1");
 const encrypted = (protocol: string) =>
   certificates.map(([name, certificate]): [string, () => Socket] => {
@@ -304,7 +304,7 @@ const http2 = ["data", "end", "close"].map(
 
 describe("a callback that throws", () => {
   const events = ["uncaughtException", "unhandledRejection"];
-  const own = events.map((event) => process.rawListeners(event) as (() => void)[]);
+  const own = events.map((event) => process.rawListeners(event));
   const over = Promise.withResolvers<void>();
   beforeAll(() => {
     // Vitest would take it for a failure of the test.

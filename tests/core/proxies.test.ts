@@ -101,7 +101,7 @@ const send = async (url: string, options: RequestOptions = {}, body = "") => {
     ca: serverCa,
     agent: false,
     ...options,
-    headers: headers as never,
+    headers: headers,
   });
   sent.on("error", () => undefined);
   sent.end(body);

@@ -67,7 +67,7 @@ it("Q12: a restore to before a dismissal gives nobody access until the provider 
     const { port } = await logged(program, "ready");
     return { program, origin: `http://127.0.0.1:${port}` };
   };
-  const [ada] = await sql<{ user_id: string }[]>`select user_id from person`;
+  const [ada] = await sql`select user_id from person`;
   const whoami = async (origin: string) => {
     const token = await mintBridgeToken(env.SVC_AUTH_TOKEN_SECRET, {
       sub: ada?.user_id ?? "",

@@ -44,7 +44,7 @@ interface Constructed {
   }[];
 }
 
-const textOf = (node: Constructed["arguments"][number]): string | undefined => {
+const textOf = (node: Constructed["arguments"][number]) => {
   if (node.type === "Literal" && typeof node.value === "string") return node.value;
   return node.type === "TemplateLiteral"
     ? node.quasis?.map(({ value }) => value.cooked).join("9")

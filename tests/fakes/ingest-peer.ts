@@ -45,7 +45,7 @@ export interface PeerBehaviour {
 export type IngestPeer = Awaited<ReturnType<typeof startIngestPeer>>;
 
 /** Makes an error like those of core, with its reason. */
-export const peerError = (code: Code, reason: string): ConnectError =>
+export const peerError = (code: Code, reason: string) =>
   new ConnectError("refused", code, undefined, [
     { desc: ErrorInfoSchema, value: { reason, domain: "svc" } },
   ]);

@@ -63,7 +63,7 @@ export const startManagementServer = async (
     body: {},
   });
 
-  const handle = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+  const handle = async (request: IncomingMessage, response: ServerResponse) => {
     let text = "";
     for await (const chunk of request) text += chunk;
     const session = (request as { stream?: { session?: { socket: unknown } } }).stream?.session;
@@ -130,7 +130,7 @@ export const issueFor = async (
   ca: TestCa,
   call: ManagementCall,
   over: { key?: TestKey; uri?: string; chainPem?: string; extensions?: x509.Extension[] } = {},
-): Promise<{ status: number; body: object }> => {
+) => {
   const csr = new x509.Pkcs10CertificateRequest(String(call.body.csr_pem));
   const san = csr.extensions.find(
     (extension) => extension instanceof x509.SubjectAlternativeNameExtension,
@@ -165,11 +165,7 @@ export const issueFor = async (
 };
 
 /** Creates a problem document like core's. */
-export const refusal = (
-  status: number,
-  code: string,
-  members: object = {},
-): { status: number; body: object } => ({
+export const refusal = (status: number, code: string, members: object = {}) => ({
   status,
   body: {
     type: `urn:svc:problem:${code}`,

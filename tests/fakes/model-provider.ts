@@ -94,11 +94,7 @@ export const startModelProvider = async (
   };
 };
 
-const send = (
-  response: ServerResponse,
-  reply: ScriptedReply,
-  wire: ProviderApi = openAiApi,
-): void => {
+const send = (response: ServerResponse, reply: ScriptedReply, wire: ProviderApi = openAiApi) => {
   if ("silent" in reply) return;
   if ("status" in reply) {
     response.writeHead(reply.status, { "Content-Type": "application/json", ...reply.headers });
@@ -126,11 +122,11 @@ const send = (
 };
 
 /** Writes events in pieces that end in the middle of an event and of a character. */
-const write = (response: ServerResponse, events: readonly string[]): void => {
+const write = (response: ServerResponse, events: readonly string[]) => {
   const bytes = Buffer.from(events.join(""));
   for (let at = 0; at < bytes.length; at += 37) response.write(bytes.subarray(at, at + 37));
 };
 
 /** Splits a text into fragments of a few characters. */
-export const fragments = (text: string, size = 5): string[] =>
+export const fragments = (text: string, size = 5) =>
   text === "" ? [""] : (text.match(new RegExp(`[\\s\\S]{1,${size}}`, "g")) ?? []);

@@ -20,7 +20,7 @@ export interface Tampering {
 /** Returns what signs claims by another algorithm or key than the provider's; a text is a shared secret. */
 export const signedWith =
   (alg: string, key: CryptoKey | string, kid = "first") =>
-  (claims: Record<string, unknown>): Promise<string> =>
+  (claims: Record<string, unknown>) =>
     new SignJWT(claims)
       .setProtectedHeader({ alg, kid })
       .sign(typeof key === "string" ? new TextEncoder().encode(key) : key);
@@ -38,7 +38,7 @@ export const startTamperingProvider = async (options: { subject: string; now(): 
   const waiting: string[] = [];
   let key = await makeKey("first");
 
-  const token = async (request: IncomingMessage): Promise<{ status: number; body: string }> => {
+  const token = async (request: IncomingMessage) => {
     const form = new URLSearchParams(await text(request));
     const grant = grants.get(form.get("code") ?? "");
     grants.delete(form.get("code") ?? "");
@@ -139,5 +139,5 @@ const makeKey = async (kid: string) => {
   };
 };
 
-const signWith = (key: CryptoKey, kid: string, claims: Record<string, unknown>): Promise<string> =>
+const signWith = (key: CryptoKey, kid: string, claims: Record<string, unknown>) =>
   new SignJWT(claims).setProtectedHeader({ alg: "ES256", kid }).sign(key);

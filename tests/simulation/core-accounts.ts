@@ -25,7 +25,7 @@ export interface CoreAccount extends ReadAccount {
 }
 
 /** Reads a row, without what a stream has lost of it since. */
-export const accountOf = (row: Values, { lostRanges }: Pick<Tables, "lostRanges">): CoreAccount => {
+export const accountOf = (row: Values, { lostRanges }: Pick<Tables, "lostRanges">) => {
   const body = row.body as Uint8Array;
   const read = readAccount(body);
   if (read === undefined) throw new Error("core has an account that it cannot read");

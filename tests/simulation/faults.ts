@@ -1,7 +1,6 @@
 /** What happens to a lab, drawn from the seed. Every fault ends by itself, or with `heal`. */
 import type { Hold } from "#functions/ingest/held-hosts.ts";
 import { hourMs } from "#kit/clock.ts";
-import type { DiskImage } from "./disk.ts";
 import { damageFolder, markIsGone } from "./file-disk.ts";
 import type { SimulatedHost } from "./host.ts";
 import { wholeLink } from "./network.ts";
@@ -13,12 +12,12 @@ import type { Process } from "./world.ts";
 export type Fault = (lab: Lab) => void;
 
 /** Draws milliseconds of so many seconds. */
-export const seconds = (lab: Lab, min: number, max: number): number =>
+export const seconds = (lab: Lab, min: number, max: number) =>
   lab.world.chance.integer(min * 1000, max * 1000);
 /** Draws a host. */
-export const anyHost = (lab: Lab): SimulatedHost => lab.world.chance.pick(lab.hosts);
+export const anyHost = (lab: Lab) => lab.world.chance.pick(lab.hosts);
 
-const failDisk = (lab: Lab, failure: "full" | "error"): void => {
+const failDisk = (lab: Lab, failure: "full" | "error") => {
   const { disk, hostId } = anyHost(lab);
   // A collector that ends before it can write again forgets its sessions, and is taken for a copy.
   lab.oracle.copied(hostId);
@@ -27,7 +26,7 @@ const failDisk = (lab: Lab, failure: "full" | "error"): void => {
 };
 
 /** Starts a host again some seconds later. */
-export const restartLater = (lab: Lab, host: SimulatedHost): void => {
+export const restartLater = (lab: Lab, host: SimulatedHost) => {
   lab.world.after(seconds(lab, 0, 15), () => {
     if (!host.isRunning()) host.start();
   });
@@ -40,7 +39,7 @@ export const restoreLater = (
   { since, afterMs }: { since: number; afterMs: number },
 ) => {
   if (host.disk.folder) return;
-  const image: DiskImage | undefined = host.disk.image;
+  const image = host.disk.image;
   const acknowledged = lab.oracle.acknowledged();
   lab.world.after(afterMs, () => {
     host.kill({ isPowerCut: false });
@@ -55,14 +54,14 @@ export const restoreLater = (
 };
 
 /** Makes a wall clock up to a fifth too fast or too slow from now on. */
-const drift = ({ world }: Lab, process: Process): void => {
+const drift = ({ world }: Lab, process: Process) => {
   const rate = world.chance.integer(-20, 20) / 100;
   process.clockOffsetMs += (process.clockRate - rate) * world.now();
   process.clockRate = rate;
 };
 
 /** Acts so long before the hour ends, in half of the cases and if that is soon, and otherwise now. */
-export const nearHourEnd = ({ world, server }: Lab, beforeMs: number, act: () => void): void => {
+export const nearHourEnd = ({ world, server }: Lab, beforeMs: number, act: () => void) => {
   const leftMs = hourMs - (world.clockOf(server.process).now() % hourMs);
   if (world.chance.isLikely(0.5) && leftMs < soonMs) world.after(leftMs - beforeMs, act);
   else act();

@@ -17,7 +17,7 @@ export const searchPlants = async (options: {
   first: number;
   seedsMax: number;
   onFound(row: string): void;
-}): Promise<FoundPlant[]> => {
+}) => {
   const { names = Object.keys(plants), first, seedsMax, onFound } = options;
   const found: FoundPlant[] = [];
   for (const name of names) {

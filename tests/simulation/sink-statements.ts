@@ -13,7 +13,7 @@ export const createSinkStatements = (server: DatabaseServer): ExecuteStatement =
     const text = written.trim().replaceAll(/\s+/g, " ");
     if (text.startsWith("insert into ingest_queue as q ")) {
       const [now, seen] = params;
-      const queues = JSON.parse(String(seen)) as { host: string; queue: string; sends: boolean }[];
+      const queues = JSON.parse(String(seen));
       for (const { host: hostId, queue: queueHex, sends } of queues)
         server.write(open, (tables) => {
           const queue = {

@@ -73,7 +73,7 @@ const positiveValues = {
   queueAbovePercent: fc.integer({ min: 0, max: 100 }),
   queueAboveBytes: counts,
 };
-const ownValues: Readonly<Record<string, fc.Arbitrary<unknown>>> = Object.fromEntries(
+const ownValues = Object.fromEntries(
   Object.entries(positiveValues).flatMap(([part, values]) => [
     [part, values],
     [negatedPart(part as PositivePart), values],
@@ -90,8 +90,7 @@ const partValues = (part: FilterPart) => {
     return several(fc.stringMatching(labelPair)).map((pairs) =>
       definition.sorted(pairs as string[]),
     );
-  if ("choices" in definition)
-    return several(fc.constantFrom(...(definition.choices as readonly string[])));
+  if ("choices" in definition) return several(fc.constantFrom(...definition.choices));
   if (part in ownValues) return ownValues[part] ?? fc.constant(0);
   if ("charactersMax" in definition) return several(arbitraryText(definition.charactersMax));
   return fc.integer({ min: 0, max: filterSecondsMax });

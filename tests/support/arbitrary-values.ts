@@ -91,12 +91,7 @@ const stringsOf = (schema: JsonSchema) => {
   return made;
 };
 
-const makeStrings = ({
-  format,
-  pattern,
-  minLength = 0,
-  maxLength = 200,
-}: JsonSchema): fc.Arbitrary<string> => {
+const makeStrings = ({ format, pattern, minLength = 0, maxLength = 200 }: JsonSchema) => {
   if (format === "uuid") return fc.uuid();
   if (format === "ipv4") return fc.ipV4();
   if (format === "ipv6") return fc.ipV6();
@@ -132,7 +127,7 @@ const objectsOf = (
   );
 
 /** Generates values that break parsers, columns and comparisons. */
-export const nastyValues: fc.Arbitrary<unknown> = fc.oneof(
+export const nastyValues = fc.oneof(
   fc.constantFrom<unknown>(
     "",
     " ",

@@ -18,7 +18,7 @@ export const consentPath = (changes: Readonly<Record<string, string>> = {}) =>
   `/cli/authorize?${new URLSearchParams({ ...consentRequest, ...changes })}`;
 
 /** Returns the form by which the program redeems a code. */
-export const redemptionOf = (code: string): Record<string, string> => ({
+export const redemptionOf = (code: string) => ({
   grant_type: "authorization_code",
   code,
   code_verifier: verifier,

@@ -1,5 +1,5 @@
 /** Parses records by RFC 4180, the header among them; lines end in CRLF. */
-const recordsOf = (text: string): string[][] => {
+const recordsOf = (text: string) => {
   const records: string[][] = [[]];
   for (const [, quoted, plain = "", end] of text.matchAll(
     /(?:"((?:[^"]|"")*)"|([^",\r\n]*))(,|\r\n|$)/g,
@@ -11,7 +11,7 @@ const recordsOf = (text: string): string[][] => {
 };
 
 /** Returns a CSV's rows by column name. Throws when a row and the header differ in length. */
-export const readCsv = (text: string): Record<string, string>[] => {
+export const readCsv = (text: string) => {
   const [names = [], ...records] = recordsOf(text);
   return records.map((record) => {
     if (record.length !== names.length)

@@ -2,7 +2,7 @@ import { sql } from "drizzle-orm";
 import type { Executor } from "#functions/store/database/database.ts";
 
 /** Returns how `fleet_host` and `fleet_status` differ from the view that they follow, apart from later statuses and envelopes. */
-export const fleetDifferences = async (db: Executor): Promise<unknown[]> => {
+export const fleetDifferences = async (db: Executor) => {
   const columns = async (table: string, but: readonly string[]) => {
     const rows = await db.execute<{ name: string }>(sql`
       select column_name as name from information_schema.columns where table_name = ${table}

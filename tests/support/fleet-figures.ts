@@ -14,19 +14,12 @@ import {
 import { layOutExpiry, layOutHeartbeats, layOutVersions } from "#ui/app/fleet/charts/layouts.ts";
 import { filterOfFigure, summaryFigures } from "#ui/app/fleet/summary/summary-view.ts";
 
-/** A number of the fleet page, and the filter of its link; without a link where no host can match. */
-export interface Figure {
-  name: string;
-  count: number;
-  filter: FleetFilter | undefined;
-}
-
-/** Returns every figure that the fleet page draws under a filter, with the filters of its links. */
+/** Returns every figure that the fleet page draws under a filter, with the filter of its link; without one where no host can match. */
 export const figuresOf = (
   filter: FleetFilter,
   { summary }: Pick<FleetHealthReport, "summary">,
   facets: FleetFacets,
-): Figure[] => {
+) => {
   const bars = [
     ...layOutHeartbeats(facets).bars,
     ...layOutExpiry(facets, undefined).bars,

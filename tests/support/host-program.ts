@@ -41,7 +41,7 @@ export const createHostProgram = (
   const config = join(configDir, "collector.yaml");
   const log = join(dir, `${deviceId}.log`);
   let program: Program | undefined;
-  const command = async (name: string, ...args: string[]): Promise<Program> => {
+  const command = async (name: string, ...args: string[]) => {
     const run = startProgram("collector/main.ts", [name, ...args]);
     await run.exited;
     return run;

@@ -75,7 +75,7 @@ export const startPgBouncer = async (
     stderr += chunk;
   });
   const exited = once(child, "exit");
-  const stop = async (): Promise<void> => {
+  const stop = async () => {
     child.kill("SIGTERM");
     await exited;
     await rm(dir, { recursive: true, force: true });

@@ -27,7 +27,7 @@ export const setUpProvider = async (
   providers.push(provider);
   const clock = createTestClock();
   const log = createTestLog();
-  const config: InferenceConfig = {
+  const config = {
     provider: name,
     model: "fake-model",
     apiKey: new Secret(provider.key),
@@ -67,10 +67,7 @@ export const textOf = (parts: readonly InferencePart[]): string =>
   parts.map((part) => (part.type === "text" ? part.text : "")).join("");
 
 /** Returns the `inference_failed` that a round ended with, after checking that neither it nor the log holds a secret. */
-export const failureOf = async (
-  ended: Promise<void>,
-  log: ReturnType<typeof createTestLog>,
-): Promise<Problem> => {
+export const failureOf = async (ended: Promise<void>, log: ReturnType<typeof createTestLog>) => {
   const problem = await ended.then(
     () => expect.unreachable("the round succeeded"),
     (error: unknown) => error,

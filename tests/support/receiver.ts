@@ -21,7 +21,7 @@ export interface TestReceiver {
 export const startReceiver = async () => {
   const server = createServer(async (request, response) => {
     const chunks: Uint8Array[] = [];
-    for await (const chunk of request) chunks.push(chunk as Uint8Array);
+    for await (const chunk of request) chunks.push(chunk);
     const got = {
       path: request.url ?? "",
       headers: request.headers,

@@ -16,7 +16,7 @@ export interface ExpectedRefusal {
   action: string;
 }
 
-const working = (signer: Signer): Signer["sign"] => signer.sign;
+const working = (signer: Signer) => signer.sign;
 
 /** Creates a core that refuses; it ends with the tests of the file. Each refusal has an address of its own, which identifies its audit events. */
 export const createRefusingCore = async (env: Environment = {}) => {

@@ -74,7 +74,7 @@ const hostOf = (server: EmbeddedPostgres): string =>
 const withClient = async (
   server: EmbeddedPostgres,
   work: (client: pg.Client) => Promise<unknown>,
-): Promise<void> => {
+) => {
   const client = new pg.Client({ connectionString: server.url() });
   await client.connect();
   try {

@@ -3,12 +3,11 @@ import { isUsable, loadConfig } from "#collector/config/load-config.ts";
 import { superviseCollector } from "#collector/runtime/supervisor.ts";
 import type { Source, SourceDependencies } from "#collector/sources/source.ts";
 import { systemEntropy } from "#kit/entropy.ts";
-import type { Log } from "#kit/log.ts";
 import { type Tracer, untraced } from "#kit/tracing/tracer.ts";
 import type { SourceConfig } from "#proto/collector-config/parse.ts";
 import { createTestCa } from "#scripts/lab/ca/test-pki.ts";
 import { startIngestPeer } from "../fakes/ingest-peer.ts";
-import { createTestLog, type TestLog } from "../fakes/log.ts";
+import { createTestLog } from "../fakes/log.ts";
 import {
   issueFor,
   type ManagementCall,
@@ -22,7 +21,7 @@ import { createEnrolledHost } from "./enrolled-host.ts";
 export type RunningCollector = Awaited<ReturnType<typeof createRunningCollector>>;
 
 /** Creates a heartbeat's answer; `over` replaces members. */
-export const heartbeatAnswer = (over: object = {}): { status: number; body: object } => ({
+export const heartbeatAnswer = (over: object = {}) => ({
   status: 200,
   body: {
     server_time: "2026-06-01T12:00:00.000Z",
@@ -33,7 +32,7 @@ export const heartbeatAnswer = (over: object = {}): { status: number; body: obje
   },
 });
 
-const idle: Omit<Source, "name"> = { start: async () => undefined, stop: async () => undefined };
+const idle = { start: async () => undefined, stop: async () => undefined };
 
 /** Creates a collector that is not started. `sources` is the YAML of its sources, `management` more of that section. */
 export const createRunningCollector = async (
@@ -72,7 +71,7 @@ export const createRunningCollector = async (
     return call.path.endsWith("/diag") ? diag(call) : desired(call);
   });
   const testLog = createTestLog();
-  const log: TestLog & { reload(): void } & Log = { ...testLog, reload: () => undefined };
+  const log = { ...testLog, reload: () => undefined };
   const stopping = new AbortController();
   const clock = createSkippingClock(5);
   const env = { clock, entropy: systemEntropy, effectiveUid: 1000 };

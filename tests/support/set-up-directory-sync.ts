@@ -10,7 +10,7 @@ import { type DirectorySyncNeeds, syncDirectory } from "#functions/jobs/run-dire
 import { openDatabaseSocket } from "#functions/node/database/database-servers.ts";
 import { createDirectoryLock } from "#functions/store/directory/lock.ts";
 import { systemClock } from "#kit/clock.ts";
-import { directoryDomain, type LabUser, usualDirectory } from "#scripts/lab/directory-people.ts";
+import { directoryDomain, usualDirectory } from "#scripts/lab/directory-people.ts";
 import { startFaultyDirectory } from "../fakes/faulty-directory.ts";
 import { createTestCore, type TestCore } from "./core.ts";
 
@@ -91,7 +91,7 @@ export const setUpDirectorySync = async () => {
 };
 
 /** Returns the people of the usual directory and `others` more. */
-export const crowd = (others: number): LabUser[] => [
+export const crowd = (others: number) => [
   ...usualDirectory.users,
   ...Array.from({ length: others }, (_, at) => ({
     id: `2${at}`,

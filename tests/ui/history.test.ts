@@ -5,7 +5,6 @@ import { fleetThresholds } from "#functions/domain/fleet/thresholds.ts";
 import { addSample, recordThresholds, sampleMs } from "#functions/store/fleet/history.ts";
 import { dayMs, hourMs } from "#kit/clock.ts";
 import type { FleetAhead } from "#proto/fleet-health/ahead.ts";
-import type { HostComparison } from "#proto/fleet-health/comparison.ts";
 import type { FleetFactors } from "#proto/fleet-health/factors.ts";
 import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import type { FleetState } from "#proto/fleet-health/vocabulary.ts";
@@ -179,7 +178,7 @@ it("what runs out is a list behind a button, and each count of hosts leads to as
 describe("what hosts changed", () => {
   beforeAll(async () => {
     const at = (hoursAgo: number) => sql`${text(web.clock.now() - hoursAgo * hourMs)}::timestamptz`;
-    const comparison: HostComparison = {
+    const comparison = {
       at: text(web.clock.now()),
       verdict: "worse",
       matched_by: ["platform", "version"],

@@ -115,7 +115,7 @@ describe("the audit page", () => {
       page.getByRole("link", { name: "CSV" }).click(),
     ]);
     const chunks: Uint8Array[] = [];
-    for await (const chunk of await download.createReadStream()) chunks.push(chunk as Uint8Array);
+    for await (const chunk of await download.createReadStream()) chunks.push(chunk);
     const rows = readCsv(Buffer.concat(chunks).toString());
     expect(rows.map(({ action }) => action)).toEqual([
       "identity.revoke",

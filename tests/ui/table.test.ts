@@ -54,7 +54,7 @@ describe("the first row", () => {
     };
     await page.route("**/api/core/collector/health?*", async (route) => {
       const response = await route.fetch();
-      const report = (await response.json()) as FleetHealthReport;
+      const report = await response.json();
       const summary = { ...report.summary, ...figures, never_forwarded: 99_999 };
       await route.fulfill({ response, json: { ...report, summary } });
     });
@@ -70,7 +70,7 @@ describe("the first row", () => {
       const { page, layoutShift } = await visitFleet("", viewport);
       await page.route("**/api/core/collector/health?*", async (route) => {
         const response = await route.fetch();
-        const report = (await response.json()) as FleetHealthReport;
+        const report = await response.json();
         const ended = new Date(Date.parse(report.generated_at) - 60_000).toISOString();
         const outage = { began_at: "2026-01-01T00:00:00Z", ended_at: ended, counted_from: ended };
         await route.fulfill({ response, json: { ...report, outages: [outage] } });

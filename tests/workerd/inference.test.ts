@@ -1,10 +1,6 @@
 /** @module-tag workerd */
 import { afterEach, expect, it } from "vitest";
-import {
-  type ModelProvider,
-  type ScriptedReply,
-  startModelProvider,
-} from "../fakes/model-provider.ts";
+import { type ScriptedReply, startModelProvider } from "../fakes/model-provider.ts";
 import { createTestCore } from "../support/core.ts";
 
 const opened: { close(): Promise<void> }[] = [];
@@ -12,7 +8,7 @@ afterEach(() => Promise.all(opened.splice(0).map((each) => each.close())));
 
 /** Asks a question of a core in workerd whose provider follows `script`. */
 const ask = async (name: "openai" | "anthropic", script: readonly ScriptedReply[]) => {
-  const provider: ModelProvider = await startModelProvider(name, script);
+  const provider = await startModelProvider(name, script);
   const test = await createTestCore({
     env: {
       SVC_INFERENCE_PROVIDER: name,

@@ -253,7 +253,7 @@ describe("a page", () => {
       { reason: "__proto__", id: "a" },
       { return_to: `/"><script>alert(1)</script>` },
     ]) {
-      const parameters = new URLSearchParams(query as Record<string, string>);
+      const parameters = new URLSearchParams(query);
       const text = await (await page(`/login?${parameters}`)).text();
       expect(text).not.toContain("<script");
       expect(text).not.toMatch(/alert\(1\)[^%]/);

@@ -1,5 +1,5 @@
 import { isUtf8 } from "node:buffer";
-import { create, fromBinary, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
+import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { BinaryWriter } from "@bufbuild/protobuf/wire";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
@@ -58,7 +58,7 @@ const resource = fc.record({
 });
 const request = fc
   .array(resource, { maxLength: 3 })
-  .map((resourceMetrics): MessageInitShape<typeof Schema> => ({ resourceMetrics }))
+  .map((resourceMetrics) => ({ resourceMetrics }))
   .map((init) => toBinary(Schema, create(Schema, init)));
 
 const accepts = (bytes: Uint8Array): boolean => {

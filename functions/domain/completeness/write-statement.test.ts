@@ -45,11 +45,9 @@ const binding = `queues=${storedQueue.toHex()}`;
  * one, as a correction.
  */
 const state = async (core: StatementCore) => {
-  const [now] = await core.db.execute<{ xid: string }>("select pg_current_xact_id()::text as xid");
+  const [now] = await core.db.execute("select pg_current_xact_id()::text as xid");
   const isOldest = `select pg_snapshot_xmin(pg_current_snapshot()) > '${now?.xid}'::xid8 as done`;
-  await expect
-    .poll(async () => (await core.db.execute<{ done: boolean }>(isOldest))[0]?.done)
-    .toBe(true);
+  await expect.poll(async () => (await core.db.execute(isOldest))[0]?.done).toBe(true);
   return writeStatement(core, owner);
 };
 

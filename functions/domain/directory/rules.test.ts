@@ -4,7 +4,7 @@ import type { PersonStatus } from "#drizzle/schema/operator.ts";
 import type { DirectorySnapshot, DirectoryUser } from "#functions/directory/snapshot.ts";
 import { type DirectoryPolicy, decideDirectoryChanges, type KnownPerson } from "./rules.ts";
 
-const policy: DirectoryPolicy = { domain: "example.test", allowMassRemoval: false };
+const policy = { domain: "example.test", allowMassRemoval: false };
 
 const user = (id: string, changes: Partial<DirectoryUser> = {}) => ({
   id,

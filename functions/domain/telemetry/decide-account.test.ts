@@ -38,7 +38,7 @@ const counts = (...records: bigint[]) => ({
 });
 
 const last = { number: 1n, sha256: hash(1), lastSequence: 10n };
-const range: QueueRange = {
+const range = {
   cursor: 20n,
   stored: 10n,
   rejected: 0n,

@@ -30,7 +30,7 @@ const connectionTo = (version: string, monitored?: readonly Monitored[]) =>
     },
   }) as unknown as Pick<NatsConnection, "info" | "requestMany">;
 
-const undeclared: DurabilitySettings = { replicas: 1, durability: null };
+const undeclared = { replicas: 1, durability: null };
 const faultsOf = async (
   connection: ReturnType<typeof connectionTo>,
   settings: DurabilitySettings,
@@ -123,7 +123,7 @@ it("K10: a server that joins without syncing, or stops to, is refused within a m
 });
 
 it("of a version that was never tested are refused, and those with known faults are warned of", async () => {
-  const settings: DurabilitySettings = { replicas: 3, durability: null };
+  const settings = { replicas: 3, durability: null };
   expect(await faultsOf(connectionTo("2.9.9"), settings)).toEqual([
     "SVC_NATS_URLS: the server n0 is nats-server 2.9.9; update it: 2.9.10 is the oldest supported",
   ]);

@@ -26,7 +26,7 @@ const startConsumer = async (statusOf: (text: string, count: number) => number) 
   let count = 0;
   const backend = createServer(async (request, response) => {
     const body: Buffer[] = [];
-    for await (const chunk of request) body.push(chunk as Buffer);
+    for await (const chunk of request) body.push(chunk);
     const text = String(Buffer.concat(body));
     const status = statusOf(text, ++count);
     if (status !== 503) received.push(`${request.url} ${text}`);
@@ -72,7 +72,7 @@ const startConsumer = async (statusOf: (text: string, count: number) => number) 
   };
 };
 
-const metric = (payload: string): Payload => ({ kind: "otel_metric", payload });
+const metric = (payload: string) => ({ kind: "otel_metric", payload });
 
 it.skipIf(!canStart)(
   "the consumer of docs/nats.md sends every OTLP payload in order, again after a 503, and alone after a 400",

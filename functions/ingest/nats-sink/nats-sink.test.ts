@@ -428,7 +428,7 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
       { frame: frame(queue, acked + 1, acked + 2) },
     ];
     expect(cursorsOf(await forwardAll(client, sent))).toEqual([`${acked}`, `${acked + 2}`]);
-    const events = await test.connection.sql<{ gap: string }[]>`
+    const events = await test.connection.sql`
       select concat_ws('-', details->>'from', details->>'through') as gap from audit_event
       where action = 'ingest.gap' and details->>'queue_id' = ${queue.toString("hex")} order by occurred_at, id`;
     expect(events.map(({ gap }) => gap)).toEqual(gaps);

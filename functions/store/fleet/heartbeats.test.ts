@@ -160,7 +160,7 @@ it("heartbeats: the plans that a session keeps look up each row by its key, thou
   for (const { name, parameters, generic } of plans) {
     expect(generic).toBeGreaterThanOrEqual(2);
     const values = Array.from({ length: parameters }, () => "null").join(", ");
-    const [explained] = await core.sql.unsafe<{ "QUERY PLAN": { Plan: PlanNode }[] }[]>(
+    const [explained] = await core.sql.unsafe(
       `explain (format json) execute "${name}" (${values})`,
     );
     const found: Record<string, string> = {};

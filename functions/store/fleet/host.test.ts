@@ -289,7 +289,7 @@ describe("fleet_host and fleet_status", () => {
 });
 
 it("is written by functions that plan once a session, and compile no plan", async () => {
-  const rows = await db.execute<{ name: string }>(sql`select proname as name from pg_proc
+  const rows = await db.execute(sql`select proname as name from pg_proc
     where 'enable_seqscan=off' = any(proconfig) and not proconfig @> '{plan_cache_mode=force_generic_plan,jit=off}'`);
   expect(rows).toEqual([]);
 });

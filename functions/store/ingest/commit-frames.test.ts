@@ -128,7 +128,7 @@ it("counts what is committed ahead, and nothing when the cursor was elsewhere", 
 
 const readIds = async (client: Client, hostId: string) => {
   const text = "select xid from ingest_block where host_id = $1 order by first_sequence";
-  const { rows } = await client.query<{ xid: string }>(text, [hostId]);
+  const { rows } = await client.query(text, [hostId]);
   return rows.map(({ xid }) => Number(xid));
 };
 const isRising = (ids: readonly number[]) =>

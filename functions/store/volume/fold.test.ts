@@ -87,7 +87,7 @@ describe("hours of hosts", () => {
 
   it("are forgotten after 14 days, and days after 400", async () => {
     const keptDays = async () => {
-      const rows = await db.execute<{ day: number; hours: boolean }>(
+      const rows = await db.execute(
         sql`select distinct day, hour_bytes is not null as hours from volume_total order by day`,
       );
       return rows.map(({ day, hours }) => [day, hours]);

@@ -1,5 +1,5 @@
 import { systemClock } from "#kit/clock.ts";
-import { hasFaketime, type WrongClocks } from "./clocks.ts";
+import { hasFaketime } from "./clocks.ts";
 import { type Fault, type Scene, seconds } from "./fault.ts";
 
 const hourMs = 3_600_000;
@@ -26,7 +26,7 @@ const untilNamed = async ({ httpPorts }: Scene) => {
 const shiftFor =
   (machine: "core" | "postgres"): Fault["inject"] =>
   async (scene, draw) => {
-    const clock: WrongClocks["core"] = scene.clocks[machine];
+    const clock = scene.clocks[machine];
     clock.shift(shiftsMs[Math.floor(draw * shiftsMs.length)] ?? 0);
     try {
       const named = untilNamed(scene);

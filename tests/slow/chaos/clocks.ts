@@ -25,7 +25,7 @@ const [library] = globSync("/usr/lib/*/faketime/libfaketime.so.1");
 export const hasFaketime = library !== undefined;
 
 /** Creates clocks that are right. */
-export const createWrongClocks = async (): Promise<WrongClocks> => {
+export const createWrongClocks = async () => {
   const dir = await mkdtemp(join(tmpdir(), "chaos-clocks-"));
   // PostgreSQL is another user.
   await chmod(dir, 0o755);

@@ -44,7 +44,7 @@ const texts = Array.from({ length: 10_000 }, () => corpus.next().value.text);
 /** Its number makes a line unique. */
 const lineOf = (number: number) => `${number} ${texts[number % texts.length]}\n`;
 /** Returns the size of a line in the log. */
-export const lineBytes = (number: number): number => lineOf(number).length;
+export const lineBytes = (number: number) => lineOf(number).length;
 
 /** Writes `linesPerSecond` numbered lines to `path`; rotates it by rename every 20 s. */
 const writeLines = (path: string, linesPerSecond: number) => {

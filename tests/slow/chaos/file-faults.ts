@@ -55,7 +55,7 @@ const rotating = (how: Rotation): Fault => ({
 });
 
 /** Faults of a collector's files. */
-export const fileFaults: Readonly<Record<string, Fault>> = {
+export const fileFaults = {
   "flip a bit in a queue's WAL": {
     ...damaged,
     inject: damaging((wal) => {

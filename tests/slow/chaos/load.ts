@@ -26,7 +26,7 @@ export const startNumberedLoad = async (
     caPem,
     client,
   }: { port: number; caPem: string; client(id: string): Promise<{ cert: string; key: string }> },
-): Promise<NumberedLoad> => {
+) => {
   const startedAt = performance.now();
   let stoppedAt: number | undefined;
   let isAbandoned = false;

@@ -4,12 +4,12 @@ import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
 export type NamedDifferences = Awaited<ReturnType<typeof readNamedDifferences>>;
 
 /** Of a database without such a stream. */
-export const noDifferences: NamedDifferences = { lost: new Map(), repeated: new Map() };
+export const noDifferences = { lost: new Map(), repeated: new Map() };
 
 /** Reads the differences; `stored_envelope` has what is stored. */
 export const readNamedDifferences = async (sql: SqlClient) => {
-  const read = async (action: string): Promise<Map<string, Set<string>>> => {
-    const rows = await sql<{ host: string; key: string; isStored: boolean }[]>`
+  const read = async (action: string) => {
+    const rows = await sql`
       select distinct event.host, event.queue || '-' || event.sequence as key, stored.sequence is not null as "isStored"
       from (
         select details->>'host_id' as host, details->>'queue_id' as queue,

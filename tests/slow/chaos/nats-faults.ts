@@ -26,11 +26,7 @@ const stop = async (nodes: readonly NatsNode[], ms: number) => {
 const election = { max: 30_000 };
 
 /** Fills the disks, and frees them; a node whose disk was full stores nothing until it is started again. */
-const fillDisks = async (
-  nats: ProxiedNats,
-  nodes: readonly NatsNode[],
-  ms: number,
-): Promise<void> => {
+const fillDisks = async (nats: ProxiedNats, nodes: readonly NatsNode[], ms: number) => {
   const disks = nats.disks.filter((_, index) => nodes.includes(nats.nodes[index] as NatsNode));
   for (const disk of disks) disk.fill();
   try {

@@ -1,11 +1,10 @@
 import { execFileSync } from "node:child_process";
 import { rename, rm } from "node:fs/promises";
 import { systemClock } from "#kit/clock.ts";
-import type { CopiedHost } from "./copied-hosts.ts";
 import { type Fault, type Scene, seconds } from "./fault.ts";
 
 const copiedIndex = ({ copied }: Scene, draw: number) => Math.floor(draw * copied.length);
-const copiedHost = (scene: Scene, draw: number): CopiedHost => {
+const copiedHost = (scene: Scene, draw: number) => {
   const host = scene.copied[copiedIndex(scene, draw)];
   if (host === undefined) throw new Error("no host is there to be copied");
   return host;

@@ -9,7 +9,7 @@ const connectionsMax = 500;
 /** Takes every connection that the server has left, again and again until `signal` aborts; then closes all of them. */
 const takeConnections = async (postgres: EmbeddedPostgres, signal: AbortSignal) => {
   const taken = new Set<pg.Client>();
-  const take = async (): Promise<boolean> => {
+  const take = async () => {
     const client = new pg.Client({ connectionString: postgres.url(), application_name: "chaos" });
     client.on("error", () => taken.delete(client));
     try {

@@ -1,4 +1,3 @@
-import type { ChildProcess } from "node:child_process";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -86,7 +85,7 @@ export const startScene = async (
     options: Parameters<typeof files.start>[0],
     onKill?: (pid: number) => void,
   ) => {
-    const start = async (attempts = drainTimeoutMs / restartMs): Promise<ChildProcess> => {
+    const start = async (attempts = drainTimeoutMs / restartMs) => {
       try {
         return (await files.start(options)).process;
       } catch (cause) {

@@ -73,10 +73,7 @@ const hold = async (
 const data = (id: number, bytes: number) => http2Frame(frameTypes.data, 0, id, Buffer.alloc(bytes));
 
 /** Sends requests with one message, eight at once, which is as many streams as an identity may have. */
-export const sendMessages = (
-  target: Target,
-  { path, headers, body }: MessageAttack,
-): Promise<number> => {
+export const sendMessages = (target: Target, { path, headers, body }: MessageAttack) => {
   const request = (id: number) => [
     postHeaders(id, path, headers),
     ...dataFrames(id, body),

@@ -17,8 +17,7 @@ const worker = new URL("./attacker.ts", import.meta.url);
 const p99Of = (durations: number[]) =>
   Math.round((durations.sort((a, b) => a - b)[Math.floor(durations.length * 0.99)] ?? 0) * 10) / 10;
 
-const percent = (cpuSeconds: number, seconds: number): number =>
-  Math.round((100 * cpuSeconds) / seconds);
+const percent = (cpuSeconds: number, seconds: number) => Math.round((100 * cpuSeconds) / seconds);
 
 /** What one attack did. */
 export interface FloodResult {

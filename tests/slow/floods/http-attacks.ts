@@ -122,11 +122,7 @@ const largeBodies = (target: HttpTarget, isChunked: boolean) => {
   });
 };
 
-const stalled = (
-  target: HttpTarget,
-  path: string,
-  headers: Readonly<Record<string, string>>,
-): Promise<number> => {
+const stalled = (target: HttpTarget, path: string, headers: Readonly<Record<string, string>>) => {
   const start = head(path, { "Content-Length": mebibyte, ...headers });
   return hold(target, 700, Buffer.concat([Buffer.from(start), Buffer.alloc(mebibyte - 1, "a")]));
 };

@@ -44,7 +44,7 @@ export const runHttpFloods = async ({
   seconds: number;
   names?: readonly string[];
   warmUpMs?: number;
-}): Promise<{ ok: boolean; seconds: number; results: Record<string, HttpFloodResult> }> => {
+}) => {
   const deployments = await prepareDeployments();
   const results: Record<string, HttpFloodResult> = {};
   let deployment: Deployment | undefined;

@@ -26,7 +26,7 @@ const options = () => {
   }
 };
 
-const run = async ({ seed, runs }: { seed: number; runs: number }): Promise<boolean> => {
+const run = async ({ seed, runs }: { seed: number; runs: number }) => {
   const folder = await mkdtemp(join(tmpdir(), "svc-fuzz-"));
   const report = join(folder, "answers.json");
   const startedAt = performance.now();

@@ -122,7 +122,7 @@ const blocksOf = (change: Change): Change[] => {
   return blocks;
 };
 
-const changed = (before: Buffer, changes: readonly Change[]): Buffer => {
+const changed = (before: Buffer, changes: readonly Change[]) => {
   let content = before;
   let own = false;
   for (const change of changes) {

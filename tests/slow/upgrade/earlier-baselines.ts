@@ -70,7 +70,7 @@ export const carryEarlierBaselines = async () => {
 };
 
 /** Applies the baseline and the definitions of a commit, and records them as its migrator did. */
-const applyAsOf = async (sql: SqlClient, commit: string, digest: string): Promise<void> => {
+const applyAsOf = async (sql: SqlClient, commit: string, digest: string) => {
   await sql`set client_min_messages = warning`;
   for (const table of ["schema_migration", "schema_definition"])
     await sql`create table ${sql(table)} (

@@ -58,7 +58,7 @@ export const runRolling = async (
   const steady = Math.max(...pauses(steadyFrom, rollFrom));
 
   const order: { core: string; hostsMs: number }[] = [];
-  const step = async <Done>(core: string, run: () => Promise<Done>): Promise<Done> => {
+  const step = async <Done>(core: string, run: () => Promise<Done>) => {
     const from = performance.now();
     const done = await run();
     await hold();
@@ -165,7 +165,7 @@ const startReplicas = async (lab: UpgradeLab) => {
     (await fetch(`${coreUrl}/readyz`).catch(() => undefined))?.status === 200;
   return {
     balanced: { coreUrl: `http://127.0.0.1:${http.port}`, ingestPort: ingest.port },
-    start: async (name: string, revision: Revision): Promise<Replica> => {
+    start: async (name: string, revision: Revision) => {
       const replica = {
         name,
         ...(await lab.startCore(revision, { SVC_SHUTDOWN_DELAY: shutdownDelay })),
@@ -174,7 +174,7 @@ const startReplicas = async (lab: UpgradeLab) => {
       serving.push(replica);
       return replica;
     },
-    stop: async (replica: Replica): Promise<number | null> => {
+    stop: async (replica: Replica) => {
       const stopped = stopProgram(replica.program);
       while (await isServing(replica)) await systemClock.sleep(probeMs);
       serving.splice(serving.indexOf(replica), 1);
@@ -184,7 +184,7 @@ const startReplicas = async (lab: UpgradeLab) => {
 };
 
 /** Requests again and again; what it returns ends that, and resolves to the longest time from a failure to the next success. */
-const watchRefusals = (request: () => Promise<unknown>): (() => Promise<number>) => {
+const watchRefusals = (request: () => Promise<unknown>) => {
   let isWatching = true;
   let longest = 0;
   const watch = async () => {
@@ -217,7 +217,7 @@ const longestGapMs = async (
   { identity }: UpgradedHost,
   [from, until]: [string, string],
 ) => {
-  const [row] = await sql<{ ms: number | null }[]>`
+  const [row] = await sql`
     select max(extract(epoch from received_at - before))::float * 1000 as ms
     from (select received_at, lag(received_at, 1, ${from}::timestamptz) over (order by received_at) as before
       from (select received_at from ingest_block where host_id = ${identity} union all

@@ -94,7 +94,7 @@ export const enrollHost = async (
     },
     stop: () => (program === undefined ? Promise.resolve(null) : stopProgram(program)),
     /** Assigns a config to it through a core, and returns its hash once the collector has promoted it. */
-    assign: async (api: OperatorApi, identityId: string): Promise<string> => {
+    assign: async (api: OperatorApi, identityId: string) => {
       const desired = parseDocument(await readFile(config, "utf8"));
       desired.addIn(
         ["sources"],
@@ -127,7 +127,7 @@ export const enrollHost = async (
       if ((await renewal.exited) !== 0)
         throw new Error(`${name} could not renew: ${renewal.stderr}`);
     },
-    queued: async (by: Revision): Promise<number> => {
+    queued: async (by: Revision) => {
       const diag = run(by, "diag", "--json", "--config", config);
       await diag.exited;
       return (diag.records[0] as { queue?: { records?: number } } | undefined)?.queue?.records ?? 0;

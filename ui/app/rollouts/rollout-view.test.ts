@@ -14,7 +14,7 @@ import {
 
 const id = "01920000-0000-7000-b300-000000000001";
 const none = { pending: 0, assigned: 0, applied: 0, failed: 0, skipped: 0, reverted: 0 };
-const wave = (number: number, change: Partial<RolloutWave> = {}): RolloutWave => ({
+const wave = (number: number, change: Partial<RolloutWave> = {}) => ({
   number,
   percent: 50,
   count: null,

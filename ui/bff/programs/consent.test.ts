@@ -23,7 +23,7 @@ const signIn = async (agent: UserAgent, returnTo = asked) => {
   const { headers } = await agent.fetch(begun.back.href);
   return { asked: begun.asked, location: headers.get("location") };
 };
-const signedIn = async (): Promise<UserAgent> => {
+const signedIn = async () => {
   const agent = createUserAgent();
   await signIn(agent);
   return agent;
@@ -37,7 +37,7 @@ const post = (agent: UserAgent, path: string, fields: Record<string, string>) =>
     headers: { Origin: origin, Accept: "text/html" },
   });
 const allow = (agent: UserAgent) => post(agent, asked, { decision: "allow" });
-const codeOf = (answer: Response): string =>
+const codeOf = (answer: Response) =>
   new URL(answer.headers.get("location") ?? "").searchParams.get("code") ?? "";
 const token = async (fields: Record<string, string>) => {
   const body = new URLSearchParams(fields);
@@ -77,7 +77,7 @@ describe("a program that a person let in", () => {
     await pass(240_000);
     const body = new URLSearchParams({ client_name: "svc-admin on build-7" });
     const begun = await fetch(`${origin}/oauth/device_authorization`, { method: "POST", body });
-    const codes = (await begun.json()) as Record<"device_code" | "user_code", string>;
+    const codes = await begun.json();
     await post(agent, `/device?user_code=${codes.user_code}`, { decision: "allow" });
     await pass(60_000);
     const grant_type = "urn:ietf:params:oauth:grant-type:device_code";

@@ -32,7 +32,7 @@ let sid = "";
 const tokenWith = (
   claims: Record<string, unknown> = {},
   sign: (claims: Record<string, unknown>) => Promise<string> = provider.sign,
-): Promise<string> => {
+) => {
   const iat = Math.floor(now() / 1000);
   const usual = {
     iss: provider.issuer,
@@ -50,12 +50,12 @@ const send = async (token: string, to: { request: typeof app.request | typeof fe
     body,
   });
   const text = await answer.text();
-  const problem: Record<string, string> | null = text === "" ? null : JSON.parse(text);
+  const problem = text === "" ? null : JSON.parse(text);
   return { answer, problem };
 };
 const statusOf = async (...sent: Parameters<typeof send>) => (await send(...sent)).answer.status;
 /** Signs in, in a session at the provider. */
-const signIn = async (session?: string): Promise<UserAgent> => {
+const signIn = async (session?: string) => {
   provider.tampering = { claims: { sid: session } };
   const agent = createUserAgent();
   await agent.fetch((await begin(agent)).back.href);

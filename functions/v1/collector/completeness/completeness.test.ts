@@ -176,9 +176,7 @@ describe("the completeness of the fleet", () => {
       `${at(1)},${b.identity},${b.identityId},b,short,1000,1000,,,310,,,,,,,`,
       `${at(2)},${b.identity},${b.identityId},b,short,1000,1000,,,7,,,,,,,`,
     ]);
-    const { body: events } = await get<{ items: unknown[] }>(
-      "/v1/audit-events?action=completeness.export",
-    );
+    const { body: events } = await get("/v1/audit-events?action=completeness.export");
     expect(events.items).toMatchObject([{ outcome: "success", details: { rows: 2 } }]);
   });
 });
@@ -207,9 +205,7 @@ it("what an export rejected makes the hour of its account short, with the figure
       },
     },
   ]);
-  const csv = await get<string>(
-    `/v1/collector/completeness/export.csv?state=short&host=a&${range}`,
-  );
+  const csv = await get(`/v1/collector/completeness/export.csv?state=short&host=a&${range}`);
   expect(csv.body).toContain("a,short,1000,1000,,,,,,,,2,7");
 });
 

@@ -1,7 +1,6 @@
 import { sql } from "drizzle-orm";
 import { afterAll, expect, it, onTestFinished } from "vitest";
 import { findBlockPlaces } from "#functions/store/ingest/host-blocks.ts";
-import type { EnvelopeLine } from "#proto/telemetry/line.ts";
 import { createTestToken } from "#tests/support/collector.ts";
 import { createTestCore } from "#tests/support/core.ts";
 import { openEnvelopeStore } from "#tests/support/stored-envelopes.ts";
@@ -38,7 +37,7 @@ const open = async (query: string, of = host) => {
     isEnded = true;
   });
   const lines = () => text.split("\n").filter((line) => line !== "");
-  const payloads = () => lines().map((line) => atob((JSON.parse(line) as EnvelopeLine).payload));
+  const payloads = () => lines().map((line) => atob(JSON.parse(line).payload));
   // The source of the stream may be waiting.
   const close = async () => {
     const closing = reader.cancel();

@@ -25,7 +25,7 @@ await db.execute(sql`update fleet_status set last_envelope_at = ${clock.iso()}::
 const putJson = (hosts: unknown, query = "", headers: Record<string, string> = {}) =>
   api<InventoryChange>("PUT", `${path}${query}`, { as: "admin", body: { hosts }, headers });
 const putCsv = (content: string, query = "", headers: Record<string, string> = {}) =>
-  api<InventoryChange>("PUT", `${path}${query}`, {
+  api("PUT", `${path}${query}`, {
     as: "admin",
     raw: { type: "text/csv", content },
     headers,

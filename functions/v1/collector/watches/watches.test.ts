@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { watch } from "#drizzle/schema/watch.ts";
-import { type Watch, watchesMax } from "#proto/watch/watch.ts";
+import { watchesMax } from "#proto/watch/watch.ts";
 import { useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore({
@@ -16,7 +16,7 @@ const nobody = "01920000-0000-7000-8000-0000000000ff";
 
 let names = 0;
 const create = (fields: object = {}) =>
-  admin.post<Watch & Record<string, unknown>>(path, {
+  admin.post(path, {
     name: `watch ${++names}`,
     filter: "state:stale",
     ...fields,

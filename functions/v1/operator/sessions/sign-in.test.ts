@@ -23,7 +23,7 @@ const remote_addr = "192.0.2.7";
 
 const authorize = async (as: "admin" | "reader" | "auditor") => {
   const body = { code_challenge: challenge, redirect_uri, client_name: "svc-admin on lovelace" };
-  const answer = await test[as].post<{ code: string }>("/v1/operator/authorizations", body);
+  const answer = await test[as].post("/v1/operator/authorizations", body);
   return answer.body.code;
 };
 const postAsWeb = async <Body = Token>(path: string, body: object) =>
