@@ -23,14 +23,9 @@ export const programEntries = {
 export type ProgramName = keyof typeof programEntries;
 
 /** The bundled programs, for the project's Node. */
-export const programPaths = {
-  "svc-server": join(dist, "svc-server", "main.mjs"),
-  "svc-collector": join(dist, "svc-collector", "main.mjs"),
-  "svc-admin": join(dist, "svc-admin", "main.mjs"),
-  "svc-fleet-sim": join(dist, "svc-fleet-sim", "main.mjs"),
-  "svc-release-manifest": join(dist, "svc-release-manifest", "main.mjs"),
-  "svc-web": join(dist, "svc-web", "main.mjs"),
-} as const satisfies Record<ProgramName, string>;
+export const programPaths = Object.fromEntries(
+  Object.keys(programEntries).map((name) => [name, join(dist, name, "main.mjs")]),
+) as Readonly<Record<ProgramName, string>>;
 
 /** SIGUSR1, which some log rotation sends, would open Node's debugger. The launcher ignores it too, wherever a program is started otherwise. */
 export const nodeFlags = ["--disable-sigusr1"] as const;

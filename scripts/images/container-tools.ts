@@ -2,10 +2,10 @@
  * podman with its storage, networks and settings in one folder, so that nothing of the machine's own containers is seen or changed.
  *
  * The settings are those that also work in a container and on hybrid cgroups: runc rather than crun, cgroupfs, and limits that an
- * unprivileged parent can set. Tools that Debian's podman 4.3 needs beside it are unpacked into the folder, not installed.
+ * unprivileged parent can set.
  */
 import { accessSync, constants, existsSync } from "node:fs";
-import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { delimiter, join } from "node:path";
 import { listFirewallChains, removeFirewallChains } from "./firewall-chains.ts";
 import { type CommandOptions, runToEnd } from "./run-to-end.ts";
@@ -22,9 +22,19 @@ export interface ContainerTools {
   firewallChains: ReadonlySet<string>;
 }
 
-const packages = ["buildah", "podman", "crun", "debootstrap", "docker-compose"];
-const unpackedPackages = ["runc", "netavark", "aardvark-dns", "catatonit"];
-const helperFolders = ["usr/lib/podman", "usr/libexec/podman"];
+/** What Debian needs; podman 4.3 uses the last four without asking for them. */
+const packages = [
+  "buildah",
+  "podman",
+  "crun",
+  "debootstrap",
+  "docker-compose",
+  "runc",
+  "netavark",
+  "aardvark-dns",
+  "catatonit",
+];
+const helperFolders = ["/usr/lib/podman", "/usr/libexec/podman"];
 
 const systemPath = process.env.PATH ?? "/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -52,47 +62,17 @@ export const whySkipped = (composes: boolean): string | null => {
     (name) => !findProgram(name),
   );
   if (missing !== undefined)
-    return `${missing} is not installed (apt-get install ${packages.join(" ")}, or add --install to do that)`;
+    return `${missing} is not installed (apt-get install ${packages.join(" ")})`;
   return null;
-};
-
-/** Installs podman with apt-get and unpacks what it needs beside it into `dir`. Only on Debian, as root. */
-export const installContainerTools = async (
-  dir: string,
-  progress: (line: string) => void,
-): Promise<void> => {
-  const apt = (...args: string[]) =>
-    runToEnd("apt-get", ["-o", "DPkg::Lock::Timeout=120", ...args], {
-      env: { ...process.env, DEBIAN_FRONTEND: "noninteractive" },
-      cwd: dir,
-    });
-  await mkdir(dir, { recursive: true });
-  progress(`apt-get install ${packages.join(" ")}`);
-  await apt("install", "-y", "--no-install-recommends", ...packages).catch(async () => {
-    await apt("update");
-    await apt("install", "-y", "--no-install-recommends", ...packages);
-  });
-  if (existsSync(join(dir, "tools"))) return;
-  progress(`unpacking ${unpackedPackages.join(", ")} into ${dir}`);
-  await apt("-o", "APT::Sandbox::User=root", "download", ...unpackedPackages);
-  for (const file of (await readdir(dir)).filter((name) => name.endsWith(".deb"))) {
-    await runToEnd("dpkg", ["-x", join(dir, file), join(dir, "tools")]);
-    await rm(join(dir, file));
-  }
 };
 
 /** Writes podman's settings for `dir` and returns podman. */
 export const openContainerTools = async (dir: string): Promise<ContainerTools> => {
-  const tools = join(dir, "tools");
   await Promise.all(
     ["networks", "tmp"].map((folder) => mkdir(join(dir, folder), { recursive: true })),
   );
-  const path = [join(tools, "usr/sbin"), join(tools, "usr/bin"), systemPath].join(delimiter);
-  const runc = findProgram("runc", path);
-  const hasNetavark = [tools, "/"].some((root) =>
-    helperFolders.some((at) => existsSync(join(root, at, "netavark"))),
-  );
-  const helpers = [tools, "/"].flatMap((root) => helperFolders.map((folder) => join(root, folder)));
+  const runc = findProgram("runc");
+  const hasNetavark = helperFolders.some((folder) => existsSync(join(folder, "netavark")));
   const lines = [
     "[containers]",
     'default_ulimits = ["nofile=8192:8192", "nproc=8192:8192"]',
@@ -102,7 +82,7 @@ export const openContainerTools = async (dir: string): Promise<ContainerTools> =
     "[engine]",
     'cgroup_manager = "cgroupfs"',
     'events_logger = "file"',
-    `helper_binaries_dir = ${JSON.stringify(helpers)}`,
+    `helper_binaries_dir = ${JSON.stringify(helperFolders)}`,
     ...(runc ? ['runtime = "runc"', "[engine.runtimes]", `runc = [${JSON.stringify(runc)}]`] : []),
   ];
   await writeFile(join(dir, "containers.conf"), `${lines.join("\n")}\n`);
@@ -112,7 +92,7 @@ export const openContainerTools = async (dir: string): Promise<ContainerTools> =
   );
   await writeFile(join(dir, "storage.conf"), `[storage]\n${storageLines.join("\n")}\n`);
   const env = {
-    PATH: path,
+    PATH: systemPath,
     HOME: process.env.HOME ?? "/root",
     TMPDIR: join(dir, "tmp"),
     CONTAINERS_CONF: join(dir, "containers.conf"),

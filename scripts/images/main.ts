@@ -1,9 +1,9 @@
 /**
- * `bun run images [-- --require-real] [--install] [--work DIR] [--out DIR] [--twice] [--compose]`: builds the images of core, collector and
+ * `bun run images [-- --require-real] [--work DIR] [--out DIR] [--twice] [--compose]`: builds the images of core, collector and
  * web for amd64 and arm64 and runs those of this machine together once. The base is the official image of Node where a registry can be reached,
  * else a stand-in (`BASE=stand-in`, an error with `--require-real`). `--out` writes each image as an OCI layout archive. `--twice` builds each
- * again without a cache, and fails unless it has the same digest. `--compose` also runs compose.yaml with compose.lab.yaml. `--install` installs
- * podman and docker-compose with apt-get; `--work` keeps podman's files for the next run. Prints one JSON object with sizes and digests; exit
+ * again without a cache, and fails unless it has the same digest. `--compose` also runs compose.yaml with compose.lab.yaml. `--work`
+ * keeps podman's files for the next run. Prints one JSON object with sizes and digests; exit
  * code 1 if a check failed. Without podman it prints `SKIPPED` with the reason, and exits with 0 unless `--require-real`.
  */
 import { chmod, mkdir, mkdtemp, rm } from "node:fs/promises";
@@ -26,7 +26,6 @@ import { composeTest } from "./compose-test.ts";
 import {
   type ContainerTools,
   closeContainerTools,
-  installContainerTools,
   openContainerTools,
   whySkipped,
 } from "./container-tools.ts";
@@ -38,7 +37,6 @@ const bytesMax = 250 * megabyte;
 
 const values = readCommandOptions({
   "require-real": false,
-  install: false,
   work: null,
   out: null,
   compose: false,
@@ -122,7 +120,6 @@ const run = async (work: string): Promise<void> =>
 
 const work =
   values.work === undefined ? await mkdtemp(join(tmpdir(), "images-")) : resolve(values.work);
-if (values.install) await installContainerTools(work, (line) => process.stderr.write(`${line}\n`));
 const skipped = whySkipped(values.compose);
 if (skipped === null) await run(work);
 else {

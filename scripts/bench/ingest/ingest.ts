@@ -19,7 +19,7 @@ import { openStreams } from "./ingest-sender.ts";
 
 /**
  * Measures telemetry through core: `--streams` Forward streams over mTLS send frames of `--frame` envelopes of the corpus (`--corpus spans`
- * or `lines`), by default as blocks, compressed while it runs, with `--wire frames` as frames, `--in-flight` of them
+ * or `lines`), as blocks, compressed while it runs, `--in-flight` of them
  * unacknowledged in all but at least one a stream, for `--seconds` after a sixth of that to warm up. Core is a process of its own on a
  * durable PostgreSQL. The floor is a loop that only COPYs the same envelopes as rows, in batches of what is in flight. It is warmed until two
  * in a row agree, and measured once more after. The database must have what was acknowledged. With more than 256 streams all but one are
@@ -31,7 +31,6 @@ export const ingestBench: Bench = async (args) => {
     streams: 1,
     frame: 200,
     corpus: "spans",
-    wire: "blocks",
     "in-flight": 16,
   };
   const {
@@ -39,7 +38,6 @@ export const ingestBench: Bench = async (args) => {
     streams,
     frame,
     corpus,
-    wire,
     "in-flight": inFlight,
   } = readCommandOptions(defaults, args);
   const framesInFlight = Math.max(1, Math.round(inFlight / streams));
@@ -48,7 +46,7 @@ export const ingestBench: Bench = async (args) => {
     seconds,
     streams,
     envelopesOfFrame: frame,
-    asBlocks: wire === "blocks" && frame > 1,
+    asBlocks: frame > 1,
     mix,
     records: await createCorpus({ mix }),
     framesInFlight,

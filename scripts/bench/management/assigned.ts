@@ -19,7 +19,6 @@ interface Wave {
   id: string;
   hash: string;
   assignedAt: number;
-  fetched: number[];
   reported: number[];
 }
 
@@ -27,8 +26,8 @@ const heartbeatMs = 60_000;
 const origin = { requestId: "bench", remoteAddress: "127.0.0.1" };
 
 /**
- * Measures the time from the commit that assigns a config to a wave of `--wave` hosts until each of them has fetched it by its signed request,
- * and until core has stored its report of it, among `--hosts` hosts with open streams. The request shares the stream's connection, as where
+ * Measures the time from the commit that assigns a config to a wave of `--wave` hosts until each of them has fetched it by its
+ * signed request and core has stored its report of it, among `--hosts` hosts with open streams. The request shares the stream's connection, as where
  * `management.core_url` is the ingest listener. It leaves out the host's own work: writing and
  * loading its file, 0.1 to 0.3 s.
  */
@@ -44,7 +43,6 @@ export const assignedBench: Bench = async (args) => {
       });
     }),
   );
-  const fetched: number[] = [];
   const reported: number[] = [];
   try {
     await runAll(hosts.length, 16, async (index) => {
@@ -62,13 +60,12 @@ export const assignedBench: Bench = async (args) => {
           throw new Error("the wave did not apply within a minute");
         await systemClock.sleep(5);
       }
-      fetched.push(...wave.fetched);
       reported.push(...wave.reported);
     }
   } finally {
     for (const stream of streams) stream.close();
   }
-  return describeWaves(options, fetched, reported);
+  return describeWaves(options, reported);
 };
 
 const report = async (host: BenchHost, stream: HostConnection | undefined, hash: string) => {
@@ -93,7 +90,6 @@ const follow = async (
   const answer = await stream?.post("/v1/collector/config/desired", body);
   if (answer?.status !== 200 || !answer.text.includes(wave.id))
     throw new Error(`not the assigned config: ${answer?.text}`);
-  wave.fetched.push(systemClock.now() - wave.assignedAt);
   await report(host, stream, wave.hash);
   wave.reported.push(systemClock.now() - wave.assignedAt);
 };
@@ -113,7 +109,7 @@ const assignWave = async (
     { name: null, config: await checkConfig(yaml) },
     origin,
   );
-  const wave: Wave = { id, hash, assignedAt: systemClock.now(), fetched: [], reported: [] };
+  const wave: Wave = { id, hash, assignedAt: systemClock.now(), reported: [] };
   start(wave);
   const identityIds = hosts.map(({ identityId }) => identityId);
   await assignConfigToMany(needs, people.admin, { configId: id, identityIds }, origin);
@@ -121,11 +117,7 @@ const assignWave = async (
   return wave;
 };
 
-const describeWaves = (
-  options: Readonly<Record<string, number>>,
-  fetched: readonly number[],
-  reported: readonly number[],
-) => {
+const describeWaves = (options: Readonly<Record<string, number>>, reported: readonly number[]) => {
   const applied = describeSamples(reported);
   const { p50, p99 } = applied;
   return {
@@ -137,7 +129,6 @@ const describeWaves = (
     details: {
       leaves_out: "writing and loading the file on the host",
       ...options,
-      fetched_ms: describeSamples(fetched),
       reported_ms: applied,
       floor: "the wait until the next heartbeat, without a stream",
     },

@@ -1,17 +1,23 @@
+import { createNodeCryptography } from "#functions/node/node-cryptography.ts";
+import { checkCsr } from "#functions/signer/csr.ts";
+import type { Signer } from "#functions/signer/signer.ts";
+import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
 import { systemClock } from "#kit/clock.ts";
+import { systemEntropy } from "#kit/entropy.ts";
 import { quantile } from "#scripts/lab/quantile.ts";
 import {
   benchPrefix,
+  benchTtlSeconds,
   createBenchCsr,
   createBenchSigner,
+  enrollmentOf,
   insertBenchPolicy,
   insertBenchTokens,
 } from "../host/enrolled-hosts.ts";
-import { postEnrollment, signAll } from "../management/enroll.ts";
 import { runOnEach } from "../support/bench.ts";
 import { startBundledCore } from "../support/bench-core.ts";
 import { connectHttps, type HttpsSender } from "../support/https-sender.ts";
-import { startMeter } from "../support/processes.ts";
+import { measureHere, startMeter } from "../support/processes.ts";
 import { type CpuParts, microsecondsOf } from "./cpu.ts";
 import type { Pair, PeerFigures, Side } from "./pair.ts";
 import type { PairContext } from "./pairs.ts";
@@ -31,6 +37,7 @@ export const openCertificates = async ({ seconds, peers, defer }: PairContext): 
 
   const core = defer(await startBundledCore());
   const policyId = await insertBenchPolicy(core.database.db, systemClock.now());
+  let issued = 0;
   const coreTokens = async (tokens: number) => {
     const options = { policyId, count: tokens, maxUses: 1, now: systemClock.now() };
     return (await insertBenchTokens(core.database.db, options)).map(({ raw }) => raw);
@@ -40,15 +47,23 @@ export const openCertificates = async ({ seconds, peers, defer }: PairContext): 
     cpu: core.cpu,
     peakMb: core.peakMb,
     mint: (batch) => coreTokens(batch.length),
-    send: (connection, { csr, deviceId }, token) =>
-      postEnrollment(connection, deviceId, csr, token),
+    send: (connection, { csr, deviceId }, token) => {
+      const body = JSON.stringify(enrollmentOf(deviceId, csr));
+      issued++;
+      return connection.post("/v1/collector/enroll", body, `Authorization: Bearer ${token}\r\n`);
+    },
   });
+  const measureOurs = issueRounds(requests, ours, warmUp);
   const sides: Side[] = [
     {
       name: "svc-server on PostgreSQL",
       kind: "ours",
       guarantees: "synced before the response, with an audit event",
-      measure: issueRounds(requests, ours, warmUp),
+      measure: async () => {
+        const figures = await measureOurs();
+        await checkRecorded(core.database.sql, issued);
+        return figures;
+      },
     },
     await openFloor(requests),
   ];
@@ -72,6 +87,20 @@ export const openCertificates = async ({ seconds, peers, defer }: PairContext): 
       });
     }
   return { work: "a certificate for a one-time token", sides };
+};
+
+/** Throws unless everything is recorded that `count` certificates for one-time tokens leave. */
+const checkRecorded = async (sql: SqlClient, count: number): Promise<void> => {
+  const [row] = await sql`select (select count(*)::int from certificate) as certificates,
+    (select count(*)::int from audit_event where action = 'collector.enroll') as events,
+    (select enrollment_count::int from enrollment_policy) as enrollments,
+    (select count(*)::int from bootstrap_token where use_count = 1) as used_once,
+    (select count(*)::int from enrollment_reservation) as held`;
+  const expected = { certificates: count, events: count, enrollments: count, used_once: count };
+  const isGood = Object.entries({ ...expected, held: 0 }).every(
+    ([name, value]) => row?.[name] === value,
+  );
+  if (!isGood) throw new Error(`not everything was recorded: ${JSON.stringify(row)}`);
 };
 
 const stepCaStores = [
@@ -99,6 +128,26 @@ const openFloor = async (requests: Requests): Promise<Side> => {
       return { cpu_us: cpuUs, certificates_per_second: rate };
     },
   };
+};
+
+const cryptography = createNodeCryptography();
+
+/** Checks requests and signs their certificates, one after the other; returns the rate, and the microseconds of CPU of each. */
+const signAll = async (signer: Signer, csrs: readonly string[]) => {
+  const { seconds, cpuSeconds } = await measureHere(async () => {
+    for (const csrPem of csrs) {
+      const checked = await checkCsr(csrPem, cryptography);
+      if (!checked.ok) throw new Error(checked.fault);
+      await signer.sign({
+        ...checked.csr,
+        csrPem,
+        ttlSeconds: benchTtlSeconds,
+        serial: systemEntropy.bytes(16),
+        now: systemClock.now(),
+      });
+    }
+  });
+  return { perSecond: csrs.length / seconds, cpuUs: (cpuSeconds * 1e6) / csrs.length };
 };
 
 /** Returns the requests of a round. */

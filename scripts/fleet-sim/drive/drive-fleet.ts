@@ -7,7 +7,6 @@ import { stepsOf } from "../scenario/host-steps.ts";
 import { createHost, createHosts, type Host } from "../scenario/hosts.ts";
 import { createPlan, type Plan, type PlannedVersions } from "../scenario/plan.ts";
 import type { ScenarioName } from "../scenario/scenarios.ts";
-import { stepsUntilEnd } from "../scenario/steps.ts";
 import { createDrivenHost, type DriveContext } from "./driven-host.ts";
 import { createMeasurements, type Measurements } from "./measurements.ts";
 import { observedHistories } from "./observed-history.ts";
@@ -119,7 +118,7 @@ export const driveFleet = async (options: DriveOptions): Promise<DrivenFleet> =>
   const played = hosts.map((host) => add(plan, host, []));
 
   const startedAt = clock.monotonic();
-  progress(`${plan.hosts} hosts, ${loadOf(plan, hosts)}`);
+  progress(`${plan.hosts} hosts, ${(plan.endsAt - plan.startsAt) / 1000} s of history`);
   const stopped = await playHistory(player, plan, options);
   const seconds = Math.round((clock.monotonic() - startedAt) / 100) / 10;
   const measured = measure.report();
@@ -181,19 +180,6 @@ const playHistory = async (
     if (!signal.aborted) throw error;
     return signal.reason instanceof Error ? signal.reason.message : "stopped";
   }
-};
-
-const sampleHosts = 50;
-
-/** Describes the history's length and load, estimated from some hosts. */
-const loadOf = (plan: Plan, hosts: readonly Host[]): string => {
-  const sample = hosts.slice(0, sampleHosts);
-  let count = 0;
-  for (const host of sample)
-    for (const { kind } of stepsUntilEnd(plan, stepsOf(plan, host))) if (kind !== "note") count++;
-  const seconds = (plan.endsAt - plan.startsAt) / 1000;
-  const steps = Math.round((count / sample.length) * plan.hosts);
-  return `${seconds} s of history: some ${steps} steps, ${Math.ceil(steps / seconds)}/s`;
 };
 
 const planDrive = async (options: DriveOptions, thresholds: Thresholds): Promise<Plan> => {
