@@ -1,13 +1,6 @@
 import { peerGoals } from "../bench/peers/peer-goals.ts";
-import { benchGoals, describeGoal } from "../bench/support/goals.ts";
+import { benchGoals, describeGoal, type Goal } from "../bench/support/goals.ts";
 import { markdownTable } from "./markdown.ts";
-
-const units: Readonly<Record<string, string>> = {
-  cpu_ms: "ms",
-  cpu_us: "µs",
-  cpu_percent: "%",
-  idle_mb: "MB",
-};
 
 const head = `# Goals of the benches
 
@@ -17,26 +10,14 @@ judged. [performance.md](performance.md) has results.`;
 
 /** Renders the page of all goals, as the benches judge them. */
 export const renderGoals = (): string => {
-  const own = Object.entries(benchGoals).flatMap(([bench, goals]) =>
-    Object.values(goals).map((goal, index) => [
-      index === 0 ? `\`${bench}\`` : "—",
-      goal.what,
-      describeGoal(goal),
-    ]),
+  const peers = Object.entries(peerGoals).map(
+    ([pair, goals]) => [`peers --only ${pair}`, goals] as const,
   );
-  const peers = Object.entries(peerGoals).flatMap(([pair, goals]) =>
-    goals.map(({ peer, figure, atMost }, index) => {
-      const unit = units[figure] ?? "";
-      const what = figure === "idle_mb" ? "memory" : "CPU";
-      const bench = index === 0 ? `\`peers --only ${pair}\`` : "—";
-      return peer === undefined
-        ? [bench, what, describeGoal({ bound: "≤", value: atMost, unit })]
-        : [
-            bench,
-            `${what} by that of ${peer}`,
-            describeGoal({ bound: "≤", value: atMost, unit: "×" }),
-          ];
-    }),
+  const own = Object.entries<Readonly<Record<string, Goal>>>(benchGoals).map(
+    ([bench, goals]) => [bench, Object.values(goals)] as const,
   );
-  return `${head}\n\n${markdownTable(["bench", "figure", "goal"], [...own, ...peers])}\n`;
+  const rows = [...own, ...peers].flatMap(([bench, goals]) =>
+    goals.map((goal, index) => [index === 0 ? `\`${bench}\`` : "—", goal.what, describeGoal(goal)]),
+  );
+  return `${head}\n\n${markdownTable(["bench", "figure", "goal"], rows)}\n`;
 };

@@ -26,11 +26,12 @@ sources:
     grpc: {}
 ${n % 2 === 0 ? "  - type: file\n    include: [/var/log/nginx/*.log]\n" : "  - type: host_metrics\n    interval_seconds: 30\n"}`;
 
-const idOf = (kind: string, n: number): string =>
+/** Returns the id of the `n`th seeded row of a kind, four hexadecimal digits. */
+export const seededId = (kind: string, n: number): string =>
   `01920000-0000-7000-${kind}-${n.toString(16).padStart(12, "0")}`;
 
 /** Returns the id of the `n`th seeded config, from 0 on: the highest is the newest. */
-export const seededConfigId = (n: number): string => idOf("b100", n);
+export const seededConfigId = (n: number): string => seededId("b100", n);
 
 /**
  * Publishes `count` configs, at least four, and assigns the newest four to the hosts of `seedFleet`, which many of them run, and some

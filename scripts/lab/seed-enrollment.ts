@@ -2,13 +2,12 @@ import { bootstrapToken, enrollmentPolicy } from "#drizzle/schema/enrollment.ts"
 import { insertAuditEvents } from "#functions/store/audit/audit.ts";
 import type { Database } from "#functions/store/database/database.ts";
 import { people } from "./people.ts";
+import { seededId } from "./seed-configs.ts";
 
-const idOf = (kind: string, n: number): string =>
-  `01920000-0000-7000-${kind}-${n.toString(16).padStart(12, "0")}`;
 const hourMs = 3_600_000;
 
 /** Returns the id of the `n`th seeded policy: 0 is active, 1 is frozen. */
-export const seededPolicyId = (n: number): string => idOf("b300", n);
+export const seededPolicyId = (n: number): string => seededId("b300", n);
 
 /** Each seeded token: its policy, how often it was used and may be, when it expires from now, and whether it was revoked. */
 const tokens: readonly [
@@ -35,7 +34,7 @@ export const seedEnrollment = async (db: Database, now: Date): Promise<void> => 
   await insertPolicies(db, at);
   await db.insert(bootstrapToken).values(
     tokens.map(([policyOf, useCount, maxUses, expires, isRevoked], n) => ({
-      id: idOf("b400", n),
+      id: seededId("b400", n),
       policyId: seededPolicyId(policyOf),
       tokenSha256: new Uint8Array(32).fill(n + 1),
       tokenPrefix: `svcbt_Ex${n}mpl`,
@@ -58,12 +57,12 @@ export const seedEnrollment = async (db: Database, now: Date): Promise<void> => 
     db,
     "b600",
     uses.map(({ policyOf, n }, index) => ({
-      id: idOf("b700", index),
+      id: seededId("b700", index),
       identity: `spiffe://example.com/collectors/web-${index}`,
       enrolledAt: at(-60 + index / 2),
       address: `10.20.0.${index + 1}`,
       policyId: seededPolicyId(policyOf),
-      tokenId: idOf("b400", n),
+      tokenId: seededId("b400", n),
       isReenrolled: index === 4,
     })),
   );
@@ -117,14 +116,14 @@ const insertPolicies = async (db: Database, at: (hours: number) => Date): Promis
 const refusalsSince =
   (at: (hours: number) => Date) =>
   (n: number, reason: string, policyOf: number | null, address: string, repeats = 0) => ({
-    id: idOf("b500", n),
+    id: seededId("b500", n),
     occurredAt: at(-n),
     actorType: "collector" as const,
     actorId: "",
     actorDisplay: "unknown",
     action: "collector.enroll",
     targetType: repeats > 0 ? "remote_address" : "bootstrap_token",
-    targetId: repeats > 0 ? address : idOf("b400", n),
+    targetId: repeats > 0 ? address : seededId("b400", n),
     outcome: "failure" as const,
     reasonCode: null,
     reason,

@@ -8,6 +8,7 @@ import type { AuditAction } from "#proto/audit-actions.ts";
 import { evidenceMax } from "#proto/rollout/rollout.ts";
 import type { RolloutCondition, RolloutState } from "#proto/rollout/vocabulary.ts";
 import { people } from "./people.ts";
+import { seededId } from "./seed-configs.ts";
 
 const minute = 60_000;
 
@@ -63,7 +64,7 @@ export const seededRollouts = [
   },
 ] as const satisfies readonly SeededRollout[];
 
-const idOf = (n: number): string => `01920000-0000-7000-b300-${n.toString(16).padStart(12, "0")}`;
+const idOf = (n: number): string => seededId("b300", n);
 
 /** Returns the id of the seeded rollout in a state. */
 export const seededRolloutId = (state: (typeof seededRollouts)[number]["state"]): string =>

@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { mapValues } from "#kit/map-values.ts";
+import { describeSamples } from "#scripts/lab/quantile.ts";
 import { readCommandOptions } from "#scripts/read-command-options.ts";
-import { type Bench, type BenchFigures, describeSamples, rounded } from "../support/bench.ts";
+import { type Bench, type BenchFigures, rounded } from "../support/bench.ts";
 import { type BenchCore, startBenchCore } from "../support/bench-core.ts";
 import {
   type CorpusMix,

@@ -1,8 +1,9 @@
 import { AckPolicy, jetstream } from "@nats-io/jetstream";
 import { connect } from "@nats-io/transport-node";
 import { type RunningNats, startNats } from "#scripts/lab/nats-servers.ts";
+import { describeSamples } from "#scripts/lab/quantile.ts";
 import { readCommandOptions } from "#scripts/read-command-options.ts";
-import { type Bench, describeSamples, rounded } from "../support/bench.ts";
+import { type Bench, rounded } from "../support/bench.ts";
 import { startBenchCore } from "../support/bench-core.ts";
 import {
   type CorpusRecord,

@@ -7,10 +7,11 @@ import { rfc3339, systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import { connectHost, type HostConnection } from "#scripts/lab/host-connection.ts";
 import { people } from "#scripts/lab/people.ts";
+import { describeSamples } from "#scripts/lab/quantile.ts";
 import { readCommandOptions } from "#scripts/read-command-options.ts";
 import { type BenchHost, connectHosts, enrollBenchHosts } from "../host/enrolled-hosts.ts";
 import { signHeartbeat, statusWith } from "../host/heartbeats.ts";
-import { type Bench, describeSamples, rounded, runAll } from "../support/bench.ts";
+import { type Bench, rounded, runAll } from "../support/bench.ts";
 import { startBenchCore } from "../support/bench-core.ts";
 import { judgeGoals } from "../support/goals.ts";
 

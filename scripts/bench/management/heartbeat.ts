@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { mapValues } from "#kit/map-values.ts";
+import { describeSamples } from "#scripts/lab/quantile.ts";
 import { readCommandOptions } from "#scripts/read-command-options.ts";
 import { type BenchHost, connectHosts, enrollBenchHosts } from "../host/enrolled-hosts.ts";
 import {
@@ -8,7 +9,7 @@ import {
   signHeartbeat,
   verifySignatures,
 } from "../host/heartbeats.ts";
-import { type Bench, describeSamples, rounded, runAll, runAtRate } from "../support/bench.ts";
+import { type Bench, rounded, runAll, runAtRate } from "../support/bench.ts";
 import { type BenchCore, startBenchCore } from "../support/bench-core.ts";
 import { walBytes } from "../support/disk.ts";
 import { benchGoals, judgeGoals } from "../support/goals.ts";

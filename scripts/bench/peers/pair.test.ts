@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { atMost } from "../support/goals.ts";
 import { checkGoals, measurePair, type PeerFigures, type Side } from "./pair.ts";
 
 const side = (name: string, kind: Side["kind"], samples: PeerFigures[], order: string[] = []) => {
@@ -65,9 +66,15 @@ describe("the goals of a pair", () => {
   );
 
   it("are met within their bounds", async () => {
-    const of = async (atMost: number, peer?: string) =>
+    const of = async (value: number, peer?: string) =>
       checkGoals(
-        [{ ...(peer === undefined ? {} : { peer }), figure: "cpu_ms", atMost }],
+        [
+          {
+            ...(peer === undefined ? {} : { peer }),
+            figure: "cpu_ms",
+            ...atMost(value, "ms", "CPU"),
+          },
+        ],
         await results,
       ).map(({ met }) => met);
     expect(await of(1.5, "they")).toEqual([true]);
@@ -77,7 +84,10 @@ describe("the goals of a pair", () => {
   });
 
   it("are not judged against a peer that was not measured", async () => {
-    const goals = checkGoals([{ peer: "another", figure: "cpu_ms", atMost: 9 }], await results);
-    expect(goals).toMatchObject([{ value: null, met: "not judged" }]);
+    const goals = checkGoals(
+      [{ peer: "another", figure: "cpu_ms", ...atMost(9, "×", "CPU") }],
+      await results,
+    );
+    expect(goals).toMatchObject([{ measured: null, met: "not judged" }]);
   });
 });

@@ -1,4 +1,5 @@
 import { median } from "../support/bench.ts";
+import type { Goal } from "../support/goals.ts";
 
 /**
  * Figures by name. The end of a name is its unit: `_us`, `_ms`, `_s`, `_mb`, `_percent` or `_per_second`. A name that starts with `cpu`
@@ -24,11 +25,10 @@ export interface PeerLosses {
   lost: number;
 }
 
-/** The most that our figure may be, divided by a peer's where there is one. */
-export interface PairGoal {
+/** The bound of our figure, divided by a peer's where there is one. */
+export interface PairGoal extends Goal {
   peer?: string;
   figure: string;
-  atMost: number;
 }
 
 /** The same work done by us, by peers, and by a floor: the least that any program must do for it. */
@@ -90,9 +90,9 @@ export const checkGoals = (goals: readonly PairGoal[], results: readonly SideRes
   goals.map((goal) => {
     const ours = results.find(({ side }) => side.kind === "ours")?.figures;
     const compared = results.find(({ side }) => side.name === goal.peer)?.oursDividedBy;
-    const value = (goal.peer === undefined ? ours : compared)?.[goal.figure];
-    const met = value === undefined ? ("not judged" as const) : value <= goal.atMost;
-    return { ...goal, value: value ?? null, met };
+    const measured = (goal.peer === undefined ? ours : compared)?.[goal.figure];
+    const met = measured === undefined ? ("not judged" as const) : measured <= goal.value;
+    return { ...goal, measured: measured ?? null, met };
   });
 
 /** Returns whether a figure is CPU time for a unit of work. */

@@ -1,5 +1,13 @@
+import { atMost } from "../support/goals.ts";
 import type { PairGoal } from "./pair.ts";
 import type { PairName } from "./pairs.ts";
+
+/** What `figure` may be at most, divided by that of a peer. */
+const beside = (value: number, peer: string, figure: string): PairGoal => ({
+  ...atMost(value, "×", `CPU by that of ${peer}`),
+  peer,
+  figure,
+});
 
 const synced = "otelcol, file_storage with fsync";
 const batch = "otelcol, batch processor";
@@ -9,23 +17,17 @@ const batch = "otelcol, batch processor";
  * quotient: opamp-go neither checks a signature nor stores anything.
  */
 export const peerGoals: Readonly<Record<PairName, readonly PairGoal[]>> = {
-  spans: [
-    { peer: synced, figure: "cpu_ms", atMost: 0.5 },
-    { peer: batch, figure: "cpu_ms", atMost: 1 },
-  ],
-  lines: [
-    { peer: synced, figure: "cpu_ms", atMost: 0.5 },
-    { peer: batch, figure: "cpu_ms", atMost: 1 },
-  ],
+  spans: [beside(0.5, synced, "cpu_ms"), beside(1, batch, "cpu_ms")],
+  lines: [beside(0.5, synced, "cpu_ms"), beside(1, batch, "cpu_ms")],
   idle: [
-    { peer: synced, figure: "cpu_percent", atMost: 1 },
-    { figure: "cpu_percent", atMost: 0.2 },
-    { figure: "idle_mb", atMost: 64 },
+    beside(1, synced, "cpu_percent"),
+    { ...atMost(0.2, "%", "CPU"), figure: "cpu_percent" },
+    { ...atMost(64, "MB", "memory"), figure: "idle_mb" },
   ],
   certificates: [
-    { peer: "step-ca, PostgreSQL", figure: "cpu_us", atMost: 0.35 },
-    { peer: "step-ca, badger", figure: "cpu_us", atMost: 1.4 },
+    beside(0.35, "step-ca, PostgreSQL", "cpu_us"),
+    beside(1.4, "step-ca, badger", "cpu_us"),
   ],
-  heartbeats: [{ figure: "cpu_us", atMost: 250 }],
-  rows: [{ peer: "telegraf, influx listener", figure: "cpu_us", atMost: 0.3 }],
+  heartbeats: [{ ...atMost(250, "µs", "CPU"), figure: "cpu_us" }],
+  rows: [beside(0.3, "telegraf, influx listener", "cpu_us")],
 };

@@ -4,12 +4,11 @@ import { checkGoals } from "./pair.ts";
 import { measureNamed, pairNames, readPairNames } from "./pairs.ts";
 import { peerGoals } from "./peer-goals.ts";
 import { buildPeer, findGo, type PeerName, recipes } from "./programs.ts";
-import { formatPair, tableHead } from "./table.ts";
 
 /**
  * Measures us beside other projects that do the same work: `--rounds` rounds, each side once in a round, with a load sender of ours, and the
- * CPU time of all processes that do the work. It builds the peers from public Go modules on first use and prints a Markdown table of
- * medians. Without Go it measures us beside the floors only, and is not ok: what has no peer to compare with is not judged. `--only`
+ * CPU time of all processes that do the work. It builds the peers from public Go modules on first use and prints the medians of each
+ * pair. Without Go it measures us beside the floors only, and is not ok: what has no peer to compare with is not judged. `--only`
  * selects pairs, `--seconds` is how long a side works in a round. The figure is the number of goals met.
  */
 export const peersBench: Bench = async (args) => {
@@ -22,23 +21,20 @@ export const peersBench: Bench = async (args) => {
   const compared: Record<string, unknown> = {};
   const corpora: Record<string, unknown> = {};
   const goals: (ReturnType<typeof checkGoals>[number] & { pair: string })[] = [];
-  const table = [tableHead];
   for (const name of readPairNames(options.only)) {
     const { work, corpus, results } = await measureNamed(name, { seconds, rounds, peers });
-    const rows = formatPair(work, results);
-    console.error(rows);
-    table.push(rows);
-    compared[name] = results.map(({ side, figures, oursDividedBy, spread, killed }) => ({
+    const sides = results.map(({ side, figures, oursDividedBy, spread, killed }) => ({
       ...side,
       figures: roundFigures(figures),
       ours_divided_by: roundFigures(oursDividedBy),
       spread: rounded(spread, 2),
       killed,
     }));
+    console.error(JSON.stringify({ work, sides }, null, 2));
+    compared[name] = sides;
     corpora[name] = corpus;
     goals.push(...checkGoals(peerGoals[name], results).map((goal) => ({ pair: name, ...goal })));
   }
-  console.log(table.join("\n"));
   return {
     ...summarizeGoals(goals),
     details: { compared, corpora, goals, versions, go: go !== undefined, seconds, rounds },

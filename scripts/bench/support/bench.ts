@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { quantile } from "#scripts/lab/quantile.ts";
 
 /** The result of a bench. `ok`: it met all its goals. `ratio`: the figure divided by the floor of the same run. */
 export interface BenchFigures {
@@ -22,13 +21,6 @@ export type Bench = (args: readonly string[]) => Promise<BenchFigures>;
 /** Rounds to this many decimal places. */
 export const rounded = (value: number, digits = 0): number =>
   Math.round(value * 10 ** digits) / 10 ** digits;
-
-/** Returns quantiles of samples in milliseconds; zeros without samples. */
-export const describeSamples = (samples: ArrayLike<number> = []) => {
-  const sorted = Float64Array.from(samples);
-  const at = (share: number) => rounded(quantile(sorted, share) || 0, 1);
-  return { count: samples.length, p50: at(0.5), p95: at(0.95), p99: at(0.99), max: at(1) };
-};
 
 /** Returns the middle sample. */
 export const median = (samples: readonly number[]): number =>

@@ -11,7 +11,8 @@ const goal =
   (bound: Goal["bound"]) =>
   (value: number, unit: string, what: string): Goal => ({ what, unit, bound, value });
 const atLeast = goal("≥");
-const atMost = goal("≤");
+/** A figure of at most so much. */
+export const atMost = goal("≤");
 const below = goal("<");
 
 /** Every goal by the bench that judges it; the first is that of the bench's figure. */

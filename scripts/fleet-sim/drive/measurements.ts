@@ -1,13 +1,5 @@
 import type { Clock } from "#kit/clock.ts";
-import { quantile } from "#scripts/lab/quantile.ts";
-
-/** Latencies in milliseconds. */
-export interface Quantiles {
-  p50: number;
-  p95: number;
-  p99: number;
-  max: number;
-}
+import { type DescribedSamples, describeSamples } from "#scripts/lab/quantile.ts";
 
 /** The measurements of a drive up to its report: a fleet that is kept for days must not fill the memory with samples. */
 export interface Measurements {
@@ -18,8 +10,8 @@ export interface Measurements {
   /** Counts a step that began so much after its time. */
   late(ms: number): void;
   report(): {
-    operations: Record<string, { count: number; failed: number; latency_ms: Quantiles }>;
-    late_ms: Quantiles;
+    operations: Record<string, { count: number; failed: number; latency_ms: DescribedSamples }>;
+    late_ms: DescribedSamples;
     failures: Record<string, number>;
     refusals: Record<string, number>;
   };
@@ -88,19 +80,13 @@ export const createMeasurements = ({ clock, hosts, progress }: ProgressOptions):
         operations: Object.fromEntries(
           [...operations].map(([kind, { failed, samples }]) => [
             kind,
-            { count: samples.length, failed, latency_ms: quantilesOf(samples) },
+            { count: samples.length, failed, latency_ms: describeSamples(samples) },
           ]),
         ),
-        late_ms: quantilesOf(lateness),
+        late_ms: describeSamples(lateness),
         failures: Object.fromEntries(failures),
         refusals: Object.fromEntries(refusals),
       };
     },
   };
-};
-
-const quantilesOf = (samples: readonly number[]): Quantiles => {
-  const values = Float64Array.from(samples);
-  const at = (fraction: number) => Math.round((quantile(values, fraction) || 0) * 100) / 100;
-  return { p50: at(0.5), p95: at(0.95), p99: at(0.99), max: at(1) };
 };
