@@ -11,13 +11,7 @@ import {
   warnOfShadowed,
   warnOfUnknown,
 } from "#kit/env.ts";
-import type { Secret } from "#kit/secret.ts";
-import {
-  type TracesConfig,
-  tracesConfigOf,
-  tracesFaults,
-  tracesVariables,
-} from "#kit/tracing/config.ts";
+import { tracesConfigOf, tracesFaults, tracesVariables } from "#kit/tracing/config.ts";
 import {
   AddressVariable,
   BooleanVariable,
@@ -33,7 +27,6 @@ import {
 } from "#kit/variables.ts";
 import { isNoteKeyName } from "#proto/completeness/signed-note.ts";
 import {
-  type ChatConfig,
   chatConfigOf,
   chatFaults,
   chatVariables,
@@ -41,24 +34,12 @@ import {
   ignoreDisabledChat,
 } from "./chat-config.ts";
 import {
-  type DirectoryConfig,
   directoryConfigFaults,
   directoryConfigOf,
   directoryVariables,
 } from "./directory-config.ts";
-import {
-  natsFaults,
-  natsVariables,
-  natsWarnings,
-  type SinkConfig,
-  sinkConfigOf,
-} from "./nats-config.ts";
-import {
-  type WatchConfig,
-  type WatchesFile,
-  watchesFileOf,
-  watchVariables,
-} from "./watch-config.ts";
+import { natsFaults, natsVariables, natsWarnings, sinkConfigOf } from "./nats-config.ts";
+import { type WatchesFile, watchesFileOf, watchVariables } from "./watch-config.ts";
 import { type WorkloadIssuer, workloadIssuersOf, workloadVariables } from "./workload-config.ts";
 
 /** How certificates are signed. Absent: the routes for collectors do not exist. */
@@ -107,23 +88,6 @@ const signerConfigOf = (env: Environment, faults: ConfigFault[]): SignerConfig |
   return caCertFile && caKeyFile && !command ? { kind: "local-ca", caCertFile, caKeyFile } : null;
 };
 
-/** The address of the ingest listener, its files and what it accepts (docs/protocol.md). */
-export interface IngestConfig {
-  host: string;
-  port: number;
-  serverCertFile: string;
-  serverKeyFile: string;
-  clientCaFile: string;
-  frameBytesMax: number;
-  payloadBytesMax: number;
-  discardSpanNames: readonly string[];
-  requireEnrollment: boolean;
-  retentionDays: number;
-  /** TLS handshakes that a remote address may start in a second. */
-  handshakesOfAddress: number;
-  sink: SinkConfig;
-}
-
 /** The key that signs the log of statements (docs/completeness-proof.md), and the log's name. */
 interface CompletenessConfig {
   keyFile: string;
@@ -167,59 +131,6 @@ const completenessConfigOf = (
     });
   return origin ? { keyFile, origin } : null;
 };
-
-/** Core's configuration: parsed once, complete, frozen. */
-export interface CoreConfig {
-  port: number;
-  /** The address that the HTTP listener binds to; null for every interface. */
-  httpHost: string | null;
-  databaseUrl: Secret;
-  /** A URL at which statements keep a session: `databaseUrl` may then lead to a pooler in transaction mode. Null: `databaseUrl` itself. */
-  databaseSessionUrl: Secret | null;
-  tenantId: string;
-  authTokenSecret: Secret;
-  /** Accepted beside `authTokenSecret`, but never used to sign: the previous secret, or the next one. */
-  authTokenSecretPrevious: Secret | null;
-  directory: DirectoryConfig;
-  /** Issuers whose tokens workloads exchange; empty: none. */
-  workloadIssuers: readonly WorkloadIssuer[];
-  ops: { bearerToken: Secret | null; trustLoopback: boolean };
-  /** Null: the community edition. */
-  license: { token: Secret; publicKeyFile: string } | null;
-  ingest: IngestConfig | null;
-  signer: SignerConfig | null;
-  /** Null: the log of statements is not signed. */
-  completeness: CompletenessConfig | null;
-  /** Why a revoked host can still forward; null if it cannot, and without ingest or a signer. */
-  revocationGap: string | null;
-  hostIdBytesMax: number;
-  clientCertificateHeader: string | null;
-  /** The addresses at which hosts reach core, for the command that enrolls them; null: an admin adds them. */
-  advertised: { coreUrl: string | null; ingestAddress: string | null };
-  heartbeatIntervalSeconds: number;
-  collectorVersionMin: string | null;
-  /** False: chat answers 503 `service_disabled`. */
-  chatEnabled: boolean;
-  /** Null: chat is disabled, or has no model. */
-  chat: ChatConfig | null;
-  /** The worker runs on Cloudflare, which sets `CF-Connecting-IP` itself. */
-  onCloudflare: boolean;
-  /** From SIGTERM until core closes its listeners; it is not ready meanwhile. */
-  shutdownDelaySeconds: number;
-  /** How long the states of hosts' hours are kept. */
-  accountRetentionDays: number;
-  /** Core considers a queue that it has not seen for so long lost: it binds no further hour. */
-  queueLostAfterDays: number;
-  /** How long the history of the fleet is kept. */
-  stateRetentionDays: number;
-  /** Null: watches have no receivers. */
-  watches: WatchConfig | null;
-  /** Null: watches are not configured by a file. */
-  watchesFile: WatchesFile | null;
-  /** Null: nothing is recorded. */
-  traces: TracesConfig | null;
-  logLevel: string;
-}
 
 /** Headers with a meaning for clients, proxies or core: the certificate's must be another. */
 const meaningfulHeader = new RegExp(
@@ -399,7 +310,7 @@ const addFaultsBetween = (env: Environment, faults: ConfigFault[]) => {
   );
 };
 
-const ingestConfigOf = (values: CoreValues): IngestConfig | null =>
+const ingestConfigOf = (values: CoreValues) =>
   values.SVC_INGEST_GRPC_ADDR
     ? {
         ...values.SVC_INGEST_GRPC_ADDR,
@@ -411,9 +322,19 @@ const ingestConfigOf = (values: CoreValues): IngestConfig | null =>
         discardSpanNames: values.SVC_INGEST_SAFE_RAW_DISCARD_OTEL_SPAN_NAMES ?? [],
         requireEnrollment: values.SVC_INGEST_REQUIRE_ENROLLMENT,
         retentionDays: values.SVC_INGEST_RETENTION_DAYS,
+        /** TLS handshakes that a remote address may start in a second. */
         handshakesOfAddress: values.SVC_INGEST_HANDSHAKES_PER_ADDRESS,
         sink: sinkConfigOf(values),
       }
+    : null;
+
+/** The address of the ingest listener, its files and what it accepts (docs/protocol.md). */
+export type IngestConfig = NonNullable<ReturnType<typeof ingestConfigOf>>;
+
+/** Returns why a revoked host can still forward; null if it cannot, and without ingest or a signer. */
+const revocationGapOf = (values: CoreValues, signer: SignerConfig | null) =>
+  signer && values.SVC_INGEST_GRPC_ADDR && !values.SVC_INGEST_REQUIRE_ENROLLMENT
+    ? "SVC_INGEST_REQUIRE_ENROLLMENT is false: a revoked host can forward until its certificate expires"
     : null;
 
 const coreConfigOf = (
@@ -421,50 +342,71 @@ const coreConfigOf = (
   {
     ingestAddress,
     ...parts
-  }: Pick<CoreConfig, "signer" | "completeness" | "workloadIssuers" | "watchesFile"> & {
+  }: {
+    /** Null: the log of statements is not signed. */
+    completeness: CompletenessConfig | null;
     ingestAddress: string | null;
+    signer: SignerConfig | null;
+    /** Null: watches are not configured by a file. */
+    watchesFile: WatchesFile | null;
+    /** Issuers whose tokens workloads exchange; empty: none. */
+    workloadIssuers: readonly WorkloadIssuer[];
   },
-): CoreConfig => ({
+) => ({
   port: values.PORT,
+  /** The address that the HTTP listener binds to; null for every interface. */
   httpHost: values.SVC_HTTP_HOST ?? null,
   databaseUrl: values.SVC_DATABASE_URL,
+  /** A URL at which statements keep a session: `databaseUrl` may then lead to a pooler in transaction mode. Null: `databaseUrl` itself. */
   databaseSessionUrl: values.SVC_DATABASE_SESSION_URL ?? null,
   tenantId: values.SVC_TENANT_ID,
   authTokenSecret: values.SVC_AUTH_TOKEN_SECRET,
+  /** Accepted beside `authTokenSecret`, but never used to sign: the previous secret, or the next one. */
   authTokenSecretPrevious: values.SVC_AUTH_TOKEN_SECRET_PREVIOUS ?? null,
   directory: directoryConfigOf(values),
   ops: {
     bearerToken: values.SVC_OPS_BEARER_TOKEN ?? null,
     trustLoopback: values.SVC_TRUST_LOOPBACK_OPS,
   },
+  /** Null: the community edition. */
   license: values.SVC_LICENSE
     ? { token: values.SVC_LICENSE, publicKeyFile: values.SVC_LICENSE_PUBLIC_KEY_FILE ?? "" }
     : null,
   ingest: ingestConfigOf(values),
+  /** How long the states of hosts' hours are kept. */
   accountRetentionDays: values.SVC_ACCOUNT_RETENTION_DAYS,
+  /** Core considers a queue that it has not seen for so long lost: it binds no further hour. */
   queueLostAfterDays: values.SVC_QUEUE_LOST_AFTER_DAYS,
+  /** How long the history of the fleet is kept. */
   stateRetentionDays: values.SVC_STATE_RETENTION_DAYS,
-  revocationGap:
-    parts.signer && values.SVC_INGEST_GRPC_ADDR && !values.SVC_INGEST_REQUIRE_ENROLLMENT
-      ? "SVC_INGEST_REQUIRE_ENROLLMENT is false: a revoked host can forward until its certificate expires"
-      : null,
+  revocationGap: revocationGapOf(values, parts.signer),
   hostIdBytesMax: values.SVC_INGEST_MAX_HOST_ID_BYTES,
   clientCertificateHeader: values.SVC_ENROLLMENT_CLIENT_CERT_HEADER ?? null,
+  /** The addresses at which hosts reach core, for the command that enrolls them; null: an admin adds them. */
   advertised: {
     coreUrl: values.SVC_ADVERTISED_CORE_URL?.replace(/\/$/, "") ?? null,
     ingestAddress,
   },
   heartbeatIntervalSeconds: values.SVC_HEARTBEAT_INTERVAL,
   collectorVersionMin: values.SVC_COLLECTOR_MIN_VERSION ?? null,
+  /** False: chat answers 503 `service_disabled`. */
   chatEnabled: values.SVC_CHAT_ENABLED,
+  /** Null: chat is disabled, or has no model. */
   chat: chatConfigOf(values),
+  /** Null: watches have no receivers. */
   watches: values.SVC_WATCH_RECEIVERS ?? null,
+  /** Null: nothing is recorded. */
   traces: tracesConfigOf(values),
+  /** The worker runs on Cloudflare, which sets `CF-Connecting-IP` itself. */
   onCloudflare: values.SVC_ON_CLOUDFLARE,
+  /** From SIGTERM until core closes its listeners; it is not ready meanwhile. */
   shutdownDelaySeconds: values.SVC_SHUTDOWN_DELAY,
   logLevel: values.SVC_LOG_LEVEL,
   ...parts,
 });
+
+/** Core's configuration: parsed once, complete, frozen. */
+export type CoreConfig = ReturnType<typeof coreConfigOf>;
 
 /** Parses core's environment (docs/configuration.md). Throws one `ConfigError` that names every faulty variable and quotes no value. */
 export const parseCoreConfig = (
