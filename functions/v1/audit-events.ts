@@ -45,7 +45,7 @@ export const auditReports = (core: ReadCore) =>
         returns: ["The state of the chain", AuditChainView],
         handle: async () => {
           const { head, pending, verification } = await auditChainStatus(core);
-          const body: AuditChainView = {
+          return {
             head: head ? { seq: head.seq, hash: head.hash.toHex() } : null,
             pending,
             verified:
@@ -62,7 +62,6 @@ export const auditReports = (core: ReadCore) =>
                 ? { kind: verification.faultKind, seq: verification.faultSeq }
                 : null,
           };
-          return body;
         },
       },
     ),

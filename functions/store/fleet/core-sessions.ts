@@ -62,7 +62,7 @@ export const extendSession = async (
 /** Returns since when no core could receive before `at`; undefined if one could. */
 const findGap = async (db: Executor, at: Date): Promise<Date | undefined> => {
   const [session] = await db.execute<{ until: string | null }>(
-    sql`select max(received_until) as until from core_session where received_until > ${at.toISOString()}::timestamptz - interval '1 day' * ${sessionDaysMax}::int`,
+    sql`select max(received_until) as until from core_session where received_until > ${timestampAt(at)} - interval '1 day' * ${sessionDaysMax}::int`,
   );
   if (!session?.until || !isGap(new Date(session.until), at)) return undefined;
   // A core of a previous version extends no session, but stores heartbeats. Those that have just arrived do not end the outage earlier.

@@ -44,9 +44,9 @@ export const claimMessages = async (
   }: { now: Date; until: Date; receivers: readonly string[]; limit: number },
 ): Promise<MessageRow[]> => {
   if (!(await tryLock(tx, "watchMessages"))) return [];
-  const at = sql`${now.toISOString()}::timestamptz`;
+  const at = sql`${timestampAt(now)}`;
   const rows = await tx.execute<{ id: string }>(sql`
-    update watch_message set leased_until = ${until.toISOString()}::timestamptz, attempts = attempts + 1
+    update watch_message set leased_until = ${timestampAt(until)}, attempts = attempts + 1
     where id in (
       select first.id from (
         select distinct on (watch_id, receiver) *, max(leased_until) over (partition by watch_id, receiver) as busy_until

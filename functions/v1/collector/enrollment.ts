@@ -38,14 +38,13 @@ export const enrollmentReports = (core: ReadCore) =>
         returns: ["The report", EnrollmentReport],
         handle: async () => {
           const { until, since, policies, tokens, refusals } = await reportEnrollment(core);
-          const body: EnrollmentReport = {
+          return {
             generated_at: until.toISOString(),
             policies,
             tokens,
             since: since.toISOString(),
             refusals: refusals.map(refusalView),
           };
-          return body;
         },
       },
     ),
@@ -138,15 +137,16 @@ const policyColumns = [
     "created_at",
     "created_by",
     "created_by_email",
-  ),
-  ...memberColumns<ListedPolicy>(
     "frozen_at",
     "allowed_identity_prefixes",
     "allowed_platforms",
     "allowed_source_cidrs",
+    "certificate_ttl_seconds",
+    "reenrollment",
+    "enrollment_count",
+    "max_enrollments",
+    "max_enrollments_per_hour",
   ),
-  ...memberColumns<ListedPolicy>("certificate_ttl_seconds", "reenrollment", "enrollment_count"),
-  ...memberColumns<ListedPolicy>("max_enrollments", "max_enrollments_per_hour"),
   ...tokenStates.map(
     (state): CsvColumn<ListedPolicy> => [`tokens_${state}`, ({ tokens }) => tokens[state]],
   ),
@@ -161,20 +161,28 @@ const tokenColumns = [
     "state",
     "use_count",
     "max_uses",
-  ),
-  ...memberColumns<ListedToken>(
     "expires_at",
     "last_used_at",
     "last_used_address",
     "bound_device_id",
+    "allowed_source_cidrs",
+    "description",
+    "created_at",
+    "created_by",
+    "created_by_email",
   ),
-  ...memberColumns<ListedToken>("allowed_source_cidrs", "description"),
-  ...memberColumns<ListedToken>("created_at", "created_by", "created_by_email"),
 ];
 
 const refusalColumns = [
-  ...memberColumns<RefusalGroup>("reason", "policy_id", "policy_name"),
-  ...memberColumns<RefusalGroup>("refused", "events", "last_at", "last_address"),
+  ...memberColumns<RefusalGroup>(
+    "reason",
+    "policy_id",
+    "policy_name",
+    "refused",
+    "events",
+    "last_at",
+    "last_address",
+  ),
 ];
 
 /** `GET /v1/collector/enrollment-policies/export.csv`: every policy of the list; audited. */

@@ -40,7 +40,7 @@ export const inventoryReports = (core: ReadCore) => {
             after,
             limit,
           });
-          const body: InventoryReport = {
+          return {
             generated_at: rfc3339(now),
             etag: inventory ? inventoryEtag(inventory) : null,
             updated_at: inventory?.updatedAt.toISOString() ?? null,
@@ -48,7 +48,6 @@ export const inventoryReports = (core: ReadCore) => {
             items: page.rows,
             next_cursor: page.next && (await cursors.seal(list, [page.next])),
           };
-          return body;
         },
       },
     ),

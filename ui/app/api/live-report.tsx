@@ -99,7 +99,8 @@ export interface LiveReportOptions<Schema extends v.GenericSchema> {
   schema: Schema;
   /** The path of the report. A new path is requested at once and aborts the request in flight; undefined requests nothing. */
   path: Accessor<string | undefined>;
-  intervalMs: number | Accessor<number>;
+  /** By default a minute. */
+  intervalMs?: number | Accessor<number> | undefined;
   /** Suspends the interval. */
   paused?: Accessor<boolean>;
   /** The caller shows the age and marks old values; by default the frame of the page does. */
@@ -113,7 +114,7 @@ export interface LiveReportOptions<Schema extends v.GenericSchema> {
 export const createReport = <Schema extends v.GenericSchema>({
   schema,
   path,
-  intervalMs,
+  intervalMs = 60_000,
   paused = () => false,
   showsAge = false,
 }: LiveReportOptions<Schema>): LiveReport<v.InferOutput<Schema>> => {

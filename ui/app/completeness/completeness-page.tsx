@@ -26,7 +26,6 @@ export const CompletenessPage = () => {
     path: "/completeness",
     source: "/api/core/collector/completeness",
     schema: FleetCompleteness,
-    intervalMs: 60_000,
     limit: 50,
   });
   const state = () => address.params().get("state");

@@ -31,7 +31,6 @@ export const FleetSentence = () => {
   const report = createReport({
     schema: FleetHours,
     path: () => "/api/core/collector/completeness?from=24h&limit=1",
-    intervalMs: 60_000,
     paused: useUpdates().paused,
     showsAge: true,
   });

@@ -36,7 +36,6 @@ export const HostHours = (props: { id: string }) => {
   const report = createReport({
     schema: HostCompleteness,
     path: createMemo(() => `/api/core/collector/hosts/${props.id}/completeness`),
-    intervalMs: 60_000,
   });
   const hours = () => report.current()?.hours ?? [];
   const chosen = () => new URLSearchParams(location.search).get("hour");

@@ -39,7 +39,6 @@ export const CompareChoice = (props: { configId: string; chosen?: string }) => {
   const report = createReport({
     schema: ConfigList,
     path: () => (isWanted() ? `/api/core/collector/configs?limit=${choicesMax}` : undefined),
-    intervalMs: 60_000,
   });
   const others = () => report.answer()?.value.items.filter(({ id }) => id !== props.configId);
   return (

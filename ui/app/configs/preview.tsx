@@ -34,7 +34,6 @@ export const Preview = (props: { configId: string }) => {
             filter,
           });
     }),
-    intervalMs: 60_000,
   });
   return (
     <Section class="panel preview" id="preview" title="What would a rollout change?">

@@ -21,7 +21,6 @@ const DirectoryPanel = () => {
   const report = createReport({
     schema: DirectoryStatus,
     path: () => "/api/core/directory/status",
-    intervalMs: 60_000,
   });
   return (
     <section class="panel" aria-labelledby="home-directory">

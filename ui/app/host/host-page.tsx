@@ -223,7 +223,6 @@ const Certificates = (props: { id: string }) => {
   const report = createReport({
     schema: CertificatePage,
     path: createMemo(() => `/api/core/collector/identities/${props.id}/certificates?limit=100`),
-    intervalMs: 60_000,
   });
   const columns = certificateColumns(
     ({ id }) => report.current()?.items.find((other) => other.predecessor_id === id),

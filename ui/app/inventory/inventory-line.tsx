@@ -20,7 +20,6 @@ export const InventoryLine = () => {
   const report = createReport({
     schema: Counts,
     path: () => "/api/core/collector/inventory?limit=1",
-    intervalMs: 60_000,
     paused: useUpdates().paused,
     showsAge: true,
   });

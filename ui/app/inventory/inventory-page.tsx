@@ -45,7 +45,6 @@ export const InventoryPage = () => {
     path: "/inventory",
     source: "/api/core/collector/inventory",
     schema: InventoryReport,
-    intervalMs: 60_000,
   });
   const known = () => report.answer()?.value;
   return (

@@ -43,7 +43,6 @@ export const VolumePage = () => {
     path: "/volume",
     source: "/api/core/collector/volume",
     schema: VolumeReport,
-    intervalMs: 60_000,
   });
   const label = () => /^label:(.*)$/s.exec(params().get("by") ?? "")?.[1];
   const facets = createReport({
@@ -55,7 +54,6 @@ export const VolumePage = () => {
   const budgets = createReport({
     schema: BudgetList,
     path: () => "/api/core/collector/budgets",
-    intervalMs: 60_000,
     paused: page.paused,
   });
   /** The label of the address first, whether the fleet has it or not. */

@@ -51,7 +51,7 @@ export const completenessReports = (
             limit: query.limit,
           });
           const last = counts.at(-1);
-          const body: FleetCompleteness = {
+          return {
             generated_at: rfc3339(now),
             from: rfc3339(range.fromMs),
             to: rfc3339(range.toMs),
@@ -75,7 +75,6 @@ export const completenessReports = (
                 next.host,
               ])),
           };
-          return body;
         },
       },
     ),

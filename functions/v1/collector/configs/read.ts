@@ -132,17 +132,32 @@ const counts = [
 ] as const;
 
 const configColumns: readonly CsvColumn<ListedConfig>[] = [
-  ...memberColumns<ListedConfig>("id", "config_hash", "name", "size_bytes"),
-  ...memberColumns<ListedConfig>("created_at", "created_by", "created_by_email"),
+  ...memberColumns<ListedConfig>(
+    "id",
+    "config_hash",
+    "name",
+    "size_bytes",
+    "created_at",
+    "created_by",
+    "created_by_email",
+  ),
   ...[...counts, "finished_at" as const].map(
     (figure): CsvColumn<ListedConfig> => [figure, ({ hosts }) => hosts[figure]],
   ),
 ];
 
 const assignmentColumns = [
-  ...memberColumns<ConfigAssignment>("identity_id", "identity", "device_id"),
-  ...memberColumns<ConfigAssignment>("assigned_at", "assigned_by", "assigned_by_email"),
-  ...memberColumns<ConfigAssignment>("ended_at", "progress", "applied_at"),
+  ...memberColumns<ConfigAssignment>(
+    "identity_id",
+    "identity",
+    "device_id",
+    "assigned_at",
+    "assigned_by",
+    "assigned_by_email",
+    "ended_at",
+    "progress",
+    "applied_at",
+  ),
 ];
 
 /** `GET /v1/collector/configs/export.csv`: every config of the list and its hosts; audited. */

@@ -32,8 +32,15 @@ const numberColumns = (group: "queue" | "process"): ExportColumn[] =>
   );
 
 const who = [
-  ...memberColumns<FleetHealthRow>("identity_id", "identity", "device_id", "hostname"),
-  ...memberColumns<FleetHealthRow>("platform", "version", "state"),
+  ...memberColumns<FleetHealthRow>(
+    "identity_id",
+    "identity",
+    "device_id",
+    "hostname",
+    "platform",
+    "version",
+    "state",
+  ),
 ];
 
 const seen: readonly ExportColumn[] = [

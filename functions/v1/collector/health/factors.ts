@@ -23,7 +23,7 @@ export const factorReports = (core: ReadCore) => {
             filter: filterFromQuery(query),
             at: query.at,
           });
-          const body: FleetFactors = {
+          return {
             generated_at: rules.now.toISOString(),
             ...pastMarkOf(rules),
             selected,
@@ -38,7 +38,6 @@ export const factorReports = (core: ReadCore) => {
               expected_by_chance: factor.expectedByChance,
             })),
           };
-          return body;
         },
       },
     ),

@@ -29,7 +29,7 @@ export const hostReports = (core: ReadCore) =>
             query.at,
           );
           const item = healthRowView(row, rules);
-          const body: FleetHealthDetail = {
+          return {
             generated_at: rules.now.toISOString(),
             ...pastMarkOf(rules),
             thresholds: thresholdsView(rules.thresholds),
@@ -44,7 +44,6 @@ export const hostReports = (core: ReadCore) =>
             ...(exportLosses.length > 0 ? { export_losses: exportLosses.map(lossView) } : {}),
             history: history.map(eventView),
           };
-          return body;
         },
       },
     ),

@@ -17,7 +17,7 @@ export const hostVolumes = (core: ReadCore) =>
         problems: ["not_found"],
         handle: async ({ params }) => {
           const { now, hours } = await reportVolume(core, params.identity_id);
-          const body: HostVolume = {
+          return {
             generated_at: new Date(now).toISOString(),
             identity_id: params.identity_id,
             hours: hours.map(({ from, counts }) => ({
@@ -30,7 +30,6 @@ export const hostVolumes = (core: ReadCore) =>
               }),
             })),
           };
-          return body;
         },
       },
     ),

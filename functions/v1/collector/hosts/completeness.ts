@@ -32,7 +32,7 @@ export const hostHours = (core: ReadCore) =>
           const now = core.clock.now();
           const range = hourRangeOf(query, now);
           const { host, hours, exports } = await reportHostHours(core, params.id, range);
-          const body: HostCompleteness = {
+          return {
             generated_at: rfc3339(now),
             identity_id: params.id,
             host_id: host,
@@ -40,7 +40,6 @@ export const hostHours = (core: ReadCore) =>
             to: rfc3339(range.toMs),
             hours: hours.map((hour) => hourView(hour, exports)),
           };
-          return body;
         },
       },
     ),

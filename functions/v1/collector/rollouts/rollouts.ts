@@ -140,9 +140,15 @@ const columns = [
     "wave",
     "status",
     "reason",
+    "previous_config_id",
+    "assigned_at",
+    "applied_at",
+    "failed_at",
+    "condition",
+    "condition_began_at",
+    "detail",
+    "reverted_at",
   ),
-  ...memberColumns<RolloutTarget>("previous_config_id", "assigned_at", "applied_at", "failed_at"),
-  ...memberColumns<RolloutTarget>("condition", "condition_began_at", "detail", "reverted_at"),
 ];
 
 /** `GET /v1/collector/rollouts/{id}/targets/export.csv`: every host of a rollout under the list's filter; audited. */

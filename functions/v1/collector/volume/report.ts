@@ -23,7 +23,7 @@ export const volumeReports = (core: ReadCore) =>
           const asked = { fromMs: query.from?.(now) ?? toMs - dayMs, toMs, limit: query.limit };
           const found = await reportVolumeOf(core, splitOf(query.by), asked);
           const { range, stepMs, series, total, count, parts, retentionDays, diskBytes } = found;
-          const body: VolumeReport = {
+          return {
             generated_at: rfc3339(now),
             from: rfc3339(range.fromMs),
             to: rfc3339(range.toMs),
@@ -40,7 +40,6 @@ export const volumeReports = (core: ReadCore) =>
             disk_bytes: diskBytes,
             items: parts.map(partView),
           };
-          return body;
         },
       },
     ),

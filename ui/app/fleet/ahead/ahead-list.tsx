@@ -17,7 +17,6 @@ export const AheadList = () => {
   const report = createReport({
     schema: FleetAhead,
     path: () => "/api/core/collector/health/ahead",
-    intervalMs: 60_000,
     showsAge: true,
   });
   return (

@@ -18,7 +18,6 @@ export const ChangeList = () => {
   const report = createReport({
     schema: FleetChangeList,
     path: () => "/api/core/collector/health/changes?limit=20",
-    intervalMs: 60_000,
     showsAge: true,
   });
   const at = (time: string) => formatTimestamp(time, times.zone());
