@@ -29,7 +29,7 @@ import { readKeyFile, readTrustedFile } from "./node/read-key-file.ts";
 import { readMigrations } from "./node/read-migrations.ts";
 import { listenFor, runConfigured, stopSignal } from "./node/run-configured.ts";
 import { createSendRequest } from "./node/send-request.ts";
-import { checksOf } from "./ops/core-checks.ts";
+import { checksOf } from "./ops/checks.ts";
 import { figuresOf } from "./ops/figures.ts";
 import { opsRoutesOf } from "./ops/index.ts";
 import { coreReportIntervalMs, createCoreReporter } from "./ops/report-core.ts";

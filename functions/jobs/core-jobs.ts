@@ -26,7 +26,7 @@ import {
 } from "../store/fleet/times-ahead.ts";
 import { recordClock } from "../store/retention/retention-clock.ts";
 import { findOpenRollouts } from "../store/rollout/rollouts.ts";
-import { correctMessages, correctSilences } from "../store/watch/messages.ts";
+import { correctMessages, correctSilences } from "../store/watch/watches.ts";
 
 const minuteMs = 60_000;
 

@@ -11,12 +11,10 @@ import { countAgainstFleet } from "../domain/inventory/inventory.ts";
 import { browseBudgets } from "../domain/volume/budgets.ts";
 import { findHourCounts } from "../store/completeness/report.ts";
 import { type ExportLag, findExportLags } from "../store/export/lag.ts";
-import { countHosts } from "../store/fleet/count-hosts.ts";
-import { summarizeFleet } from "../store/fleet/summary.ts";
+import { countHosts, summarizeFleet } from "../store/fleet/summary.ts";
 import { findRetentionPause } from "../store/retention/retention-pause.ts";
 import { countOpenRollouts } from "../store/rollout/rollouts.ts";
-import { findWaitingMessages } from "../store/watch/messages.ts";
-import { countWatches, findOldestEvaluation } from "../store/watch/watches.ts";
+import { countWatches, findOldestEvaluation, findWaitingMessages } from "../store/watch/watches.ts";
 import { type Check, runChecks } from "./readiness.ts";
 
 /** A figure that is read at each scrape instead of counted as events happen. */

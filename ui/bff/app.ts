@@ -1,3 +1,4 @@
+import { serveStatic } from "@hono/node-server/serve-static";
 import { Hono, type MiddlewareHandler } from "hono";
 import { etag } from "hono/etag";
 import { routePath } from "hono/route";
@@ -11,23 +12,28 @@ import { withTimeout } from "#kit/with-timeout.ts";
 import { clientAddress, isTrustedProxy } from "./client-address.ts";
 import { type CoreClient, createCoreClient } from "./core-client.ts";
 import { createRefusalLimit, deviceLimit, limitAddress } from "./limit-address.ts";
-import { signOutPage } from "./login-page.ts";
+import { loginPage, signOutPage } from "./login-page.ts";
 import type { PageLinks } from "./page-frame.ts";
-import { createPages, type Pages, pageLinksOf } from "./pages.ts";
 import { createProblemRenderer, WebProblem } from "./problems.ts";
 import { createAskPerson } from "./programs/ask-person.ts";
 import { createAuthorize, createDevicePages, formTargetOf } from "./programs/consent.ts";
 import { createAdmitBody, createGateway, createScimGateway } from "./programs/gateway.ts";
 import { createSealedCodes, createTokenEndpoints } from "./programs/token.ts";
 import { createProxy, proxiedRoutes } from "./proxy.ts";
+import { queryOf } from "./read-request.ts";
 import { isNavigation, showRefusal } from "./refusal-page.ts";
 import type { Handler, WebContext, WebEnv } from "./request.ts";
-import { createSessions } from "./session.ts";
+import { createSessions, type Sessions } from "./session.ts";
 import { callbackPath } from "./sign-in/authorization-code.ts";
-import { backchannelLogoutPath } from "./sign-in/backchannel-logout.ts";
 import { authorizePath, devicePath } from "./sign-in/fresh-sign-in.ts";
+import { localPath } from "./sign-in/local-path.ts";
 import { findPersonBySubject } from "./sign-in/people.ts";
-import { createSignIn } from "./sign-in/routes.ts";
+import {
+  backchannelLogoutPath,
+  createSignIn,
+  isProviderReturn,
+  loginPath,
+} from "./sign-in/routes.ts";
 import { createSessionRoute, createSignedIn } from "./signed-in.ts";
 import { changeWatchPath, createWatchForms, newWatchPath } from "./watches/watch-forms.ts";
 import type { Web } from "./web.ts";
@@ -44,6 +50,107 @@ interface WebAppOptions {
 const crossSitePaths: readonly string[] = ["/api/auth/login", callbackPath, backchannelLogoutPath];
 /** Pages with forms, on which a GET changes nothing. People reach them by a link, or from the provider, which is another site. */
 const formPaths: readonly string[] = [authorizePath, devicePath, newWatchPath, changeWatchPath];
+
+/** The pages that browsers show, and their assets. */
+interface Pages {
+  /** `GET /login`: the sign-in page. Redirects a signed-in person unless the page has a message. */
+  login: Handler;
+  /** Serves an asset of the build; calls the next handler for every other path. */
+  asset: MiddlewareHandler<WebEnv>;
+  /** `GET` of any other path: the application, or without a session a redirect to the sign-in page. */
+  application: Handler;
+}
+
+/** Paths of the build that are public: never the manifest, hidden files or the application's page. */
+const assetPath = /^\/(assets\/[\w.-]+|[\w-]+)\.(css|ico|js|map|png|svg|txt|webmanifest|woff2)$/;
+/** Paths of files rather than pages. */
+const filePath = /^\/assets\/|\.[^/]*$/;
+/** Vite puts eight characters of hash before the extension. */
+const hashedPath = /^\/assets\/.*-[\w-]{8}\.[a-z0-9]+$/;
+
+/** Creates the pages of the built UI; without a build only the sign-in page. */
+const createPages = ({ config, ui }: Pick<Web, "config" | "ui">, sessions: Sessions): Pages => {
+  const files = ui && {
+    asset: serveFile({ root: ui.folder }),
+    application: serveFile({ path: `${ui.folder}/index.html` }),
+  };
+  const links = pageLinksOf(ui);
+  const providerName = config.identityProvider.name;
+  return {
+    login: async (c) => {
+      const query = queryOf(c);
+      const returnTo = localPath(query.get("return_to") ?? undefined);
+      const [given, id, part] = ["reason", "id", "part"].map(
+        (name) => query.get(name) ?? undefined,
+      );
+      const isReturn = isProviderReturn(config, {
+        state: query.get("state"),
+        cookieHeader: c.req.header("cookie"),
+      });
+      const reason = isReturn ? "signed_out_at_provider" : given;
+      const state = await sessions.read(c.req.header("cookie"));
+      if (state.kind === "valid" && reason === undefined) return c.redirect(returnTo, 302);
+      return c.html(
+        loginPage({
+          providerName,
+          links,
+          returnTo,
+          reason,
+          id,
+          part,
+          hasSession: state.kind === "valid",
+        }),
+      );
+    },
+    asset: async (c, next) => {
+      if (!files || !assetPath.test(c.req.path)) return next();
+      return (await files.asset(c)) ?? rejectPath();
+    },
+    application: async (c) => {
+      const state = await sessions.read(c.req.header("cookie"));
+      if (state.kind === "valid") {
+        // A script or style that the build does not have must not receive a page.
+        const isPage = !filePath.test(c.req.path) || c.req.header("accept")?.includes("text/html");
+        return (isPage && (await files?.application(c))) || rejectPath();
+      }
+      const { pathname, search } = new URL(c.req.url);
+      const returnTo = localPath(`${pathname}${search}`);
+      const expired = state.kind === "expired" ? { reason: "session_expired" as const } : {};
+      return c.redirect(loginPath({ returnTo, ...expired }), 302);
+    },
+  };
+};
+
+/** Returns the paths of the build's files to which web's own pages link. */
+const pageLinksOf = (ui: Web["ui"]): PageLinks => {
+  const linked = (source: string) => ui?.manifest[source] && `/${ui.manifest[source].file}`;
+  return {
+    iconPath: ui && "/icon.svg",
+    stylePath: linked("design/login.css"),
+    themePath: linked("browser/apply-theme.ts"),
+  };
+};
+
+const rejectPath = (): never => {
+  throw new WebProblem("not_found", { detail: "No such path" });
+};
+
+/**
+ * Returns a handler that serves the best precompressed form of a file, or returns undefined if it is missing. Browsers cache a path with a
+ * content hash for a year, and revalidate other assets each time. They do not store the page: Back would show it after a sign-out.
+ */
+const serveFile = (source: { root: string } | { path: string }) => {
+  const serve = serveStatic<WebEnv>({ ...source, precompressed: true });
+  return async (c: WebContext): Promise<Response | undefined> => {
+    const response = await serve(c, async () => undefined);
+    if (!response) return undefined;
+    // serveStatic calls onFound after it has built the response: headers set there are lost outside of its own listener.
+    const asset = hashedPath.test(c.req.path) ? "public, max-age=31536000, immutable" : "no-cache";
+    response.headers.set("Cache-Control", "root" in source ? asset : "no-store");
+    response.headers.set("Vary", "Accept-Encoding");
+    return response;
+  };
+};
 
 /**
  * Creates web's HTTP app (docs/deploy.md). Order: request id, headers of every response, origin check, routes. One translator renders

@@ -1,5 +1,5 @@
 import type { Core, WriteCore } from "#functions/core.ts";
-import { requireFound } from "#functions/problems.ts";
+import { Problem, requireFound } from "#functions/problems.ts";
 import {
   type CertificateRow,
   findActiveCertificates,
@@ -8,6 +8,7 @@ import {
   lockCertificate,
   updateCertificateRevoked,
   updateIdentityCertificatesRevoked,
+  updateRenewalDue,
 } from "#functions/store/certificate/certificates.ts";
 import {
   findIdentity,
@@ -15,6 +16,7 @@ import {
   type IdentityRow,
   listIdentities,
   lockIdentity,
+  notifyHosts,
   notifyRevocation,
   updateIdentity,
 } from "#functions/store/certificate/identities.ts";
@@ -102,3 +104,32 @@ export const browseCertificates = async (
   await getIdentity(core, identityId);
   return listCertificates(core.db, identityId, page);
 };
+
+/** Actions that a host takes by itself later, and an admin may trigger now. */
+export const nudges = ["renew_now", "report_now"] as const;
+
+/** One of `nudges`. */
+type Nudge = (typeof nudges)[number];
+
+/**
+ * Makes a host renew or report, immediately on its stream. Without a stream it reports with its next heartbeat, whose responses say
+ * `renew_now` until it has renewed. Throws 404 `not_found`; 409 `conflict` for a revoked host.
+ */
+export const nudgeHost = async (
+  core: WriteCore,
+  operator: Operator,
+  { identityId, action }: { identityId: string; action: Nudge },
+  origin: Origin,
+): Promise<void> =>
+  core.db.transaction(async (tx) => {
+    const identity = requireFound(await lockIdentity(tx, identityId));
+    if (identity.revokedAt !== null)
+      throw new Problem("conflict", { detail: "The identity is revoked" });
+    if (action === "renew_now") await updateRenewalDue(tx, identityId, new Date(core.clock.now()));
+    await notifyHosts(tx, { action, identityIds: [identityId], spreadMs: 0 });
+    await recordOperatorAction(tx, core, operator, origin, {
+      action: "host.nudge",
+      target: { type: "collector_identity", id: identityId },
+      details: { identity: identity.identity, nudge: action },
+    });
+  });

@@ -17,8 +17,7 @@ import {
 } from "#proto/chat/tools.ts";
 import { type AuditEntry, type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
-import type { TurnEvent } from "./answer.ts";
-import type { BegunTurn } from "./begin-turn.ts";
+import type { BegunTurn, TurnEvent } from "./answer.ts";
 import type { Chat } from "./chat.ts";
 import { currentMessages } from "./model-messages.ts";
 import { appendReceipts, type ReceiptEntry } from "./receipts.ts";

@@ -29,11 +29,15 @@ import {
   listHosts,
   listUnenrolledHosts,
 } from "#functions/store/completeness/hour-facts.ts";
+import { findFirstHour, type StatementRow } from "#functions/store/completeness/log.ts";
 import {
   findChangedAccounts,
+  findDeliveredAccounts,
   findDeliveredInStream,
+  findLateAccounts,
+  type SettlingAccount,
 } from "#functions/store/completeness/settled-hours.ts";
-import type { Executor } from "#functions/store/database/database.ts";
+import type { Database, Executor } from "#functions/store/database/database.ts";
 import { deleteOldQueues, endAbandonedQueues } from "#functions/store/ingest/queues.ts";
 import { findRetentionPause } from "#functions/store/retention/retention-pause.ts";
 import { dayMs, hourMs as hourLengthMs } from "#kit/clock.ts";
@@ -46,13 +50,13 @@ import {
   unpackNotes,
 } from "#proto/completeness/hour-note.ts";
 import { graceMs, hourStates } from "#proto/completeness/hour-state.ts";
+import { compareHosts } from "#proto/completeness/statement-line.ts";
 import {
   type DecidedHour,
   type HourRules,
   readHourRules,
   readHourStatuses,
-} from "./hour-statuses.ts";
-import { hoursOf, resumeAt } from "./settled-hours.ts";
+} from "./report-completeness.ts";
 import { deliveryColumns, slowestExport, streamDelivery } from "./stream-delivery.ts";
 
 /** The result of a call. */
@@ -140,6 +144,94 @@ const settleHour = async (
     after = hosts.at(-1);
   }
   return settled;
+};
+
+/** Hours whose state changed after their statement, and how far accounts have been followed. */
+interface SettledHours {
+  /** Sorted by host and hour. */
+  hours: HostHour[];
+  receivedBefore: Date;
+  deliveredBelow: bigint | null;
+  deliveredStream: string | null;
+  deliveredThrough: bigint | null;
+}
+
+/** Hours that a statement corrects at most; the next statement resumes where it stopped. */
+const hoursMax = 100_000;
+
+/** Finds the hours before `hour` whose accounts were received, delivered, rejected or lost since the last statement. */
+export const findSettledHours = async (
+  db: Database,
+  { hour, last, rules }: { hour: number; last: StatementRow | undefined; rules: HourRules },
+): Promise<SettledHours> => {
+  const now = new Date(rules.nowMs);
+  const slowest = slowestExport(rules.exports);
+  const delivery = streamDelivery(rules.exports, last);
+  const firstHour = await findFirstHour(db);
+  if (last === undefined || firstHour === undefined) {
+    const columns = deliveryColumns(delivery);
+    return { ...columns, hours: [], receivedBefore: now, deliveredBelow: slowest };
+  }
+  const settled = createHourSet({ fromMs: firstHour.getTime(), untilMs: hour });
+  const query = { hour: new Date(hour), limit: hoursMax };
+  const { receivedBefore: since, seenBelow: unseenFrom } = last;
+  const late = await findLateAccounts(db, { ...query, since, unseenFrom, until: now });
+  const nextLate = settled.add(late);
+  const from = last.deliveredBelow ?? slowest;
+  const hasAdvanced = from !== null && slowest !== null && slowest > from;
+  const delivered = hasAdvanced
+    ? await findDeliveredAccounts(db, { ...query, from, below: slowest })
+    : [];
+  const nextDelivered = settled.add(delivered);
+  const inStream = delivery ? await findDeliveredInStream(db, { ...query, ...delivery }) : [];
+  const nextInStream = settled.add(inStream);
+  const nextChanged = settled.add(await findChangedAccounts(db, { ...query, since }));
+  const receivedBefore = Math.min(
+    ...[nextLate, nextChanged].map((next) => next?.receivedMs ?? rules.nowMs),
+  );
+  return {
+    ...deliveryColumns(delivery, nextInStream),
+    hours: settled.sorted(),
+    receivedBefore: new Date(receivedBefore),
+    // Never goes back, although a new export may begin further behind.
+    deliveredBelow: nextDelivered?.xid ?? (slowest === null || hasAdvanced ? slowest : from),
+  };
+};
+
+/** Collects the hours of accounts, each once, until it has `hoursMax`. */
+const createHourSet = (range: { fromMs: number; untilMs: number }) => {
+  const hours = new Map<string, HostHour>();
+  return {
+    /** Adds the hours of one query's accounts. Returns the account at which the next statement resumes the query. */
+    add(accounts: readonly SettlingAccount[]): SettlingAccount | undefined {
+      for (const account of accounts) {
+        if (hours.size >= hoursMax) return account;
+        for (const hour of hoursOf(account, range)) hours.set(hourKey(hour), hour);
+      }
+      return resumeAt(accounts, hoursMax);
+    },
+    sorted: (): HostHour[] =>
+      [...hours.values()].sort((a, b) => compareHosts(a.host, b.host) || a.hourMs - b.hourMs),
+  };
+};
+
+/** Returns the account at which a query with this limit must resume; undefined if it returned everything. */
+const resumeAt = (
+  accounts: readonly SettlingAccount[],
+  limit: number,
+): SettlingAccount | undefined => (accounts.length === limit ? accounts.at(-1) : undefined);
+
+/** Returns the hours of a range that an account covers: of a running queue, only the hour in which the account begins. */
+const hoursOf = (
+  { host, fromMs, toMs, isStopped }: SettlingAccount,
+  range: { fromMs: number; untilMs: number },
+): HostHour[] => {
+  const firstHour = Math.floor(fromMs / hourLengthMs) * hourLengthMs;
+  const end = Math.min(range.untilMs, isStopped ? toMs : firstHour + hourLengthMs);
+  const hours: HostHour[] = [];
+  for (let hourMs = Math.max(firstHour, range.fromMs); hourMs < end; hourMs += hourLengthMs)
+    hours.push({ host, hourMs });
+  return hours;
 };
 
 /**

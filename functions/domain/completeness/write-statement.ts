@@ -46,9 +46,9 @@ import {
   type StatementLine,
 } from "#proto/completeness/statement-line.ts";
 import { recordAudit } from "../audit/audit-log.ts";
-import { type HourRules, readHourRules, readHourStatuses } from "./hour-statuses.ts";
 import type { LogSigner } from "./log-signer.ts";
-import { findSettledHours } from "./settled-hours.ts";
+import { type HourRules, readHourRules, readHourStatuses } from "./report-completeness.ts";
+import { findSettledHours } from "./settle-hours.ts";
 
 /** The parts of core that write statements. */
 export type StatementCore = ConfiguredCore & {

@@ -18,7 +18,7 @@ import { lockDirectorySync } from "#functions/store/directory/directory.ts";
 import { pauseRestoredRollouts } from "#functions/store/rollout/rollouts.ts";
 import { holdAllAccess } from "#functions/store/scim/held-access.ts";
 import { type AuditEntry, recordAudits } from "../audit/audit-log.ts";
-import { peopleOf } from "./audit-entries.ts";
+import { peopleOf } from "./apply-snapshot.ts";
 
 /** How core detected a restore. */
 type RestoreReason =

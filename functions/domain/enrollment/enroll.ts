@@ -30,7 +30,6 @@ import {
 } from "../workload/verify-subject-token.ts";
 import { attest, attestationRules, claimantOf, refuseToken } from "./attestation-rules.ts";
 import { isWellFormedToken, tokenPrefixCharacters } from "./bootstrap-token.ts";
-import { type Issue, type Recorded, type RecordNeeds, readForRecords } from "./record.ts";
 import {
   EnrollmentRefusal,
   type RefusalCore,
@@ -41,9 +40,13 @@ import {
 import {
   checkTokenUse,
   type EnrollmentRequest,
+  type Issue,
   type Locked,
+  type Recorded,
+  type RecordNeeds,
   type Reserved,
   type ReserveRequest,
+  readForRecords,
   readForReservations,
 } from "./reserve.ts";
 import { enforce, identityRules } from "./use-rules.ts";

@@ -1,6 +1,5 @@
 import { Problem } from "#functions/problems.ts";
-import { findFollowedHosts, hostsOfFilter } from "#functions/store/fleet/followed-hosts.ts";
-import { keptHours } from "#functions/store/fleet/host-hours.ts";
+import { findFollowedHosts, hostsOfFilter, keptHours } from "#functions/store/fleet/host-hours.ts";
 import { hourMs } from "#kit/clock.ts";
 import { shareNextRun } from "#kit/share-next-run.ts";
 import type { HostComparison } from "#proto/fleet-health/comparison.ts";

@@ -15,8 +15,7 @@ import {
   storeComparison,
 } from "#functions/store/fleet/changes.ts";
 import { countedAfter } from "#functions/store/fleet/counted-time.ts";
-import { findFollowedHosts } from "#functions/store/fleet/followed-hosts.ts";
-import { keptHours } from "#functions/store/fleet/host-hours.ts";
+import { findFollowedHosts, keptHours } from "#functions/store/fleet/host-hours.ts";
 import { settledMs } from "#functions/store/fleet/past/checkpoints.ts";
 import { dayMs, hourMs } from "#kit/clock.ts";
 import { type Entropy, orderedUuidv7 } from "#kit/entropy.ts";

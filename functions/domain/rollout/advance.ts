@@ -20,14 +20,15 @@ import {
   skipChanged,
 } from "#functions/store/rollout/observation.ts";
 import {
+  countTargets,
   findWaves,
   lockRollout,
+  noTargets,
   type RolloutRow,
   updateRollout,
   updateWave,
   type WaveRow,
 } from "#functions/store/rollout/rollouts.ts";
-import { countTargets, noTargets } from "#functions/store/rollout/targets.ts";
 import { describeComparison, type HostComparison } from "#proto/fleet-health/comparison.ts";
 import { evidenceMax } from "#proto/rollout/rollout.ts";
 import { endedStates, type rolloutReasons } from "#proto/rollout/vocabulary.ts";

@@ -1,6 +1,7 @@
 import type { ConfiguredCore } from "#functions/core.ts";
 import { Problem, requireFound } from "#functions/problems.ts";
 import {
+  countSharedTargets,
   type DescribedRollout,
   findOpenRollouts,
   findRollout,
@@ -9,7 +10,6 @@ import {
   type RolloutRow,
   updateRollout,
 } from "#functions/store/rollout/rollouts.ts";
-import { countSharedTargets } from "#functions/store/rollout/targets.ts";
 import type { AuditAction } from "#proto/audit-actions.ts";
 import type { RolloutState } from "#proto/rollout/vocabulary.ts";
 import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";

@@ -5,22 +5,20 @@ import type { Executor } from "#functions/store/database/database.ts";
 import type { FleetRules } from "#functions/store/fleet/rows.ts";
 import { findRefusingVersions } from "#functions/store/rollout/preview.ts";
 import {
-  type DescribedRollout,
-  findOpenRollouts,
-  insertRollout,
-  insertWaves,
-  lockRolloutCreation,
-  type RolloutRow,
-  type WaveRow,
-} from "#functions/store/rollout/rollouts.ts";
-import {
   countCandidates,
   countOverlaps,
   countTargets,
+  type DescribedRollout,
+  findOpenRollouts,
+  insertRollout,
   insertTargets,
+  insertWaves,
   isCandidate,
+  lockRolloutCreation,
   noTargets,
-} from "#functions/store/rollout/targets.ts";
+  type RolloutRow,
+  type WaveRow,
+} from "#functions/store/rollout/rollouts.ts";
 import { uuidv7 } from "#kit/entropy.ts";
 import { type FleetFilter, selectsEveryHost } from "#proto/fleet-health/filter.ts";
 import type { RolloutBody } from "#proto/rollout/rollout.ts";

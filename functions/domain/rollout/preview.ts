@@ -7,8 +7,11 @@ import {
   findRefusedHosts,
   findRefusingVersions,
 } from "#functions/store/rollout/preview.ts";
-import { findOpenRollouts } from "#functions/store/rollout/rollouts.ts";
-import { countCandidates, countOverlaps } from "#functions/store/rollout/targets.ts";
+import {
+  countCandidates,
+  countOverlaps,
+  findOpenRollouts,
+} from "#functions/store/rollout/rollouts.ts";
 import { previewMax, type RolloutPreview } from "#proto/rollout/rollout.ts";
 import { parseFilter } from "../fleet/parse-filter.ts";
 import { readFleetRules } from "../fleet/rules.ts";

@@ -4,7 +4,7 @@ import {
   listTargets,
   type TargetFilter,
   type TargetListRow,
-} from "#functions/store/rollout/targets.ts";
+} from "#functions/store/rollout/rollouts.ts";
 import { auditedExport, exportBatchRows, type RequestedExport } from "../audit/audited-export.ts";
 import { requireRollout } from "./require-rollout.ts";
 

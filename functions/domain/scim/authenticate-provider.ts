@@ -4,7 +4,7 @@ import { equalBytes, sha256 } from "#kit/bytes.ts";
 import { createTokenBuckets } from "#kit/token-buckets.ts";
 import type { Origin } from "../audit/audit-log.ts";
 import { createRecordRefusal } from "../audit/record-refusals.ts";
-import { scimActor } from "../directory/audit-entries.ts";
+import { scimActor } from "../directory/apply-snapshot.ts";
 import type { ScimCore } from "./push.ts";
 
 /** Consecutive refusals of one address that get a 401; then one every ten seconds. */

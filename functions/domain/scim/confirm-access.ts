@@ -14,8 +14,7 @@ import {
 import { findAllScimUsers } from "#functions/store/scim/users.ts";
 import { lowerAscii } from "#kit/lower-ascii.ts";
 import { recordAudit } from "../audit/audit-log.ts";
-import { writeDirectoryChanges } from "../directory/apply-snapshot.ts";
-import { peopleOf } from "../directory/audit-entries.ts";
+import { peopleOf, writeDirectoryChanges } from "../directory/apply-snapshot.ts";
 import { decideDirectoryChanges } from "../directory/rules.ts";
 import { roleGroups, scimSnapshot, subjectOf } from "./directory-user.ts";
 

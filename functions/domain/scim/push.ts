@@ -9,8 +9,7 @@ import {
 } from "#functions/store/directory/directory.ts";
 import { findScimUsers, type ScimUserRow } from "#functions/store/scim/users.ts";
 import { type Origin, recordAudits } from "../audit/audit-log.ts";
-import { missingGroupsOf, writeDirectoryChanges } from "../directory/apply-snapshot.ts";
-import { syncEntry } from "../directory/audit-entries.ts";
+import { missingGroupsOf, syncEntry, writeDirectoryChanges } from "../directory/apply-snapshot.ts";
 import { decideDirectoryChanges } from "../directory/rules.ts";
 import { scimSnapshot, subjectOf } from "./directory-user.ts";
 

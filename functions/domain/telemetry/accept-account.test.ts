@@ -8,7 +8,7 @@ import { accountPayload } from "#proto/completeness/account.ts";
 import { AccountBodySchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { createTestToken, type TestCollector } from "#tests/support/collector.ts";
 import { createTestCore, type TestCore } from "#tests/support/core.ts";
-import { readHourRules, readHourStatuses } from "../completeness/hour-statuses.ts";
+import { readHourRules, readHourStatuses } from "../completeness/report-completeness.ts";
 import { createAccountAcceptor, type SentAccount, type StreamOfAccount } from "./accept-account.ts";
 import { createStreamRanges } from "./account-ranges.ts";
 import { noCounts } from "./decide-account.ts";

@@ -1,13 +1,13 @@
 import type { WatchReceiver } from "#functions/config/watch-config.ts";
 import type { Core } from "#functions/core.ts";
 import {
+  addWatchEvent,
   claimMessages,
   deleteMessage,
   deleteRepeated,
   type MessageRow,
   releaseMessage,
-} from "#functions/store/watch/messages.ts";
-import { addWatchEvent } from "#functions/store/watch/watches.ts";
+} from "#functions/store/watch/watches.ts";
 import { fullJitterMs } from "#kit/backoff.ts";
 import { rfc3339 } from "#kit/clock.ts";
 import type { Secret } from "#kit/secret.ts";

@@ -1,11 +1,11 @@
 import type { Core } from "#functions/core.ts";
-import { countHosts } from "#functions/store/fleet/count-hosts.ts";
 import { countFactors } from "#functions/store/fleet/factors.ts";
 import type { FleetRules } from "#functions/store/fleet/rows.ts";
+import { countHosts } from "#functions/store/fleet/summary.ts";
 import { findRetentionPause } from "#functions/store/retention/retention-pause.ts";
-import { deleteOldMessages } from "#functions/store/watch/messages.ts";
 import {
   addWatchEvent,
+  deleteOldMessages,
   deleteWatchEvents,
   findAnnouncedWatches,
   findDueWatches,

@@ -1,12 +1,12 @@
 import type { Core } from "#functions/core.ts";
 import { Problem, requireFound } from "#functions/problems.ts";
 import type { Executor } from "#functions/store/database/database.ts";
-import { insertMessages } from "#functions/store/watch/messages.ts";
 import {
   addWatchEvent,
   type DescribedWatch,
   deleteWatch,
   findWatch,
+  insertMessages,
   insertWatch,
   isWatchNamed,
   lockWatch,

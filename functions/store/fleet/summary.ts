@@ -1,5 +1,5 @@
 import { type SQL, sql } from "drizzle-orm";
-import type { FleetFilter } from "#proto/fleet-health/filter.ts";
+import { type FleetFilter, selectsEveryHost } from "#proto/fleet-health/filter.ts";
 import {
   attentionStates,
   type FleetState,
@@ -104,3 +104,23 @@ const eachForwarding = <Each>(valueFor: (kind: Forwarding) => Each): Record<Forw
   stopped: valueFor("stopped"),
   never: valueFor("never"),
 });
+
+/** Counts the hosts that match all of `filters`, in core's memory if `columns` have the hosts. */
+export const countHosts = async (
+  db: Executor,
+  rules: FleetRules,
+  filters: readonly FleetFilter[],
+  columns?: FleetColumns,
+): Promise<number> => {
+  const narrowing = filters.filter((filter) => !selectsEveryHost(filter));
+  const predicates = (narrowing.length === 0 ? [{}] : narrowing).map((filter) =>
+    fleetPredicate(filter, rules),
+  );
+  const where = sql.join(predicates, sql` and `);
+  const marked = await markHosts(db, columns, where);
+  if (marked) return marked.places.length;
+  const [row] = await db.execute<{ hosts: number }>(
+    sql`select count(*)::int as hosts from ${hostsOf(rules)} where ${where}`,
+  );
+  return row?.hosts ?? 0;
+};

@@ -5,7 +5,7 @@ import { desiredErrorPrefix, rolledBackPrefix } from "#proto/management/heartbea
 import type { TargetReason } from "#proto/rollout/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
 import { type CountingRules, type FleetRules, heartbeatRecent, isCounted } from "../fleet/rows.ts";
-import { candidates } from "./targets.ts";
+import { candidates } from "./rollouts.ts";
 
 /** Hosts of the filter with the same assigned config; null for none. Only hosts that a rollout can change. */
 interface PresentConfig {

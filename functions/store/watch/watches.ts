@@ -1,8 +1,22 @@
-import { asc, count, desc, eq, gt, inArray, isNull, lt, or, sql } from "drizzle-orm";
+import {
+  and,
+  asc,
+  count,
+  desc,
+  eq,
+  gt,
+  inArray,
+  isNotNull,
+  isNull,
+  lt,
+  or,
+  sql,
+} from "drizzle-orm";
 import { watch, watchEvent, watchMessage } from "#drizzle/schema/watch.ts";
 import type { WatchState } from "#proto/watch/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
 import {
+  arrayLiteral,
   hasRows,
   lockerOf,
   type Paged,
@@ -11,6 +25,9 @@ import {
   pageOf,
   updaterOf,
 } from "../database/statements.ts";
+import { tryLock } from "../database/try-lock.ts";
+import { timestampAt } from "../fleet/rows.ts";
+import { toleranceSeconds } from "../fleet/times-ahead.ts";
 
 /** A watch's row. */
 export type WatchRow = typeof watch.$inferSelect;
@@ -154,4 +171,157 @@ export const findWatchEvents = (
 /** Deletes the events before a time. */
 export const deleteWatchEvents = async (db: Executor, before: Date): Promise<void> => {
   await db.delete(watchEvent).where(lt(watchEvent.at, before));
+};
+
+/** Messages of watches that receivers have not accepted yet. Those of a watch to a receiver are claimed one at a time, in order. */
+
+/** A message's row. */
+export type MessageRow = typeof watchMessage.$inferSelect;
+
+/** A message to send. */
+type NewMessage = Pick<MessageRow, "id" | "watchId" | "receiver" | "body" | "createdAt">;
+
+/** Adds messages. Lock their watch first, so that they have its order. */
+export const insertMessages = async (
+  tx: Executor,
+  messages: readonly NewMessage[],
+): Promise<void> => {
+  if (messages.length === 0) return;
+  await tx.insert(watchMessage).values(
+    messages.map((message) => ({
+      ...message,
+      attempts: 0,
+      failures: 0,
+      nextAttemptAt: message.createdAt,
+    })),
+  );
+};
+
+/**
+ * Claims the messages that are due, at most `limit`, until `until`: for each watch and receiver among `receivers` the first that waits, or
+ * else the one that is repeated, unless its watch is silenced. None of them has two claimed at once; those of a failing receiver come last.
+ * Returns none while another core claims some.
+ */
+export const claimMessages = async (
+  tx: Executor,
+  {
+    now,
+    until,
+    receivers,
+    limit,
+  }: { now: Date; until: Date; receivers: readonly string[]; limit: number },
+): Promise<MessageRow[]> => {
+  if (!(await tryLock(tx, "watchMessages"))) return [];
+  const at = sql`${timestampAt(now)}`;
+  const rows = await tx.execute<{ id: string }>(sql`
+    update watch_message set leased_until = ${timestampAt(until)}, attempts = attempts + 1
+    where id in (
+      select first.id from (
+        select distinct on (watch_id, receiver) *, max(leased_until) over (partition by watch_id, receiver) as busy_until
+        from watch_message order by watch_id, receiver, delivered_at is not null, position
+      ) first left join watch w on w.id = first.watch_id
+      where first.receiver = any(${arrayLiteral(receivers)}::text[]) and first.next_attempt_at <= ${at}
+        and (busy_until is null or busy_until <= ${at})
+        and (first.delivered_at is null or w.silenced_until is null or w.silenced_until <= ${at})
+      order by first.failures > 0, first.next_attempt_at limit ${limit}
+    ) returning id`);
+  if (rows.length === 0) return [];
+  const ids = arrayLiteral(rows.map(({ id }) => id));
+  return tx.select().from(watchMessage).where(sql`${watchMessage.id} = any(${ids}::uuid[])`);
+};
+
+/** The claim of a message, which its number of attempts distinguishes from later claims. */
+type MessageClaim = Pick<MessageRow, "id" | "attempts">;
+
+const claimed = ({ id, attempts }: MessageClaim) =>
+  and(eq(watchMessage.id, id), eq(watchMessage.attempts, attempts));
+
+/** Deletes a message that its receiver has accepted, or that core drops. */
+export const deleteMessage = (db: Executor, claim: MessageClaim): Promise<boolean> =>
+  hasRows(db.delete(watchMessage).where(claimed(claim)).returning({ id: watchMessage.id }));
+
+/** Deletes the repeated message of a watch to a receiver. */
+export const deleteRepeated = async (
+  db: Executor,
+  { watchId, receiver }: Pick<MessageRow, "watchId" | "receiver">,
+): Promise<void> => {
+  await db
+    .delete(watchMessage)
+    .where(
+      and(
+        eq(watchMessage.watchId, watchId),
+        eq(watchMessage.receiver, receiver),
+        isNotNull(watchMessage.deliveredAt),
+      ),
+    );
+};
+
+/** Releases a claimed message until its next attempt. */
+export const releaseMessage = async (
+  db: Executor,
+  claim: MessageClaim,
+  change: Pick<MessageRow, "nextAttemptAt" | "failures" | "lastError"> &
+    Partial<Pick<MessageRow, "deliveredAt">>,
+): Promise<void> => {
+  await db
+    .update(watchMessage)
+    .set({ leasedUntil: null, ...change })
+    .where(claimed(claim));
+};
+
+/**
+ * Deletes the undelivered messages that were created before a time, and returns them. Deletes a message that a watch fires only once the
+ * watch has ended. When it deletes the message of the end, the firing is repeated no more.
+ */
+export const deleteOldMessages = async (tx: Executor, before: Date): Promise<MessageRow[]> => {
+  const hasEnded = sql`exists (select from watch_message later where later.watch_id = ${watchMessage.watchId} and later.receiver = ${watchMessage.receiver}
+    and later.position > ${watchMessage.position} and later.body::json ->> 'type' = 'watch.resolved')`;
+  const isOver = sql`(${watchMessage.body}::json ->> 'type' <> 'watch.firing' or ${hasEnded})`;
+  const rows = await tx
+    .delete(watchMessage)
+    .where(and(lt(watchMessage.createdAt, before), isNull(watchMessage.deliveredAt), isOver))
+    .returning();
+  for (const row of rows) if (row.body.type === "watch.resolved") await deleteRepeated(tx, row);
+  return rows;
+};
+
+/** The messages that a receiver has not accepted yet. */
+interface WaitingMessages {
+  receiver: string;
+  messages: number;
+  oldestAt: Date;
+}
+
+/** Counts the messages that no receiver has accepted, by receiver. */
+export const findWaitingMessages = async (db: Executor): Promise<WaitingMessages[]> => {
+  const rows = await db.execute<{ receiver: string; messages: number; oldest: string }>(sql`
+    select receiver, count(*)::int as messages, min(created_at) as oldest from watch_message
+    where delivered_at is null group by 1 order by 1`);
+  return rows.map(({ receiver, messages, oldest }) => ({
+    receiver,
+    messages,
+    oldestAt: new Date(oldest),
+  }));
+};
+
+/** The longest wait that a receiver can ask for. */
+const waitSecondsMax = 3600;
+
+/** Makes messages due whose next attempt was set by a clock that was ahead. */
+export const correctMessages = async (db: Executor, now: Date): Promise<void> => {
+  const at = timestampAt(now);
+  const limit = timestampAt(now, toleranceSeconds);
+  await db.execute(sql`
+    update watch_message set created_at = least(created_at, ${at}), next_attempt_at = least(next_attempt_at, ${at}), leased_until = null
+    where greatest(created_at, delivered_at) > ${limit} or greatest(next_attempt_at, leased_until) > ${timestampAt(now, waitSecondsMax + toleranceSeconds)}`);
+};
+
+/** Moves silences that began ahead of `now` to end as long after it as an operator asked for. */
+export const correctSilences = async (db: Executor, now: Date): Promise<void> => {
+  const at = timestampAt(now);
+  const limit = timestampAt(now, toleranceSeconds);
+  await db.execute(sql`
+    with ahead as (select watch_id, max(at) as at from watch_event where kind = 'silenced' and at > ${limit} group by 1),
+      moved as (update watch_event set at = ${at} where at > ${limit})
+    update watch set silenced_until = silenced_until - (ahead.at - ${at}) from ahead where id = watch_id and silenced_until > ahead.at`);
 };

@@ -8,10 +8,11 @@ import {
 import {
   browseTokens,
   createPolicy,
+  createToken,
   freezePolicy,
   getPolicy,
+  revokeToken,
 } from "#functions/domain/enrollment/policies.ts";
-import { createToken, revokeToken } from "#functions/domain/enrollment/tokens.ts";
 import { ListView, reasonBody, resource } from "#functions/http/resource.ts";
 import { viewOf } from "#functions/http/route.ts";
 import type { PolicyRow, TokenRow } from "#functions/store/enrollment/policies.ts";

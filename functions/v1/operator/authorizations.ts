@@ -1,10 +1,6 @@
 import * as v from "valibot";
 import type { ConfiguredCore } from "#functions/core.ts";
-import {
-  codeSeconds,
-  issueCode,
-  refuseConsent,
-} from "#functions/domain/operator-session/authorization-codes.ts";
+import { codeSeconds, issueCode, refuseConsent } from "#functions/domain/operator-session/codes.ts";
 import { resource, webPerson } from "#functions/http/resource.ts";
 import { Name, RemoteAddress } from "../shapes.ts";
 

@@ -4,7 +4,7 @@ import {
   decideDevice,
   findPendingDevice,
   issueDeviceCodes,
-} from "#functions/domain/operator-session/device-codes.ts";
+} from "#functions/domain/operator-session/codes.ts";
 import { resource, webItself, webPerson } from "#functions/http/resource.ts";
 import { route, viewOf } from "#functions/http/route.ts";
 import { Name, RemoteAddress } from "#functions/v1/shapes.ts";

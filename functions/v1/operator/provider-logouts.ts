@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import type { ConfiguredCore } from "#functions/core.ts";
-import { recordProviderLogout } from "#functions/domain/audit/record-provider-logout.ts";
+import { recordProviderLogout } from "#functions/domain/audit/record-sign-in.ts";
 import { webItself } from "#functions/http/resource.ts";
 import { route } from "#functions/http/route.ts";
 import { Identifier, StoredTimestamp } from "#proto/values.ts";

@@ -1,7 +1,6 @@
 import * as v from "valibot";
 import type { ConfiguredCore } from "#functions/core.ts";
-import { redeemCode } from "#functions/domain/operator-session/authorization-codes.ts";
-import { redeemDeviceCode } from "#functions/domain/operator-session/device-codes.ts";
+import { redeemCode, redeemDeviceCode } from "#functions/domain/operator-session/codes.ts";
 import { webItself } from "#functions/http/resource.ts";
 import { route } from "#functions/http/route.ts";
 import { scopes } from "#proto/operator/scopes.ts";

@@ -4,8 +4,11 @@ import { arbitraryFilter, arbitraryText } from "#tests/support/arbitrary-filter.
 import { distinctStates, type FleetFilter, filterToParams } from "../filter.ts";
 import { fleetStates } from "../vocabulary.ts";
 import { parseFilterLink } from "./filter-link.ts";
-import { parseQuery as parseAt } from "./parse.ts";
-import { pillsOf as pillsAt, serialiseFilter as serialiseAt } from "./serialise.ts";
+import {
+  parseQuery as parseAt,
+  pillsOf as pillsAt,
+  serialiseFilter as serialiseAt,
+} from "./parse.ts";
 import { splitWords } from "./words.ts";
 
 const filters = arbitraryFilter();

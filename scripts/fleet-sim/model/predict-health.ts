@@ -4,8 +4,7 @@
  */
 import { createHash } from "node:crypto";
 import { checkConfig, publishConfig } from "#functions/domain/config/publish.ts";
-import { createPolicy } from "#functions/domain/enrollment/policies.ts";
-import { createToken } from "#functions/domain/enrollment/tokens.ts";
+import { createPolicy, createToken } from "#functions/domain/enrollment/policies.ts";
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import { commitFrames, openCommitClient } from "#functions/store/ingest/commit-frames.ts";
 import { runOf } from "#functions/store/ingest/envelope-run.ts";

@@ -3,7 +3,7 @@ import * as v from "valibot";
 import type { Clock } from "#kit/clock.ts";
 import { parseDuration, writeDuration } from "#proto/fleet-health/query-language/duration.ts";
 import { parseFilterLink } from "#proto/fleet-health/query-language/filter-link.ts";
-import { serialiseFilter } from "#proto/fleet-health/query-language/serialise.ts";
+import { serialiseFilter } from "#proto/fleet-health/query-language/parse.ts";
 import type { CoreProblemCode } from "#proto/gen/problem-codes.ts";
 import { plainLine } from "#proto/plain-text.ts";
 import type { CoreClient } from "../core-client.ts";

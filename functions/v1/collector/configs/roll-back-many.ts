@@ -4,7 +4,7 @@ import {
   rollBackMany,
   rollbackOutcomes,
   rollbackTargets,
-} from "#functions/domain/config/roll-back-many.ts";
+} from "#functions/domain/config/desired-config.ts";
 import { resource } from "#functions/http/resource.ts";
 import { ReasonCode } from "#functions/http/route.ts";
 import { Id } from "#proto/values.ts";

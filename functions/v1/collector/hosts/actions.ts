@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import type { ConfiguredCore } from "#functions/core.ts";
-import { nudgeHost, nudges } from "#functions/domain/certificate/nudge.ts";
+import { nudgeHost, nudges } from "#functions/domain/certificate/identities.ts";
 import { getDiag, readDiag, requestDiag } from "#functions/domain/fleet/diags.ts";
 import { downloadName } from "#functions/http/download.ts";
 import { resource, scope } from "#functions/http/resource.ts";

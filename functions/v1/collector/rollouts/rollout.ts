@@ -1,7 +1,10 @@
 import { viewOf } from "#functions/http/route.ts";
 import type { Outage } from "#functions/store/fleet/counted-time.ts";
-import type { DescribedRollout, DescribedWave } from "#functions/store/rollout/rollouts.ts";
-import type { TargetListRow } from "#functions/store/rollout/targets.ts";
+import type {
+  DescribedRollout,
+  DescribedWave,
+  TargetListRow,
+} from "#functions/store/rollout/rollouts.ts";
 import {
   Rollout,
   RolloutBreach,

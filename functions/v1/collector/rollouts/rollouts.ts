@@ -5,7 +5,7 @@ import { controlRollout, type RolloutControl } from "#functions/domain/rollout/c
 import { browseTargets, exportTargets } from "#functions/domain/rollout/targets.ts";
 import { csvRoute, memberColumns, viewsOf } from "#functions/http/csv.ts";
 import { IdParams, resource } from "#functions/http/resource.ts";
-import type { TargetFilter } from "#functions/store/rollout/targets.ts";
+import type { TargetFilter } from "#functions/store/rollout/rollouts.ts";
 import {
   Rollout,
   RolloutList,

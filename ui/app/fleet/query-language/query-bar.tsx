@@ -10,8 +10,12 @@ import {
   Show,
 } from "solid-js";
 import { type FleetFilter, filterToParams } from "#proto/fleet-health/filter.ts";
-import { type Fault, parseQuery } from "#proto/fleet-health/query-language/parse.ts";
-import { pillsOf, serialiseFilter } from "#proto/fleet-health/query-language/serialise.ts";
+import {
+  type Fault,
+  parseQuery,
+  pillsOf,
+  serialiseFilter,
+} from "#proto/fleet-health/query-language/parse.ts";
 import { keepText, readKeptText } from "#ui/app/browser/kept-text.ts";
 import { Icon } from "#ui/app/design/icon.tsx";
 import { formatCount } from "#ui/app/format/format.ts";
