@@ -118,12 +118,8 @@ class BoundsCheck {
       this.node(fields, clauses.has(type) ? { select, around: [type, ...around] } : place);
     else {
       this.#rule(type, fields, place);
-      const name =
-        type === "A_Expr"
-          ? stringsOf(fields.name)
-          : type === "FuncCall"
-            ? stringsOf(fields.funcname)
-            : [];
+      const named = type === "FuncCall" ? fields.funcname : fields.name;
+      const name = type === "FuncCall" || type === "A_Expr" ? stringsOf(named) : [];
       this.node(fields, { select, around: [name.at(-1) ?? type, ...around] });
     }
   }

@@ -1,2 +1,2 @@
-/** Vite puts the stylesheet of a part that is loaded on demand into a file of its own. */
+/** Lets TypeScript accept side-effect imports of stylesheets, which Vite bundles. */
 declare module "*.css";

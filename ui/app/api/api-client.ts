@@ -16,8 +16,8 @@ export interface ApiClient {
   /** Sends a request and returns its successful response, the body unread. Rejects as `get` does, after 8 s without its headers. */
   send(path: string, request: ApiRequest): Promise<Response>;
   /**
-   * Returns core's time at a moment of this machine, in milliseconds, by the newest answer: the page dates nothing by this machine's own
-   * clock, which may be wrong by days. Until core has answered, it is that clock's.
+   * Returns core's time at a moment of this machine, in milliseconds, by the newest response: this machine's own clock may be wrong by days.
+   * Before the first response, returns this machine's time.
    */
   timeAt(moment: Moment): number;
 }
@@ -57,9 +57,9 @@ export class ApiProblem extends Error {
   }
 }
 
-/** Above the 5 s that web waits for core, so that web's report about core arrives. */
+/** Longer than the 5 s that web waits for core, so that web can report core's failure. */
 const answerTimeoutMs = 8_000;
-/** As many as a page requests again and again. */
+/** The number of reports that a page requests repeatedly. */
 const answersMax = 8;
 
 /** Creates a client over `fetch`. Requests are same-origin, so they carry the session cookie. */
@@ -79,7 +79,7 @@ export const createApiClient = (options: { fetch: typeof fetch }): ApiClient => 
   };
   /** Browsers store no answer. */
   const answers = new Map<string, { etag: string; body: object }>();
-  /** Ends work that is late, and does not wait for its end: a request that was begun ahead cannot be aborted. */
+  /** Rejects late work without waiting for its end: a request that was begun ahead cannot be aborted. */
   const inTime = async <Result>(
     given: AbortSignal | undefined,
     work: (signal: AbortSignal) => Promise<Result>,
@@ -136,7 +136,7 @@ export const createApiClient = (options: { fetch: typeof fetch }): ApiClient => 
       ),
     timeAt: (moment) => {
       if (!seen) return moment.at;
-      // Nobody can set back the clock that decides which is earlier.
+      // Compared by the monotonic clock, which nobody can set back.
       return seen.coreTime + (moment.tick < seen.tick ? -ageMs(moment, seen) : ageMs(seen, moment));
     },
   };
@@ -200,7 +200,7 @@ const readProblem = async (response: Response): Promise<ApiProblem> => {
   return new ApiProblem({ code, status, message: detail ?? title, requestId });
 };
 
-/** Returns a response whose JSON is being read already, so that a reader that is late does not wait for the body. */
+/** Starts to read the JSON of a response at once, so that a later reader does not wait for the body. */
 const readAhead = async (answer: Promise<Response>): Promise<Response> => {
   const response = await answer;
   const body: Promise<unknown> = response.json();
@@ -211,8 +211,7 @@ const readAhead = async (answer: Promise<Response>): Promise<Response> => {
 };
 
 /**
- * Returns a `fetch` that has already requested `paths`, and gives each answer to the first call for its path. Such a call cannot be
- * aborted.
+ * Requests `paths` at once, and returns a `fetch` that resolves the first call for each path with its response. Such a call cannot be aborted.
  */
 export const fetchAhead = (
   fetch: typeof globalThis.fetch,

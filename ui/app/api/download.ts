@@ -18,9 +18,9 @@ interface DownloadOptions {
 const silenceMs = 40_000;
 
 /**
- * Downloads a file, and returns it only when it is whole. The browser stores its parts as they arrive, on disk when they are large, so
- * that the page never holds them. Rejects with an `ApiProblem` when the server rejects it, when the transfer breaks off or stays silent
- * for 40 s, and when a CSV ends in the middle of a record; with the signal's reason once it is aborted.
+ * Downloads a file, and returns it only when it is complete. The browser stores its chunks, on disk when they are large, so the page's memory
+ * does not grow. Rejects with an `ApiProblem` if the server rejects the request, if the transfer ends early or is silent for 40 s, or if a CSV
+ * ends within a record; with the signal's reason after an abort.
  */
 export const downloadFile = async (
   api: Pick<ApiClient, "send">,

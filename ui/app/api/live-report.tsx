@@ -34,7 +34,7 @@ interface ShownReports {
 
 const Context = createContext<ShownReports>();
 
-/** Collects the reports below it, so that the frame of the page marks them as old even if their own page forgets to. */
+/** Collects the reports below it, so that the page's frame marks them as old even if their page does not. */
 export const ShownReportsProvider = (props: { api: ApiClient; children: JSX.Element }) => {
   const [reports, setReports] = createSignal<readonly Shown[]>([]);
   const add = (report: Shown) => {
@@ -70,7 +70,7 @@ interface PageUpdates {
 
 const UpdatesContext = createContext<PageUpdates>({ paused: () => false, asOf: () => 0 });
 
-/** Tells the parts below it whether they are paused, and to which time they count ages. */
+/** Provides the parts below it with the pause, and with the time to which ages count. */
 export const UpdatesProvider = UpdatesContext.Provider;
 
 /** Returns whether the page is paused, and the time of the report around. */
@@ -79,7 +79,7 @@ export const useUpdates = (): PageUpdates => useContext(UpdatesContext);
 /** A report that keeps itself up to date. */
 export interface LiveReport<Value> {
   state: Accessor<ReportState<Value>>;
-  /** The answer of `state`; changes only with an answer, so that what depends on it is drawn once for each. */
+  /** The answer of `state`; changes only with an answer, so that dependents render once for each. */
   answer: Accessor<ReportState<Value>["answer"]>;
   /** The value of the answer while it is of the current query; undefined from a change of the query until its answer. */
   current: Accessor<Value | undefined>;

@@ -50,7 +50,7 @@ export const intervalsMax = 3;
  */
 export type ReportPhase = "loading" | "fresh" | "changing" | "stale" | "failed";
 
-/** Returns the phase of a state; `isOld` tells that the answer is over three refresh intervals old. */
+/** Returns the phase of a state. `isOld`: the answer is over three refresh intervals old. */
 export const phaseOf = (
   { query, answer, problem }: ReportState<unknown>,
   isOld: boolean,

@@ -16,7 +16,7 @@ import { createListPage, PageFrame, Time } from "../shell/page.tsx";
 import { createPageTitle } from "../shell/page-title.ts";
 import { AuditFilters } from "./audit-filters.tsx";
 import { auditFault, auditPageRows, auditParameters, eventsSource } from "./audit-view.ts";
-import { EventActor, EventWhat } from "./event-timeline.tsx";
+import { EventActor, EventDescription } from "./event-timeline.tsx";
 import "../design/page.css";
 
 /** `/audit`: who did what, when and why, under the filters of the address, and how far the hash chain is verified. */
@@ -101,7 +101,7 @@ const AuditEvents = () => {
 const columnsOf = (names: () => RecordNames): readonly RecordColumn<AuditEventView>[] => [
   { name: "Time", cell: (event) => <Time at={event.occurred_at} /> },
   { name: "Who", cell: (event) => <EventActor event={event} names={names()} /> },
-  { name: "Did what", cell: (event) => <EventWhat event={event} names={names()} /> },
+  { name: "Did what", cell: (event) => <EventDescription event={event} names={names()} /> },
   { name: "Chain", cell: (event) => <Place event={event} />, isNumber: true },
 ];
 

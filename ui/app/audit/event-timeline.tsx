@@ -16,7 +16,7 @@ const Piece = (props: { piece: EventPiece }) => (
   </Show>
 );
 
-/** The actor of an event; what is not a person says so. */
+/** The actor of an event; marks a collector with "(host)". */
 export const EventActor = (props: { event: AuditEventView; names: RecordNames }) => (
   <>
     <Piece piece={actorPiece(props.event, props.names)} />
@@ -27,7 +27,7 @@ export const EventActor = (props: { event: AuditEventView; names: RecordNames })
 );
 
 /** What happened, why, and on request everything that the event records. */
-export const EventWhat = (props: { event: AuditEventView; names: RecordNames }) => (
+export const EventDescription = (props: { event: AuditEventView; names: RecordNames }) => (
   <div class="event-what">
     <p>
       <For each={sentencePieces(props.event, props.names)}>
@@ -69,7 +69,7 @@ export const EventWhat = (props: { event: AuditEventView; names: RecordNames }) 
   </div>
 );
 
-/** Audit events as sentences, and the outages of core between them. `noteOf` adds what came of an event. */
+/** Audit events as sentences, and the outages of core between them. `noteOf` returns the outcome of an event. */
 export const EventTimeline = (props: {
   entries: readonly TimelineEntry<AuditEventView>[];
   names: RecordNames;
@@ -83,7 +83,7 @@ export const EventTimeline = (props: {
             <p class="quiet">
               <Time at={event.occurred_at} /> · <EventActor event={event} names={props.names} />
             </p>
-            <EventWhat event={event} names={props.names} />
+            <EventDescription event={event} names={props.names} />
             <Show when={props.noteOf?.(event, index())}>
               {(note) => <p class="quiet">{note()}</p>}
             </Show>

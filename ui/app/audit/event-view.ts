@@ -67,7 +67,7 @@ export const actorPiece = (
 /** Returns the name in a placeholder such as `{target}`. */
 const nameOf = (part: string) => /^\{(\w+)\}$/.exec(part)?.[1];
 
-/** Returns what the actor did, as pieces of a sentence; an unknown action by its name. */
+/** Returns a sentence about the action, in pieces; an unknown action by its name. */
 export const sentencePieces = (event: AuditEventView, names: RecordNames): EventPiece[] => {
   const known = Object.entries(auditSentences).find(([action]) => action === event.action)?.[1];
   const template = known?.[event.outcome === "success" ? 0 : 1] ?? `${event.action} on {target}`;

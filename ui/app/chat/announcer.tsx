@@ -5,12 +5,12 @@ import type { ConversationObserver, ShownMessage } from "./conversation.ts";
 import { outcomeOf } from "./message.tsx";
 import { sentencesAfter } from "./sentences.ts";
 
-/** What a screen reader announces of an answer, newest last. */
+/** The announcements of an answer for a screen reader, newest last. */
 export interface Announcer extends Omit<ConversationObserver, "created"> {
   announcements: Accessor<readonly string[]>;
 }
 
-/** More are never read out at once. */
+/** The most announcements that are kept. */
 const announcementsMax = 30;
 
 /** Announces an answer as it arrives: whole sentences, tool calls in few words, and how it ended. */

@@ -66,7 +66,7 @@ const candidate =
 /** Marks that end a sentence or close a quotation around a path, and are rarely its own. */
 const trailing = new Set(".,;:!?'\"`)>]*");
 
-/** A regular expression would take quadratic time. */
+/** Removes trailing marks. A regular expression would take quadratic time. */
 const withoutTrailing = (path: string) => {
   let end = path.length;
   while (trailing.has(path.charAt(end - 1))) end -= 1;

@@ -6,7 +6,7 @@ import { type ReceiptFaultKind, verifyReceipts } from "#proto/chat/verify-receip
 import { type ApiClient, ApiProblem } from "../api/api-client.ts";
 import { type Conversation, type ShownMessage, sessionsPath } from "./conversation.ts";
 
-/** What the receipts of an answer prove. */
+/** The result of checking the receipts of an answer. */
 export type ReceiptStatus =
   | { kind: "checking" }
   /** This browser has no Ed25519, or the page no secure connection. */
@@ -55,8 +55,8 @@ const canVerify = async () => {
 };
 
 /**
- * Returns what the receipts prove of each answer, by message id: the chain must verify with `keys` up to the end of the answer's turn, cover
- * exactly the question, tool calls and text that `messages` show, and still contain every receipt in `seen`, which arrived earlier.
+ * Returns the receipt status of each answer, by message id. The chain must verify with `keys` up to the end of the answer's turn, cover exactly
+ * the question, tool calls and text of `messages`, and still contain every receipt of `seen`, which arrived earlier.
  */
 const checkAnswers = async (
   file: ReceiptFile,
@@ -117,7 +117,7 @@ const turnsOf = (items: readonly Item[]): Item[][] => {
   return turns;
 };
 
-/** Returns what differs between a turn's receipts and the page. */
+/** Describes how a turn's receipts differ from the page. */
 const differenceOf = (
   turn: readonly Item[],
   { parts }: ShownMessage,

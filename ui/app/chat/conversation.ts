@@ -26,7 +26,7 @@ export interface ShownMessage extends Pick<ChatMessage, "id" | "role" | "status"
   undelivered?: boolean;
 }
 
-/** What happens in a conversation, for announcements and lists. */
+/** Observes a conversation, for announcements and lists. */
 export interface ConversationObserver {
   /** Core has stored the conversation. */
   created(id: string): void;
@@ -36,8 +36,8 @@ export interface ConversationObserver {
 }
 
 /**
- * A conversation of the page. Invariants: at most one answer streams at a time; what has arrived of an answer stays, also when its stream
- * ends early; an answer that this page did not see to its end is replaced by core's record of it.
+ * A conversation of the page. Invariants: at most one answer streams at a time; the received part of an answer stays, also when its stream ends
+ * early; core's record replaces an answer whose end this page did not receive.
  */
 export interface Conversation {
   /** Undefined until the first question is stored. */
@@ -65,7 +65,7 @@ export interface Conversation {
   load(): Promise<void>;
 }
 
-/** How often core is asked for an answer that another page or an aborted request left behind, and how many times. */
+/** How often, and how many times, the page requests an answer that another page or an aborted request began. */
 const settleMs = 1000;
 const settleTries = 8;
 
@@ -163,7 +163,7 @@ export const createConversationView = (
     });
   };
 
-  /** Waits until core has closed the last answer, and the next one has come if it was asked meanwhile: both get their badges. */
+  /** Waits until core has closed the last answer, and until a question asked meanwhile has its answer: both get their badges. */
   const settle = async (tries = settleTries) => {
     await new Promise((resolve) => setTimeout(resolve, settleMs));
     if (answering()) return settle(tries);

@@ -116,17 +116,14 @@ const ToolCall = (props: { call: Extract<ShownPart, { type: "tool" }>; answering
     const { result } = props.call;
     return result?.kind === kind ? (result as Extract<ToolResult, { kind: Kind }>) : undefined;
   };
+  const withoutResult = () => (props.answering ? "running" : "no result");
   return (
     <details class="tool-call">
       <summary>
         <Icon name={props.call.name === "query_sql" ? "search" : "columns"} />
         <span>{names[props.call.name]}</span>
         <span class="tool-outcome">
-          {props.call.result
-            ? outcomeOf(props.call.result)
-            : props.answering
-              ? "running"
-              : "no result"}
+          {props.call.result ? outcomeOf(props.call.result) : withoutResult()}
         </span>
       </summary>
       <div class="tool-body">

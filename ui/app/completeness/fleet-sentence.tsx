@@ -5,7 +5,7 @@ import { createReport, useUpdates } from "../api/live-report.tsx";
 import { formatCountOf, plainText } from "../format/format.ts";
 import { incompleteText } from "./incomplete-text.ts";
 
-/** What the sentence needs of the report: the schema of all of it would be a tenth of the page's script. */
+/** The part of the report that the sentence needs: the whole schema would be a tenth of the page's script. */
 const FleetHours = v.object({
   settled_until: v.nullable(v.string()),
   hosts: v.number(),
@@ -36,7 +36,7 @@ export const FleetSentence = () => {
   });
   const known = () => {
     const value = report.answer()?.value;
-    // One that is old is not shown at all: the page says the age of its other figures.
+    // An old one is not shown at all: the page shows the age of its other figures.
     return report.phase() === "fresh" && value && value.settled_until !== null ? value : undefined;
   };
   return (

@@ -26,7 +26,21 @@ const steps: Readonly<Record<string, number>> = {
   ArrowDown: 24,
   ArrowUp: -24,
 };
-/** Clocks of hosts and core may differ by so much. */
+
+/** Returns the index to which a key moves the focus. */
+const nextIndex = (key: string, current: number, count: number) => {
+  if (key === "Home") return 0;
+  if (key === "End") return count - 1;
+  return current + (steps[key] ?? 0);
+};
+
+const rangeText = (account: HostHourView["accounts"][number]) => {
+  if (account.first_sequence !== null)
+    return `sequences ${account.first_sequence} to ${account.last_sequence}`;
+  return account.stopped ? "no collector ran" : "no record";
+};
+
+/** How much the clocks of a host and core may differ. */
 const clockAheadSecondsMax = 120;
 
 /** The hours of a host's last week as squares, a row for each UTC day; a click opens an hour's account. */
@@ -56,20 +70,12 @@ export const HostHours = (props: { id: string }) => {
   const onKeyDown = (event: KeyboardEvent) => {
     if (event.ctrlKey || event.altKey || event.metaKey) return;
     const all = hours();
-    const at = all.findIndex(({ from }) => from === stop());
-    const step = steps[event.key];
-    const next =
-      event.key === "Home"
-        ? 0
-        : event.key === "End"
-          ? all.length - 1
-          : step === undefined
-            ? at
-            : at + step;
-    const to = all[next];
-    if (next === at || to === undefined) return;
+    const current = all.findIndex(({ from }) => from === stop());
+    const next = nextIndex(event.key, current, all.length);
+    const hour = all[next];
+    if (next === current || hour === undefined) return;
     event.preventDefault();
-    grid?.querySelector<HTMLButtonElement>(`button[data-from="${to.from}"]`)?.focus();
+    grid?.querySelector<HTMLButtonElement>(`button[data-from="${hour.from}"]`)?.focus();
   };
   return (
     <section class="page-section host-hours" id="completeness" aria-labelledby="completeness-title">
@@ -185,7 +191,7 @@ const daysOf = (
     return { day, cells: Array.from({ length: 24 }, (_, hour) => byHour.get(hour)) };
   });
 
-/** What was produced, stored and delivered in an hour, the differences, and the accounts that say so. */
+/** The records produced, stored and delivered in an hour, the differences, and the accounts behind these figures. */
 const HourAccount = (props: { host: string; hour: HostHourView }) => {
   const state = () => shownState(props.hour.state);
   return (
@@ -261,13 +267,8 @@ const HourAccount = (props: { host: string; hour: HostHourView }) => {
                 {(account) => (
                   <li>
                     <code title={account.queue_id}>{account.queue_id.slice(0, 8)}</code> account{" "}
-                    {account.number}:{" "}
-                    {account.first_sequence === null
-                      ? account.stopped
-                        ? "no collector ran"
-                        : "no record"
-                      : `sequences ${account.first_sequence} to ${account.last_sequence}`}
-                    , received <Time at={account.received_at} />
+                    {account.number}: {rangeText(account)}, received{" "}
+                    <Time at={account.received_at} />
                     <Show when={account.refused}>{(refused) => <b> refused: {refused()}</b>}</Show>
                   </li>
                 )}

@@ -1,4 +1,4 @@
-/** The states of hours and what they are short of, in the operator's words. */
+/** The states of hours and their shortages, in the operator's words. */
 import type { HourState } from "#proto/completeness/hour-state.ts";
 import type { HostHourView, ShortageView } from "#proto/completeness/report.ts";
 import { shortRecords } from "#proto/completeness/short-records.ts";
@@ -89,21 +89,25 @@ const refusals: Readonly<Record<string, string>> = {
   rate_limited: "the host sent too many",
 };
 
-const amountOf = (kind: ShortageView["kind"], count: number) =>
-  kind === "file_gap"
-    ? formatBytes(count)
-    : kind === "export_rejected_items"
-      ? formatCountOf(count, "span, log record or data point", "spans, log records or data points")
-      : formatCountOf(count, "record");
+const amountOf = (kind: ShortageView["kind"], count: number) => {
+  if (kind === "file_gap") return formatBytes(count);
+  if (kind === "export_rejected_items")
+    return formatCountOf(
+      count,
+      "span, log record or data point",
+      "spans, log records or data points",
+    );
+  return formatCountOf(count, "record");
+};
 
-/** Says where records of an hour were lost: `310 records dropped at the host`. */
+/** Describes where records of an hour were lost: `310 records dropped at the host`. */
 export const shortageText = ({ kind, count, reason }: ShortageView): string => {
   const amount = count === null ? "records" : amountOf(kind, count);
   const why = reason === undefined ? "" : `: ${refusals[reason] ?? reason}`;
   return `${shortageWords[kind](amount)}${why}`;
 };
 
-/** Says by how much an hour is short; an empty text where nobody can say. */
+/** Describes how many records an hour lacks; "" if unknown. */
 const shortBy = (shortages: readonly ShortageView[]) => {
   const records = shortRecords(shortages);
   return records === 0 ? "" : formatCountOf(records, "record");
@@ -118,7 +122,7 @@ const clockText = (at: string) => at.slice(11, 16);
 /** Returns the day and hour of a timestamp in UTC: `2026-11-25 10:00`. */
 export const dayHourText = (at: string): string => `${at.slice(0, 10)} ${clockText(at)}`;
 
-/** Names an hour for a control: day, hour, state and what it is short of. */
+/** Names an hour for a control: day, hour, state and shortages. */
 export const hourLabel = ({
   from,
   state,
@@ -128,7 +132,7 @@ export const hourLabel = ({
   return `${dayHourText(from)} UTC: ${hourStateWords[shownState(state)][0]}${short && ` of ${short}`}`;
 };
 
-/** Says what an export has delivered of an hour, and what its backend rejected. */
+/** Describes the part of an hour that an export has delivered, and the part that its backend rejected. */
 export const deliveryText = ({
   delivered,
   rejected,

@@ -8,8 +8,8 @@ interface CountedHours {
 }
 
 /**
- * Returns the words for how many hosts of a report have an incomplete hour. Those of which core knows nothing come first, as many as in the
- * hour with the most: it cannot count an incomplete hour of theirs.
+ * Describes how many hosts of a report have an incomplete hour. Hosts without data come first, as many as in the hour with the most: core cannot
+ * count their incomplete hours.
  */
 export const incompleteText = ({
   hosts,

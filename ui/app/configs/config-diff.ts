@@ -22,8 +22,9 @@ export const diffOf = (before: string, after: string): DiffLine[] => {
     linesOf(value).map((text): DiffLine & { text: string } => {
       if (!added) beforeLine += 1;
       if (!removed) afterLine += 1;
+      const kind = removed ? "removed" : "same";
       return {
-        kind: added ? "added" : removed ? "removed" : "same",
+        kind: added ? "added" : kind,
         text,
         before: added ? null : beforeLine,
         after: removed ? null : afterLine,

@@ -104,7 +104,7 @@ const Result = (props: PreviewProps) => {
   );
 };
 
-/** The hash leaves out comments and formatting: collectors read the same from both. */
+/** Reports whether the configs differ only in comments and formatting, which the hash ignores. */
 const isEqual = (preview: RolloutPreview, before: { config_hash: string } | null) =>
   before?.config_hash === preview.config.config_hash;
 

@@ -220,7 +220,7 @@ export const Loaded = <Value extends object>(props: {
 
 const notFound: ReadonlySet<number> = new Set([404, 422]);
 
-/** Stands in the place of content: what there is to know, and a link to what can be done. */
+/** Replaces content: a message, and a link to the next step. */
 export const Notice = (props: {
   title: JSX.Element;
   level?: "h1";
@@ -244,7 +244,7 @@ export const Notice = (props: {
   </section>
 );
 
-/** Says that a link has a filter that is not known: rows under another filter would be taken for those that its sender meant. */
+/** Reports that a link has an unknown filter: rows under another filter could be mistaken for those that its sender meant. */
 export const UnknownFilter = (props: {
   title: string;
   level?: "h1";

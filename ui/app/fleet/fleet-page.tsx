@@ -3,7 +3,7 @@ import { createMemo, For, Show } from "solid-js";
 import { Fleet } from "./fleet.tsx";
 import { linkFaults, parseView, viewPath } from "./view/view-state.ts";
 
-/** `/fleet`, or why its address is refused: rows under a filter that the sender did not mean would be taken for theirs. */
+/** `/fleet`, or the faults of its address: rows under another filter could be mistaken for those that a link's sender meant. */
 export const FleetPage = () => {
   const location = useLocation();
   const faults = createMemo(() => linkFaults(location.search));

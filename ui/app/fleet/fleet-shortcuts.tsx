@@ -28,8 +28,9 @@ export const fleetShortcuts = (actions: FleetActions): Shortcut[] => {
     // In another dialog the keys belong to it.
     if (drawerId === undefined && document.activeElement?.closest("[role=dialog]")) return;
     const focused = document.activeElement?.closest<HTMLElement>("tr[data-id]")?.dataset.id;
-    const at = rows.findIndex(({ dataset }) => dataset.id === (drawerId ?? focused));
-    const next = rows[at < 0 ? (by > 0 ? 0 : rows.length - 1) : at + by]?.dataset.id;
+    const current = rows.findIndex(({ dataset }) => dataset.id === (drawerId ?? focused));
+    const first = by > 0 ? 0 : rows.length - 1;
+    const next = rows[current < 0 ? first : current + by]?.dataset.id;
     if (next === undefined) return;
     const link = rowLink(next);
     if (drawerId === undefined) link?.focus();

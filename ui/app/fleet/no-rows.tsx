@@ -10,7 +10,7 @@ import {
   withTime,
 } from "./view/view-state.ts";
 
-// Loaded on demand: a fleet is without hosts for one day.
+// Loaded on demand: it is needed only on a fleet's first day.
 const FirstHost = lazyPart(
   "The first steps",
   async () => (await import("./first-host.tsx")).FirstHost,

@@ -12,7 +12,7 @@ export { plainText };
 export const formatCount = (count: number): string =>
   Number.isFinite(count) ? String(Math.round(count)).replace(/\B(?=(\d{3})+$)/g, ",") : "unknown";
 
-/** Returns a count as `formatCount` does; nothing for one that is not known yet. */
+/** Returns a count as `formatCount` does; "" for an unknown one. */
 export const formatKnown = (count: number | undefined): string =>
   count === undefined ? "" : formatCount(count);
 
@@ -163,7 +163,13 @@ type Condition = Pick<FleetHealthRow["conditions"][number], "state" | "evidence"
 
 const amounts = /(\d+) s\b|(\d+) of (\d+) bytes|\d{4,}(?= (?:dropped|dead letters|lost)\b)/g;
 
-/** Whether core measured the evidence; a host's own words are left unchanged. */
+const formatAmount = ([exact, seconds, bytes, bytesMax]: RegExpExecArray) => {
+  if (seconds !== undefined) return formatDuration(Number(seconds));
+  if (bytes === undefined) return formatCount(Number(exact));
+  return `${formatBytes(Number(bytes))} of ${formatBytes(Number(bytesMax))}`;
+};
+
+/** Reports whether core measured the evidence; a host's own words stay unchanged. */
 const isMeasured = ({ state, evidence }: Condition) =>
   state !== "config_invalid" &&
   (state !== "renewal_failed" || evidence.startsWith("the certificate expired "));
@@ -173,20 +179,15 @@ export const evidenceParts = (condition: Condition): EvidencePart[] => {
   const { evidence } = condition;
   if (!isMeasured(condition)) return [{ text: evidence }];
   const parts: EvidencePart[] = [];
-  let at = 0;
+  let end = 0;
   for (const match of evidence.matchAll(amounts)) {
-    const [exact, seconds, bytes, bytesMax] = match;
-    const text =
-      seconds !== undefined
-        ? formatDuration(Number(seconds))
-        : bytes !== undefined
-          ? `${formatBytes(Number(bytes))} of ${formatBytes(Number(bytesMax))}`
-          : formatCount(Number(exact));
+    const [exact] = match;
+    const text = formatAmount(match);
     parts.push(
-      { text: evidence.slice(at, match.index) },
+      { text: evidence.slice(end, match.index) },
       text === exact ? { text } : { text, exact },
     );
-    at = match.index + exact.length;
+    end = match.index + exact.length;
   }
-  return [...parts, { text: evidence.slice(at) }].filter(({ text }) => text !== "");
+  return [...parts, { text: evidence.slice(end) }].filter(({ text }) => text !== "");
 };

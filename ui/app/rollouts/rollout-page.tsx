@@ -178,7 +178,7 @@ const Facts = (props: { rollout: Rollout }) => (
   </dl>
 );
 
-/** Once hosts are reverted, that none is failed now says nothing. */
+/** Returns the statuses to show with a count of 0. After a revert, `failed` at 0 means nothing. */
 const shownAtZero = ({ reverted }: Rollout): ReadonlySet<string> =>
   new Set(["pending", "applied", ...(reverted > 0 ? [] : ["failed"])]);
 

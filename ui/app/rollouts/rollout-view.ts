@@ -130,8 +130,10 @@ export const reachOf = ({ percent, count }: Pick<RolloutWave, "percent" | "count
 type WavePhase = "waiting" | "current" | "done";
 
 /** Returns where a wave is. */
-export const wavePhase = (wave: Pick<RolloutWave, "started_at" | "completed_at">): WavePhase =>
-  wave.completed_at !== null ? "done" : wave.started_at !== null ? "current" : "waiting";
+export const wavePhase = (wave: Pick<RolloutWave, "started_at" | "completed_at">): WavePhase => {
+  if (wave.completed_at !== null) return "done";
+  return wave.started_at === null ? "waiting" : "current";
+};
 
 /** Returns where a wave is, in words. */
 export const waveSentence = (wave: RolloutWave, state: RolloutState, zone: TimeZone): string => {
@@ -204,7 +206,7 @@ export const rolloutSentence = (rollout: Rollout, zone: TimeZone): string => {
   }
 };
 
-/** Says how many of the reverted hosts had failed; undefined if none had, or core does not say. */
+/** Describes how many of the reverted hosts had failed; undefined for none, or if core does not report it. */
 export const hadFailed = ({
   reverted_failed: failed = 0,
 }: Pick<Rollout, "reverted_failed">): string | undefined =>

@@ -145,7 +145,7 @@ export const RolloutsPage = () => {
   );
 };
 
-/** Says how the hosts of the newest compared wave are, against unchanged ones; nothing before a wave is compared. */
+/** Describes how the hosts of the newest compared wave compare with unchanged ones; nothing before a comparison. */
 const comparedWords = ({ waves }: Rollout) => {
   const wave = waves.findLast(({ comparison }) => comparison !== undefined);
   return wave?.comparison && `Wave ${wave.number}: ${describeComparison(wave.comparison)}`;

@@ -80,8 +80,8 @@ const sessionEnded = (requestId?: string) =>
 
 /**
  * Provides the API and the session, which it reloads whenever the page comes back into view, and every five seconds until it is known.
- * An answer 401 to any request, or the time of its end, ends the session: requests then fail without being sent. A 403 reloads it,
- * because the scopes have changed.
+ * A response 401 to any request, or the time of its end, ends the session: requests then fail without being sent. A 403 reloads it, because the
+ * scopes have changed.
  */
 export const PageContextProvider = (props: { api: ApiClient; children: JSX.Element }) => {
   const [state, setState] = createSignal<PageSession>({ status: "loading" });

@@ -181,8 +181,10 @@ const auditPages: readonly { path: string; name: string; below: string; isWide?:
 export const Shell = (props: { children?: JSX.Element }) => {
   const { session } = usePageContext();
   const location = useLocation();
-  const current = (path: string, below = "//") =>
-    location.pathname === path ? "page" : location.pathname.startsWith(below) ? "true" : undefined;
+  const current = (path: string, below = "//") => {
+    if (location.pathname === path) return "page";
+    return location.pathname.startsWith(below) ? "true" : undefined;
+  };
   const seesFleet = () => session()?.scopes.includes("audit") ?? true;
   return (
     <div class="shell">

@@ -239,7 +239,7 @@ export const FleetCharts = (props: ChartsProps) => {
 /** The parts that are drawn one after the other. */
 const parts = ["heartbeats", "expiry", "versions", "tables"] as const;
 
-/** Returns which parts are drawn: from the first facets on, one more each time the browser is idle, so that none delays an input. */
+/** Returns a function that reports which parts to draw: after the first facets, one more whenever the browser is idle, so that none delays input. */
 const createTurns = (isReady: () => boolean): ((part: (typeof parts)[number]) => boolean) => {
   const [drawn, setDrawn] = createSignal(0);
   let cancel: () => void = () => {};

@@ -61,7 +61,7 @@ export const pastView = (
 ): TimestampView | undefined =>
   at === null ? undefined : timestampView(formatAgo(at, asOf), at, zone);
 
-/** Returns the last signal of a host: of one that was recent, the past does not know how old it was. */
+/** Returns the last signal of a host. History does not record the age of a recent signal. */
 export const signalView = (
   at: TimestampView | undefined,
   { at: pastAt }: Pick<FleetHealthDetail, "at">,
@@ -129,7 +129,7 @@ export const queueFacts = ({ queue }: Pick<FleetHealthRow, "queue">): Fact[] => 
   ];
 };
 
-/** Returns what the collector's process takes, and by which core it is connected, by its last heartbeat; none of what it does not report. */
+/** Returns the figures of the collector's process, and its core, by its last heartbeat; omits those that it does not report. */
 export const processFacts = ({
   process,
   core,
@@ -236,9 +236,8 @@ export const historyFacts = ({
 };
 
 /**
- * Returns what an operator must know about the forwarding of a host, beside its state, which does not depend on it: that it stopped or
- * never began, or that its budget holds it, what waits in the queue, and the collector's own error. Undefined while it forwards, and for a
- * host that sends nothing.
+ * Describes a problem with the forwarding of a host, on which its state does not depend: that it stopped or never began, or that its budget
+ * holds it, the records in the queue, and the collector's own error. Undefined while it forwards, and for a host that sends nothing.
  */
 export const forwardingNote = (
   {
@@ -265,11 +264,11 @@ export const forwardingNote = (
   return `${what}; ${waiting}; ${forwarderText(forwarder)}.`;
 };
 
-/** Whether a host forwards, or has nothing to forward. */
+/** Reports whether a host forwards, or has nothing to forward. */
 export const isForwardingWell = ({ forwarding }: Pick<FleetHealthRow, "forwarding">): boolean =>
   forwarding !== "stopped" && forwarding !== "never";
 
-/** Returns the collector's own report of its connection to core, in words. That core holds it by its budget is no error. */
+/** Describes the collector's own report of its connection to core. Being held by a budget is not an error. */
 export const forwarderText = (forwarder: FleetHealthRow["forwarder"]): string => {
   if (forwarder === null) return "not reported";
   if (forwarder.last_error?.startsWith("budget_exceeded:")) return "held by its budget";

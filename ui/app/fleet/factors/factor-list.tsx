@@ -15,7 +15,7 @@ import {
 } from "./factor-view.ts";
 import "./factors.css";
 
-/** Longer than anybody reads it. */
+/** Longer than anybody keeps the list open. */
 const intervalMs = 600_000;
 /** Core reads the sources of 100,000 hosts in a few seconds. */
 const readingMs = 2000;

@@ -48,10 +48,10 @@ export const factorValue = ({ kind, value }: Pick<Factor, "kind" | "value">): st
 export const factorCounts = (factor: Factor, { selected, others }: FleetFactors): string =>
   `${formatCount(factor.selected)} of ${formatCount(selected)} here, ${formatCount(factor.others)} of ${formatCount(others)} elsewhere`;
 
-/** A value by lot is expected less often. */
+/** Below this number of values expected by chance, a value is hardly chance. */
 const chanceMax = 0.05;
 
-/** Returns how far chance explains it; empty where it hardly does. */
+/** Describes how likely chance explains a value; "" if it hardly does. */
 export const factorDoubt = ({ expected_by_chance: expected }: Factor): string => {
   if (expected < chanceMax) return "";
   return expected < 1 ? "may be chance" : "as likely chance";

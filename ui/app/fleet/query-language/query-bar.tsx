@@ -55,7 +55,7 @@ export const QueryBar = (props: QueryBarProps) => {
           <Icon name="search" />
           <QueryInput bar={bar} ref={(input) => props.ref?.(input)} />
           <Show
-            when={bar.pending()}
+            when={bar.text.pending()}
             fallback={
               <span class="kbd" aria-hidden="true">
                 /
@@ -70,7 +70,9 @@ export const QueryBar = (props: QueryBarProps) => {
         </div>
       </form>
       <div id={`${bar.id}-faults`} role="status">
-        <For each={bar.faults()}>{(fault) => <FaultLine fault={fault} query={bar.query()} />}</For>
+        <For each={bar.faults()}>
+          {(fault) => <FaultLine fault={fault} query={bar.text.query()} />}
+        </For>
       </div>
       <Pills bar={bar} filter={props.filter} />
     </search>
@@ -79,7 +81,7 @@ export const QueryBar = (props: QueryBarProps) => {
 
 const todayOf = ({ coreNow }: Pick<PageContext, "coreNow">) => new Date(coreNow());
 
-/** Creates the text of the query, what it says, and whether that is not applied yet. */
+/** Creates the text of the query, its parsed filter and faults, and whether it is pending: not applied yet. */
 const createEditedQuery = (props: QueryBarProps) => {
   const context = usePageContext();
   const applied = createMemo(() => {
@@ -130,14 +132,10 @@ const createSuggestions = (query: Accessor<string>, values: Accessor<FleetValues
     if (!open() || suggesting() !== undefined) return;
     import("./suggest.ts").then(setSuggesting, () => undefined);
   });
-  const suggestions = createMemo(
-    () =>
-      (open() && suggesting()?.suggest(query(), cursor(), values())) || {
-        from: 0,
-        to: 0,
-        items: [],
-      },
-  );
+  const suggestions = createMemo(() => {
+    const found = open() ? suggesting()?.suggest(query(), cursor(), values()) : undefined;
+    return found ?? { from: 0, to: 0, items: [] };
+  });
   return {
     cursor,
     setCursor,
@@ -151,16 +149,17 @@ const createSuggestions = (query: Accessor<string>, values: Accessor<FleetValues
       setOpen(false);
       setActive(-1);
     },
-    taken: (suggestion: Suggestion) =>
+    /** Returns the query with a suggestion in it, and the cursor behind it. */
+    queryWith: (suggestion: Suggestion) =>
       suggesting()?.takeSuggestion(query(), suggestions(), suggestion),
   };
 };
 
-/** Creates the state of the bar, and what its keys and clicks do. */
+/** Creates the state of the bar, and the actions of its keys and clicks. */
 const createQueryBar = (props: QueryBarProps) => {
-  const edited = createEditedQuery(props);
-  const { query, setQuery, parsed } = edited;
-  const list = createSuggestions(query, () => props.values);
+  const text = createEditedQuery(props);
+  const { setQuery, parsed } = text;
+  const list = createSuggestions(text.query, () => props.values);
   const { cursor, setCursor, open, setOpen, active, setActive, suggestions, close } = list;
   const [focused, setFocused] = createSignal(false);
   // A fault appears once the cursor has left its word, or after Enter.
@@ -174,9 +173,9 @@ const createQueryBar = (props: QueryBarProps) => {
   const optionId = (index: number) => `${id}-option-${index}`;
   const field: { input?: HTMLInputElement } = {};
   const followCursor = () => setCursor(field.input?.selectionStart ?? 0);
-  const edit = (text: string, at: number) => {
-    setQuery(text);
-    setCursor(at);
+  const setText = (query: string, cursor: number) => {
+    setQuery(query);
+    setCursor(cursor);
     setActive(-1);
     setSubmitted(false);
   };
@@ -188,22 +187,23 @@ const createQueryBar = (props: QueryBarProps) => {
     if (fault) field.input?.setSelectionRange(fault.from, fault.to);
     else props.onApply(filter, at);
   };
-  const take = (suggestion: Suggestion) => {
-    const taken = list.taken(suggestion);
-    if (taken === undefined || field.input === undefined) return;
-    edit(taken.query, taken.cursor);
-    field.input.value = taken.query;
-    field.input.setSelectionRange(taken.cursor, taken.cursor);
+  const accept = (suggestion: Suggestion) => {
+    const next = list.queryWith(suggestion);
+    if (next === undefined || field.input === undefined) return;
+    setText(next.query, next.cursor);
+    field.input.value = next.query;
+    field.input.setSelectionRange(next.cursor, next.cursor);
     if (!suggestion.whole) return;
     close();
     if (parsed().faults.length === 0) props.onApply(parsed().filter, parsed().at);
   };
-  const move = (step: 1 | -1) => {
+  const moveActive = (step: 1 | -1) => {
     if (!open()) followCursor();
     setOpen(true);
-    const count = suggestions().items.length;
-    // One position more than there are items: the input itself.
-    setActive(((active() + 1 + step + count + 1) % (count + 1)) - 1);
+    // Position 0 is the input itself, and the items follow.
+    const positions = suggestions().items.length + 1;
+    const position = (active() + 1 + step + positions) % positions;
+    setActive(position - 1);
     document.getElementById(optionId(active()))?.scrollIntoView({ block: "nearest" });
   };
   const applyAndFocus = (filter: FleetFilter) => {
@@ -212,18 +212,18 @@ const createQueryBar = (props: QueryBarProps) => {
     close();
   };
   return {
-    ...edited,
-    ...list,
+    text,
+    list,
     id,
     optionId,
     field,
     faults,
     setFocused,
-    edit,
+    setText,
     followCursor,
     apply,
-    take,
-    move,
+    accept,
+    moveActive,
     applyAndFocus,
   };
 };
@@ -235,12 +235,13 @@ const pressKey = (bar: Bar, event: KeyboardEvent) => {
   // An input method that composes a character uses these keys itself.
   if (event.isComposing) return;
   const { key } = event;
-  const chosen = bar.suggestions().items[bar.active()];
-  if (key === "ArrowDown") bar.move(1);
-  else if (key === "ArrowUp") bar.move(-1);
-  else if ((key === "Enter" || key === "Tab") && bar.shown() && chosen) bar.take(chosen);
-  else if (key === "Escape" && bar.shown()) bar.close();
-  else if (key === "Escape" && bar.pending()) bar.edit(bar.applied(), bar.applied().length);
+  const { text, list } = bar;
+  const chosen = list.suggestions().items[list.active()];
+  if (key === "ArrowDown") bar.moveActive(1);
+  else if (key === "ArrowUp") bar.moveActive(-1);
+  else if ((key === "Enter" || key === "Tab") && list.shown() && chosen) bar.accept(chosen);
+  else if (key === "Escape" && list.shown()) list.close();
+  else if (key === "Escape" && text.pending()) bar.setText(text.applied(), text.applied().length);
   else return;
   event.preventDefault();
   event.stopPropagation();
@@ -263,33 +264,33 @@ const QueryInput = (props: { bar: Bar; ref: (input: HTMLInputElement) => void })
       autocapitalize="none"
       spellcheck={false}
       placeholder="Name, id, serial number… or state:stale version<1.4; ? lists all terms"
-      value={bar.query()}
+      value={bar.text.query()}
       aria-autocomplete="list"
-      aria-expanded={bar.shown()}
+      aria-expanded={bar.list.shown()}
       aria-controls={`${bar.id}-list`}
       aria-activedescendant={
-        bar.shown() && bar.active() >= 0 ? bar.optionId(bar.active()) : undefined
+        bar.list.shown() && bar.list.active() >= 0 ? bar.optionId(bar.list.active()) : undefined
       }
       aria-invalid={bar.faults().length > 0}
       aria-describedby={`${bar.id}-faults`}
       onInput={({ currentTarget: { value, selectionStart } }) => {
-        bar.setOpen(true);
-        bar.edit(value, selectionStart ?? value.length);
+        bar.list.setOpen(true);
+        bar.setText(value, selectionStart ?? value.length);
       }}
       onClick={() => {
         bar.followCursor();
-        bar.setOpen(true);
+        bar.list.setOpen(true);
       }}
       onKeyUp={bar.followCursor}
       onKeyDown={(event) => pressKey(bar, event)}
       onFocus={() => {
         bar.setFocused(true);
         // An empty bar shows the language.
-        if (bar.query() === "") bar.setOpen(true);
+        if (bar.text.query() === "") bar.list.setOpen(true);
       }}
       onBlur={() => {
         bar.setFocused(false);
-        bar.close();
+        bar.list.close();
       }}
     />
   );
@@ -301,10 +302,10 @@ const SuggestionList = (props: { bar: Bar }) => (
     id={`${props.bar.id}-list`}
     role="listbox"
     aria-label="Suggestions"
-    hidden={!props.bar.shown()}
+    hidden={!props.bar.list.shown()}
   >
-    {/* By place: a key that is typed rewrites texts, and makes no elements. */}
-    <Index each={props.bar.suggestions().items}>
+    {/* By index, so that typing changes texts and creates no elements. */}
+    <Index each={props.bar.list.suggestions().items}>
       {(item, index) => (
         // biome-ignore lint/a11y/useKeyWithClickEvents: the input has the focus and handles the keys.
         <div
@@ -312,9 +313,9 @@ const SuggestionList = (props: { bar: Bar }) => (
           class="query-option"
           role="option"
           tabIndex={-1}
-          aria-selected={index === props.bar.active()}
+          aria-selected={index === props.bar.list.active()}
           onPointerDown={(event) => event.preventDefault()}
-          onClick={() => props.bar.take(item())}
+          onClick={() => props.bar.accept(item())}
         >
           <code>{item().word}</code>
           <span class="query-meaning">

@@ -11,7 +11,7 @@ interface TimedQuery {
   faults: readonly Fault[];
 }
 
-/** Takes the past time from a query of the page: `at:02:41` is the last time that it was 02:41, in UTC. It is of the page, not of its filter. */
+/** Removes the past time from a query, because it belongs to the page and not to its filter: `at:02:41` is the last 02:41, in UTC. */
 export const splitTime = (query: string, now: Date): TimedQuery => {
   const words = splitWords(query).filter(({ text, bareLength }) =>
     text.slice(0, bareLength).toLowerCase().startsWith(head),

@@ -12,7 +12,7 @@ import {
   fleetStates,
 } from "#proto/fleet-health/vocabulary.ts";
 
-/** Queries that answer what operators ask every day, complete as they are. The list of an empty bar begins with them. */
+/** Complete queries for the daily questions of operators. The list of an empty bar begins with them. */
 export const questions: readonly { word: string; meaning: string }[] = [
   { word: "forwarding:stopped", meaning: "which hosts stopped forwarding" },
   {
@@ -171,7 +171,7 @@ const driftMeanings: Readonly<Record<Drift, string>> = {
   unknown: "running config not reported",
 };
 
-/** Names that a part has beside those that are counted. */
+/** Names of a part besides those that are counted. */
 const named: Partial<Record<PositivePart, Readonly<Record<string, string>>>> = {
   progress: {
     silent: "no heartbeat since its config was assigned, or stale",

@@ -4,10 +4,10 @@ import { Icon } from "#ui/app/design/icon.tsx";
 import { formatCountOf, formatDuration } from "#ui/app/format/format.ts";
 import { Outages } from "./outages.tsx";
 
-/** An export that is less behind is at work. */
+/** An export with a smaller lag is healthy. */
 const behindSeconds = 60;
 
-/** Says what is wrong with an export; empty for one that needs nobody. */
+/** Describes the fault of an export; "" for a healthy one. */
 const wordsOf = (lag: ExportLagView) => {
   const isBehind = lag.lag_seconds > behindSeconds;
   return [
@@ -23,7 +23,7 @@ const wordsOf = (lag: ExportLagView) => {
     .join(" · ");
 };
 
-/** One box with a line for each export that needs somebody; nothing without one. */
+/** A box with a line for each export with a fault; nothing without one. */
 const ExportLags = (props: { exports: readonly ExportLagView[] | undefined }) => {
   const troubled = () => props.exports?.filter(wordsOf) ?? [];
   return (
@@ -62,7 +62,7 @@ const RetentionPaused = (props: { pause: FleetHealthReport["retention_paused"] }
 
 const minute = (time: string) => `${time.slice(0, 16).replace("T", " ")} UTC`;
 
-/** What the report says of core itself. Loaded when there is something, which is seldom. */
+/** The report's notices about core itself. Loaded on demand, because there is rarely one. */
 export const Notices = (props: { report: FleetHealthReport }) => (
   <div class="fleet-notices">
     <Outages outages={props.report.outages} />

@@ -10,13 +10,13 @@ import {
 } from "#ui/app/format/format.ts";
 import { usePageContext } from "#ui/app/session/page-context.tsx";
 
-/** Whole minutes would make an outage of 80 s one of a minute. */
+/** Formats the length of an outage: 80 s are not rounded to a minute. */
 const lengthOf = (from: string, until: string) => {
   const seconds = Math.round((Date.parse(until) - Date.parse(from)) / 1000);
   return seconds < 300 ? `${seconds} s` : formatDuration(seconds);
 };
 
-/** Says since or until when core could not receive, and what that means for the states of hosts. */
+/** Describes when core could not receive, and the effect on the states of hosts. */
 const wordsOf = (outages: readonly OutageView[], asOf: number, zone: TimeZone) => {
   const last = outages.at(-1);
   if (last === undefined) return "";
@@ -61,7 +61,7 @@ export const OutageEntry = (props: { outage: OutageView; at: JSX.Element }) => (
   </li>
 );
 
-/** Says what happened, and for how long. */
+/** Describes an outage and its length. */
 const whatHappened = ({ began_at, ended_at, is_clock_skip }: OutageView) => {
   if (ended_at === null) return "Core cannot receive";
   const length = lengthOf(began_at, ended_at);
@@ -76,8 +76,8 @@ export type TimelineEntry<Event> =
   | { outage: OutageView; event?: never };
 
 /**
- * Returns a page of events, newest first, with the outages of core between them: on the first page also those after its first event, on the
- * last page also those before its last one. Without a word on pages, the events are all there are.
+ * Returns a page of events, newest first, with the outages of core between them: the first page also has those after its first event, and the
+ * last page those before its last one. By default the page is the only one.
  */
 export const withOutages = <Event,>(
   events: readonly Event[],
@@ -104,6 +104,6 @@ export const withOutages = <Event,>(
       .map((outage) => ({ at: outage.began_at, entry: { outage } })),
   ];
   return entries
-    .toSorted((a, b) => (a.at < b.at ? 1 : a.at > b.at ? -1 : 0))
+    .toSorted((a, b) => Number(a.at < b.at) - Number(a.at > b.at))
     .map(({ entry }) => entry);
 };

@@ -37,9 +37,9 @@ const createRow = (first: RowView): SettableRow => {
   return { id: first.id, view, show };
 };
 
-/** Rows that a screen shows at first: the others wait until the page responds. */
+/** The number of rows that a screen shows at first: the others wait until the page responds. */
 const rowsAtFirst = () => Math.min(40, Math.max(8, Math.ceil((innerHeight - 320) / 52)));
-/** How long a frame may take with the rows that it adds, so that the page responds meanwhile; and how many rows it adds at most. */
+/** The longest frame that adds rows, so that the page responds meanwhile; and the most rows that it adds. */
 const frameMs = 40;
 const rowsAddedMax = 32;
 
@@ -128,7 +128,7 @@ const keepingFocus = (change: () => void) => {
     focused.focus({ preventScroll: true });
 };
 
-/** How long no row has been added before those off the screen are drawn, and how many at a time. */
+/** How long after the last added row those off the screen are drawn, and how many at a time. */
 const quietMs = 3000;
 const rowsAtOnce = 8;
 

@@ -10,7 +10,7 @@ import { type AgeView, plainColumns, type RowView, type Tone } from "./row-view.
 import { columns, type TableColumn, type TablePreferences } from "./table-preferences.ts";
 
 const skeletonRows = Array.from({ length: 12 }, (_, index) => index);
-/** An answer that arrives before needs no skeleton, which takes as long to draw as its rows. */
+/** The skeleton takes as long to draw as the rows, so an answer that arrives within this time needs none. */
 const skeletonAfterMs = 200;
 
 interface TableProps {
@@ -165,7 +165,7 @@ const Skeleton = (props: { columns: readonly { name: string }[] }) => {
   );
 };
 
-/** Only a text that may not fit is cut: each clip costs when the browser draws two hundred rows. */
+/** Marks only a text that may not fit as cut: each clip costs time when the browser draws two hundred rows. */
 const cut = (text: string, fits: number, name: string) =>
   text.length > fits ? `${name} cut` : name;
 

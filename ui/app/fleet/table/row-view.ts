@@ -83,8 +83,8 @@ export const driftNames: Record<Drift, string> = {
 const driftTones: Partial<Record<Drift, Tone>> = { drifted: "warn", on_last_known_good: "warn" };
 
 /**
- * Returns the row of a collector. Ages count to `now`, the time of the report, so a wrong clock of this machine has no effect. What is as
- * it should be has no words. The past does not know how old a signal was that was recent.
+ * Returns the row of a collector. Ages count to `now`, the time of the report, so a wrong clock of this machine has no effect. Normal values have
+ * no text. History does not record the age of a recent signal.
  */
 export const rowView = (row: FleetHealthRow, now: number, zone: TimeZone, isPast = false) => ({
   id: row.identity_id,
@@ -210,7 +210,7 @@ const hashViews = (config: FleetHealthRow["config"]): readonly [HashView, HashVi
   ];
 };
 
-/** Records wait for their batch; only longer waits are news. */
+/** Records wait for their batch; only a longer wait is shown. */
 const oldestSecondsShown = 60;
 
 const queueView = ({ queue, conditions }: FleetHealthRow) => {
@@ -230,19 +230,17 @@ const queueView = ({ queue, conditions }: FleetHealthRow) => {
   ].filter((text) => text !== "");
   return {
     queuePercent: bytesMax > 0 ? Math.min(100, Math.floor((bytes / bytesMax) * 100)) : 0,
-    queue:
-      bytes === 0
-        ? "empty"
-        : bytes * 100 < bytesMax
-          ? formatBytes(bytes)
-          : sizeAndShare(bytes, bytesMax),
+    queue: queueSize(bytes, bytesMax),
     queueDetail: details.join(" · "),
     queueTone: conditions.some(({ state }) => state === "queue_at_risk") ? "warn" : "quiet",
   } as const;
 };
 
-const sizeAndShare = (bytes: number, bytesMax: number) =>
-  `${formatBytes(bytes)} · ${formatShare(bytes, bytesMax)}`;
+const queueSize = (bytes: number, bytesMax: number) => {
+  if (bytes === 0) return "empty";
+  const size = formatBytes(bytes);
+  return bytes * 100 < bytesMax ? size : `${size} · ${formatShare(bytes, bytesMax)}`;
+};
 
 const certificateView = (
   { certificate, conditions }: FleetHealthRow,
@@ -253,10 +251,11 @@ const certificateView = (
   const expired = status === "expired" || Date.parse(not_after) <= now;
   const expiring = conditions.some(({ state }) => state === "cert_expiring");
   const text = `${expired ? "expired" : "expires"} ${formatUntil(not_after, now)}`;
+  const toneUnexpired = expiring ? "warn" : "quiet";
   return {
     certificate: status === "revoked" ? "revoked" : text,
     certificateAt: formatTimestamp(not_after, zone),
-    certificateTone: status === "revoked" || expired ? "crit" : expiring ? "warn" : "quiet",
+    certificateTone: status === "revoked" || expired ? "crit" : toneUnexpired,
   } as const;
 };
 
@@ -268,8 +267,11 @@ const renewalView = ({
   const { status, last_error: error } = renewal;
   if (status === null || status === "ok") return { renewal: "", renewalTone: "quiet" };
   const words = status === "not_configured" ? "renewal not configured" : `renewal ${status}`;
-  const tone: Tone = status === "failed" ? "crit" : status === "retrying" ? "warn" : "quiet";
-  return { renewal: error === null ? words : `${words}: ${plainText(error)}`, renewalTone: tone };
+  const tones: Partial<Record<typeof status, Tone>> = { failed: "crit", retrying: "warn" };
+  return {
+    renewal: error === null ? words : `${words}: ${plainText(error)}`,
+    renewalTone: tones[status] ?? "quiet",
+  };
 };
 
 /**

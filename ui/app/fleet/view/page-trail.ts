@@ -1,6 +1,6 @@
 import * as v from "valibot";
 
-/** The order of the pages that were seen in this tab: a report names only the cursor of the next page. */
+/** The order of the pages that this tab has shown: a report has only the cursor of the next page. */
 export interface PageTrail {
   /** Records that `next` follows the page at `cursor`; undefined is the first page. */
   record(cursor: string | undefined, next: string | null): void;
