@@ -1,5 +1,5 @@
 /**
- * The login role that runs the model's SQL. It can read the views of schema `chat` and nothing else. Core's own role, which may be a
+ * The login role that runs the model's SQL. It can read only the views of schema `chat`. Core's own role, which may be a
  * superuser, never runs the model's SQL.
  */
 import { type SQL, sql } from "drizzle-orm";
@@ -18,11 +18,11 @@ import {
 /** The login of the role that runs the model's SQL. */
 export interface ChatLogin {
   role: string;
-  /** The password that this core has set; then the one that a core with the two secrets exchanged sets during a rotation. */
+  /** The password that this core sets; then the one that a core with exchanged secrets sets during a rotation. */
   passwords: readonly [string, ...string[]];
 }
 
-/** The role is of no use, for this reason: the tools are off. */
+/** Reports why the role cannot be used, so that the tools are off. */
 export class ChatRoleFault extends Error {
   override readonly name = "ChatRoleFault";
 }
@@ -46,10 +46,10 @@ const chatViews = [
   "watch_events",
 ] as const;
 
-/** Queries of all cores at a time. Two of one core run at a time. */
+/** The most concurrent queries of all cores; one core runs two. */
 const connectionLimit = 32;
 
-/** The settings of the role; those of a superuser are left out where core is none. */
+/** The settings of the role; core omits those that only a superuser may set if it is none. */
 const settings = {
   default_transaction_read_only: "on",
   search_path: "chat, pg_catalog",
@@ -174,7 +174,7 @@ const patterns = sql`array[${sql.join(
 const isPublic = (acl: SQL, privilege: string): SQL =>
   sql`exists (select from aclexplode(${acl}) a where a.grantee = 0 and a.privilege_type = ${privilege})`;
 
-/** Selects what PUBLIC has and the chat role must not have. */
+/** Selects the privileges that PUBLIC has and the chat role must not have. */
 const publicGrants: SQL = sql`
   select 'function' as kind, 'execute' as privilege, p.oid::regprocedure::text as object
   from pg_proc p
@@ -200,15 +200,15 @@ const publicGrants: SQL = sql`
   select 'database', 'temporary', quote_ident(datname) from pg_database
   where datname = current_database() and ${isPublic(sql`coalesce(datacl, acldefault('d', datdba))`, "TEMPORARY")}`;
 
-/** Returns what PUBLIC still has of what the chat role must not have, in words. */
+/** Describes the privileges that PUBLIC still has and the chat role must not have. */
 const findPublicGrants = async (db: Executor): Promise<string[]> => {
   const found = await db.execute<PublicGrant>(publicGrants);
   return Array.from(found, ({ kind, privilege, object }) => `${privilege} on ${kind} ${object}`);
 };
 
 /**
- * Revokes from PUBLIC what the chat role must not have and grants it to a group of which every other role is a member, so that nobody else
- * loses anything. Runs in the caller's transaction, which holds the lock; needs a superuser.
+ * Revokes from PUBLIC the privileges that the chat role must not have, and grants them to a group of which every other role is a member, so that
+ * no other role loses any. Runs in the caller's transaction, which has the lock; needs a superuser.
  */
 const revokePublicGrants = async (transaction: Executor, chatRole: string) => {
   const { group, isNew } = await ensurePublicRole(transaction);

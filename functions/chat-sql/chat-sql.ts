@@ -6,8 +6,8 @@ export interface ChatSql {
   /** Returns the columns, units and rules of a relation; a result of kind `error` for an unknown name. */
   describe(name: string): ToolResult;
   /**
-   * Runs one SELECT and returns its rows. A refused or failed statement is a result of kind `error`, for the model to correct; its message
-   * names the rule and holds nothing from outside the relations. Rejects with the signal's reason when aborted, after cancelling the query.
+   * Runs one SELECT and returns its rows. Returns a result of kind `error` for a rejected or failed statement, for the model to correct; its
+   * message names the rule, and has no data from outside the relations. On abort, cancels the query and rejects with the signal's reason.
    */
   query(statement: string, signal: AbortSignal): Promise<ToolResult>;
   close(): Promise<void>;

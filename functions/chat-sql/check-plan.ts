@@ -5,7 +5,7 @@
 
 /** The memory of a sort, a window or a list of rows. */
 export const workMem = "4MB";
-/** Nodes of one plan that may keep rows: 128 MiB in all. */
+/** The most nodes of one plan that may keep rows: 128 MiB in all. */
 const keepingMax = 32;
 
 /** Session settings that a plan is made with: hash tables outgrow `work_mem` when keys repeat or estimates are wrong. */
@@ -40,7 +40,7 @@ const keeping = new Set([
   "Function Scan",
   "Bitmap Index Scan",
 ]);
-/** With the strategies that do not hash. */
+/** Nodes with several strategies, and those of them that do not hash. */
 const strategic = new Map([
   ["Aggregate", new Set(["Plain", "Sorted"])],
   ["SetOp", new Set(["Sorted"])],
@@ -88,7 +88,7 @@ export const checkPlan = ([{ Plan }]: readonly [{ Plan: PlanNode }]): string | n
 
 const nodesIn = (node: PlanNode): PlanNode[] => [node, ...(node.Plans ?? []).flatMap(nodesIn)];
 
-/** Whether a plan returns at most one row for each host. */
+/** Reports whether a plan returns at most one row for each host. */
 const hasRowsOfHosts = ({ Plans: [outer, inner] = [], ...node }: PlanNode): boolean => {
   if (outer === undefined) return tablesOfHosts.has(node["Relation Name"] ?? "");
   if (node["Node Type"] === "ProjectSet" || node["Node Type"] === "Append") return false;

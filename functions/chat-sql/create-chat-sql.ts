@@ -15,7 +15,7 @@ import { StatementRefused } from "./statement-bounds.ts";
 
 /** The dependencies of the SQL tools. */
 export interface ChatSqlNeeds {
-  /** Core's own database, for the role and its privileges; never for the model's SQL. Its calls may take seconds. */
+  /** Core's own database, only for the role and its privileges. Its calls may take seconds. */
   db: Database;
   /** Returns the URL of the server in use, as core's own role. */
   locate(): Promise<string>;
@@ -38,8 +38,8 @@ export interface CreatedChatSql {
   offReason: string | null;
   warnings: readonly string[];
   /**
-   * Gives roles that were created since the last call what core took from PUBLIC, also when there are no tools. Returns the names of the
-   * roles that lack it because core may not. Idempotent; to be called every few seconds.
+   * Grants roles that were created since the last call the privileges that core revoked from PUBLIC, also without tools. Returns the names of the
+   * roles that lack them because core may not grant them. Idempotent; call it every few seconds.
    */
   admitRoles(): Promise<readonly string[]>;
 }
@@ -68,7 +68,7 @@ export const createChatSql = async (needs: ChatSqlNeeds): Promise<CreatedChatSql
   }
 };
 
-/** Other roles of the server may be dropped, or changed, during `work`, which reads the list of them again then. */
+/** Retries `work`, because other roles of the server may be dropped or changed while it runs. */
 const retried = async <Result>(work: () => Promise<Result>, attempts = 3): Promise<Result> => {
   try {
     return await work();
@@ -101,7 +101,7 @@ const prepareRole = async ({
 
 const roleOf = (url: string) => decodeURIComponent(new URL(url).username);
 
-/** Returns core's URL with another login, once for each password. Parameters that could change who logs in are left out. */
+/** Returns core's URL with another login, once for each password. Removes parameters that could change the login. */
 export const urlsFor = (coreUrl: string, { role, passwords }: ChatLogin): string[] =>
   passwords.map((password) => {
     const url = new URL(coreUrl);
@@ -115,7 +115,7 @@ export const urlsFor = (coreUrl: string, { role, passwords }: ChatLogin): string
 /** Runs a statement as the role of the tools; resolves and rejects as `runQuery`. */
 type RunAsRole = (statement: BoundStatement, options: QueryOptions) => Promise<ToolResult>;
 
-/** Begins with the password that was accepted last. When the server rejects it, another core has set another one: tries the next. */
+/** Runs statements with the last accepted password. If the server rejects it, another core has set another one: tries the next. */
 const createRoleRunner = (urlsOf: () => Promise<readonly string[]>): RunAsRole => {
   let accepted = 0;
   return async (statement, options) => {
@@ -161,12 +161,12 @@ export const readable: Readable = {
   computed: computedColumns,
 };
 
-/** Queries of one core at a time: core's other work has the rest of the database. */
+/** The most concurrent queries of one core, so that its other work is not slowed down. */
 const runningMax = 2;
 const waitingMax = 64;
 const waitMsMax = 15_000;
 
-/** A query, which may keep its slot beyond its result: until its backend has ended. */
+/** A query, which may keep its slot after its result, until its backend has ended. */
 type Slotted = (
   signal: AbortSignal,
   keepUntil: (ended: Promise<void>) => void,
@@ -176,7 +176,7 @@ type Slotted = (
 interface QueryQueue {
   /** Runs `query` when its turn comes. Resolves with an error of code `too_many_queries` when that takes too long. */
   run(signal: AbortSignal, query: Slotted): Promise<ToolResult>;
-  /** Aborts what runs and waits, and resolves when nothing runs. */
+  /** Aborts running and waiting queries, and resolves when none runs. */
   close(): Promise<void>;
 }
 

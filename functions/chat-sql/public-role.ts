@@ -1,11 +1,11 @@
 /**
- * The group role that has what core took from PUBLIC in one database. Every other role of the server is a member, so that nobody but the
- * chat role loses anything, and `drop role` removes a membership without further ado.
+ * The group role that has the privileges that core revoked from PUBLIC in one database. Every other role of the server is a member, so that only
+ * the chat role loses them, and `drop role` simply removes a membership.
  */
 import { sql } from "drizzle-orm";
 import type { Database, Executor } from "../store/database/database.ts";
 
-/** All that changes the role of the tools or of this group holds this lock. Any constant works if all cores of a database use the same. */
+/** Takes the lock for changes of the chat role or this group. Any constant works if all cores of a database use the same. */
 export const lockRoles = (transaction: Executor) =>
   transaction.execute(sql`select pg_advisory_xact_lock(${lockKey.toString()}::bigint)`);
 
@@ -84,7 +84,7 @@ export const letOwnerAdmit = async (db: Executor, group: string): Promise<void> 
     await db.execute(sql.raw(`grant ${group} to ${name} with admin option`));
 };
 
-/** Ends the membership of the role of the tools, which an earlier boot with another such role took for one of the others. */
+/** Removes the chat role from the group: an earlier start, with another chat role, may have admitted it. */
 export const expelChatRole = async (db: Executor, chatRole: string): Promise<void> => {
   const memberships = await db.execute<{ group_name: string; name: string; grantor: string }>(sql`
     select quote_ident(g.rolname) as group_name, quote_ident(r.rolname) as name, quote_ident(o.rolname) as grantor

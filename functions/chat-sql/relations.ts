@@ -10,7 +10,7 @@ import {
 } from "../store/fleet/rows.ts";
 import { relationColumns } from "./relation-columns.ts";
 
-/** A relation that the model may read, with what its columns alone do not say. */
+/** A relation that the model may read, with notes on its columns. */
 interface Relation extends RelationSummary {
   columns: readonly ColumnDescription[];
   notes(thresholds: FleetThresholds): readonly string[];

@@ -1,8 +1,8 @@
 /**
- * Runs one statement of the model. Every query has a connection of its own that is closed after it, so nothing that a statement leaves in
- * a session reaches another one. It runs in a read-only transaction that never commits, by the extended protocol, which refuses a text of
- * several statements. What arrives is counted in bytes before it is parsed: a result that is too large ends the query. A query that is
- * ended from this side is cancelled, and its connection stays open until the server closes it: then its backend has ended.
+ * Runs one statement of the model. Every query has its own connection, so that no state of a session reaches another statement. It runs in a
+ * read-only transaction that never commits, by the extended protocol, which rejects several statements. Received bytes are counted before they
+ * are parsed, and too many end the query. To end a query, core cancels it and keeps its connection open until the server closes it: then its
+ * backend has ended.
  */
 import { Client, type Connection, type FieldDef, Query } from "pg";
 import { errorCode } from "#kit/describe-error.ts";
@@ -29,25 +29,25 @@ const queryLimits: QueryLimits = { statementMs: 5_000, connectMs: 3_000 };
 /** Bytes from the server after which the connection is closed: more than any result within the limits has. */
 const receivedBytesMax = 2 * resultBytesMax;
 
-/** The server rejects the password of the role: nothing was sent. */
+/** Reports that the server rejected the password of the role, before a statement was sent. */
 export class LoginRejected extends Error {
   override readonly name = "LoginRejected";
 }
 
-/** The query was ended from this side. */
+/** Why core ended a query. */
 type Stopped = "aborted" | "timeout" | "too_large" | "enough";
 
 /** How a query is run. */
 export interface QueryOptions {
   signal: AbortSignal;
   limits?: QueryLimits;
-  /** Receives the end of a backend that a query which was ended has left behind. */
+  /** Receives a promise that resolves when the backend of an ended query has ended. */
   keepUntil?: (ended: Promise<void>) => void;
 }
 
 /**
- * Runs a statement at `url`, as the role that it names. Resolves with rows, of which it reads no more than the limits, or with an error;
- * rejects with `LoginRejected` when the server rejects the password, and with the signal's reason when aborted, after cancelling the query.
+ * Runs a statement at `url`, as the role that it names. Resolves with rows, up to the limits, or with an error. Rejects with `LoginRejected` if
+ * the server rejects the password; on abort, cancels the query and rejects with the signal's reason.
  */
 export const runQuery = async (
   url: string,
@@ -114,7 +114,7 @@ const createClient = (url: string, { connectMs }: QueryLimits): Client => {
     connectionString: url,
     connectionTimeoutMillis: connectMs,
     application_name: "svc-server chat",
-    // A server that is gone without a word ends the connection, too.
+    // The connection also ends if the server disappears silently.
     keepAlive: true,
     keepAliveInitialDelayMillis: 10_000,
   });
@@ -183,7 +183,7 @@ const elementTypes: Readonly<Record<number, number>> = {
   2951: 2950,
 };
 
-/** Returns a value, given in PostgreSQL's text form, as JSON has it: a number that a double cannot hold exactly stays text. */
+/** Converts a value from PostgreSQL's text form to JSON: a number that a double cannot represent exactly stays text. */
 const readResultValue = (oid: number, text: string): unknown => {
   switch (oid) {
     case 16:
@@ -281,7 +281,7 @@ const readRows = (
     client.query(query);
   });
 
-/** Calls `exceeded` when the server has sent too much. The driver keeps an unfinished row in memory: this bounds it. */
+/** Calls `exceeded` when the server has sent too much, which limits the incomplete row that the driver keeps in memory. */
 const countReceived = (client: Client, exceeded: () => void): void => {
   let received = 0;
   const { stream } = (client as Client & { connection: Connection }).connection;
@@ -291,7 +291,7 @@ const countReceived = (client: Client, exceeded: () => void): void => {
   });
 };
 
-/** Cancels what runs on a connection, discards what still arrives, and resolves when the server has closed the connection. */
+/** Cancels the query of a connection, discards further bytes, and resolves when the server has closed the connection. */
 const endBackend = (url: string, client: Client): Promise<void> => {
   const { stream } = (client as Client & { connection: Connection }).connection;
   stream.removeAllListeners("data");
@@ -305,7 +305,7 @@ const endBackend = (url: string, client: Client): Promise<void> => {
 
 const cancelTimeoutMs = 2_000;
 
-/** Asks the server to cancel what runs on a connection (its manual, "Canceling Requests in Progress"). */
+/** Requests that the server cancels the query of a connection (its manual, "Canceling Requests in Progress"). */
 const cancel = (url: string, running: Client): void => {
   const { processID, secretKey, host, port } = running as Client & {
     processID: number;
@@ -337,7 +337,7 @@ const timedOut = ({ statementMs }: QueryLimits): ToolResult => ({
 const aboutStatement = /^(21|22|42|54|0A|P0)/;
 const textMax = 300;
 
-/** Returns the error for the model. The role sees the views only, so a message about the statement holds nothing from outside them. */
+/** Returns the error for the model. The role sees only the views, so a message about the statement has no data from outside them. */
 const errorOf = (cause: unknown, limits: QueryLimits): ToolResult => {
   const {
     code = "",

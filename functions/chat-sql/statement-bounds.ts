@@ -1,6 +1,6 @@
 /**
- * Bounds the time and the memory of what a statement computes for one row. PostgreSQL looks for a timeout, a cancel or a termination
- * between rows only, and frees what it computed after each row. So values are short and calls are few, by these rules:
+ * Limits the time and the memory that a statement needs to compute one row. PostgreSQL checks for a timeout, a cancel or a termination only
+ * between rows, and frees memory after each row. So values must be short and calls few, by these rules:
  *
  * - Functions and operators return a value of fixed size, or one no longer than their arguments (statement-grammar.ts).
  * - `||`, `concat` and JSON builders join few values, in the outermost SELECT only, where nothing else reads what they return.
@@ -25,7 +25,7 @@ import {
 } from "./statement-grammar.ts";
 import { type DerivedNames, derivedNamesIn, rowNamesIn, stringsOf } from "./statement-names.ts";
 
-/** The statement breaks a rule. The message is for the model: it names the rule and the statement's own words only. */
+/** Reports that a statement breaks a rule. The message is for the model: it has only the rule and the statement's own words. */
 export class StatementRefused extends Error {
   override readonly name = "StatementRefused";
 }
@@ -48,7 +48,7 @@ const statementLimits = {
 type Limited = keyof typeof statementLimits;
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Where a node is. */
+/** The context of a node. */
 interface Place {
   /** The SELECT that the node is in; the branches of a set operation are one. */
   select: Fields;
@@ -308,7 +308,7 @@ const checkCast = ({ arg, typeName }: Fields) => {
     throw new StatementRefused("only a literal may be cast to jsonb");
 };
 
-/** A replacement does not multiply what it replaces. */
+/** Rejects a replacement that could multiply the text that it replaces. */
 const checkReplacement = ([, , replacement, flags, ...more]: readonly unknown[]) => {
   const [text = ""] = textsOf(replacement);
   const [flag = ""] = textsOf(flags);
@@ -318,7 +318,7 @@ const checkReplacement = ([, , replacement, flags, ...more]: readonly unknown[])
     throw new StatementRefused("regexp_replace may replace one match by a literal, or all by ''");
 };
 
-/** Whether a node is a literal, a cast of one, or an array of them. */
+/** Reports whether a node is a literal, a cast of one, or an array of them. */
 const isLiteral = (node: unknown): boolean => {
   const { A_Const, TypeCast, A_ArrayExpr } = (node ?? {}) as {
     A_Const?: Fields;

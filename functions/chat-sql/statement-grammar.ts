@@ -6,8 +6,8 @@
 type FieldRule = "nodes" | "plain" | "names" | "checked" | { is: string };
 
 /**
- * The syntax nodes of PostgreSQL's parser that a statement may hold, with every field that they may have. Any other node and any other
- * field is refused: INTO, locking clauses, data-modifying CTEs, parameters, XML, samples, casts by `using`.
+ * The syntax nodes of PostgreSQL's parser that a statement may have, with every allowed field. Every other node and field is rejected: INTO,
+ * locking clauses, data-modifying CTEs, parameters, XML, samples, casts by `using`.
  */
 export const grammar: Readonly<Record<string, Readonly<Record<string, FieldRule>>>> = {
   SelectStmt: {
@@ -168,13 +168,13 @@ export const regexFunctions = words(
   "substring regexp_replace regexp_like regexp_substr regexp_count",
 );
 
-/** What returns a value as long as all of its arguments together. */
+/** Functions and operators that return a value as long as all of their arguments together. */
 export const joining = words(
   "|| concat concat_ws array_to_string jsonb_build_object jsonb_build_array",
 );
 export const jsonBuilding = words("jsonb_build_object jsonb_build_array");
 
-/** What may multiply or divide numerics: PostgreSQL takes time in proportion to the product of their lengths. */
+/** Functions and operators that may multiply or divide numerics, in time proportional to the product of their lengths. */
 export const multiplying = words(
   "* / % mod div width_bucket stddev stddev_pop stddev_samp variance var_pop var_samp",
 );

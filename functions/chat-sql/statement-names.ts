@@ -17,7 +17,7 @@ const visitFields = (tree: unknown, visit: (key: string, fields: Fields) => void
 
 const relationTypes = new Set(["RangeVar", "RangeSubselect", "JoinExpr"]);
 
-/** Returns the names by which a statement could mean whole rows: of relations, CTEs, and what FROM names. */
+/** Returns the names that could refer to whole rows: of relations, CTEs, and items of FROM. */
 export const rowNamesIn = (statement: unknown): ReadonlySet<string> => {
   const names = new Set<string>();
   visitFields(statement, (key, { relname, ctename, alias }) => {
@@ -30,10 +30,10 @@ export const rowNamesIn = (statement: unknown): ReadonlySet<string> => {
 const aggregates =
   /"(count|sum|avg|min|max|string_agg|array_agg|bool_and|bool_or|every|any_value|percentile_cont|percentile_disc|mode)"/;
 
-/** The functions of drizzle/sql/chat-functions.sql that return rows: in FROM the planner puts their bodies in their place. */
+/** The functions of drizzle/sql/chat-functions.sql that return rows: in FROM the planner inlines their bodies. */
 const ofSql = /"(jsonb_each|jsonb_array_elements)(_text)?"/;
 
-/** Whether the planner computes a SELECT by itself, rather than merge it with the SELECT that reads it. It moves conditions into it. */
+/** Reports whether the planner computes a SELECT separately, rather than merge it with the one that reads it. It moves conditions into it. */
 const isSeparate = ({
   groupClause,
   limitCount,
@@ -52,11 +52,11 @@ const isSeparate = ({
         aggregates.test(JSON.stringify(each?.ResTarget?.val?.FuncCall?.funcname ?? "")),
       )));
 
-/** The names that a statement introduces, by what the planner may put in their place. */
+/** The names that a statement introduces, by how the planner may replace them. */
 export interface DerivedNames {
-  /** Of expressions in subqueries and CTEs that it may merge into the SELECT around them: wherever they stand. */
+  /** Of expressions in subqueries and CTEs that it may merge into the SELECT around them: replaced everywhere. */
   merged: ReadonlySet<string>;
-  /** Of expressions in those that it computes by themselves: in conditions alone, which it moves into them. */
+  /** Of expressions in those that it computes separately: replaced only in conditions, which it moves into them. */
   separate: ReadonlySet<string>;
   /** All others. A name that is nowhere is implied by an expression. */
   others: ReadonlySet<string>;

@@ -10,14 +10,14 @@ import { createOtlpHttpClient } from "./otlp-http.ts";
 
 /** A client whose files may be replaced while it is used. */
 export interface FollowedClient extends OtlpClient {
-  /** Connects anew with the files if one has changed; see `ReloadedFiles`. */
+  /** Reconnects with the files if one has changed; see `ReloadedFiles`. */
   check(): Promise<void>;
 }
 
 /**
- * Makes the client that the configuration names. Throws `ConfigError` for a file that cannot be read or used. After a change of its files,
- * requests go out on new connections, while those under way end on the old ones; files that do not fit together are not used. When the
- * backend refuses us, the file of the headers is checked at once: if it has changed, the request is sent once more.
+ * Creates the client that the configuration names. Throws `ConfigError` for a file that cannot be read or used. After a change of its files, new
+ * requests use new connections, while those in flight finish on the old ones; files that do not match are not used. After a refusal by the
+ * backend, checks the file of the headers at once, and sends the request once more if it has changed.
  */
 export const createExportClient = async (
   config: ExportConfig,
@@ -37,7 +37,7 @@ export const createExportClient = async (
   const paths = [caFile, clientCertificate?.certFile, clientCertificate?.keyFile].filter(
     (path) => path != null,
   );
-  // Apart, so that a fault of one keeps nothing of the other from being used.
+  // Loaded separately, so that a fault of one does not prevent the use of the other.
   const tls = await loadFiles({ name: "export TLS", paths, log, load: () => readTls(config) });
   const headers = await loadFiles({
     name: "export headers",

@@ -6,13 +6,13 @@ import type { PumpOptions } from "./run-export.ts";
 export interface ExportMetrics {
   observe: Omit<DeliveryObserver, "partial"> &
     PumpOptions["observe"] & { active(isActive: boolean): void };
-  /** Why requests fail at present; null while they succeed. */
+  /** Why requests currently fail; null while they succeed. */
   lastError(): string | null;
   isActive(): boolean;
   render(): Promise<{ type: string; content: string }>;
 }
 
-/** Creates the metrics of this process (docs/export.md). How far behind an export is, each core reports, whoever exports. */
+/** Creates the metrics of this process (docs/export.md). Each core reports the lag of an export, whichever process exports. */
 export const createExportMetrics = (): ExportMetrics => {
   const registry = new Registry();
   const registers = [registry];

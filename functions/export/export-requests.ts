@@ -9,28 +9,28 @@ export interface ExportRequest {
   envelopes: readonly StoredEnvelope[];
 }
 
-/** The contents that a request may have. */
+/** The limits of a request's contents. */
 export interface RequestLimits {
   /** Payload of a request; one envelope may exceed it. */
   bytesMax: number;
   signals: readonly ExportSignal[];
   /** Whether each resource gets the identity of its host. */
   isAttested: boolean;
-  /** How the envelopes of a host are kept apart from others, so that what the backend rejects of a request can be named. */
+  /** How the envelopes of a host are separated from others, so that a rejection can be attributed. */
   apartOf?: (hostId: string) => Apartness;
 }
 
 /** Whether envelopes share requests with those of other hosts, with those of their own host, or with none. */
 export type Apartness = "no" | "host" | "envelope";
 
-/** The kinds whose payload is a request of OTLP (docs/protocol.md). Lines, and kinds that only others know, become log records. */
+/** The kinds whose payload is an OTLP request (docs/protocol.md). Lines, and unknown kinds, become log records. */
 const otlpSignals: ReadonlyMap<string, ExportSignal> = new Map([
   ["otel_span", "traces"],
   ["otel_log", "logs"],
   ["otel_metric", "metrics"],
 ]);
 
-/** Whether a payload consists of whole resources: one that is cut off would take the bytes behind it, another host's, as its own. */
+/** Reports whether a payload consists of complete resources: a truncated one would take the bytes after it, another host's, as its own. */
 const isWhole = ({ payload }: StoredEnvelope) => {
   try {
     readWire(payload, (reader) => eachValue(reader, payload.length, 1, () => undefined));
@@ -41,8 +41,8 @@ const isWhole = ({ payload }: StoredEnvelope) => {
 };
 
 /**
- * Cuts envelopes into requests of at most `bytesMax` of payload, or of one envelope, for the `signals` alone. The requests of a signal are in
- * the order of the envelopes. A malformed payload goes alone.
+ * Splits the envelopes of `signals` into requests of at most `bytesMax` of payload, or of one envelope. The requests of a signal are in the order
+ * of the envelopes. A malformed payload has its own request.
  */
 export const cutRequests = (
   envelopes: Iterable<StoredEnvelope>,
@@ -88,8 +88,8 @@ const lengthDelimited = 2;
 const resourceTag = wireTag(1, lengthDelimited);
 
 /**
- * Returns a request of OTLP in which every resource has the attribute `svc.host.identity` with this value alone, whatever it claimed. All
- * other bytes stay as they are. Throws `ProtobufError` for a payload whose resources cannot be read.
+ * Returns an OTLP request in which the attribute `svc.host.identity` of every resource has only this value, whatever the sender claimed. Keeps
+ * all other bytes. Throws `ProtobufError` for a payload whose resources cannot be read.
  */
 export const attestResources = (payload: Uint8Array, identity: string): Uint8Array =>
   readWire(payload, (reader) => {
@@ -112,7 +112,7 @@ export const attestResources = (payload: Uint8Array, identity: string): Uint8Arr
     return Buffer.concat(parts);
   });
 
-/** Calls `visit` with each field as it is, its tag, and the end of its value; the reader is where that begins. Field 1 must be a message. */
+/** Calls `visit` with the bytes of each field, its tag, and the end of its value, with the reader at its beginning. Field 1 must be a message. */
 const eachPart = (
   reader: BinaryReader,
   bytes: Uint8Array,
@@ -128,7 +128,7 @@ const eachPart = (
   });
 };
 
-/** Whether a `KeyValue` has the key: the last one counts, and readers differ, so any does. */
+/** Reports whether any key of a `KeyValue` is this one: the last one counts, but not every reader agrees. */
 const isClaim = (reader: BinaryReader, bytes: Uint8Array, end: number) => {
   let isFound = false;
   eachValue(reader, end, 1, (keyEnd) => {
@@ -137,7 +137,7 @@ const isClaim = (reader: BinaryReader, bytes: Uint8Array, end: number) => {
   return isFound;
 };
 
-/** Field 1 of these bytes, which is where each of the messages has the next one. */
+/** Encodes field 1, which contains the next message in each of these messages. */
 const encodeField = (parts: readonly Uint8Array[]): Uint8Array[] => [
   Uint8Array.of(resourceTag, ...encodeVarint(parts.reduce((sum, { length }) => sum + length, 0))),
   ...parts,
@@ -163,8 +163,8 @@ const encodeAttribute = (value: string) => {
 };
 
 /**
- * Encodes a request. Requests of OTLP that follow each other are one with the resources of all: protobuf appends repeated fields. Each resource
- * has the identity of its host if it shall; a malformed payload then throws `ProtobufError`.
+ * Encodes a request by concatenation: protobuf appends repeated fields, so concatenated OTLP requests are one with the resources of all. With
+ * `isAttested`, each resource has the identity of its host, and a malformed payload throws `ProtobufError`.
  */
 export const encodeRequest = ({ envelopes }: ExportRequest, isAttested: boolean): Uint8Array => {
   const parts: Uint8Array[] = [];
@@ -188,8 +188,8 @@ export const encodeRequest = ({ envelopes }: ExportRequest, isAttested: boolean)
 };
 
 /**
- * Encodes envelopes that are no OTLP requests, lines of files above all, as an `ExportLogsServiceRequest` with the names of OpenTelemetry's
- * semantic conventions (docs/export.md). By hand: a line is one object in a queue of thousands.
+ * Encodes envelopes that are not OTLP requests, mostly lines of files, as an `ExportLogsServiceRequest` with the names of OpenTelemetry's semantic
+ * conventions (docs/export.md). Writes the bytes directly, because an object for each of thousands of lines would cost more.
  */
 export const encodeLogs = (envelopes: readonly StoredEnvelope[]): Uint8Array => {
   const request = new BinaryWriter();
@@ -265,11 +265,11 @@ const writeRecord = (writer: BinaryWriter, envelope: StoredEnvelope) =>
 
 const microsecondsMax = 2n ** 64n / 1000n;
 
-/** Whether OTLP can express a time, in nanoseconds since 1970: a host may send any from year 1 to 9999. */
+/** Reports whether OTLP can express a time, in nanoseconds since 1970: a host may send any from year 1 to 9999. */
 const isTime = (microseconds: bigint | null): microseconds is bigint =>
   microseconds !== null && microseconds >= 0n && microseconds < microsecondsMax;
 
-/** A body is text if it is UTF-8, which protobuf requires of text, else bytes. */
+/** Writes a body as a string if it is UTF-8, which protobuf requires of strings, else as bytes. */
 const writeBody = (writer: BinaryWriter, payload: Uint8Array) =>
   message(writer, 5, () => {
     try {

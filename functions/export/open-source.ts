@@ -37,10 +37,10 @@ export interface ExportSources {
   close(): Promise<void>;
 }
 
-/** One chunk of four in memory, so that lanes have work while the next one is read. */
+/** The number of chunks that fit in memory, so that lanes have work while the next one is read. */
 const chunksInMemory = 8;
 const chunkBytesMax = 8 * 1024 * 1024;
-/** The system itself gives a connection up after 15 minutes without an acknowledgement. */
+/** The operating system itself closes a connection only after 15 minutes without an acknowledgement. */
 const silenceMs = 30_000;
 
 /** The dependencies of the source. */
@@ -60,7 +60,7 @@ interface PostgresSourceOptions {
   silenceMs: number;
 }
 
-/** A chunk with where it ends. */
+/** A chunk and its end position. */
 interface PostgresChunk extends ExportChunk {
   to: bigint;
   /** Envelopes of damaged blocks. */
@@ -69,15 +69,15 @@ interface PostgresChunk extends ExportChunk {
 
 const firstWidth = 1024n;
 const widthMax = 1n << 40n;
-/** A chunk may be so much larger than the aim before it is read again in smaller ranges. */
+/** A chunk that exceeds its target size by this factor is read again in smaller ranges. */
 const overshoot = 4;
-/** How often the position of an idle export moves, and how often the index learns of new rows: until then each read scans them. */
+/** How often the position of an idle export moves, and the index gets new rows: until then each read scans them. */
 const idleCommitMs = 5_000;
 const summarizeMs = 2_000;
 
 /**
- * Reads `ingest_block` in the order of its commits: ranges of transaction ids, each as wide as makes a chunk of `chunkBytes` by the ones
- * before. A single transaction is read whole, whatever its size; the committer bounds it.
+ * Reads `ingest_block` in the order of its commits: in ranges of transaction ids, whose width aims at chunks of `chunkBytes`. Reads a single
+ * transaction whole, because the committer limits its size.
  */
 export const createPostgresSource = (options: PostgresSourceOptions): ClosableSource => {
   const { db, lease, clock, chunkBytes } = options;
@@ -160,8 +160,8 @@ export const createPostgresSource = (options: PostgresSourceOptions): ClosableSo
 };
 
 /**
- * Connects to the server that the position is one of: the former primary of a failover may still accept readers, and a server that was started
- * anew may have been restored.
+ * Connects to the server to which the position belongs: the former primary of a failover may still accept readers, and a restarted server may
+ * have been restored.
  */
 const connectOn = async (
   { identity }: ExportLease,
@@ -208,7 +208,7 @@ const groupQueues = (rows: readonly StoredEnvelope[]): StoredEnvelope[][] => {
   return [...queues.values()];
 };
 
-/** Makes the sources that the configuration names. Connects to NATS for its own; the client is loaded only then. */
+/** Creates the sources that the configuration names. Connects to NATS, and imports its client, only for NATS. */
 export const createSources = async (
   config: ExportConfig,
   { db, sessions, clock, log }: { db: Database; sessions: NamedServers; clock: Clock; log: Log },

@@ -4,8 +4,7 @@ import type { ExportSignal } from "../config/export-config.ts";
 import type { OtlpOutcome } from "./otlp-outcome.ts";
 
 /**
- * Sends one encoded export request, and returns what the backend did with it within the timeout. Never rejects: a lost connection is to be
- * retried.
+ * Sends one encoded export request, and returns its outcome within the timeout. Never rejects: the outcome of a lost connection is `retry`.
  */
 export interface OtlpClient {
   send(signal: ExportSignal, request: Uint8Array, timeoutMs?: number): Promise<OtlpOutcome>;
@@ -26,8 +25,8 @@ export interface OtlpClientOptions {
   clock: Clock;
 }
 
-/** A connection that is not made in so long is not: a slow backend answers late, but connects at once. */
+/** The timeout of connecting: a slow backend responds late, but connects at once. */
 export const connectMsMax = 5_000;
 
-/** A response is a count and a message: what is longer is not read. */
+/** The longest response that is read: it has a count and a message. */
 export const responseBytesMax = jsonLimits.backendAnswer.bytes;

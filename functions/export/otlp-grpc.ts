@@ -20,8 +20,8 @@ const paths: Readonly<Record<ExportSignal, string>> = {
 const prefixBytes = 5;
 
 /**
- * Makes a client of OTLP/gRPC: unary calls on one HTTP/2 connection, by hand, since the requests are bytes already
- * (docs/decisions/collector-queue.md). A call without a response in time ends the connection, which may be half-open.
+ * Creates a client of OTLP/gRPC: unary calls on one HTTP/2 connection, without a library, because the requests are bytes already
+ * (docs/decisions/collector-queue.md). A call without a timely response ends the connection, which may be half-open.
  */
 export const createOtlpGrpcClient = (options: OtlpClientOptions): OtlpClient => {
   const { endpoint, headers, tls, timeoutMs, isCompressed, clock } = options;
@@ -83,7 +83,7 @@ export const createOtlpGrpcClient = (options: OtlpClientOptions): OtlpClient => 
       else stream.close(constants.NGHTTP2_CANCEL);
     });
     stream.on("error", (cause) => (failure = cause));
-    // A connection that fails before the stream began reports the cause here alone.
+    // Only this reports why a connection failed before the stream began.
     used.once("error", (cause) => (failure ??= cause));
     stream.once("close", () => {
       const status = trailers["grpc-status"] ?? head["grpc-status"];
@@ -120,7 +120,7 @@ const frame = (message: Uint8Array, isCompressed: boolean): Buffer => {
   return framed;
 };
 
-/** Returns the message of a response: grpc-go, so the OpenTelemetry Collector, compresses that of a compressed request. */
+/** Returns the message of a response: grpc-go, and so the OpenTelemetry Collector, compresses the response to a compressed request. */
 const unframe = (framed: Buffer): Buffer => {
   const message = framed.subarray(prefixBytes);
   if (framed[0] !== 1) return message;

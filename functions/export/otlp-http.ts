@@ -10,7 +10,7 @@ import {
 } from "./otlp-client.ts";
 import { type OtlpOutcome, readHttpOutcome } from "./otlp-outcome.ts";
 
-/** Makes a client of OTLP/HTTP with protobuf, which keeps its connections open. */
+/** Creates a client of OTLP/HTTP with protobuf, which keeps its connections open. */
 export const createOtlpHttpClient = (options: OtlpClientOptions): OtlpClient => {
   const { endpoint, headers, tls, concurrency, timeoutMs, isCompressed, clock } = options;
   const dispatcher = new Agent({

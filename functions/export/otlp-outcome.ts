@@ -8,9 +8,9 @@ import { decodeText, eachField, eachValue, readWire } from "#proto/wire.ts";
 
 /** The outcome of a request at a backend, by the rules of OTLP (its specification, "Failures", "OTLP/HTTP Response"). */
 export type OtlpOutcome =
-  /** Stored, but for so many items that the backend rejected and that must not be sent again. */
+  /** Stored, except `rejectedItems`, which must not be sent again. */
   | { status: "accepted"; rejectedItems: number; message: string }
-  /** To be sent again, as the backend says after `afterMs`. After a timeout the backend may have stored it. */
+  /** To be sent again, after `afterMs` if the backend names it. After a timeout, the backend may have stored it. */
   | { status: "retry"; afterMs: number | null; reason: string; isTimeout?: true }
   /** This request will never be accepted; `isUnsent` if the export itself sees that it is malformed. */
   | { status: "rejected"; reason: string; isUnsent?: true }
@@ -18,14 +18,14 @@ export type OtlpOutcome =
   | { status: "refused"; reason: string };
 
 const retryableHttp = new Set([429, 502, 503, 504]);
-/** They concern the sender or the address, not the data: every request would be rejected alike. */
+/** The statuses about the sender or the address: the backend would reject every request. */
 const refusedHttp = new Set([401, 403, 404, 405, 407]);
 /** CANCELLED, DEADLINE_EXCEEDED, ABORTED, OUT_OF_RANGE, UNAVAILABLE, DATA_LOSS. */
 const retryableGrpc = new Set([1, 4, 10, 11, 14, 15]);
 const resourceExhausted = 8;
 /** PERMISSION_DENIED, UNIMPLEMENTED, UNAUTHENTICATED. */
 const refusedGrpc = new Set([7, 12, 16]);
-/** A backend cannot stop the export for longer. */
+/** The longest pause that a backend can demand. */
 const retryAfterMsMax = 600_000;
 const reasonMax = 300;
 
@@ -86,8 +86,8 @@ export const readGrpcOutcome = ({
 };
 
 /**
- * Reads the response of a success. One that is no response of OTLP is not the backend's: a sign-in page, a proxy, a wrong address. It
- * says nothing about what became of the request, so that is kept.
+ * Reads a successful response. One that is not OTLP comes from something else, such as a sign-in page, a proxy or a wrong address: the outcome is
+ * unknown, so the request is kept.
  */
 const readSuccess = (
   status: string,
@@ -116,7 +116,7 @@ const protobufTypes = new Set([
   "application/octet-stream",
 ]);
 
-/** No request has more items. A larger count would fail the transaction that adds it, and so repeat the request for good. */
+/** No request has more items. A larger count would fail the transaction that adds it, and so repeat the request forever. */
 const rejectedItemsMax = 1_000_000_000;
 
 const accepted = (rejected: bigint, message: string): OtlpOutcome => ({
@@ -140,7 +140,7 @@ const readResponse = (body: Uint8Array): OtlpOutcome => {
   return accepted(rejected, message);
 };
 
-/** Some backends answer in JSON, whatever they were sent. Throws for what has another shape. */
+/** Reads a response in JSON, which some backends send to any request. Throws for another shape. */
 const readJsonResponse = (body: Uint8Array): OtlpOutcome => {
   const { partialSuccess: partial } = v.parse(
     JsonResponse,
@@ -185,7 +185,7 @@ const readRetryInfo = (details: Uint8Array) => {
       return capped(Number(retryDelay?.seconds ?? 0n) * 1000 + (retryDelay?.nanos ?? 0) / 1e6);
     }
   } catch {
-    // Details that cannot be read say nothing.
+    // Ignore unreadable details.
   }
   return null;
 };

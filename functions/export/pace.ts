@@ -1,12 +1,12 @@
 import type { Clock } from "#kit/clock.ts";
 
-/** The size and the timeout of requests, as the backend needs them. */
+/** Adapts the size and the timeout of requests to the backend. */
 export interface Pace {
   bytesMax(): number;
   timeoutMs(): number;
-  /** A request with this timeout had no response in time. */
+  /** Records that a request with this timeout had no response in time. */
   timedOut(timeoutMs: number): void;
-  /** A request was answered after so long. */
+  /** Records the response time of a request. */
   answered(ms: number): void;
   clock: Pick<Clock, "monotonic">;
 }
@@ -14,13 +14,13 @@ export interface Pace {
 const timeoutFactor = 4;
 const timeoutMsMax = 300_000;
 const bytesMin = 64 * 1024;
-/** After so many fast responses in a row the timeout is reset and requests grow again. */
+/** The number of consecutive fast responses after which the timeout is reset and requests grow again. */
 const fastMin = 32;
 
 /**
- * Adapts requests to a backend that is slower than the timeout, which may have stored what is then sent again: each timeout makes the next one
- * four times as long, up to five minutes, and requests half as large. So a line is sent at most `1 + log4(300 s / timeout)` times, rounded
- * up, before a backend that answers within five minutes has answered: four times with ten seconds.
+ * Adapts requests to a backend that is slower than the timeout and may store a request that is then sent again. Each timeout makes the next one
+ * four times as long, up to five minutes, and requests half as large. So a line is sent at most `1 + log4(300 s / timeout)` times, rounded up, to
+ * a backend that responds within five minutes: four times with ten seconds.
  */
 export const createPace = (
   { bytesMax, timeoutMs }: { bytesMax: number; timeoutMs: number },
@@ -37,7 +37,7 @@ export const createPace = (
     timeoutMs: () => timeout,
     timedOut(used) {
       fast = 0;
-      // Of several requests that were under way together, one changes the pace.
+      // Only one of several concurrent requests changes the pace.
       if (used < timeout) return;
       timeout = Math.min(longest, timeout * timeoutFactor);
       bytes = Math.max(smallest, Math.floor(bytes / 2));

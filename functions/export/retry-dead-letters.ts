@@ -23,7 +23,7 @@ export interface RetryOptions {
   clock: Pick<Clock, "now" | "sleep">;
   entropy: Entropy;
   pace: Pace;
-  /** Ends the retry when a request has not been answered for good after so long. */
+  /** Ends the retry if a request has no final outcome after this time. */
   requestMs: number;
 }
 
@@ -42,8 +42,8 @@ interface RetryReport {
 }
 
 /**
- * Sends the dead letters of an export once more, the oldest first, and deletes those that the backend accepts; the others stay, with the new
- * reason. One that is accepted while the process is killed is sent again by the next retry.
+ * Sends the dead letters of an export once more, the oldest first. Deletes those that the backend accepts, and stores the new reason of the
+ * others. If the process is killed after an acceptance, the next retry sends that one again.
  */
 export const retryDeadLetters = async (options: RetryOptions): Promise<RetryReport> => {
   const { db, name, limits, clock } = options;
@@ -84,7 +84,7 @@ export const retryDeadLetters = async (options: RetryOptions): Promise<RetryRepo
   return report;
 };
 
-/** Delivers a request; returns why it could not within `requestMs`. */
+/** Delivers a request, or returns why it failed within `requestMs`. */
 const deliverOnce = async (request: Parameters<typeof deliver>[0], options: RetryOptions) => {
   const { client, clock, entropy, requestMs, limits, pace } = options;
   const timeout = new AbortController();

@@ -84,9 +84,9 @@ export interface PumpOptions {
   lanes: number;
   bufferBytesMax: number;
   clock: Pick<Clock, "sleep">;
-  /** Ends reading; what was read is delivered. */
+  /** Ends reading; chunks that were read are still delivered. */
   stopping: AbortSignal;
-  /** Ends everything: what is under way is delivered again by the next reader. */
+  /** Ends everything: the next reader delivers unfinished chunks again. */
   signal: AbortSignal;
   observe: { buffered(bytes: number): void; committed(outcome: ChunkOutcome): void };
 }
@@ -162,7 +162,7 @@ export const pumpChunks = async (options: PumpOptions): Promise<void> => {
   });
 };
 
-/** Settles as `promise` does, or rejects once `signal` aborts. A race with one promise for all would keep memory for each call. */
+/** Settles as `promise` does, or rejects once `signal` aborts. Racing with one shared promise would leak memory for each call. */
 const unlessAborted = <Value>(promise: Promise<Value>, signal: AbortSignal): Promise<Value> => {
   const aborted = Promise.withResolvers<never>();
   const stop = () => aborted.reject(signal.reason);
@@ -206,23 +206,23 @@ interface LeasedOptions {
   clock: Pick<Clock, "monotonic" | "sleep">;
   log: Pick<Log, "info" | "warn">;
   stopping: AbortSignal;
-  /** Why requests fail at present. */
+  /** Why requests currently fail. */
   lastError(): string | null;
-  /** Exports until `stopping` aborts, or at once ends when `signal` does. */
+  /** Exports until `stopping` aborts, and ends at once when `signal` does. */
   run(lease: ExportLease, signal: AbortSignal): Promise<void>;
   observe: { active(isActive: boolean): void };
 }
 
 const retryMs = 1_000;
 const renewMs = 1_500;
-/** A stop waits so long for what is under way. */
+/** How long a stop waits for unfinished deliveries. */
 const drainMs = 5_000;
 
 /**
- * Exports whenever this process has the lease of the name, until `stopping` aborts: of several processes one exports, and another one
- * continues at most `exportLeaseMs` after it was killed. A process that cannot renew its lease in time ends what it does before the lease
- * does. Failures of the database are logged, and it starts anew from the stored position. A lease whose end does not move while this process
- * watches for `exportLeaseMs` is over, whatever the database's clock says. Throws `ExportPositionElsewhere`.
+ * Exports whenever this process has the lease of the name, until `stopping` aborts: one of several processes exports, and another one continues
+ * at most `exportLeaseMs` after it was killed. A process that cannot renew its lease in time stops before the lease ends. After a failure of the
+ * database, logs it and restarts from the stored position. A lease whose end does not change for `exportLeaseMs` is over, whatever the database's
+ * clock says. Throws `ExportPositionElsewhere`.
  */
 const runLeased = async (options: LeasedOptions) => {
   const { db, name, owner, clock, log, stopping, observe } = options;
@@ -268,8 +268,8 @@ const runLeased = async (options: LeasedOptions) => {
 };
 
 /**
- * Logs that the server was promoted or recovered, and how much is sent again. Its position is safe: it is in the same log as the rows, so a copy
- * that lacks some of them has an earlier one, and this process moved it only on the timeline that it had read.
+ * Logs that the server was promoted or recovered, and how much is sent again. The position is safe: it is in the same log as the rows, so a copy
+ * that lacks some of them has an earlier position, and this process moved it only on the timeline that it had read.
  */
 const logTimeline = async (
   { db, name, log }: LeasedOptions,

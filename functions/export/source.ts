@@ -1,7 +1,7 @@
 import type { ExportDeadLetter, RejectedEnvelope } from "../store/export/dead-letters.ts";
 import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 
-/** Envelopes that were read together, and that the position moves past together. */
+/** Envelopes that are read together, and committed together by one move of the position. */
 export interface ExportChunk {
   /** The envelopes of each queue in the order of their sequence, behind those of the chunk before. */
   queues: readonly (readonly StoredEnvelope[])[];
@@ -15,19 +15,19 @@ export interface ChunkOutcome {
   exported: number;
   rejectedItems: number;
   deadLetters: readonly ExportDeadLetter[];
-  /** Envelopes that the backend rejected and that are kept nowhere: their hosts have had their share of dead letters. */
+  /** Envelopes that the backend rejected and that are not kept, because their hosts have reached their limit of dead letters. */
   dropped: readonly ExportDeadLetter[];
-  /** Items that the backend rejected of envelopes that are no dead letters: of those of one host, up to the envelope. */
+  /** Items that the backend rejected of otherwise accepted envelopes: of one host, up to the named envelope. */
   partial: readonly RejectedEnvelope[];
 }
 
 /** Where an export reads committed envelopes, with a durable position of its own. */
 export interface ExportSource {
-  /** Returns what follows the last chunk; null when there is nothing new. */
+  /** Returns the chunk after the last one; null when there is nothing new. */
   read(): Promise<ExportChunk | null>;
   /**
-   * Stores durably that a chunk, and each one before, is done; called in the order of `read`. Throws when another process has taken over:
-   * then nothing of the chunk is stored, and whoever took over sends it again.
+   * Stores durably that a chunk, and each one before, is done; call it in the order of `read`. Throws if another process has taken over: then
+   * nothing of the chunk is stored, and that process sends it again.
    */
   commit(chunk: ExportChunk, outcome: ChunkOutcome): Promise<void>;
 }

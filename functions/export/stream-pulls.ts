@@ -1,11 +1,11 @@
 /**
- * Pulls messages of a JetStream consumer into a bounded buffer, with requests of our own: those of the client either end with an error at the
- * first message that exceeds their bytes, or leave messages behind at the server when they are ended early. Invariants:
+ * Pulls messages of a JetStream consumer into a bounded buffer, with its own pull requests: those of the client library either fail at the first
+ * message that exceeds their bytes, or leave messages at the server when they end early. Invariants:
  * - One request is open at a time, and is read to its end; the next one follows while the buffer has room.
- * - The deliveries of a consumer are numbered: when one is missing, everything ends with an error, so nothing is skipped. Once a request has
- *   ended without any, the server says how many it has made: more, if another process took the last one; less, if it was restored.
- * - A message that the server delivers again is in the buffer, or with the reader, and is dropped. One at its place that it delivers for the
- *   first time is another message, of a stream that was restored: everything ends with an error.
+ * - The deliveries of a consumer are numbered: a missing one is an error that ends everything, so nothing is skipped. When a request has ended
+ *   without a delivery, the server's count is compared: it is higher if another process took a delivery, and lower after a restore.
+ * - A message that the server delivers again is in the buffer, or with the reader, and is dropped. A first delivery with the same sequence is
+ *   another message, of a restored stream: an error that ends everything.
  */
 
 import type { StoredMsg } from "@nats-io/jetstream";
@@ -20,7 +20,7 @@ interface PullOptions {
   clock: Pick<Clock, "sleep">;
   /** Returns how many deliveries the server has made. */
   deliveries(): Promise<number>;
-  /** The aim of what is taken, in memory, and of the buffer, whose blocks are compressed: a request is sent below it. */
+  /** The target size in memory of what `receive` returns, and of the buffer, whose blocks are compressed: a request is sent below it. */
   bytes: number;
   /** The largest message of the server: a request that has less room for it never ends with it. */
   messageBytesMax: number;
@@ -96,8 +96,8 @@ const heldBytesOf = (data: Uint8Array, headers: MsgHdrs | undefined) =>
 /** The buffer of pulls. */
 interface StreamPulls {
   /**
-   * Returns what has arrived, up to the aim, once it is as much, or after a tenth of a second, in the order of the stream. Rejects once a
-   * delivery is missing, or the consumer.
+   * Returns the buffered messages in the order of the stream, up to the target size, when that is reached or after a tenth of a second. Rejects
+   * when a delivery or the consumer is missing.
    */
   receive(): Promise<StreamMessage[]>;
   close(): void;
@@ -106,11 +106,11 @@ interface StreamPulls {
 const lingerMs = 100;
 const batch = 1_000;
 const expiresMs = 5_000;
-/** A request without any word from the server for so long is given up: the connection, or the server, was replaced. */
+/** A request during which the server is silent for this time is abandoned: the connection, or the server, was replaced. */
 const silenceMs = 3_000;
 const heartbeatMs = 1_000;
 const nanosOfMs = 1_000_000;
-/** Statuses that end a request: no messages, expired, limits or a new leader, no server that knows the consumer. */
+/** Statuses that end a request: no messages, expired, limits or a new leader, no server with the consumer. */
 const ends = new Set([404, 408, 409, 503]);
 
 /** Begins to pull; see the invariants above. */

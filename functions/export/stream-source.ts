@@ -45,15 +45,15 @@ interface StreamSourceOptions {
   chunkBytes: number;
 }
 
-/** A chunk with where it ends. */
+/** A chunk and its end position. */
 interface StreamChunk extends ExportChunk {
   last: StreamMessage;
   lost: number;
 }
 
-/** The server delivers no more than so many messages that are not acknowledged. */
+/** The most unacknowledged messages that the server delivers. */
 const pendingMax = 100_000;
-/** Only a new consumer, of the next process, shall deliver a message again: it does so in order. */
+/** Long, so that only the new consumer of the next process delivers a message again, which keeps the order. */
 const ackWaitMs = 3_600_000;
 const headerBytesMax = 64 * 1024;
 const nanosOfMs = 1_000_000;
@@ -85,10 +85,10 @@ export const prepareStreamPosition = async (
 };
 
 /**
- * Reads the stream of blocks in its order, which is the order of each queue's kinds, behind the lease's position. The position is in PostgreSQL, in
- * one transaction with the dead letters; the durable consumer is created anew at it. So a process that continues begins with the oldest
- * message that is not exported: a consumer that went on would deliver new ones first, and those that the last process had when their time is
- * up. A chunk's acknowledgement covers all before it. A stream that is not the lease's is read from its beginning.
+ * Reads the stream of blocks in its order, which is the order of each queue's kinds, after the lease's position. The position is stored in
+ * PostgreSQL, in one transaction with the dead letters, and the durable consumer is recreated at it. So the next process begins with the oldest
+ * message that is not exported: an existing consumer would deliver new messages first, and those of the last process only after their timeout. A
+ * chunk's acknowledgement covers all before it. A stream that is not the lease's is read from its beginning.
  */
 export const openStreamSource = async (options: StreamSourceOptions): Promise<ClosableSource> => {
   const { db, connection, manager, stream, lease, clock, log, codec, chunkBytes } = options;
@@ -110,7 +110,7 @@ export const openStreamSource = async (options: StreamSourceOptions): Promise<Cl
   const chains = createStreamChains({ manager, stream, position: Number(lease.position), log });
   const chunks = new WeakMap<ExportChunk, StreamChunk>();
   let last = Number(lease.position);
-  // Messages before the first one of a stream that has just been found are not lost.
+  // In a stream that was just found, the messages before its first one are not lost.
   let isBehindFirst = lease.position === 0n;
 
   const toChunk = (
@@ -180,7 +180,7 @@ export const openStreamSource = async (options: StreamSourceOptions): Promise<Cl
   };
 };
 
-/** Moves the lease to the beginning of the stream unless its position is one of it. */
+/** Moves the lease to the beginning of the stream, unless its position belongs to the stream. */
 const followStream = async (
   {
     db,
@@ -228,9 +228,9 @@ const replaceConsumer = async (
 const rawBytesMax = 256 * 1024 * 1024;
 
 /**
- * Reads the envelopes of a message (docs/nats.md): of a block, and of the one envelope that each message of earlier versions was. A fence has
- * none; nor has a damaged one, which is passed to `onDamaged`; undefined for a message that core did not write. They share no memory with the
- * message: the client's buffer has others beside it.
+ * Reads the envelopes of a message (docs/nats.md): of a block, or the one envelope of a message of earlier versions. A fence has none, and a
+ * damaged message none either, which is passed to `onDamaged`. Returns undefined for a message that core did not write. The envelopes share no
+ * memory with the message, because the client's buffer has other messages too.
  */
 export const readStreamBlock = (
   { headers, data }: Pick<StreamMessage, "headers" | "data">,
@@ -313,11 +313,11 @@ const microsecondsOf = (text: string): bigint | undefined => {
 };
 
 /**
- * Completes what a consumer delivers. A consumer reads the replica of its node, and replicas can differ after a fault (docs/nats.md): one lacks
- * messages, or has some twice. Each message names the one before it on its subject, as core expected it, so a reader sees both. Invariants:
- * - A message that the one after it names, and that was not delivered, is read from the stream's leader and put before it.
- * - A block that was delivered already, at another sequence, is left out.
- * - What was delivered before the position, or too long ago to be remembered, is not checked.
+ * Completes the deliveries of a consumer. A consumer reads the replica of its node, and replicas can differ after a fault (docs/nats.md): one lacks
+ * messages, or has some twice. Each message names its predecessor on its subject, so a reader notices both. Invariants:
+ * - A predecessor that was not delivered is read from the stream's leader and inserted.
+ * - A block that was delivered already, at another sequence, is omitted.
+ * - Messages before the position, or delivered too long ago to be remembered, are not checked.
  */
 
 /** Completes messages; see the invariants above. */
@@ -332,7 +332,7 @@ const subjectsMax = 200_000;
 /** Replicas differ in the messages of one moment. */
 const blocksMax = 20_000;
 
-/** Makes the chains of a stream that is read behind `position`. */
+/** Creates the chains of a stream that is read after `position`. */
 export const createStreamChains = ({
   manager: { streams },
   stream,
@@ -372,7 +372,7 @@ export const createStreamChains = ({
       if (at >= above) return { found, isLost: false };
       above = at;
       const stored = await streams.getMessage(stream, { seq: at });
-      // Without any message there, retention deleted it, or the position's `lost` counts it.
+      // If no message is there, retention deleted it, or the position's `lost` counts it.
       if (stored?.subject !== next.subject) return { found, isLost: stored !== null };
       const message = storedMessage(stored);
       if (isKnown(blockKey(message))) break;

@@ -72,7 +72,7 @@ export const followFiles = async (
       ...(signing ? [{ name: "enrollment_ca" as const, notAfter: signing.signer.notAfter() }] : []),
       ...(tls ? [{ name: "ingest_server" as const, notAfter: tls.current().certNotAfter }] : []),
     ],
-    // In sequence: where a CA is replaced in both places at once, each must read the other's new file.
+    // In sequence: if a CA is replaced in both files at once, each load must read the other's new file.
     check: async () => {
       await signing?.files.check();
       await tls?.check();

@@ -63,7 +63,7 @@ export const createMetrics = (log: Log): Metrics => {
   };
 };
 
-/** A figure that cannot be read loses its samples, never the whole scrape: that would hide the other metrics when they matter. */
+/** Adds a figure. If it cannot be read, only its samples are missing, so that a failure does not hide the other metrics. */
 const addFigure = ({ name, help, labels, read }: Figure, registers: Registry[], log: Log) => {
   const gauge: Gauge = new Gauge({
     name,

@@ -10,15 +10,14 @@ import {
 
 const digestOf = (algorithm: SignatureAlgorithm) => algorithm.split("-")[1] ?? null;
 
-/** The part of its time that the event loop verifies in, while no thread is awake. */
+/** The fraction of its time in which the event loop verifies while no thread is awake. */
 const loopShare = 0.2;
 
 /**
- * Creates cryptography by node:crypto. Few verifications run on the event loop: to wake a thread for one costs half as much again. Beyond
- * a fifth of its time, and while threads are awake, at most `pooledMax` at a time run in the thread pool, so that all cores share them;
- * further ones run on the event loop, so that no queue grows. `loopAheadMs` is how far ahead of its share the event loop may be, because
- * requests arrive together. Parsed public keys are cached by the identity of their byte array, for as long as the caller keeps it; the
- * bytes must not change.
+ * Creates cryptography by node:crypto. Under low load, verifications run on the event loop: waking a thread for one costs half as much again.
+ * Above a fifth of its time, and while threads are awake, at most `pooledMax` at a time run in the thread pool, on all processors; further ones run
+ * on the event loop, so that no queue grows. `loopAheadMs` is how far the event loop may exceed its share, because requests arrive together. Caches
+ * parsed public keys by the identity of their byte array, while the caller keeps it; the bytes must not change.
  */
 export const createNodeCryptography = ({
   pooledMax = 256,
@@ -26,7 +25,7 @@ export const createNodeCryptography = ({
 } = {}): Cryptography => {
   const keys = new WeakMap<Uint8Array, { parts: PublicKeyParts; key: KeyObject }>();
   let pooled = 0;
-  /** When the event loop has made up for its verifications. */
+  /** When the event loop's verifications are within its share again. */
   let evenAt = 0;
   const keyOf = (spki: Uint8Array) => {
     const known = keys.get(spki);

@@ -3,7 +3,7 @@ import { readdir, readFile } from "node:fs/promises";
 import packageJson from "#package.json" with { type: "json" };
 import type { SchemaFiles, SqlFile } from "../store/database/migrate.ts";
 
-/** The texts that were ever on main (`drizzle/migrations/history.json`); each member only grows. */
+/** The digests of all migrations that were ever on main (`drizzle/migrations/history.json`); each member only grows. */
 export interface SchemaHistory {
   /** Texts of 0000_baseline before it was frozen, by digest: the commit that wrote them. */
   earlier_baselines: Readonly<Record<string, string>>;
@@ -16,7 +16,7 @@ export interface SchemaHistory {
 const drizzleFolder = new URL("../../drizzle/", import.meta.url);
 
 /**
- * Reads the migrations in the order of drizzle-kit's journal, what brings earlier texts of the first one up to it, and the definitions of
+ * Reads the migrations in the order of drizzle-kit's journal, the upgrades from earlier texts of the first one, and the definitions of
  * `drizzle/sql/` in the order of their names.
  */
 export const readMigrations = async (folder: URL = drizzleFolder): Promise<SchemaFiles> => {

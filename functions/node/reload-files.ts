@@ -1,7 +1,7 @@
 /**
  * Values made from files that change while core runs: certificates, keys, bundles. Invariants: `current` is always made from files
- * that were valid together; an invalid change keeps the current value, is logged once, is reported by `fault`, and is retried at
- * every check, since the other half of a pair may follow; loads of one value never overlap.
+ * that were valid together; an invalid change keeps the current value, is logged once, is reported by `fault`, and is retried at every check,
+ * because the matching file may follow; loads of one value never overlap.
  */
 import { statSync } from "node:fs";
 import { errorCode } from "#kit/describe-error.ts";

@@ -20,8 +20,8 @@ interface ConfiguredProgram<Config extends { logLevel: string }, Loaded> {
     readFile: (path: string) => string,
   ): { config: Config; warnings: readonly string[] };
   /**
-   * Loads the files that the configuration names, without the network. The start does it first and `check-config` does it alone, so that
-   * both refuse the same. Throws `ConfigError`.
+   * Loads the files that the configuration names, without the network. The start and `check-config` both call it, so that they reject the same
+   * configurations. Throws `ConfigError`.
    */
   load(config: Config, log: Log): Promise<Loaded>;
   /** Runs without a command, until SIGTERM or SIGINT. */
@@ -60,7 +60,7 @@ export const runConfigured = async <Config extends { logLevel: string }, Loaded>
       return (await drainOnEscape(log, () => serve(config, log, loaded))) ? 1 : 0;
     } finally {
       log.flush();
-      // Lines that nothing reads would keep the process.
+      // Unread lines would keep the process alive.
       setTimeout(() => process.exit(), logEndMs).unref();
     }
   } catch (error) {
@@ -94,7 +94,7 @@ const listenFaults: Readonly<Record<string, string>> = {
   ENOTFOUND: "has a host that cannot be resolved",
 };
 
-/** Runs `listen`. Turns a refusal of the address into an error that names `variable` and ends the program with 1; for the user's rights with 78. */
+/** Runs `listen`. Turns a failure about the address into an error that names `variable`: exit code 1, or 78 for missing rights. */
 export const listenFor = async <Listener>(
   variable: string,
   listen: () => Promise<Listener>,

@@ -187,7 +187,7 @@ const runOnce = (
     child.on("error", (cause) =>
       settle(new SignerFault("the signer command could not be run", { cause })),
     );
-    // A process that it left running may keep the pipes open. Once that is killed, the rest of the output is still read.
+    // A process that it left running may keep the pipes open. After that process is killed, the rest of the output is still read.
     child.on("exit", () => killGroup(child));
     child.on("close", (code, signal) => {
       if (code === 0) return settle(undefined);

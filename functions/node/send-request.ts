@@ -8,15 +8,15 @@ import { errorCode } from "#kit/describe-error.ts";
 import { readRetryAfter } from "#kit/retry-after.ts";
 import type { SendRequest } from "../domain/watch/deliver.ts";
 
-/** A receiver cannot put a message off for longer. */
+/** The longest delay that a receiver can demand. */
 const retryAfterMsMax = 3_600_000;
 
-/** The receiver's name leads to no address that it may have. */
+/** Reports that the receiver's name resolves to no allowed address. */
 class AddressRefused extends Error {
   readonly code = "address_refused";
 }
 
-/** What a request may reach. */
+/** The addresses that a request may reach. */
 interface Reach {
   allowPrivate: boolean;
   isPlain: boolean;
@@ -26,8 +26,7 @@ const reaches = ({ allowPrivate, isPlain }: Reach, address: string) =>
   isPublicAddress(address) ? !isPlain : allowPrivate;
 
 /**
- * Resolves a name to those of its addresses that a request may reach; the connection goes to these, so that no second answer of the name server
- * can lead elsewhere.
+ * Resolves a name to its allowed addresses, to which the connection then goes, so that a second answer of the name server has no effect.
  */
 const createLookup =
   (reach: Reach, resolve: typeof lookup): LookupFunction =>
@@ -65,7 +64,7 @@ export const createSendRequest =
       isFinal: false,
       afterMs,
     });
-    // The platform looks no literal address up.
+    // Node does not call the lookup for a literal address.
     if (isIP(host) !== 0 && !reaches(reach, host)) return retry(refused);
     const late = new AbortController();
     const cancel = callAfter(clock, msMax, () => late.abort());

@@ -7,9 +7,9 @@ import type { CoreServers } from "./database-servers.ts";
 /** Core's pools. */
 export interface CoreDatabases {
   requests: ConnectedDatabase;
-  /** For the statement of heartbeats alone, whose sessions keep its plan. */
+  /** Only for the statement of heartbeats, whose plan the sessions cache. */
   heartbeats: ConnectedDatabase;
-  /** For the lookups of certificates alone, so that requests cannot starve them: without a recheck, open streams end. */
+  /** Only for lookups of certificates, so that requests cannot starve them: without a recheck, open streams end. */
   certificates: ConnectedDatabase;
   /** So that reports cannot starve requests. */
   reports: ConnectedDatabase;

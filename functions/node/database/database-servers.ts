@@ -30,8 +30,8 @@ export interface NamedServers {
 }
 
 /**
- * Core's servers: for requests and jobs, and for what keeps a session: LISTEN, advisory locks of a session, prepared statements, COPY,
- * migrations. The same without SVC_DATABASE_SESSION_URL.
+ * Core's servers: for requests and jobs, and for work that needs a session: LISTEN, advisory locks of a session, prepared statements, COPY,
+ * migrations. Without SVC_DATABASE_SESSION_URL both are the same.
  */
 export interface CoreServers {
   requests: NamedServers;
@@ -56,8 +56,8 @@ export const createCoreServers = ({
 const probeTimeoutMs = 2_000;
 
 /**
- * Chooses among the servers of a URL (docs/operate.md). One server is used as it is. Several are asked in turn, and the first that
- * accepts writes is used until one of its connections fails. Throws `ConfigError` with `variable` when a file for TLS cannot be read.
+ * Chooses among the servers of a URL (docs/operate.md). Uses a single server as it is. Queries several in turn, and uses the first that accepts
+ * writes until one of its connections fails. Throws `ConfigError` with `variable` if a file for TLS cannot be read.
  */
 export const createDatabaseServers = (
   url: string,
@@ -132,7 +132,7 @@ const isWritable = async (url: string) => {
   client.on("error", () => undefined);
   try {
     await client.connect();
-    // No function: a role that was created after core's last start may execute none that reads settings (docs/chat-sql.md).
+    // Not by a function: a role that was created after core's last start may execute none that reads settings (docs/chat-sql.md).
     const { rows } = await client.query("show transaction_read_only");
     return rows[0]?.transaction_read_only === "off";
   } finally {
@@ -141,8 +141,8 @@ const isWritable = async (url: string) => {
 };
 
 /**
- * After 5 s without a word the system asks whether the server is still there, and closes the connection ten unanswered seconds later. It
- * does so for idle connections only: unacknowledged writes are the deadline's to notice.
+ * After 5 silent seconds the operating system probes the server, and closes the connection after ten more without an answer. It does so only for
+ * idle connections: the deadline covers unacknowledged writes.
  */
 const keepAliveMs = 5_000;
 

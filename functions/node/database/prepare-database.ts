@@ -34,7 +34,7 @@ export const prepareDatabase = async (
   { tenantId, clock, log }: { tenantId: string; clock: Clock; log: Log },
 ): Promise<void> => {
   const migrations = await readMigrations();
-  // Without a deadline: the migration of a large table takes as long as it takes. The second connection sees what the first waits for.
+  // Without a deadline, because the migration of a large table may take long. The second connection observes what the first waits for.
   const { sql, db, close } = connectDatabase({ ...sessions, connectionsMax: 2, deadlineMs: 0 });
   try {
     await untilAvailable(sessions.variable, { clock, log }, async () => {
@@ -87,7 +87,7 @@ export const withDatabaseFaults = async <Result>(
   }
 };
 
-/** The message of an error may hold the URL; its code does not. */
+/** Creates a fault from the code of an error, whose message may have the URL. */
 const startFault = (err: unknown, variable: DatabaseVariable): StartFault => {
   if (err instanceof MigrationBlocked)
     return new StartFault(`${variable}: ${err.message}, for a minute: ${describeBlockers(err)}`, {
@@ -100,8 +100,8 @@ const startFault = (err: unknown, variable: DatabaseVariable): StartFault => {
 };
 
 /**
- * Throws `ConfigError`, with the variable to set or to change, when a pooler is in the way of what core does there: LISTEN, advisory locks,
- * prepared statements and COPY need a session, everything else a transaction. Also when the two URLs lead to different databases.
+ * Throws `ConfigError`, with the variable to set or to change, if a pooler prevents core's work: LISTEN, advisory locks, prepared statements and
+ * COPY need a session, everything else a transaction. Also if the two URLs lead to different databases.
  */
 const checkPoolers = async ({ requests, sessions }: CoreServers, log: Pick<Log, "warn">) => {
   const [url, mode] = await naming(requests.variable, () => locatePooler(requests));
@@ -127,7 +127,7 @@ const checkPoolers = async ({ requests, sessions }: CoreServers, log: Pick<Log, 
     log.warn({}, "the role of SVC_DATABASE_URL has no statement_timeout: see docs/database.md");
 };
 
-/** Throws `ConfigError`, with the command that mends it, for what core cannot use and cannot set itself. For a start, before it migrates. */
+/** Throws `ConfigError`, with the command that fixes it, for a setting that core cannot use and cannot change. Call it before the migration. */
 const checkSettings = async ({ requests, sessions }: CoreServers) => {
   for (const { variable, servers } of new Set([requests, sessions]))
     await naming(variable, async () => {
@@ -195,12 +195,12 @@ const withClient = async <Result>(
   }
 };
 
-/** How long a connection keeps the server process that serves it: until it closes, or for a transaction or a statement. */
+/** How long a connection keeps its server process: until it closes, or for a transaction or a statement. */
 type PoolerMode = "session" | "transaction" | "statement";
 
 /** Statements of each connection behind a pooler. One that keeps no session gives one of them another process, if only by chance. */
 const roundsOfPooler = 24;
-/** Then a pooler without a free connection has not answered: the connections are closed, and the call rejects. */
+/** After this time a pooler has no free connection: the check closes its connections and rejects. */
 const checkTimeoutMs = 20_000;
 
 /**
@@ -225,7 +225,7 @@ export const findPoolerMode = async (url: string): Promise<PoolerMode> => {
   }
 };
 
-/** A pooler that hands out processes by turns, or the last one first, would keep them under one regular pattern of use. */
+/** Uses both connections irregularly: a pooler that assigns processes in turn, or the last one first, could keep them in a regular pattern. */
 const keepProcesses = async (first: Client, second: Client) => {
   const seen = [new Set<number>(), new Set<number>()] as const;
   /** Returns whether both still have their processes. */
@@ -293,7 +293,7 @@ const faultsOfSetting: Readonly<Record<string, string>> = {
     "names a role that may not create or change core's tables: it must own them, and the schema",
 };
 
-/** Runs `run`. Throws `ConfigError` with `variable` for a fault that only another value of it mends. */
+/** Runs `run`. Throws `ConfigError` with `variable` for a fault that only another value of it fixes. */
 const naming = async <Result>(
   variable: DatabaseVariable,
   run: () => Promise<Result>,

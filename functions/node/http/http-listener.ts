@@ -52,7 +52,7 @@ export const listenHttp = async (
     port: number;
     host: string | null;
     connectionsMax?: number;
-    /** Receives what a callback of a request or connection throws, which ends. */
+    /** Receives the error of a request or connection whose callback throws, and which then ends. */
     onFailure?: (error: unknown) => void;
   },
 ): Promise<Listener> => {
@@ -120,17 +120,17 @@ const contentCodings: readonly ContentCoding[] = [
 ];
 
 /**
- * Bounds what connections to an HTTP/1.1 listener cost before their requests are complete.
+ * Limits the cost of connections to an HTTP/1.1 listener before their requests are complete.
  *
- * 1. When as many are open as may be, a new one ends the oldest that waits for bytes of its client: without a request, or with one whose
- *    body is incomplete. Without such a connection the new one ends.
- * 2. A connection serves one request at a time. One that pipelines ends after the answer to its first request, or at once with more than
- *    a few: Node would begin them all, thousands of one packet. Clients send the others again (RFC 9112, 9.3.2).
- * 3. A body in tiny chunks ends its connection: Node makes an object of each, 10,000 of 64 KiB on the wire.
- * 4. Node parses what one read brought to its end, also behind the request that ended the connection: it gets parts of the read.
+ * 1. At the limit of open connections, a new one ends the oldest that waits for bytes of its client: without a request, or with an incomplete
+ *    body. If there is none, the new one ends.
+ * 2. A connection serves one request at a time. One that pipelines ends after the response to its first request, or at once with more than a few:
+ *    Node would begin them all, thousands in one packet. Clients send the others again (RFC 9112, 9.3.2).
+ * 3. A body in tiny chunks ends its connection: Node creates an object for each, 10,000 for 64 KiB on the wire.
+ * 4. Node parses all bytes of a read, also those after a request that ended the connection: so it gets each read in parts.
  */
 
-/** Above the connections of an edge to a fleet of 10,000 hosts; the header fields of all take 64 MiB at most. */
+/** More than the connections of an edge for a fleet of 10,000 hosts; the header fields of all take at most 64 MiB. */
 const connectionsMaxDefault = 2_048;
 const pipelinedMax = 16;
 
@@ -167,18 +167,18 @@ const parseInParts = (socket: Socket) => {
   const [parse] = socket.listeners("data");
   if (parse === undefined) return;
   socket.removeListener("data", parse as () => void);
-  // Node's parser reads the socket by itself until somebody listens for data.
+  // Node's parser reads the socket itself until there is a listener for data.
   socket.on("data", (bytes: Buffer<ArrayBuffer>) => {
     let partBytes = firstPartBytes;
     for (let at = 0; at < bytes.length && !socket.destroyed; ) {
-      // Node pauses a connection whose answers wait; its parser refuses more until then.
+      // Node pauses a connection with waiting responses; meanwhile its parser accepts no bytes.
       if (socket.isPaused()) return void socket.unshift(bytes.subarray(at));
       parse(bytes.subarray(at, at + partBytes));
       at += partBytes;
       // Each part of a body is an object.
       partBytes *= 4;
     }
-    // The parser has copied what it keeps. Left to the garbage collector, the reads of a flood would be 60 MB.
+    // The parser has copied the bytes that it needs. Until a garbage collection, the reads of a flood would take 60 MB.
     if (bytes.byteLength === bytes.buffer.byteLength) bytes.buffer.transfer(0);
   });
 };
@@ -236,8 +236,8 @@ interface Http1Server {
 }
 
 /**
- * The authority of each request that adapters and apps receive. The client's own can be absent, or no host of a URL: an adapter that builds
- * one from it throws outside of every handler.
+ * The authority of each request that adapters and apps receive. The client's own may be absent or invalid, and an adapter that builds a URL from it
+ * would throw outside of every handler.
  */
 export const requestAuthority = "localhost";
 
@@ -279,7 +279,7 @@ export const answerUnreadable = (server: Http1Server): void => {
 const isUnfinishedHandshake = (socket: Socket & { secureConnecting?: boolean }) =>
   socket.secureConnecting === true;
 
-/** Returns the response to a request that Node could read and hono's adapter could not: its target is no URL. */
+/** Returns the response to a request that Node could read and Hono's adapter could not, because its target is not a URL. */
 export const answerAdapterError = (error: unknown): Response => {
   // Apps answer their own errors; any other may hold secrets.
   if (!(error instanceof RequestError)) return new Response(null, { status: 500 });

@@ -17,8 +17,8 @@ const startTimeoutMs = 60_000;
 const retryDelayMs = 500;
 
 /**
- * Connects to a NATS server, retrying for up to a minute while none is available, and prepares what `prepare` needs of it. The
- * connection then moves between the servers by itself. Throws `ConfigError` for a file that cannot be read, and `StartFault`.
+ * Connects to a NATS server, and runs `prepare` with the connection; retries for up to a minute while no server is available. The connection then
+ * moves between the servers by itself. Throws `ConfigError` for a file that cannot be read, and `StartFault`.
  */
 export const connectNats = async <Prepared>(
   config: NatsConfig,
@@ -62,7 +62,7 @@ export const readNatsOptions = async (config: NatsConfig): Promise<NodeConnectio
     (await withConfigError("SVC_NATS_CREDENTIALS_FILE", () => readKeyFile(credentialsFile)));
   return {
     servers: [...servers],
-    // A server that is stopped, but not down, is left within 6 s.
+    // Leaves a server that hangs within 6 s.
     pingInterval: 2_000,
     maxPingOut: 2,
     timeout: 5_000,

@@ -1,7 +1,7 @@
 /**
- * Bounds what clients cost before they have shown a certificate: unfinished TLS handshakes, and handshakes a second, of one remote address
- * (IPv6: of its /64), and those of all addresses that core computes at once. A handshake ends by its timeout even if the client keeps
- * sending: Node's own timeout restarts with each byte.
+ * Limits the cost of clients before they have presented a certificate: unfinished TLS handshakes, and handshakes a second, of one remote address
+ * (IPv6: of its /64), and concurrent handshakes of all addresses. A handshake ends by its timeout even if the client keeps sending: Node's own
+ * timeout restarts with each byte.
  */
 import type { Server, Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
@@ -22,7 +22,7 @@ export interface HandshakeLimits {
   /** Handshakes of all addresses that run at once; those that take longer than `slowMs` do not count. */
   atOnceMax: number;
   slowMs: number;
-  /** Connections of all addresses that wait for their handshake to begin. Core resets those beyond, and their clients back off. */
+  /** Connections of all addresses that wait for their handshake to begin. Core resets further ones, and their clients back off. */
   waitingMax: number;
 }
 
@@ -160,7 +160,7 @@ export const createHandshakeGate = ({
 }): HandshakeGate => {
   interface Entry {
     start(): void;
-    /** Runs while the handshake has one of the places. */
+    /** Runs while the handshake has a slot. */
     slow?: NodeJS.Timeout;
   }
   /** Earliest first. */

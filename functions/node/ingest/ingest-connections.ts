@@ -1,8 +1,9 @@
 /**
- * The connections of the ingest listener and their open calls, bounded for each caller. Invariants: nothing is read of a call, and no
- * query runs for it, before its connection has been admitted and a slot acquired; a connection that is not admitted gets one answer, with
- * the reason, and is closed. What a certificate does before core has checked its row counts against that certificate alone, so that a
- * replaced one cannot use up the slots of its identity.
+ * The connections of the ingest listener and their open calls, limited for each caller. Invariants:
+ * - Core reads nothing of a call, and runs no query for it, before it has admitted the connection and acquired a slot.
+ * - A connection that is not admitted gets one response, with the reason, and is closed.
+ * - Until core has checked the row of a certificate, calls count only against that certificate, so that a replaced one cannot use up the slots
+ *   of its identity.
  */
 import { createHash, type X509Certificate } from "node:crypto";
 import { constants, type ServerHttp2Session } from "node:http2";
@@ -26,9 +27,9 @@ export interface CallerLimits {
   connectionsOfIdentityMax: number;
   /** Open calls of an identity, of all methods and management paths. */
   callsOfIdentityMax: number;
-  /** After so many calls a connection gets a GOAWAY, and its client makes another one. */
+  /** After this many calls a connection gets a GOAWAY, and its client opens another one. */
   callsOfConnectionMax: number;
-  /** Resets and rejected calls of a certificate: so many at once, and a second after that. Beyond, its connections are closed. */
+  /** Resets and rejected calls of a certificate, at once and then per second. Above it, core closes its connections. */
   faultsBurst: number;
   faultsPerSecond: number;
   /** A connection without a call is closed after this time. */
@@ -48,9 +49,9 @@ export const callerLimits: CallerLimits = {
   refusedMs: 2_000,
 };
 
-/** A connection is checked with every call of so many: all of 100,000 at once would block the event loop for seconds. */
+/** Each check covers one of this many parts: checking all of 100,000 connections at once would block the event loop for seconds. */
 const checkParts = 15;
-/** A host that returns is rejected until those of its connections that do not answer are closed. */
+/** Until a returning host's silent connections are closed, core rejects it. */
 const pingTimeoutMs = 5_000;
 
 /** Connections of one address that were not admitted and wait for their answer. */
@@ -91,7 +92,7 @@ interface IngestConnections {
   check(): void;
 }
 
-/** Makes an empty set of connections. */
+/** Creates an empty set of connections. */
 export const createIngestConnections = (needs: ConnectionNeeds): IngestConnections => {
   const shared = shareAmongConnections(needs);
   const nextChecked = createTurns(shared.open, checkParts);
@@ -119,7 +120,7 @@ interface OpenConnection {
   ping(): void;
 }
 
-/** Makes what all connections share: slots of callers, their faults, and the warnings about them. */
+/** Creates the state that all connections share: slots of callers, their faults, and the warnings about them. */
 const shareAmongConnections = (needs: ConnectionNeeds) => {
   const { limits, clock } = needs;
   return {
@@ -267,7 +268,7 @@ const openConnection = (
     },
     reject() {
       if (refusal) {
-        // After the answer has left.
+        // After the response has been sent.
         setImmediate(() => {
           if (session === undefined) socket.destroySoon();
           else session.close();

@@ -78,11 +78,11 @@ export interface IngestListener {
 
 /** The bytes that a stream may send before core has read them. */
 const streamWindowBytes = 1024 * 1024;
-/** Far above the open calls of an identity, so that a client learns why the ninth is rejected. */
+/** Far above the open calls of an identity, so that core can respond to the ninth with a reason. */
 const streamsOfConnectionMax = 16;
 /**
- * A collector connects for each heartbeat: it may resume its TLS session for an hour, at half the cost of a handshake. Only a handshake
- * checks the chain; a changed bundle ends all sessions, and dates and certificate rows are checked for each call.
+ * A collector connects for each heartbeat, so it may resume its TLS session for an hour, at half the cost of a handshake. Only a handshake checks
+ * the chain; a changed bundle ends all sessions, and each call checks dates and certificate rows.
  */
 const tlsSettings = {
   minVersion: "TLSv1.2",
@@ -141,7 +141,7 @@ export const startIngestListener = async (
     refuseCall(exchange, shown, ingest.refused(shown));
     connection?.reject();
   };
-  /** Starts what a management request needs before its body is read; returns why it is rejected instead. */
+  /** Starts a management request before its body is read, or returns why it is rejected. */
   const beginManagement = (arrival: Arrival, connection: Connection): Problem | undefined => {
     const fault = connection.rowFault();
     if (fault !== undefined) return new Problem(fault);
@@ -245,7 +245,7 @@ export const startIngestListener = async (
   };
 };
 
-/** Creates the server, which answers what it cannot read, and survives the failures of its connections. */
+/** Creates the server, which responds to unreadable requests, and survives failures of its connections. */
 const createServer = (
   tls: TlsMaterial,
   idleMs: number,
@@ -307,24 +307,24 @@ const listen = (server: Http2SecureServer, { port, host }: IngestListenerOptions
 export const ingestPeerOf = (c: HttpContext): Peer => (c.env as Connection["bindings"]).peer;
 
 /**
- * Makes each connection copy the list of its protocols into memory of its own. By default Node copies it into its pool of buffers, whose
- * 64 KB stay in memory for as long as any of those connections is open: 6 KB for each stream.
+ * Makes each connection copy its protocol list into its own memory. By default Node copies it into its pool of buffers, whose 64 KB stay in memory
+ * while any of those connections is open: 6 KB for each stream.
  */
 const unpoolProtocols = (server: object): void => {
   const { ALPNProtocols } = server as { ALPNProtocols: Uint8Array };
-  // Node takes a typed array's bytes to the pool, and those of any other view to a buffer of their own.
+  // Node copies a typed array to the pool, and any other view to its own buffer.
   Object.assign(server, { ALPNProtocols: new DataView(Uint8Array.from(ALPNProtocols).buffer) });
 };
 
 const inflate = promisify(gunzip);
-/** The least of a chunk: a smaller one would be a part of Node's pool. */
+/** The smallest chunk that is not a part of Node's pool. */
 const inflateChunkBytes = 64 * 1024;
-/** zlib interleaves concurrent calls: many at once would fill the memory with almost complete outputs. */
+/** zlib interleaves concurrent calls: many at once would fill memory with almost complete outputs. */
 const inflatedAtOnceMax = 2;
 
 /**
- * Makes gzip that bounds its output before it makes it (G1), and whose errors have a reason. In one chunk, with room for one byte more, as the
- * trailer has the length (RFC 1952): zlib returns to the event loop for each, and copies several.
+ * Creates gzip with limited output (G1), whose errors have a reason. Inflates into one chunk with room for one byte more than the trailer's length
+ * (RFC 1952): zlib returns to the event loop for each chunk, and copies several.
  */
 const createLimitedGzip = (): typeof compressionGzip => {
   const waiting: (() => void)[] = [];
@@ -362,10 +362,10 @@ export interface Exchange {
   response: ServerResponse | Http2ServerResponse;
 }
 
-/** Whether a request speaks gRPC or gRPC-Web. */
+/** Reports whether a request is gRPC or gRPC-Web. */
 const isGrpc = ({ request }: Exchange): boolean => /^application\/grpc\b/i.test(typeOf(request));
 
-/** Whether a request speaks any protocol of Connect. */
+/** Reports whether a request has any protocol of Connect. */
 const isRpc = (exchange: Exchange): boolean =>
   isGrpc(exchange) || /^\/[\w.]+\.[A-Z]\w*\/[A-Z]\w*$/.test(pathOf(exchange.request));
 

@@ -4,16 +4,16 @@ import type { Socket } from "node:net";
 import type { Readable } from "node:stream";
 import type { DirectBodies } from "#functions/ingest/direct-bodies.ts";
 
-/** Checks of a session in which nothing has arrived, before it is pinged. */
+/** The number of silent checks before a session is pinged. */
 const silentChecksMax = 2;
-/** Answers that are unsent in each of so many checks are stalled: those of a client that reads leave in between. */
+/** Responses that stay unsent in this many checks are stalled: a client that reads would receive them in between. */
 const stalledChecks = 10;
 
-/** Whether the client has reset a stream, or given it up with its connection. */
+/** Reports whether the client has reset a stream, or closed its connection. */
 export const isReset = (stream: ServerHttp2Stream): boolean =>
   stream.rstCode !== constants.NGHTTP2_NO_ERROR;
 
-/** Resets streams whose client does not read the answers, but answers pings: they would be held for ever. */
+/** Returns a function that resets streams whose client answers pings but reads no responses: they would stay open forever. */
 export const resetStalled = (stalledMs: number) => {
   const streams = new Map<ServerHttp2Stream, number>();
   const timer = setInterval(() => {
@@ -48,16 +48,16 @@ export const endWithResponse = (stream: ServerHttp2Stream): void => {
   // The response listens first, and sends its trailers then; a reset before that would drop them.
   stream.once("wantTrailers", () =>
     setImmediate(() => {
-      // A reset after the client's last byte would be a frame and a write for nothing.
+      // After the client's last byte, a reset would be a useless frame.
       if (!stream.closed && !stream.readableEnded) stream.close(constants.NGHTTP2_NO_ERROR);
     }),
   );
 };
 
 /**
- * Returns a check of a session. It pings one from which nothing has arrived for two checks, and destroys it if nothing has by the next.
- * Detects a host that vanished: TCP alone would keep its streams, which count against its limit, for hours. A ping and its answer cost core
- * as much as a status, so a host that sends is not pinged.
+ * Returns a check of a session. It pings a session that was silent for two checks, and destroys it if it is silent until the next. This detects a
+ * host that vanished: TCP alone would keep its streams, which count against its limit, for hours. A ping costs core as much as a status, so a host
+ * that sends is not pinged.
  */
 export const createSilenceCheck = (
   session: Pick<ServerHttp2Session, "closed" | "destroyed" | "ping" | "destroy">,

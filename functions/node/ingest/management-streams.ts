@@ -1,7 +1,7 @@
 /**
- * Management requests of collectors over HTTP/2, straight from and to their streams. Node's compatibility layer and Hono's adapter make
- * a request, a response and several streams of each, which cost as much as the request's own work. A request that is not of the usual form
- * is left to them; both ways pass the same checks, and the app receives the same request.
+ * Management requests of collectors over HTTP/2, directly on their streams. Node's compatibility layer and Hono's adapter create a request, a
+ * response and several streams for each, which cost as much as the request's own work. They still serve requests of an unusual form. Both ways
+ * make the same checks, and the app receives the same request.
  */
 import type { ServerResponse } from "node:http";
 import {
@@ -86,7 +86,7 @@ const serve = async (
   }
 };
 
-/** A body that the app has read ends within this turn; any other must not be sent to its end. */
+/** Resets a stream whose body the app has not read: a body that was read ends within this turn of the event loop. */
 const resetUnread = (stream: ServerHttp2Stream): void => {
   setImmediate(() => {
     if (!stream.closed) stream.close(constants.NGHTTP2_NO_ERROR);

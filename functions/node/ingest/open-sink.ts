@@ -16,14 +16,14 @@ interface OpenedSink {
 /** Bytes of a message beside the payload of its envelope: headers, and the source and attributes of the envelope. */
 const envelopeBytesReserved = 16 * 1024;
 
-/** Reads the files that the sink needs, as opening it does. Throws `ConfigError` for one that cannot be read. */
+/** Reads the files that `openSink` needs. Throws `ConfigError` for one that cannot be read. */
 export const checkSinkFiles = async ({ sink }: Pick<IngestConfig, "sink">): Promise<void> => {
   if (sink.kind === "postgres") return;
   const { readNatsOptions } = await import("./connect-nats.ts");
   await readNatsOptions(sink);
 };
 
-/** Opens the sink that the configuration names. The client of NATS is loaded only for its own. */
+/** Opens the sink that the configuration names. Imports the client of NATS only for NATS. */
 export const openSink = async (
   config: IngestConfig,
   {

@@ -9,12 +9,12 @@ interface Inflated {
   engine: { bytesWritten: number };
 }
 
-/** With a checksum, so that damage is no other data. */
+/** With a checksum, which detects damage. */
 const params = { [constants.ZSTD_c_compressionLevel]: 1, [constants.ZSTD_c_checksumFlag]: 1 };
 
 /**
- * Returns the length that a frame of zstd states of its content (RFC 8878, 3.1.1.1): undefined for one that states none. A frame that lies is
- * rejected before memory is allocated for it.
+ * Returns the content length in the header of a zstd frame (RFC 8878, 3.1.1.1); undefined without one. So a frame with a wrong length is rejected
+ * before memory is allocated for it.
  */
 const statedBytes = (data: Uint8Array): number | undefined => {
   const descriptor = data[4] ?? 0;
@@ -33,9 +33,9 @@ const free = (bytes: Uint8Array, rawBytes: number): void => {
   if (bytes.buffer.byteLength === rawBytes + 1) freeBytes(bytes, { whole: true });
 };
 
-/** The codec of blocks. At once, not in the thread pool: handing a block over costs as much as the work itself. */
+/** The codec of blocks. Synchronous: passing a block to the thread pool costs as much as the work itself. */
 export const zstdCodec: BlockCodec = {
-  // In chunks of the default size, which come from Node's pool: one large enough for the whole is garbage that costs half as much again.
+  // In chunks of the default size, which come from Node's pool: one chunk for the whole would be garbage and cost half as much again.
   compress: (raw) => zstdCompressSync(raw, { params }),
   decompress(data, rawBytes) {
     if ((statedBytes(data) ?? rawBytes) !== rawBytes) return null;
