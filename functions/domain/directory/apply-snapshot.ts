@@ -143,7 +143,7 @@ export const applyDirectorySnapshot = (
     const last = await lockDirectorySync(tx);
     if ((last?.syncs ?? 0) !== syncsBefore) return { ...noChanges, users, outcome: "superseded" };
     if (users === 0) {
-      await refuse(tx, core, last);
+      await recordEmptySnapshot(tx, core, last);
       return { ...noChanges, users, outcome: "refused" };
     }
     const { directory, tenantId } = core.config;
@@ -190,7 +190,11 @@ export const applyDirectorySnapshot = (
 const noChanges = { added: 0, changed: 0, held: 0, suspectSetting: null };
 
 /** Records an empty snapshot, and audits the first of several in a row. */
-const refuse = async (tx: Executor, core: ConfiguredCore, last: DirectorySync | undefined) => {
+const recordEmptySnapshot = async (
+  tx: Executor,
+  core: ConfiguredCore,
+  last: DirectorySync | undefined,
+) => {
   await saveDirectorySync(
     tx,
     endedWithoutSnapshot(core, last, { outcome: "refused", reasonCode: "no_users" }),

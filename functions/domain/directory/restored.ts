@@ -116,7 +116,7 @@ const settle = async (
   {
     identity,
     seen,
-    reason: given,
+    reason: known,
   }: { identity: DatabaseIdentity; seen: LineageState | null; reason?: RestoreReason },
 ): Promise<{
   reason: RestoreReason | null;
@@ -127,7 +127,7 @@ const settle = async (
   await lockDirectorySync(tx);
   const found = await findLineage(tx);
   const { lineage } = found;
-  const reason = given ?? restoreReasonOf(found, identity, seen);
+  const reason = known ?? restoreReasonOf(found, identity, seen);
   const now = new Date(core.clock.now());
   const epoch = Math.max(lineage?.epoch ?? 0, seen?.epoch ?? 0) + (reason === null ? 0 : 1);
   const restored =
@@ -136,28 +136,47 @@ const settle = async (
       : { restoredAt: now, reason };
   await saveLineage(tx, { ...identity, ...restored, epoch });
   const people = reason === null ? [] : await holdAllAccess(tx, now);
-  if (reason !== null) {
-    const by = {
-      actor: { type: "system", id: "svc-server", display: "svc-server" },
-      outcome: "success",
-    } as const;
-    const hold: AuditEntry = {
-      ...by,
-      action: "directory.hold",
-      reasonCode: reason,
-      target: { type: "directory", id: core.config.directory.domain },
-      details: { held: people.length, ...peopleOf(people) },
-    };
-    const paused = (await pauseRestoredRollouts(tx, now)).map(
-      (id): AuditEntry => ({
-        ...by,
-        action: "rollout.pause",
-        reasonCode: "database_restored",
-        target: { type: "rollout", id },
-      }),
-    );
-    await recordAudits(tx, core, [hold, ...paused]);
-  }
+  if (reason !== null)
+    await auditRestore(tx, core, {
+      reason,
+      people,
+      rolloutIds: await pauseRestoredRollouts(tx, now),
+    });
   const state = { epoch, syncs: (await findLineage(tx)).syncs };
   return { reason, elsewhere: heldElsewhere(lineage, seen), state, people: people.length };
+};
+
+const auditRestore = (
+  tx: Executor,
+  core: RestoreCore,
+  {
+    reason,
+    people,
+    rolloutIds,
+  }: {
+    reason: RestoreReason;
+    people: Awaited<ReturnType<typeof holdAllAccess>>;
+    rolloutIds: readonly string[];
+  },
+) => {
+  const by = {
+    actor: { type: "system", id: "svc-server", display: "svc-server" },
+    outcome: "success",
+  } as const;
+  const hold: AuditEntry = {
+    ...by,
+    action: "directory.hold",
+    reasonCode: reason,
+    target: { type: "directory", id: core.config.directory.domain },
+    details: { held: people.length, ...peopleOf(people) },
+  };
+  const paused = rolloutIds.map(
+    (id): AuditEntry => ({
+      ...by,
+      action: "rollout.pause",
+      reasonCode: "database_restored",
+      target: { type: "rollout", id },
+    }),
+  );
+  return recordAudits(tx, core, [hold, ...paused]);
 };

@@ -39,7 +39,7 @@ export const createUser = (core: ScimCore, body: unknown, origin: Origin): Promi
       createdAt: now,
       updatedAt: now,
     });
-    await check(tx, core, row);
+    await requireValid(tx, core, row);
     await insertScimUser(tx, row);
     return { result: row, userIds: [row.id] };
   });
@@ -56,7 +56,7 @@ export const replaceUser = (
   origin: Origin,
 ): Promise<ScimUserRow> => {
   const input = parseScim(ScimUserInput, body);
-  return change(core, id, origin, () => input);
+  return changeUser(core, id, origin, () => input);
 };
 
 /** Applies the operations of a PATCH to a user. Throws as `replaceUser` and `patchUser`. */
@@ -66,7 +66,7 @@ export const updateUser = (
   operations: readonly ScimOperation[],
   origin: Origin,
 ): Promise<ScimUserRow> =>
-  change(core, id, origin, ({ userName, externalId, displayName, name, emails }) =>
+  changeUser(core, id, origin, ({ userName, externalId, displayName, name, emails }) =>
     // Without `active`: the provider states only what an operation sets.
     parseScim(
       ScimUserInput,
@@ -89,7 +89,7 @@ export const findUser = async (db: Executor, id: string): Promise<ScimUserRow> =
   return row;
 };
 
-const change = (
+const changeUser = (
   core: ScimCore,
   id: string,
   origin: Origin,
@@ -105,7 +105,7 @@ const change = (
       createdAt,
       updatedAt: new Date(core.clock.now()),
     });
-    await check(tx, core, row);
+    await requireValid(tx, core, row);
     await updateScimUser(tx, row);
     return { result: row, userIds: [id], before: [before] };
   });
@@ -126,7 +126,7 @@ const rowOf = (
   emails,
 });
 
-const check = async (tx: Executor, { scim }: ScimCore, row: ScimUserRow) => {
+const requireValid = async (tx: Executor, { scim }: ScimCore, row: ScimUserRow) => {
   if (subjectOf(row, scim.subject) === null)
     throw new Problem("scim_value_invalid", {
       detail: `${scim.subject} is required: it is the person's sub at the identity provider`,
@@ -173,11 +173,11 @@ export const patchUser = (
   let patched = user;
   for (const operation of operations)
     for (const { path, value } of targetsOf(operation))
-      patched = applyOne(patched, operation.op, path, value);
+      patched = applyOperation(patched, operation.op, path, value);
   return patched;
 };
 
-const applyOne = (
+const applyOperation = (
   user: UserDocument,
   op: ScimOperation["op"],
   path: ScimPath,

@@ -4,7 +4,7 @@
  *   subnet are those of the first row of `fleet_connection` that ends after it, or else those of `fleet_status`.
  * - Its last heartbeat is the start of the silence around that time, or else that time itself: to the thresholds of then, an earlier
  *   heartbeat makes no difference. The size of its queue is known only in a silence.
- * - What depends on time alone is not stored: rules.ts and rows.ts decide it for that time.
+ * - What depends on time alone is not stored: rows.ts decides it for that time.
  */
 import { type SQL, sql } from "drizzle-orm";
 import { hourMs } from "#kit/clock.ts";
@@ -137,7 +137,7 @@ export const countChanges = async (
   return row?.count ?? 0;
 };
 
-/** Finds every version and platform that hosts have had, in one pass. */
+/** Finds every version and platform of these hosts, in one pass. */
 export const findPastNames = async (
   db: Executor,
   hosts: SQL,

@@ -134,22 +134,18 @@ const readHead = (bytes: Uint8Array, reader: BinaryReader, end: number): Envelop
     else if (tag === payloadTag) head.payloadBytes = fieldEnd - reader.pos;
     else if (tag === observedAtTag) {
       head.observedSeconds = 0;
-      eachField(reader, fieldEnd, (part) => {
-        if (part === secondsTag) head.observedSeconds = Number(reader.int64());
+      eachField(reader, fieldEnd, (timestampTag) => {
+        if (timestampTag === secondsTag) head.observedSeconds = Number(reader.int64());
       });
     }
   });
   return head;
 };
 
-const [sequenceTag, kindTag] = [
-  wireTag(1, WireType.Varint),
-  wireTag(2, WireType.LengthDelimited),
-] as const;
-const [observedAtTag, payloadTag] = [
-  wireTag(3, WireType.LengthDelimited),
-  wireTag(6, WireType.LengthDelimited),
-] as const;
+const sequenceTag = wireTag(1, WireType.Varint);
+const kindTag = wireTag(2, WireType.LengthDelimited);
+const observedAtTag = wireTag(3, WireType.LengthDelimited);
+const payloadTag = wireTag(6, WireType.LengthDelimited);
 const secondsTag = wireTag(1, WireType.Varint);
 
 /** Returns the part of a run above `cursor`; the run itself if that is all of it. */
