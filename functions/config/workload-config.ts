@@ -86,14 +86,14 @@ const IssuersFile = v.strictObject({
   ),
 });
 
-/** Returns the path of a rule without a required id. */
+/** Returns the fault of the first rule without a required id. */
 const faultOfIds = (issuers: v.InferOutput<typeof IssuersFile>["issuers"]) => {
-  for (const [at, { issuer, subjects = [] }] of issuers.entries()) {
+  for (const [index, { issuer, subjects = [] }] of issuers.entries()) {
     const ids = idClaims.find(([known]) => known.test(issuer))?.[1];
-    const without =
+    const ruleWithoutId =
       ids && subjects.findIndex(({ claims }) => !ids.some((id) => Object.hasOwn(claims, id)));
-    if (ids === undefined || without === undefined || without < 0) continue;
-    return `issuers.${at}.subjects.${without} must name ${ids.join(" or ")} in claims: names can pass to another account, ids cannot`;
+    if (ids === undefined || ruleWithoutId === undefined || ruleWithoutId < 0) continue;
+    return `issuers.${index}.subjects.${ruleWithoutId} must name ${ids.join(" or ")} in claims: names can pass to another account, ids cannot`;
   }
   return undefined;
 };
@@ -107,18 +107,18 @@ export const workloadIssuersOf = (
   faults: ConfigFault[],
   readFile: (path: string) => string,
 ): readonly WorkloadIssuer[] => {
-  const { SVC_WORKLOAD_ISSUERS_FILE: path, SVC_WORKLOAD_ISSUERS: given } = env;
-  if (path === undefined && given === undefined) return [];
+  const { SVC_WORKLOAD_ISSUERS_FILE: path, SVC_WORKLOAD_ISSUERS: text } = env;
+  if (path === undefined && text === undefined) return [];
   const variable = path === undefined ? "SVC_WORKLOAD_ISSUERS" : "SVC_WORKLOAD_ISSUERS_FILE";
   const fault = (message: string) => {
     faults.push({ variable, message });
     return [];
   };
-  if (path !== undefined && given !== undefined)
+  if (path !== undefined && text !== undefined)
     return fault("is set together with SVC_WORKLOAD_ISSUERS: keep one");
   let contents: string;
   try {
-    contents = path === undefined ? (given ?? "") : readFile(path);
+    contents = path === undefined ? (text ?? "") : readFile(path);
   } catch (error) {
     if (error instanceof GuardedFileError) return fault(error.message);
     return fault(

@@ -16,7 +16,7 @@ const test = await useTestCore({
           next: `${limit}`,
         }),
         view: (row, { userId }) => ({ ...row, seenBy: userId.length }),
-        more: async (rows) => ({ count: rows.length }),
+        furtherMembers: async (rows) => ({ count: rows.length }),
       }),
       getThing: get("/:id", "A thing", {
         returns: ["The thing", Thing],

@@ -64,7 +64,9 @@ interface Handled<Params, View, Query, Body> extends Definition<Params, View> {
   ): Promise<BodyOf<View>>;
 }
 
-type Asked<Filter extends v.ObjectEntries> = v.InferOutput<v.StrictObjectSchema<Filter, undefined>>;
+type ParsedFilter<Filter extends v.ObjectEntries> = v.InferOutput<
+  v.StrictObjectSchema<Filter, undefined>
+>;
 
 interface Listed<Params, View, Filter extends v.ObjectEntries, Row>
   extends Definition<Params, View> {
@@ -74,11 +76,11 @@ interface Listed<Params, View, Filter extends v.ObjectEntries, Row>
   cursors?: string;
   find(
     page: PageRequest,
-    input: Input<Parsed<Params>, Asked<Filter>, undefined, Operator>,
+    input: Input<Parsed<Params>, ParsedFilter<Filter>, undefined, Operator>,
   ): Promise<Paged<Row>>;
   view(row: Row, caller: Operator): unknown;
   /** Returns further members of the response. */
-  more?(rows: readonly Row[]): object | Promise<object>;
+  furtherMembers?(rows: readonly Row[]): object | Promise<object>;
 }
 
 /** A route before its resource names it. */
@@ -90,7 +92,7 @@ const replyOf = (description: string, schema: Schema, example: unknown): Documen
   ...(example === undefined ? {} : { example }),
 });
 
-const verbsOf = (core: ReadCore, at: string) => {
+const verbsOf = (core: ReadCore, basePath: string) => {
   const verb =
     (method: Route["method"], usualStatus: number, callers: Callers = "admin") =>
     <
@@ -115,7 +117,7 @@ const verbsOf = (core: ReadCore, at: string) => {
         ...(hasId ? { params: IdParams as unknown as Params } : {}),
         ...definition,
         method,
-        path: at + path,
+        path: basePath + path,
         operationId: "",
         summary,
         guard: typeof by === "string" ? scope(core, by) : by,
@@ -145,9 +147,16 @@ const verbsOf = (core: ReadCore, at: string) => {
     >(
       path: Path,
       summary: string,
-      { filter, cursors, find, view, more, ...definition }: Listed<Params, View, Filter, Row>,
+      {
+        filter,
+        cursors,
+        find,
+        view,
+        furtherMembers,
+        ...definition
+      }: Listed<Params, View, Filter, Row>,
     ): Draft => {
-      const pageOf = createList(core.config, cursors ?? (at + path).split("/").at(-1) ?? "");
+      const pageOf = createList(core.config, cursors ?? (basePath + path).split("/").at(-1) ?? "");
       const query = v.strictObject({ ...filter, ...listFields });
       return get<Path, View, Params, typeof query>(path, summary, {
         ...definition,
@@ -157,7 +166,7 @@ const verbsOf = (core: ReadCore, at: string) => {
             input.query,
             (page) => find(page, input as Parameters<typeof find>[1]),
             (row) => view(row, input.caller),
-            more,
+            furtherMembers,
           );
           return body as BodyOf<View>;
         },
@@ -172,11 +181,11 @@ const verbsOf = (core: ReadCore, at: string) => {
  */
 export const resource = <Drafts extends Readonly<Record<string, Draft>>>(
   core: ReadCore,
-  at: string,
+  basePath: string,
   draft: (verbs: ReturnType<typeof verbsOf>) => Drafts,
 ) =>
   Object.fromEntries(
-    Object.entries(draft(verbsOf(core, at))).map(([operationId, entry]) => [
+    Object.entries(draft(verbsOf(core, basePath))).map(([operationId, entry]) => [
       operationId,
       { ...entry, operationId },
     ]),
@@ -196,8 +205,7 @@ export const ListView = <Item extends v.GenericSchema>(item: Item) =>
 type CursorSecrets = Pick<CoreConfig, "authTokenSecret" | "authTokenSecretPrevious">;
 
 /**
- * Creates the function that returns the response of the list `name` with one page. Its cursors are invalid for any other list. `more`
- * returns further members of the response.
+ * Creates the function that returns the response of the list `name` with one page. Its cursors are invalid for any other list.
  */
 const createList = (config: CursorSecrets, name: string) => {
   const cursors = createCursorSeal(config);
@@ -205,14 +213,14 @@ const createList = (config: CursorSecrets, name: string) => {
     query: { limit: number; cursor?: string | undefined },
     find: (page: PageRequest) => Promise<Paged<Row>>,
     view: (row: Row) => View,
-    more: (rows: readonly Row[]) => object | Promise<object> = () => ({}),
+    furtherMembers: (rows: readonly Row[]) => object | Promise<object> = () => ({}),
   ): Promise<Reply> => {
     const [after = null] = query.cursor === undefined ? [] : await cursors.open(name, query.cursor);
     const { rows, next } = await find({ after, limit: query.limit });
     const nextCursor = next === null ? null : await cursors.seal(name, [next]);
     return {
       status: 200,
-      body: { items: rows.map(view), next_cursor: nextCursor, ...(await more(rows)) },
+      body: { items: rows.map(view), next_cursor: nextCursor, ...(await furtherMembers(rows)) },
     };
   };
 };

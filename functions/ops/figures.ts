@@ -45,7 +45,7 @@ const waitingHosts = "heartbeat:recent queue>0% -forwarding:forwarding -budget:h
 /** Returns the figures that alerts and the dashboard need (docs/alerts.md): readiness, own certificates, hosts, rollouts. */
 export const figuresOf = (
   core: Pick<Core, "db" | "reports" | "clock" | "config" | "log">,
-  parts: {
+  sources: {
     checks: Readonly<Record<string, readonly Check[]>>;
     certificates(): readonly OwnCertificate[];
   },
@@ -55,14 +55,14 @@ export const figuresOf = (
     help: "1 for a readiness check that is ready, else 0",
     labels: ["endpoint", "check"],
     read: async () =>
-      (await Promise.all(Object.entries(parts.checks).map(readChecks(core)))).flat(),
+      (await Promise.all(Object.entries(sources.checks).map(readChecks(core)))).flat(),
   },
   {
     name: "core_certificate_expiry_timestamp_seconds",
     help: "when `enrollment_ca` and `ingest_server` expire",
     labels: ["certificate"],
     read: () =>
-      parts
+      sources
         .certificates()
         .map(({ name, notAfter }) => sample({ certificate: name }, notAfter / 1000)),
   },
@@ -119,9 +119,9 @@ const hostFiguresOf = (core: Pick<Core, "db" | "reports" | "clock" | "config">):
     read: async () => {
       const toMs = core.clock.now();
       const hours = await findHourCounts(core.reports, { fromMs: toMs - dayMs, toMs });
-      const count = (state: HourState) =>
+      const hostsIn = (state: HourState) =>
         hours.reduce((sum, { hosts }) => sum + (hosts.get(state) ?? 0), 0);
-      return hourStates.map((state) => sample({ state }, count(state)));
+      return hourStates.map((state) => sample({ state }, hostsIn(state)));
     },
   },
   {
@@ -148,7 +148,7 @@ const hostFiguresOf = (core: Pick<Core, "db" | "reports" | "clock" | "config">):
 
 /** Watches and their messages (docs/watches.md). */
 const watchFiguresOf = ({ reports, clock }: Pick<Core, "reports" | "clock">): Figure[] => {
-  const waiting = singleFlight(() => findWaitingMessages(reports));
+  const readWaiting = singleFlight(() => findWaitingMessages(reports));
   const secondsSince = (at: Date) => Math.max(0, (clock.now() - at.getTime()) / 1000);
   return [
     {
@@ -174,14 +174,14 @@ const watchFiguresOf = ({ reports, clock }: Pick<Core, "reports" | "clock">): Fi
       help: "messages of watches that a receiver does not have yet",
       labels: ["receiver"],
       read: async () =>
-        (await waiting()).map(({ receiver, messages }) => sample({ receiver }, messages)),
+        (await readWaiting()).map(({ receiver, messages }) => sample({ receiver }, messages)),
     },
     {
       name: "core_watch_message_age_seconds",
       help: "age of the oldest message that a receiver does not have yet",
       labels: ["receiver"],
       read: async () =>
-        (await waiting()).map(({ receiver, oldestAt }) =>
+        (await readWaiting()).map(({ receiver, oldestAt }) =>
           sample({ receiver }, secondsSince(oldestAt)),
         ),
     },

@@ -78,6 +78,17 @@ export const hasIssued = async (
   });
 };
 
+/** Returns the first of `authorities` that has signed `certificate`. Ignores dates. */
+export const findIssuer = async (
+  certificate: CertificateParts,
+  authorities: readonly Authority[],
+  verifier: SignatureVerifier,
+): Promise<Authority | undefined> => {
+  for (const authority of authorities)
+    if (await hasIssued(authority, certificate, verifier)) return authority;
+  return undefined;
+};
+
 /** Returns the PEM of `from` and its issuers among `authorities`, in order, without a self-signed one above `from`, which peers have. */
 export const chainPemOf = async (
   from: Authority,
@@ -86,11 +97,8 @@ export const chainPemOf = async (
 ): Promise<string> => {
   const chain = [from];
   for (let last = from; !equalBytes(last.subject, last.issuer); ) {
-    let issuer: Authority | undefined;
-    for (const candidate of authorities) {
-      if (!chain.includes(candidate) && (await hasIssued(candidate, last, verifier)))
-        issuer ??= candidate;
-    }
+    const candidates = authorities.filter((each) => !chain.includes(each));
+    const issuer = await findIssuer(last, candidates, verifier);
     if (issuer === undefined || equalBytes(issuer.subject, issuer.issuer)) break;
     chain.push(issuer);
     last = issuer;

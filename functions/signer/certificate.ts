@@ -11,7 +11,7 @@ import {
   tag,
 } from "#proto/certificate-der.ts";
 import { type IdentityFault, identityOfExtensions } from "#proto/identity.ts";
-import { type Authority, hasIssued } from "./authority.ts";
+import { type Authority, findIssuer } from "./authority.ts";
 import {
   type Cryptography,
   proofAlgorithm,
@@ -122,20 +122,18 @@ const verifyClientCertificate = async (
   const key = readPublicKey(parts.spki);
   const algorithm = key && proofAlgorithm(key.algorithm);
   if (algorithm === undefined) return { ok: false, fault: "key_not_allowed" };
-  for (const authority of authorities) {
-    if (!(await hasIssued(authority, parts, cryptography))) continue;
-    const certificate: ClientCertificate = {
-      identity: name.identity,
-      fingerprintSha256,
-      serialNumber: parts.serialNumber,
-      spki: parts.spki.slice(),
-      proofAlgorithm: algorithm,
-      notBefore: Math.max(parts.notBefore, authority.notBefore),
-      notAfter: Math.min(parts.notAfter, authority.notAfter),
-    };
-    return { ok: true, certificate };
-  }
-  return { ok: false, fault: "untrusted" };
+  const issuer = await findIssuer(parts, authorities, cryptography);
+  if (issuer === undefined) return { ok: false, fault: "untrusted" };
+  const certificate: ClientCertificate = {
+    identity: name.identity,
+    fingerprintSha256,
+    serialNumber: parts.serialNumber,
+    spki: parts.spki.slice(),
+    proofAlgorithm: algorithm,
+    notBefore: Math.max(parts.notBefore, issuer.notBefore),
+    notAfter: Math.min(parts.notAfter, issuer.notAfter),
+  };
+  return { ok: true, certificate };
 };
 
 /**

@@ -3,7 +3,7 @@ import { type Clock, rfc3339 } from "#kit/clock.ts";
 import { type CertificateParts, DerError, readCertificate } from "#proto/certificate-der.ts";
 import { identityOfExtensions } from "#proto/identity.ts";
 import { decodePem, encodePem } from "#proto/pem.ts";
-import { type Authority, chainPemOf, hasIssued } from "./authority.ts";
+import { type Authority, chainPemOf, findIssuer } from "./authority.ts";
 import { isClientCertificate, isForClientsAlone } from "./certificate.ts";
 import type { Cryptography } from "./cryptography.ts";
 import {
@@ -34,11 +34,14 @@ export const createExternalCommand = (options: {
 }): Signer => {
   const { command, authorities, cryptography, clock } = options;
   const bundleEnd = Math.max(...authorities.map(({ notAfter }) => notAfter));
-  const ending = (now: number) => bundleEnd - now < authorityRemainingSecondsMin * 1000;
+  const bundleFaultAt = (now: number) =>
+    bundleEnd - now < authorityRemainingSecondsMin * 1000
+      ? "the trust bundle expires in less than 300 seconds, or has expired"
+      : undefined;
   return {
     async sign(request) {
-      if (ending(request.now))
-        throw new SignerFault("the trust bundle expires in less than 300 seconds, or has expired");
+      const fault = bundleFaultAt(request.now);
+      if (fault !== undefined) throw new SignerFault(fault);
       const ttlSeconds = Math.min(request.ttlSeconds, Math.floor((bundleEnd - request.now) / 1000));
       const certificatePem = readSignerAnswer(
         await command.run(signingRequest(request, ttlSeconds)),
@@ -55,10 +58,7 @@ export const createExternalCommand = (options: {
         notAfter: Math.min(parts.notAfter, issuer.notAfter),
       };
     },
-    faultAt: (now) =>
-      ending(now)
-        ? "the trust bundle expires in less than 300 seconds, or has expired"
-        : command.fault(),
+    faultAt: (now) => bundleFaultAt(now) ?? command.fault(),
     notAfter: () => bundleEnd,
   };
 };
@@ -110,7 +110,10 @@ const checkIssued = async (
   try {
     const parts = readCertificate(der);
     checkProfile(parts, terms);
-    const issuer = await findIssuer(parts, terms.now, authorities, cryptography);
+    const valid = authorities.filter(
+      ({ notBefore, notAfter }) => notBefore <= terms.now && terms.now <= notAfter,
+    );
+    const issuer = await findIssuer(parts, valid, cryptography);
     if (issuer === undefined)
       throw new SignerFault("the certificate does not chain to a valid CA of the bundle");
     return { parts, issuer };
@@ -148,17 +151,4 @@ const checkProfile = (
     throw new SignerFault("the certificate is not valid now");
   if (parts.notAfter > now + ttlSeconds * 1000)
     throw new SignerFault("the certificate outlives the policy");
-};
-
-const findIssuer = async (
-  parts: CertificateParts,
-  now: number,
-  authorities: readonly Authority[],
-  cryptography: Cryptography,
-): Promise<Authority | undefined> => {
-  for (const authority of authorities) {
-    if (now < authority.notBefore || now > authority.notAfter) continue;
-    if (await hasIssued(authority, parts, cryptography)) return authority;
-  }
-  return undefined;
 };

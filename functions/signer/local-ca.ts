@@ -50,19 +50,26 @@ export const createLocalCa = async (options: {
     ),
   ].map(({ rawData }) => new Uint8Array(rawData));
   const chainPem = await chainPemOf(authority, authorities, cryptography);
-  const ending = (now: number) => authority.notAfter - now < authorityRemainingSecondsMin * 1000;
+  const faultAt = (now: number) =>
+    authority.notAfter - now < authorityRemainingSecondsMin * 1000
+      ? "the CA certificate expires in less than 300 seconds, or has expired"
+      : undefined;
 
   return {
     async sign({ spki, identity, ttlSeconds, serial, now }) {
-      if (ending(now))
-        throw new SignerFault(
-          "the CA certificate expires in less than 300 seconds, or has expired",
-        );
+      const fault = faultAt(now);
+      if (fault !== undefined) throw new SignerFault(fault);
       const issuedAt = Math.floor(now / 1000) * 1000;
       const notBefore = issuedAt - backdateSeconds * 1000;
       const notAfter = Math.min(issuedAt + ttlSeconds * 1000, authority.notAfter);
       const subjectKey = writeDer(tag.octetString, Uint8Array.fromHex(await keyIdOf(spki)));
       const name = writeDer(tag.sequence, writeDer(tag.uri, new TextEncoder().encode(identity)));
+      const extensions = writeDer(
+        tag.sequence,
+        writeDer(tag.sequence, subjectAltNameOid, criticalTrue, writeDer(tag.octetString, name)),
+        ...constantExtensions,
+        writeDer(tag.sequence, subjectKeyIdentifierOid, writeDer(tag.octetString, subjectKey)),
+      );
       const tbs = writeDer(
         tag.sequence,
         version3,
@@ -72,20 +79,7 @@ export const createLocalCa = async (options: {
         writeDer(tag.sequence, writeTime(notBefore), writeTime(notAfter)),
         emptyName,
         spki,
-        writeDer(
-          tag.context3,
-          writeDer(
-            tag.sequence,
-            writeDer(
-              tag.sequence,
-              subjectAltNameOid,
-              criticalTrue,
-              writeDer(tag.octetString, name),
-            ),
-            ...constantExtensions,
-            writeDer(tag.sequence, subjectKeyIdentifierOid, writeDer(tag.octetString, subjectKey)),
-          ),
-        ),
+        writeDer(tag.context3, extensions),
       );
       const signature = await key.sign(tbs);
       const der = writeDer(
@@ -103,10 +97,7 @@ export const createLocalCa = async (options: {
         notAfter,
       };
     },
-    faultAt: (now) =>
-      ending(now)
-        ? "the CA certificate expires in less than 300 seconds, or has expired"
-        : undefined,
+    faultAt,
     notAfter: () => authority.notAfter,
   };
 };

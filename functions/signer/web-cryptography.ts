@@ -49,16 +49,16 @@ const keysMax = 1_000;
 export const createWebCryptography = (): Cryptography => {
   const keys = new LRUCache<string, CryptoKey>({ max: keysMax });
   const verify: Cryptography["verify"] = async ({ spki, algorithm, data, signature }) => {
-    const parts = readPublicKey(spki);
-    if (parts === undefined || !algorithmFits(parts.algorithm, algorithm)) return false;
-    const size = coordinateBytes[parts.algorithm];
+    const publicKey = readPublicKey(spki);
+    if (publicKey === undefined || !algorithmFits(publicKey.algorithm, algorithm)) return false;
+    const size = coordinateBytes[publicKey.algorithm];
     const raw = size === undefined ? signature : p1363OfDer(signature, size);
     if (raw === undefined) return false;
     const name = `${algorithm} ${spki.toHex()}`;
     try {
       let key = keys.get(name);
       if (key === undefined) {
-        const parameters = importParameters(parts.algorithm, algorithm);
+        const parameters = importParameters(publicKey.algorithm, algorithm);
         key = await crypto.subtle.importKey("spki", owned(spki), parameters, false, ["verify"]);
         keys.set(name, key);
       }
@@ -118,10 +118,10 @@ export const createWebSigningKey = async (pem: string): Promise<SigningKey> => {
       .catch(() => undefined);
     if (key === undefined) continue;
     const { kty, crv, x, y, n, e } = await crypto.subtle.exportKey("jwk", key);
-    const half = Object.fromEntries(
+    const publicJwk = Object.fromEntries(
       Object.entries({ kty, crv, x, y, n, e }).filter(([, member]) => member !== undefined),
     );
-    const publicKey = await crypto.subtle.importKey("jwk", half, parameters, true, ["verify"]);
+    const publicKey = await crypto.subtle.importKey("jwk", publicJwk, parameters, true, ["verify"]);
     const spki = new Uint8Array(await crypto.subtle.exportKey("spki", publicKey));
     if (algorithm === "rsa" && (readPublicKey(spki)?.bits.length ?? 0) < 266) break;
     return {

@@ -34,7 +34,7 @@ export const auditReports = (core: ReadCore) =>
         find: (page, { query }) =>
           browseAuditEvents(core, auditQueryOf(query, core.clock.now()), page),
         view: auditEventView,
-        more: (events) => ({ names: recordNamesView(events) }),
+        furtherMembers: (events) => ({ names: recordNamesView(events) }),
       },
     ),
 

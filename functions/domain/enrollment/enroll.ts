@@ -282,8 +282,8 @@ type Step = ReserveRequest | Issue;
 const isRecord = (step: Step): step is Issue => "issued" in step;
 
 /**
- * Creates the steps of enrollments, whose transactions concurrent requests share. A transaction records the certificates that were signed since the
- * one before, and makes the next reservations: half as many transactions, each of twice as many requests, as with one for each step.
+ * Creates the steps of enrollments, whose transactions concurrent requests share. A transaction records the certificates that were signed
+ * since the one before, and makes the next reservations. A transaction for each step would need twice as many.
  * Invariants:
  * - One transaction runs at a time, with at most one step of an identity.
  * - Its first statement takes the policies' locks, and each later one reads what was committed before it.

@@ -51,15 +51,15 @@ const controlsMax = 4;
 /** The probability of a verdict when the change has no effect, over all measures together. */
 const errorMax = 0.05;
 
-/** The keys that match hosts which had the same version before. Labels are the first to be dropped, because they may differ for each host. */
+/** The keys by which hosts with the same version before are matched. Labels are dropped first, as they may differ for each host. */
 export const unchangedMatches: readonly (readonly MatchKey[])[] = [
   ["platform", "version", "labels"],
   ["platform", "version"],
 ];
 
 /**
- * Compares changed hosts with unchanged ones that have the same values of `matches[0]`. Falls back to the next keys while fewer than half of
- * the changed hosts have a counterpart.
+ * Compares changed hosts with unchanged ones that have the same values of `matches[0]`. Falls back to the next keys while fewer than half
+ * of the changed hosts have a counterpart.
  */
 export const compareFollowed = (
   hosts: readonly FollowedHost[],
@@ -142,8 +142,8 @@ const measures: Readonly<Record<ComparedMeasure, Measure>> = {
 };
 
 /**
- * Compares the changes of two groups (difference in differences): effects on all hosts, and earlier differences between the groups, cancel out.
- * Takes the first hosts of each stratum, with equally many controls for each changed host, so both groups must be in random order.
+ * Compares the changes of two groups (difference in differences): effects on all hosts cancel out, and so do earlier differences between
+ * the groups. Takes the first hosts of each stratum, with equally many controls for each changed host, so both groups must be in random order.
  */
 export const compareGroups = (
   changed: readonly ComparedHost[],

@@ -60,12 +60,13 @@ const searchHour = async (tx: Executor, ids: Parameters<typeof orderedUuidv7>[0]
   if (!(await beginHour(tx, hour))) return;
   const { found, count } = await findChangesOfHour(tx, hour);
   if (count === 0) return;
-  const taken = (await findChangesSince(tx, new Date((hour + 1) * hourMs - dayMs))).map(classOf);
+  const dayStart = new Date((hour + 1) * hourMs - dayMs);
+  const classesOfDay = (await findChangesSince(tx, dayStart)).map(classOf);
   const begun: Omit<FoundChange, "openId">[] = [];
   for (const { openId, ...change } of found)
     if (openId !== null) await extendChange(tx, openId, change);
-    else if (taken.filter((each) => each === classOf(change)).length < changesPerDay) {
-      taken.push(classOf(change));
+    else if (classesOfDay.filter((each) => each === classOf(change)).length < changesPerDay) {
+      classesOfDay.push(classOf(change));
       begun.push(change);
     }
   // Changes with the most hosts get the newest ids, so that lists begin with them.

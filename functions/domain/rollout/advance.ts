@@ -212,7 +212,7 @@ class Step {
     return "idle";
   }
 
-  /** Compares the hosts of a wave with unchanged ones, once: an operator who resumes accepts the result. Returns whether it stopped the rollout. */
+  /** Compares the hosts of a wave with unchanged ones, once: an operator who resumes accepts the result. Returns whether this stopped it. */
   async #stopIfWorse(wave: WaveRow): Promise<boolean> {
     if (wave.comparison !== null) return false;
     const comparison = await compareWave(this.#tx, wave, this.#observed);

@@ -99,8 +99,7 @@ export const controlRollout = async (
         details: { wave: row.wave, config_id: row.configId, from: row.state },
       });
     }
-    const described = requireFound(await findRollout(tx, rolloutId), "rollout");
-    return described;
+    return requireFound(await findRollout(tx, rolloutId), "rollout");
   });
 
 /** Throws 409 `rollout_overlap` with the rollouts that have some of the hosts, unless there are none. */

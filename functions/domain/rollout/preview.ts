@@ -21,7 +21,7 @@ const changedLinesMax = 2000;
 /** The longest time for all diffs of a preview, because core does nothing else meanwhile. */
 const diffsMsMax = 250;
 
-interface Text {
+interface ConfigText {
   configHash: string;
   yaml: string;
 }
@@ -48,7 +48,7 @@ export const previewRollout = async (
   const changing = present.filter((each) => each.config?.id !== config.id).slice(0, previewMax);
   const unchanged = present.find((each) => each.config?.id === config.id)?.hosts ?? 0;
   const diffsFrom = clock.monotonic();
-  const diffWith = (before: Text) =>
+  const diffWith = (before: ConfigText) =>
     diffOf(before, config, diffsMsMax - (clock.monotonic() - diffsFrom));
   return {
     config: { id: config.id, name: config.name, config_hash: config.configHash },
@@ -75,7 +75,7 @@ export const previewRollout = async (
   };
 };
 
-const diffOf = (before: Text, after: Text, msMax: number) => {
+const diffOf = (before: ConfigText, after: ConfigText, msMax: number) => {
   if (msMax <= 0) return null;
   const options = { maxEditLength: changedLinesMax, timeout: msMax };
   const names = [nameOf(before), nameOf(after)] as const;
@@ -84,4 +84,4 @@ const diffOf = (before: Text, after: Text, msMax: number) => {
   );
 };
 
-const nameOf = ({ configHash }: Text) => configHash.slice(0, 12);
+const nameOf = ({ configHash }: ConfigText) => configHash.slice(0, 12);

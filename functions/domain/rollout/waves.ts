@@ -18,8 +18,8 @@ export const wavesReach = (waves: readonly WaveBody[], targets: number): number[
   const reaches = waves.map((wave, index) => {
     const isRising = "count" in wave ? wave.count > count : wave.percent > percent;
     if (!isRising) throw invalid(index, "must reach further than the waves before it");
-    if ("count" in wave) ({ count } = wave);
-    else ({ percent } = wave);
+    if ("count" in wave) count = wave.count;
+    else percent = wave.percent;
     reach = Math.max(reach, reachOf(wave, targets));
     return reach;
   });

@@ -26,12 +26,12 @@ export const holdHosts = async (core: ConfiguredCore): Promise<HeldHost[]> => {
   const rules = await readFleetRules(core);
   await core.db.transaction(async (tx) => {
     if (await tryLockHolds(tx))
-      await decide(tx, core, { over: await findOver(tx, rules, budgets), budgets });
+      await storeHolds(tx, core, { over: await findOver(tx, rules, budgets), budgets });
   });
   return findHeldHosts(core.db);
 };
 
-const decide = async (
+const storeHolds = async (
   tx: Executor,
   core: ConfiguredCore,
   { over, budgets }: { over: ReadonlyMap<string, HeldHost>; budgets: readonly BudgetRow[] },

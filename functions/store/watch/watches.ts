@@ -198,9 +198,9 @@ export const insertMessages = async (
 };
 
 /**
- * Claims the messages that are due, at most `limit`, until `until`: for each watch and receiver among `receivers` the first that waits, or
- * else the one that is repeated, unless its watch is silenced. None of them has two claimed at once; those of a failing receiver come last.
- * Returns none while another core claims some.
+ * Claims up to `limit` messages whose next attempt is due, until `until`. For each watch and receiver it claims the first that waits, or
+ * else the one that is repeated, unless its watch is silenced; never two at once. Those of a failing receiver come last. Returns none
+ * while another core claims some.
  */
 export const claimMessages = async (
   tx: Executor,
@@ -316,7 +316,7 @@ export const correctMessages = async (db: Executor, now: Date): Promise<void> =>
     where greatest(created_at, delivered_at) > ${limit} or greatest(next_attempt_at, leased_until) > ${timestampAt(now, waitSecondsMax + toleranceSeconds)}`);
 };
 
-/** Moves silences that began ahead of `now` to end as long after it as an operator asked for. */
+/** Shortens silences that began ahead of `now`, so that each lasts as long from `now` as an operator asked for. */
 export const correctSilences = async (db: Executor, now: Date): Promise<void> => {
   const at = timestampAt(now);
   const limit = timestampAt(now, toleranceSeconds);

@@ -102,7 +102,9 @@ export const enrollmentListRoutes = (core: ReadCore) =>
         returns: ["A page of policies", PolicyPage],
         find: (page, { query }) => browsePolicies(core, policyFilterOf(query), page),
         view: listedPolicyView,
-        more: () => ({ workload_issuers: core.config.workloadIssuers.map(({ issuer }) => issuer) }),
+        furtherMembers: () => ({
+          workload_issuers: core.config.workloadIssuers.map(({ issuer }) => issuer),
+        }),
       },
     ),
 

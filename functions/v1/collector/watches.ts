@@ -38,7 +38,7 @@ export const watchReports = (core: Pick<Core, "config" | "watches" | "db" | "clo
         find: (page, { query: { state } }) =>
           browseWatches(core, state ? { states: [state] } : {}, page),
         view: watchView,
-        more: async () => ({
+        furtherMembers: async () => ({
           receivers:
             core.watches()?.receivers.map(({ name, target }) => ({ name, kind: target.kind })) ??
             [],

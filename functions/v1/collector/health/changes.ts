@@ -19,7 +19,7 @@ export const changeReports = (core: ReadCore) =>
         returns: ["A page of changes", FleetChangeList],
         find: (page) => browseChanges(core, page),
         view: changeView,
-        more: async () => ({ refused: await countRefusedChanges(core) }),
+        furtherMembers: async () => ({ refused: await countRefusedChanges(core) }),
       },
     ),
   }));
