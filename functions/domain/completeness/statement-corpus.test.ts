@@ -4,14 +4,19 @@ import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import { createNodeSigningKey } from "#functions/node/node-cryptography.ts";
 import { verifyFile } from "#functions/verify-completeness.ts";
 import { hourMs } from "#kit/clock.ts";
+import { accountPayload } from "#proto/completeness/account.ts";
 import { createProver, leafHash, merkleRoot } from "#proto/completeness/merkle.ts";
 import { formatCheckpoint, formatNoteKey, signNote } from "#proto/completeness/signed-note.ts";
 import {
+  type FileAccount,
+  formatFileCertificate,
   formatFileEnd,
   formatFileLine,
   formatFileOnly,
+  parseStatementFile,
   StatementFileMalformed,
 } from "#proto/completeness/statement-file.ts";
+import { accountsPayload } from "#proto/completeness/statement-line.ts";
 import { createTestCa, createTestKey } from "#scripts/lab/ca/test-pki.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { createTestCore, type TestCore } from "#tests/support/core.ts";
@@ -61,7 +66,7 @@ beforeAll(async () => {
   witness = first.split("\n\n").slice(2).join("\n\n");
   await stated.store("one", "two");
   await stated.account(ten);
-  await stated.store("three");
+  await stated.store("three", "four");
   await stated.account(ten + hourMs, { toMs: ten + hourMs + 60_000 });
   await stated.account(ten + hourMs + 60_000, { toMs: ten + 2 * hourMs });
   await test.clock.advance(hourMs);
@@ -182,6 +187,14 @@ describe("a core that has the key of its log", () => {
   const digest = zstdCodec.digest;
   const leafOf = (text: string) => leafHash(digest, new TextEncoder().encode(text));
   const hourOf = (at: string) => `2026-11-25T${at}Z`;
+  const digestOf = (accounts: readonly FileAccount[]) => {
+    if (accounts.length === 0) return "";
+    const digests = accounts.map(({ body, rangeDigest }) => ({
+      sha256: digest(accountPayload(body)),
+      rangeDigest,
+    }));
+    return ` of=${digest(accountsPayload(digests)).toBase64()}`;
+  };
 
   /** Signs a log of entries, and writes the file of one of them. Of a file with `only`, it has the lines of these places. */
   const forge = async (
@@ -192,15 +205,18 @@ describe("a core that has the key of its log", () => {
       isBound = true,
       only,
       places = [...lines.keys()],
+      accounts = [],
     }: {
       version?: 1 | 2;
       hours?: readonly string[];
       isBound?: boolean;
       only?: string;
       places?: number[];
+      accounts?: readonly (readonly FileAccount[])[];
     } = {},
   ) => {
-    const hashes = lines.map(leafOf);
+    const texts = lines.map((line, at) => `${line}${digestOf(accounts[at] ?? [])}`);
+    const hashes = texts.map(leafOf);
     const prover = createProver(digest, hashes);
     const root = merkleRoot(digest, hashes).toBase64();
     const log = hours.map((hour) => `svc-completeness-v${version} ${hour} ${lines.length} ${root}`);
@@ -214,11 +230,13 @@ describe("a core that has the key of its log", () => {
     const items = places.map((place) =>
       formatFileLine({
         index: place,
-        text: lines[place] ?? "",
+        text: texts[place] ?? "",
         proof: prover.inclusion(place),
-        accounts: [],
+        accounts: [...(accounts[place] ?? [])],
       }),
     );
+    if (accounts.length > 0)
+      items.push(...parseStatementFile(files.own).certificates.map(formatFileCertificate));
     const end = formatFileEnd({
       first: isBound ? { entry: log[0] ?? "", proof: logProver.inclusion(0) } : null,
       consistency: [],
@@ -317,5 +335,45 @@ describe("a core that has the key of its log", () => {
       ` short=unknown queues=any ${of}`,
     ])
       expect(await judge(await forge([line(rest)])), rest).toEqual(both("faults"));
+  });
+
+  it("is no proof where it leaves out an account or a signature, or names another hour's", async () => {
+    const hours = [hourOf("10:00:00"), hourOf("11:00:00")];
+    const own = parseStatementFile(files.own).lines.filter((line) => line.accounts.length > 0);
+    const [accounts = [], earlier = []] = own.map((line) =>
+      line.accounts.map((account) => ({ ...account, blocks: [] })),
+    );
+    const binding = /queues=\S+/.exec(own[0]?.text ?? "")?.[0];
+    const says = (accepted: number) =>
+      `${host} complete accepted=${accepted} stored=${accepted} ${binding}`;
+    const evidence = accounts.map((account) => ({ ...account, refused: "malformed" }));
+    const found = async (text: string, ...given: FileAccount[][]) => {
+      const lines = given.map(() => text);
+      const file = await forge(lines, { hours, accounts: given });
+      const core = { file, keys, witness: null, isHourUnbound: false, readBlock: undefined };
+      const { result } = await verifyFile(core);
+      const { faults } = verifyIndependently({ file, keys });
+      return [result.faults.map(({ kind }) => kind), faults.join()];
+    };
+    const saying = (text: string) => expect.stringContaining(`says complete, and ${text}`);
+    expect(await found(says(2), accounts)).toEqual([[], ""]);
+    expect(await found(says(2), accounts.slice(0, 1))).toEqual([
+      ["state"],
+      saying("its accounts lack a part of the hour"),
+    ]);
+    expect(await found(says(1), accounts)).toEqual([["counts"], saying("its accounts accepted 2")]);
+    expect(await found(says(2), [])).toEqual([["state"], saying("of no account")]);
+    expect(await found(says(2), evidence)).toEqual([
+      expect.arrayContaining(["state"]),
+      saying("core refused an account of it"),
+    ]);
+    expect(await found(says(2), [...accounts, ...earlier])).toEqual([
+      expect.anything(),
+      `account 1 of ${host} is of another hour`,
+    ]);
+    expect(await found(says(2), accounts, accounts)).toEqual([
+      ["line"],
+      `line 1 of ${host} is not in its place`,
+    ]);
   });
 });

@@ -1,25 +1,13 @@
 import { execFile } from "node:child_process";
-import { hash } from "node:crypto";
 import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { sql } from "drizzle-orm";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import { createNodeSigningKey } from "#functions/node/node-cryptography.ts";
 import { findDeliveredAccounts } from "#functions/store/completeness/settled-hours.ts";
 import { hourMs } from "#kit/clock.ts";
-import { accountPayload } from "#proto/completeness/account.ts";
-import { leafHash, merkleRoot } from "#proto/completeness/merkle.ts";
-import { formatCheckpoint, formatNoteKey, signNote } from "#proto/completeness/signed-note.ts";
-import {
-  type FileAccount,
-  formatFileCertificate,
-  formatFileEnd,
-  formatFileLine,
-  parseStatementFile,
-} from "#proto/completeness/statement-file.ts";
-import { accountsPayload, formatEntry } from "#proto/completeness/statement-line.ts";
+import { formatNoteKey } from "#proto/completeness/signed-note.ts";
 import { createTestCa, createTestKey, type TestCa } from "#scripts/lab/ca/test-pki.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { exportThrough, storeAccount } from "#tests/support/accounts.ts";
@@ -395,89 +383,6 @@ it("names what the host dropped, and what core refuses", async () => {
     code: 0,
     accounts: { checked: 1, signed: 0, refused: 1 },
   });
-});
-
-it("is no proof where core itself leaves out an account, a host or a signature, or names another hour's", async () => {
-  const core = await open();
-  const third = hourMs / 3;
-  for (const nth of [0, 1, 2]) {
-    await tested.store(`record ${nth}`);
-    await tested.account(ten + nth * third, { toMs: ten + (nth + 1) * third });
-  }
-  await tested.account(ten + hourMs, { records: 0 });
-  await test.clock.advance(minuteMs);
-  await state(core);
-  const own = parseStatementFile(await readFile(await exported("own", { host }), "utf8"));
-  const [line] = own.lines;
-  if (line === undefined) throw new Error("no line");
-  const rows = await test.db.execute<{ body: Uint8Array; signature: Uint8Array }>(
-    sql`select body, signature from ingest_account where from_at >= to_timestamp(${(ten + hourMs) / 1000})`,
-  );
-  const next = rows.map(({ body, signature }) => ({
-    body: Uint8Array.from(body),
-    signature: Uint8Array.from(signature),
-    rangeDigest: null,
-    refused: null,
-    blocks: [],
-  }));
-  /** Signs lines of these accounts as a core would that means to deceive. */
-  const forged = async (
-    name: string,
-    lines: readonly { text: string; accounts: FileAccount[] }[],
-  ) => {
-    const digest = (bytes: Uint8Array) => hash("sha256", bytes, "buffer");
-    const bytesOf = (text: string) => new TextEncoder().encode(text);
-    const stated = lines.map(({ text, accounts }, index) => {
-      const digests = accounts.map(({ body, rangeDigest }) => ({
-        sha256: digest(accountPayload(body)),
-        rangeDigest,
-      }));
-      const of =
-        accounts.length === 0 ? "" : ` of=${digest(accountsPayload(digests)).toString("base64")}`;
-      return { index, text: `${text}${of}`, proof: null, accounts };
-    });
-    const root = merkleRoot(
-      digest,
-      stated.map(({ text }) => leafHash(digest, bytesOf(text))),
-    );
-    const entry = formatEntry({ version: 2, hourMs: ten, lines: lines.length, root });
-    const head = formatCheckpoint({ origin, size: 1, root: leafHash(digest, bytesOf(entry)) });
-    const note = await signNote(head, logSigner.key, logSigner.sign);
-    const end = formatFileEnd({ first: null, consistency: [], index: 0, proof: [], note });
-    const path = join(directory, name);
-    const items = [...stated.map(formatFileLine), ...own.certificates.map(formatFileCertificate)];
-    await writeFile(path, `${entry}\n${items.join("")}${end}`);
-    const [verified, independently] = await Promise.all([verify(path), verifyIndependently(path)]);
-    return { kinds: verified.faults.map(({ kind }) => kind), ...independently };
-  };
-  const says = (accepted: number) =>
-    `${host} complete accepted=${accepted} stored=${accepted} ${binding}`;
-  const accounts = line.accounts.map((account) => ({ ...account, blocks: [] }));
-  const ends = [accounts[0], accounts[2]].filter((account) => account !== undefined);
-  const evidence = accounts.map((account) => ({ ...account, refused: "malformed" }));
-  const whole = { text: says(3), accounts };
-  const found = await Promise.all([
-    forged("honest", [whole]),
-    forged("gap", [{ text: says(2), accounts: ends }]),
-    forged("fewer", [{ text: says(2), accounts }]),
-    forged("none", [{ text: says(3), accounts: [] }]),
-    forged("evidence", [{ text: says(3), accounts: evidence }]),
-    forged("other", [{ text: says(3), accounts: [...accounts, ...next] }]),
-    forged("twice", [whole, whole]),
-  ]);
-  const fault = (text: string) => ({
-    code: 1,
-    text: expect.stringContaining(`says complete, and ${text}\n`),
-  });
-  expect(found).toMatchObject([
-    { code: 0, kinds: [] },
-    { ...fault("its accounts lack a part of the hour"), kinds: ["state"] },
-    { ...fault("its accounts accepted 3"), kinds: ["counts"] },
-    { ...fault("of no account"), kinds: ["state"] },
-    { ...fault("core refused an account of it"), kinds: expect.arrayContaining(["state"]) },
-    { code: 1, text: `account 4 of ${host} is of another hour\n` },
-    { code: 1, text: `line 1 of ${host} is not in its place\n`, kinds: ["line"] },
-  ]);
 });
 
 it("is written once for each hour, also when nothing happened and by two cores at once", async () => {
