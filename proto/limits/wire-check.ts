@@ -68,14 +68,11 @@ const checkMessage = (
   depth: number,
 ) => {
   const { reader, bytes, max } = checking;
-  if (depth > messageLimits.depth) throw new WireLimitError("the message is nested too deeply");
-  if (end - start > shape.bytesMax)
-    throw new WireLimitError(`${shape.name} is over the limit of ${shape.bytesMax} bytes`);
+  checkSize(shape, end - start, depth);
   let fields = 0;
   let singular = 0;
-  let at = start;
-  while (at < end) {
-    let tag = bytes[at] ?? 0;
+  for (let at = start, to = start; at < end; at = to) {
+    let tag = bytes[at] as number;
     if (tag >= 8 && tag < 0x80) at += 1;
     else {
       reader.pos = at;
@@ -83,8 +80,8 @@ const checkMessage = (
       at = reader.pos;
     }
     const wireType = tag & 7;
-    const length = at < end ? (bytes[at] ?? 0x80) : 0x80;
-    let to = at + 1 + length;
+    const length = bytes[at] as number;
+    to = at + 1 + length;
     if (wireType === WireType.LengthDelimited && length < 0x80 && to <= end) at += 1;
     else {
       reader.pos = at;
@@ -93,33 +90,26 @@ const checkMessage = (
     }
     fields++;
     const field = shape.fields[tag >>> 3];
-    if (field?.counter === undefined) singular++;
-    if (field !== undefined) checkField(checking, at, to, field, wireType, depth);
-    at = to;
+    if (field === undefined) {
+      singular++;
+      continue;
+    }
+    const { counter, message, isText } = field;
+    if (counter === undefined) singular++;
+    if (field.wireType !== wireType) checkOther(checking, at, to, field, wireType);
+    else if (counter !== undefined) countValue(counter);
+    if (isText) checkText(checking, at, to);
+    else if (message !== undefined) checkMessage(checking, at, to, message, depth + 1);
   }
   if (singular > max.singular)
     throw new WireLimitError(`${shape.name} repeats fields that occur once`, shape.name);
   countFields(checking, fields);
 };
 
-/** Checks the value of a field that the schema has. */
-const checkField = (
-  checking: Checking,
-  at: number,
-  to: number,
-  field: FieldShape,
-  wireType: number,
-  depth: number,
-) => {
-  const { counter, message, isText } = field;
-  const isPacked = field.packable && wireType === WireType.LengthDelimited;
-  if (field.wireType !== wireType && !isPacked)
-    throw new ProtobufError("a field has another type than the schema says");
-  if (counter !== undefined && !isPacked) countValue(counter);
-  if (isText) {
-    if (!isAscii(checking.bytes, at, to)) checkText(checking, at, to);
-  } else if (message !== undefined) checkMessage(checking, at, to, message, depth + 1);
-  else if (isPacked) checkPacked(checking, at, to, field);
+const checkSize = (shape: Shape, bytes: number, depth: number) => {
+  if (depth > messageLimits.depth) throw new WireLimitError("the message is nested too deeply");
+  if (bytes > shape.bytesMax)
+    throw new WireLimitError(`${shape.name} is over the limit of ${shape.bytesMax} bytes`);
 };
 
 /** Counts the fields of a message together: counting each one takes a third of the check's time. */
@@ -130,7 +120,17 @@ const countFields = (checking: Checking, count: number) => {
     throw new WireLimitError(`the message is over the limit of ${fields} fields`);
 };
 
-const checkPacked = (checking: Checking, start: number, end: number, field: FieldShape) => {
+/** Checks a value of another wire type than the schema's: packed numbers, or of a field that it lacks. */
+const checkOther = (
+  checking: Checking,
+  start: number,
+  end: number,
+  field: FieldShape | undefined,
+  wireType: number,
+) => {
+  if (field === undefined) return;
+  if (!field.packable || wireType !== WireType.LengthDelimited)
+    throw new ProtobufError("a field has another type than the schema says");
   const { reader, isUtf8 } = checking;
   let values = 0;
   reader.pos = start;
@@ -148,7 +148,8 @@ const isAscii = (bytes: Uint8Array, start: number, end: number) => {
 };
 
 const checkText = (checking: Checking, start: number, end: number) => {
-  if (checking.isUtf8?.(checking.bytes.subarray(start, end)) ?? true) return;
+  const { bytes, isUtf8 } = checking;
+  if (isAscii(bytes, start, end) || (isUtf8?.(bytes.subarray(start, end)) ?? true)) return;
   checking.invalidTexts += 1;
   const { repairedTexts } = messageLimits.passed;
   if (checking.invalidTexts > repairedTexts)
