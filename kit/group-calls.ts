@@ -38,6 +38,13 @@ interface Waiting<Item, Result> {
   reject(error: unknown): void;
 }
 
+const rejectAll = (
+  calls: readonly Pick<Waiting<unknown, unknown>, "reject">[],
+  error: unknown,
+): void => {
+  for (const { reject } of calls) reject(error);
+};
+
 /**
  * Groups concurrent calls into shared runs: a call starts at once while fewer than `concurrency` runs are in flight, otherwise it joins
  * the next run. Without `pause` a single call waits for nothing but `gather`; under load the groups grow until the work keeps up.
@@ -81,13 +88,11 @@ export const groupCalls = <Item, Result>(
         calls[index]?.resolve(result);
       });
     } catch (error) {
-      if (isolate(error)) {
-        if (calls.length > 1) for (const call of calls) await settle([call]);
-        else for (const call of calls) call.reject(error);
-        return;
-      }
-      const affected = succeeded > succeededBefore ? [] : waiting.splice(0);
-      for (const call of [...calls, ...affected]) call.reject(error);
+      if (!isolate(error)) {
+        const others = succeeded > succeededBefore ? [] : waiting.splice(0);
+        rejectAll([...calls, ...others], error);
+      } else if (calls.length === 1) rejectAll(calls, error);
+      else for (const call of calls) await settle([call]);
     }
   };
 

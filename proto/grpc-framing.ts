@@ -33,44 +33,40 @@ export const createGrpcMessageReader = (
   let message: Uint8Array<ArrayBuffer> | undefined;
   let messageRead = 0;
 
+  /** Reads the rest of the prefix from `at` on, as far as the chunk has it; returns where that ends. */
+  const readPrefix = (chunk: Uint8Array, at: number): number => {
+    const step = Math.min(prefixBytes - prefixRead, chunk.length - at);
+    prefix.set(chunk.subarray(at, at + step), prefixRead);
+    prefixRead += step;
+    if (prefixRead === prefixBytes && lengthOf(prefix) > bytesMax) throw tooLarge();
+    return at + step;
+  };
+
   return {
     push(chunk) {
       const messages: GrpcMessage[] = [];
       let at = 0;
-      while (at < chunk.length || (prefixRead === prefixBytes && messageRead === message?.length)) {
-        if (prefixRead < prefixBytes) {
-          const step = Math.min(prefixBytes - prefixRead, chunk.length - at);
-          prefix.set(chunk.subarray(at, at + step), prefixRead);
-          prefixRead += step;
-          at += step;
-          if (prefixRead < prefixBytes) break;
-          const length = lengthOf(prefix);
-          if (length > bytesMax) throw tooLarge();
-          if (chunk.length - at >= length) {
-            messages.push({
-              compressed: isCompressed(prefix),
-              data: chunk.subarray(at, at + length),
-            });
-            at += length;
-            prefixRead = 0;
-            continue;
-          }
-          message = buffers.acquire(length).subarray(0, length);
-          messageRead = 0;
-        }
-        if (message === undefined) break;
-        const step = Math.min(message.length - messageRead, chunk.length - at);
-        message.set(chunk.subarray(at, at + step), messageRead);
-        messageRead += step;
+      while (at < chunk.length) {
+        if (prefixRead < prefixBytes) at = readPrefix(chunk, at);
+        if (prefixRead < prefixBytes) break;
+        const length = lengthOf(prefix);
+        const step = Math.min(length - messageRead, chunk.length - at);
+        const part = chunk.subarray(at, at + step);
         at += step;
-        if (messageRead < message.length) break;
-        messages.push({ compressed: isCompressed(prefix), data: message });
+        if (message !== undefined || step < length) {
+          message ??= buffers.acquire(length).subarray(0, length);
+          message.set(part, messageRead);
+          messageRead += step;
+          if (messageRead < length) break;
+        }
+        messages.push({ compressed: isCompressed(prefix), data: message ?? part });
         message = undefined;
+        messageRead = 0;
         prefixRead = 0;
       }
       return messages;
     },
-    incompleteBytes: () => prefixRead + (message === undefined ? 0 : messageRead),
+    incompleteBytes: () => prefixRead + messageRead,
   };
 };
 

@@ -97,6 +97,8 @@ interface Introduced {
   functionColumns: ReadonlyMap<string, ReadonlySet<string>>;
 }
 
+const introducing = new Set(["ResTarget", "Alias", "CommonTableExpr", "alias"]);
+
 const namesIn = (statement: Fields): Introduced => {
   const names = new Set<string>();
   const functionColumns = new Map<string, Set<string>>();
@@ -104,25 +106,24 @@ const namesIn = (statement: Fields): Introduced => {
     if (Array.isArray(value)) for (const each of value) walk(each);
     if (typeof value !== "object" || value === null || Array.isArray(value)) return;
     for (const [key, field] of Object.entries(value)) {
-      if (key === "ResTarget" || key === "Alias" || key === "CommonTableExpr" || key === "alias")
-        for (const name of introducedBy(field)) names.add(name);
-      if (key === "RangeFunction") {
-        const alias = (field as { alias?: Fields }).alias;
-        const called = alias === undefined ? functionNamesIn(field) : [String(alias.aliasname)];
-        const declared = stringsOf(alias?.colnames);
-        for (const name of called) {
-          const columns = new Set([
-            ...(declared.length > 0 ? declared : [name, "key", "value"]),
-            "ordinality",
-          ]);
-          functionColumns.set(name, functionColumns.get(name)?.intersection(columns) ?? columns);
-        }
-      }
+      if (introducing.has(key)) for (const name of introducedBy(field)) names.add(name);
+      if (key === "RangeFunction") addFunctionColumns(functionColumns, field as Fields);
       walk(field);
     }
   };
   walk(statement);
   return { names, functionColumns };
+};
+
+const addFunctionColumns = (functionColumns: Map<string, Set<string>>, range: Fields): void => {
+  const alias = range.alias as Fields | undefined;
+  const called = alias === undefined ? functionNamesIn(range) : [String(alias.aliasname)];
+  const declared = stringsOf(alias?.colnames);
+  for (const name of called) {
+    const own = declared.length > 0 ? declared : [name, "key", "value"];
+    const columns = new Set([...own, "ordinality"]);
+    functionColumns.set(name, functionColumns.get(name)?.intersection(columns) ?? columns);
+  }
 };
 
 const introducedBy = (field: unknown): string[] => {
@@ -185,7 +186,7 @@ class StatementCheck {
   }
 
   fields(type: string, fields: Fields, { ctes, depth }: Scope): void {
-    const rules = Object.hasOwn(grammar, type) ? grammar[type] : undefined;
+    const rules = ownOf(grammar, type);
     if (rules === undefined) throw new StatementRefused(`${type} is not allowed`);
     if (depth > 10 * depthMax) throw new StatementRefused("the statement is nested too deeply");
     if (type === "RangeFunction") checkFunctionsInFrom(fields.functions);
@@ -194,7 +195,7 @@ class StatementCheck {
       scope = this.#withClause(fields.withClause as Fields, scope);
     for (const [name, value] of Object.entries(fields)) {
       if (name === "location" || (type === "SelectStmt" && name === "withClause")) continue;
-      const rule = Object.hasOwn(rules, name) ? rules[name] : undefined;
+      const rule = ownOf(rules, name);
       if (rule === undefined) throw new StatementRefused(`${type} with ${name} is not allowed`);
       if (rule === "nodes") this.node(value, scope);
       else if (typeof rule === "object") this.fields(rule.is, value as Fields, scope);
@@ -222,29 +223,38 @@ class StatementCheck {
     value: unknown,
     { fields, scope }: { fields: Fields; scope: Scope },
   ): void {
-    if (type === "RangeVar") {
-      const relation = String(fields.relname);
-      if (name === "inh" && value !== true) throw new StatementRefused("ONLY is not allowed");
-      if (!scope.ctes.has(relation) && !this.#readable.relations.has(relation))
-        throw new StatementRefused(
-          `relation "${relation}" does not exist; there are ${[...this.#readable.relations].join(", ")}`,
-        );
-    } else if (type === "CommonTableExpr") {
-      if (name === "ctematerialized") {
-        if (value === "CTEMaterializeNever")
-          throw new StatementRefused("NOT MATERIALIZED is not allowed");
-      } else if (!/^[a-z_][a-z0-9_]*$/i.test(String(value)) || /^pg_/i.test(String(value)))
-        throw new StatementRefused(`"${value}" is not allowed as the name of a CTE`);
-    } else if (type === "FuncCall") checkFunction(stringsOf(value), fields);
-    else if (type === "ColumnRef") this.#column(value);
-    else if (type === "TypeName") checkType(stringsOf(value));
-    else if (type === "SQLValueFunction") {
-      if (!valueFunctions.has(String(value))) throw new StatementRefused(`${value} is not allowed`);
-    } else {
-      const operator = stringsOf(value);
-      if (operator.length !== 1 || !operators.has(operator[0] ?? ""))
-        throw new StatementRefused(`operator ${operator.join(".")} is not allowed`);
+    switch (type) {
+      case "RangeVar":
+        this.#relation(name, value, String(fields.relname), scope);
+        break;
+      case "CommonTableExpr":
+        checkCommonTable(name, value);
+        break;
+      case "FuncCall":
+        checkFunction(stringsOf(value), fields);
+        break;
+      case "ColumnRef":
+        this.#column(value);
+        break;
+      case "TypeName":
+        checkType(stringsOf(value));
+        break;
+      case "SQLValueFunction":
+        if (!valueFunctions.has(String(value)))
+          throw new StatementRefused(`${value} is not allowed`);
+        break;
+      default:
+        checkOperator(stringsOf(value));
     }
+  }
+
+  #relation(name: string, value: unknown, relation: string, { ctes }: Scope): void {
+    const { relations } = this.#readable;
+    if (name === "inh" && value !== true) throw new StatementRefused("ONLY is not allowed");
+    if (!ctes.has(relation) && !relations.has(relation))
+      throw new StatementRefused(
+        `relation "${relation}" does not exist; there are ${[...relations].join(", ")}`,
+      );
   }
 
   /** `alias.name` calls a function when the alias has no such column, so the name must be that of a column. */
@@ -300,4 +310,20 @@ const checkType = (name: readonly string[]): void => {
     !types.has(own)
   )
     throw new StatementRefused(`type ${name.at(-1)} is not allowed`);
+};
+
+const ownOf = <Value>(record: Readonly<Record<string, Value>>, key: string): Value | undefined =>
+  Object.hasOwn(record, key) ? record[key] : undefined;
+
+const checkCommonTable = (name: string, value: unknown): void => {
+  if (name === "ctematerialized") {
+    if (value === "CTEMaterializeNever")
+      throw new StatementRefused("NOT MATERIALIZED is not allowed");
+  } else if (!/^[a-z_][a-z0-9_]*$/i.test(String(value)) || /^pg_/i.test(String(value)))
+    throw new StatementRefused(`"${value}" is not allowed as the name of a CTE`);
+};
+
+const checkOperator = (operator: readonly string[]): void => {
+  if (operator.length !== 1 || !operators.has(operator[0] ?? ""))
+    throw new StatementRefused(`operator ${operator.join(".")} is not allowed`);
 };

@@ -52,6 +52,10 @@ const isSeparate = ({
         aggregates.test(JSON.stringify(each?.ResTarget?.val?.FuncCall?.funcname ?? "")),
       )));
 
+const addTexts = (into: Set<string>, values: readonly unknown[]) => {
+  for (const value of values) if (typeof value === "string") into.add(value);
+};
+
 /** The names that a statement introduces, by how the planner may replace them. */
 export interface DerivedNames {
   /** Of expressions in subqueries and CTEs that it may merge into the SELECT around them: replaced everywhere. */
@@ -95,16 +99,27 @@ export const derivedNamesIn = (
       Fields | undefined
     >;
     const colnames = stringsOf((alias as Fields | undefined)?.colnames);
-    if (key === "RangeSubselect") add(subquery, colnames);
-    else if (key === "CommonTableExpr")
-      add(ctequery, stringsOf(aliascolnames), String(ctematerialized) === "CTEMaterializeAlways");
-    // It may be a CTE, or join subqueries.
-    else if (key === "RangeVar" || key === "JoinExpr")
-      for (const name of colnames) merged.add(name);
-    else if (key === "RangeFunction") {
-      const into = ofSql.test(JSON.stringify(fields.functions)) ? merged : others;
-      for (const name of [...colnames, alias?.aliasname, "key", "value", "ordinality"])
-        if (typeof name === "string") into.add(name);
+    switch (key) {
+      case "RangeSubselect":
+        return add(subquery, colnames);
+      case "CommonTableExpr":
+        return add(
+          ctequery,
+          stringsOf(aliascolnames),
+          String(ctematerialized) === "CTEMaterializeAlways",
+        );
+      // It may be a CTE, or join subqueries.
+      case "RangeVar":
+      case "JoinExpr":
+        return addTexts(merged, colnames);
+      case "RangeFunction":
+        return addTexts(ofSql.test(JSON.stringify(fields.functions)) ? merged : others, [
+          ...colnames,
+          alias?.aliasname,
+          "key",
+          "value",
+          "ordinality",
+        ]);
     }
   });
   const renamed = new Set(renames.map(({ name }) => name));

@@ -27,29 +27,15 @@ export const csvRecords = function* (text: string): Generator<ReadRecord, void, 
   while (at < text.length) {
     const record: ReadRecord = { line, cells: [] };
     for (let ended = false; !ended; ) {
-      let cell = "";
-      if (text[at] === '"') {
-        for (let isOpen = true; isOpen; ) {
-          const quote = text.indexOf('"', at + 1);
-          if (quote === -1) throw new CsvFault(line, "a quoted cell does not end");
-          cell += text.slice(at + 1, quote);
-          at = quote + 1;
-          isOpen = text[at] === '"';
-          if (isOpen) cell += '"';
-        }
-      } else {
-        const end = endOfCell(text, at);
-        cell = text.slice(at, end);
-        at = end;
-      }
+      const { cell, end } = readCell(text, at, line);
+      at = end;
       const after = text[at] ?? "\n";
       if (after !== "," && after !== "\n" && after !== "\r")
         throw new CsvFault(
           line,
           "a cell with quotes must be quoted as a whole, with each quote doubled",
         );
-      for (let index = cell.indexOf("\n"); index !== -1; index = cell.indexOf("\n", index + 1))
-        line += 1;
+      line += cell.split("\n").length - 1;
       record.cells.push(cell);
       if (record.cells.length > cellsMax)
         throw new CsvFault(line, `has more than ${cellsMax} cells`);
@@ -58,6 +44,23 @@ export const csvRecords = function* (text: string): Generator<ReadRecord, void, 
     }
     line += 1;
     if (record.cells.length > 1 || record.cells[0] !== "") yield record;
+  }
+};
+
+/** Reads the cell that begins at `start`. */
+const readCell = (text: string, start: number, line: number): { cell: string; end: number } => {
+  if (text[start] !== '"') {
+    const end = endOfCell(text, start);
+    return { cell: text.slice(start, end), end };
+  }
+  let cell = "";
+  for (let at = start; ; ) {
+    const quote = text.indexOf('"', at + 1);
+    if (quote === -1) throw new CsvFault(line, "a quoted cell does not end");
+    cell += text.slice(at + 1, quote);
+    at = quote + 1;
+    if (text[at] !== '"') return { cell, end: at };
+    cell += '"';
   }
 };
 

@@ -59,17 +59,12 @@ export const createSdkInference = (
         } catch (error) {
           request.signal.throwIfAborted();
           const fault = providerFaultOf(error, clock.now());
-          const { retryAfterSeconds } = fault;
-          const waitMs =
-            retryAfterSeconds === null
-              ? fullJitterMs({ attempt, baseMs: 1_000, capMs: 8_000, entropy })
-              : retryAfterSeconds * 1_000;
-          const mayRetry = !yielded && fault.transient && attempt < retriesMax;
-          if (!mayRetry || waitMs > retryAfterSecondsMax * 1_000)
-            throw new Problem("inference_failed", {
-              cause: fault,
-              ...(retryAfterSeconds === null ? {} : { retryAfterSeconds }),
-            });
+          const { retryAfterSeconds: asked } = fault;
+          const jitterMs = () => fullJitterMs({ attempt, baseMs: 1_000, capMs: 8_000, entropy });
+          const waitMs = asked === null ? jitterMs() : asked * 1_000;
+          const isFinal =
+            !fault.transient || attempt === retriesMax || waitMs > retryAfterSecondsMax * 1_000;
+          if (yielded || isFinal) throw failureOf(fault);
           log.warn(
             { provider, fault: fault.message, retry_in_ms: waitMs },
             "the language model failed; core retries",
@@ -79,6 +74,12 @@ export const createSdkInference = (
       }
     },
   };
+};
+
+const failureOf = (cause: ReturnType<typeof providerFaultOf>): Problem => {
+  const { retryAfterSeconds } = cause;
+  const wait = retryAfterSeconds === null ? {} : { retryAfterSeconds };
+  return new Problem("inference_failed", { cause, ...wait });
 };
 
 const createModel = (config: SdkConfig, fetch: typeof globalThis.fetch): LanguageModel => {

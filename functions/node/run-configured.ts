@@ -38,11 +38,8 @@ export const runConfigured = async <Config extends { logLevel: string }, Loaded>
   { usage, parse, load, serve, commands = {} }: ConfiguredProgram<Config, Loaded>,
   { command, env }: { command: string | undefined; env: Environment },
 ): Promise<number> => {
-  if (command !== undefined && command !== "check-config" && !Object.hasOwn(commands, command)) {
-    const isAsked = command === "--help" || command === "help";
-    (isAsked ? process.stdout : process.stderr).write(usage);
-    return isAsked ? 0 : 2;
-  }
+  if (command !== undefined && command !== "check-config" && !Object.hasOwn(commands, command))
+    return printUsage(usage, command);
   try {
     const { config, warnings } = parse(env, (path) => readTrustedFile(path).toString("utf8"));
     if (command === "check-config") {
@@ -68,6 +65,12 @@ export const runConfigured = async <Config extends { logLevel: string }, Loaded>
     process.stderr.write(`${error.message}\n`);
     return error instanceof ConfigError ? exitConfig : 1;
   }
+};
+
+const printUsage = (usage: string, command: string): number => {
+  const isAsked = command === "--help" || command === "help";
+  (isAsked ? process.stdout : process.stderr).write(usage);
+  return isAsked ? 0 : 2;
 };
 
 /** Creates a log that writes one JSON object per line to stdout, at `level` and above; none at `silent`. */

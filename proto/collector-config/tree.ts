@@ -230,7 +230,7 @@ const buildTree = (
       if (aliasedNodes > aliasedNodesMax) return reject("the aliases repeat too much");
       return target.tree;
     }
-    const anchor = isMap(node) || isSeq(node) || isScalar(node) ? node.anchor : undefined;
+    const { anchor } = node;
     if (anchor !== undefined) anchors.set(anchor, "open");
     const before = nodes;
     const tree = buildUnaliased(node, path, position, reject);
@@ -253,10 +253,9 @@ const buildTree = (
     if (isMap(node)) {
       const mapping: { [key: string]: Tree } = Object.create(null);
       for (const pair of node.items as Pair<Node, Node | null>[]) {
-        const key =
-          isScalar(pair.key) && typeof pair.key.value === "string" ? pair.key.value : undefined;
+        const key = textKey(pair.key);
         const at = nodeOffset(pair.key, position.value);
-        if (key === undefined || !key.isWellFormed())
+        if (key === undefined)
           faults.push({ path, offset: at, message: "a key must be plain text" });
         else if (key in mapping)
           faults.push({ path: [...path, key], offset: at, message: "the key is repeated" });
@@ -267,8 +266,10 @@ const buildTree = (
       }
       return mapping;
     }
-    if (!isScalar(node)) return reject("is not supported");
-    const { value } = node;
+    return isScalar(node) ? buildScalar(node.value, reject) : reject("is not supported");
+  };
+
+  const buildScalar = (value: unknown, reject: (message: string) => null): Tree => {
     if (typeof value === "string") {
       countText(value);
       return value.isWellFormed() ? value : reject("contains half of a surrogate pair");
@@ -284,6 +285,11 @@ const buildTree = (
 
   return build(root, [], positions);
 };
+
+const textKey = (node: Node): string | undefined =>
+  isScalar(node) && typeof node.value === "string" && node.value.isWellFormed()
+    ? node.value
+    : undefined;
 
 const nodeOffset = (node: unknown, fallback: number) =>
   (node as Node | null)?.range?.[0] ?? fallback;

@@ -17,6 +17,8 @@ interface Level {
   readonly shape: Shape | undefined;
   /** Counts the elements of an array, or the members of a map. */
   readonly counter: ValueCounter | undefined;
+  /** The values of a map. */
+  readonly valueOfMap: FieldShape | undefined;
   field: Pick<FieldShape, "message" | "counter"> | undefined;
 }
 
@@ -52,6 +54,7 @@ const checkJson = (bytes: Buffer, message: Shape) => {
     start: 0,
     shape: undefined,
     counter: undefined,
+    valueOfMap: undefined,
     field: { message, counter: undefined },
   };
   let values = 0;
@@ -67,11 +70,13 @@ const checkJson = (bytes: Buffer, message: Shape) => {
       throw new WireLimitError("the message is nested too deeply");
     // An array's element has been counted already; otherwise the value is a list, or the object of a map.
     const counter = level.isObject ? field?.counter : undefined;
+    const shape = isObject ? field?.message : undefined;
     level = {
       isObject,
       start,
-      shape: isObject ? field?.message : undefined,
+      shape,
       counter,
+      valueOfMap: counter && shape?.fields[2],
       field: isObject ? undefined : field,
     };
     isName = isObject;
@@ -85,21 +90,26 @@ const checkJson = (bytes: Buffer, message: Shape) => {
   for (let at = 0; at < bytes.length; at++) {
     const byte = bytes[at] as number;
     if (byte <= space || byte === colon) continue;
-    if (byte === comma) isName = level.isObject;
-    else if (byte === braceEnd || byte === bracketEnd) close(at);
-    else if (isName) {
+    if (byte === comma) {
+      isName = level.isObject;
+      continue;
+    }
+    if (byte === braceEnd || byte === bracketEnd) {
+      close(at);
+      continue;
+    }
+    if (isName) {
       const end = endOfText(bytes, at);
       countNext();
-      level.field = level.counter
-        ? level.shape?.fields[2]
-        : level.shape?.names.get(nameIn(bytes, at + 1, end));
+      level.field = level.valueOfMap ?? level.shape?.names.get(nameIn(bytes, at + 1, end));
       isName = false;
       at = end;
-    } else {
-      if (!level.isObject) countNext();
-      if (byte === brace || byte === bracket) open(byte === brace, at);
-      else at = byte === quote ? endOfText(bytes, at) : endOfWord(bytes, at);
+      continue;
     }
+    if (!level.isObject) countNext();
+    if (byte === brace || byte === bracket) open(byte === brace, at);
+    else if (byte === quote) at = endOfText(bytes, at);
+    else at = endOfWord(bytes, at);
   }
 };
 

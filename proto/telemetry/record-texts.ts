@@ -114,15 +114,18 @@ function* otlpLines(
     }
     if (itsResource !== resource) {
       resource = itsResource;
-      service = resource === null ? "" : serviceOf(resource);
+      service = serviceOf(resource);
       yield resource?.length ?? 0;
     }
     try {
       let lines = 0;
       for (const text of textsOf(payload.subarray(start, end), service, envelope)) {
         const isCut = lines++ > 0 && left-- <= 0;
-        yield isCut ? notDecoded("more points of a metric, which are not decoded") : text;
-        if (isCut) break;
+        if (isCut) {
+          yield notDecoded("more points of a metric, which are not decoded");
+          break;
+        }
+        yield text;
       }
     } catch {
       yield notDecoded(`a record of ${end - start} bytes, which cannot be decoded`);
@@ -167,8 +170,8 @@ const findRecords = (payload: Uint8Array): FoundRecords => {
   return found;
 };
 
-const serviceOf = (resource: Uint8Array): string => {
-  if (resource.length > recordBytesMax) return "";
+const serviceOf = (resource: Uint8Array | null): string => {
+  if (resource === null || resource.length > recordBytesMax) return "";
   try {
     const { attributes } = fromBinary(ResourceSchema, resource);
     const name = attributes.find(({ key }) => key === "service.name");

@@ -177,17 +177,23 @@ export const groupChangeOf = (
     for (const { path, value } of targetsOf(operation)) {
       const name = canonicalName(path.name);
       const written = operation.op === "remove" ? null : value;
-      if (name === "members")
+      if (name === "members") {
         patchMembers(members, operation, { filter: path.filter, sub: path.sub, value });
-      else if (path.filter || path.sub) throw unknownPath();
-      else if (name === "displayName") displayName = written;
+        continue;
+      }
+      if (path.filter || path.sub) throw unknownPath();
+      if (name === "displayName") displayName = written;
       else if (name === "externalId") externalId = written;
-      else if (["id", "meta", "schemas"].includes(name))
-        throw new Problem("scim_read_only", { detail: `${name} is read-only` });
-      else if (!name.startsWith("urn:")) throw unknownPath();
+      else checkIgnored(name);
     }
   const input = parseScim(ScimGroupInput, { displayName, externalId });
   return { displayName: input.displayName, externalId: input.externalId, members };
+};
+
+const checkIgnored = (name: string): void => {
+  if (["id", "meta", "schemas"].includes(name))
+    throw new Problem("scim_read_only", { detail: `${name} is read-only` });
+  if (!name.startsWith("urn:")) throw unknownPath();
 };
 
 const unknownPath = () =>

@@ -46,11 +46,7 @@ const untranslatableStates = new Set(["22021", "22P05"]);
  * otherwise undefined (a bug of core: `internal`). Follows the causes that drizzle wraps.
  */
 export const databaseProblem = (error: unknown): Problem | undefined => {
-  for (
-    let cause = error, depth = 0;
-    cause instanceof Error && depth < 5;
-    cause = cause.cause, depth++
-  ) {
+  for (const cause of causesOf(error)) {
     if (cause instanceof Problem) return undefined;
     const code = "code" in cause ? cause.code : undefined;
     if (typeof code !== "string") {
@@ -89,12 +85,17 @@ const isTransactionRollback = (error: unknown) => hasState(error, /^40...$/);
 /** Whether a lock was not free within `lock_timeout`. */
 export const isLockTimeout = (error: unknown): boolean => hasState(error, /^55P03$/);
 
+/** Yields an error and its causes. */
+function* causesOf(error: unknown): Generator<Error> {
+  let cause = error;
+  for (let depth = 0; cause instanceof Error && depth < 5; depth++) {
+    yield cause;
+    cause = cause.cause;
+  }
+}
+
 const hasState = (error: unknown, states: RegExp) => {
-  for (
-    let cause = error, depth = 0;
-    cause instanceof Error && depth < 5;
-    cause = cause.cause, depth++
-  )
+  for (const cause of causesOf(error))
     if ("severity" in cause && "code" in cause && states.test(String(cause.code))) return true;
   return false;
 };

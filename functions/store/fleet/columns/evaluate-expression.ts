@@ -174,8 +174,7 @@ export const createEvaluator = (view: ColumnView, marked: FindMarked): Evaluator
       intersect(own, mark(when));
       subtract(open, own);
       if (value.kind === "constant") {
-        const number = numberOf(value.value);
-        for (let at = 0; at < count; at++) if (own[at] === 1) result[at] = number;
+        setWhere(result, own, numberOf(value.value));
         continue;
       }
       const places = placesOf(own);
@@ -192,6 +191,10 @@ export const createEvaluator = (view: ColumnView, marked: FindMarked): Evaluator
     typeof values === "number" ? new Float64Array(count).fill(values) : values;
 
   return { mark, numbers: (expression) => fill(numbersOf(expression)) };
+};
+
+const setWhere = (numbers: Float64Array, flags: Uint8Array, number: number): void => {
+  for (let at = 0; at < flags.length; at++) if (flags[at] === 1) numbers[at] = number;
 };
 
 /** Creates an evaluator of the hosts at some places of a view, whose results are in the order of these. */

@@ -105,27 +105,22 @@ export const parseExpression = (source: SQL): Expression => {
         expect(")");
         return { kind, parts };
       }
-    if (take("width_bucket", "(")) {
-      const part = sum();
-      expect(",");
-      const literal = tokens[at++];
-      for (const text of ["::", "timestamptz", "[]", ")"]) expect(text);
-      const bounds = JSON.parse(
-        `[${String(literal?.text === undefined && literal?.value).slice(1, -1)}]`,
-      ) as string[];
-      return { kind: "bucket", part, bounds: bounds.map(timeOf) };
-    }
+    if (take("width_bucket", "(")) return bucket();
     if (take("interval")) return { kind: "constant", value: milliseconds(tokens[at++]?.text) };
     const token = tokens[at++];
-    if (token === undefined) throw unknown();
-    if (token.text === undefined) return { kind: "constant", value: token.value as Constant };
-    const { text } = token;
-    if (text === "true" || text === "false") return { kind: "constant", value: text === "true" };
-    if (text.startsWith("'"))
-      return { kind: "constant", value: text.slice(1, -1).replaceAll("''", "'") };
-    if (/^-?\d+$/.test(text)) return { kind: "constant", value: Number(text) };
-    if (!/^[a-z_]+$/.test(text)) throw unknown();
-    return { kind: "column", name: text };
+    const term = token && termOf(token);
+    if (term === undefined) throw unknown();
+    return term;
+  };
+  const bucket = (): Expression => {
+    const part = sum();
+    expect(",");
+    const literal = tokens[at++];
+    for (const text of ["::", "timestamptz", "[]", ")"]) expect(text);
+    const bounds = JSON.parse(
+      `[${String(literal?.text === undefined && literal?.value).slice(1, -1)}]`,
+    ) as string[];
+    return { kind: "bucket", part, bounds: bounds.map(timeOf) };
   };
   const choice = (): Expression => {
     const cases: { when: Expression; value: Expression }[] = [];
@@ -160,6 +155,16 @@ export const parseExpression = (source: SQL): Expression => {
 };
 
 const comparisons: ReadonlySet<string> = new Set(["=", "<>", "<", "<=", ">", ">="]);
+
+const termOf = (token: Token): Expression | undefined => {
+  if (token.text === undefined) return { kind: "constant", value: token.value as Constant };
+  const { text } = token;
+  if (text === "true" || text === "false") return { kind: "constant", value: text === "true" };
+  if (text.startsWith("'"))
+    return { kind: "constant", value: text.slice(1, -1).replaceAll("''", "'") };
+  if (/^-?\d+$/.test(text)) return { kind: "constant", value: Number(text) };
+  return /^[a-z_]+$/.test(text) ? { kind: "column", name: text } : undefined;
+};
 
 const cast = (expression: Expression, type = ""): Expression => {
   // As core's memory has every number.
