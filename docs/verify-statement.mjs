@@ -44,6 +44,10 @@ const rootOf = (leaves) => {
 };
 const none = Buffer.alloc(0);
 const half = (number) => Math.floor(number / 2);
+const passLeft = (at, last) => {
+  while (at % 2 === 0 && at > 0) [at, last] = [half(at), half(last)];
+  return [at, last];
+};
 const climb = (leaf, index, size, path) => {
   if (index >= size) return none;
   let [at, last, root] = [index, size - 1, leaf];
@@ -51,7 +55,7 @@ const climb = (leaf, index, size, path) => {
     if (last === 0) return none;
     const isRight = at % 2 === 1 || at === last;
     root = isRight ? nodeOf(hash, root) : nodeOf(root, hash);
-    if (isRight) while (at % 2 === 0 && at > 0) [at, last] = [half(at), half(last)];
+    if (isRight) [at, last] = passLeft(at, last);
     [at, last] = [half(at), half(last)];
   }
   return last === 0 ? root : none;
@@ -69,7 +73,7 @@ const isContinued = (before, after, path) => {
     if (last === 0) return false;
     if (at % 2 === 1 || at === last) {
       [old, now] = [nodeOf(hash, old), nodeOf(hash, now)];
-      while (at % 2 === 0 && at > 0) [at, last] = [half(at), half(last)];
+      [at, last] = passLeft(at, last);
     } else now = nodeOf(now, hash);
     [at, last] = [half(at), half(last)];
   }
@@ -288,17 +292,26 @@ const readItem = (file, item) => {
   const [kind, ...fields] = item.split(" ");
   const line = file.lines.at(-1);
   const place = `"${item.slice(0, 40)}" is no part of a statement`;
-  if (kind === "only") {
+  if (Object.hasOwn(itemReaders, kind)) return itemReaders[kind]({ file, line, fields, place });
+  // Of a later version, below its line: the digest of the line covers it.
+  need(line !== undefined && file.entry?.version !== 1 && /^[a-z][a-z_-]*$/.test(kind), place);
+  line.items.push({ kind, text: item });
+};
+const itemReaders = {
+  only: ({ file, fields, place }) => {
     need(fields.length === 1 && file.only === undefined && file.lines.length === 0, place);
     file.only = decodeName(fields[0]);
     need(file.only !== undefined, place);
-  } else if (kind === "line") {
+  },
+  line: ({ file, fields, place }) => {
     need(isCount(fields[0] ?? ""), place);
     file.lines.push({ at: Number(fields[0]), text: fields.slice(1).join(" "), items: [] });
-  } else if (kind === "path") {
+  },
+  path: ({ line, fields, place }) => {
     need(line !== undefined && line.path === undefined, place);
     line.path = hashes(fields);
-  } else if (kind === "account") {
+  },
+  account: ({ line, fields, place }) => {
     const [body, signature, digest, refused, ...more] = fields;
     need(line !== undefined && digest !== undefined && more.length === 0, place);
     const range = digest === "-" ? null : hashes([digest])[0];
@@ -309,7 +322,8 @@ const readItem = (file, item) => {
       refused,
       blocks: [],
     });
-  } else if (kind === "block") {
+  },
+  block: ({ line, fields, place }) => {
     const [first, last, size, digest, kind, ...more] = fields;
     const blocks = line?.items.findLast(({ body }) => body)?.blocks;
     const isBlock =
@@ -325,18 +339,16 @@ const readItem = (file, item) => {
       digest: hashes([digest])[0],
       isStored,
     });
-  } else if (kind === "certificate") file.certificates.push(bytes(fields.join(" ")));
-  else if (kind === "consistency") {
+  },
+  certificate: ({ file, fields }) => file.certificates.push(bytes(fields.join(" "))),
+  consistency: ({ file, fields, place }) => {
     need(isCount(fields[0] ?? ""), place);
     file.consistency.push({ size: Number(fields[0]), path: hashes(fields.slice(1)) });
-  } else if (kind === "first") {
+  },
+  first: ({ file, fields, place }) => {
     need(file.first === undefined, place);
     file.first = { text: fields.slice(0, 4).join(" "), path: hashes(fields.slice(4)) };
-  } else {
-    // Of a later version, below its line: the digest of the line covers it.
-    need(line !== undefined && file.entry?.version !== 1 && /^[a-z][a-z_-]*$/.test(kind), place);
-    line.items.push({ kind, text: item });
-  }
+  },
 };
 
 /** Verifies the text of a file; `readBlock(name)` returns the bytes of a block's file, or undefined. Throws `Malformed`. */
@@ -354,16 +366,11 @@ export const verifyStatement = ({ file: text, keys, witness, isUnbound = false, 
   const isInLog = (entryText, index, path) =>
     climb(leafOf(entryText), index, head.size, path).equals(head.root);
   check(isInLog(file.entryText, file.index, file.path), "the entry is not in the log");
-  const kept = witness === undefined ? undefined : openHead(witness, logKeys);
-  if (witness !== undefined) {
-    const path = file.consistency.find(({ size }) => size === kept?.size)?.path;
-    const isSame = kept?.isSigned && kept.origin === head.origin;
-    const hasPath = path !== undefined || kept?.size === head.size;
+  if (witness !== undefined)
     check(
-      isSame && hasPath && isContinued(kept, head, path ?? []),
+      continues(openHead(witness, logKeys), head, file.consistency),
       "the log does not continue what the witness kept",
     );
-  }
   // Hours have no gap: the place of an entry is that of its hour.
   if (first === undefined && file.index > 0)
     check(
@@ -380,11 +387,7 @@ export const verifyStatement = ({ file: text, keys, witness, isUnbound = false, 
   }
   const lines = file.lines.map((line) => ({ ...line, ...readLine(line.text, entry) }));
   checkLines(lines, { entry, only, check });
-  for (const { host, state, unknown = [], items } of lines) {
-    if (state !== undefined && !states.includes(state)) notices.push(`state ${state} of ${host}`);
-    for (const name of unknown) notices.push(`field ${name} of ${host}`);
-    for (const { kind } of items) if (kind) notices.push(`item ${kind} of ${host}`);
-  }
+  for (const line of lines) noteUnknown(line, notices);
   const certificates = new Map(
     file.certificates.map((der) => [sha(der).toString("hex"), readCertificate(der)]),
   );
@@ -397,6 +400,18 @@ export const verifyStatement = ({ file: text, keys, witness, isUnbound = false, 
     notices,
     summary: `${entry.hour}: ${lines.length} of ${entry.lines} lines verify`,
   };
+};
+
+const continues = (kept, head, consistency) => {
+  if (!kept?.isSigned || kept.origin !== head.origin) return false;
+  const path = consistency.find(({ size }) => size === kept.size)?.path;
+  return (path !== undefined || kept.size === head.size) && isContinued(kept, head, path ?? []);
+};
+
+const noteUnknown = ({ host, state, unknown = [], items }, notices) => {
+  if (state !== undefined && !states.includes(state)) notices.push(`state ${state} of ${host}`);
+  for (const name of unknown) notices.push(`field ${name} of ${host}`);
+  for (const { kind } of items) if (kind) notices.push(`item ${kind} of ${host}`);
 };
 
 const readCertificate = (der) => {
@@ -466,30 +481,7 @@ const checkLine = (line, context) => {
     of !== undefined && sha(...parts).equals(bytes(of)),
     `the line of ${host} was made of other accounts`,
   );
-  const stated = [];
-  let before = 0n;
-  for (const item of items.filter(({ body }) => body)) {
-    const account = readAccount(item, host);
-    const { queue, number, hash } = account;
-    if (item.refused !== undefined) {
-      says(!isDone, "core refused an account of it");
-      if (account.host === host) accounts.set(`${host} ${queue}/${number}`, hash);
-      continue;
-    }
-    if (account.host !== host) {
-      check(false, `an account of ${host} is not its own`);
-      continue;
-    }
-    accounts.set(`${host} ${queue}/${number}`, hash);
-    checkSignature(account, item, { ...context, isDone });
-    checkBlocks(account, item, context);
-    check(
-      account.isStopped || account.from - (account.from % hourMs) === own,
-      `${account.name} is of another hour`,
-    );
-    before += account.ackedBefore;
-    stated.push(account);
-  }
+  const stated = checkAccounts(line, says, { ...context, isDone });
   for (const { name, queue, number, previous } of stated) {
     const predecessor = accounts.get(`${host} ${queue}/${number - 1n}`);
     check(
@@ -505,8 +497,42 @@ const checkLine = (line, context) => {
     says(String(sum) === (fields.get(name) ?? "0"), `its accounts ${name} ${sum}`);
   }
   if (!isDone) return;
+  const before = stated.reduce((sum, { ackedBefore }) => sum + ackedBefore, 0n);
   const isStored = count("stored") + count("discarded") + Number(before) === count("accepted");
   says(isStored, "its counts do not");
+  checkBinding(line, stated, says, entry);
+};
+
+/** Checks the accounts of a line, and returns those that count. */
+const checkAccounts = ({ host, items, own }, says, context) => {
+  const { accounts, check, isDone } = context;
+  const stated = [];
+  for (const item of items.filter(({ body }) => body)) {
+    const account = readAccount(item, host);
+    const { queue, number, hash } = account;
+    if (item.refused !== undefined) {
+      says(!isDone, "core refused an account of it");
+      if (account.host === host) accounts.set(`${host} ${queue}/${number}`, hash);
+      continue;
+    }
+    if (account.host !== host) {
+      check(false, `an account of ${host} is not its own`);
+      continue;
+    }
+    accounts.set(`${host} ${queue}/${number}`, hash);
+    checkSignature(account, item, context);
+    checkBlocks(account, item, context);
+    check(
+      account.isStopped || account.from - (account.from % hourMs) === own,
+      `${account.name} is of another hour`,
+    );
+    stated.push(account);
+  }
+  return stated;
+};
+
+/** Checks that the accounts cover what the line binds of its hour. */
+const checkBinding = ({ queues, own }, stated, says, entry) => {
   const times = stated.map(({ queue, from, to }) => ({
     queue,
     from: Math.max(from, own),

@@ -332,21 +332,14 @@ export const deliver = async (
     }
     if (outcome.status === "rejected") {
       if (envelopes.length > 1) return inHalves();
-      const [envelope] = envelopes;
-      const decision = envelope ? await options.decideDeadLetter(envelope.hostId, false) : "wait";
-      // The backend never received these: they do not count against it.
-      if (envelope && (decision !== "wait" || outcome.isUnsent)) {
-        const letters = [{ envelope, reason: outcome.reason }];
-        return {
-          ...none,
-          ...(decision === "store" ? { deadLetters: letters } : { dropped: letters }),
-        };
-      }
-    }
-    const { reason } = outcome;
-    observe.state(outcome.status === "rejected" ? `too many dead letters: ${reason}` : reason);
-    const bounds = outcome.status === "retry" ? retry : refused;
-    const afterMs = (outcome.status === "retry" && outcome.afterMs) || 0;
+      const givenUp = await giveUp(envelopes[0], outcome, options);
+      if (givenUp) return givenUp;
+      observe.state(`too many dead letters: ${outcome.reason}`);
+    } else observe.state(outcome.reason);
+    const { bounds, afterMs } =
+      outcome.status === "retry"
+        ? { bounds: retry, afterMs: outcome.afterMs || 0 }
+        : { bounds: refused, afterMs: 0 };
     await clock.sleep(afterMs + fullJitterMs({ attempt, ...bounds, entropy }), signal);
     if (
       outcome.status === "retry" &&
@@ -356,6 +349,20 @@ export const deliver = async (
     )
       return inHalves();
   }
+};
+
+/** Makes a dead letter of a rejected envelope, or drops it; returns undefined if it has to wait. */
+const giveUp = async (
+  envelope: StoredEnvelope | undefined,
+  { reason, isUnsent }: Extract<OtlpOutcome, { status: "rejected" }>,
+  { decideDeadLetter }: DeliveryOptions,
+): Promise<ChunkOutcome | undefined> => {
+  if (envelope === undefined) return undefined;
+  const decision = await decideDeadLetter(envelope.hostId, false);
+  // The backend never received these: they do not count against it.
+  if (decision === "wait" && !isUnsent) return undefined;
+  const letters = [{ envelope, reason }];
+  return { ...none, ...(decision === "store" ? { deadLetters: letters } : { dropped: letters }) };
 };
 
 /** Sends a request once. One with a malformed payload is rejected here: no resource of that could have the identity of its host. */

@@ -224,10 +224,10 @@ const drainMs = 5_000;
  * database, logs it and restarts from the stored position. A lease whose end does not change for `exportLeaseMs` is over, whatever the database's
  * clock says. Throws `ExportPositionElsewhere`.
  */
-const runLeased = async (options: LeasedOptions) => {
-  const { db, name, owner, clock, log, stopping, observe } = options;
+const runLeased = async (options: LeasedOptions): Promise<void> => {
+  const { db, name, owner, clock, log, stopping } = options;
   let isWaiting = false;
-  let reached: bigint | null = null;
+  let last: ExportLease | undefined;
   let seen: { until: string | undefined; at: number } | undefined;
   while (!stopping.aborted) {
     try {
@@ -245,16 +245,9 @@ const runLeased = async (options: LeasedOptions) => {
         isWaiting = false;
         seen = undefined;
         const { lease, leftTimeline } = acquired;
-        if (leftTimeline !== null) await logTimeline(options, { lease, leftTimeline, reached });
-        log.info({ export: name, position: lease.position.toString() }, "exporting");
-        observe.active(true);
-        try {
-          await runUnder(lease, options);
-        } finally {
-          observe.active(false);
-          reached = lease.position;
-          await releaseExportLease(db, lease).catch(() => undefined);
-        }
+        await logTimeline(options, { lease, leftTimeline, reached: last?.position });
+        last = lease;
+        await exportUnder(lease, options);
       }
     } catch (err) {
       if (err instanceof ExportPositionElsewhere) throw err;
@@ -268,7 +261,7 @@ const runLeased = async (options: LeasedOptions) => {
 };
 
 /**
- * Logs that the server was promoted or recovered, and how much is sent again. The position is safe: it is in the same log as the rows, so a copy
+ * Logs that the server was promoted or recovered, if it was, and how much is sent again. The position is safe: it is in the same log as the rows, so a copy
  * that lacks some of them has an earlier position, and this process moved it only on the timeline that it had read.
  */
 const logTimeline = async (
@@ -277,8 +270,9 @@ const logTimeline = async (
     lease,
     leftTimeline,
     reached,
-  }: { lease: ExportLease; leftTimeline: number; reached: bigint | null },
-) => {
+  }: { lease: ExportLease; leftTimeline: number | null; reached: bigint | undefined },
+): Promise<void> => {
+  if (leftTimeline === null) return;
   const { envelopes } = await countPendingOf(db, lease);
   log.warn(
     {
@@ -286,14 +280,26 @@ const logTimeline = async (
       timeline: lease.identity?.timeline,
       was: leftTimeline,
       position: lease.position.toString(),
-      ...(reached === null ? {} : { position_was: reached.toString() }),
+      ...(reached === undefined ? {} : { position_was: reached.toString() }),
       repeated_envelopes_max: envelopes,
     },
     "a standby was promoted or a backup recovered; exporting from the position that this server has",
   );
 };
 
-const runUnder = async (lease: ExportLease, options: LeasedOptions) => {
+const exportUnder = async (lease: ExportLease, options: LeasedOptions): Promise<void> => {
+  const { db, name, log, observe } = options;
+  log.info({ export: name, position: lease.position.toString() }, "exporting");
+  observe.active(true);
+  try {
+    await runUnder(lease, options);
+  } finally {
+    observe.active(false);
+    await releaseExportLease(db, lease).catch(() => undefined);
+  }
+};
+
+const runUnder = async (lease: ExportLease, options: LeasedOptions): Promise<void> => {
   const { db, clock, stopping } = options;
   const ended = new AbortController();
   const done = new AbortController();

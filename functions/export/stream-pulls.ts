@@ -140,16 +140,19 @@ export const pullMessages = (options: PullOptions): StreamPulls => {
     ended.resolve();
     filled.resolve();
   };
-  const receive = (message: Msg) => {
+  const receiveStatus = (message: Msg, code: number): void => {
+    // One that has been given up ends nothing.
+    if (!ends.has(code) || message.subject !== `${inbox}.${requests}`) return;
+    const description = message.headers?.description ?? "";
+    if (code === 503 || /consumer (deleted|is push)/i.test(description))
+      fail(new Error(`the consumer is not available: ${code} ${description}`));
+    ended.resolve();
+  };
+  const receive = (message: Msg): void => {
     heardAt = ticks;
     const code = message.headers?.code ?? 0;
     if (message.subject.startsWith(inbox) && code !== 0) {
-      // One that has been given up ends nothing.
-      if (!ends.has(code) || message.subject !== `${inbox}.${requests}`) return;
-      const description = message.headers?.description ?? "";
-      if (code === 503 || /consumer (deleted|is push)/i.test(description))
-        fail(new Error(`the consumer is not available: ${code} ${description}`));
-      ended.resolve();
+      receiveStatus(message, code);
       return;
     }
     const pulled = toStreamMessage(message);

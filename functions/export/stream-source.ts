@@ -113,6 +113,14 @@ export const openStreamSource = async (options: StreamSourceOptions): Promise<Cl
   // In a stream that was just found, the messages before its first one are not lost.
   let isBehindFirst = lease.position === 0n;
 
+  /** Returns how many messages are lost between the last one and this one. */
+  const moveTo = (sequence: number): number => {
+    const skipped = isBehindFirst ? 0 : Math.max(0, sequence - last - 1);
+    if (sequence > last) isBehindFirst = false;
+    last = Math.max(last, sequence);
+    return skipped;
+  };
+
   const toChunk = (
     messages: readonly StreamMessage[],
     end: StreamMessage,
@@ -123,11 +131,7 @@ export const openStreamSource = async (options: StreamSourceOptions): Promise<Cl
     let bytes = 0;
     let lost = lacking;
     for (const message of messages) {
-      if (message.sequence > last) {
-        if (!isBehindFirst) lost += message.sequence - last - 1;
-        isBehindFirst = false;
-        last = message.sequence;
-      }
+      lost += moveTo(message.sequence);
       bytes += message.heldBytes;
       const { subject, sequence: seq } = message;
       const read = readStreamBlock(message, codec, (block) => {

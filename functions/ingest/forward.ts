@@ -155,22 +155,26 @@ export async function* forward<Answer>(
     else void push(steps.accept(message.value), message.value.rejected.length);
     return undefined;
   };
+  const isOver = () => abort.aborted || disconnected.aborted;
+  const pause = () => steps.untilReadable(abort, disconnected);
+  /** Returns false once nothing more is read. */
+  const serveGroup = async (group: readonly DecodeMessage[]): Promise<boolean> => {
+    for (const decode of group) {
+      // Each may be a block of which a few bytes fill the budget.
+      for (let paused = pause(); paused; paused = pause()) await paused;
+      if (isOver() || !steps.mayAccept()) return false;
+      const opening = serve(decode());
+      if (opening && !(await opening)) return false;
+    }
+    return true;
+  };
   const read = async (): Promise<void> => {
-    const isOver = () => abort.aborted || disconnected.aborted;
     const iterator = requests[Symbol.asyncIterator]();
-    const pause = () => steps.untilReadable(abort, disconnected);
     while (!isOver()) {
       for (let paused = pause(); paused; paused = pause()) await paused;
       while (!isOver() && !answers.hasRoom()) await drained.wait();
       const next = await iterator.next();
-      if (next.done) return;
-      for (const decode of next.value) {
-        // Each may be a block of which a few bytes fill the budget.
-        for (let paused = pause(); paused; paused = pause()) await paused;
-        if (isOver() || !steps.mayAccept()) return;
-        const opening = serve(decode());
-        if (opening && !(await opening)) return;
-      }
+      if (next.done || !(await serveGroup(next.value))) return;
     }
   };
   const stop = () => {

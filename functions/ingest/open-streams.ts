@@ -167,17 +167,22 @@ export const createOpenStreams = ({
           onError(cause);
         }
       };
+      const sleepTick = async (): Promise<void> => {
+        if (wake.signal.aborted) wake = new AbortController();
+        const ms = waitMs();
+        const dueAt = clock.monotonic() + ms;
+        await clock.sleep(ms, wake.signal).catch(() => undefined);
+        const lateMs = clock.monotonic() - dueAt;
+        if (lateMs > longTurnMs) confirmedAt += lateMs;
+      };
+      const pauseMs = (): number => {
+        if (isPending) return overdueMs;
+        return isTriggered ? 0 : recheckMs;
+      };
       // One listener: a signal composed for each tick costs more than the tick.
       signal.addEventListener("abort", () => wake.abort(), { once: true });
       while (!signal.aborted) {
-        if (wake.signal.aborted) wake = new AbortController();
-        if (!isTriggered || isPending) {
-          const ms = waitMs();
-          const dueAt = clock.monotonic() + ms;
-          await clock.sleep(ms, wake.signal).catch(() => undefined);
-          const lateMs = clock.monotonic() - dueAt;
-          if (lateMs > longTurnMs) confirmedAt += lateMs;
-        }
+        if (!isTriggered || isPending) await sleepTick();
         if (signal.aborted) return;
         const now = clock.monotonic();
         if (now - expiryCheckedAt >= expiryCheckMs) {
@@ -189,8 +194,7 @@ export const createOpenStreams = ({
           endUnconfirmed();
           confirmedAt = now;
         }
-        const afterMs = isPending ? overdueMs : isTriggered ? 0 : recheckMs;
-        if (now - startedAt < afterMs) continue;
+        if (now - startedAt < pauseMs()) continue;
         isTriggered = false;
         isPending = true;
         startedAt = now;

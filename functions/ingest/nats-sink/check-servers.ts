@@ -29,7 +29,10 @@ const completeVersion = "2.14.0";
 /** Killing a process of the first up to the second deleted whole streams. */
 const deletingVersions = { from: "2.10.20", fixed: "2.10.23" };
 /** `sync_interval: always` came with the first; the log of replicas follows it since the second. */
-const syncingVersion = { single: "2.10.0", replicated: "2.10.23" };
+const syncingVersion = {
+  single: { version: "2.10.0", write: "write" },
+  replicated: { version: "2.10.23", write: "write of a replica" },
+};
 
 const isBefore = (version: string, least: string): boolean =>
   version.split("-", 1)[0]?.localeCompare(least, "en", { numeric: true }) === -1;
@@ -52,12 +55,14 @@ export const checkServers = async (
   const faults: ConfigFault[] = [];
   const warnings: string[] = [];
   const refuse = (why: string): void => {
+    if (!mustSync) return;
     const more = replicas === 1 ? "SVC_NATS_REPLICAS=3 on three machines, or " : "";
     faults.push({
       variable: "SVC_NATS_DURABILITY",
       message: `${why}. Set sync_interval: always in the jetstream block of each server, or ${more}${replicated}`,
     });
   };
+  const syncing = replicas > 1 ? syncingVersion.replicated : syncingVersion.single;
   for (const server of servers) {
     const is = `the server ${server.name} is nats-server ${server.version}`;
     if (isBefore(server.version, oldestVersion))
@@ -65,16 +70,12 @@ export const checkServers = async (
         variable: "SVC_NATS_URLS",
         message: `${is}; update it: ${oldestVersion} is the oldest supported`,
       });
-    else
-      warnings.push(...updateAdvice(server.version, replicas).map((advice) => `${is}: ${advice}`));
-    const syncing = replicas > 1 ? syncingVersion.replicated : syncingVersion.single;
-    if (mustSync && isBefore(server.version, syncing))
-      refuse(
-        `${is}, which cannot sync each write${replicas > 1 ? " of a replica" : ""}: ${syncing} and later can`,
-      );
+    warnings.push(...updateAdvice(server.version, replicas).map((advice) => `${is}: ${advice}`));
+    if (isBefore(server.version, syncing.version))
+      refuse(`${is}, which cannot sync each ${syncing.write}: ${syncing.version} and later can`);
   }
   const lazy = monitored.filter(({ syncs }) => !syncs).map(({ name }) => name);
-  if (mustSync && lazy.length > 0)
+  if (lazy.length > 0)
     refuse(`these servers acknowledge before they sync: ${lazy.toSorted().join(", ")}`);
   if (mustSync && monitored.length === 0 && faults.length === 0) {
     if (durability === null) refuse(unknownSync);
