@@ -292,26 +292,26 @@ const readItem = (file, item) => {
   const [kind, ...fields] = item.split(" ");
   const line = file.lines.at(-1);
   const place = `"${item.slice(0, 40)}" is no part of a statement`;
-  if (Object.hasOwn(itemReaders, kind)) return itemReaders[kind]({ file, line, fields, place });
+  if (Object.hasOwn(itemReaders, kind)) return itemReaders[kind](file, fields, place, line);
   // Of a later version, below its line: the digest of the line covers it.
   need(line !== undefined && file.entry?.version !== 1 && /^[a-z][a-z_-]*$/.test(kind), place);
   line.items.push({ kind, text: item });
 };
 const itemReaders = {
-  only: ({ file, fields, place }) => {
+  only: (file, fields, place) => {
     need(fields.length === 1 && file.only === undefined && file.lines.length === 0, place);
     file.only = decodeName(fields[0]);
     need(file.only !== undefined, place);
   },
-  line: ({ file, fields, place }) => {
+  line: (file, fields, place) => {
     need(isCount(fields[0] ?? ""), place);
     file.lines.push({ at: Number(fields[0]), text: fields.slice(1).join(" "), items: [] });
   },
-  path: ({ line, fields, place }) => {
+  path: (_file, fields, place, line) => {
     need(line !== undefined && line.path === undefined, place);
     line.path = hashes(fields);
   },
-  account: ({ line, fields, place }) => {
+  account: (_file, fields, place, line) => {
     const [body, signature, digest, refused, ...more] = fields;
     need(line !== undefined && digest !== undefined && more.length === 0, place);
     const range = digest === "-" ? null : hashes([digest])[0];
@@ -323,7 +323,7 @@ const itemReaders = {
       blocks: [],
     });
   },
-  block: ({ line, fields, place }) => {
+  block: (_file, fields, place, line) => {
     const [first, last, size, digest, kind, ...more] = fields;
     const blocks = line?.items.findLast(({ body }) => body)?.blocks;
     const isBlock =
@@ -340,12 +340,12 @@ const itemReaders = {
       isStored,
     });
   },
-  certificate: ({ file, fields }) => file.certificates.push(bytes(fields.join(" "))),
-  consistency: ({ file, fields, place }) => {
+  certificate: (file, fields) => file.certificates.push(bytes(fields.join(" "))),
+  consistency: (file, fields, place) => {
     need(isCount(fields[0] ?? ""), place);
     file.consistency.push({ size: Number(fields[0]), path: hashes(fields.slice(1)) });
   },
-  first: ({ file, fields, place }) => {
+  first: (file, fields, place) => {
     need(file.first === undefined, place);
     file.first = { text: fields.slice(0, 4).join(" "), path: hashes(fields.slice(4)) };
   },

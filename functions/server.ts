@@ -56,7 +56,7 @@ const heartbeatPauseMs = 10;
 const viewMs = 1000;
 
 /** Serves until SIGTERM or SIGINT, then finishes requests and jobs in flight and closes the database last. */
-const serve = async (config: CoreConfig, log: Log, loaded: LoadedCore): Promise<void> => {
+const serve = async (config: CoreConfig, log: Log, loaded: LoadedCore) => {
   // Streams hold memory outside the heap. V8 would collect the whole heap at each 64 MB of it, every two seconds while a fleet connects.
   setFlagsFromString("--external-memory-accounted-in-global-limit");
   const stop = new AbortController();
@@ -71,7 +71,7 @@ const serve = async (config: CoreConfig, log: Log, loaded: LoadedCore): Promise<
     const core: Core = { ...base, chat: chat?.chat ?? null };
     const jobsCore = { ...core, db: databases.jobs.db };
     const findRestore = createRestoreCheck(jobsCore);
-    const checkRestore = async (): Promise<void> => {
+    const checkRestore = async () => {
       if ((await findRestore()) !== null) serving.ingest?.reopenStreams();
     };
     // Before anything serves: a restored backup grants access that has been revoked since.
@@ -114,15 +114,6 @@ const serve = async (config: CoreConfig, log: Log, loaded: LoadedCore): Promise<
 
 type Serving = Awaited<ReturnType<typeof openServing>>;
 
-/** What changes while core serves. */
-interface ServingState {
-  isListening: boolean;
-  isStopping: boolean;
-  /** True until it is known. */
-  hasOlderCore: boolean;
-  ingest: RunningIngest | null;
-}
-
 /** Opens what the parts of core share. */
 const openServing = async (
   config: CoreConfig,
@@ -139,13 +130,21 @@ const openServing = async (
   const metrics = createMetrics(log);
   metrics.gauge("databaseConnections", databases.connections.count);
   metrics.gauge("databaseConnectionsMax", () => databases.connections.max);
-  const state: ServingState = {
+  return {
+    config,
+    log,
+    loaded,
+    databases,
+    databaseClock,
+    metrics,
+    tracer,
+    signal,
     isListening: false,
     isStopping: false,
+    // Until it is known.
     hasOlderCore: true,
-    ingest: null,
+    ingest: null as RunningIngest | null,
   };
-  return { ...state, config, log, loaded, databases, databaseClock, metrics, tracer, signal };
 };
 
 /** Creates what core consists of, without chat. */
@@ -279,10 +278,7 @@ const listen = async (core: Core, jobsCore: Core, serving: Serving) => {
   return { http, report };
 };
 
-const startDirectorySync = (
-  core: Core,
-  { metrics, loaded: { servers }, signal }: Serving,
-): Promise<void> =>
+const startDirectorySync = (core: Core, { metrics, loaded: { servers }, signal }: Serving) =>
   runDirectorySync(
     {
       core,

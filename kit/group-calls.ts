@@ -38,10 +38,7 @@ interface Waiting<Item, Result> {
   reject(error: unknown): void;
 }
 
-const rejectAll = (
-  calls: readonly Pick<Waiting<unknown, unknown>, "reject">[],
-  error: unknown,
-): void => {
+const rejectAll = (calls: readonly Pick<Waiting<unknown, unknown>, "reject">[], error: unknown) => {
   for (const { reject } of calls) reject(error);
 };
 
@@ -96,7 +93,7 @@ export const groupCalls = <Item, Result>(
     }
   };
 
-  const runNext = async (batch?: readonly Waiting<Item, Result>[]): Promise<void> => {
+  const runNext = async (batch?: readonly Waiting<Item, Result>[]) => {
     running += 1;
     if (gather) await gather();
     const calls = batch ?? takeBatch();

@@ -34,7 +34,7 @@ export const createGrpcMessageReader = (
   let messageRead = 0;
 
   /** Reads the rest of the prefix from `at` on, as far as the chunk has it; returns where that ends. */
-  const readPrefix = (chunk: Uint8Array, at: number): number => {
+  const readPrefix = (chunk: Uint8Array, at: number) => {
     const step = Math.min(prefixBytes - prefixRead, chunk.length - at);
     prefix.set(chunk.subarray(at, at + step), prefixRead);
     prefixRead += step;

@@ -85,7 +85,7 @@ export const parseFlags = <Kinds extends FlagKinds>(
   return values as FlagValues<Kinds>;
 };
 
-const operandRefusal = (kinds: FlagKinds): string =>
+const operandRefusal = (kinds: FlagKinds) =>
   Object.hasOwn(kinds, "config")
     ? "takes flags only; name the config with --config <path>"
     : "takes flags only; pass a token with --token-file or --token-stdin";
@@ -104,7 +104,7 @@ const optionValue = (
   return value;
 };
 
-const unknownFlag = (name: string): string => {
+const unknownFlag = (name: string) => {
   if (name === "token")
     return "a token is not an argument; pass it with --token-file or --token-stdin";
   return /^[a-z]+(-[a-z]+){0,5}$/.test(name) && name.length <= 32

@@ -166,7 +166,7 @@ export const openDesiredConfigs = async (options: {
     };
   };
 
-  const start = async (change: (() => Promise<void>) | undefined): Promise<void> => {
+  const start = async (change: (() => Promise<void>) | undefined) => {
     if (change === undefined) return;
     fetching = true;
     await inBackground(change);
@@ -174,7 +174,7 @@ export const openDesiredConfigs = async (options: {
     if (waiting !== undefined) await changed(waiting);
   };
 
-  const changed = async (fetch: Fetch): Promise<void> => {
+  const changed = async (fetch: Fetch) => {
     if (!isAllowed()) return;
     waiting = fetching || store.state().pending !== null ? fetch : undefined;
     if (waiting !== undefined) return;
@@ -307,7 +307,7 @@ const createPromotion = (
 };
 
 /** Describes why a change failed. The file system's messages are left out, as they contain paths of this host. */
-const describeFailure = (error: unknown): string => {
+const describeFailure = (error: unknown) => {
   if (error instanceof ManagementError) return error.message;
   const code = errorCode(error);
   return code === undefined
@@ -319,7 +319,7 @@ const describeFailure = (error: unknown): string => {
  * Returns a config's text with `labels` in place of its own; without labels, the text as it is. Keeps comments. The hash of the config
  * stays the same, as labels do not count.
  */
-const keepLabels = (text: string, labels: Labels): string => {
+const keepLabels = (text: string, labels: Labels) => {
   if (Object.keys(labels).length === 0) return text;
   const document = parseDocument(text, { version: "1.2", schema: "core", merge: false });
   document.set("labels", document.createNode(labels));

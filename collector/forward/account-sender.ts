@@ -48,12 +48,12 @@ export const createAccountSender = (
   /** The account that is due, and the one that core owes an answer: this one, or an earlier one that core lacks. */
   let sent: { due: SealedAccount; account: SealedAccount; atMs: number } | undefined;
 
-  const send = (due: SealedAccount, account: SealedAccount, earlierAreLost = false): void => {
+  const send = (due: SealedAccount, account: SealedAccount, earlierAreLost = false) => {
     sent = { due, account, atMs: clock.monotonic() };
     controls.push(encodeAccount(account, earlierAreLost));
   };
-  const mayBeSent = (): boolean => takesAccounts && !options.areAccountsPaused();
-  const poke = (): void => {
+  const mayBeSent = () => takesAccounts && !options.areAccountsPaused();
+  const poke = () => {
     if (!mayBeSent() || sent !== undefined) return;
     const next = accounts.next();
     if (next === undefined) return;

@@ -35,7 +35,7 @@ export const nextBatch = async (
   let seen = sequence;
   let linger: AbortController | undefined;
   /** Returns false at the first records that do not fit. */
-  const add = (found: readonly QueuedRecords[]): boolean => {
+  const add = (found: readonly QueuedRecords[]) => {
     for (const records of found) {
       if (batch.length > 0 && bytes + records.bytes > maxBytes) return false;
       batch.push(records);

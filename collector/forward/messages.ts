@@ -219,9 +219,14 @@ export const decodeResponse = (bytes: Uint8Array): ForwardResponse | undefined =
     return response;
   });
 
-type ReadText = (end: number) => string;
+/** Reads a part of a response, which ends at `partEnd`; undefined if this version does not know it. */
+type ReadPart = (
+  reader: BinaryReader,
+  partEnd: number,
+  readText: (end: number) => string,
+) => ForwardResponse | undefined;
 
-const readOpened = (reader: BinaryReader, openedEnd: number): ForwardResponse => {
+const readOpened: ReadPart = (reader, openedEnd) => {
   const opened: Opened = {
     cursor: 0,
     leftCursors: [],
@@ -241,7 +246,7 @@ const readOpened = (reader: BinaryReader, openedEnd: number): ForwardResponse =>
   return { opened };
 };
 
-const readAck = (reader: BinaryReader, ackEnd: number, readText: ReadText): ForwardResponse => {
+const readAck: ReadPart = (reader, ackEnd, readText) => {
   const ack: Ack = { ackedThrough: 0, rejected: [] };
   eachField(reader, ackEnd, (field, end) => {
     if (field === varint(2)) ack.ackedThrough = Number(reader.uint64());
@@ -257,11 +262,7 @@ const readAck = (reader: BinaryReader, ackEnd: number, readText: ReadText): Forw
   return { ack };
 };
 
-const readDirective = (
-  reader: BinaryReader,
-  directiveEnd: number,
-  readText: ReadText,
-): ForwardResponse | undefined => {
+const readDirective: ReadPart = (reader, directiveEnd, readText) => {
   let spreadMs = 0;
   let requestId = "";
   let action: Directive["action"] | undefined;
@@ -273,11 +274,7 @@ const readDirective = (
   return action && { directive: { spreadMs, action, requestId } };
 };
 
-const readAccountAck = (
-  reader: BinaryReader,
-  ackEnd: number,
-  readText: ReadText,
-): ForwardResponse => {
+const readAccountAck: ReadPart = (reader, ackEnd, readText) => {
   const accountAck: AccountAck = { through: 0, refused: "" };
   eachField(reader, ackEnd, (field, end) => {
     if (field === varint(1)) accountAck.through = Number(reader.uint64());
@@ -286,11 +283,7 @@ const readAccountAck = (
   return { accountAck };
 };
 
-const readStatusAnswer = (
-  reader: BinaryReader,
-  answerEnd: number,
-  readText: ReadText,
-): ForwardResponse => {
+const readStatusAnswer: ReadPart = (reader, answerEnd, readText) => {
   const answer: StatusAnswer = {
     seq: 0,
     reportNeeded: false,
@@ -319,7 +312,11 @@ const readStatusAnswer = (
 };
 
 /** Reads a `SendDiag`. */
-const readRequestId = (reader: BinaryReader, sendDiagEnd: number, readText: ReadText): string => {
+const readRequestId = (
+  reader: BinaryReader,
+  sendDiagEnd: number,
+  readText: (end: number) => string,
+) => {
   let requestId = "";
   eachField(reader, sendDiagEnd, (field, end) => {
     if (field === text(1)) requestId = readText(end);

@@ -233,7 +233,7 @@ const watchAnswers = (
   { clock, answerTimeoutMs, accountTimeoutMs }: ForwardStreamOptions,
   { accounts, answerDueSince }: { accounts: AccountSender; answerDueSince(): number | null },
   end: AbortController,
-): void => {
+) => {
   const watch = async () => {
     for (;;) {
       await clock.sleep(Math.min(answerTimeoutMs / 4, accounts.timeLeftMs()), end.signal);
@@ -250,7 +250,7 @@ const watchAnswers = (
 };
 
 /** Offers each account that the queue seals to `accounts`. */
-const followAccounts = (queue: Queue, accounts: AccountSender, end: AbortController): void => {
+const followAccounts = (queue: Queue, accounts: AccountSender, end: AbortController) => {
   const follow = async () => {
     for (;;) {
       await queue.accounts.changed(end.signal);
@@ -263,8 +263,7 @@ const followAccounts = (queue: Queue, accounts: AccountSender, end: AbortControl
 /** Smaller frames are sent as they are. */
 const blockBytesMin = 1024;
 
-const bytesOf = (parts: readonly Uint8Array[]): number =>
-  parts.reduce((sum, part) => sum + part.length, 0);
+const bytesOf = (parts: readonly Uint8Array[]) => parts.reduce((sum, part) => sum + part.length, 0);
 
 const joinBytes = (parts: readonly Uint8Array[]): Uint8Array => {
   const bytes = new Uint8Array(bytesOf(parts));
@@ -280,7 +279,7 @@ const joinBytes = (parts: readonly Uint8Array[]): Uint8Array => {
 const ackLingerMs = 50;
 
 /** Ignores failures of the disk: the next ack covers the same records, and core skips those that are resent. */
-const removeThrough = (queue: Queue, sequence: number, onRemoved: () => void): void => {
+const removeThrough = (queue: Queue, sequence: number, onRemoved: () => void) => {
   queue
     .ack(sequence, { lingerMs: ackLingerMs })
     .then(onRemoved)
@@ -310,13 +309,13 @@ const frameOf = (
   return { ...figures, span };
 };
 
-const endFailed = (span: Span | undefined): void => {
+const endFailed = (span: Span | undefined) => {
   span?.fail();
   span?.end();
 };
 
 /** Frees what a copied batch was read into, except that of its last records: the queue reads on in it. */
-const freeBatch = (batch: readonly QueuedRecords[]): void => {
+const freeBatch = (batch: readonly QueuedRecords[]) => {
   const kept = batch.at(-1)?.envelopes.buffer;
   for (const { envelopes } of batch)
     if (envelopes.buffer !== kept) freeBytes(envelopes, { whole: true });

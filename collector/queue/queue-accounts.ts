@@ -96,25 +96,25 @@ export const createQueueAccounts = (
   const waiters = createRecordWaiters();
   let signer: AccountSigner | undefined;
 
-  const apply = (event: AccountEvent): void => {
+  const apply = (event: AccountEvent) => {
     state = account(state, event);
   };
-  const wake = (): void => waiters.notify(1);
+  const wake = () => waiters.notify(1);
   const endedQueue = (): string | undefined => {
     const newest = onDisk.newest();
     return newest?.content.ended ? newest.queueId.toHex() : undefined;
   };
-  const hasEnded = (): boolean => endedQueue() === store.state.queueId.toHex();
-  const observeNow = (): void => {
+  const hasEnded = () => endedQueue() === store.state.queueId.toHex();
+  const observeNow = () => {
     if (!hasEnded()) apply({ type: "observed", now: observe() });
   };
   /** Writes the account of the time until now; returns false while the disk cannot be written. */
-  const close = (isEnd: boolean): boolean => {
+  const close = (isEnd: boolean) => {
     observeNow();
     apply({ type: "stopped", isEnd, now: { ...observe(), wallMs: state.last.wallMs } });
     return write(() => undefined);
   };
-  const save = ({ accounts, state: queue }: QueueTransaction, isRenamed: boolean): void => {
+  const save = ({ accounts, state: queue }: QueueTransaction, isRenamed: boolean) => {
     onDisk.lost().forEach(accounts.insert);
     for (const { queueId, content } of state.unsaved)
       accounts.insert({
@@ -258,7 +258,7 @@ const createSavedAccounts = (store: Pick<QueueStore, "accounts">) => {
 };
 
 /** Names an account among those of all queue ids, whatever row it has. */
-const nameOf = ({ queueId, content }: AccountRow): string =>
+const nameOf = ({ queueId, content }: AccountRow) =>
   `${queueId.toHex()} ${JSON.stringify(content)}`;
 
 /** A key that does not sign must not keep the queue from storing. */
@@ -270,7 +270,7 @@ const attempt = <Result>(act: () => Result): Result | undefined => {
   }
 };
 
-const sealAll = (table: AccountTable, { hostId, certificateSha256, sign }: AccountSigner): void => {
+const sealAll = (table: AccountTable, { hostId, certificateSha256, sign }: AccountSigner) => {
   let before: { queueId: Uint8Array; sealed: SealedAccount } | undefined;
   for (const { id, queueId, content, sealed } of table.rows()) {
     if (sealed !== undefined) {

@@ -194,7 +194,7 @@ export const createQueue = (
     writes.schedule();
   };
 
-  const dropExpired = (): number => {
+  const dropExpired = () => {
     const checkedAt = clock.monotonic();
     if (writes.isClosed() || checkedAt - expiryCheckedAt < expiryCheckMs) return 0;
     expiryCheckedAt = checkedAt;
@@ -282,7 +282,7 @@ export const createQueue = (
   };
 };
 
-const closeOnError = (store: QueueStore, act: () => void): void => {
+const closeOnError = (store: QueueStore, act: () => void) => {
   try {
     act();
   } catch (error) {
@@ -456,7 +456,7 @@ const createPendingWrites = (
 };
 
 /** Counts what is dropped; returns how many records it has. */
-const drop = ({ reason, batch }: Refusal, hooks: AccountHooks): number => {
+const drop = ({ reason, batch }: Refusal, hooks: AccountHooks) => {
   for (const count of batch.counts) hooks.apply({ type: "refused", reason, ...count });
   return batch.count;
 };

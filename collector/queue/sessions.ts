@@ -90,14 +90,14 @@ export const createQueueSessions = (
   /** Those that the current session names. */
   let leftQueues: readonly LeftQueue[] = [];
 
-  const write = (change: Change): void =>
+  const write = (change: Change) =>
     transact((transaction) => {
       Object.assign(transaction.state, { isAnswered, sentThrough: sentBefore });
       change(transaction);
     });
 
   /** Returns false while the disk cannot be written: the change may wait. */
-  const writeIfPossible = (change: Change): boolean => {
+  const writeIfPossible = (change: Change) => {
     try {
       write(change);
     } catch (error) {
@@ -108,7 +108,7 @@ export const createQueueSessions = (
     return true;
   };
 
-  const changeQueueId = (forks: number): void => {
+  const changeQueueId = (forks: number) => {
     write((transaction) => {
       const { state } = transaction;
       writes.deleteAcked(transaction);

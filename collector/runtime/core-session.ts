@@ -270,7 +270,7 @@ const transportOf = (
 });
 
 /** Whether management requests go to the listener that telemetry goes to: the forwarder's connection then serves both. */
-const reachesIngestListener = ({ config, coreCaPem, ingestCaPem }: UsableConfig): boolean => {
+const reachesIngestListener = ({ config, coreCaPem, ingestCaPem }: UsableConfig) => {
   const url = URL.parse(config.management.coreUrl ?? "");
   const ingest = URL.parse(`https://${config.forwarder.endpoint}`);
   if (url === null || ingest === null) return false;
@@ -414,7 +414,7 @@ const createDirectiveFollower = ({
     clock,
   });
 
-  const run = async (directive: Directive): Promise<void> => {
+  const run = async (directive: Directive) => {
     const { action, spreadMs } = directive;
     running.add(action);
     try {

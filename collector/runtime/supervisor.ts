@@ -317,7 +317,7 @@ const openSession = (
 };
 
 /** Closes a session, and remembers what the next one continues from. */
-const closeSession = async ({ state, session }: Running): Promise<void> => {
+const closeSession = async ({ state, session }: Running) => {
   state.lastAckAt = session.forwarder().lastAckAt;
   state.lastHeartbeatAt = session.heartbeat()?.lastSuccessAt ?? null;
   await session.close();
@@ -333,11 +333,7 @@ interface Running {
 }
 
 /** Puts `next` into effect. Changes nothing if one of its sources cannot start. */
-const reload = async (
-  options: SupervisorOptions,
-  running: Running,
-  next: UsableConfig,
-): Promise<void> => {
+const reload = async (options: SupervisorOptions, running: Running, next: UsableConfig) => {
   const { log } = options;
   const { state, sources } = running;
   try {

@@ -68,7 +68,7 @@ const parsed = (text: string, parse: ParseSql): ParsedText => {
 };
 
 /** Returns the deepest nesting of brackets; those in strings count too. */
-const nestingOf = (text: string): number => {
+const nestingOf = (text: string) => {
   let depth = 0;
   let deepest = 0;
   for (const character of text) {
@@ -79,7 +79,7 @@ const nestingOf = (text: string): number => {
 };
 
 /** Returns whether a tree is at most this deep. Needs no stack of its own, unlike what walks the tree after it. */
-const isShallow = (tree: unknown, depthMax: number): boolean => {
+const isShallow = (tree: unknown, depthMax: number) => {
   let level: unknown[] = [tree];
   for (let depth = 0; level.length > 0; depth++) {
     if (depth > depthMax) return false;
@@ -102,7 +102,7 @@ const introducing = new Set(["ResTarget", "Alias", "CommonTableExpr", "alias"]);
 const namesIn = (statement: Fields): Introduced => {
   const names = new Set<string>();
   const functionColumns = new Map<string, Set<string>>();
-  const walk = (value: unknown): void => {
+  const walk = (value: unknown) => {
     if (Array.isArray(value)) for (const each of value) walk(each);
     if (typeof value !== "object" || value === null || Array.isArray(value)) return;
     for (const [key, field] of Object.entries(value)) {
@@ -115,7 +115,7 @@ const namesIn = (statement: Fields): Introduced => {
   return { names, functionColumns };
 };
 
-const addFunctionColumns = (functionColumns: Map<string, Set<string>>, range: Fields): void => {
+const addFunctionColumns = (functionColumns: Map<string, Set<string>>, range: Fields) => {
   const alias = range.alias as Fields | undefined;
   const called = alias === undefined ? functionNamesIn(range) : [String(alias.aliasname)];
   const declared = stringsOf(alias?.colnames);
@@ -285,14 +285,14 @@ class StatementCheck {
 }
 
 /** Only calls: PostgreSQL accepts COALESCE and casts in FROM too, where their value would have a name that `namesIn` does not see. */
-const checkFunctionsInFrom = (list: unknown): void => {
+const checkFunctionsInFrom = (list: unknown) => {
   for (const each of list as readonly { List?: { items?: readonly Fields[] } }[])
     if (each.List?.items?.[0]?.FuncCall === undefined)
       throw new StatementRefused("FROM may have relations, subqueries and calls of functions only");
 };
 
 /** Syntax such as EXTRACT(… FROM …) is a call of a function in pg_catalog; the statement itself may not name a schema. */
-const checkFunction = (name: readonly string[], { funcformat }: Fields): void => {
+const checkFunction = (name: readonly string[], { funcformat }: Fields) => {
   const [schema, own = schema] = name;
   const isSyntax = schema === "pg_catalog" && funcformat === "COERCE_SQL_SYNTAX";
   if (name.length > 2 || (name.length === 2 && !isSyntax))
@@ -301,7 +301,7 @@ const checkFunction = (name: readonly string[], { funcformat }: Fields): void =>
     throw new StatementRefused(`function ${own} is not allowed`);
 };
 
-const checkType = (name: readonly string[]): void => {
+const checkType = (name: readonly string[]) => {
   const [schema, own = schema] = name;
   if (
     name.length > 2 ||
@@ -315,7 +315,7 @@ const checkType = (name: readonly string[]): void => {
 const ownOf = <Value>(record: Readonly<Record<string, Value>>, key: string): Value | undefined =>
   Object.hasOwn(record, key) ? record[key] : undefined;
 
-const checkCommonTable = (name: string, value: unknown): void => {
+const checkCommonTable = (name: string, value: unknown) => {
   if (name === "ctematerialized") {
     if (value === "CTEMaterializeNever")
       throw new StatementRefused("NOT MATERIALIZED is not allowed");
@@ -323,7 +323,7 @@ const checkCommonTable = (name: string, value: unknown): void => {
     throw new StatementRefused(`"${value}" is not allowed as the name of a CTE`);
 };
 
-const checkOperator = (operator: readonly string[]): void => {
+const checkOperator = (operator: readonly string[]) => {
   if (operator.length !== 1 || !operators.has(operator[0] ?? ""))
     throw new StatementRefused(`operator ${operator.join(".")} is not allowed`);
 };

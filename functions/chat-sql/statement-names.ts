@@ -7,7 +7,7 @@ export const stringsOf = (value: unknown): string[] =>
   );
 
 /** Calls `visit` with each field of a tree, at any depth. */
-const visitFields = (tree: unknown, visit: (key: string, fields: Fields) => void): void => {
+const visitFields = (tree: unknown, visit: (key: string, fields: Fields) => void) => {
   if (typeof tree !== "object" || tree === null) return;
   for (const [key, field] of Object.entries(tree)) {
     if (typeof field === "object" && field !== null) visit(key, field as Fields);

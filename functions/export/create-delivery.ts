@@ -108,7 +108,7 @@ const logPartial = (
   log: Pick<Log, "warn">,
   name: string,
   { signal, items, message, envelopes }: PartialRejection,
-): void => {
+) => {
   const hosts = [...new Set(envelopes.map(({ hostId }) => hostId))];
   log.warn(
     {
@@ -128,7 +128,7 @@ const logLetters = (
   name: string,
   letters: readonly ExportDeadLetter[],
   text: string,
-): void => {
+) => {
   const hosts = [...Map.groupBy(letters, ({ envelope }) => envelope.hostId)];
   for (const [host_id, own] of hosts.slice(0, namedMax))
     log.warn({ export: name, host_id, envelopes: own.length, reason: own.at(-1)?.reason }, text);
@@ -176,10 +176,10 @@ export const createDeadLetterLimit = (options: DeadLetterLimitOptions): DeadLett
   let hosts = 0;
   let countedAt = Number.NEGATIVE_INFINITY;
 
-  const add = (hostId: string, letters: number): void => {
+  const add = (hostId: string, letters: number) => {
     for (const some of [pending, counts]) some.set(hostId, (some.get(hostId) ?? 0) + letters);
   };
-  const recount = async (): Promise<void> => {
+  const recount = async () => {
     if (clock.monotonic() - countedAt < recountMs) return;
     countedAt = clock.monotonic();
     // Before the count, so that a letter which is stored meanwhile counts twice, and not never.
@@ -191,7 +191,7 @@ export const createDeadLetterLimit = (options: DeadLetterLimitOptions): DeadLett
     for (const [hostId, letters] of waiting)
       counts.set(hostId, (counts.get(hostId) ?? 0) + letters);
   };
-  const admit = (hostId: string): boolean => {
+  const admit = (hostId: string) => {
     // A host with a share of nothing has reached it.
     counts.set(hostId, counts.get(hostId) ?? 0);
     if ((counts.get(hostId) ?? 0) >= hostMax || sum(counts.values()) >= max) return false;
@@ -215,7 +215,7 @@ export const createDeadLetterLimit = (options: DeadLetterLimitOptions): DeadLett
   };
 };
 
-const sum = (counts: Iterable<number>): number => {
+const sum = (counts: Iterable<number>) => {
   let all = 0;
   for (const count of counts) all += count;
   return all;
@@ -407,7 +407,7 @@ const noteRejectedItems = async (
   return { ...none, exported: envelopes.length, rejectedItems, partial };
 };
 
-const bytesOf = (envelopes: readonly StoredEnvelope[]): number =>
+const bytesOf = (envelopes: readonly StoredEnvelope[]) =>
   envelopes.reduce((sum, { payload }) => sum + payload.length, 0);
 
 /** Delivers requests one after the other. */

@@ -224,7 +224,7 @@ const drainMs = 5_000;
  * database, logs it and restarts from the stored position. A lease whose end does not change for `exportLeaseMs` is over, whatever the database's
  * clock says. Throws `ExportPositionElsewhere`.
  */
-const runLeased = async (options: LeasedOptions): Promise<void> => {
+const runLeased = async (options: LeasedOptions) => {
   const { db, name, owner, clock, log, stopping } = options;
   let isWaiting = false;
   let last: ExportLease | undefined;
@@ -261,8 +261,8 @@ const runLeased = async (options: LeasedOptions): Promise<void> => {
 };
 
 /**
- * Logs that the server was promoted or recovered, if it was, and how much is sent again. The position is safe: it is in the same log as the rows, so a copy
- * that lacks some of them has an earlier position, and this process moved it only on the timeline that it had read.
+ * Logs that the server was promoted or recovered, if it was, and how much is sent again. The position is safe: it is in the same log as the
+ * rows, so a copy that lacks some of them has an earlier position, and this process moved it only on the timeline that it had read.
  */
 const logTimeline = async (
   { db, name, log }: LeasedOptions,
@@ -271,7 +271,7 @@ const logTimeline = async (
     leftTimeline,
     reached,
   }: { lease: ExportLease; leftTimeline: number | null; reached: bigint | undefined },
-): Promise<void> => {
+) => {
   if (leftTimeline === null) return;
   const { envelopes } = await countPendingOf(db, lease);
   log.warn(
@@ -287,7 +287,7 @@ const logTimeline = async (
   );
 };
 
-const exportUnder = async (lease: ExportLease, options: LeasedOptions): Promise<void> => {
+const exportUnder = async (lease: ExportLease, options: LeasedOptions) => {
   const { db, name, log, observe } = options;
   log.info({ export: name, position: lease.position.toString() }, "exporting");
   observe.active(true);
@@ -299,7 +299,7 @@ const exportUnder = async (lease: ExportLease, options: LeasedOptions): Promise<
   }
 };
 
-const runUnder = async (lease: ExportLease, options: LeasedOptions): Promise<void> => {
+const runUnder = async (lease: ExportLease, options: LeasedOptions) => {
   const { db, clock, stopping } = options;
   const ended = new AbortController();
   const done = new AbortController();

@@ -140,7 +140,7 @@ export const pullMessages = (options: PullOptions): StreamPulls => {
     ended.resolve();
     filled.resolve();
   };
-  const receiveStatus = (message: Msg, code: number): void => {
+  const receiveStatus = (message: Msg, code: number) => {
     // One that has been given up ends nothing.
     if (!ends.has(code) || message.subject !== `${inbox}.${requests}`) return;
     const description = message.headers?.description ?? "";
@@ -148,7 +148,7 @@ export const pullMessages = (options: PullOptions): StreamPulls => {
       fail(new Error(`the consumer is not available: ${code} ${description}`));
     ended.resolve();
   };
-  const receive = (message: Msg): void => {
+  const receive = (message: Msg) => {
     heardAt = ticks;
     const code = message.headers?.code ?? 0;
     if (message.subject.startsWith(inbox) && code !== 0) {

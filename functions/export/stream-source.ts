@@ -61,7 +61,7 @@ const nanosOfMs = 1_000_000;
 const consumerNotFound = 10_014;
 
 /** The name of an export's consumer. */
-const consumerNameOf = (exportName: string): string => `svc-export-${exportName}`;
+const consumerNameOf = (exportName: string) => `svc-export-${exportName}`;
 
 /** Returns JetStream's manager. Rejects while the stream does not exist: core creates it, and until then an export has nothing to read. */
 export const manageStream = async (
@@ -114,7 +114,7 @@ export const openStreamSource = async (options: StreamSourceOptions): Promise<Cl
   let isBehindFirst = lease.position === 0n;
 
   /** Returns how many messages are lost between the last one and this one. */
-  const moveTo = (sequence: number): number => {
+  const moveTo = (sequence: number) => {
     const skipped = isBehindFirst ? 0 : Math.max(0, sequence - last - 1);
     if (sequence > last) isBehindFirst = false;
     last = Math.max(last, sequence);
@@ -194,7 +194,7 @@ const followStream = async (
     log,
   }: Pick<StreamSourceOptions, "db" | "manager" | "stream" | "lease" | "log">,
   state: StreamState,
-): Promise<void> => {
+) => {
   const [own] = (await findStreamExports(db, state.identity)).filter(
     ({ name }) => name === lease.name,
   );
@@ -213,7 +213,7 @@ const replaceConsumer = async (
   stream: string,
   name: string,
   position: bigint,
-): Promise<void> => {
+) => {
   await consumers.delete(stream, name).catch((cause: unknown) => {
     if ((cause as { code?: number }).code !== consumerNotFound) throw cause;
   });
@@ -244,7 +244,7 @@ export const readStreamBlock = (
   },
 ): readonly StoredEnvelope[] | undefined => {
   if (headers?.has("Svc-Fence")) return [];
-  const header = (name: string): string => headers?.get(name) ?? "";
+  const header = (name: string) => headers?.get(name) ?? "";
   const block = readPlace(header);
   if (block === undefined) return undefined;
   const { hostId, queueId, receivedAt } = block;
@@ -354,7 +354,7 @@ export const createStreamChains = ({
   const blocks = new LRUCache<string, true>({ max: blocksMax });
   let checkedFrom = position;
 
-  const note = ({ subject, sequence }: StreamMessage): void => {
+  const note = ({ subject, sequence }: StreamMessage) => {
     ends.delete(subject);
     ends.set(subject, sequence);
     const [oldest] = ends;
@@ -362,7 +362,7 @@ export const createStreamChains = ({
     checkedFrom = Math.max(checkedFrom, oldest[1]);
     ends.delete(oldest[0]);
   };
-  const isKnown = (key: string | undefined): boolean => key !== undefined && blocks.has(key);
+  const isKnown = (key: string | undefined) => key !== undefined && blocks.has(key);
 
   /** Reads back along a chain, from the message that `next` expected to the last one that was delivered. */
   const readMissing = async (
@@ -389,7 +389,7 @@ export const createStreamChains = ({
     async complete(messages) {
       const complete: StreamMessage[] = [];
       let lost = 0;
-      const add = (message: StreamMessage): void => {
+      const add = (message: StreamMessage) => {
         complete.push(message);
         const key = blockKey(message);
         if (key !== undefined) blocks.set(key, true);
@@ -419,8 +419,7 @@ export const createStreamChains = ({
 const expectedHeader = "Nats-Expected-Last-Subject-Sequence";
 
 /** The sequence that a message expected as the last of its subject; 0 for none. */
-const expectedBy = ({ headers }: StreamMessage): number =>
-  Number(headers?.get(expectedHeader) || 0);
+const expectedBy = ({ headers }: StreamMessage) => Number(headers?.get(expectedHeader) || 0);
 
 /** Names a block by its subject and its envelopes; undefined for a fence and what core did not write. */
 const blockKey = ({ subject, headers }: StreamMessage): string | undefined => {

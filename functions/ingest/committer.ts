@@ -87,8 +87,7 @@ const stuckAfterMs = 1_000;
 /** A batch of at most this size is not too large, however slow. */
 const batchBytesMin = 256 * 1024;
 
-const bytesOf = (frames: FrameGroup["frames"]): number =>
-  frames.reduce((sum, { bytes }) => sum + bytes, 0);
+const bytesOf = (frames: FrameGroup["frames"]) => frames.reduce((sum, { bytes }) => sum + bytes, 0);
 
 /** Makes a committer; it connects with the first frame. */
 export const createCommitter = (options: CommitterOptions): Committer => {
@@ -113,12 +112,12 @@ export const createCommitter = (options: CommitterOptions): Committer => {
   const attempt = createAttempt(options, pool, limit, expected);
   let state: CommitterState = { name: "committing" };
 
-  const putBack = ({ frames, keys }: FrameGroup): void => {
+  const putBack = ({ frames, keys }: FrameGroup) => {
     forget(expected, keys);
     waiting.putBack(frames);
   };
   /** Puts the frames of all batches that are behind an earlier one back, the newest batch first. */
-  const yieldBehind = (): void => {
+  const yieldBehind = () => {
     for (const batch of [...batches].reverse()) {
       if (batch.state.name !== "behind") continue;
       putBack(batch);
@@ -126,7 +125,7 @@ export const createCommitter = (options: CommitterOptions): Committer => {
     }
   };
 
-  const pump = (): void => {
+  const pump = () => {
     while (mayBegin(batches, connections, waiting)) {
       const frames = waiting.removeBatch();
       if (frames.length === 0) break;
@@ -134,7 +133,7 @@ export const createCommitter = (options: CommitterOptions): Committer => {
     }
     if (state.name === "closing" && batches.size === 0 && waiting.isEmpty()) state.drained();
   };
-  const begin = (batch: Batch): void => {
+  const begin = (batch: Batch) => {
     batches.add(batch);
     const becomes = (pace: BatchPace, afterMs: number) =>
       callAfter(clock, afterMs, () => {
@@ -157,7 +156,7 @@ export const createCommitter = (options: CommitterOptions): Committer => {
   };
 
   /** Commits a group of a batch's frames and settles them; a batch that has yielded settles none. */
-  const run = async (batch: Batch, group: FrameGroup): Promise<void> => {
+  const run = async (batch: Batch, group: FrameGroup) => {
     const { frames, keys } = group;
     try {
       const outcomes = await attempt(batch, group);
@@ -172,7 +171,7 @@ export const createCommitter = (options: CommitterOptions): Committer => {
     }
   };
 
-  const handleFailure = async (batch: Batch, group: FrameGroup, cause: unknown): Promise<void> => {
+  const handleFailure = async (batch: Batch, group: FrameGroup, cause: unknown) => {
     const { frames, keys } = group;
     // A lock says nothing about the server.
     const isLocked = isLockTimeout(cause);
@@ -188,26 +187,26 @@ export const createCommitter = (options: CommitterOptions): Committer => {
   };
 
   /** Runs each frame alone: only one that cannot be stored, and those after it in its queue, then fail. */
-  const retryIndividually = async (batch: Batch, frames: readonly Pending[]): Promise<void> => {
+  const retryIndividually = async (batch: Batch, frames: readonly Pending[]) => {
     for (const pending of frames) {
       if (batch.state.name === "yielded") return;
       await run(batch, groupFrames([pending]));
     }
   };
 
-  const recover = (): void => {
+  const recover = () => {
     if (state.name !== "failing") return;
     state.probe.abort();
     state = { name: "committing" };
   };
-  const fail = (): void => {
+  const fail = () => {
     if (state.name !== "committing") return;
     const probe = new AbortController();
     state = { name: "failing", probe };
     void pool.untilAvailable(probe.signal).then((isAvailable) => isAvailable && recover());
   };
   /** Resolves once no frame is pending, or when `graceMs` have passed and those that are pending have failed. */
-  const drain = async (graceMs: number): Promise<void> => {
+  const drain = async (graceMs: number) => {
     const drained = Promise.withResolvers<void>();
     if (state.name === "failing") state.probe.abort();
     state = { name: "closing", drained: drained.resolve };
@@ -255,7 +254,7 @@ const mayBegin = (
   batches: ReadonlySet<Batch>,
   connections: number,
   waiting: Pick<WaitingFrames, "bytes">,
-): boolean => {
+) => {
   let moving = 0;
   let isSlow = false;
   for (const { pace } of batches) {
@@ -266,7 +265,7 @@ const mayBegin = (
   return moving === 0 || isSlow || waiting.bytes() >= parallelBytesMin;
 };
 
-const settle = (frames: FrameGroup["frames"], outcomes: readonly FrameOutcome[]): void => {
+const settle = (frames: FrameGroup["frames"], outcomes: readonly FrameOutcome[]) => {
   for (const [index, { resolve, reject }] of frames.entries()) {
     const outcome = outcomes[index];
     if (outcome) resolve(outcome);
@@ -277,7 +276,7 @@ const settle = (frames: FrameGroup["frames"], outcomes: readonly FrameOutcome[])
 /** Cursors by queue. */
 type Cursors = Pick<LRUCache<string, bigint>, "get" | "set" | "delete">;
 
-const forget = (cursors: Cursors, keys: Iterable<string>): void => {
+const forget = (cursors: Cursors, keys: Iterable<string>) => {
   for (const key of keys) cursors.delete(key);
 };
 

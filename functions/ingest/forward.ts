@@ -158,7 +158,7 @@ export async function* forward<Answer>(
   const isOver = () => abort.aborted || disconnected.aborted;
   const pause = () => steps.untilReadable(abort, disconnected);
   /** Returns false once nothing more is read. */
-  const serveGroup = async (group: readonly DecodeMessage[]): Promise<boolean> => {
+  const serveGroup = async (group: readonly DecodeMessage[]) => {
     for (const decode of group) {
       // Each may be a block of which a few bytes fill the budget.
       for (let paused = pause(); paused; paused = pause()) await paused;
@@ -168,7 +168,7 @@ export async function* forward<Answer>(
     }
     return true;
   };
-  const read = async (): Promise<void> => {
+  const read = async () => {
     const iterator = requests[Symbol.asyncIterator]();
     while (!isOver()) {
       for (let paused = pause(); paused; paused = pause()) await paused;

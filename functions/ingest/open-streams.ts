@@ -75,7 +75,7 @@ export const createOpenStreams = ({
   /** No open stream expires before it: a hundred thousand are looked at only when one does. */
   let earliest: Caller | undefined;
 
-  const endExpired = (): void => {
+  const endExpired = () => {
     if (earliest === undefined || admission.expiryFault(earliest) === undefined) return;
     earliest = undefined;
     for (const [caller, controller] of open) {
@@ -88,12 +88,12 @@ export const createOpenStreams = ({
   const unconfirmed = new Set<Caller>();
   let returnSeconds = 0;
   /** The caller connects again at a time of its own, to another core if this one's pool is at fault. */
-  const end = (caller: Caller, code: ProblemCode): void =>
+  const end = (caller: Caller, code: ProblemCode) =>
     open
       .get(caller)
       ?.abort(new Problem(code, { retryAfterSeconds: fraction(entropy) * returnSeconds }));
   /** Ends streams and removes them from `callers`, in turns, until it is empty. */
-  const endInTurns = async (callers: Set<Caller>, code: ProblemCode): Promise<void> => {
+  const endInTurns = async (callers: Set<Caller>, code: ProblemCode) => {
     returnSeconds = callers.size / returnsPerSecond;
     let ended = 0;
     for (const caller of callers) {
@@ -102,7 +102,7 @@ export const createOpenStreams = ({
       if (++ended % endsOfTurn === 0) await clock.sleep(turnMs);
     }
   };
-  const endUnconfirmed = (): void => {
+  const endUnconfirmed = () => {
     const isEnding = unconfirmed.size > 0;
     for (const caller of open.keys()) unconfirmed.add(caller);
     if (!isEnding) void endInTurns(unconfirmed, "database_unavailable");
@@ -148,11 +148,11 @@ export const createOpenStreams = ({
       /** Whether no recheck has succeeded since the newest began. */
       let isPending = false;
       /** A tick, or less until the streams are unconfirmed. */
-      const waitMs = (): number => {
+      const waitMs = () => {
         const leftMs = confirmedAt + unconfirmedMsMax - clock.monotonic();
         return leftMs > 0 ? Math.min(leftMs, tickMs) : tickMs;
       };
-      const recheck = async (since: number): Promise<void> => {
+      const recheck = async (since: number) => {
         try {
           const callers = [...open.keys()];
           for (const [caller, fault] of await admission.recheck(callers))
@@ -167,7 +167,7 @@ export const createOpenStreams = ({
           onError(cause);
         }
       };
-      const sleepTick = async (): Promise<void> => {
+      const sleepTick = async () => {
         if (wake.signal.aborted) wake = new AbortController();
         const ms = waitMs();
         const dueAt = clock.monotonic() + ms;
@@ -175,7 +175,7 @@ export const createOpenStreams = ({
         const lateMs = clock.monotonic() - dueAt;
         if (lateMs > longTurnMs) confirmedAt += lateMs;
       };
-      const pauseMs = (): number => {
+      const pauseMs = () => {
         if (isPending) return overdueMs;
         return isTriggered ? 0 : recheckMs;
       };

@@ -156,7 +156,7 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
   };
 
   /** Counts a Submit as a stream before its body is read: a caller can send that slowly, and occupy a frame of memory with each. */
-  const enterSubmit = (caller: Caller, { signal, values }: HandlerContext): void => {
+  const enterSubmit = (caller: Caller, { signal, values }: HandlerContext) => {
     try {
       const stream = streams.enter(caller);
       values.set(submitStreamKey, stream);
@@ -409,7 +409,7 @@ const strictUtf8 = new TextDecoder("utf-8", { fatal: true });
 const requestBytesMax = 4096;
 
 /** Serves the health checks of gRPC for the server and for the ingest service. Clients do without `Watch`, which is unimplemented. */
-const serveHealth = (router: ConnectRouter, isHealthy: () => boolean): void => {
+const serveHealth = (router: ConnectRouter, isHealthy: () => boolean) => {
   const check = ({ service }: { service: string }) => {
     if (service !== "" && service !== IngestService.typeName)
       throw new ConnectError("unknown service", Code.NotFound);

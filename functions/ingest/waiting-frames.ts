@@ -59,15 +59,6 @@ export const createWaitingFrames = ({
 
   const isIsolated = (key: string): boolean =>
     isolated.size > 0 && (isolated.get(key) ?? 0) > clock.monotonic();
-  /** Returns false for a queue that has to wait for another batch. */
-  const join = (batch: GrowingBatch, key: string): boolean => {
-    const hasBusy = batch.hasBusy || isBusy(key);
-    const hasUnknown = batch.hasUnknown || isUnknown(key);
-    if (hasBusy && hasUnknown) return false;
-    batch.hasBusy = hasBusy;
-    batch.hasUnknown = hasUnknown;
-    return true;
-  };
 
   return {
     add(pending) {
@@ -78,23 +69,40 @@ export const createWaitingFrames = ({
       else waiting.set(key, [pending]);
     },
     removeBatch() {
-      const batch: GrowingBatch = {
-        frames: [],
-        bytes: 0,
-        bytesMax: batchBytesMax(),
-        hasBusy: false,
-        hasUnknown: false,
+      const frames: Pending[] = [];
+      const bytesMax = batchBytesMax();
+      let bytes = 0;
+      let hasBusy = false;
+      let hasUnknown = false;
+      /** Returns false for a queue that has to wait for another batch. */
+      const join = (key: string): boolean => {
+        const becomesBusy: boolean = hasBusy || isBusy(key);
+        const becomesUnknown: boolean = hasUnknown || isUnknown(key);
+        if (becomesBusy && becomesUnknown) return false;
+        hasBusy = becomesBusy;
+        hasUnknown = becomesUnknown;
+        return true;
+      };
+      /** Adds the first frames of a queue while they fit; returns how many. The first frame of a batch always fits. */
+      const addFitting = (queued: readonly Pending[]): number => {
+        const before = frames.length;
+        for (const next of queued) {
+          if (frames.length > 0 && bytes + next.bytes > bytesMax) break;
+          bytes += next.bytes;
+          frames.push(next);
+        }
+        return frames.length - before;
       };
       for (const [key, queued] of waiting) {
         const isAlone = isIsolated(key);
-        if (held.has(key) || (isAlone && batch.frames.length > 0) || !join(batch, key)) continue;
-        const taken = addFitting(batch, queued);
+        if (held.has(key) || (isAlone && frames.length > 0) || !join(key)) continue;
+        const taken = addFitting(queued);
         if (taken === queued.length) waiting.delete(key);
         else waiting.set(key, queued.slice(taken));
         if (taken < queued.length || isAlone) break;
       }
-      waitingBytes -= batch.bytes;
-      return batch.frames;
+      waitingBytes -= bytes;
+      return frames;
     },
     putBack(frames) {
       for (const pending of frames.toReversed()) {
@@ -129,24 +137,4 @@ export const createWaitingFrames = ({
     },
     isEmpty: () => waiting.size === 0,
   };
-};
-
-interface GrowingBatch {
-  frames: Pending[];
-  bytes: number;
-  readonly bytesMax: number;
-  hasBusy: boolean;
-  hasUnknown: boolean;
-}
-
-/** Adds the first frames of a queue while they fit; returns how many. The first frame of a batch always fits. */
-const addFitting = (batch: GrowingBatch, queued: readonly Pending[]): number => {
-  let added = 0;
-  for (const next of queued) {
-    if (batch.frames.length > 0 && batch.bytes + next.bytes > batch.bytesMax) break;
-    batch.bytes += next.bytes;
-    batch.frames.push(next);
-    added++;
-  }
-  return added;
 };

@@ -67,7 +67,7 @@ export const runConfigured = async <Config extends { logLevel: string }, Loaded>
   }
 };
 
-const printUsage = (usage: string, command: string): number => {
+const printUsage = (usage: string, command: string) => {
   const isAsked = command === "--help" || command === "help";
   (isAsked ? process.stdout : process.stderr).write(usage);
   return isAsked ? 0 : 2;

@@ -45,13 +45,13 @@ export interface FileRotation extends TailRotation {
   followBetween(path: string): Promise<void>;
 }
 
-const hasName = async (key: string, path: string): Promise<boolean> => {
+const hasName = async (key: string, path: string) => {
   const found = await statRegularFile(path).catch(() => null);
   return found !== null && fileKey(found) === key;
 };
 
 /** Closes the files, which frees the disk space of decompressed contents. */
-const closeAll = async (files: readonly OpenFile[]): Promise<void> => {
+const closeAll = async (files: readonly OpenFile[]) => {
   for (const { file } of files) await file.close();
 };
 
@@ -106,7 +106,7 @@ export const createRotation = (
   };
 
   /** Reports whether an open file is a copy of a file named `path`, other than `except`, that is followed or was before a stop. */
-  const isFollowed = async (opened: OpenFile, path: string, except?: string): Promise<boolean> => {
+  const isFollowed = async (opened: OpenFile, path: string, except?: string) => {
     for (const tail of tails.values())
       if (tail.path === path && tail.key !== except && (await tail.isSameFile(opened))) return true;
     for (const [key, value] of checkpoints("file")) {

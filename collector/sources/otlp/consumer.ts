@@ -179,7 +179,7 @@ const repairedOutcome = (repaired: number): ConsumeOutcome => {
   return { status: "partial", message, rejectedItems: 0 };
 };
 
-const countAll = (signal: Signal, requests: readonly Uint8Array[]): number =>
+const countAll = (signal: Signal, requests: readonly Uint8Array[]) =>
   requests.reduce((sum, request) => sum + countItems(signal, request), 0);
 
 /**
@@ -289,7 +289,7 @@ const eachChild = (
   [start, end]: Span,
   number: number,
   visit: (start: number, body: Span) => void,
-): void => {
+) => {
   let fieldStart = start;
   reader.pos = start;
   eachField(reader, end, (tag, valueEnd) => {

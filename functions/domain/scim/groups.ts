@@ -190,7 +190,7 @@ export const groupChangeOf = (
   return { displayName: input.displayName, externalId: input.externalId, members };
 };
 
-const checkIgnored = (name: string): void => {
+const checkIgnored = (name: string) => {
   if (["id", "meta", "schemas"].includes(name))
     throw new Problem("scim_read_only", { detail: `${name} is read-only` });
   if (!name.startsWith("urn:")) throw unknownPath();

@@ -34,7 +34,7 @@ const syncingVersion = {
   replicated: { version: "2.10.23", write: "write of a replica" },
 };
 
-const isBefore = (version: string, least: string): boolean =>
+const isBefore = (version: string, least: string) =>
   version.split("-", 1)[0]?.localeCompare(least, "en", { numeric: true }) === -1;
 
 /**
@@ -54,7 +54,7 @@ export const checkServers = async (
   const mustSync = durability === "synced" || (durability === null && replicas === 1);
   const faults: ConfigFault[] = [];
   const warnings: string[] = [];
-  const refuse = (why: string): void => {
+  const refuse = (why: string) => {
     if (!mustSync) return;
     const more = replicas === 1 ? "SVC_NATS_REPLICAS=3 on three machines, or " : "";
     faults.push({

@@ -106,7 +106,7 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
   const restores = createRestoreDetector(manager, names.envelopes);
   const found = await checkStreams(manager, settings);
   await restores.isFound(found);
-  const inspect = async (round: number): Promise<void> => {
+  const inspect = async (round: number) => {
     try {
       const infos = await checkStreams(manager, settings);
       const hasGoneBack = await restores.isFound(infos);
@@ -132,7 +132,7 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
   };
   const publisher = createPublisher({ connection, clock, observe });
   const acked = createAckedMessages(manager, found[0]);
-  const onAcked = (message: AckedMessage): void => {
+  const onAcked = (message: AckedMessage) => {
     acked.note(message);
     restores.noteStored(message);
   };

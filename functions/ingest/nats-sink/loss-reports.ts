@@ -94,11 +94,11 @@ export const createLossReports = ({
     waiting.set(key, found);
     return found;
   };
-  const add = ({ lost, instead }: StreamDifference): void => {
+  const add = ({ lost, instead }: StreamDifference) => {
     if (lost) waitingOf(lost.queue).lost.push(lost);
     if (instead) waitingOf(instead.queue).instead.push(instead);
   };
-  const recordWaiting = async (): Promise<void> => {
+  const recordWaiting = async () => {
     for (const [key, { queue, lost, instead }] of waiting) {
       await record(queue, undefined, "replica", rangesOf(instead).map(repeatEvent));
       instead.length = 0;
@@ -109,7 +109,7 @@ export const createLossReports = ({
   };
 
   /** Takes off accounts what a stream lost that ended with a message. */
-  const takeOff = async ({ config, created }: StreamInfo, end: number): Promise<void> => {
+  const takeOff = async ({ config, created }: StreamInfo, end: number) => {
     const place = { stream: `${config.name} ${created}`, sequence: BigInt(end) };
     for (const { from, through, ...queue } of await findRangesBehind(db, place)) {
       const cursor = await cursorOf(queue);

@@ -97,7 +97,7 @@ export const createQueueStreams = ({
   const reader = createChainReader(manager, publisher, streams);
   const { last, loadEnd, findStates } = reader;
 
-  const trim = async (hostId: string): Promise<void> => {
+  const trim = async (hostId: string) => {
     const subjects = await findStates(hostId);
     if (subjects.length <= cursorsOfHostMax) return;
     const states = await Promise.all(
@@ -179,7 +179,7 @@ export const createQueueStreams = ({
   };
 
   /** Extends a chain twice, and reads what stands before that, behind `after`. */
-  const extendTwice = async (view: QueueView, kind: string, after: number): Promise<void> => {
+  const extendTwice = async (view: QueueView, kind: string, after: number) => {
     for (let times = 0; times < 2; times++)
       await extend(view, kind, {
         storedThrough: chainOf(view, kind).storedThrough,
@@ -191,7 +191,7 @@ export const createQueueStreams = ({
     await reader.readBetween(view, kind, after, chainOf(view, kind).end);
   };
 
-  const fenceChain = async (view: QueueView, kind: string, after: number): Promise<void> => {
+  const fenceChain = async (view: QueueView, kind: string, after: number) => {
     for (let attempt = 1; ; attempt++) {
       try {
         return await extendTwice(view, kind, after);
@@ -269,7 +269,7 @@ const createChainReader = (
     }
   };
 
-  const loadEnd = async (view: QueueView, kind: string): Promise<void> => {
+  const loadEnd = async (view: QueueView, kind: string) => {
     const message = await last(streams.envelopes, view.subjects.envelopes(kind));
     // From nothing, whatever the view had: the stream may have gone back.
     view.chains.set(kind, emptyChain);
@@ -280,7 +280,7 @@ const createChainReader = (
   };
 
   /** Whether the stream lacks all messages of a queue, and has not deleted the one at `end`. */
-  const hasLostAll = async ({ chains }: QueueView, end: number): Promise<boolean> => {
+  const hasLostAll = async ({ chains }: QueueView, end: number) => {
     if (end === 0 || [...chains.values()].some((chain) => chain.end > 0)) return false;
     const { state } = await publisher.answerTo(manager.streams.info(streams.envelopes));
     return end >= state.first_seq;
@@ -326,7 +326,7 @@ const createChainReader = (
       const known =
         kinds === undefined ? await findKinds(subjects) : kinds.split(",").filter(Boolean);
       await Promise.all(known.map((kind) => loadEnd(view, kind)));
-      const fact = (name: string): string => state?.header.get(name) || "0";
+      const fact = (name: string) => state?.header.get(name) || "0";
       const chainsEnd = Number(fact("Svc-Chains-End"));
       const isLost = await hasLostAll(view, chainsEnd);
       moveToState(view, BigInt(fact("Svc-Cursor")), isLost);
@@ -374,10 +374,10 @@ const blockHeaders = (
 });
 
 /** Formats a time, in milliseconds, in UTC with microseconds. */
-const timeOf = (ms: number): string => new Date(ms).toISOString().replace("Z", "000Z");
+const timeOf = (ms: number) => new Date(ms).toISOString().replace("Z", "000Z");
 
 /** Writes from where the totals of a queue go on, for the header `Svc-Counted-From`. */
-const formatCountStarts = (starts: readonly CountStart[]): string =>
+const formatCountStarts = (starts: readonly CountStart[]) =>
   starts
     .map(
       ({ from, through, isLost, totals }) =>

@@ -36,7 +36,7 @@ export const createStoredCounts = ({
   let hosts = new Map<string, number>();
   let hours = new HourCounts();
 
-  const write = async (): Promise<void> => {
+  const write = async () => {
     if (hosts.size === 0) return;
     const counted = { hosts, hours, now: clock.now() };
     hosts = new Map();

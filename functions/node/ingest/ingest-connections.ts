@@ -160,20 +160,20 @@ const openConnection = (
   let allCalls = 0;
   let lastCallAt = clock.monotonic();
 
-  const end = (code: number): void => {
+  const end = (code: number) => {
     if (session === undefined) socket.destroy();
     else if (!session.destroyed) session.destroy(undefined, code);
   };
-  const warn = (reason: string): void => {
+  const warn = (reason: string) => {
     if (!shared.warnings.take(`${identity?.ok ? owner : addressKey(address)} ${reason}`)) return;
     const host = identity?.ok ? { host_id: identity.identity } : {};
     shared.log.warn({ remote_address: address, reason, ...host }, "connection rejected");
   };
-  const endCalm = (reason: string): void => {
+  const endCalm = (reason: string) => {
     warn(reason);
     end(constants.NGHTTP2_ENHANCE_YOUR_CALM);
   };
-  const refuse = (problem: Problem, reason: string = problem.code): void => {
+  const refuse = (problem: Problem, reason: string = problem.code) => {
     refusal = problem;
     release?.();
     release = shared.refusedSlots(addressKey(address));
@@ -181,7 +181,7 @@ const openConnection = (
     if (release === null) end(constants.NGHTTP2_ENHANCE_YOUR_CALM);
     else setTimeout(() => end(constants.NGHTTP2_NO_ERROR), limits.refusedMs).unref();
   };
-  const acquireSlot = (key: string): boolean => {
+  const acquireSlot = (key: string) => {
     release?.();
     release = connections(key);
     if (release !== null) return true;
@@ -189,7 +189,7 @@ const openConnection = (
     refuse(new Problem("too_many_connections"));
     return false;
   };
-  const admit = async (caller: CallerCertificate): Promise<void> => {
+  const admit = async (caller: CallerCertificate) => {
     // A database that cannot be asked rejects the calls themselves.
     const found = await admission.check(caller).catch(() => undefined);
     admitting = undefined;

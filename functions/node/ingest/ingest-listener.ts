@@ -131,7 +131,7 @@ export const startIngestListener = async (
       );
     },
   });
-  const refuse = (exchange: Exchange, problem: Problem): void => {
+  const refuse = (exchange: Exchange, problem: Problem) => {
     const connection = connectionOf(exchange.request);
     // Management requests answer 401 with the codes that are PERMISSION_DENIED at ingest.
     const isRow =
@@ -156,7 +156,7 @@ export const startIngestListener = async (
     });
     return undefined;
   };
-  const begin = (arrival: Arrival, connection: Connection): void => {
+  const begin = (arrival: Arrival, connection: Connection) => {
     const rejected = options.managementPaths.has(arrival.path)
       ? beginManagement(arrival, connection)
       : undefined;
@@ -164,7 +164,7 @@ export const startIngestListener = async (
     else arrival.serve();
   };
   /** Serves a request once its connection has been admitted and a slot acquired. */
-  const receive = (arrival: Arrival, connection: Connection): void => {
+  const receive = (arrival: Arrival, connection: Connection) => {
     const call = connection.enter();
     if (call instanceof Problem) {
       refuse(arrival.exchange(), call);
@@ -294,8 +294,8 @@ const serveManagement = (
     errorHandler: answerAdapterError,
   });
 
-const listen = (server: Http2SecureServer, { port, host }: IngestListenerOptions): Promise<void> =>
-  new Promise((resolve, reject) => {
+const listen = (server: Http2SecureServer, { port, host }: IngestListenerOptions) =>
+  new Promise<void>((resolve, reject) => {
     server.once("error", reject);
     server.listen(port, host, () => {
       server.off("error", reject);
@@ -310,7 +310,7 @@ export const ingestPeerOf = (c: HttpContext): Peer => (c.env as Connection["bind
  * Makes each connection copy its protocol list into its own memory. By default Node copies it into its pool of buffers, whose 64 KB stay in memory
  * while any of those connections is open: 6 KB for each stream.
  */
-const unpoolProtocols = (server: object): void => {
+const unpoolProtocols = (server: object) => {
   const { ALPNProtocols } = server as { ALPNProtocols: Uint8Array };
   // Node copies a typed array to the pool, and any other view to its own buffer.
   Object.assign(server, { ALPNProtocols: new DataView(Uint8Array.from(ALPNProtocols).buffer) });
@@ -363,22 +363,22 @@ export interface Exchange {
 }
 
 /** Reports whether a request is gRPC or gRPC-Web. */
-const isGrpc = ({ request }: Exchange): boolean => /^application\/grpc\b/i.test(typeOf(request));
+const isGrpc = ({ request }: Exchange) => /^application\/grpc\b/i.test(typeOf(request));
 
 /** Reports whether a request has any protocol of Connect. */
-const isRpc = (exchange: Exchange): boolean =>
+const isRpc = (exchange: Exchange) =>
   isGrpc(exchange) || /^\/[\w.]+\.[A-Z]\w*\/[A-Z]\w*$/.test(pathOf(exchange.request));
 
 /** Returns the path of a request, without its query. */
-const pathOf = (request: Exchange["request"]): string => (request.url ?? "").split("?", 2)[0] ?? "";
+const pathOf = (request: Exchange["request"]) => (request.url ?? "").split("?", 2)[0] ?? "";
 
-const typeOf = ({ headers }: Exchange["request"]): string => String(headers["content-type"] ?? "");
+const typeOf = ({ headers }: Exchange["request"]) => String(headers["content-type"] ?? "");
 
 /**
  * Answers a request that no handler has received, in its own protocol: the status of gRPC in the headers, the error of Connect in JSON, or
  * a problem document. Reads nothing of its body, and resets a stream that the client is still sending.
  */
-const refuseCall = (exchange: Exchange, problem: Problem, refusal: ConnectError): void => {
+const refuseCall = (exchange: Exchange, problem: Problem, refusal: ConnectError) => {
   const { request, response } = exchange;
   if (response.headersSent || response.destroyed) return;
   if (isGrpc(exchange) && "stream" in request) {
@@ -409,7 +409,7 @@ const refuseCall = (exchange: Exchange, problem: Problem, refusal: ConnectError)
   }
 };
 
-const resetUnread = (stream: ServerHttp2Stream): void => {
+const resetUnread = (stream: ServerHttp2Stream) => {
   setImmediate(() => {
     if (!stream.closed) stream.close(constants.NGHTTP2_NO_ERROR);
   });

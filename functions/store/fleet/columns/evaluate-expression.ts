@@ -193,7 +193,7 @@ export const createEvaluator = (view: ColumnView, marked: FindMarked): Evaluator
   return { mark, numbers: (expression) => fill(numbersOf(expression)) };
 };
 
-const setWhere = (numbers: Float64Array, flags: Uint8Array, number: number): void => {
+const setWhere = (numbers: Float64Array, flags: Uint8Array, number: number) => {
   for (let at = 0; at < flags.length; at++) if (flags[at] === 1) numbers[at] = number;
 };
 
@@ -270,16 +270,16 @@ const keyOf = (expression: Expression): string | undefined => {
   return isFound ? undefined : key;
 };
 
-const add = (a: number, b: number): number => a + b;
+const add = (a: number, b: number) => a + b;
 
-const numberOf = (value: Constant): number => {
+const numberOf = (value: Constant) => {
   const number = Number(value);
   if (Number.isNaN(number)) throw new Error("a text beside numbers");
   return number;
 };
 
 /** No number equals a text that no host has. */
-const placeOf = (expression: Expression, places: ReadonlyMap<string, number>): number => {
+const placeOf = (expression: Expression, places: ReadonlyMap<string, number>) => {
   if (expression.kind !== "constant") throw new Error("two columns of texts");
   return places.get(String(expression.value)) ?? Number.NaN;
 };
