@@ -3,11 +3,9 @@
  * brings each host to the state of its role; ages that a real fleet reaches in weeks are then backdated in the demo's own database.
  */
 import { readFile } from "node:fs/promises";
-import type { Clock } from "#kit/clock.ts";
 import packageJson from "#package.json" with { type: "json" };
 import { type DrivenFleet, driveFleet } from "../fleet-sim/drive/drive-fleet.ts";
 import { createNodeWire } from "../fleet-sim/drive/node-wire.ts";
-import type { Wire } from "../fleet-sim/drive/wire.ts";
 import type { Host } from "../fleet-sim/scenario/hosts.ts";
 import { createRandom, type Random } from "../fleet-sim/scenario/random.ts";
 import type { LabContext } from "../lab/context.ts";
@@ -57,7 +55,8 @@ export const driveHosts = async (
     run: "demo",
     // Sorted after the real ones.
     identityPrefix: "spiffe://fleet.example.test/simulated/",
-    wire: { ...wire, forward: wire.forward && forwardEachMinute(wire.forward, clock) },
+    wire,
+    forwardEveryMs,
     operatorToken: () => bridgeTokenOf(authTokenSecret, "admin", userIds),
     bootstrap: null,
     clock,
@@ -73,23 +72,6 @@ export const driveHosts = async (
     `backdated in the demo's own database, as a fleet takes weeks for it: enrollments, certificates and last heartbeats of ${ages.length} simulated hosts`,
   );
   return fleet;
-};
-
-/** Forwards once a minute: a connection for each frame costs both ends more than everything else that a host sends. */
-const forwardEachMinute = (
-  forward: NonNullable<Wire["forward"]>,
-  clock: Clock,
-): NonNullable<Wire["forward"]> => {
-  const forwarded = new Map<string, { at: number; sequence: number }>();
-  return async (beacon, credentials) => {
-    const { at, sequence } = forwarded.get(beacon.identity) ?? {
-      at: Number.NEGATIVE_INFINITY,
-      sequence: 0,
-    };
-    if (clock.monotonic() - at < forwardEveryMs) return;
-    await forward({ ...beacon, sequence: sequence + 1 }, credentials);
-    forwarded.set(beacon.identity, { at: clock.monotonic(), sequence: sequence + 1 });
-  };
 };
 
 const agesOf = (hosts: readonly Host[]): Age[] => {

@@ -2,20 +2,13 @@ import { type Credentials, joinCredentials } from "#collector/identity/credentia
 import { createCsr, generateKeyPem } from "#collector/identity/request-certificate.ts";
 import { callEnroll } from "#collector/management/calls.ts";
 import { bootstrapToken, enrollmentPolicy } from "#drizzle/schema/enrollment.ts";
-import type { Core } from "#functions/core.ts";
 import { generateToken } from "#functions/domain/enrollment/bootstrap-token.ts";
-import { createNodeCryptography, createNodeSigningKey } from "#functions/node/node-cryptography.ts";
-import { readAuthorities } from "#functions/signer/authority.ts";
-import { createClientCertificateReader } from "#functions/signer/certificate.ts";
-import { createLocalCa } from "#functions/signer/local-ca.ts";
-import type { Signer } from "#functions/signer/signer.ts";
 import type { Database } from "#functions/store/database/database.ts";
 import { sha256 } from "#kit/bytes.ts";
 import { systemClock } from "#kit/clock.ts";
 import { systemEntropy, uuidv7 } from "#kit/entropy.ts";
 import { Secret } from "#kit/secret.ts";
 import type { EnrollRequest } from "#proto/management/enroll.ts";
-import { createTestCa } from "#scripts/lab/ca/test-pki.ts";
 import { runAll } from "../support/bench.ts";
 import type { BenchCore } from "../support/bench-core.ts";
 
@@ -28,24 +21,6 @@ export const benchTtlSeconds = 1_814_400;
 export interface BenchHost extends Credentials {
   identityId: string;
 }
-
-/** Creates a local CA. */
-export const createBenchSigner = async (): Promise<
-  { signer: Signer } & Pick<Core, "clientCertificates">
-> => {
-  const cryptography = createNodeCryptography();
-  const ca = await createTestCa();
-  const authorities = readAuthorities(ca.pem);
-  const signer = await createLocalCa({
-    authorities,
-    key: createNodeSigningKey(ca.key.pem),
-    cryptography,
-  });
-  return {
-    signer,
-    clientCertificates: createClientCertificateReader({ authorities, cryptography }),
-  };
-};
 
 /** Inserts a policy whose limits are not reached: they cost what limits cost. Returns its id. */
 export const insertBenchPolicy = async (db: Database, now: number): Promise<string> => {

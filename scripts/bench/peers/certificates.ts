@@ -1,15 +1,17 @@
-import { createNodeCryptography } from "#functions/node/node-cryptography.ts";
+import { createNodeCryptography, createNodeSigningKey } from "#functions/node/node-cryptography.ts";
+import { readAuthorities } from "#functions/signer/authority.ts";
 import { checkCsr } from "#functions/signer/csr.ts";
+import { createLocalCa } from "#functions/signer/local-ca.ts";
 import type { Signer } from "#functions/signer/signer.ts";
 import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
 import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
+import { createTestCa } from "#scripts/lab/ca/test-pki.ts";
 import { quantile } from "#scripts/lab/quantile.ts";
 import {
   benchPrefix,
   benchTtlSeconds,
   createBenchCsr,
-  createBenchSigner,
   enrollmentOf,
   insertBenchPolicy,
   insertBenchTokens,
@@ -113,7 +115,12 @@ const stepCaStores = [
 ] as const;
 
 const openFloor = async (requests: Requests): Promise<Side> => {
-  const { signer } = await createBenchSigner();
+  const ca = await createTestCa();
+  const signer = await createLocalCa({
+    authorities: readAuthorities(ca.pem),
+    key: createNodeSigningKey(ca.key.pem),
+    cryptography,
+  });
   let round = 0;
   return {
     name: "check and sign",

@@ -33,17 +33,15 @@ export interface BenchCore extends AsyncDisposable {
 
 const edgeProgram = new URL("./tls-edge.ts", import.meta.url).pathname;
 
-/** Starts core from its sources, unless `program` is a bundle. `seed` fills the database before core starts. */
+/** Starts core from its sources, unless `program` is a bundle. */
 export const startBenchCore = async ({
   env = {},
   program = "",
   hasEdge = false,
-  seed,
 }: {
   env?: Readonly<Record<string, string>>;
   program?: string;
   hasEdge?: boolean;
-  seed?: (database: EmbeddedDatabase, files: IngestCore) => Promise<unknown>;
 } = {}): Promise<BenchCore> => {
   await using resources = new AsyncDisposableStack();
   const database = resources.use(await openEmbeddedDatabase());
@@ -55,8 +53,6 @@ export const startBenchCore = async ({
     ...(program === "" ? {} : { program }),
   });
   resources.defer(() => files.remove());
-  await seed?.(database, files);
-  await database.sql`vacuum analyze`;
   const core = await files.start();
   resources.defer(() => void core.process.kill("SIGKILL"));
   const edge = hasEdge

@@ -1,5 +1,6 @@
 import type { Clock } from "#kit/clock.ts";
 import type { Secret } from "#kit/secret.ts";
+import { withoutUndefined } from "#kit/without-undefined.ts";
 import { type Comparison, compareHealth } from "../health/compare-health.ts";
 import { type FleetHealth, readHealth } from "../health/read-health.ts";
 import { type ModelDatabase, predictHealth } from "../model/predict-health.ts";
@@ -41,6 +42,8 @@ export interface DriveOptions {
   identityPrefix?: string;
   /** Versions of the hosts; the simulation's by default. */
   versions?: PlannedVersions;
+  /** The least time between two frames of a host; a connection for each costs both ends more than all else that a host sends. */
+  forwardEveryMs?: number;
   concurrency: number;
   ratePerSecond?: number;
   /** Runs a prediction with an empty database of core's schema; null: nothing is predicted and compared. */
@@ -194,6 +197,7 @@ const planDrive = async (options: DriveOptions, thresholds: Thresholds): Promise
     isOld = false,
     datedBack,
     versions,
+    forwardEveryMs,
   } = options;
   const beatSeconds = thresholds.heartbeat_interval_seconds;
   const heartbeatIntervalSeconds = datedBack?.intervalSeconds ?? beatSeconds;
@@ -218,7 +222,7 @@ const planDrive = async (options: DriveOptions, thresholds: Thresholds): Promise
     startsAt: clock.now() + leadMs.least + Math.ceil(hosts * leadMs.perHost),
     isDatedBack: datedBack !== undefined,
     forwards: wire.forward !== null,
-    ...(versions === undefined ? {} : { versions }),
+    ...withoutUndefined({ versions, forwardEveryMs }),
   };
   const plan = await createPlan(chosen);
   return plan.past === 0 ? plan : createPlan({ ...chosen, startsAt: chosen.startsAt + plan.past });

@@ -40,7 +40,8 @@ const heartbeatsOf = function* (plan: Plan, host: Host, timeline: Timeline): Gen
 /** Telemetry flows all the time; a frame now and then represents it. */
 const forwardsOf = function* (plan: Plan, host: Host, timeline: Timeline): Generator<Step> {
   const random = createRandom(plan.seed, "forwards", host.index);
-  const period = Math.max(plan.beat, Math.floor((plan.endsAt - plan.startsAt) / 4));
+  const quarter = Math.floor((plan.endsAt - plan.startsAt) / 4);
+  const period = Math.max(plan.beat, plan.forwardEveryMs, quarter);
   // A host forwards until its span ends, as its heartbeats report.
   const tail = random.between(0, Math.min(Math.floor(period / 2), plan.beat));
   for (const span of timeline.forwards)

@@ -24,6 +24,8 @@ export interface Plan {
   ttlSeconds: { usual: number; short: number };
   /** Whether there is an operator to revoke and to assign configs. */
   hasOperator: boolean;
+  /** The least time between two frames of a host. */
+  forwardEveryMs: number;
   /** Whether hosts forward: they do not when a drive has no ingest listener. */
   forwards: boolean;
   configs: PlannedConfigs;
@@ -99,7 +101,7 @@ export interface PlanOptions
       | ("scenario" | "seed" | "hosts" | "identityPrefix" | "startsAt")
       | ("heartbeatIntervalSeconds" | "versionMin" | "hasOperator")
     >,
-    Partial<Pick<Plan, "versions" | "isDatedBack" | "forwards">> {
+    Partial<Pick<Plan, "versions" | "isDatedBack" | "forwards" | "forwardEveryMs">> {
   durationSeconds: number;
   /** Whether the fleet is older than the history. A driven one is not, unless the caller controls the clock. */
   isOld: boolean;
@@ -119,6 +121,7 @@ export const createPlan = async (options: PlanOptions): Promise<Plan> => {
     versions: simulatedVersions,
     isDatedBack: false,
     forwards: true,
+    forwardEveryMs: 0,
     ...chosen,
     endsAt: chosen.startsAt + durationSeconds * 1000,
     past: isOld ? 30 * dayMs : 0,
