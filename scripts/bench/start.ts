@@ -11,6 +11,7 @@ import { createLabPki } from "../lab/ca/pki.ts";
 import { createTestCa } from "../lab/ca/test-pki.ts";
 import { labCoreEnvironment } from "../lab/core-environment.ts";
 import { openEmbeddedDatabase } from "../postgres/embedded-database.ts";
+import { idleSources } from "./collector/collector-run.ts";
 import { type Bench, median, rounded } from "./support/bench.ts";
 import { issueBenchCredentials, writeCollector } from "./support/collector-files.ts";
 import { judgeGoals } from "./support/goals.ts";
@@ -42,8 +43,7 @@ export const startBench: Bench = async () => {
     const config = await writeCollector(join(folder, "host"), {
       tls: { ...credentials, ca: ca.pem },
       endpoint: "core.example.net:8443",
-      sources: `  - {type: otlp, grpc: {listen: "127.0.0.1:0"}, http: {listen: "127.0.0.1:0"}}
-  - {type: file, include: [${join(folder, "*.log")}]}`,
+      sources: idleSources(folder),
     });
     await bundlePrograms();
     const collector = [...collectorNodeFlags, programPaths["svc-collector"]];

@@ -22,7 +22,7 @@ import { checkOperators } from "./check-operators.ts";
 import { checkRevocation } from "./check-revocation.ts";
 import { countContent } from "./count-content.ts";
 import { driveHosts, versionMin } from "./drive-hosts.ts";
-import { createSpanSender } from "./send-spans.ts";
+import { createSpanSenders } from "./send-spans.ts";
 import { startWeb } from "./start-web.ts";
 
 /** How much of the file was written, and how much of it was stored, when a program was killed. */
@@ -111,17 +111,8 @@ const sendInput = async (deployment: Deployment, context: LabContext) => {
   const kills: Kill[] = [];
   const rotations: string[] = [];
   let linesWritten = 0;
-  const senders = (
-    [
-      ["shop", "grpc", "shopGrpc"],
-      ["shop", "http", "shopHttp"],
-      ["cart", "http", "cartHttp"],
-    ] as const
-  ).map(([service, protocol, name]) => ({
-    sender: createSpanSender(service, protocol, otlp[name]),
-    prefix: `${service}-${protocol}`,
-    count: inputs[name],
-  }));
+  const spans = createSpanSenders(otlp);
+  const names = ["shopGrpc", "shopHttp", "cartHttp"] as const;
   const programs = { core: deployment, web: collectors.web };
   const rotate = async (how: string, rotation: () => Promise<void>) => {
     progress(`rotation: ${how}`);
@@ -157,9 +148,9 @@ const sendInput = async (deployment: Deployment, context: LabContext) => {
   const ids = (prefix: string, step: number, count: number): string[] =>
     Array.from({ length: count }, (_, index) => `${prefix}-${step * count + index}`);
   for (let step = 0; step < steps; step++) {
-    for (const { sender, prefix, count } of senders)
-      for (const id of ids(prefix, step, count)) {
-        sender.send(id);
+    for (const name of names)
+      for (const id of ids(name, step, inputs[name])) {
+        spans[name].send(id);
         sent.add(id);
       }
     const written = ids("line", step, inputs.lines);
@@ -169,7 +160,7 @@ const sendInput = async (deployment: Deployment, context: LabContext) => {
     await events[step]?.();
     await clock.sleep(stepPauseMs, signal);
   }
-  await Promise.all(senders.map(({ sender }) => sender.close()));
+  await Promise.all(names.map((name) => spans[name].close()));
   await deployment.ready();
   return { sent, kills, rotations };
 };

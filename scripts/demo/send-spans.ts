@@ -2,6 +2,7 @@ import { OTLPTraceExporter as GrpcExporter } from "@opentelemetry/exporter-trace
 import { OTLPTraceExporter as HttpExporter } from "@opentelemetry/exporter-trace-otlp-proto";
 import { resourceFromAttributes } from "@opentelemetry/resources";
 import { BatchSpanProcessor, type SpanExporter, TracerProvider } from "@opentelemetry/sdk-trace";
+import type { Deployment } from "../lab/deployment.ts";
 
 /** The attribute that identifies a span. */
 export const spanIdAttribute = "demo.id";
@@ -13,6 +14,13 @@ export interface SpanSender {
   /** Exports the rest; throws if an export failed permanently, as then spans were lost before they reached a collector. */
   close(): Promise<void>;
 }
+
+/** Creates the senders of a deployment, by the address that each sends to. */
+export const createSpanSenders = (otlp: Deployment["otlp"]) => ({
+  shopGrpc: createSpanSender("shop", "grpc", otlp.shopGrpc),
+  shopHttp: createSpanSender("shop", "http", otlp.shopHttp),
+  cartHttp: createSpanSender("cart", "http", otlp.cartHttp),
+});
 
 /** Creates a sender with the SDK's own exporter to `address` (host:port), its batch processor and its default retries. */
 export const createSpanSender = (

@@ -6,7 +6,7 @@ import { type Deployment, startDeployment } from "../lab/deployment.ts";
 import { bridgeTokenOf } from "../lab/operator-api.ts";
 import { type PersonName, people } from "../lab/people.ts";
 import { driveHosts, versionMin } from "./drive-hosts.ts";
-import { createSpanSender } from "./send-spans.ts";
+import { createSpanSenders } from "./send-spans.ts";
 import { startWeb } from "./start-web.ts";
 
 const simulatedHosts = 300;
@@ -47,11 +47,7 @@ const sendInput = async (
   { otlp, lines }: Deployment,
   { clock, signal }: LabContext,
 ): Promise<void> => {
-  const senders = [
-    createSpanSender("shop", "grpc", otlp.shopGrpc),
-    createSpanSender("shop", "http", otlp.shopHttp),
-    createSpanSender("cart", "http", otlp.cartHttp),
-  ];
+  const senders = Object.values(createSpanSenders(otlp));
   try {
     for (let step = 0; ; step++) {
       for (const sender of senders) sender.send(`${step}`);

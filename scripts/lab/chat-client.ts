@@ -9,9 +9,6 @@ export type SendChat = (path: string, init?: RequestInit) => Promise<Response>;
 export interface ChatAnswer {
   text: string;
   results: readonly ToolResult[];
-  /** From the request to the first word, and to the end. */
-  firstTokenMs: number;
-  totalMs: number;
 }
 
 /** A conversation of one person, as a program without a page has it. */
@@ -27,21 +24,17 @@ export const startConversation = async (send: SendChat): Promise<ChatClient> => 
   const { id } = (await json(await send("/sessions", post({})))) as { id: string };
   return {
     ask: async (content) => {
-      const startedAt = performance.now();
       const response = await accepted(await send(`/sessions/${id}/messages`, post({ content })));
       const events = response.body
         ?.pipeThrough(new TextDecoderStream())
         .pipeThrough(new EventSourceParserStream());
-      const answer = { text: "", results: [] as ToolResult[], firstTokenMs: Number.NaN };
+      const answer = { text: "", results: [] as ToolResult[] };
       for await (const { event, data } of events ?? []) {
         const value = JSON.parse(data);
-        if (event === "text_delta") {
-          if (answer.text === "") answer.firstTokenMs = performance.now() - startedAt;
-          answer.text += value.text;
-        } else if (event === "tool_result") answer.results.push(value.result);
+        if (event === "text_delta") answer.text += value.text;
+        else if (event === "tool_result") answer.results.push(value.result);
         else if (event === "error") throw new Error(`${content}: ${data}`);
-        else if (event === "done" && value.status === "complete")
-          return { ...answer, totalMs: performance.now() - startedAt };
+        else if (event === "done" && value.status === "complete") return answer;
       }
       throw new Error(`${content}: the answer was cut off`);
     },

@@ -4,6 +4,7 @@ import { mkdir, readFile, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { beforeEach, describe, expect, it, onTestFinished, vi } from "vitest";
 import { newFolder } from "#tests/support/new-folder.ts";
+import { openPackageRoot, whyNoRoot } from "#tests/support/package-root.ts";
 import { findProgram } from "../images/container-tools.ts";
 import { type PackagePlatform, packagePlatforms } from "../platforms/package-platforms.ts";
 import {
@@ -13,7 +14,6 @@ import {
 } from "./build-debian-package.ts";
 import { buildRpmPackage } from "./build-rpm-package.ts";
 import { installedBytesMax, tarredFiles, writeTree } from "./package-files.ts";
-import { openPackageRoot, whyNoRoot } from "./package-root.ts";
 
 /** What differs between the formats: how to build, read, install and remove a package. */
 interface PackageFormat {

@@ -85,22 +85,25 @@ const readFlags = (args: readonly string[]) => {
 };
 
 const readVerifyArguments = (args: readonly string[]) => {
-  const names = ["expect-version", "min-version", "not-before"] as const;
-  const { flags, positionals } = parseArguments(args, ["key", ...names]);
+  const names = ["key", "expect-version", "min-version", "not-before"];
+  const { flags, positionals } = parseArguments(args, names);
   const key = flags.get("key");
   const folder = positionals[0];
   if (key === undefined || folder === undefined || positionals.length > 1)
     throw new ReleaseFailure("usage", "verify needs one DIR and --key FILE");
-  const [version, minVersion, notBefore] = names.map((name) => flags.get(name));
-  for (const [name, value] of Object.entries({
-    "expect-version": version,
-    "min-version": minVersion,
-  }))
+  for (const name of ["expect-version", "min-version"]) {
+    const value = flags.get(name);
     if (value !== undefined && valid(value) === null)
       throw new ReleaseFailure("usage", `--${name} is not a version, such as 0.2.0`);
+  }
+  const notBefore = flags.get("not-before");
   if (notBefore !== undefined && !isDay(notBefore))
     throw new ReleaseFailure("usage", "--not-before is not a day, such as 2026-01-02");
-  const expected: ExpectedRelease = { version, minVersion, notBefore };
+  const expected: ExpectedRelease = {
+    version: flags.get("expect-version"),
+    minVersion: flags.get("min-version"),
+    notBefore,
+  };
   return { key, folder, expected };
 };
 

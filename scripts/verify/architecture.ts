@@ -16,10 +16,8 @@ interface Part {
   owns?: readonly string[];
   /** Files that others load by `import()` only, because their dependencies would make every start slower. */
   dynamic?: readonly string[];
-  /** May import `node:*`. */
+  /** May import `node:*`, and read `process.env`. */
   node?: boolean;
-  /** May read `process.env`. */
-  environment?: boolean;
 }
 
 const leaves = ["proto", "kit"];
@@ -39,13 +37,12 @@ const vagueNames = new Set([
 
 /** The allowed imports: `v1, ops, ingest, jobs → domain → store → schema`; the rest serves these. All others are rejected. */
 export const parts: readonly Part[] = [
-  { name: "tests", paths: ["tests/"], imports: ["*"], node: true, environment: true },
+  { name: "tests", paths: ["tests/"], imports: ["*"], node: true },
   {
     name: "scripts",
     paths: ["scripts/", "docs/deploy/"],
     imports: ["*"],
     node: true,
-    environment: true,
   },
   { name: "proto", paths: ["proto/"], imports: ["kit"], without: [...database, "hono", "@hono"] },
   { name: "schema", paths: ["drizzle/schema/"], imports: ["proto"] },
@@ -155,7 +152,6 @@ export const parts: readonly Part[] = [
     ],
     types: ["core", "config", "http", "ops", "domain"],
     node: true,
-    environment: true,
   },
   {
     name: "app",
@@ -181,7 +177,6 @@ export const parts: readonly Part[] = [
     ],
     imports: ["*"],
     node: true,
-    environment: true,
   },
   { name: "worker", paths: ["functions/worker.ts"], imports: ["*"] },
   { name: "version", paths: ["package.json"], imports: [] },
@@ -191,14 +186,12 @@ export const parts: readonly Part[] = [
     imports: [...leaves, "containment", "version"],
     without: database,
     node: true,
-    environment: true,
   },
   {
     name: "web",
     paths: ["ui/bff/main.ts", "ui/bff/server.ts"],
     imports: [...leaves, "bff", "node", "store", "version"],
     node: true,
-    environment: true,
   },
   { name: "bff", paths: ["ui/bff/"], imports: [...leaves, "schema"] },
   { name: "ui", paths: ["ui/app/"], imports: ["proto"], types: ["bff"], without: database },
@@ -209,7 +202,6 @@ export const parts: readonly Part[] = [
     imports: [...leaves, "client", "version"],
     without: [...database, ...http],
     node: true,
-    environment: true,
   },
 ];
 
@@ -225,7 +217,7 @@ const partOf = (path: string): Part => {
 };
 
 /** The files at the top of the repository. */
-const settings: Part = { name: "settings", imports: ["*"], node: true, environment: true };
+const settings: Part = { name: "settings", imports: ["*"], node: true };
 
 /** Returns every violation of the architecture, as a sentence that names the file. */
 export const violationsOf = (sources: readonly SourceFile[]): string[] =>
@@ -269,7 +261,7 @@ const shapeFaults = ({
       (name) =>
         `${path}: "${name}" is mutable module state; make it part of what a factory returns`,
     ),
-    ...(readsEnvironment && !part.environment
+    ...(readsEnvironment && !part.node
       ? [`${path}: only main.ts and worker.ts read the environment`]
       : []),
   ];

@@ -50,14 +50,11 @@ export const insertBenchTokens = async (
     maxUses,
     now,
   }: { policyId: string; count: number; maxUses: number; now: number },
-): Promise<{ id: string; raw: string }[]> => {
-  const tokens = Array.from({ length: count }, () => ({
-    id: idAt(now),
-    raw: generateToken(systemEntropy),
-  }));
+): Promise<string[]> => {
+  const tokens = Array.from({ length: count }, () => generateToken(systemEntropy));
   const rows = await Promise.all(
-    tokens.map(async ({ id, raw }) => ({
-      id,
+    tokens.map(async (raw) => ({
+      id: idAt(now),
       policyId,
       tokenSha256: await sha256(raw),
       tokenPrefix: raw.slice(0, 12),
@@ -96,7 +93,7 @@ export const enrollBenchHosts = async (
 ): Promise<BenchHost[]> => {
   const now = systemClock.now();
   const policyId = await insertBenchPolicy(db, now);
-  const [token] = await insertBenchTokens(db, { policyId, count: 1, maxUses: 0, now });
+  const [token = ""] = await insertBenchTokens(db, { policyId, count: 1, maxUses: 0, now });
   const transport = {
     baseUrl: `http://127.0.0.1:${httpPort}`,
     caPem: undefined,
@@ -108,7 +105,7 @@ export const enrollBenchHosts = async (
     const deviceId = `host-${index}`;
     const keyPem = await generateKeyPem();
     const body = enrollmentOf(deviceId, await createCsr(`${benchPrefix}${deviceId}`, keyPem));
-    const issued = await callEnroll(transport, new Secret(token?.raw ?? ""), body);
+    const issued = await callEnroll(transport, new Secret(token), body);
     const credentials = joinCredentials(issued.certificate_pem, keyPem);
     hosts[index] = { ...credentials, identityId: issued.identity_id };
   });

@@ -10,8 +10,11 @@ import { measureHere } from "../support/processes.ts";
 import type { BenchHost } from "./enrolled-hosts.ts";
 
 /** Signs the heartbeat of a healthy host now; `over` replaces fields of its body. */
-export const signHeartbeat = (host: BenchHost, over: object = {}): object => {
-  const body = heartbeatBody(systemClock.now(), { ...over });
+export const signHeartbeat = (
+  host: BenchHost,
+  over: Readonly<Record<string, unknown>> = {},
+): object => {
+  const body = heartbeatBody(systemClock.now(), over);
   return signBody("heartbeat", host, { ...body, sent_at: String(body.sent_at) });
 };
 

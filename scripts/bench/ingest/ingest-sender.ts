@@ -40,9 +40,6 @@ export interface SenderStream {
   stop(): Promise<void>;
   /** Returns the number of acknowledged envelopes. */
   acknowledged(): number;
-  /** Rejects when core ends the stream. */
-  failed: Promise<never>;
-  close(): void;
 }
 
 /** One TLS connection, for several streams. */
@@ -133,7 +130,7 @@ const openStream = async (
   stream.write(frameGrpcMessages(messages));
   const { opened, controls } = createFlow(stream, options, queueId, failed);
   await Promise.race([opened, failed]);
-  return { ...controls, failed, close: () => stream.close() };
+  return controls;
 };
 
 /** Creates what sends the frames of a stream and receives their acks; `opened` resolves with that of the first. */
@@ -142,7 +139,7 @@ const createFlow = (
   options: StreamOptions,
   queueId: Uint8Array,
   failed: Promise<never>,
-): { opened: Promise<void>; controls: Omit<SenderStream, "failed" | "close"> } => {
+): { opened: Promise<void>; controls: SenderStream } => {
   const { envelopesOfFrame, framesInFlight } = options;
   const free: ArrayBuffer[] = [];
   const encodeFrame = createFrameEncoder(options, queueId, free);
@@ -176,7 +173,7 @@ const createFlow = (
   stream.on("data", (chunk: Buffer<ArrayBuffer>) => {
     for (let count = reader.push(chunk).length; count > 0; count--) receive();
   });
-  const controls: Omit<SenderStream, "failed" | "close"> = {
+  const controls: SenderStream = {
     run(callback) {
       onAck = callback;
       running = true;

@@ -28,9 +28,8 @@ const origin = { requestId: "bench", remoteAddress: "127.0.0.1" };
 
 /**
  * Measures the time from the commit that assigns a config to a wave of `--wave` hosts until each of them has fetched it by its
- * signed request and core has stored its report of it, among `--hosts` hosts with open streams. The request shares the stream's connection, as where
- * `management.core_url` is the ingest listener. It leaves out the host's own work: writing and
- * loading its file, 0.1 to 0.3 s.
+ * signed request and core has stored its report of it, among `--hosts` hosts with open streams. The request shares the stream's connection, as
+ * where `management.core_url` is the ingest listener. It leaves out the host's own work: writing and loading its file, 0.1 to 0.3 s.
  */
 export const assignedBench: Bench = async (args) => {
   const options = readCommandOptions({ hosts: 2000, wave: 100, rounds: 5 }, args);

@@ -40,15 +40,12 @@ export const openCertificates = async ({ seconds, peers, defer }: PairContext): 
   const core = defer(await startBundledCore());
   const policyId = await insertBenchPolicy(core.database.db, systemClock.now());
   let issued = 0;
-  const coreTokens = async (tokens: number) => {
-    const options = { policyId, count: tokens, maxUses: 1, now: systemClock.now() };
-    return (await insertBenchTokens(core.database.db, options)).map(({ raw }) => raw);
-  };
   const ours = createIssuing({
     connect: () => connectHttps({ port: core.edgePort, ca: core.ca }),
     cpu: core.cpu,
     peakMb: core.peakMb,
-    mint: (batch) => coreTokens(batch.length),
+    mint: ({ length: count }) =>
+      insertBenchTokens(core.database.db, { policyId, count, maxUses: 1, now: systemClock.now() }),
     send: (connection, { csr, deviceId }, token) => {
       const body = JSON.stringify(enrollmentOf(deviceId, csr));
       issued++;

@@ -1,6 +1,7 @@
-import { mkdir, writeFile } from "node:fs/promises";
+import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import type { BenchSink } from "../collector/collector-run.ts";
+import { writeFiles } from "../support/collector-files.ts";
 import { type RunningProgram, startProgram } from "../support/processes.ts";
 
 /** How otelcol keeps what it has acknowledged: in memory, or in a file that it syncs. */
@@ -48,9 +49,7 @@ service:
 ${pipelines.join("\n")}
 `,
   };
-  await mkdir(folder, { recursive: true });
-  for (const [name, text] of Object.entries(files))
-    await writeFile(join(folder, name), text, { mode: 0o600 });
+  await writeFiles(folder, files);
   return startProgram([program, "--config", join(folder, "otelcol.yaml")], (line) =>
     /Everything is ready/.test(line),
   );

@@ -1,4 +1,4 @@
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { exportJWK, generateKeyPair, SignJWT } from "jose";
@@ -6,6 +6,7 @@ import { createTestCa } from "#scripts/lab/ca/test-pki.ts";
 import { findPorts } from "#scripts/ports.ts";
 import { openEmbeddedDatabase } from "#scripts/postgres/embedded-database.ts";
 import { libpqKeywords } from "../ingest/libpq-keywords.ts";
+import { writeFiles } from "../support/collector-files.ts";
 import { cpuSecondsOf, memoryOf, startProgram } from "../support/processes.ts";
 import type { CpuParts } from "./cpu.ts";
 
@@ -55,8 +56,7 @@ export const startStepCa = async (
     "issuing-key.pem": issuing.key.pem,
     "ca.json": JSON.stringify(config),
   };
-  for (const [name, text] of Object.entries(files))
-    await writeFile(join(folder, name), text, { mode: 0o600 });
+  await writeFiles(folder, files);
   const running = await startProgram([program, join(folder, "ca.json")], (line) =>
     /Serving HTTPS on/.test(line),
   );

@@ -84,7 +84,7 @@ export const startBenchCore = async ({
 
 /** Starts core from its bundle, as it is installed, behind an edge. */
 export const startBundledCore = async (
-  options: Omit<NonNullable<Parameters<typeof startBenchCore>[0]>, "program" | "hasEdge"> = {},
+  options: { env?: Readonly<Record<string, string>> } = {},
 ): Promise<BenchCore> => {
   await bundlePrograms(undefined, ["svc-server"]);
   return startBenchCore({ ...options, program: programPaths["svc-server"], hasEdge: true });

@@ -56,8 +56,16 @@ forwarder:
 buffer: {dir: data}
 `,
   };
+  await writeFiles(folder, files);
+  return join(folder, "collector.yaml");
+};
+
+/** Writes private files by name into `folder`, created if missing. */
+export const writeFiles = async (
+  folder: string,
+  files: Readonly<Record<string, string>>,
+): Promise<void> => {
   await mkdir(folder, { recursive: true });
   for (const [name, text] of Object.entries(files))
     await writeFile(join(folder, name), text, { mode: 0o600 });
-  return join(folder, "collector.yaml");
 };

@@ -1,5 +1,5 @@
 import type { Clock } from "#kit/clock.ts";
-import { type DescribedSamples, describeSamples } from "#scripts/lab/quantile.ts";
+import { describeSamples } from "#scripts/lab/quantile.ts";
 
 /** The measurements of a drive up to its report: a fleet that is kept for days must not fill the memory with samples. */
 export interface Measurements {
@@ -10,8 +10,11 @@ export interface Measurements {
   /** Counts a step that began so much after its time. */
   late(ms: number): void;
   report(): {
-    operations: Record<string, { count: number; failed: number; latency_ms: DescribedSamples }>;
-    late_ms: DescribedSamples;
+    operations: Record<
+      string,
+      { count: number; failed: number; latency_ms: ReturnType<typeof describeSamples> }
+    >;
+    late_ms: ReturnType<typeof describeSamples>;
     failures: Record<string, number>;
     refusals: Record<string, number>;
   };

@@ -1,15 +1,11 @@
+import { problemCatalog } from "#functions/problems.ts";
+
 /** Explains core's problem codes and the network's failures to the person who started a drive, with a remedy. */
 const meanings: Readonly<Record<string, string>> = {
   token_invalid:
     "the bootstrap token is unknown, revoked, expired or used up; one for N hosts needs max_uses 0 or N, and a lifetime beyond the enrollments",
-  policy_frozen: "the token's policy is frozen; use a token of another policy",
-  source_not_allowed:
-    "this machine's address is outside the allowed_source_cidrs of the token or its policy",
   identity_not_allowed:
     "the policy does not allow this prefix; --identity-prefix must be one of its allowed_identity_prefixes",
-  device_not_allowed: "the token is bound to one device; use one that is not",
-  enrollment_limit_reached:
-    "the policy's max_enrollments is reached; use a policy with 0 or a greater limit",
   identity_exists:
     "hosts of this prefix and seed were enrolled before, and their keys are lost; use another --seed, or a new prefix for each drive",
   identity_revoked:
@@ -17,7 +13,6 @@ const meanings: Readonly<Record<string, string>> = {
   policy_name_taken: "a drive with this --run exists already; omit --run, or use another name",
   unauthenticated:
     "core rejects the operator's token: expired, for another core, or of a person who is not active there",
-  forbidden: "the operator's token is not an admin's",
   not_found:
     "there is no such route; --drive must be core's base URL without /v1, and core needs a signer",
   econnrefused: "nothing listens there; is core running, and is the address right?",
@@ -27,9 +22,12 @@ const meanings: Readonly<Record<string, string>> = {
   econnreset: "the connection was reset",
 };
 
-/** Returns a code of core or of the network with what it means here. */
-export const explained = (code: string): string =>
-  Object.hasOwn(meanings, code) ? `${code}: ${meanings[code]}` : code;
+/** Returns a code of core or of the network with what it means here, or else with its title. */
+export const explained = (code: string): string => {
+  const titles: Readonly<Record<string, { title: string }>> = problemCatalog;
+  const meaning = meanings[code] ?? titles[code]?.title;
+  return meaning === undefined ? code : `${code}: ${meaning}`;
+};
 
 /** Core would reject every other host's enrollment too, so more attempts would only fill its audit log. */
 const forAllHosts: ReadonlySet<string> = new Set([

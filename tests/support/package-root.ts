@@ -4,8 +4,8 @@ import { copyFile, mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { runToEnd } from "../images/run-to-end.ts";
-import { endChild } from "../lab/processes.ts";
+import { runToEnd } from "#scripts/images/run-to-end.ts";
+import { endChild } from "#scripts/lab/processes.ts";
 
 const standIn = fileURLToPath(new URL("./stand-in-systemctl.sh", import.meta.url));
 const systemPath = "/usr/sbin:/usr/bin:/sbin:/bin";
