@@ -193,21 +193,19 @@ const idleStreams = async (core: BenchCore, load: Load): Promise<BenchFigures> =
   const kibEach = ((memoryOf(core.pid).nowMb - before) * 1024) / idle.streams.length;
   const among = await measure();
   for (const sender of [...busy.senders, ...idle.senders]) sender.close();
-  const ratio = tenths(among / alone);
+  const ratio = rounded(among / alone, 1);
   const judged = judgeGoals("ingest --streams 2000", { ratio, core_kib_each: kibEach });
   return {
-    figure: tenths(among),
+    figure: rounded(among, 1),
     unit: "ms ack p99 of a busy stream among idle ones (less is better)",
-    floor: tenths(alone),
+    floor: rounded(alone, 1),
     ratio,
     ...judged,
     details: {
       idle_streams: idle.streams.length,
       connections: idle.senders.length,
-      core_rss_kib_each: tenths(kibEach),
+      core_rss_kib_each: rounded(kibEach, 1),
       corpus: await describeCorpus(load.records, load.mix),
     },
   };
 };
-
-const tenths = (value: number): number => rounded(value, 1);

@@ -7,8 +7,8 @@ import { connectDatabase } from "#functions/store/database/database.ts";
 import { systemClock } from "#kit/clock.ts";
 import { type StatusLoad, type StatusLoadFigures, startStatusLoad } from "./status-load.ts";
 
-/** The dependencies of the process: the database, the rate, and how far the clock of the fleet is behind. */
-export interface StatusProcess {
+/** The database, the rate, and how far the clock of the fleet is behind. */
+interface StatusProcess {
   url: string;
   perSecond: number;
   behindMs: number;

@@ -19,7 +19,6 @@ export const peersBench: Bench = async (args) => {
     console.error("there is no Go on this machine: only the floors are measured");
   const { peers, versions } = createPeers(go);
   const compared: Record<string, unknown> = {};
-  const corpora: Record<string, unknown> = {};
   const goals: (ReturnType<typeof checkGoals>[number] & { pair: string })[] = [];
   for (const name of readPairNames(options.only)) {
     const { work, corpus, results } = await measureNamed(name, { seconds, rounds, peers });
@@ -31,13 +30,12 @@ export const peersBench: Bench = async (args) => {
       killed,
     }));
     console.error(JSON.stringify({ work, sides }, null, 2));
-    compared[name] = sides;
-    corpora[name] = corpus;
+    compared[name] = { corpus, sides };
     goals.push(...checkGoals(peerGoals[name], results).map((goal) => ({ pair: name, ...goal })));
   }
   return {
     ...summarizeGoals(goals),
-    details: { compared, corpora, goals, versions, go: go !== undefined, seconds, rounds },
+    details: { compared, goals, versions, go: go !== undefined, seconds, rounds },
   };
 };
 
