@@ -9,7 +9,7 @@ const times = (count: number, text: string, separator: string) =>
   Array(count).fill(text).join(separator);
 
 describe("T4: a statement whose one row PostgreSQL could not end is refused:", () => {
-  it.each([
+  it.each<[what: string, statement: string, message?: string]>([
     ["a long numeric as text", "select (1e131071 - 1)::text", "exponent"],
     ["a long numeric in a text", "select '1e131071'::numeric", "exponent"],
     ["a long numeric in JSON", "select '[1e131071]'::jsonb::text", "exponent"],
@@ -108,27 +108,22 @@ describe("T4: a statement whose one row PostgreSQL could not end is refused:", (
     [
       "expressions of expressions",
       `select x from ${times(8, "(select x + x as x from ", "")}generate_series(1, 2) x${times(8, ") q", "")}`,
-      "AS MATERIALIZED",
     ],
     [
       "expressions of CTEs",
       `with a as (select length(state) as x from collectors)${Array.from({ length: 6 }, (_, at) => `, a${at} as (select x + x as x from a${at === 0 ? "" : at - 1})`).join("")} select x from a5`,
-      "AS MATERIALIZED",
     ],
     [
       "expressions of columns of an alias",
       `select x from ${times(8, "(select x + x from ", "")}generate_series(1, 2) x${times(8, ") q(x)", "")}`,
-      "AS MATERIALIZED",
     ],
     [
       "expressions of CTEs under other names",
       `with a as (select length(state) as x from collectors) select ${times(11, "y", "+")} from a as b(y)`,
-      "AS MATERIALIZED",
     ],
     [
       "expressions of names of names",
       `select x from ${times(6, "(select y - y - y - y as x from (select x as y from ", "")}(select queue_bytes as x from collectors) s${times(6, ") q) r", "")}`,
-      "AS MATERIALIZED",
     ],
     [
       "expressions of names of columns without a name",
@@ -136,12 +131,10 @@ describe("T4: a statement whose one row PostgreSQL could not end is refused:", (
         "select a from",
         "select abs from",
       ),
-      "AS MATERIALIZED",
     ],
     [
       "expressions that the first branch of a union names",
       `select x from ${times(5, "(select queue_bytes as x from collectors where false union all select x - x - x - x from ", "")}(select queue_bytes as x from collectors) s${times(5, ") q", "")}`,
-      "AS MATERIALIZED",
     ],
     [
       "expressions of columns that core computes",
@@ -151,32 +144,26 @@ describe("T4: a statement whose one row PostgreSQL could not end is refused:", (
     [
       "columns that core computes under other names",
       `select num_nulls(x, x, x) from (select num_nulls(${times(50, "c", ", ")}) as x from (select conditions as c from collectors) q) r`,
-      "AS MATERIALIZED",
     ],
     [
       "expressions that a join names as columns",
       `select x from ${times(6, "(select hostname - hostname - hostname as x from (", "")}(select queue_bytes as x from collectors) s${times(6, " cross join (values (1)) as o(one)) as j(hostname, p)) q", "")}`,
-      "AS MATERIALIZED",
     ],
     [
       "functions in FROM that PostgreSQL replaces by their bodies",
       `select v4.value from audit_events, jsonb_array_elements(details) v0(value)${Array.from({ length: 4 }, (_, at) => `, jsonb_array_elements(coalesce(${times(12, `v${at}.value`, ", ")})) v${at + 1}(value)`).join("")}`,
-      "AS MATERIALIZED",
     ],
     [
       "a condition that moves into subqueries",
       `select x from ${times(9, "(select distinct x - x - x - x as x from ", "")}(select distinct queue_bytes as x from collectors) s${times(9, ") q", "")} where x > 0`,
-      "AS MATERIALIZED",
     ],
     [
       "a condition of a join that moves into subqueries",
       `select 1 from collectors c join ${times(9, "(select x + x as x from ", "")}(select queue_bytes as x from collectors group by 1) s${times(9, " group by 1) q", "")} on x = c.queue_bytes`,
-      "AS MATERIALIZED",
     ],
     [
       "expressions of columns without a name",
       `select abs from (${times(6, "select abs(abs + abs) from (", "")}select abs(1)${times(6, ") q", "")}) q`,
-      "AS MATERIALIZED",
     ],
     [
       "CTEs that are copied",
@@ -204,7 +191,7 @@ describe("T4: a statement whose one row PostgreSQL could not end is refused:", (
       "8 sorted aggregates",
     ],
     ["a cube", "select count(*) from collectors group by cube (state, platform)", "no CUBE"],
-  ])("%s", (_, statement, message) => {
+  ])("%s", (_, statement, message = "AS MATERIALIZED") => {
     expect(check(statement)).toThrow(message);
   });
 

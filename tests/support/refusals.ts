@@ -1,20 +1,12 @@
 import { and, eq } from "drizzle-orm";
 import { afterAll } from "vitest";
 import { auditEvent } from "#drizzle/schema/audit.ts";
-import type { ProblemCode } from "#functions/problems.ts";
 import type { Signer } from "#functions/signer/signer.ts";
 import type { Environment } from "#kit/env.ts";
 import { type Answer, createTestCore } from "./core.ts";
 
 /** The answer to a request that may be refused. */
 export type RefusableAnswer = Answer<Record<string, unknown>>;
-
-/** A refusal, and the action of its audit event. */
-export interface ExpectedRefusal {
-  status: number;
-  code: ProblemCode;
-  action: string;
-}
 
 const working = (signer: Signer) => signer.sign;
 

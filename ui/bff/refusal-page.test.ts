@@ -32,7 +32,7 @@ describe("V5: a refused navigation", () => {
       { headers: { ...asBrowser, "Sec-Fetch-Site": "cross-site" } },
     ],
     ["cross_origin_refused", 403, "/device", { method: "POST", headers: asBrowser }],
-    ["unauthenticated", 401, "/api/session", { headers: asBrowser }],
+    ["unauthenticated", 401, "/api/session"],
     [
       "unauthenticated",
       401,
@@ -46,10 +46,10 @@ describe("V5: a refused navigation", () => {
         },
       },
     ],
-    ["not_found", 404, "/api/nowhere", { headers: asBrowser }],
-    ["not_found", 404, "/assets/none.js", { headers: asBrowser }],
-    ["method_not_allowed", 405, "/oauth/token", { headers: asBrowser }],
-    ["uri_too_long", 414, `/v1/whoami?${"x".repeat(9000)}`, { headers: asBrowser }],
+    ["not_found", 404, "/api/nowhere"],
+    ["not_found", 404, "/assets/none.js"],
+    ["method_not_allowed", 405, "/oauth/token"],
+    ["uri_too_long", 414, `/v1/whoami?${"x".repeat(9000)}`],
     ["core_unavailable", 503, "/device", signedIn, answers(500, "internal")],
     ["database_unavailable", 503, "/device", signedIn, answers(503, "database_unavailable")],
     ["forbidden", 403, "/api/core/audit-events/export.csv", signedIn, answers(403, "forbidden")],
@@ -57,7 +57,7 @@ describe("V5: a refused navigation", () => {
 
   it.each(refusals)(
     "with %s (%i) is a page that can be read and left",
-    async (code, status, path, init, app) => {
+    async (code, status, path, init = { headers: asBrowser }, app = web.app) => {
       const answer = await request(path, init, app);
       const { headers } = answer;
       const text = await answer.text();

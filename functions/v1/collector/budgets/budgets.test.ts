@@ -36,7 +36,7 @@ const store = (host: string, bytes: number, at = clock.now()) =>
     values (${host}, ${`kind_${bytes}`}, date_trunc('hour', ${new Date(at).toISOString()}::timestamptz, 'utc'), 2, ${bytes}::bigint)`);
 const heldNow = async () =>
   (await holdHosts(core)).map(({ hostId, budget }) => [hostId, budget]).toSorted();
-/** The holds and releases that are audited after as many events, by host and budget. */
+/** Returns the holds and releases of the audit log in their order, with host and budget. */
 const events = async () =>
   (await test.events("action=budget.hold&action=budget.release&limit=1000"))
     .toReversed()

@@ -62,16 +62,11 @@ describe("POST /v1/collector/configs", () => {
   it("rejects file patterns that hide which directories they read", async () => {
     const sources = (pattern: string) =>
       `${yaml()}sources: [{type: file, include: [/var/log/a/*.log, ${pattern}]}]\n`;
-    for (const pattern of [
-      "/var/log/{.,x}{.,y}/etc/shadow",
-      "/var/log/[.][.]/etc/shadow",
-      "/var/log/@(.)./x",
-      "/var/../etc/x",
-    ])
-      expect((await check(sources(JSON.stringify(pattern)))).body, pattern).toMatchObject({
-        code: "config_invalid",
-        errors: [{ path: "sources.0.include.1", line: 9 }],
-      });
+    // collector/config/desired-rules.test.ts has more of them.
+    expect((await check(sources('"/var/log/{.,x}{.,y}/etc/shadow"'))).body).toMatchObject({
+      code: "config_invalid",
+      errors: [{ path: "sources.0.include.1", line: 9 }],
+    });
     expect((await check(sources(`"/var/log/*/{a,b}[0-9].log"`))).status).toBe(200);
   });
 
