@@ -9,10 +9,7 @@ const next = "the next secret, of more than 32 bytes";
 /** A core with these secrets, and requests with bridge tokens by either. */
 const startReplica = async (secret: string, previous?: string) => {
   const test = await createTestCore({
-    env: {
-      SVC_AUTH_TOKEN_SECRET: secret,
-      ...(previous === undefined ? {} : { SVC_AUTH_TOKEN_SECRET_PREVIOUS: previous }),
-    },
+    env: { SVC_AUTH_TOKEN_SECRET: secret, SVC_AUTH_TOKEN_SECRET_PREVIOUS: previous },
   });
   onTestFinished(() => test.close());
   const bearer = (by: string) =>

@@ -47,6 +47,20 @@ export const createTestToken = async (
   };
 };
 
+/** Returns the body of an enrollment, by a new key unless one is given. */
+export const enrollmentOf = async (
+  deviceId: string,
+  { key, prefix = identityPrefix }: { key?: TestKey | undefined; prefix?: string } = {},
+) => ({
+  csr_pem: await createTestCsr({
+    key: key ?? (await createTestKey()),
+    uri: composeIdentity(prefix, deviceId),
+  }),
+  device_id: deviceId,
+  platform: "linux/amd64",
+  collector_version: "1.0.0",
+});
+
 /** Enrolls a host through the API. */
 export const enrollTestCollector = async (
   { api }: Pick<TestCore, "api">,
@@ -55,12 +69,7 @@ export const enrollTestCollector = async (
   const key = await createTestKey(kind);
   const answer = await api("POST", "/v1/collector/enroll", {
     as: { bearer: token },
-    body: {
-      csr_pem: await createTestCsr({ key, uri: composeIdentity(identityPrefix, deviceId) }),
-      device_id: deviceId,
-      platform: "linux/amd64",
-      collector_version: "1.0.0",
-    },
+    body: await enrollmentOf(deviceId, { key }),
   });
   if (answer.status !== 201) throw new Error(`enrollment failed: ${JSON.stringify(answer.body)}`);
   return collectorOf(key, answer.body);

@@ -107,6 +107,8 @@ export interface TestCore {
   reader: AskAs;
   /** Returns a page of the audit events of a query, the newest first. */
   events(query?: string): Promise<AuditEventView[]>;
+  /** Returns the newest audit event of a query. Events of one millisecond have no order, so the next one is of a later one. */
+  lastEvent(query?: string): Promise<AuditEventView | undefined>;
   /** The app itself, for requests that `api` cannot express. */
   fetch(
     request: Request,
@@ -114,6 +116,8 @@ export interface TestCore {
   ): Promise<Response>;
   /** A bridge token for a seeded person; `claims` replace the usual ones. */
   bridgeToken(name: PersonName, claims?: Readonly<Record<string, unknown>>): Promise<string>;
+  /** The caller that web is when it acts as itself. */
+  asWeb(): Promise<{ bearer: string }>;
   /** Drops the database. */
   close(): Promise<void>;
 }
@@ -229,6 +233,8 @@ export const createTestCore = async (options: TestCoreOptions = {}): Promise<Tes
 
   const api = apiOver({ fetch, bridgeToken, routes });
   const auditor = askAs(api, "auditor");
+  const events: TestCore["events"] = async (query = "") =>
+    (await auditor.read<{ items: AuditEventView[] }>(`/v1/audit-events?${query}`)).items;
 
   return {
     core,
@@ -247,10 +253,14 @@ export const createTestCore = async (options: TestCoreOptions = {}): Promise<Tes
     admin: askAs(api, "admin"),
     auditor,
     reader: askAs(api, "reader"),
-    events: async (query = "") =>
-      (await auditor.read<{ items: AuditEventView[] }>(`/v1/audit-events?${query}`)).items,
+    events,
+    lastEvent: async (query = "") => {
+      await clock.advance(1);
+      return (await events(`limit=1&${query}`))[0];
+    },
     fetch,
     bridgeToken,
+    asWeb: async () => ({ bearer: await bridgeToken("admin", { sub: "web" }) }),
     close: () => {
       remoteSigner?.close();
       return database.drop();

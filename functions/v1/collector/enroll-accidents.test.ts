@@ -11,10 +11,11 @@ import { createAdmitToken, createEnroll } from "#functions/domain/enrollment/enr
 import { flushEnrollmentRefusals } from "#functions/domain/enrollment/flush-refusals.ts";
 import { createRunOrRefuse } from "#functions/domain/enrollment/refuse.ts";
 import type { IssuedCertificate, Signer } from "#functions/signer/signer.ts";
-import { createTestCsr, createTestKey, type TestKey } from "#scripts/lab/ca/test-pki.ts";
+import { createTestKey, type TestKey } from "#scripts/lab/ca/test-pki.ts";
 import {
   collectorOf,
   createTestToken,
+  enrollmentOf,
   identityPrefix,
   sendHeartbeat,
 } from "#tests/support/collector.ts";
@@ -41,15 +42,7 @@ beforeEach(() => {
 
 const device = () => `host-${++devices}`;
 /** A request of a host of its own, with a new key, unless these are given. */
-const requestOf = async (deviceId = device(), key?: TestKey) => ({
-  csr_pem: await createTestCsr({
-    key: key ?? (await createTestKey()),
-    uri: identityPrefix + deviceId,
-  }),
-  device_id: deviceId,
-  platform: "linux/amd64",
-  collector_version: "1.0.0",
-});
+const requestOf = (deviceId = device(), key?: TestKey) => enrollmentOf(deviceId, { key });
 /** Holds the next signature: `signed` is its certificate, and `resume` lets core record it. */
 const holdSigning = () => {
   const signed = Promise.withResolvers<IssuedCertificate>();

@@ -1,8 +1,7 @@
 import { expect, it } from "vitest";
 import { generateToken } from "#functions/domain/enrollment/bootstrap-token.ts";
-import { createTestCsr, createTestKey } from "#scripts/lab/ca/test-pki.ts";
 import { quantile } from "#scripts/lab/quantile.ts";
-import { createTestToken, identityPrefix } from "#tests/support/collector.ts";
+import { createTestToken, enrollmentOf } from "#tests/support/collector.ts";
 import { isSlow } from "#tests/support/is-slow.ts";
 import { createRefusingCore, type RefusableAnswer } from "#tests/support/refusals.ts";
 
@@ -11,10 +10,7 @@ const test = await createRefusingCore();
 const { api, clock, signBy, newAddress, deviceOf, admin, eventsFrom } = test;
 
 const requestOf = async (deviceId: string, over: object = {}) => ({
-  csr_pem: await createTestCsr({ key: await createTestKey(), uri: identityPrefix + deviceId }),
-  device_id: deviceId,
-  platform: "linux/amd64",
-  collector_version: "1.0.0",
+  ...(await enrollmentOf(deviceId)),
   ...over,
 });
 const enroll = (token: string, body: object, from: string) =>

@@ -4,6 +4,7 @@ import { describe, expect, it } from "vitest";
 import { isWellFormedToken } from "#functions/domain/enrollment/bootstrap-token.ts";
 import { decodePem, encodePem } from "#proto/pem.ts";
 import { createTestCsr, createTestKey, type TestKey } from "#scripts/lab/ca/test-pki.ts";
+import { enrollmentOf } from "#tests/support/collector.ts";
 import { useTestCore } from "#tests/support/core.ts";
 import { tablesWith } from "#tests/support/stored-text.ts";
 
@@ -26,11 +27,8 @@ const createToken = async (policyId: string, fields: object = {}) =>
 const device = () => `web-${++names}`;
 
 const request = async (deviceId: string, fields: object = {}, key?: TestKey) => ({
-  csr_pem: await createTestCsr({ key: key ?? (await createTestKey()), uri: prefix + deviceId }),
-  device_id: deviceId,
+  ...(await enrollmentOf(deviceId, { key, prefix })),
   hostname: "web-1.fleet.test",
-  platform: "linux/amd64",
-  collector_version: "1.0.0",
   ...fields,
 });
 

@@ -39,21 +39,11 @@ const send = (call: Pick<Call, "body" | "raw">, to = path) =>
   test.api("POST", to, { certificate: host.certificate, listener: "ingest", ...call });
 const proofInvalid = { body: { code: "proof_invalid" } };
 const at = (ms: number) => ({ sent_at: clock.iso(ms) });
-const healthOf = async ({ identityId }: TestCollector) => {
-  const [row] = await db
-    .select()
-    .from(collectorHealth)
-    .where(eq(collectorHealth.identityId, identityId));
-  return row;
-};
+const healthOf = async ({ identityId }: TestCollector) =>
+  (await db.select().from(collectorHealth).where(eq(collectorHealth.identityId, identityId)))[0];
 const suspected = () => test.events(`target=${host.identityId}&action=identity.clone_suspected`);
-const identityOf = async ({ identityId }: TestCollector) => {
-  const [row] = await db
-    .select()
-    .from(collectorIdentity)
-    .where(eq(collectorIdentity.id, identityId));
-  return row;
-};
+const identityOf = async ({ identityId }: TestCollector) =>
+  (await db.select().from(collectorIdentity).where(eq(collectorIdentity.id, identityId)))[0];
 
 it("stores the report and answers with the next steps", async () => {
   const { status, body } = await beat({
@@ -192,12 +182,11 @@ it("H5: rejects a year that the database cannot store, and rounds no time into i
 
 it("H5: rejects numbers out of bounds and control characters, without quoting them", async () => {
   const { queue, collector } = heartbeatBody(0) as { queue: object; collector: object };
-  const overs = [
+  for (const over of [
     { queue: { ...queue, records: 2 ** 53 } },
     { collector: { ...collector, hostname: "web\u001b[31m-hunter2" } },
     { unknown: 2 ** 60 },
-  ];
-  for (const over of overs) {
+  ]) {
     const { body } = await beat(over);
     expect(body).toMatchObject({ code: "validation_failed" });
     expect(JSON.stringify(body)).not.toContain("hunter2");

@@ -27,9 +27,8 @@ const logOut = async (
   subject = "nobody",
   lifetimeMs = 180_000,
 ) => {
-  const as = { bearer: await test.bridgeToken("admin", { sub: "web" }) };
   const body = { jti, subject, provider_session_id, expires_at: inMs(lifetimeMs), remote_addr };
-  return api("POST", "/v1/operator/provider-logouts", { as, body });
+  return api("POST", "/v1/operator/provider-logouts", { as: await test.asWeb(), body });
 };
 const whoami = async (web_session: string) => {
   const as = { bearer: await test.bridgeToken("reader", { web_session }) };

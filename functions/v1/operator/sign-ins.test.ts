@@ -4,13 +4,8 @@ import { useTestCore } from "#tests/support/core.ts";
 const test = await useTestCore();
 const { admin, api, people } = test;
 const path = "/v1/operator/sign-ins";
-const asWeb = async () => ({ bearer: await test.bridgeToken("admin", { sub: "web" }) });
-const latest = async () => {
-  // The next event is of a later millisecond: events of one have no order in the list.
-  await test.clock.advance(1);
-  return (await test.events("action=operator.sign_in&limit=1"))[0];
-};
-const postAsWeb = async (body: object) => api("POST", path, { as: await asWeb(), body });
+const latest = () => test.lastEvent("action=operator.sign_in");
+const postAsWeb = async (body: object) => api("POST", path, { as: await test.asWeb(), body });
 const failure = { outcome: "failure", reason_code: "suspended", remote_addr: "192.0.2.7" };
 
 it("records a success for the person, with the address that web saw", {

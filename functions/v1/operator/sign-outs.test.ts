@@ -14,8 +14,7 @@ const signOut = async (sessionId: string, lifetimeMs = hourMs) => {
     expires_at: test.clock.iso(lifetimeMs),
     remote_addr: "192.0.2.7",
   };
-  const as = { bearer: await test.bridgeToken("admin", { sub: "web" }) };
-  return api("POST", "/v1/operator/sign-outs", { as, body });
+  return api("POST", "/v1/operator/sign-outs", { as: await test.asWeb(), body });
 };
 const whoami = async (web_session?: unknown) => {
   const as = { bearer: await test.bridgeToken("reader", { web_session }) };

@@ -36,7 +36,7 @@ issuers:
 `,
   },
 });
-const { api, clock } = test;
+const { api, clock, lastEvent } = test;
 const audience = "https://fleet.example.com";
 const seconds = () => Math.floor(clock.now() / 1000);
 const usual = () => ({
@@ -65,10 +65,6 @@ const exchange = (subject_token: string, from = "192.0.2.1") => {
     raw: { type: "application/x-www-form-urlencoded", content },
     from,
   });
-};
-const lastEvent = async () => {
-  await clock.advance(1);
-  return (await test.events("limit=1"))[0];
 };
 const whoami = ({ access_token: bearer = "" }: Record<string, string>) =>
   api("GET", "/v1/whoami", { as: { bearer } });

@@ -148,9 +148,8 @@ describe("an id_token", () => {
   it.each(Object.entries(faults))("A1: is rejected with %s, and audited", async (_, fault) => {
     provider.tampering = await fault();
     expect(await signIn()).toMatchObject(refusedAs("sign_in_failed"));
-    const [event] = await web.core.events("action=operator.sign_in&limit=1");
+    const event = await web.core.lastEvent("action=operator.sign_in");
     expect(event).toMatchObject({ outcome: "failure", reason_code: "sign_in_failed" });
-    await web.clock.advance(1);
   });
 
   it("is accepted for several audiences when azp is this client", async () => {

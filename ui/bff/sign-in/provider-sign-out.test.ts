@@ -63,15 +63,8 @@ describe("signing out at web", () => {
       provider: createProvider(web.web),
       entropy: web.web.entropy,
     });
-    const attributes = [
-      "HttpOnly",
-      "Max-Age=1800",
-      "Path=/api/auth/logout",
-      "SameSite=Lax",
-      "Secure",
-    ];
-    expect(keep("a.b.c").split("; ").sort()).toEqual(
-      [...attributes, "__Secure-svc_id_token=a.b.c"].sort(),
+    expect(keep("a.b.c").split("; ").sort().join("; ")).toBe(
+      "HttpOnly; Max-Age=1800; Path=/api/auth/logout; SameSite=Lax; Secure; __Secure-svc_id_token=a.b.c",
     );
     expect(keep("a".repeat(3801))).toContain("Max-Age=0");
   });

@@ -10,12 +10,7 @@ import type { Web } from "../web.ts";
 const web = await useTestWeb();
 const { origin } = web;
 
-const latestSignIn = async () => {
-  const [event] = await web.core.events("action=operator.sign_in&limit=1");
-  // Audit events of one millisecond have no order in the list.
-  await web.clock.advance(1);
-  return event;
-};
+const latestSignIn = () => web.core.lastEvent("action=operator.sign_in");
 const form = { Origin: origin, "Content-Type": "application/x-www-form-urlencoded" };
 const signOut = { method: "POST", headers: form, body: "" };
 const reader = { origin, account: people.reader.subject };

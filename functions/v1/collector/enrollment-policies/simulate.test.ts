@@ -2,8 +2,7 @@ import { hash } from "node:crypto";
 import { sql } from "drizzle-orm";
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { createTestCsr, createTestKey } from "#scripts/lab/ca/test-pki.ts";
-import { createTestToken, identityPrefix } from "#tests/support/collector.ts";
+import { createTestToken, enrollmentOf, identityPrefix } from "#tests/support/collector.ts";
 import { useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore();
@@ -35,8 +34,7 @@ const enroll = async (
   { device_id, address, platform }: typeof usual,
   prefix = identityPrefix,
 ) => {
-  const csr_pem = await createTestCsr({ key: await createTestKey(), uri: prefix + device_id });
-  const body = { csr_pem, device_id, platform, collector_version: "1.0.0" };
+  const body = { ...(await enrollmentOf(device_id, { prefix })), platform };
   return api("POST", "/v1/collector/enroll", { as: { bearer: token }, body, from: address });
 };
 

@@ -5,7 +5,7 @@ import { deviceAuthorization, person } from "#drizzle/schema/operator.ts";
 import { useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore();
-const { api, clock, people } = test;
+const { api, clock, lastEvent, people } = test;
 // Codes, limits and events of one test are none of another's.
 beforeEach(() => clock.advance(3_600_000));
 
@@ -15,7 +15,6 @@ interface Token {
   code: string;
 }
 
-const asWeb = async () => ({ bearer: await test.bridgeToken("admin", { sub: "web" }) });
 const verifier = "dBjftJeZ4CVP-mBAx7DwiFd5RzJsr9GWOUqKR5cCEUQ";
 const challenge = createHash("sha256").update(verifier).digest("base64url");
 const redirect_uri = "http://127.0.0.1:49152/callback";
@@ -27,7 +26,7 @@ const authorize = async (as: "admin" | "reader" | "auditor") => {
   return answer.body.code;
 };
 const postAsWeb = async <Body = Token>(path: string, body: object) =>
-  api<Body>("POST", `/v1/operator/${path}`, { as: await asWeb(), body });
+  api<Body>("POST", `/v1/operator/${path}`, { as: await test.asWeb(), body });
 const grant = {
   grant_type: "authorization_code",
   code_verifier: verifier,
@@ -45,10 +44,6 @@ const rejected = (code: string) => ({ body: { code } });
 const change = (name: "reader" | "auditor", values: Partial<typeof person.$inferInsert>) =>
   test.db.update(person).set(values).where(eq(person.userId, people[name].userId));
 const whoami = (token: { bearer: string }) => api("GET", "/v1/whoami", { as: token });
-const lastEvent = async () => {
-  await clock.advance(1);
-  return (await test.events("limit=1"))[0];
-};
 
 describe("the authorization code flow", () => {
   it("signs a program in as the person who consented, for an hour, with the scopes of each request", async () => {
