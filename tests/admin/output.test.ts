@@ -23,29 +23,23 @@ const hostId = hosts[0]?.identityId ?? "";
 const configId = await publishTestConfig(web.core);
 
 describe("lists", () => {
-  it.each([
-    ["policies list"],
-    ["tokens list"],
-    ["identities list"],
-    [`certificates list ${hostId}`],
-    ["fleet list"],
-    ["configs list"],
-    ["audit list"],
-    ["sessions list --everyone"],
-  ])("svc-admin %s prints the same rows as a table, CSV, JSON and YAML", async (line) => {
-    const print = async (format: string) => {
-      const { exitCode, out, err } = await admin.run(...line.split(" "), "-o", format);
-      expect({ exitCode, err }).toEqual({ exitCode: 0, err: "" });
-      return out;
-    };
-    const rows = JSON.parse(await print("json")) as object[];
-    if (!line.startsWith("sessions")) expect(rows.length).toBeGreaterThan(0);
-    expect(parse(await print("yaml"))).toEqual(rows);
-    const table = (await print("table")).trimEnd().split("\n");
-    const csv = (await print("csv")).trimEnd().split("\r\n");
-    expect([table.length, csv.length]).toEqual([rows.length + 1, rows.length + 1]);
-    expect(table[0]?.split(/ {2,}/).join(",")).toBe(csv[0]);
-  });
+  it.each([["policies list"], [`certificates list ${hostId}`], ["fleet list"]])(
+    "svc-admin %s prints the same rows as a table, CSV, JSON and YAML",
+    async (line) => {
+      const print = async (format: string) => {
+        const { exitCode, out, err } = await admin.run(...line.split(" "), "-o", format);
+        expect({ exitCode, err }).toEqual({ exitCode: 0, err: "" });
+        return out;
+      };
+      const rows = JSON.parse(await print("json")) as object[];
+      expect(rows.length).toBeGreaterThan(0);
+      expect(parse(await print("yaml"))).toEqual(rows);
+      const table = (await print("table")).trimEnd().split("\n");
+      const csv = (await print("csv")).trimEnd().split("\r\n");
+      expect([table.length, csv.length]).toEqual([rows.length + 1, rows.length + 1]);
+      expect(table[0]?.split(/ {2,}/).join(",")).toBe(csv[0]);
+    },
+  );
 
   it("reads as many pages as it needs, and no more", async () => {
     const sent: string[] = [];
