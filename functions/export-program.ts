@@ -60,15 +60,15 @@ const serve = async (
   const metrics = createExportMetrics();
   let sources: ExportSources | undefined;
   try {
-    const needs = { clock: systemClock, log };
-    await untilAvailable(sessions.variable, needs, async () => {
+    const tools = { clock: systemClock, log };
+    await untilAvailable(sessions.variable, tools, async () => {
       const pending = await pendingMigrations(database.sql, await readMigrations());
       if (pending.length > 0)
         throw new StartFault("the database is of an older version of core; start core first");
     });
-    const opened = await createSources(config, { db: database.db, sessions, ...needs });
+    const opened = await createSources(config, { db: database.db, sessions, ...tools });
     sources = opened;
-    await untilAvailable(sessions.variable, needs, () => opened.prepare());
+    await untilAvailable(sessions.variable, tools, () => opened.prepare());
     const { metrics: address } = config;
     const onFailure = (err: unknown) => log.error({ err }, "a request for metrics failed");
     const listener =

@@ -36,9 +36,9 @@ const defaultPath = "/usr/local/bin:/usr/bin:/bin";
 export const loadCoreFiles = async (config: CoreConfig, log: Log): Promise<LoadedCore> => {
   const { chat, ingest } = config;
   const cryptography = createNodeCryptography();
-  const needs = { cryptography, clock: systemClock, log, path: process.env.PATH ?? defaultPath };
+  const tools = { cryptography, clock: systemClock, log, path: process.env.PATH ?? defaultPath };
   const loads = createConfigLoads();
-  const files = await loads.run(() => followFiles(config, needs));
+  const files = await loads.run(() => followFiles(config, tools));
   const license = await loads.run(() => readLicense(config));
   const servers = await loads.run(() => createCoreServers(config));
   const receiptSigner = await loads.run(() => chat && loadReceiptSigner(chat));

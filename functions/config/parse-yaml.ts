@@ -8,9 +8,9 @@ export const parseYaml = <Schema extends v.GenericSchema>(
 ): { output: v.InferOutput<Schema> } | { fault: string } => {
   const parsed = parseTree(text, anyTokens);
   if (!parsed.ok) return { fault: `line ${parsed.errors[0]?.line ?? 1} is not valid YAML` };
-  const found = v.safeParse(schema, parsed.tree);
-  if (found.success) return { output: found.output };
-  const [issue] = found.issues;
+  const result = v.safeParse(schema, parsed.tree);
+  if (result.success) return { output: result.output };
+  const [issue] = result.issues;
   return {
     fault: `${v.getDotPath(issue) ?? "the file"} ${issue.type === "strict_object" ? ofObject(issue) : issue.message}`,
   };

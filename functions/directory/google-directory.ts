@@ -162,7 +162,7 @@ const createAuth = ({
 
 /** Returns all users of the customer, of every domain. A user who moved between pages during the read appears once, as read last. */
 const readUsers = async (api: Api, options: CallOptions): Promise<DirectoryUser[]> => {
-  const found = new Map<string, DirectoryUser>();
+  const byId = new Map<string, DirectoryUser>();
   const users = readPages(UsersPage, (page) =>
     api.users.list(
       {
@@ -176,8 +176,8 @@ const readUsers = async (api: Api, options: CallOptions): Promise<DirectoryUser[
     ),
   );
   for await (const { id, primaryEmail, name, suspended, archived } of users)
-    found.set(id, { id, primaryEmail, displayName: name?.fullName ?? "", suspended, archived });
-  return [...found.values()];
+    byId.set(id, { id, primaryEmail, displayName: name?.fullName ?? "", suspended, archived });
+  return [...byId.values()];
 };
 
 /** Returns the ids of a group's users, without nested groups and external members; null for an unknown group. */
@@ -186,7 +186,7 @@ const readMembers = async (
   groupKey: string,
   options: CallOptions,
 ): Promise<Set<string> | null> => {
-  const found = new Set<string>();
+  const userIds = new Set<string>();
   const members = readPages(MembersPage, (page) =>
     api.members.list(
       {
@@ -201,12 +201,12 @@ const readMembers = async (
   );
   try {
     for await (const { id, type } of members)
-      if (type === "USER" && id !== undefined) found.add(id);
+      if (type === "USER" && id !== undefined) userIds.add(id);
   } catch (error) {
     if (isNotFound(error)) return null;
     throw error;
   }
-  return found;
+  return userIds;
 };
 
 /** No directory has control characters in ids or addresses. */

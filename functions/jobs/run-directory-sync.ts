@@ -123,14 +123,14 @@ const createRepeatedSync = (sync: Sync) => {
 /** Syncs when the file, or the reason why it cannot be read, has changed, and at every interval. */
 const syncFile = ({ path }: ProviderOf<"file">, { core, readTrustedFile, sync, job }: JobNeeds) => {
   const { clock } = core;
-  let lastTry: { found: string; at: number } | undefined;
+  let lastTry: { content: string; at: number } | undefined;
   return runEvery({ ...job, intervalMs: fileIntervalMs }, async () => {
     const file = readDirectoryFile(() => readTrustedFile(path));
-    const found = file.fault?.message ?? file.contents;
-    const isChanged = lastTry?.found !== found;
+    const content = file.fault?.message ?? file.contents;
+    const isChanged = lastTry?.content !== content;
     if (!isChanged && clock.monotonic() - (lastTry?.at ?? 0) < job.intervalMs) return undefined;
     const before = lastTry;
-    lastTry = { found, at: clock.monotonic() };
+    lastTry = { content, at: clock.monotonic() };
     const read = async () => {
       if (file.fault) throw file.fault;
       // Loads the YAML parser.

@@ -83,14 +83,14 @@ export const directoryCheck = ({ db, clock, config }: ReadCore): Check => ({
   name: "directory",
   find: () =>
     withDatabase(async () => {
-      const [last, held, facts] = await Promise.all([
+      const [last, held, restores] = await Promise.all([
         findDirectorySync(db),
         countHeld(db),
         restoreFacts({ db, clock }),
       ]);
       const ageOf = (at: Date) =>
         `${Math.max(0, Math.round((clock.now() - at.getTime()) / 1000))} s`;
-      const found = [
+      const facts = [
         config.directory.provider.kind === "scim"
           ? (last?.pushedAt && `last push ${ageOf(last.pushedAt)} ago`) || "nothing was pushed yet"
           : (last?.syncedAt && `snapshot ${ageOf(last.syncedAt)} old`) ||
@@ -100,11 +100,11 @@ export const directoryCheck = ({ db, clock, config }: ReadCore): Check => ({
               `${last.failures} syncs in a row wrote nothing, the last one ${last.outcome}: ${last.reasonCode}`,
             ]
           : []),
-        ...facts,
+        ...restores,
         ...(held > 0 ? [heldFact(held, last?.reasonCode)] : []),
         ...(last?.missingGroups ?? []).map((group) => `no group ${group}`),
       ];
-      return ready(found.join("; "));
+      return ready(facts.join("; "));
     }),
 });
 

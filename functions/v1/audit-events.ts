@@ -162,11 +162,11 @@ export const auditLinesRoute = (core: ConfiguredCore) =>
     summary: "All audit events under the list's filters as JSON lines, newest first",
   });
 
-const view = viewOf(AuditEventView);
+const eventViewOf = viewOf(AuditEventView);
 
 /** Returns the view of an event. */
 const auditEventView = (event: NamedAuditEvent): AuditEventView =>
-  view({
+  eventViewOf({
     ...event,
     ...(event.link ?? { seq: null, prevHash: null, hash: null }),
     actor: { type: event.actorType, id: event.actorId, display: event.actorDisplay },

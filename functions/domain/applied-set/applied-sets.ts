@@ -45,15 +45,15 @@ export const putAppliedSet = async (
       updatedByName: operator.email,
     };
     if (!(await replaceAppliedSet(tx, revision, row))) {
-      const found = await findAppliedSet(tx, name);
-      const leftMs = found === undefined ? 0 : leaseEnd(found) - core.clock.now();
-      if (found !== undefined && leftMs > 0)
+      const current = await findAppliedSet(tx, name);
+      const leftMs = current === undefined ? 0 : leaseEnd(current) - core.clock.now();
+      if (current !== undefined && leftMs > 0)
         throw new Problem("apply_in_progress", {
-          detail: `${found.updatedByName} is applying this set: plan again once that has ended, or has been silent for two minutes`,
+          detail: `${current.updatedByName} is applying this set: plan again once that has ended, or has been silent for two minutes`,
           retryAfterSeconds: Math.ceil(leftMs / 1000),
         });
       const detail = "The set was applied by somebody else since it was read: plan again";
-      throw new Problem("conflict", { detail, extensions: { revision: found?.revision ?? 0 } });
+      throw new Problem("conflict", { detail, extensions: { revision: current?.revision ?? 0 } });
     }
     const { complete, policies, watches, inventory, assignments } = content;
     await recordOperatorAction(tx, core, operator, origin, {

@@ -57,12 +57,12 @@ export const checkLinks = async (
 ): Promise<ChainPosition & { fault: ChainFault | null }> => {
   let { seq, hash } = position;
   for (const { link, event } of links) {
-    const found = (kind: AuditChainFaultKind) => ({ seq, hash, fault: { kind, seq: seq + 1 } });
-    if (link.seq !== seq + 1) return found("gap");
-    if (!equalBytes(link.prevHash, hash)) return found("chain_broken");
-    if (event === null) return found("event_missing");
+    const faultHere = (kind: AuditChainFaultKind) => ({ seq, hash, fault: { kind, seq: seq + 1 } });
+    if (link.seq !== seq + 1) return faultHere("gap");
+    if (!equalBytes(link.prevHash, hash)) return faultHere("chain_broken");
+    if (event === null) return faultHere("event_missing");
     if (!equalBytes(await chainHash(digests, { seq: link.seq, prevHash: hash, event }), link.hash))
-      return found("event_edited");
+      return faultHere("event_edited");
     seq = link.seq;
     hash = link.hash;
   }
@@ -85,7 +85,7 @@ export const verifyAudit = (db: Database, digests: Digests): Promise<AuditVerifi
   db.transaction(
     async (tx) => {
       let position = chainStart;
-      const found = (fault: AuditFault | null): AuditVerification => ({
+      const resultWith = (fault: AuditFault | null): AuditVerification => ({
         ok: fault === null,
         checked: position.seq,
         headSeq: position.seq,
@@ -96,11 +96,11 @@ export const verifyAudit = (db: Database, digests: Digests): Promise<AuditVerifi
         const links = await findLinksAfter(tx, position.seq, batch);
         const { fault, ...checked } = await checkLinks(digests, position, links);
         position = checked;
-        if (fault !== null) return found(fault);
+        if (fault !== null) return resultWith(fault);
         if (links.length < batch) break;
       }
       const unchained = await countUnchainedEvents(tx);
-      return found(unchained === 0 ? null : { kind: "event_unchained", count: unchained });
+      return resultWith(unchained === 0 ? null : { kind: "event_unchained", count: unchained });
     },
     { isolationLevel: "repeatable read", accessMode: "read only" },
   );

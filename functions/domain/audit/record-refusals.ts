@@ -57,16 +57,16 @@ export const recordRefusals = async (
     }
     const counted = known.has(ownKey) ? own : { ...own, addressKey: otherAddresses, targetId: "" };
     const key = refusalKeyText(counted);
-    const found = rows.get(key);
+    const earlier = rows.get(key);
     const row = {
       ...counted,
       action,
       minuteStartedAt,
       targetType: target.type,
-      refusals: (found?.row.refusals ?? 0) + 1,
+      refusals: (earlier?.row.refusals ?? 0) + 1,
       lastAt: new Date(now),
     };
-    rows.set(key, { row, entry: found?.entry ?? entry });
+    rows.set(key, { row, entry: earlier?.entry ?? entry });
   }
   const begun = await addRefusalCounts(
     tx,

@@ -260,9 +260,9 @@ export const auditRefusal = async (
   if (await hasAuditEventSince(db, audited)) return;
   await db.transaction(async (tx) => {
     // Under the identity's lock, so that concurrent refusals write one event.
-    const found = await lockIdentityByName(tx, identity);
-    if (found === undefined || (await hasAuditEventSince(tx, audited))) return;
-    const actor = { type: "collector", id: found.id, display: identity } as const;
+    const host = await lockIdentityByName(tx, identity);
+    if (host === undefined || (await hasAuditEventSince(tx, audited))) return;
+    const actor = { type: "collector", id: host.id, display: identity } as const;
     await recordAudit(tx, { clock, entropy }, { actor, outcome: "failure", ...event });
   });
 };

@@ -62,8 +62,8 @@ export const revokeCertificate = async (
   origin: Origin,
 ): Promise<{ certificate: CertificateRow; otherActiveCertificateIds: string[] }> =>
   core.db.transaction(async (tx) => {
-    const found = await findCertificate(tx, certificateId);
-    const identity = found && (await lockIdentity(tx, found.identityId));
+    const unlocked = await findCertificate(tx, certificateId);
+    const identity = unlocked && (await lockIdentity(tx, unlocked.identityId));
     const before = requireFound(identity && (await lockCertificate(tx, certificateId)));
     const revokedAt = new Date(core.clock.now());
     if (before.status !== "revoked") {

@@ -291,12 +291,12 @@ const decide = async (
   if (identity === undefined) return refused("not_found");
   if (identity.revokedAt !== null) return refused("revoked");
   const open = await findOpenAssignment(tx, identity.id);
-  const found =
+  const target =
     to === "previous"
       ? await previousConfig(tx, identity.id, open)
       : await lastKnownGood(tx, identity.id);
-  if (typeof found === "string") return refused(found);
-  return { outcome: found.id === open?.configId ? "unchanged" : "rolled_back", config: found };
+  if (typeof target === "string") return refused(target);
+  return { outcome: target.id === open?.configId ? "unchanged" : "rolled_back", config: target };
 };
 
 const previousConfig = async (

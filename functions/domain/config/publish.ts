@@ -129,14 +129,14 @@ const namedInText =
 
 /** Returns the secrets in the values of a parsed config and in its text, comments included. */
 const findSecrets = (tree: Tree, text: string): FoundSecret[] => {
-  const found = findInTree(tree, []);
+  const secrets = findInTree(tree, []);
   text.split(/\r\n|\r|\n/).forEach((content, index) => {
     const commentAt = content.indexOf("#");
     const isNamed = commentAt >= 0 && isNamedSecret(content.slice(commentAt));
     const kind = kindOf(content) ?? (isNamed ? "a secret" : undefined);
-    if (kind !== undefined) found.push({ path: null, line: index + 1, kind });
+    if (kind !== undefined) secrets.push({ path: null, line: index + 1, kind });
   });
-  return found;
+  return secrets;
 };
 
 const findInTree = (tree: Tree, path: readonly (string | number)[]): FoundSecret[] => {

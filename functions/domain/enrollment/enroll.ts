@@ -94,15 +94,15 @@ export const createAdmitToken = (core: WorkloadCore, runOrRefuse: RunOrRefuse): 
         });
       }
       if (!isWorkload) use.tokenPrefix = rawToken.slice(0, tokenPrefixCharacters);
-      const found = isWorkload
+      const stored = isWorkload
         ? await admitWorkload(rawToken, use)
         : await findToken(await core.cryptography.sha256Hex(rawToken));
-      use.tokenId = found?.token.id ?? null;
-      use.policyId = found?.policy.id ?? null;
-      use.tokenPrefix ??= found?.token.tokenPrefix ?? null;
+      use.tokenId = stored?.token.id ?? null;
+      use.policyId = stored?.policy.id ?? null;
+      use.tokenPrefix ??= stored?.token.tokenPrefix ?? null;
       const { token, policy } = checkTokenUse(
-        found?.policy,
-        found?.token,
+        stored?.policy,
+        stored?.token,
         origin.remoteAddress,
         core.clock.now(),
       );

@@ -142,8 +142,8 @@ const usedToken = async (
   attested: Attested | null | undefined,
   now: number,
 ): Promise<AdmissionFacts["token"]> => {
-  const found = tokenSha256 && (await findTokenOfPolicy(tx, policyId, tokenSha256));
-  if (found) return found;
+  const token = tokenSha256 && (await findTokenOfPolicy(tx, policyId, tokenSha256));
+  if (token) return token;
   if (attested) return tokenOf(attested, policyId, now);
   return tokenSha256 === null ? "not_given" : "unknown";
 };

@@ -18,10 +18,10 @@ export const reportVolume = async (
 ): Promise<{ now: number; hours: VolumeHour[] }> => {
   const now = clock.now();
   const first = now - (now % hourMs) - (volumeHours - 1) * hourMs;
-  const found = requireFound(await findHostHours(db, identityId, first), "collector");
+  const countsOfHours = requireFound(await findHostHours(db, identityId, first), "collector");
   const hours = Array.from({ length: volumeHours }, (_, index) => {
     const from = first + index * hourMs;
-    const counts = found
+    const counts = countsOfHours
       .filter(({ hour }) => hour === from)
       .map((count) => [count.kind, count] as const);
     return { from, counts: new Map(counts) };

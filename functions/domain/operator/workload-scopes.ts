@@ -20,11 +20,11 @@ export const ruleClaims = (
   payload: Readonly<Record<string, unknown>>,
 ): Record<string, string> => {
   const names = new Set(rules.flatMap(({ claims }) => Object.keys(claims)));
-  const found = [...names].flatMap((name): [string, string][] => {
+  const entries = [...names].flatMap((name): [string, string][] => {
     const value = Object.hasOwn(payload, name) ? payload[name] : undefined;
     return typeof value === "string" || typeof value === "number" ? [[name, String(value)]] : [];
   });
-  return Object.fromEntries(found);
+  return Object.fromEntries(entries);
 };
 
 /** Returns the first rule whose pattern and claims match a subject. */

@@ -37,6 +37,16 @@ export type ReadTelemetry = { envelope: StoredEnvelope; texts: string[] } | { da
 
 type Needs = Pick<Core, "db" | "clock" | "entropy" | "codec">;
 
+/** Returns an envelope with its lines if the query selects it. */
+type Select = (envelope: StoredEnvelope) => Promise<ReadTelemetry | undefined>;
+
+/** What a query reads: the blocks of a range that were committed within `xids`, and the envelopes of them that it selects. */
+interface Reading {
+  range: HostRange;
+  xids: BlockSearch["xids"];
+  select: Select;
+}
+
 const placesOfPage = 500;
 /** A batch ends after so many bytes of payload. */
 const batchBytes = 128 * 1024;
@@ -51,8 +61,8 @@ export const readHostTelemetry = async (
   query: TelemetryQuery,
   audit: RequestedExport,
 ): Promise<{ host: string; batches: AsyncGenerator<ReadTelemetry[], void, void> }> => {
-  const found = await findIdentity(core.db, identityId);
-  if (found === undefined) throw new Problem("not_found", { detail: "No such collector" });
+  const identity = await findIdentity(core.db, identityId);
+  if (identity === undefined) throw new Problem("not_found", { detail: "No such collector" });
   const { operator, origin, asked } = audit;
   const from = query.from?.toISOString() ?? null;
   const to = query.to?.toISOString() ?? null;
@@ -60,10 +70,10 @@ export const readHostTelemetry = async (
     recordOperatorAction(tx, core, operator, origin, {
       action: "telemetry.read",
       target: { type: "collector_identity", id: identityId },
-      details: { identity: found.identity, filters: { ...asked, from, to } },
+      details: { identity: identity.identity, filters: { ...asked, from, to } },
     }),
   );
-  return { host: found.identity, batches: batchesOf(core, found.identity, query) };
+  return { host: identity.identity, batches: batchesOf(core, identity.identity, query) };
 };
 
 async function* batchesOf(
@@ -77,39 +87,46 @@ async function* batchesOf(
   // Transactions before the horizon are read as the past, later ones as they commit.
   const horizon = follow ? await findOldestXid(core.db) : null;
   const xids = horizon === null ? undefined : { from: null, to: horizon };
-  // Rows of an earlier version have no index by host, so they are searched only for a range with a start.
-  const readRows = () => (from === null ? [] : readHostRows(core.db, range));
   if (limit === null) {
-    yield* batchRows(readRows(), select, 0);
+    yield* batchRows(rowsOf(core, range), select, 0);
     yield* readPlaces(core, placesOf(core, range, { order: "oldest", xids }), select, 0);
-  } else {
-    let found = 0;
-    let oldest: BlockPlace | undefined;
-    let newest: BlockPlace | undefined;
-    for await (const place of placesOf(core, range, { order: "newest", xids })) {
-      oldest = place;
-      newest ??= place;
-      found += await countSelected(core, place, select, query);
-      if (found >= limit) break;
-      yield [];
-    }
-    if (found < limit) {
-      let rows = 0;
-      for await (const page of readRows()) {
-        rows += await countMatching(page, select);
-        yield [];
-      }
-      yield* batchRows(readRows(), select, Math.max(0, rows - (limit - found)));
-    }
-    if (oldest) {
-      const places = placesOf(core, range, { order: "oldest", xids, from: oldest, upTo: newest });
-      yield* readPlaces(core, places, select, Math.max(0, found - limit));
-    }
-  }
+  } else yield* readNewest(core, { range, xids, select }, { ...query, limit });
   if (horizon !== null) yield* followBlocks(core, range, select, horizon);
 }
 
-type Select = (envelope: StoredEnvelope) => Promise<ReadTelemetry | undefined>;
+/** Rows of an earlier version have no index by host, so they are searched only for a range with a start. */
+const rowsOf = ({ db }: Pick<Core, "db">, range: HostRange) =>
+  range.from === null ? [] : readHostRows(db, range);
+
+/** Counts backwards to where the newest `limit` envelopes begin, and reads from there. */
+async function* readNewest(
+  core: Needs,
+  { range, xids, select }: Reading,
+  { limit, ...query }: Pick<TelemetryQuery, "kind" | "grep"> & { limit: number },
+): AsyncGenerator<ReadTelemetry[], void> {
+  let inBlocks = 0;
+  let oldest: BlockPlace | undefined;
+  let newest: BlockPlace | undefined;
+  for await (const place of placesOf(core, range, { order: "newest", xids })) {
+    oldest = place;
+    newest ??= place;
+    inBlocks += await countSelected(core, place, select, query);
+    if (inBlocks >= limit) break;
+    yield [];
+  }
+  if (inBlocks < limit) {
+    let inRows = 0;
+    for await (const page of rowsOf(core, range)) {
+      inRows += await countMatching(page, select);
+      yield [];
+    }
+    yield* batchRows(rowsOf(core, range), select, Math.max(0, inRows - (limit - inBlocks)));
+  }
+  if (oldest) {
+    const places = placesOf(core, range, { order: "oldest", xids, from: oldest, upTo: newest });
+    yield* readPlaces(core, places, select, Math.max(0, inBlocks - limit));
+  }
+}
 
 const selectionOf = (
   { clock }: Pick<Core, "clock">,

@@ -51,12 +51,12 @@ export const evaluateWatches = async (
   signal?: AbortSignal,
 ): Promise<number> => {
   const now = new Date(core.clock.now());
-  const due = await findDueWatches(core.db, dueAt(now));
-  if (due.length === 0) return 0;
+  const dueWatches = await findDueWatches(core.db, dueAt(now));
+  if (dueWatches.length === 0) return 0;
   const rules = await readFleetRules({ ...core, db: core.reports });
   let evaluated = 0;
   const errors: unknown[] = [];
-  for (const row of due) {
+  for (const row of dueWatches) {
     if (signal?.aborted) break;
     const isEvaluated = await evaluate(core, row, rules).catch(
       (error: unknown) => void errors.push(error),
@@ -188,7 +188,7 @@ const detailOf = ({
   commonFactor,
 }: WatchRow) => {
   if (!isFiring) return null;
-  const parts = [
+  const remarks = [
     commonFactor && `${commonFactor.selected} have ${commonFactor.kind} ${commonFactor.value}`,
     silencedUntil &&
       evaluatedAt &&
@@ -196,7 +196,7 @@ const detailOf = ({
       `silenced until ${silencedUntil.toISOString()}`,
     explainedBy && `said by the message of ${explainedBy}`,
   ];
-  return parts.filter(Boolean).join("; ") || null;
+  return remarks.filter(Boolean).join("; ") || null;
 };
 
 /**

@@ -87,13 +87,13 @@ const findPageIds = async (db: Executor, asked: AuditFilter, { after, limit }: P
   const range = rangeOf(filter, after);
   const condition = and(...conditionsOf(others)) ?? sql`true`;
   const newest = (count: number) => newestIds(streams, range, condition, count);
-  const found = async (query: SQL): Promise<string[]> =>
+  const readIds = async (query: SQL): Promise<string[]> =>
     (await db.execute<{ id: string }>(query)).map(({ id }) => id);
   const pageOfIds = (ids: string[]) => ({
     ids: ids.slice(0, limit),
     next: ids.length > limit ? (ids[limit - 1] ?? null) : null,
   });
-  if (filter.text === undefined) return pageOfIds(await found(newest(limit + 1)));
+  if (filter.text === undefined) return pageOfIds(await readIds(newest(limit + 1)));
   const rows = await db.execute<{ id: string; is_match: boolean }>(sql`
     with read as materialized (${newest(searchedEventsMax)}),
       matching as materialized (

@@ -200,13 +200,13 @@ export const noteRejection = async (
  * known even before the envelope's own account arrives.
  */
 const rangesOf = (rejected: readonly RejectedEnvelope[]): SQL => {
-  const all = (of: (one: RejectedEnvelope) => string | Uint8Array) =>
-    arrayLiteral(rejected.map(of));
+  const arrayOf = (read: (rejection: RejectedEnvelope) => string | Uint8Array) =>
+    arrayLiteral(rejected.map(read));
   return sql`
     select r.host, r.queue, coalesce(before.last_sequence, 0) as after_sequence, sum(r.envelopes) as envelopes, sum(r.items) as items
-    from unnest(${all(({ envelope }) => envelope.hostId)}::text[], ${all(({ envelope }) => envelope.queueId)}::bytea[],
-      ${all(({ envelope }) => String(envelope.sequence))}::bigint[], ${all(({ items }) => (items === undefined ? "1" : "0"))}::bigint[],
-      ${all(({ items = 0 }) => String(items))}::bigint[]) as r (host, queue, sequence, envelopes, items)
+    from unnest(${arrayOf(({ envelope }) => envelope.hostId)}::text[], ${arrayOf(({ envelope }) => envelope.queueId)}::bytea[],
+      ${arrayOf(({ envelope }) => String(envelope.sequence))}::bigint[], ${arrayOf(({ items }) => (items === undefined ? "1" : "0"))}::bigint[],
+      ${arrayOf(({ items = 0 }) => String(items))}::bigint[]) as r (host, queue, sequence, envelopes, items)
     left join lateral (
       select last_sequence from ingest_account a
       where a.host_id = r.host and a.queue_id = r.queue and a.refused is null and a.last_sequence < r.sequence

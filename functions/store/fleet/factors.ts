@@ -219,10 +219,10 @@ export const countFactors = async (
   const predicate = fleetPredicate(filter, rules);
   const marked = await markHosts(db, columns, predicate);
   const isSelected = marked && isSelectedOf(marked);
-  const found = isSelected
+  const counted = isSelected
     ? countInMemory(marked, isSelected)
     : await countInDatabase(db, rules, predicate);
-  const { label: bySet, ...others } = found.byKind;
+  const { label: bySet, ...others } = counted.byKind;
   const sources =
     isSelected && hostSources
       ? hostSources.count(marked.view, isSelected, rules.now)
@@ -243,7 +243,7 @@ export const countFactors = async (
       }),
   );
   for (const [value, count] of sources ?? []) counts.push({ kind: "source", value, ...count });
-  return { ...found, readsSources: sources === undefined, counts: [...counts, ...labels] };
+  return { ...counted, readsSources: sources === undefined, counts: [...counts, ...labels] };
 };
 
 interface KindCounts {

@@ -189,12 +189,12 @@ export const ofRecentDays = (day: SQL, time: Date): SQL => {
 
 /** Selects hosts whose label has one of these values. Evaluated once for each distinct set of labels, of which a fleet has few. */
 const labelFound = ([key, wanted]: [key: string, wanted: { value: string }[]]): SQL => {
-  const found = wanted.map(({ value }) =>
+  const matches = wanted.map(({ value }) =>
     value === anyLabelValue
       ? sql`labels ? ${key}`
       : sql`labels @> ${JSON.stringify({ [key]: value })}::jsonb`,
   );
-  return sql`label_set_id in (select id from label_set where ${sql.join(found, sql` or `)})`;
+  return sql`label_set_id in (select id from label_set where ${sql.join(matches, sql` or `)})`;
 };
 
 const authFailureSeconds = 86_400;
@@ -214,7 +214,7 @@ const changedWithin = (within: number, rules: FleetRules): SQL[] => {
   const { now } = rules;
   const from = timestampAt(now, -within);
   const until = timestampAt(now);
-  const recorded = [
+  const recordedColumns = [
     "enrolled_at",
     "config_assigned_at",
     "running_config_since",
@@ -222,11 +222,11 @@ const changedWithin = (within: number, rules: FleetRules): SQL[] => {
     "condition_since",
     "recovered_at",
   ];
-  const due = ["revoked_from", "expired_from", "expiring_from"];
+  const startColumns = ["revoked_from", "expired_from", "expiring_from"];
   const earlier = { ...rules, now: new Date(now.getTime() - within * 1000) };
   return [
-    ...recorded.map((column) => sql`${sql.identifier(column)} >= ${from}`),
-    ...due.map(
+    ...recordedColumns.map((column) => sql`${sql.identifier(column)} >= ${from}`),
+    ...startColumns.map(
       (column) =>
         sql`(${sql.identifier(column)} >= ${from} and ${sql.identifier(column)} <= ${until})`,
     ),
@@ -240,12 +240,12 @@ const changedWithin = (within: number, rules: FleetRules): SQL[] => {
  */
 const textFound = (text: string, { versions, platforms }: FleetRules): SQL => {
   const wanted = text.toLowerCase();
-  const found = (words: readonly string[]) =>
+  const containing = (words: readonly string[]) =>
     words.filter((word) => word.toLowerCase().includes(wanted));
   const parts = [hasNamed(sql`search like lower(${substring(text)})`)];
   for (const [column, words] of [
-    [sql`version`, found(versions)],
-    [sql`platform`, found(platforms)],
+    [sql`version`, containing(versions)],
+    [sql`platform`, containing(platforms)],
   ] as const)
     if (words.length > 0) parts.push(oneOf(column, words));
   const id = idIn(wanted);

@@ -164,7 +164,7 @@ const commitAt = async (
   }: CommitNeeds & { queues: ReadonlyMap<string, BatchQueue>; turn: Promise<unknown> | undefined },
 ): Promise<FrameOutcome[] | undefined> => {
   try {
-    const all = [...queues.values()];
+    const queueList = [...queues.values()];
     const { outcomes, blocks: planned, hours } = decideFrames(frames, queues);
     const isStored = hasStoredDigests?.() ?? true;
     const blocks = planned.map((block): EncodedBlock => {
@@ -174,15 +174,15 @@ const commitAt = async (
     });
     const at = now();
     if (blocks.length === 0) await turn;
-    const cursors = numberArray(all.map(({ initial }) => initial));
-    const sessions = textArray(all.map(({ session }) => session));
+    const cursors = numberArray(queueList.map(({ initial }) => initial));
+    const sessions = textArray(queueList.map(({ session }) => session));
     await runCopyTransaction(client, {
-      before: [beginFor(all.length)],
+      before: [beginFor(queueList.length)],
       rows: blocks.map(encodeBlockRow),
       turn,
       after: [
-        `execute expect_cursors(${hostsOf(all)}, ${queuesOf(all)}, ${cursors}, ${sessions})`,
-        ...movesOf(all.filter(hasMoved), { blocks, at }),
+        `execute expect_cursors(${hostsOf(queueList)}, ${queuesOf(queueList)}, ${cursors}, ${sessions})`,
+        ...movesOf(queueList.filter(hasMoved), { blocks, at }),
         ...hours.statements(at),
         ...storedCount(blocks),
         "commit",
@@ -229,11 +229,14 @@ const findQueues = async (
   now: number,
 ): Promise<Map<string, BatchQueue>> => {
   const queues = queuesIn(frames);
-  const all = [...queues.values()];
-  for (const queue of all) queue.session = "";
-  const found = await lastResult(client, `execute find_queues(${hostsOf(all)}, ${queuesOf(all)})`);
-  setCursors(queues, found);
-  const missing = all.filter(({ isNew }) => isNew);
+  const queueList = [...queues.values()];
+  for (const queue of queueList) queue.session = "";
+  const rows = await lastResult(
+    client,
+    `execute find_queues(${hostsOf(queueList)}, ${queuesOf(queueList)})`,
+  );
+  setCursors(queues, rows);
+  const missing = queueList.filter(({ isNew }) => isNew);
   if (missing.length > 0)
     await client.query(
       `execute insert_queues(${hostsOf(missing)}, ${queuesOf(missing)}, ${timestampLiteral(now)})`,

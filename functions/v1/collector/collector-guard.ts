@@ -41,19 +41,19 @@ export const managementProblems = [
 
 /**
  * Admits a collector that holds the key of a client certificate which chains to the bundle, and has signed this exact body for this purpose
- * (docs/api.md). The verb checks the certificate's row and `sent_at` with its own work: see `admitProof`. Calls `refused` with the code of
- * each refusal.
+ * (docs/api.md). The verb checks the certificate's row and `sent_at` with its own work: see `admitProof`. Calls `onRefused` with the
+ * code of each refusal.
  */
 export const collector = (
   core: ManagementCore,
   purpose: ProofPurpose,
-  refused: (code: ProblemCode) => void = () => undefined,
+  onRefused: (code: ProblemCode) => void = () => undefined,
 ): Guard<ProvenCollector> => ({
   describe: { kind: "collector" },
   bodyBytesMax: managementBytesMax,
   admit: (c, body) =>
     admit(core, purpose, c, body).catch((error: unknown) => {
-      refused(error instanceof Problem ? error.code : "internal");
+      onRefused(error instanceof Problem ? error.code : "internal");
       throw error;
     }),
 });
@@ -100,8 +100,8 @@ const clientCertificateOf = (c: HttpContext, header: string | null) => {
 
 const decodeHeader = (value: string) => {
   // The platform joins copies of a header with a comma, which no percent-encoded PEM holds; nor does it hold white space.
-  const encoded = value.length <= headerCharactersMax && /^[A-Za-z0-9%+/=._~-]+$/.test(value);
-  const der = encoded ? decodePem(decodePercent(value), "CERTIFICATE") : undefined;
+  const isEncoded = value.length <= headerCharactersMax && /^[A-Za-z0-9%+/=._~-]+$/.test(value);
+  const der = isEncoded ? decodePem(decodePercent(value), "CERTIFICATE") : undefined;
   if (der === undefined || !isOneElement(der))
     throw new Problem("client_certificate_header_invalid");
   return der;

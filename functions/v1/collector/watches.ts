@@ -137,13 +137,13 @@ export const watchActs = (core: WatchCore) =>
     ),
   }));
 
-const view = viewOf(Watch);
+const watchViewOf = viewOf(Watch);
 
 /** Returns the view of a watch. */
 const watchView = (row: DescribedWatch): Watch => {
   const { isFiring, firingSince, contrarySince, silencedUntil, silencedBy, silenceReason } = row;
   const quietState = contrarySince === null ? "inactive" : "pending";
-  return view({
+  return watchViewOf({
     ...row,
     state: isFiring ? "firing" : quietState,
     since: isFiring ? firingSince : contrarySince,

@@ -30,12 +30,11 @@ export const deviceRoutes = (core: ConfiguredCore) =>
           core,
           params.user_code,
         );
-        const body = {
+        return {
           client_name: clientName,
           remote_addr: remoteAddress,
           created_at: createdAt.toISOString(),
         };
-        return body;
       },
     }),
 

@@ -39,7 +39,7 @@ export const readStatementRoute = (
         const { host, accounts, since } = query;
         const at = params.hour(core.clock.now());
         const hour = new Date(at - (at % hourLengthMs));
-        const order = {
+        const request = {
           hour,
           host,
           since,
@@ -48,7 +48,7 @@ export const readStatementRoute = (
         return {
           type: "text/plain; charset=utf-8",
           fileName: downloadName("statement", { host }, hour, "txt"),
-          texts: await readStatement(core, order, { operator, origin }),
+          texts: await readStatement(core, request, { operator, origin }),
         };
       }),
   });

@@ -121,7 +121,7 @@ export const getConfigRoute = (core: ReadCore) =>
     },
   });
 
-const counts = [
+const hostCounts = [
   "desired",
   "running",
   "failed",
@@ -141,7 +141,7 @@ const configColumns: readonly CsvColumn<ListedConfig>[] = [
     "created_by",
     "created_by_email",
   ),
-  ...[...counts, "finished_at" as const].map(
+  ...[...hostCounts, "finished_at" as const].map(
     (figure): CsvColumn<ListedConfig> => [figure, ({ hosts }) => hosts[figure]],
   ),
 ];

@@ -31,7 +31,7 @@ const numberColumns = (group: "queue" | "process"): ExportColumn[] =>
     },
   );
 
-const who = [
+const hostColumns = [
   ...memberColumns<FleetHealthRow>(
     "identity_id",
     "identity",
@@ -43,7 +43,7 @@ const who = [
   ),
 ];
 
-const seen: readonly ExportColumn[] = [
+const lastSeenColumns: readonly ExportColumn[] = [
   ...memberColumns<FleetHealthRow>(
     "enrolled_at",
     "last_heartbeat_at",
@@ -63,7 +63,7 @@ const seen: readonly ExportColumn[] = [
   ["owner", (row) => row.inventory?.owner ?? null],
 ];
 
-const certificate: readonly ExportColumn[] = [
+const certificateColumns: readonly ExportColumn[] = [
   ["certificate_id", (row) => row.certificate.id],
   ["certificate_status", (row) => row.certificate.status],
   ["certificate_not_after", (row) => row.certificate.not_after],
@@ -71,13 +71,13 @@ const certificate: readonly ExportColumn[] = [
   ["successor_id", (row) => row.successor?.id ?? null],
 ];
 
-const lastAuthFailure: readonly ExportColumn[] = [
+const authFailureColumns: readonly ExportColumn[] = [
   ["last_auth_failure_at", (row) => row.last_auth_failure?.at ?? null],
   ["last_auth_failure_reason", (row) => row.last_auth_failure?.reason ?? null],
 ];
 
-/** The condition for which a row is in the export, even if another condition decides its state. */
-const why = (condition: FleetCondition): readonly ExportColumn[] => {
+/** The columns of the condition for which a row is in the export, even if another one decides its state. */
+const conditionColumns = (condition: FleetCondition): readonly ExportColumn[] => {
   const find = (row: FleetHealthRow) => row.conditions.find(({ state }) => state === condition);
   return [
     ["since", (row) => find(row)?.since ?? null],
@@ -87,31 +87,37 @@ const why = (condition: FleetCondition): readonly ExportColumn[] => {
 
 /** The columns of each export, in their order. */
 const exportColumns: Record<ExportKind, readonly ExportColumn[]> = {
-  stale: [...who, ...why("stale"), ...seen, ...certificate, ...lastAuthFailure],
+  stale: [
+    ...hostColumns,
+    ...conditionColumns("stale"),
+    ...lastSeenColumns,
+    ...certificateColumns,
+    ...authFailureColumns,
+  ],
   queue_risk: [
-    ...who,
-    ...why("queue_at_risk"),
+    ...hostColumns,
+    ...conditionColumns("queue_at_risk"),
     ...numberColumns("queue"),
     ["ingest_gap_records_max", (row) => row.ingest_gap?.records_max ?? null],
     ["ingest_gap_last_at", (row) => row.ingest_gap?.last_at ?? null],
-    ...seen,
+    ...lastSeenColumns,
   ],
   renewal_failures: [
-    ...who,
-    ...why("renewal_failed"),
+    ...hostColumns,
+    ...conditionColumns("renewal_failed"),
     ["renewal_status", (row) => row.renewal.status],
     ["renewal_last_error", (row) => row.renewal.last_error],
-    ...certificate,
-    ...seen,
-    ...lastAuthFailure,
+    ...certificateColumns,
+    ...lastSeenColumns,
+    ...authFailureColumns,
   ],
   config_drift: [
-    ...who,
+    ...hostColumns,
     ["drift", (row) => row.config.drift],
     ["running_config_hash", (row) => row.config.running_config_hash],
     ["desired_config_hash", (row) => row.config.desired_config_hash],
     ["last_known_good_config_hash", (row) => row.config.last_known_good_config_hash],
-    ...seen,
+    ...lastSeenColumns,
   ],
 };
 
@@ -144,8 +150,8 @@ export const healthExportRoute = (core: ConfiguredCore) =>
     open: async ({ query: { kind, at, ...query }, caller, origin }) => {
       const filter = filterFromQuery(query);
       const asked = at ? { ...query, at: at.toISOString() } : query;
-      const order = { kind, filter, at, operator: caller, origin, asked };
-      const { rules, labels, batches } = await exportFleet(core, order);
+      const request = { kind, filter, at, operator: caller, origin, asked };
+      const { rules, labels, batches } = await exportFleet(core, request);
       return {
         name: `fleet-${kind}`,
         asked,

@@ -56,11 +56,11 @@ const lossView = ({ name, envelopes, reason, lastAt }: HostLoss) => ({
   last_at: lastAt.toISOString(),
 });
 
-const view = viewOf(FleetHistoryEvent);
+const eventViewOf = viewOf(FleetHistoryEvent);
 
 const eventView = ({
   occurredAt: at,
   actorType: type,
   actorDisplay: display,
   ...event
-}: CollectorEvent) => view({ ...event, at, actor: { type, display } });
+}: CollectorEvent) => eventViewOf({ ...event, at, actor: { type, display } });

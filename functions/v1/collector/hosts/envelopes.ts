@@ -58,17 +58,14 @@ export const readEnvelopesRoute = (
       const reply = await download(operator.userId, async () => {
         const now = core.clock.now();
         const { from, to, ...asked } = query;
-        const [first, end] = [from, to].map((at) => (at ? new Date(at(now)) : null)) as [
-          Date | null,
-          Date | null,
-        ];
+        const dateOf = (time: typeof from) => (time ? new Date(time(now)) : null);
         const read = {
-          from: first,
-          to: end,
+          from: dateOf(from),
+          to: dateOf(to),
           kind: query.kind ?? null,
           grep: query.grep ?? "",
           follow: query.follow === "true",
-          limit: query.limit ?? (first === null ? newestByDefault : null),
+          limit: query.limit ?? (from ? null : newestByDefault),
         };
         const audit = { operator, origin, asked };
         const { host, batches } = await readHostTelemetry(core, params.id, read, audit);
@@ -109,9 +106,10 @@ const whileAdmitted = async function* (
   }
 };
 
-const silenceMs = 10_000;
 /** Proxies such as nginx would buffer the response. */
 const unbuffered = { "X-Accel-Buffering": "no" };
+
+const silenceMs = 10_000;
 
 /** Yields the lines of batches, and an empty line after a long pause, so that no proxy considers the stream dead. */
 const linesOf = async function* (

@@ -30,31 +30,37 @@ const hostsOf = (records: Generator<ReadRecord, void, void>): InventoryHost[] =>
   const lineOf = new Map<string, number>();
   const hosts: InventoryHost[] = [];
   const errors: FieldError[] = [];
-  for (const { line, cells } of records) {
+  for (const record of records) {
     if (errors.length >= errorsMax) break;
+    const { line } = record;
     if (hosts.length === inventoryHostsMax)
       throw invalid([{ path: "", line, message: `must have at most ${inventoryHostsMax} hosts` }]);
-    if (cells.length !== columns.length) {
-      errors.push({
-        path: "",
-        line,
-        message: `has ${cells.length} cells under ${columns.length} columns`,
-      });
+    const host = parseHost(columns, record);
+    if ("faults" in host) {
+      errors.push(...host.faults);
       continue;
     }
-    const result = v.safeParse(InventoryHost, hostOf(columns, cells), { abortPipeEarly: true });
-    if (!result.success) {
-      errors.push(...fieldErrors(result.issues).map((error) => ({ ...error, line })));
-      continue;
-    }
-    const { name } = result.output;
-    const before = lineOf.get(name);
-    if (before === undefined) lineOf.set(name, line);
+    const before = lineOf.get(host.name);
+    if (before === undefined) lineOf.set(host.name, line);
     else errors.push({ path: "name", line, message: `is the name of line ${before} too` });
-    hosts.push(result.output);
+    hosts.push(host);
   }
   if (errors.length > 0) throw invalid(errors.slice(0, errorsMax));
   return hosts;
+};
+
+const parseHost = (
+  columns: readonly string[],
+  { line, cells }: ReadRecord,
+): InventoryHost | { faults: FieldError[] } => {
+  if (cells.length !== columns.length) {
+    const message = `has ${cells.length} cells under ${columns.length} columns`;
+    return { faults: [{ path: "", line, message }] };
+  }
+  const result = v.safeParse(InventoryHost, hostOf(columns, cells), { abortPipeEarly: true });
+  return result.success
+    ? result.output
+    : { faults: fieldErrors(result.issues).map((error) => ({ ...error, line })) };
 };
 
 const columnsOf = ({ line, cells }: ReadRecord): string[] => {
