@@ -9,10 +9,11 @@ import {
   type ReportFleetHealthResponse,
   reportFleetHealth,
 } from "#client/index.ts";
-import { describeChange, describeRefused } from "#proto/fleet-health/changes.ts";
 import {
+  describeChange,
   describeComparison,
   describeMeasure,
+  describeRefused,
   describeVolume,
 } from "#proto/fleet-health/comparison.ts";
 import { type FleetFilter, selectsEveryHost } from "#proto/fleet-health/filter.ts";
@@ -21,8 +22,14 @@ import { isUnusual, unusualVolume } from "#proto/volume.ts";
 import { connect } from "../terminal/connect.ts";
 import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
 import { type FleetQuery, filterToQuery } from "../terminal/fleet-query.ts";
-import { columnsOf, printList } from "../terminal/list-rows.ts";
-import { type Column, type OutputOptions, printRecord, printRows } from "../terminal/output.ts";
+import {
+  type Column,
+  columnsOf,
+  type OutputOptions,
+  printList,
+  printRecord,
+  printRows,
+} from "../terminal/output.ts";
 import { type Instant, textOfInstant } from "../terminal/parse-option.ts";
 import { repeat } from "../terminal/repeat.ts";
 import type { Terminal } from "../terminal/terminal.ts";

@@ -7,11 +7,12 @@ import {
 import { withoutUndefined } from "#kit/without-undefined.ts";
 import { connect } from "../terminal/connect.ts";
 import { exitCodes } from "../terminal/exit-codes.ts";
-import { columnsOf, printList } from "../terminal/list-rows.ts";
 import {
   type Column,
+  columnsOf,
   createRowPrinter,
   type OutputOptions,
+  printList,
   printRows,
 } from "../terminal/output.ts";
 import type { Instant } from "../terminal/parse-option.ts";

@@ -10,9 +10,9 @@ import { endedStates, rolloutConditions } from "#proto/rollout/vocabulary.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
 import { type AdminExitCode, exitCodes } from "../terminal/exit-codes.ts";
-import { columnsOf } from "../terminal/list-rows.ts";
 import {
   type Column,
+  columnsOf,
   createRowPrinter,
   type OutputOptions,
   printRecord,

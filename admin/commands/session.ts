@@ -1,9 +1,8 @@
 import { connectFleet, revokeOperatorSession, whoami } from "#client/index.ts";
 import type { CoreProblemCode } from "#proto/gen/problem-codes.ts";
 import { signInByBrowser } from "../sign-in/browser.ts";
-import { signInByDevice } from "../sign-in/device.ts";
 import type { Token } from "../sign-in/token-endpoint.ts";
-import { signInWorkload } from "../sign-in/workload.ts";
+import { signInByDevice, signInWorkload } from "../sign-in/token-endpoint.ts";
 import { connectWithToken, fleetUrl } from "../terminal/connect.ts";
 import { deleteSession, readSession, sessionPath, writeSession } from "../terminal/session-file.ts";
 import type { Terminal } from "../terminal/terminal.ts";

@@ -1,6 +1,5 @@
 import { ActionFailure, type AdminExitCode, exitCodes } from "../terminal/exit-codes.ts";
-import { columnsOf } from "../terminal/list-rows.ts";
-import { type OutputOptions, printRecord, printRows } from "../terminal/output.ts";
+import { columnsOf, type OutputOptions, printRecord, printRows } from "../terminal/output.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import { readTextFile, tokenDigest } from "../terminal/token-file.ts";
 import type { AnswerOf } from "./command.ts";

@@ -1,7 +1,12 @@
 import { changeWatch, getWatch } from "#client/index.ts";
 import { connect } from "../terminal/connect.ts";
-import { columnsOf } from "../terminal/list-rows.ts";
-import { type OutputOptions, printAnswer, printRecord, printRows } from "../terminal/output.ts";
+import {
+  columnsOf,
+  type OutputOptions,
+  printAnswer,
+  printRecord,
+  printRows,
+} from "../terminal/output.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import type { Action, AnswerOf } from "./command.ts";
 import { resolveId } from "./names.ts";

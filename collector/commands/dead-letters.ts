@@ -5,8 +5,13 @@ import { cutText } from "#proto/values.ts";
 import { defaultConfigPath, loadConfig } from "../config/load-config.ts";
 import { type DeadLetter, eachDeadLetter } from "../queue/dead-letters.ts";
 import { readQueueStats } from "../queue/stats.ts";
-import { CommandFailure, type CommandOutcome, defineCommand, exitCode } from "./command.ts";
-import { configFailure } from "./usable-config.ts";
+import {
+  CommandFailure,
+  type CommandOutcome,
+  configFailure,
+  defineCommand,
+  exitCode,
+} from "./command.ts";
 
 /**
  * `dead-letters`: lists the rejected records that the queue keeps, without their payloads; `--out` writes them with their payloads to a new

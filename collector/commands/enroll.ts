@@ -22,10 +22,15 @@ import { callEnroll } from "../management/calls.ts";
 import { retryCall } from "../management/retry-call.ts";
 import { queueFiles } from "../queue/format.ts";
 import { version } from "../version.ts";
-import { CommandFailure, type CommandOutcome, defineCommand, exitCode } from "./command.ts";
+import {
+  CommandFailure,
+  type CommandOutcome,
+  configFailure,
+  defineCommand,
+  exitCode,
+} from "./command.ts";
 import { asCommandFailure, reportRetry } from "./core-failure.ts";
 import { type EnrollOptions, enrollFlags, readEnrollOptions, readToken } from "./enroll-options.ts";
-import { configFailure } from "./usable-config.ts";
 
 /** Core may wait 30 s for an external signer. */
 const timeoutMs = 45_000;

@@ -3,8 +3,7 @@ import type { CollectorEnv } from "../env.ts";
 import { QueueFullError, QueueLockedError, QueueVersionError } from "../queue/errors.ts";
 import { type Imported, importQueue, NoQueueError } from "../queue/import-queue.ts";
 import { openQueue } from "../queue/queue.ts";
-import { CommandFailure, defineCommand, exitCode, usageFailure } from "./command.ts";
-import { configFailure } from "./usable-config.ts";
+import { CommandFailure, configFailure, defineCommand, exitCode, usageFailure } from "./command.ts";
 
 /** `queue import DIR`: stores the readable records of a quarantined queue again, in the queue of the config. */
 export const queueCommand = defineCommand({

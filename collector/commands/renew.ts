@@ -8,10 +8,16 @@ import {
   renewCredentials,
   renewTimeoutMs,
 } from "../renewal/renew-credentials.ts";
-import { CommandFailure, defineCommand, exitCode, usageFailure } from "./command.ts";
+import {
+  CommandFailure,
+  configFailure,
+  defineCommand,
+  exitCode,
+  loadUsableConfig,
+  usageFailure,
+} from "./command.ts";
 import { asCommandFailure, reportRetry } from "./core-failure.ts";
 import { readBundle, readCoreUrl } from "./enroll-options.ts";
-import { configFailure, loadUsableConfig } from "./usable-config.ts";
 
 /**
  * `renew`: replaces key and certificate in one step, and rolls back if the config does not validate with them. After any failure the previous

@@ -4,8 +4,7 @@ import { QueueLockedError } from "../queue/errors.ts";
 import { openQueue } from "../queue/queue.ts";
 import { createSessionForwarder } from "../runtime/core-session.ts";
 import { drainAccounts } from "../runtime/keep-accounts.ts";
-import { CommandFailure, defineCommand, exitCode } from "./command.ts";
-import { loadUsableConfig } from "./usable-config.ts";
+import { CommandFailure, defineCommand, exitCode, loadUsableConfig } from "./command.ts";
 
 const waitMs = 60_000;
 

@@ -14,8 +14,7 @@ import { createOtlpSource } from "../sources/otlp/otlp-source.ts";
 import type { Source, SourceSettings } from "../sources/source.ts";
 import { SourceStartError } from "../sources/source-set.ts";
 import { readCommit, version } from "../version.ts";
-import { CommandFailure, defineCommand, exitCode } from "./command.ts";
-import { loadUsableConfig } from "./usable-config.ts";
+import { CommandFailure, defineCommand, exitCode, loadUsableConfig } from "./command.ts";
 
 /** `run`: collects, forwards, sends heartbeats and renews its certificate until SIGTERM or SIGINT. Logs to stdout, one line a record. */
 export const runCommand = defineCommand({

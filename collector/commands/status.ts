@@ -1,8 +1,7 @@
 import { describeCondition } from "#proto/management/heartbeat.ts";
 import { defaultConfigPath, loadConfig } from "../config/load-config.ts";
 import { type CollectorStatus, fetchStatus, NoStatusError } from "../status/status-socket.ts";
-import { CommandFailure, defineCommand, exitCode } from "./command.ts";
-import { configFailure } from "./usable-config.ts";
+import { CommandFailure, configFailure, defineCommand, exitCode } from "./command.ts";
 
 type Row = [name: string, ...lines: string[]];
 

@@ -1,7 +1,6 @@
 import { sql } from "drizzle-orm";
 import { index, jsonb, primaryKey } from "drizzle-orm/pg-core";
-import type { ChangeKind } from "#proto/fleet-health/changes.ts";
-import type { HostComparison } from "#proto/fleet-health/comparison.ts";
+import type { ChangeKind, HostComparison } from "#proto/fleet-health/comparison.ts";
 import type { Drift } from "#proto/fleet-health/vocabulary.ts";
 import {
   boolean,

@@ -1,4 +1,4 @@
-import type { RelationSummary, ToolResult } from "#proto/chat/tools.ts";
+import type { RelationSummary, ToolResult } from "#proto/chat/session.ts";
 
 /** The SQL tools of the chat agent: a fixed set of relations, read by a login role that can read nothing else. */
 export interface ChatSql {

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { sql } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
 import { dayMs, systemClock } from "#kit/clock.ts";
-import type { ToolResult } from "#proto/chat/tools.ts";
+import type { ToolResult } from "#proto/chat/session.ts";
 import { byteOfState, incompleteStates, packNotes } from "#proto/completeness/hour-note.ts";
 import { hourStates, shortageKinds } from "#proto/completeness/hour-state.ts";
 import { shortRecords } from "#proto/completeness/short-records.ts";

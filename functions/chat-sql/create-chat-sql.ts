@@ -2,7 +2,7 @@ import { sql } from "drizzle-orm";
 import { PgDialect } from "drizzle-orm/pg-core";
 import { loadModule, parseSync } from "libpg-query";
 import { errorCode } from "#kit/describe-error.ts";
-import { rowsMax, type ToolResult } from "#proto/chat/tools.ts";
+import { rowsMax, type ToolResult } from "#proto/chat/session.ts";
 import type { Database } from "../store/database/database.ts";
 import type { FleetRules, FleetThresholds } from "../store/fleet/rows.ts";
 import { adoptChatRole, type ChatLogin, ChatRoleFault, makeChatRole } from "./chat-role.ts";

@@ -1,4 +1,4 @@
-import type { ColumnDescription } from "#proto/chat/tools.ts";
+import type { ColumnDescription } from "#proto/chat/session.ts";
 import { incompleteStates } from "#proto/completeness/hour-note.ts";
 import { hourStates, shortageKinds } from "#proto/completeness/hour-state.ts";
 import {

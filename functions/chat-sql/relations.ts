@@ -1,5 +1,5 @@
 import { type SQL, sql } from "drizzle-orm";
-import type { ColumnDescription, RelationSummary } from "#proto/chat/tools.ts";
+import type { ColumnDescription, RelationSummary } from "#proto/chat/session.ts";
 import { fleetConditions, fleetStates } from "#proto/fleet-health/vocabulary.ts";
 import {
   conditionPredicate,

@@ -6,7 +6,7 @@
  */
 import { Client, type Connection, type FieldDef, Query } from "pg";
 import { errorCode } from "#kit/describe-error.ts";
-import { resultBytesMax, rowsMax, type ToolResult } from "#proto/chat/tools.ts";
+import { resultBytesMax, rowsMax, type ToolResult } from "#proto/chat/session.ts";
 import { setForTransaction } from "../store/database/connection-settings.ts";
 import { destroyClient } from "../store/ingest/copy-transaction.ts";
 import { checkPlan, planSettings } from "./check-plan.ts";

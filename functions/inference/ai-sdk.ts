@@ -16,7 +16,7 @@ import type { Clock } from "#kit/clock.ts";
 import { errorCode } from "#kit/describe-error.ts";
 import { JsonLimitError, jsonLimits, limitJson } from "#kit/foreign-json.ts";
 import { TimedOut, withTimeout } from "#kit/with-timeout.ts";
-import { isToolName } from "#proto/chat/tools.ts";
+import { isToolName } from "#proto/chat/session.ts";
 import type { InferenceConfig } from "../config/chat-config.ts";
 import { Problem } from "../problems.ts";
 import type { InferenceDependencies } from "./create-inference.ts";

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { type ToolResult, toolNames } from "#proto/chat/tools.ts";
+import { type ToolResult, toolNames } from "#proto/chat/session.ts";
 import { fleetStates } from "#proto/fleet-health/vocabulary.ts";
 import { createMockInference } from "./create-mock-inference.ts";
 import type { InferenceMessage, InferencePart } from "./inference.ts";

@@ -1,4 +1,4 @@
-import type { ToolName, ToolResult } from "#proto/chat/tools.ts";
+import type { ToolName, ToolResult } from "#proto/chat/session.ts";
 import { filterToParams } from "#proto/fleet-health/filter.ts";
 import { fleetStates } from "#proto/fleet-health/vocabulary.ts";
 import type { Inference, InferenceMessage, InferencePart } from "./inference.ts";

@@ -1,4 +1,4 @@
-import type { ToolName, ToolResult } from "#proto/chat/tools.ts";
+import type { ToolName, ToolResult } from "#proto/chat/session.ts";
 
 /** A piece of a model's output: text as it arrives, or a complete tool call. */
 export type InferencePart =

@@ -10,7 +10,7 @@ import {
   recordDirectoryFailure,
   type SnapshotReport,
 } from "../domain/directory/apply-snapshot.ts";
-import { readScimSnapshot } from "../domain/scim/directory-user.ts";
+import { readScimSnapshot } from "../domain/scim/push.ts";
 import { countHeld, type DirectorySync, findDirectorySync } from "../store/directory/directory.ts";
 import type { Exclusively } from "../store/directory/lock.ts";
 import { hasScimUsers } from "../store/scim/users.ts";

@@ -3,7 +3,7 @@ import { createScimCore } from "#tests/support/scim.ts";
 import { applyDirectorySnapshot } from "../domain/directory/apply-snapshot.ts";
 import { createRestoreCheck, holdAccess } from "../domain/directory/restored.ts";
 import { confirmAccess, listHeldAccess } from "../domain/scim/confirm-access.ts";
-import { readScimSnapshot } from "../domain/scim/directory-user.ts";
+import { readScimSnapshot } from "../domain/scim/push.ts";
 import { findDirectorySync } from "../store/directory/directory.ts";
 
 const test = await createScimCore();

@@ -1,7 +1,6 @@
 import * as v from "valibot";
 import { Id, IsoTimestamp } from "../values.ts";
-import type { MessageStatus } from "./session.ts";
-import type { ToolName, ToolResult } from "./tools.ts";
+import type { MessageStatus, ToolName, ToolResult } from "./session.ts";
 
 /** The kinds of receipts. `closing` ends each turn. */
 const receiptKinds = ["user_message", "tool_call", "tool_result", "answer", "closing"] as const;

@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { Id, IsoTimestamp } from "../values.ts";
-import { ToolName, ToolResult } from "./tools.ts";
+import { Receipt } from "./receipt.ts";
 
 /** The largest message of a person, in bytes of UTF-8. */
 export const messageBytesMax = 32 * 1024;
@@ -16,6 +16,73 @@ export const messageStatuses = ["complete", "answering", "aborted", "failed"] as
 
 /** The status of a message. */
 export type MessageStatus = (typeof messageStatuses)[number];
+
+/** The tools of the model: read-only SQL over a fixed set of relations (docs/chat.md). */
+export const toolNames = ["list_tables", "describe_table", "query_sql"] as const;
+
+/** The name of a tool. */
+export const ToolName = v.picklist(toolNames);
+
+/** The name of a tool. */
+export type ToolName = v.InferOutput<typeof ToolName>;
+
+/** Whether a text is the name of a tool. */
+export const isToolName = (text: string): text is ToolName =>
+  (toolNames as readonly string[]).includes(text);
+
+/** The input of each tool. */
+export const toolInputs = {
+  list_tables: v.strictObject({}),
+  describe_table: v.strictObject({ name: v.string() }),
+  query_sql: v.strictObject({ statement: v.string() }),
+} as const satisfies Record<ToolName, v.GenericSchema>;
+
+/** The most rows of a query. */
+export const rowsMax = 200;
+
+/** The largest result of a query, in bytes of its JSON. */
+export const resultBytesMax = 256 * 1024;
+
+/** A relation that the model may read, with its description for people and model. */
+export const RelationSummary = v.strictObject({ name: v.string(), description: v.string() });
+
+/** A relation that the model may read. */
+export type RelationSummary = v.InferOutput<typeof RelationSummary>;
+
+/** A column; `unit` where a number has one, for example `seconds` or `bytes`. */
+export const ColumnDescription = v.strictObject({
+  name: v.string(),
+  type: v.string(),
+  unit: v.nullable(v.string()),
+  description: v.string(),
+});
+
+/** A column. */
+export type ColumnDescription = v.InferOutput<typeof ColumnDescription>;
+
+/** The result of a tool, for the model, the page and the receipt. Values of rows are JSON: a bigint or numeric is a number or a string. */
+export const ToolResult = v.variant("kind", [
+  v.strictObject({ kind: v.literal("relations"), relations: v.array(RelationSummary) }),
+  v.strictObject({
+    kind: v.literal("relation"),
+    ...RelationSummary.entries,
+    columns: v.array(ColumnDescription),
+    /** Rules beyond the columns, for example the precedence of the states. */
+    notes: v.array(v.string()),
+  }),
+  v.strictObject({
+    kind: v.literal("rows"),
+    columns: v.array(v.strictObject({ name: v.string(), type: v.string() })),
+    rows: v.array(v.array(v.unknown())),
+    row_count: v.number(),
+    /** Rows or bytes were cut off at a limit. */
+    truncated: v.boolean(),
+  }),
+  v.strictObject({ kind: v.literal("error"), code: v.string(), message: v.string() }),
+]);
+
+/** The result of a tool. */
+export type ToolResult = v.InferOutput<typeof ToolResult>;
 
 /** A piece of a message, in the order in which the model produced it. Text is plain text, never HTML or Markdown. */
 export const MessagePart = v.variant("type", [
@@ -92,3 +159,35 @@ export const ChatStatus = v.strictObject({
 
 /** Response of `GET /v1/chat/status`. */
 export type ChatStatus = v.InferOutput<typeof ChatStatus>;
+
+/**
+ * The events of `POST /v1/chat/sessions/{id}/messages`, by name. The stream is `text/event-stream` (WHATWG HTML, 9.2): each event has its
+ * name in `event:` and one JSON object in `data:`. It ends with `done` or `error`; a stream that ends with neither was cut off. Comments
+ * keep the connection open.
+ */
+export const chatEvents = {
+  text_delta: v.strictObject({ text: v.string() }),
+  tool_call: v.strictObject({
+    call_id: v.string(),
+    name: ToolName,
+    input: v.record(v.string(), v.unknown()),
+  }),
+  tool_result: v.strictObject({ call_id: v.string(), name: ToolName, result: ToolResult }),
+  receipt: Receipt,
+  done: v.strictObject({ message_id: Id, status: v.picklist(messageStatuses) }),
+  /** A problem document (docs/problems.md), as the body of a failed request would have it. */
+  error: v.looseObject({
+    code: v.string(),
+    title: v.string(),
+    status: v.number(),
+    request_id: v.string(),
+  }),
+} as const;
+
+/** The name of an event. */
+export type ChatEventName = keyof typeof chatEvents;
+
+/** An event of an answer. */
+export type ChatEvent = {
+  [Name in ChatEventName]: { event: Name; data: v.InferOutput<(typeof chatEvents)[Name]> };
+}[ChatEventName];

@@ -6,7 +6,8 @@
 import * as v from "valibot";
 import { labelPair } from "../labels.ts";
 import { type FigureFilter, figureFilters } from "../management/reported-numbers.ts";
-import { Identifier, parseTimestamp, QueryInteger } from "../values.ts";
+import { Identifier, parsePastTime, parseTimestamp, QueryInteger } from "../values.ts";
+import type { FleetThresholdsView } from "./report.ts";
 import {
   attentionKinds,
   budgetKinds,
@@ -14,6 +15,7 @@ import {
   driftKinds,
   type ExportKind,
   enrolledStatuses,
+  type FleetSort,
   type FleetState,
   filterCountMax,
   filterSecondsMax,
@@ -22,6 +24,7 @@ import {
   forwarderKinds,
   forwardings,
   heartbeatKinds,
+  sortsOfNow,
 } from "./vocabulary.ts";
 
 /** The most values of one parameter. */
@@ -338,4 +341,69 @@ export const exportFilters: Readonly<Record<ExportKind, FleetFilter>> = {
   queue_risk: { condition: ["queue_at_risk"] },
   renewal_failures: { condition: ["renewal_failed"] },
   config_drift: { drift: ["drifted", "on_last_known_good"] },
+};
+
+/** The fleet at a past time: the parameter `at`, and the filters without history. */
+
+/** The query parameter `at`. */
+export const PastTime = v.pipe(
+  v.string("must be given once"),
+  v.check(
+    (text) => parsePastTime(text) !== undefined,
+    "must be a time in UTC, such as 2026-11-23T02:41Z",
+  ),
+  v.transform((text) => new Date(parsePastTime(text) ?? Number.NaN)),
+);
+
+/** The parts of a filter that are known only for now. */
+const partsOfNow: ReadonlySet<FilterPart> = new Set(
+  (
+    [
+      "auth",
+      "droppedMoreThan",
+      "queueAbovePercent",
+      ...figureFilters.map(({ part }) => part),
+      "queueFullWithinSeconds",
+      "incompleteWithinSeconds",
+      "inventory",
+      "budget",
+    ] as const
+  ).flatMap((part): FilterPart[] => [
+    part,
+    `not${part.charAt(0).toUpperCase()}${part.slice(1)}` as FilterPart,
+  ]),
+);
+
+type Thresholds = Pick<FleetThresholdsView, "stale_after_seconds" | "forwarding_seconds">;
+
+/** The ages whose history knows only whether they are above a threshold. */
+const agesFrom: Partial<Record<FilterPart, keyof Thresholds>> = {
+  heartbeatOlderThanSeconds: "stale_after_seconds",
+  notHeartbeatOlderThanSeconds: "stale_after_seconds",
+  heartbeatWithinSeconds: "stale_after_seconds",
+  notHeartbeatWithinSeconds: "stale_after_seconds",
+  envelopeOlderThanSeconds: "forwarding_seconds",
+  notEnvelopeOlderThanSeconds: "forwarding_seconds",
+  envelopeWithinSeconds: "forwarding_seconds",
+  notEnvelopeWithinSeconds: "forwarding_seconds",
+};
+
+/** Returns why a filter has no history, with the name of its parameter; undefined if it has. */
+export const withoutHistory = (
+  { filter, sort }: { filter: FleetFilter; sort?: FleetSort | undefined },
+  { at, thresholds }: { at: number; thresholds: Thresholds },
+): string | undefined => {
+  if (sort !== undefined && sortsOfNow.has(sort)) return `sort: ${sort} has no history`;
+  for (const part of Object.keys(filter) as FilterPart[]) {
+    const { parameter } = filterParts[part];
+    if (partsOfNow.has(part)) return `${parameter}: this has no history`;
+    const threshold = agesFrom[part];
+    const seconds = threshold && thresholds[threshold];
+    if (seconds !== undefined && Number(filter[part]) < seconds)
+      return `${parameter}: the past knows ages of ${seconds} seconds and more`;
+    if (part !== "silentSince" && part !== "notSilentSince") continue;
+    if (Date.parse(String(filter[part])) > at - thresholds.forwarding_seconds * 1000)
+      return `${parameter}: the past knows silences of ${thresholds.forwarding_seconds} seconds and more`;
+  }
+  return undefined;
 };

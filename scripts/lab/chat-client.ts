@@ -1,6 +1,6 @@
 import { EventSourceParserStream } from "eventsource-parser/stream";
 import type { ReceiptFile, ReceiptKeys } from "#proto/chat/receipt.ts";
-import type { ToolResult } from "#proto/chat/tools.ts";
+import type { ToolResult } from "#proto/chat/session.ts";
 
 /** Sends a request to a path below `/v1/chat`, with the caller's credentials, to core or through web. */
 export type SendChat = (path: string, init?: RequestInit) => Promise<Response>;

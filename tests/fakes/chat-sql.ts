@@ -1,5 +1,5 @@
 import type { ChatSql } from "#functions/chat-sql/chat-sql.ts";
-import type { ToolResult } from "#proto/chat/tools.ts";
+import type { ToolResult } from "#proto/chat/session.ts";
 
 /** SQL tools whose results a test chooses. */
 export interface FakeChatSql extends ChatSql {

@@ -2,6 +2,7 @@
  * A backend of OTLP that keeps what it accepts, and the client of an exporter's process, on the simulated network. What a request becomes is
  * read by the product (`readHttpOutcome`, `lostResponse`); models.test.ts holds the client to the real one.
  */
+
 import type { OtlpClient } from "#functions/export/otlp-client.ts";
 import { lostResponse } from "#functions/export/otlp-http.ts";
 import { type OtlpOutcome, readHttpOutcome } from "#functions/export/otlp-outcome.ts";

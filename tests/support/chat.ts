@@ -1,8 +1,8 @@
 import { EventSourceParserStream } from "eventsource-parser/stream";
 import * as v from "valibot";
-import { type ChatEvent, chatEvents } from "#proto/chat/events.ts";
 import type { ReceiptFile } from "#proto/chat/receipt.ts";
 import type { ChatConversation } from "#proto/chat/session.ts";
+import { type ChatEvent, chatEvents } from "#proto/chat/session.ts";
 import { verifyReceipts } from "#proto/chat/verify-receipts.ts";
 import type { PersonName } from "#scripts/lab/people.ts";
 import type { TestCore } from "./core.ts";

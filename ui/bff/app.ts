@@ -15,8 +15,12 @@ import { createRefusalLimit, deviceLimit, limitAddress } from "./limit-address.t
 import { loginPage, signOutPage } from "./login-page.ts";
 import type { PageLinks } from "./page-frame.ts";
 import { createProblemRenderer, WebProblem } from "./problems.ts";
-import { createAskPerson } from "./programs/ask-person.ts";
-import { createAuthorize, createDevicePages, formTargetOf } from "./programs/consent.ts";
+import {
+  createAskPerson,
+  createAuthorize,
+  createDevicePages,
+  formTargetOf,
+} from "./programs/consent.ts";
 import { createAdmitBody, createGateway, createScimGateway } from "./programs/gateway.ts";
 import { createSealedCodes, createTokenEndpoints } from "./programs/token.ts";
 import { createProxy, proxiedRoutes } from "./proxy.ts";

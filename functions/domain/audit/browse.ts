@@ -1,14 +1,12 @@
 import type { Core, WriteCore } from "#functions/core.ts";
 import {
   type AuditFilter,
-  type ListedAuditEvent,
-  listAuditEvents,
-} from "#functions/store/audit/list.ts";
-import {
   findAuditSubject,
   findRecordNames,
+  type ListedAuditEvent,
+  listAuditEvents,
   type RecordName,
-} from "#functions/store/audit/record-names.ts";
+} from "#functions/store/audit/list.ts";
 import type { Paged, PageRequest } from "#functions/store/database/statements.ts";
 import { auditedExport, exportBatchRows, type RequestedExport } from "./audited-export.ts";
 

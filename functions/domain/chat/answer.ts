@@ -11,23 +11,21 @@ import type { InferenceMessage } from "#functions/inference/inference.ts";
 import { Problem } from "#functions/problems.ts";
 import {
   insertChatMessages,
-  listNewestChatMessages,
-  sizeOfChatMessages,
-  updateChatMessage,
-} from "#functions/store/chat/messages.ts";
-import {
   type LeasedChatSession,
   leaseTurn,
+  listNewestChatMessages,
   lockChatSession,
   renewTurn,
+  sizeOfChatMessages,
+  updateChatMessage,
   updateChatSession,
 } from "#functions/store/chat/sessions.ts";
 import type { Executor } from "#functions/store/database/database.ts";
 import { findPerson } from "#functions/store/operator/operators.ts";
 import { uuidv7 } from "#kit/entropy.ts";
 import { createSlots } from "#kit/slots.ts";
-import type { ChatEvent } from "#proto/chat/events.ts";
 import type { Receipt } from "#proto/chat/receipt.ts";
+import type { ChatEvent } from "#proto/chat/session.ts";
 import { messageBytesMax, titleLengthMax } from "#proto/chat/session.ts";
 import { cutText } from "#proto/values.ts";
 import type { Origin } from "../audit/audit-log.ts";

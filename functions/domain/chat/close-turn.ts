@@ -1,11 +1,12 @@
 import type { TimedCore } from "#functions/core.ts";
 import { Problem } from "#functions/problems.ts";
-import { findChatMessage, updateChatMessage } from "#functions/store/chat/messages.ts";
 import {
+  findChatMessage,
   findExpiredTurns,
   type LeasedChatSession,
   lockChatSession,
   releaseTurn,
+  updateChatMessage,
 } from "#functions/store/chat/sessions.ts";
 import type { Executor } from "#functions/store/database/database.ts";
 import type { Receipt } from "#proto/chat/receipt.ts";

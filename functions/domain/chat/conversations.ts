@@ -1,12 +1,13 @@
 import type { TimedCore, WriteCore } from "#functions/core.ts";
 import { Problem, requireFound } from "#functions/problems.ts";
-import { type ChatMessageRow, listChatMessages } from "#functions/store/chat/messages.ts";
 import {
+  type ChatMessageRow,
   type ChatSessionRow,
   countChatSessions,
   deleteChatSession,
   findChatSession,
   insertChatSession,
+  listChatMessages,
   listChatSessions,
   updateChatSession,
 } from "#functions/store/chat/sessions.ts";

@@ -1,9 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { InferenceMessage } from "#functions/inference/inference.ts";
-import type { ChatMessageRow } from "#functions/store/chat/messages.ts";
-import type { MessagePart } from "#proto/chat/session.ts";
-import type { ToolResult } from "#proto/chat/tools.ts";
+import type { ChatMessageRow } from "#functions/store/chat/sessions.ts";
+import type { MessagePart, ToolResult } from "#proto/chat/session.ts";
 import { currentMessages, historyOf } from "./model-messages.ts";
 
 const message = (

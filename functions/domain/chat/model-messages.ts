@@ -1,7 +1,6 @@
 import type { InferenceMessage } from "#functions/inference/inference.ts";
-import type { ChatMessageRow } from "#functions/store/chat/messages.ts";
-import type { MessagePart } from "#proto/chat/session.ts";
-import type { ToolResult } from "#proto/chat/tools.ts";
+import type { ChatMessageRow } from "#functions/store/chat/sessions.ts";
+import type { MessagePart, ToolResult } from "#proto/chat/session.ts";
 
 /** The most bytes of JSON of earlier turns in a request to the model; drops the oldest whole turns. */
 const historyBytesMax = 192 * 1024;

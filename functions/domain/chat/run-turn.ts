@@ -3,8 +3,11 @@ import type { ChatSql } from "#functions/chat-sql/chat-sql.ts";
 import type { Core } from "#functions/core.ts";
 import type { InferencePart, InferenceTool } from "#functions/inference/inference.ts";
 import { Problem } from "#functions/problems.ts";
-import { updateChatMessage } from "#functions/store/chat/messages.ts";
-import { type LeasedChatSession, lockChatSession } from "#functions/store/chat/sessions.ts";
+import {
+  type LeasedChatSession,
+  lockChatSession,
+  updateChatMessage,
+} from "#functions/store/chat/sessions.ts";
 import type { Executor } from "#functions/store/database/database.ts";
 import { uuidv7 } from "#kit/entropy.ts";
 import type { Receipt } from "#proto/chat/receipt.ts";
@@ -14,7 +17,7 @@ import {
   type ToolName,
   type ToolResult,
   toolInputs,
-} from "#proto/chat/tools.ts";
+} from "#proto/chat/session.ts";
 import { type AuditEntry, type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import type { BegunTurn, TurnEvent } from "./answer.ts";

@@ -5,10 +5,10 @@ import { sampleHosts } from "#functions/store/fleet/host-hours.ts";
 import { hourMs } from "#kit/clock.ts";
 import {
   describeChange,
+  describeComparison,
   type FleetChange,
   type FleetChangeList,
-} from "#proto/fleet-health/changes.ts";
-import { describeComparison } from "#proto/fleet-health/comparison.ts";
+} from "#proto/fleet-health/comparison.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { useTestCore } from "#tests/support/core.ts";
 import { judgeChanges } from "./judge-changes.ts";

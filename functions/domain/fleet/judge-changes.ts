@@ -19,8 +19,7 @@ import { findFollowedHosts, keptHours } from "#functions/store/fleet/host-hours.
 import { settledMs } from "#functions/store/fleet/past/checkpoints.ts";
 import { dayMs, hourMs } from "#kit/clock.ts";
 import { type Entropy, orderedUuidv7 } from "#kit/entropy.ts";
-import { changesPerDay } from "#proto/fleet-health/changes.ts";
-import { comparedHostsMin } from "#proto/fleet-health/comparison.ts";
+import { changesPerDay, comparedHostsMin } from "#proto/fleet-health/comparison.ts";
 import { soakFrom, soakSeconds } from "./browse-changes.ts";
 import { compareFollowed, unchangedMatches } from "./compare-followed.ts";
 import { readCountingRules } from "./rules.ts";

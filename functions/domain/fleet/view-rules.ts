@@ -5,7 +5,7 @@ import { findPastNames, findThresholdsAt, hostsAt } from "#functions/store/fleet
 import type { FleetRules } from "#functions/store/fleet/rows.ts";
 import { dayMs } from "#kit/clock.ts";
 import type { FleetFilter } from "#proto/fleet-health/filter.ts";
-import { withoutHistory } from "#proto/fleet-health/past.ts";
+import { withoutHistory } from "#proto/fleet-health/filter.ts";
 import type { FleetSort } from "#proto/fleet-health/vocabulary.ts";
 import { countedOutages, readFleetRules, type ViewCore, withNames } from "./rules.ts";
 

@@ -6,6 +6,7 @@ import {
   findConfigHashes,
 } from "#functions/store/config/configs.ts";
 import type { Executor } from "#functions/store/database/database.ts";
+import type { RolloutRow } from "#functions/store/rollout/rollouts.ts";
 import {
   endAssignments,
   insertAssignments,
@@ -13,8 +14,7 @@ import {
   lockTargets,
   type TargetChange,
   updateTargets,
-} from "#functions/store/rollout/assignments.ts";
-import type { RolloutRow } from "#functions/store/rollout/rollouts.ts";
+} from "#functions/store/rollout/rollouts.ts";
 import { uuidv7 } from "#kit/entropy.ts";
 import { type Actor, type AuditEntry, recordAudits } from "../audit/audit-log.ts";
 

@@ -16,7 +16,7 @@ import { lowerAscii } from "#kit/lower-ascii.ts";
 import { recordAudit } from "../audit/audit-log.ts";
 import { peopleOf, writeDirectoryChanges } from "../directory/apply-snapshot.ts";
 import { decideDirectoryChanges } from "../directory/rules.ts";
-import { roleGroups, scimSnapshot, subjectOf } from "./directory-user.ts";
+import { roleGroups, scimSnapshot, subjectOf } from "./push.ts";
 
 /** Returns the people and memberships held since a restore. */
 export const listHeldAccess = ({ db }: Pick<Core, "db">): Promise<HeldAccess> =>

@@ -18,9 +18,8 @@ import { lowerAscii } from "#kit/lower-ascii.ts";
 import type { ScimFilter } from "#proto/scim/filter.ts";
 import { ScimGroupInput, ScimMembers, type ScimOperation } from "#proto/scim/resources.ts";
 import type { Origin } from "../audit/audit-log.ts";
-import { roleGroups } from "./directory-user.ts";
 import { canonicalName, parseScim, targetsOf } from "./parse-scim.ts";
-import { type Pushed, push, type ScimCore } from "./push.ts";
+import { type Pushed, push, roleGroups, type ScimCore } from "./push.ts";
 import { isResourceId } from "./users.ts";
 
 /** Creates a group. Throws 400 `scim_value_invalid`, 409 `scim_value_taken`. */

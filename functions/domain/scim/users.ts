@@ -18,9 +18,8 @@ import {
 } from "#proto/scim/filter.ts";
 import { emailsMax, type ScimOperation, ScimUserInput } from "#proto/scim/resources.ts";
 import type { Origin } from "../audit/audit-log.ts";
-import { subjectOf } from "./directory-user.ts";
 import { canonicalName, parseScim, targetsOf } from "./parse-scim.ts";
-import { push, type ScimCore } from "./push.ts";
+import { push, type ScimCore, subjectOf } from "./push.ts";
 
 const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 

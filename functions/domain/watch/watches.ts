@@ -1,22 +1,27 @@
-import type { Core } from "#functions/core.ts";
+import type { Core, ReadCore } from "#functions/core.ts";
 import { Problem, requireFound } from "#functions/problems.ts";
 import type { Executor } from "#functions/store/database/database.ts";
+import type { Paged, PageRequest } from "#functions/store/database/statements.ts";
+import type { Outage } from "#functions/store/fleet/counted-time.ts";
 import {
   addWatchEvent,
   type DescribedWatch,
   deleteWatch,
   findWatch,
+  findWatchEvents,
   insertMessages,
   insertWatch,
   isWatchNamed,
+  listWatches,
   lockWatch,
   lockWatchCount,
   updateWatch,
+  type WatchEventRow,
+  type WatchFilter,
   type WatchRow,
 } from "#functions/store/watch/watches.ts";
 import { uuidv7 } from "#kit/entropy.ts";
-import { type FleetFilter, filterToParams } from "#proto/fleet-health/filter.ts";
-import { withoutHistory } from "#proto/fleet-health/past.ts";
+import { type FleetFilter, filterToParams, withoutHistory } from "#proto/fleet-health/filter.ts";
 import { parseQuery } from "#proto/fleet-health/query-language/parse.ts";
 import {
   type SilenceBody,
@@ -27,9 +32,10 @@ import {
 } from "#proto/watch/watch.ts";
 import { type AuditEntry, type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import { parseFilter } from "../fleet/parse-filter.ts";
+import { readCountingRules } from "../fleet/rules.ts";
 import { fleetThresholds } from "../fleet/thresholds.ts";
 import type { Operator } from "../operator/authenticate.ts";
-import { unevaluated, withoutPastSilence } from "./evaluate.ts";
+import { outageAt, unevaluated, withoutPastSilence } from "./evaluate.ts";
 
 /** The parts of core that change watches. */
 export type WatchCore = Pick<Core, "config" | "watches" | "db" | "clock" | "entropy">;
@@ -281,4 +287,36 @@ const hasHistory = (config: Core["config"], filter: FleetFilter, at: Date) => {
     forwarding_seconds: forwardingSeconds,
   };
   return withoutHistory({ filter }, { at: at.getTime(), thresholds }) === undefined;
+};
+
+/** The most events of a watch that are returned. */
+const eventsMax = 200;
+
+/** Returns one page of the watches, newest first. */
+export const browseWatches = async (
+  { db, clock }: ReadCore,
+  filter: WatchFilter,
+  page: PageRequest,
+): Promise<Paged<DescribedWatch>> => {
+  const { rows, next } = await listWatches(db, filter, page);
+  const now = new Date(clock.now());
+  return { rows: rows.map((row) => withoutPastSilence(row, now)), next };
+};
+
+/** Returns the outage of core during which no watch changes its state; undefined without one. */
+export const findHold = async (core: ReadCore): Promise<Outage | undefined> => {
+  const { now, outages } = await readCountingRules(core);
+  return outageAt(now, outages);
+};
+
+/** Returns a watch with its events, newest first. Throws 404 `not_found`. */
+export const describeWatch = async (
+  { db, clock }: ReadCore,
+  id: string,
+): Promise<{ watch: DescribedWatch; events: WatchEventRow[] }> => {
+  const watch = requireFound(await findWatch(db, id), "watch");
+  return {
+    watch: withoutPastSilence(watch, new Date(clock.now())),
+    events: await findWatchEvents(db, id, eventsMax),
+  };
 };

@@ -12,7 +12,7 @@ import {
 import { readReceipts } from "#functions/domain/chat/receipts.ts";
 import { IdParams, ListView, personScope, resource } from "#functions/http/resource.ts";
 import { route, viewOf } from "#functions/http/route.ts";
-import type { ChatMessageRow } from "#functions/store/chat/messages.ts";
+import type { ChatMessageRow } from "#functions/store/chat/sessions.ts";
 import { Name } from "#functions/v1/shapes.ts";
 import { ReceiptFile } from "#proto/chat/receipt.ts";
 import { ChatConversation, ChatMessage, ChatSession } from "#proto/chat/session.ts";

@@ -1,9 +1,11 @@
 import * as v from "valibot";
 import type { Core } from "#functions/core.ts";
-import { browseWatches, describeWatch, findHold } from "#functions/domain/watch/browse.ts";
 import {
+  browseWatches,
   changeWatch,
   createWatch,
+  describeWatch,
+  findHold,
   removeWatch,
   silenceWatch,
   testWatch,

@@ -1,5 +1,5 @@
 import { type Accessor, createSignal, For } from "solid-js";
-import type { ChatEvent } from "#proto/chat/events.ts";
+import type { ChatEvent } from "#proto/chat/session.ts";
 import { plainText } from "../format/format.ts";
 import type { ConversationObserver, ShownMessage } from "./conversation.ts";
 import { outcomeOf } from "./message.tsx";

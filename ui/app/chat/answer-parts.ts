@@ -1,6 +1,4 @@
-import type { ChatEvent } from "#proto/chat/events.ts";
-import type { MessagePart } from "#proto/chat/session.ts";
-import type { ToolName, ToolResult } from "#proto/chat/tools.ts";
+import type { ChatEvent, MessagePart, ToolName, ToolResult } from "#proto/chat/session.ts";
 
 /** Returns the parts of an answer after an event; the same array when the event adds nothing to them. */
 export const withEvent = (

@@ -1,14 +1,16 @@
 import { createParser } from "eventsource-parser";
 import { type Accessor, batch, createSignal, type Setter } from "solid-js";
-import { type ChatEvent, type ChatEventName, chatEvents } from "#proto/chat/events.ts";
 import type { Receipt } from "#proto/chat/receipt.ts";
 import {
   ChatConversation,
+  type ChatEvent,
+  type ChatEventName,
   type ChatMessage,
   ChatSession,
+  chatEvents,
   type MessagePart,
+  resultBytesMax,
 } from "#proto/chat/session.ts";
-import { resultBytesMax } from "#proto/chat/tools.ts";
 import type { CoreProblemCode } from "#proto/gen/problem-codes.ts";
 import { type ApiClient, ApiProblem, parseAnswer } from "../api/api-client.ts";
 import { keepText, readKeptText } from "../browser/kept-text.ts";

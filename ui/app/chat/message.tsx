@@ -1,6 +1,6 @@
 import { For, Index, Match, Show, Switch } from "solid-js";
+import type { ToolName, ToolResult } from "#proto/chat/session.ts";
 import { messageText } from "#proto/chat/session.ts";
-import type { ToolName, ToolResult } from "#proto/chat/tools.ts";
 import type { ApiProblem } from "../api/api-client.ts";
 import { CopyButton } from "../design/buttons.tsx";
 import { Icon, type ShapeName } from "../design/icon.tsx";

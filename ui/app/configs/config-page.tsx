@@ -21,7 +21,7 @@ import {
 } from "../design/records.tsx";
 import { lazyPart, Section } from "../design/report-parts.tsx";
 import { formatBytes, formatCount, formatTimestamp, plainText } from "../format/format.ts";
-import { RolloutsOf } from "../rollouts/rollouts-of.tsx";
+import { RolloutsOf } from "../rollouts/rollout-parts.tsx";
 import { usePageContext } from "../session/page-context.tsx";
 import { capitalised, createAddressList, RecordPage, Time, TimeCell } from "../shell/page.tsx";
 import { ConfigText } from "./config-text.tsx";

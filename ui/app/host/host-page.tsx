@@ -12,7 +12,7 @@ import { LabelLinks, type RecordColumn, RecordTable } from "../design/records.ts
 import { Loaded, LoadFailure, Notice } from "../design/report-parts.tsx";
 import { Detail, HostName } from "../fleet/drawer/detail.tsx";
 import { formatUntil, plainText, shortened } from "../format/format.ts";
-import { RolloutsOf } from "../rollouts/rollouts-of.tsx";
+import { RolloutsOf } from "../rollouts/rollout-parts.tsx";
 import { usePageContext } from "../session/page-context.tsx";
 import { createPage, PageHead, Time, TimeCell } from "../shell/page.tsx";
 import { createPageTitle } from "../shell/page-title.ts";

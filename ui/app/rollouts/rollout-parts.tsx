@@ -1,5 +1,5 @@
-import { Show } from "solid-js";
-import type { Rollout } from "#proto/rollout/rollout.ts";
+import { createMemo, For, Show } from "solid-js";
+import { type Rollout, RolloutList } from "#proto/rollout/rollout.ts";
 import type { RolloutState, TargetStatus } from "#proto/rollout/vocabulary.ts";
 import { StackedBar } from "../design/bars.tsx";
 import { Icon } from "../design/icon.tsx";
@@ -15,6 +15,10 @@ import {
   targetsPath,
 } from "./rollout-view.ts";
 import "./rollouts.css";
+import { createReport } from "../api/live-report.tsx";
+import { withQuery } from "../browser/with-query.ts";
+import { Loaded, OldNotice } from "../design/report-parts.tsx";
+import { Time } from "../shell/page.tsx";
 
 /** How many targets have each status. */
 type TargetTotals = Readonly<Record<TargetStatus | "targets", number>>;
@@ -97,3 +101,50 @@ export const RolloutLink = (props: { rollout: Rollout; note?: string }) => (
 export const FilterOfRollout = (props: { rollout: Rollout }) => (
   <code>{plainText(filterWords(props.rollout.filter))}</code>
 );
+
+/** The newest rollouts of a config, or that have a host as a target, each as a link, and a link to all of them. */
+export const RolloutsOf = (props: {
+  of: "config_id" | "identity_id";
+  id: string;
+  /** Completes "All rollouts of …": `this config`. */
+  what: string;
+  /** Said without any. */
+  none: string;
+}) => {
+  const query = () => ({ [props.of]: props.id });
+  const report = createReport({
+    schema: RolloutList,
+    path: createMemo(() => withQuery("/api/core/collector/rollouts", { ...query(), limit: 5 })),
+    intervalMs: 30_000,
+  });
+  return (
+    <>
+      <OldNotice report={report} what="These rollouts are" />
+      <Loaded report={report} what="rollouts" value={report.current()}>
+        {(known) => (
+          <Show when={known().items.length > 0} fallback={<p class="quiet">{props.none}</p>}>
+            <ul class="rollouts-of">
+              <For each={known().items}>
+                {(rollout) => (
+                  <li>
+                    <RolloutStateMark state={rollout.state} />
+                    <span>
+                      <RolloutLink rollout={rollout} note={`, started ${rollout.created_at}`} /> to{" "}
+                      <FilterOfRollout rollout={rollout} />: <AppliedFigures rollout={rollout} />
+                      <span class="second-line">
+                        <Time at={rollout.created_at} /> by {plainText(rollout.created_by_name)}
+                      </span>
+                    </span>
+                  </li>
+                )}
+              </For>
+            </ul>
+            <Show when={known().next_cursor !== null}>
+              <a href={withQuery("/rollouts", query())}>All rollouts of {props.what}</a>
+            </Show>
+          </Show>
+        )}
+      </Loaded>
+    </>
+  );
+};

@@ -1,16 +1,21 @@
 import type { Context } from "hono";
 import { html } from "hono/html";
 import * as v from "valibot";
+import type { Clock } from "#kit/clock.ts";
 import { parseForm } from "#kit/form.ts";
 import type { Scope } from "#proto/operator/scopes.ts";
 import { plainLine } from "#proto/plain-text.ts";
 import { isTrustedProxy } from "../client-address.ts";
-import type { CoreClient } from "../core-client.ts";
+import { type CoreClient, coreProblem } from "../core-client.ts";
 import { cardPage, type Html, type PageLinks } from "../page-frame.ts";
+import { WebProblem } from "../problems.ts";
 import { queryOf, readForm } from "../read-request.ts";
 import type { Handler, WebContext } from "../request.ts";
-import { authorizePath, devicePath } from "../sign-in/fresh-sign-in.ts";
-import { type AskPerson, type ConsentQuestion, callCore } from "./ask-person.ts";
+import type { Sessions, WebSession } from "../session.ts";
+import { authorizePath, devicePath, isFresh } from "../sign-in/fresh-sign-in.ts";
+import { localPath } from "../sign-in/local-path.ts";
+import { loginPath } from "../sign-in/routes.ts";
+import { endSession } from "../signed-in.ts";
 import type { SealedCodes } from "./token.ts";
 
 /** The person who consents, as core reports them now. */
@@ -96,6 +101,82 @@ const Device = v.object({
   remote_addr: v.string(),
   created_at: v.string(),
 });
+
+/** The person of a page, as core reports them now. */
+export type PersonOfPage = Consenting & { session: WebSession };
+
+/** The conditions under which a page asks a person. */
+interface ConsentQuestion {
+  /** The path to come back to after a sign-in. */
+  returnTo: string;
+  /** Whether the person must have signed in within the last minutes. */
+  needsFresh: boolean;
+}
+
+/** Calls `then` with the person who is signed in; redirects a GET of others to the sign-in page, and back. */
+export type AskPerson = (
+  c: WebContext,
+  question: ConsentQuestion,
+  then: (person: PersonOfPage) => Promise<Response>,
+) => Promise<Response>;
+
+/**
+ * Creates an `AskPerson`. A POST without a session throws 401 `unauthenticated`, and one after an older sign-in 401 `fresh_sign_in_required`:
+ * a redirect must not repeat its decision.
+ */
+export const createAskPerson =
+  ({ sessions, core, clock }: { sessions: Sessions; core: CoreClient; clock: Clock }): AskPerson =>
+  async (c, { returnTo, needsFresh }, then) => {
+    const toSignIn = (
+      code: "unauthenticated" | "fresh_sign_in_required",
+      detail?: string,
+    ): Response => {
+      const reason = code === "unauthenticated" ? {} : { reason: "sign_in_again" as const };
+      const path = loginPath({ returnTo: localPath(returnTo), ...reason });
+      if (c.req.method === "GET") return c.redirect(path, 302);
+      throw new WebProblem(code, {
+        ...(detail === undefined ? {} : { detail }),
+        extensions: { sign_in: path },
+      });
+    };
+    const state = await sessions.read(c.req.header("cookie"));
+    if (state.kind !== "valid") return toSignIn("unauthenticated");
+    const { session } = state;
+    if (needsFresh && !isFresh(session, clock.now())) return toSignIn("fresh_sign_in_required");
+    const person = await core.whoami(session, c.get("requestId"));
+    if (person === null)
+      return toSignIn("unauthenticated", (await endSession(c, sessions)).options.detail);
+    return then({
+      session,
+      displayName: session.displayName,
+      email: person.email,
+      scopes: person.scopes,
+    });
+  };
+
+/**
+ * Calls core as a person, with JSON. Returns the parsed answer, undefined for one without a body, and null for 404. Throws 401
+ * `unauthenticated` when core rejects the person, 503 `core_unavailable` or `database_unavailable` for any other failure.
+ */
+export const callCore = async (
+  core: CoreClient,
+  c: WebContext,
+  { path, session, body }: { path: string; session: WebSession; body?: object },
+): Promise<unknown> => {
+  const response = await core.call({
+    path,
+    as: session,
+    requestId: c.get("requestId"),
+    ...(body && { method: "POST", json: body }),
+  });
+  if (response.status === 404 || response.status === 204) {
+    await response.body?.cancel();
+    return response.status === 404 ? null : undefined;
+  }
+  if (response.status === 401) throw new WebProblem("unauthenticated", { detail: "Sign in again" });
+  if (!response.ok) throw await coreProblem(response, path);
+  return response.json();
+};
 
 /** Creates the pages on which a person approves a machine without a browser (RFC 8628, 3.3). */
 export const createDevicePages = ({

@@ -9,8 +9,7 @@ import { plainLine } from "#proto/plain-text.ts";
 import type { CoreClient } from "../core-client.ts";
 import { cardPage, type Html, type PageLinks } from "../page-frame.ts";
 import { WebProblem } from "../problems.ts";
-import { type AskPerson, callCore, type PersonOfPage } from "../programs/ask-person.ts";
-import { outcomePage } from "../programs/consent.ts";
+import { type AskPerson, callCore, outcomePage, type PersonOfPage } from "../programs/consent.ts";
 import { queryOf, readForm } from "../read-request.ts";
 import type { Handler, WebContext } from "../request.ts";
 

@@ -6,7 +6,7 @@ import {
 } from "#functions/domain/fleet/browse-changes.ts";
 import { resource } from "#functions/http/resource.ts";
 import { viewOf } from "#functions/http/route.ts";
-import { FleetChange, FleetChangeList } from "#proto/fleet-health/changes.ts";
+import { FleetChange, FleetChangeList } from "#proto/fleet-health/comparison.ts";
 
 /** The route that lists changes of hosts without a rollout, and their comparisons. */
 export const changeReports = (core: ReadCore) =>

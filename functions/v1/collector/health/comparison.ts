@@ -1,5 +1,5 @@
 import type { ReadCore } from "#functions/core.ts";
-import { createComparisons } from "#functions/domain/fleet/compare-change.ts";
+import { createComparisons } from "#functions/domain/fleet/compare-followed.ts";
 import { resource } from "#functions/http/resource.ts";
 import { QueryTime } from "#functions/v1/query-time.ts";
 import { FleetComparison } from "#proto/fleet-health/comparison.ts";

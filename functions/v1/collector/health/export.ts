@@ -3,8 +3,7 @@ import type { ConfiguredCore } from "#functions/core.ts";
 import { exportFleet } from "#functions/domain/fleet/export-fleet.ts";
 import { type CsvColumn, csvRoute, memberColumns, viewsOf } from "#functions/http/csv.ts";
 import type { LabelKeys } from "#functions/store/fleet/labels.ts";
-import { filterFromQuery, filterQuery } from "#proto/fleet-health/filter.ts";
-import { PastTime } from "#proto/fleet-health/past.ts";
+import { filterFromQuery, filterQuery, PastTime } from "#proto/fleet-health/filter.ts";
 import type { FleetHealthRow } from "#proto/fleet-health/row.ts";
 import {
   type ExportKind,

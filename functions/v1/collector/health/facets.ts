@@ -11,8 +11,7 @@ import {
   facetValuesMax,
   heartbeatAgeBounds,
 } from "#proto/fleet-health/facets.ts";
-import { filterFromQuery, filterQuery } from "#proto/fleet-health/filter.ts";
-import { PastTime } from "#proto/fleet-health/past.ts";
+import { filterFromQuery, filterQuery, PastTime } from "#proto/fleet-health/filter.ts";
 import { pastMarkOf, thresholdsView } from "./row.ts";
 
 /** The route that counts hosts per value, and rows per export. */

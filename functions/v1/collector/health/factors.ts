@@ -3,8 +3,7 @@ import type { ReadCore } from "#functions/core.ts";
 import { createFactorReports } from "#functions/domain/fleet/find-factors.ts";
 import { resource } from "#functions/http/resource.ts";
 import { FleetFactors } from "#proto/fleet-health/factors.ts";
-import { filterFromQuery, filterQuery } from "#proto/fleet-health/filter.ts";
-import { PastTime } from "#proto/fleet-health/past.ts";
+import { filterFromQuery, filterQuery, PastTime } from "#proto/fleet-health/filter.ts";
 import { pastMarkOf } from "./row.ts";
 
 /** The route that finds values which the hosts of a filter have in common, and other hosts have less often. */

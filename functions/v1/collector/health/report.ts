@@ -3,8 +3,7 @@ import type { ReadCore } from "#functions/core.ts";
 import { createHealthReports, type FleetReport } from "#functions/domain/fleet/report.ts";
 import { createCursorSeal, listFields, resource } from "#functions/http/resource.ts";
 import { viewOf } from "#functions/http/route.ts";
-import { filterFromQuery, filterQuery } from "#proto/fleet-health/filter.ts";
-import { PastTime } from "#proto/fleet-health/past.ts";
+import { filterFromQuery, filterQuery, PastTime } from "#proto/fleet-health/filter.ts";
 import {
   type ExportLagView,
   FleetHealthReport,

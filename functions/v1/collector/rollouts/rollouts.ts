@@ -1,8 +1,12 @@
 import * as v from "valibot";
 import type { ConfiguredCore, ReadCore } from "#functions/core.ts";
-import { browseRollouts, describeRollout } from "#functions/domain/rollout/browse.ts";
+import {
+  browseRollouts,
+  browseTargets,
+  describeRollout,
+  exportTargets,
+} from "#functions/domain/rollout/browse.ts";
 import { controlRollout, type RolloutControl } from "#functions/domain/rollout/control.ts";
-import { browseTargets, exportTargets } from "#functions/domain/rollout/targets.ts";
 import { csvRoute, memberColumns, viewsOf } from "#functions/http/csv.ts";
 import { IdParams, resource } from "#functions/http/resource.ts";
 import type { TargetFilter } from "#functions/store/rollout/rollouts.ts";

@@ -4,7 +4,7 @@ import {
   describeRefused,
   type FleetChange,
   FleetChangeList,
-} from "#proto/fleet-health/changes.ts";
+} from "#proto/fleet-health/comparison.ts";
 import { createReport } from "#ui/app/api/live-report.tsx";
 import { formatCountOf, formatTimestamp, plainName } from "#ui/app/format/format.ts";
 import { usePageContext } from "#ui/app/session/page-context.tsx";
