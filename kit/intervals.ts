@@ -44,14 +44,14 @@ export const differenceOfMeans = (
   b: readonly number[],
   confidence: number,
 ): EstimatedDifference => {
-  const one = momentsOf(a);
-  const other = momentsOf(b);
-  const value = one.mean - other.mean;
-  const variance = one.varianceOfMean + other.varianceOfMean;
+  const first = momentsOf(a);
+  const second = momentsOf(b);
+  const value = first.mean - second.mean;
+  const variance = first.varianceOfMean + second.varianceOfMean;
   if (variance === 0) return { value, low: value, high: value };
   const freedom =
     variance ** 2 /
-    (one.varianceOfMean ** 2 / (a.length - 1) + other.varianceOfMean ** 2 / (b.length - 1));
+    (first.varianceOfMean ** 2 / (a.length - 1) + second.varianceOfMean ** 2 / (b.length - 1));
   const half = studentQuantile((1 + confidence) / 2, freedom) * Math.sqrt(variance);
   return { value, low: value - half, high: value + half };
 };

@@ -26,7 +26,7 @@ const text = (name: string, description: string) => column(name, "text", descrip
 const uuid = (name: string, description: string) => column(name, "uuid", description);
 const time = (name: string, description: string) => column(name, "timestamptz", description);
 const flag = (name: string, description: string) => column(name, "boolean", description);
-const count = (name: string, description: string, unit: string) =>
+const countColumn = (name: string, description: string, unit: string) =>
   column(name, "bigint", description, unit);
 const texts = (name: string, description: string) => column(name, "text[]", description);
 const oneOf = (words: readonly string[]) => words.join(", ");
@@ -37,7 +37,7 @@ const host = [
   text("device_id", "The host's own name for itself, the last part of its identity."),
 ];
 
-const reported = ({ column, meaning, unit }: ReportedNumber) => count(column, meaning, unit);
+const reported = ({ column, meaning, unit }: ReportedNumber) => countColumn(column, meaning, unit);
 const queue = Object.values(reportedNumbers.queue).map(reported);
 
 const hashes = [
@@ -77,19 +77,31 @@ export const relationColumns = {
     time("enrolled_at", "When the host enrolled first."),
     time("revoked_at", "When the identity was revoked."),
     time("last_heartbeat_at", "When core received the last heartbeat."),
-    count("heartbeat_age_seconds", "Time since the last heartbeat; null without one.", "seconds"),
+    countColumn(
+      "heartbeat_age_seconds",
+      "Time since the last heartbeat; null without one.",
+      "seconds",
+    ),
     time(
       "last_envelope_at",
       "When core stored the host's last telemetry, to the second; null if it never forwarded any.",
     ),
-    count("envelope_age_seconds", "Time since the last envelope; null without one.", "seconds"),
+    countColumn(
+      "envelope_age_seconds",
+      "Time since the last envelope; null without one.",
+      "seconds",
+    ),
     text("drift", `Whether the running config is the desired one: ${oneOf(driftKinds)}.`),
     ...hashes,
     text("config_error", "First error of an invalid config, as the host reported it."),
     uuid("certificate_id", "Id of the certificate that the host used last."),
     text("certificate_status", `Its status: ${oneOf(certificateStatuses)}.`),
     time("certificate_not_after", "When it expires."),
-    count("certificate_seconds_left", "Time until it expires; negative once it has.", "seconds"),
+    countColumn(
+      "certificate_seconds_left",
+      "Time until it expires; negative once it has.",
+      "seconds",
+    ),
     time("certificate_renew_after", "When the host should renew it."),
     uuid("successor_id", "Id of its unused, unexpired successor."),
     time("successor_not_after", "When the successor expires."),
@@ -115,12 +127,12 @@ export const relationColumns = {
     ),
     time("last_auth_failure_at", "When core last refused a request or a stream of the host."),
     text("last_auth_failure_reason", "Why core refused it."),
-    count(
+    countColumn(
       "gap_ranges",
       "Ranges of acknowledged records that a restored database lost; null for none.",
       "ranges",
     ),
-    count("gap_records_max", "At most this many records were lost so.", "records"),
+    countColumn("gap_records_max", "At most this many records were lost so.", "records"),
     time("gap_last_at", "When the last such range was found."),
     text(
       "held_by_budget",
@@ -176,7 +188,7 @@ export const relationColumns = {
     time("issued_at", "When core issued it."),
     time("not_before", "Start of its validity."),
     time("not_after", "End of its validity."),
-    count("seconds_left", "Time until it expires; negative once it has.", "seconds"),
+    countColumn("seconds_left", "Time until it expires; negative once it has.", "seconds"),
     time("renew_after", "When the host should renew it."),
     time("first_used_at", "When the host used it first."),
     time("replaced_at", "When its successor was used first."),
@@ -194,7 +206,7 @@ export const relationColumns = {
   ],
   audit_events: [
     uuid("id", "Id of the event."),
-    count("seq", "Its number in the hash chain; null until it is appended.", "events"),
+    countColumn("seq", "Its number in the hash chain; null until it is appended.", "events"),
     time("occurred_at", "When it happened."),
     text("actor_type", "Kind of the actor: operator, workload, collector or system."),
     text("actor_id", "Id of the actor."),
@@ -221,9 +233,9 @@ export const relationColumns = {
     texts("allowed_platforms", "Platforms that may enroll; empty for all."),
     texts("allowed_source_cidrs", "Networks that hosts may enroll from; empty for all."),
     column("certificate_ttl_seconds", "integer", "Lifetime of the certificates.", "seconds"),
-    count("max_enrollments", "Most enrollments in all.", "enrollments"),
-    count("max_enrollments_per_hour", "Most enrollments in an hour.", "enrollments"),
-    count("enrollment_count", "Enrollments so far.", "enrollments"),
+    countColumn("max_enrollments", "Most enrollments in all.", "enrollments"),
+    countColumn("max_enrollments_per_hour", "Most enrollments in an hour.", "enrollments"),
+    countColumn("enrollment_count", "Enrollments so far.", "enrollments"),
     text(
       "reenrollment",
       "Whether a host with a valid certificate may enroll again: deny or replace.",
@@ -240,24 +252,28 @@ export const relationColumns = {
     ...host,
     time("hour", "Start of the hour in which core stored the envelopes, in UTC."),
     text("kind", "Kind of the telemetry: otel_span, otel_log, otel_metric, log_line, or other."),
-    count("envelopes", "Envelopes (records of a collector's queue) that core stored.", "envelopes"),
-    count("payload_bytes", "Size of their payloads.", "bytes"),
+    countColumn(
+      "envelopes",
+      "Envelopes (records of a collector's queue) that core stored.",
+      "envelopes",
+    ),
+    countColumn("payload_bytes", "Size of their payloads.", "bytes"),
   ],
   incomplete_hours: [
     ...host,
     time("hour", "Start of the hour, in UTC."),
     text("state", `What is wrong with it: ${oneOf(incompleteStates)}.`),
-    count(
+    countColumn(
       "accepted",
       "Records that the collector accepted; null unless the state is short.",
       "records",
     ),
-    count(
+    countColumn(
       "stored",
       "Records of these that core stored; null unless the state is short.",
       "records",
     ),
-    count(
+    countColumn(
       "records_short",
       "Records that are missing; null where nobody can say how many.",
       "records",
@@ -266,7 +282,7 @@ export const relationColumns = {
   ],
   completeness_hours: [
     time("hour", "Start of the hour, in UTC."),
-    ...hourStates.map((state) => count(state, `Hosts whose hour is in this state.`, "hosts")),
+    ...hourStates.map((state) => countColumn(state, `Hosts whose hour is in this state.`, "hosts")),
   ],
   host_history: [
     ...host,
@@ -292,8 +308,8 @@ export const relationColumns = {
     ...host,
     time("day", "Start of the day in which core stored the envelopes, in UTC."),
     text("kind", "Kind of the telemetry, as in ingest_hours."),
-    count("envelopes", "Envelopes that core stored.", "envelopes"),
-    count("payload_bytes", "Size of their payloads.", "bytes"),
+    countColumn("envelopes", "Envelopes that core stored.", "envelopes"),
+    countColumn("payload_bytes", "Size of their payloads.", "bytes"),
   ],
   inventory: [
     ...host,

@@ -77,7 +77,7 @@ export const derivedNamesIn = (
   const merged = new Set<string>();
   const separate = new Set<string>();
   const others = new Set<string>();
-  const renames: { name: string; of: string }[] = [];
+  const renames: { name: string; source: string }[] = [];
   const add = (select: unknown, positional: readonly string[], isMaterialized = false) => {
     const { SelectStmt } = (select ?? {}) as { SelectStmt?: Fields };
     const ofItsOwn = SelectStmt !== undefined && isSeparate(SelectStmt) ? separate : merged;
@@ -87,10 +87,11 @@ export const derivedNamesIn = (
     for (const name of positional) into.add(name);
     visitFields(select, (key, { name: given, val }) => {
       if (key !== "ResTarget") return;
-      const of = stringsOf((val as { ColumnRef?: Fields } | undefined)?.ColumnRef?.fields).at(-1);
-      const name = typeof given === "string" ? given : (of ?? "");
-      if (of === undefined || isUnion || isMaterialized) into.add(name);
-      else renames.push({ name, of });
+      const column = (val as { ColumnRef?: Fields } | undefined)?.ColumnRef;
+      const source = stringsOf(column?.fields).at(-1);
+      const name = typeof given === "string" ? given : (source ?? "");
+      if (source === undefined || isUnion || isMaterialized) into.add(name);
+      else renames.push({ name, source });
     });
   };
   visitFields(statement, (key, fields) => {
@@ -127,10 +128,11 @@ export const derivedNamesIn = (
     ![columns, others, renamed, separate].some((names) => names.has(name));
   for (let size = -1; size !== merged.size + separate.size; ) {
     size = merged.size + separate.size;
-    for (const { name, of } of renames) {
+    for (const { name, source } of renames) {
       // A computed column under its own name is counted as such.
-      if (merged.has(of) || isImplied(of) || (computed.has(of) && name !== of)) merged.add(name);
-      if (separate.has(of)) separate.add(name);
+      const isRenamed = computed.has(source) && name !== source;
+      if (merged.has(source) || isImplied(source) || isRenamed) merged.add(name);
+      if (separate.has(source)) separate.add(name);
     }
   }
   return { merged, separate, others: others.union(renamed) };

@@ -51,7 +51,7 @@ export const cutRequests = (
   const requests: ExportRequest[] = [];
   const open = new Map<
     ExportSignal,
-    { envelopes: StoredEnvelope[]; bytes: number; ofHost: string | null }
+    { envelopes: StoredEnvelope[]; bytes: number; onlyHost: string | null }
   >();
   for (const envelope of envelopes) {
     const otlp = otlpSignals.get(envelope.kind);
@@ -64,13 +64,13 @@ export const cutRequests = (
       continue;
     }
     let request = open.get(signal);
-    const ofHost = apart === "host" ? envelope.hostId : null;
+    const onlyHost = apart === "host" ? envelope.hostId : null;
     if (
       !request ||
-      request.ofHost !== ofHost ||
+      request.onlyHost !== onlyHost ||
       request.bytes + envelope.payload.length > bytesMax
     ) {
-      request = { envelopes: [], bytes: 0, ofHost };
+      request = { envelopes: [], bytes: 0, onlyHost };
       open.set(signal, request);
       requests.push({ signal, envelopes: request.envelopes });
     }
@@ -98,16 +98,16 @@ export const attestResources = (payload: Uint8Array, identity: string): Uint8Arr
     eachPart(reader, payload, payload.length, (part, tag, end) => {
       if (tag >>> 3 !== 1) return void parts.push(part);
       const resource: Uint8Array[] = [];
-      const rest: Uint8Array[] = [];
-      eachPart(reader, payload, end, (field, inner, innerEnd) => {
-        if (inner >>> 3 !== 1) return void rest.push(field);
+      const otherFields: Uint8Array[] = [];
+      eachPart(reader, payload, end, (field, fieldTag, fieldEnd) => {
+        if (fieldTag >>> 3 !== 1) return void otherFields.push(field);
         // A field that comes twice is one message with the fields of both.
-        eachPart(reader, payload, innerEnd, (each, attributeTag, attributeEnd) => {
+        eachPart(reader, payload, fieldEnd, (claimed, attributeTag, attributeEnd) => {
           if (attributeTag >>> 3 === 1 && isClaim(reader, payload, attributeEnd)) return;
-          resource.push(each);
+          resource.push(claimed);
         });
       });
-      parts.push(...encodeField([...encodeField([...resource, attribute]), ...rest]));
+      parts.push(...encodeField([...encodeField([...resource, attribute]), ...otherFields]));
     });
     return Buffer.concat(parts);
   });
@@ -128,7 +128,7 @@ const eachPart = (
   });
 };
 
-/** Reports whether any key of a `KeyValue` is this one: the last one counts, but not every reader agrees. */
+/** Reports whether any key of a `KeyValue` claims the identity. Of several keys the last one counts, but not for every reader. */
 const isClaim = (reader: BinaryReader, bytes: Uint8Array, end: number) => {
   let isFound = false;
   eachValue(reader, end, 1, (keyEnd) => {
@@ -207,33 +207,33 @@ export const encodeLogs = (envelopes: readonly StoredEnvelope[]): Uint8Array => 
 const isSameOrigin = (one: StoredEnvelope, other: StoredEnvelope) =>
   one.hostId === other.hostId && one.source === other.source;
 
-const message = (writer: BinaryWriter, field: number, write: () => void) => {
+const writeMessage = (writer: BinaryWriter, field: number, write: () => void) => {
   writer.tag(field, WireType.LengthDelimited).fork();
   write();
   writer.join();
 };
 
-const text = (writer: BinaryWriter, field: number, value: string) => {
+const writeText = (writer: BinaryWriter, field: number, value: string) => {
   writer.tag(field, WireType.LengthDelimited).string(value);
 };
 
-const attribute = (writer: BinaryWriter, field: number, key: string, value: string) =>
-  message(writer, field, () => {
-    text(writer, 1, key);
-    message(writer, 2, () => text(writer, 1, value));
+const writeAttribute = (writer: BinaryWriter, field: number, key: string, value: string) =>
+  writeMessage(writer, field, () => {
+    writeText(writer, 1, key);
+    writeMessage(writer, 2, () => writeText(writer, 1, value));
   });
 
 /** `ResourceLogs`: 1 the resource, 2 the scopes; of a scope 1 its name and version, 2 the records. */
 const writeResourceLogs = (writer: BinaryWriter, envelopes: readonly StoredEnvelope[]) => {
   const [{ hostId, source }] = envelopes as [StoredEnvelope];
-  message(writer, 1, () => {
-    message(writer, 1, () => {
-      attribute(writer, 1, "host.name", hostNameOf(hostId));
-      attribute(writer, 1, "service.instance.id", hostId);
-      attribute(writer, 1, hostIdentityKey, hostId);
+  writeMessage(writer, 1, () => {
+    writeMessage(writer, 1, () => {
+      writeAttribute(writer, 1, "host.name", hostNameOf(hostId));
+      writeAttribute(writer, 1, "service.instance.id", hostId);
+      writeAttribute(writer, 1, hostIdentityKey, hostId);
     });
-    message(writer, 2, () => {
-      message(writer, 1, () => text(writer, 1, source));
+    writeMessage(writer, 2, () => {
+      writeMessage(writer, 1, () => writeText(writer, 1, source));
       for (const envelope of envelopes) writeRecord(writer, envelope);
     });
   });
@@ -245,19 +245,19 @@ const hostNameOf = (hostId: string) => hostId.slice(hostId.lastIndexOf("/") + 1)
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 const writeRecord = (writer: BinaryWriter, envelope: StoredEnvelope) =>
-  message(writer, 2, () => {
+  writeMessage(writer, 2, () => {
     const { kind, observedAt, receivedAt, attributes, payload, queueId, sequence } = envelope;
     writeBody(writer, payload);
     for (const [key, value] of Object.entries(attributes)) {
-      if (key !== "file.path") attribute(writer, 6, key, value);
+      if (key !== "file.path") writeAttribute(writer, 6, key, value);
       else {
-        attribute(writer, 6, "log.file.path", value);
-        attribute(writer, 6, "log.file.name", value.slice(value.lastIndexOf("/") + 1));
+        writeAttribute(writer, 6, "log.file.path", value);
+        writeAttribute(writer, 6, "log.file.name", value.slice(value.lastIndexOf("/") + 1));
       }
     }
-    if (kind !== "log_line") attribute(writer, 6, "svc.kind", kind);
+    if (kind !== "log_line") writeAttribute(writer, 6, "svc.kind", kind);
     // Records with one uid are duplicates, which a backend may remove.
-    attribute(writer, 6, "log.record.uid", `${queueId.toHex()}-${sequence}`);
+    writeAttribute(writer, 6, "log.record.uid", `${queueId.toHex()}-${sequence}`);
     writer
       .tag(11, WireType.Bit64)
       .fixed64(isTime(observedAt) ? observedAt * 1000n : receivedAt * 1000n);
@@ -271,10 +271,10 @@ const isTime = (microseconds: bigint | null): microseconds is bigint =>
 
 /** Writes a body as a string if it is UTF-8, which protobuf requires of strings, else as bytes. */
 const writeBody = (writer: BinaryWriter, payload: Uint8Array) =>
-  message(writer, 5, () => {
+  writeMessage(writer, 5, () => {
     try {
       const line = utf8.decode(payload);
-      text(writer, 1, line);
+      writeText(writer, 1, line);
     } catch {
       writer.tag(7, WireType.LengthDelimited).bytes(payload);
     }

@@ -138,7 +138,7 @@ export const decodeName = (text: string): string | undefined => {
   }
 };
 
-/** Returns a queue as text, by its place in its hour: `QUEUE:FROM-TO` in milliseconds, or `QUEUE` if it binds all of it. */
+/** Writes a queue with the part of the hour that it binds: `QUEUE:FROM-TO` in milliseconds, or `QUEUE` for the whole hour. */
 const formatQueue = ({ queueId, fromMs, toMs }: BindingQueue, hourMs: number) => {
   const name = queueId === null ? "any" : queueId || "others";
   const from = fromMs - hourMs;
@@ -286,10 +286,10 @@ const hashBytes = 32;
 
 /** Returns 64 bytes of an account: its hash, and the digest of its blocks or zeroes. */
 export const accountPart = ({ sha256, rangeDigest }: AccountDigest): Uint8Array => {
-  const part = new Uint8Array(2 * hashBytes);
-  part.set(sha256);
-  if (rangeDigest !== null) part.set(rangeDigest, hashBytes);
-  return part;
+  const bytes = new Uint8Array(2 * hashBytes);
+  bytes.set(sha256);
+  if (rangeDigest !== null) bytes.set(rangeDigest, hashBytes);
+  return bytes;
 };
 
 /** Returns the bytes whose SHA-256 is the `of` of a line: a part for each account, in their order. */
@@ -324,10 +324,10 @@ export const compareHosts = (a: string, b: string): number => {
 };
 
 /** The fields that decide the order of lines. */
-type LinePlace = Pick<StatementLine, "host" | "correctedMs">;
+type LineOrder = Pick<StatementLine, "host" | "correctedMs">;
 
 /** Compares lines in their order: own lines come before corrections, each sorted by the host and then by the hour. */
-export const compareLines = (a: LinePlace, b: LinePlace): number => {
+export const compareLines = (a: LineOrder, b: LineOrder): number => {
   const ofHour = Number(a.correctedMs !== null) - Number(b.correctedMs !== null);
   const ofHost = compareHosts(a.host, b.host);
   return ofHour || ofHost || (a.correctedMs ?? 0) - (b.correctedMs ?? 0);

@@ -140,16 +140,16 @@ export const describeComparison = ({
   measures,
 }: HostComparison): string => {
   const groups = `${changed} changed hosts against ${control} similar unchanged ones`;
-  const of = (wanted: MeasureResult["verdict"]) =>
+  const measuresOf = (wanted: MeasureResult["verdict"]) =>
     measures
       .filter((result) => result.verdict === wanted)
       .map(describeMeasure)
       .join(", ");
   switch (verdict) {
     case "worse":
-      return `Worse: ${of("worse")}, ${groups}.`;
+      return `Worse: ${measuresOf("worse")}, ${groups}.`;
     case "better":
-      return `Better: ${of("better")}, ${groups}.`;
+      return `Better: ${measuresOf("better")}, ${groups}.`;
     case "same":
       return `No difference that matters, ${groups}.`;
     case "unclear":

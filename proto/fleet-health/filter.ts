@@ -38,19 +38,19 @@ export const distinctStates = (states: Iterable<FleetState>): readonly FleetStat
     : fleetStates.filter((state) => given.has(state));
 };
 
-/** Returns the message about a value, rather than the one that it is not a list. */
+/** Returns the message about a value. That it is not a list is of no use to the caller. */
 const messageOf = (issues: readonly { message: string }[]) =>
   issues.find(({ message }) => !message.startsWith("Invalid"))?.message;
 
 /** A parameter that may occur several times, as a list of distinct values in the order given. */
 const several = <Item extends v.GenericSchema<string>>(value: Item, expected: string) => {
-  const one = v.pipe(
+  const single = v.pipe(
     value,
     v.transform((text) => [text]),
   );
   const schema = v.pipe(
     v.union(
-      [v.array(value), one],
+      [v.array(value), single],
       ({ issues = [] }) => messageOf(issues) ?? expected,
     ) as v.GenericSchema<string | string[], readonly v.InferOutput<Item>[]>,
     v.transform((values): readonly v.InferOutput<Item>[] => [...new Set(values)]),
@@ -119,18 +119,18 @@ export const toSecond = (at: Date): string => `${at.toISOString().slice(0, 19)}Z
 
 /** Reports whether a text is `FROM..TO`, two times to the second, the first before the second. */
 const isTimeRange = (text: string) => {
-  const [from = "", to = "", ...more] = text.split("..");
-  return more.length === 0 && isSecond(from) && isSecond(to) && from < to;
+  const [from = "", to = "", ...others] = text.split("..");
+  return others.length === 0 && isSecond(from) && isSecond(to) && from < to;
 };
 const rangeExpected = "must be FROM..TO, both RFC 3339 times in UTC to the second, FROM before TO";
 
-type Both<Part extends string, Parameter extends string, Definition> = Readonly<
+type WithNegated<Part extends string, Parameter extends string, Definition> = Readonly<
   Record<Part, Definition & { parameter: Parameter }> &
     Record<`not${Capitalize<Part>}`, Definition & { parameter: `not_${Parameter}` }>
 >;
 
 /** Returns a part with its parameter, and the negated part. */
-const both = <const Part extends string, const Parameter extends string, Definition>(
+const withNegated = <const Part extends string, const Parameter extends string, Definition>(
   part: Part,
   parameter: Parameter,
   definition: Definition,
@@ -141,7 +141,7 @@ const both = <const Part extends string, const Parameter extends string, Definit
       ...definition,
       parameter: `not_${parameter}`,
     },
-  }) as Both<Part, Parameter, Definition>;
+  }) as WithNegated<Part, Parameter, Definition>;
 
 const states = names(fleetStates, "must be a health state");
 
@@ -149,95 +149,103 @@ const states = names(fleetStates, "must be a health state");
 export const filterParts = {
   /** The only part without a negated one: `not_state` is read as the other states. */
   states: { ...states, parameter: "state" },
-  ...both("attention", "attention", names(attentionKinds, "must be needed")),
+  ...withNegated("attention", "attention", names(attentionKinds, "must be needed")),
   /**
    * A substring of device, hostname, identity, platform or version, in any case; or the id of a host or a certificate, or the serial number
    * or fingerprint of a certificate, as tools print them. A host matches every one.
    */
-  ...both("text", "q", text(256)),
-  ...both("device", "device", text(128)),
-  ...both("hostname", "hostname", text(255)),
-  ...both("identity", "identity", text(2048)),
+  ...withNegated("text", "q", text(256)),
+  ...withNegated("device", "device", text(128)),
+  ...withNegated("hostname", "hostname", text(255)),
+  ...withNegated("identity", "identity", text(2048)),
   /** A platform, or an operating system: `linux` matches `linux/amd64`. */
-  ...both("platform", "platform", text(65)),
+  ...withNegated("platform", "platform", text(65)),
   /** A version; `*` stands for any characters, as in `1.8.*`. */
-  ...both("version", "version", text(64)),
+  ...withNegated("version", "version", text(64)),
   /** Compared by SemVer; a version that is not SemVer matches none. A host matches every one. */
-  ...both(
+  ...withNegated(
     "versionRange",
     "version_range",
     several(VersionRange, "must be a comparison with a version"),
   ),
   /** The beginning of the hash of the desired, the running or the last known good config. */
-  ...both("config", "config", hashes),
-  ...both("label", "label", labels()),
+  ...withNegated("config", "config", hashes),
+  ...withNegated("label", "label", labels()),
   /** The machine of the core that received the last heartbeat. */
-  ...both("core", "core", text(253)),
+  ...withNegated("core", "core", text(253)),
   /** The /24 or /64 that the last heartbeat came from, as core saw it. */
-  ...both("subnet", "subnet", text(64)),
+  ...withNegated("subnet", "subnet", text(64)),
   /** The name of the enrollment policy. */
-  ...both("policy", "policy", text(128)),
+  ...withNegated("policy", "policy", text(128)),
   /** A source of telemetry of which the host has accepted records since the UTC day before, by its accounts. */
-  ...both("source", "source", text(200)),
-  ...both("drift", "drift", names(driftKinds, "must be a kind of drift")),
+  ...withNegated("source", "source", text(200)),
+  ...withNegated("drift", "drift", names(driftKinds, "must be a kind of drift")),
   /** The config that the host should run: the assigned one, else the one that its heartbeat reports. */
-  ...both("desiredConfig", "desired_config", hashes),
+  ...withNegated("desiredConfig", "desired_config", hashes),
   /** The config that the last heartbeat names. */
-  ...both("runningConfig", "running_config", hashes),
-  ...both(
+  ...withNegated("runningConfig", "running_config", hashes),
+  ...withNegated(
     "progress",
     "progress",
     names(configProgress, "must be silent, running, failed or drifted"),
   ),
   /** A condition that applies, even if another one decides the state. */
-  ...both("condition", "condition", names(fleetConditions, "must be a condition")),
-  ...both("heartbeat", "heartbeat", names(heartbeatKinds, "must be recent or never")),
-  ...both("forwarding", "forwarding", names(forwardings, "must be forwarding, stopped or never")),
+  ...withNegated("condition", "condition", names(fleetConditions, "must be a condition")),
+  ...withNegated("heartbeat", "heartbeat", names(heartbeatKinds, "must be recent or never")),
+  ...withNegated(
+    "forwarding",
+    "forwarding",
+    names(forwardings, "must be forwarding, stopped or never"),
+  ),
   /** As the last heartbeat reports it; a host that never sent one is neither. */
-  ...both("forwarder", "forwarder", names(forwarderKinds, "must be connected or disconnected")),
+  ...withNegated(
+    "forwarder",
+    "forwarder",
+    names(forwarderKinds, "must be connected or disconnected"),
+  ),
   /** How the inventory of expected hosts and the fleet agree on the host; without an inventory a host has none. */
-  ...both(
+  ...withNegated(
     "inventory",
     "inventory",
     names(enrolledStatuses, "must be expected, unexpected or gone"),
   ),
   /** `held`: core stores nothing more of it in this hour, because it has sent its budget. */
-  ...both("budget", "budget", names(budgetKinds, "must be held")),
+  ...withNegated("budget", "budget", names(budgetKinds, "must be held")),
   /** `failed`: an authentication failed in the last 24 hours; `failing`: and the host has sent no heartbeat since. */
-  ...both("auth", "auth", names(["failed", "failing"], "must be failed or failing")),
+  ...withNegated("auth", "auth", names(["failed", "failing"], "must be failed or failing")),
   /** The last heartbeat is older than this; a host that never sent one is left out. */
-  ...both("heartbeatOlderThanSeconds", "heartbeat_older_than_seconds", seconds),
-  ...both("heartbeatWithinSeconds", "heartbeat_within_seconds", seconds),
+  ...withNegated("heartbeatOlderThanSeconds", "heartbeat_older_than_seconds", seconds),
+  ...withNegated("heartbeatWithinSeconds", "heartbeat_within_seconds", seconds),
   /** The last envelope is older than this; a host that never forwarded is left out. */
-  ...both("envelopeOlderThanSeconds", "envelope_older_than_seconds", seconds),
-  ...both("envelopeWithinSeconds", "envelope_within_seconds", seconds),
+  ...withNegated("envelopeOlderThanSeconds", "envelope_older_than_seconds", seconds),
+  ...withNegated("envelopeWithinSeconds", "envelope_within_seconds", seconds),
   /** The host has forwarded, but nothing since this time. */
-  ...both("silentSince", "silent_since", {
+  ...withNegated("silentSince", "silent_since", {
     schema: v.pipe(v.string("must be given once"), v.check(isSecond, secondExpected)),
   }),
   /** Within this time the host was enrolled or revoked, its version or config changed, or a condition began or ended. */
-  ...both("changedWithinSeconds", "changed_within_seconds", seconds),
+  ...withNegated("changedWithinSeconds", "changed_within_seconds", seconds),
   /** An hour that began within this time is incomplete: short, late or silent, or core was out. */
-  ...both("incompleteWithinSeconds", "incomplete_within_seconds", seconds),
+  ...withNegated("incompleteWithinSeconds", "incomplete_within_seconds", seconds),
   /** The certificate, or its successor if that expires later, expires within this time or has expired. */
-  ...both("expiresWithinSeconds", "expires_within_seconds", seconds),
+  ...withNegated("expiresWithinSeconds", "expires_within_seconds", seconds),
   /** It expires in one of these ranges `FROM..TO`, the end excluded. */
-  ...both(
+  ...withNegated(
     "expires",
     "expires",
     several(v.pipe(v.string(), v.check(isTimeRange, rangeExpected)), rangeExpected),
   ),
   /** The collector dropped, and core rejected (dead letters), more records than this, in all. */
-  ...both("droppedMoreThan", "dropped_more_than", count),
+  ...withNegated("droppedMoreThan", "dropped_more_than", count),
   /** The queue is fuller than this share of its limit. */
-  ...both("queueAbovePercent", "queue_above_percent", { schema: QueryInteger(0, 100) }),
+  ...withNegated("queueAbovePercent", "queue_above_percent", { schema: QueryInteger(0, 100) }),
   /** The figure is larger; a host without one is left out. */
   ...(Object.assign(
     {},
-    ...figureFilters.map(({ part, parameter }) => both(part, parameter, count)),
-  ) as Both<FigureFilter["part"], FigureFilter["parameter"], typeof count>),
+    ...figureFilters.map(({ part, parameter }) => withNegated(part, parameter, count)),
+  ) as WithNegated<FigureFilter["part"], FigureFilter["parameter"], typeof count>),
   /** Records have waited for the threshold of forwarding or longer, and the queue is full within this time if it fills as it has since then. */
-  ...both("queueFullWithinSeconds", "queue_full_within_seconds", seconds),
+  ...withNegated("queueFullWithinSeconds", "queue_full_within_seconds", seconds),
 } as const;
 
 type Parts = typeof filterParts;
@@ -247,7 +255,7 @@ export type FleetFilter = {
   readonly [Part in keyof Parts]?: Readonly<v.InferOutput<Parts[Part]["schema"]>>;
 };
 
-/** Returns whether a filter has no condition, so that it selects every host. */
+/** Reports whether a filter has no condition, so that it selects every host. */
 export const selectsEveryHost = (filter: FleetFilter): boolean => filterToParams(filter).size === 0;
 
 /** The name of a part. */
@@ -301,7 +309,7 @@ type StateQuery = Pick<FleetFilterQuery, "state" | "not_state">;
 const statesLeft = ({
   state = fleetStates,
   not_state: excluded = [],
-}: StateQuery): readonly FleetState[] => state.filter((one) => !excluded.includes(one));
+}: StateQuery): readonly FleetState[] => state.filter((name) => !excluded.includes(name));
 
 /** Reports whether `state` and `not_state` leave a state. Each schema with `fleetFilterFields` checks it. */
 export const leavesState = (query: StateQuery): boolean => statesLeft(query).length > 0;

@@ -64,9 +64,9 @@ const shapeOf = (schema: DescMessage, known: Known): Shape => {
   };
   known.shapes.set(schema.typeName, shape);
   for (const field of schema.fields) {
-    const of = fieldShapeOf(field, known);
-    shape.fields[field.number] = of;
-    shape.names.set(field.name, of).set(field.jsonName, of);
+    const fieldShape = fieldShapeOf(field, known);
+    shape.fields[field.number] = fieldShape;
+    shape.names.set(field.name, fieldShape).set(field.jsonName, fieldShape);
   }
   return shape;
 };

@@ -63,7 +63,7 @@ export const untilAvailable = async <Result>(
   const deadline = clock.monotonic() + timeoutMs;
   for (;;) {
     try {
-      return await naming(variable, run);
+      return await withSettingFaults(variable, run);
     } catch (err) {
       if (databaseProblem(err)?.code !== "database_unavailable") throw err;
       if (clock.monotonic() > deadline) throw startFault(err, variable);
@@ -81,7 +81,7 @@ export const withDatabaseFaults = async <Result>(
   run: () => Promise<Result>,
 ): Promise<Result> => {
   try {
-    return await naming(variable, run);
+    return await withSettingFaults(variable, run);
   } catch (err) {
     throw databaseProblem(err)?.code === "database_unavailable" ? startFault(err, variable) : err;
   }
@@ -104,7 +104,7 @@ const startFault = (err: unknown, variable: DatabaseVariable): StartFault => {
  * COPY need a session, everything else a transaction. Also if the two URLs lead to different databases.
  */
 const checkPoolers = async ({ requests, sessions }: CoreServers, log: Pick<Log, "warn">) => {
-  const [url, mode] = await naming(requests.variable, () => locatePooler(requests));
+  const [url, mode] = await withSettingFaults(requests.variable, () => locatePooler(requests));
   if (mode === "statement")
     reject("SVC_DATABASE_URL", "leads to a pooler in statement mode: core needs transactions");
   if (sessions.variable === "SVC_DATABASE_URL") {
@@ -115,7 +115,9 @@ const checkPoolers = async ({ requests, sessions }: CoreServers, log: Pick<Log, 
       );
     return;
   }
-  const [sessionUrl, sessionMode] = await naming(sessions.variable, () => locatePooler(sessions));
+  const [sessionUrl, sessionMode] = await withSettingFaults(sessions.variable, () =>
+    locatePooler(sessions),
+  );
   if (sessionMode !== "session")
     reject(
       "SVC_DATABASE_SESSION_URL",
@@ -130,7 +132,7 @@ const checkPoolers = async ({ requests, sessions }: CoreServers, log: Pick<Log, 
 /** Throws `ConfigError`, with the command that fixes it, for a setting that core cannot use and cannot change. Call it before the migration. */
 const checkSettings = async ({ requests, sessions }: CoreServers) => {
   for (const { variable, servers } of new Set([requests, sessions]))
-    await naming(variable, async () => {
+    await withSettingFaults(variable, async () => {
       // Behind a pooler in transaction mode nothing may be left in a session.
       const setup = variable === sessions.variable ? setForSession(callDeadlineMs.api) : "";
       const statements = `${setup}; ${selectFaults}`;
@@ -166,10 +168,10 @@ const isSameDatabase = (url: string, sessionUrl: string) =>
     const pid = rows[0]?.pid ?? 0;
     try {
       return await withClient(url, async (client) => {
-        const taken = await client.query<{ taken: boolean }>(
-          `select pg_try_advisory_xact_lock(${lockClass}, ${pid}) as taken`,
+        const attempt = await client.query<{ acquired: boolean }>(
+          `select pg_try_advisory_xact_lock(${lockClass}, ${pid}) as acquired`,
         );
-        return taken.rows[0]?.taken === false;
+        return attempt.rows[0]?.acquired === false;
       });
     } finally {
       await session.query(`select pg_advisory_unlock(${lockClass}, ${pid})`);
@@ -212,10 +214,13 @@ export const findPoolerMode = async (url: string): Promise<PoolerMode> => {
   const clients: Client[] = [];
   const timer = setTimeout(() => clients.forEach(destroyClient), checkTimeoutMs);
   try {
-    for (let count = 0; count < 2; count++) clients.push(await openCopyClient(url));
+    while (clients.length < 2) clients.push(await openCopyClient(url));
     const [first, second] = clients as [Client, Client];
     const process = await backendOf(first);
-    if (process === announced(first) && (await backendOf(second)) === announced(second))
+    if (
+      process === announcedProcess(first) &&
+      (await backendOf(second)) === announcedProcess(second)
+    )
       return "session";
     if (!(await allowsTransactions(url))) return "statement";
     return (await keepProcesses(first, second)) ? "session" : "transaction";
@@ -228,19 +233,19 @@ export const findPoolerMode = async (url: string): Promise<PoolerMode> => {
 /** Uses both connections irregularly: a pooler that assigns processes in turn, or the last one first, could keep them in a regular pattern. */
 const keepProcesses = async (first: Client, second: Client) => {
   const seen = [new Set<number>(), new Set<number>()] as const;
-  /** Returns whether both still have their processes. */
-  const look = async (at: 0 | 1) => {
+  /** Uses one of the connections. Reports whether both still have their processes. */
+  const isKept = async (at: 0 | 1) => {
     seen[at].add(await backendOf(at === 0 ? first : second));
     return seen[0].size <= 1 && seen[1].size <= 1 && seen[0].isDisjointFrom(seen[1]);
   };
   for (let round = 0; round < roundsOfPooler; round++) {
-    const isHeld = round % 2 === 0;
-    if (!(await look(0))) return false;
-    if (isHeld) await second.query("begin");
-    // Before the first looks again: in a pool of one connection it would wait for the second's transaction.
-    if (!(await look(1)) || !(await look(0))) return false;
-    if (isHeld) await second.query("commit");
-    for (let more = round % 3; more > 0; more--) if (!(await look(1))) return false;
+    const inTransaction = round % 2 === 0;
+    if (!(await isKept(0))) return false;
+    if (inTransaction) await second.query("begin");
+    // The second before the first: in a pool of one connection the first would wait for the second's transaction.
+    if (!(await isKept(1)) || !(await isKept(0))) return false;
+    if (inTransaction) await second.query("commit");
+    for (let extra = round % 3; extra > 0; extra--) if (!(await isKept(1))) return false;
   }
   return true;
 };
@@ -261,14 +266,15 @@ const allowsTransactions = async (url: string) => {
   }
 };
 
-/** The process that the server named when the connection was opened, for cancelling; a pooler names one of its own. */
-const announced = (client: Client) => (client as Client & { processID: number | null }).processID;
+/** Returns the process that the server named when the connection was opened. A pooler names one of its own. */
+const announcedProcess = (client: Client) =>
+  (client as Client & { processID: number | null }).processID;
 
 const backendOf = async (client: Client) =>
   (await client.query<{ pid: number }>("select pg_backend_pid() as pid")).rows[0]?.pid ?? 0;
 
-/** Those that PgBouncer reports with the SQLSTATE of a protocol violation. */
-const faultsOfPooler: readonly (readonly [RegExp, string])[] = [
+/** Faults that PgBouncer reports with the SQLSTATE of a protocol violation, by a pattern of their message. */
+const poolerFaults: readonly (readonly [RegExp, string])[] = [
   [
     /^unsupported startup parameter/,
     "has a parameter that the pooler refuses: remove it, or see its ignore_startup_parameters",
@@ -285,7 +291,7 @@ const faultsOfPooler: readonly (readonly [RegExp, string])[] = [
 ];
 
 /** Faults that a restart of core does not fix, by SQLSTATE. */
-const faultsOfSetting: Readonly<Record<string, string>> = {
+const settingFaults: Readonly<Record<string, string>> = {
   "28000": "names a role that the server does not admit",
   "28P01": "has a password that the server refuses",
   "3D000": "names a database that does not exist",
@@ -294,7 +300,7 @@ const faultsOfSetting: Readonly<Record<string, string>> = {
 };
 
 /** Runs `run`. Throws `ConfigError` with `variable` for a fault that only another value of it fixes. */
-const naming = async <Result>(
+const withSettingFaults = async <Result>(
   variable: DatabaseVariable,
   run: () => Promise<Result>,
 ): Promise<Result> => {
@@ -304,8 +310,8 @@ const naming = async <Result>(
     for (let cause: unknown = error; cause instanceof Error; cause = cause.cause) {
       const { message: text } = cause;
       const message =
-        faultsOfSetting[errorCode(cause) ?? ""] ??
-        faultsOfPooler.find(([of]) => of.test(text))?.[1];
+        settingFaults[errorCode(cause) ?? ""] ??
+        poolerFaults.find(([pattern]) => pattern.test(text))?.[1];
       if (message !== undefined) throw new ConfigError([{ variable, message }]);
     }
     if (error instanceof SchemaMismatch)

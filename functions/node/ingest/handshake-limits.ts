@@ -137,8 +137,8 @@ const connectionId = ({ remoteAddress, remotePort, localAddress, localPort }: So
 /** Starts handshakes; see `createHandshakeGate`. */
 interface HandshakeGate {
   /**
-   * Calls `start` now, or when its turn comes. Returns a function to call when the handshake has ended, or ends before it began; null, and
-   * calls nothing, when too many wait.
+   * Calls `start` now, or when its turn comes. The caller calls the returned function when the handshake has ended, begun or not. Returns null
+   * when too many wait: then `start` is not called.
    */
   enter(start: () => void): (() => void) | null;
 }

@@ -134,10 +134,10 @@ export const startIngestListener = async (
   const refuse = (exchange: Exchange, problem: Problem) => {
     const connection = connectionOf(exchange.request);
     // Management requests answer 401 with the codes that are PERMISSION_DENIED at ingest.
-    const isRow =
+    const isRowFault =
       options.managementPaths.has(pathOf(exchange.request)) &&
       problem.code === connection?.rowFault();
-    const shown = isRow ? new Problem(problem.code, { kind: "unauthenticated" }) : problem;
+    const shown = isRowFault ? new Problem(problem.code, { kind: "unauthenticated" }) : problem;
     refuseCall(exchange, shown, ingest.refused(shown));
     connection?.reject();
   };

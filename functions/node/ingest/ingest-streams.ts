@@ -86,23 +86,24 @@ export const pingOrDestroy = (session: ServerHttp2Session, timeoutMs: number): v
   }
 };
 
-/** Returns a function that returns the next of `parts` parts of a set, of equal size. Each pass contains every item that stays. */
+/** Returns a function that returns the next of `turns` equal shares of a set. A pass of all turns contains every item that stays. */
 export const createTurns = <Item>(
   items: Pick<ReadonlySet<Item>, "size" | "keys">,
-  parts: number,
+  turns: number,
 ): (() => Item[]) => {
-  let left = 0;
+  let turnsLeft = 0;
   let visited = 0;
-  let turn = items.keys();
+  let pass = items.keys();
   return () => {
-    if (left === 0) {
-      left = parts;
+    if (turnsLeft === 0) {
+      turnsLeft = turns;
       visited = 0;
-      turn = items.keys();
+      pass = items.keys();
     }
-    const part = [...turn.take(Math.max(0, Math.ceil((items.size - visited) / left--)))];
-    visited += part.length;
-    return part;
+    const share = [...pass.take(Math.max(0, Math.ceil((items.size - visited) / turnsLeft)))];
+    turnsLeft -= 1;
+    visited += share.length;
+    return share;
   };
 };
 
@@ -122,10 +123,10 @@ export const readChunks = (stream: Readable): AsyncIterable<Bytes> => ({
     let unreadBytes = 0;
     let reader: PromiseWithResolvers<IteratorResult<Bytes>> | undefined;
     let end: (() => Promise<IteratorResult<Bytes>>) | undefined;
-    const finish = (how: () => Promise<IteratorResult<Bytes>>): void => {
+    const finish = (settle: () => Promise<IteratorResult<Bytes>>): void => {
       if (end !== undefined) return;
-      end = how;
-      reader?.resolve(how());
+      end = settle;
+      reader?.resolve(settle());
       reader = undefined;
     };
     stream.on("data", (chunk: Bytes) => {

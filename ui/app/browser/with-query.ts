@@ -8,7 +8,7 @@ export const changedParams = (params: URLSearchParams, change: QueryParams): URL
   const next = new URLSearchParams(params);
   for (const [name, value] of Object.entries(change)) {
     next.delete(name);
-    for (const one of [value ?? []].flat()) next.append(name, String(one));
+    for (const each of [value ?? []].flat()) next.append(name, String(each));
   }
   return next;
 };

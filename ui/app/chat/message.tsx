@@ -9,7 +9,7 @@ import { type ShownPart, shownParts, textPieces } from "./answer-parts.ts";
 import type { ReceiptStatus } from "./check-answers.ts";
 import type { ShownMessage } from "./conversation.ts";
 
-const marks: Readonly<
+const receiptMarks: Readonly<
   Record<ReceiptStatus["kind"] | "ephemeral", readonly [icon: ShapeName, word: string]>
 > = {
   checking: ["info", "Checking receipt"],
@@ -20,7 +20,7 @@ const marks: Readonly<
   ephemeral: ["info", "Ephemeral key"],
 };
 
-/** Whether an answer is as core signed it, as icon and word; opens to explain what that proves and how to check it elsewhere. */
+/** Shows whether an answer is as core signed it. Opens to explain what that proves and how to check it elsewhere. */
 const ReceiptBadge = (props: { status: ReceiptStatus }) => {
   const verified = () => (props.status.kind === "verified" ? props.status : undefined);
   const tone = () => (verified()?.ephemeral ? "ephemeral" : props.status.kind);
@@ -31,8 +31,8 @@ const ReceiptBadge = (props: { status: ReceiptStatus }) => {
   return (
     <details class="receipt" data-status={tone()}>
       <summary>
-        <Icon name={marks[tone()][0]} />
-        {marks[tone()][1]}
+        <Icon name={receiptMarks[tone()][0]} />
+        {receiptMarks[tone()][1]}
         <span class="visually-hidden">: the receipt of this answer</span>
       </summary>
       <div class="receipt-facts">
@@ -92,7 +92,7 @@ const ReceiptBadge = (props: { status: ReceiptStatus }) => {
 
 const rowsShown = 20;
 
-const names: Readonly<Record<ToolName, string>> = {
+const toolNames: Readonly<Record<ToolName, string>> = {
   query_sql: "Query",
   list_tables: "List of tables",
   describe_table: "Description of a table",
@@ -121,7 +121,7 @@ const ToolCall = (props: { call: Extract<ShownPart, { type: "tool" }>; answering
     <details class="tool-call">
       <summary>
         <Icon name={props.call.name === "query_sql" ? "search" : "columns"} />
-        <span>{names[props.call.name]}</span>
+        <span>{toolNames[props.call.name]}</span>
         <span class="tool-outcome">
           {props.call.result ? outcomeOf(props.call.result) : withoutResult()}
         </span>
@@ -170,7 +170,7 @@ const ToolCall = (props: { call: Extract<ShownPart, { type: "tool" }>; answering
 
 /** The first rows of a result, in a figure that scrolls sideways: a region of each call would be a landmark of the same name. */
 const Rows = (props: { result: Extract<ToolResult, { kind: "rows" }> }) => {
-  const more = () => props.result.row_count - Math.min(rowsShown, props.result.rows.length);
+  const hiddenRows = () => props.result.row_count - Math.min(rowsShown, props.result.rows.length);
   return (
     <>
       <Show when={props.result.rows.length > 0} fallback={<p class="tool-note">No rows.</p>}>
@@ -219,9 +219,9 @@ const Rows = (props: { result: Extract<ToolResult, { kind: "rows" }> }) => {
           </table>
         </figure>
       </Show>
-      <Show when={more() > 0 || props.result.truncated}>
+      <Show when={hiddenRows() > 0 || props.result.truncated}>
         <p class="tool-note">
-          <Show when={more() > 0}>{formatCount(more())} more in the download. </Show>
+          <Show when={hiddenRows() > 0}>{formatCount(hiddenRows())} more in the download. </Show>
           <Show when={props.result.truncated}>The result was cut off at a limit.</Show>
         </p>
       </Show>

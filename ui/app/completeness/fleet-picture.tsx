@@ -24,10 +24,11 @@ const stacked = shownStates.filter((state): state is HourState => state !== "und
 const segmentsOf = ({ hosts }: FleetHour): Segment[] => {
   const present = stacked.filter((state) => (hosts[state] ?? 0) > 0);
   const total = present.reduce((sum, state) => sum + (hosts[state] ?? 0), 0);
-  const rest = picture.height - shareMin * present.length;
+  const sharedHeight = picture.height - shareMin * present.length;
   let top = 0;
   return present.map((state) => {
-    const segment = { state, top, height: shareMin + (rest * (hosts[state] ?? 0)) / total };
+    const share = (hosts[state] ?? 0) / total;
+    const segment = { state, top, height: shareMin + sharedHeight * share };
     top += segment.height;
     return segment;
   });
@@ -39,8 +40,8 @@ export const FleetPicture = (props: {
   hrefOf: (from: string, to: string) => string;
 }) => {
   const fromMs = () => Date.parse(props.report.from);
-  const count = () => Math.max(1, (Date.parse(props.report.to) - fromMs()) / hourMs);
-  const width = () => picture.width / count();
+  const hours = () => Math.max(1, (Date.parse(props.report.to) - fromMs()) / hourMs);
+  const width = () => picture.width / hours();
   const columns = createMemo(() =>
     props.report.hours.map((hour) => ({
       hour,

@@ -56,21 +56,21 @@ export const HostHours = (props: { id: string }) => {
   const open = createMemo(() => hours().find(({ from }) => from === chosen()));
   const [focused, setFocused] = createSignal<string>();
   /** The square that Tab reaches. */
-  const stop = () => {
-    const at = focused() ?? chosen();
-    return hours().some(({ from }) => from === at) ? at : hours().at(-1)?.from;
+  const tabStop = () => {
+    const wanted = focused() ?? chosen();
+    return hours().some(({ from }) => from === wanted) ? wanted : hours().at(-1)?.from;
   };
   const choose = (from: string) => {
-    const next = new URLSearchParams(location.search);
-    if (from === chosen()) next.delete("hour");
-    else next.set("hour", from);
-    navigate(withQuery(location.pathname, next), { replace: true, scroll: false });
+    const params = new URLSearchParams(location.search);
+    if (from === chosen()) params.delete("hour");
+    else params.set("hour", from);
+    navigate(withQuery(location.pathname, params), { replace: true, scroll: false });
   };
   let grid: HTMLTableElement | undefined;
   const onKeyDown = (event: KeyboardEvent) => {
     if (event.ctrlKey || event.altKey || event.metaKey) return;
     const all = hours();
-    const current = all.findIndex(({ from }) => from === stop());
+    const current = all.findIndex(({ from }) => from === tabStop());
     const next = nextIndex(event.key, current, all.length);
     const hour = all[next];
     if (next === current || hour === undefined) return;
@@ -119,18 +119,18 @@ export const HostHours = (props: { id: string }) => {
                             {(hour) => (
                               <td>
                                 <Show when={hour}>
-                                  {(one) => (
+                                  {(known) => (
                                     <button
                                       type="button"
-                                      data-from={one().from}
-                                      tabindex={one().from === stop() ? 0 : -1}
-                                      aria-pressed={one().from === chosen()}
-                                      aria-label={hourLabel(one())}
-                                      title={hourLabel(one())}
-                                      onFocus={() => setFocused(one().from)}
-                                      onClick={() => choose(one().from)}
+                                      data-from={known().from}
+                                      tabindex={known().from === tabStop() ? 0 : -1}
+                                      aria-pressed={known().from === chosen()}
+                                      aria-label={hourLabel(known())}
+                                      title={hourLabel(known())}
+                                      onFocus={() => setFocused(known().from)}
+                                      onClick={() => choose(known().from)}
                                     >
-                                      <HourShape state={shownState(one().state)} />
+                                      <HourShape state={shownState(known().state)} />
                                     </button>
                                   )}
                                 </Show>
@@ -235,11 +235,13 @@ const HourAccount = (props: { host: string; hour: HostHourView }) => {
                 )}
               </For>
               <For each={figures().delivered}>
-                {(one) => (
+                {(delivery) => (
                   <>
-                    <dt>Export {one.export}</dt>
-                    <dd data-loss={one.rejected + one.rejected_items > 0 ? "" : undefined}>
-                      {deliveryText(one)}
+                    <dt>Export {delivery.export}</dt>
+                    <dd
+                      data-loss={delivery.rejected + delivery.rejected_items > 0 ? "" : undefined}
+                    >
+                      {deliveryText(delivery)}
                     </dd>
                   </>
                 )}

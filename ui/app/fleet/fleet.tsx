@@ -99,7 +99,7 @@ interface Controls {
   help?: HTMLDialogElement;
 }
 
-/** Creates what the parts of the page share: the view, its reports and rows, the way from view to view, and the keys. */
+/** Creates what the parts of the page share: the view, its reports and rows, navigation between views, and shortcuts. */
 const createFleet = () => {
   const state = createView();
   const { view, page, report, facets } = state;
@@ -198,7 +198,7 @@ const Head = (props: PartProps) => {
   );
 };
 
-/** The states, what is said of now or the history of the past, and the charts. */
+/** The states, the charts, and between them the sentences about now, or the history of a past view. */
 const Overview = (props: PartProps) => {
   const { view, report, answer } = props.of;
   return (
@@ -210,7 +210,7 @@ const Overview = (props: PartProps) => {
       >
         <StateLegend thresholds={answer()?.thresholds} />
       </StateBar>
-      {/* Each place is there from the start; what is in it, not before it is known that there are hosts. */}
+      {/* Each place is there from the start. Its content waits until the page knows that there are hosts. */}
       <Show
         when={view().at === undefined}
         fallback={
@@ -234,7 +234,7 @@ const Overview = (props: PartProps) => {
   );
 };
 
-/** The charts of the facets, and that they are old or could not be loaded. */
+/** The charts of the facets, and a banner when they are old or could not be loaded. */
 const Charts = (props: PartProps) => {
   const { view, report, facets, answer } = props.of;
   const renewalSeconds = createMemo(() => typicalRenewalSeconds(answer()?.items ?? []));
@@ -376,14 +376,14 @@ const Drawer = (props: PartProps) => {
   );
 };
 
-/** The view shows less than the whole fleet. */
+/** Reports whether the view shows less than the whole fleet. */
 const isNarrowed = ({ filter, cursor, at }: FleetView) =>
   at !== undefined || cursor !== undefined || Object.keys(filter).length > 0;
 
-/** The name of a host that a view of now looks for. */
+/** Returns the name of a host that a view of now searches for. */
 const nameIn = ({ filter: { text, device, identity, hostname }, at }: FleetView) =>
   at === undefined ? [text, device, identity, hostname].flat().find(Boolean) : undefined;
 
-/** The report, if core says something of itself in it. */
+/** Returns the report if it has notices of core. */
 const withNotices = (report: FleetHealthReport | undefined): FleetHealthReport | undefined =>
   report?.outages || report?.retention_paused || report?.exports ? report : undefined;

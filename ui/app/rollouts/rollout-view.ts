@@ -96,7 +96,7 @@ export const targetReasonWords: Readonly<Record<TargetReason, string>> = {
   reassigned: "somebody assigned another config",
 };
 
-/** What a list of targets shows; all of them without a part. */
+/** Which targets a list shows: all of them unless a part is set. */
 interface TargetsView {
   wave?: number | undefined;
   status?: TargetStatus | undefined;
@@ -126,16 +126,16 @@ export const parseTargetsView = (search: string): TargetsView | { parameter: str
 export const reachOf = ({ percent, count }: Pick<RolloutWave, "percent" | "count">): string =>
   percent === null ? formatCountOf(count ?? 0, "host") : `${percent} %`;
 
-/** Where a wave is. */
+/** Whether a wave has started and completed. */
 type WavePhase = "waiting" | "current" | "done";
 
-/** Returns where a wave is. */
+/** Returns the phase of a wave. */
 export const wavePhase = (wave: Pick<RolloutWave, "started_at" | "completed_at">): WavePhase => {
   if (wave.completed_at !== null) return "done";
   return wave.started_at === null ? "waiting" : "current";
 };
 
-/** Returns where a wave is, in words. */
+/** Describes the phase of a wave, with its time. */
 export const waveSentence = (wave: RolloutWave, state: RolloutState, zone: TimeZone): string => {
   if (wave.completed_at !== null) return `Completed at ${formatTimestamp(wave.completed_at, zone)}`;
   if (wave.started_at === null) return endedStates.includes(state) ? "Not started" : "Waiting";
@@ -169,40 +169,41 @@ export const stoppedBy = ({ code }: NonNullable<Rollout["reason"]>): string => {
   return code === "operator" ? "by an operator" : "by the gate";
 };
 
-/** Returns the same with the detail: ` by an operator: maintenance`. */
+/** Returns who or what stopped a rollout, with the detail: ` by an operator: maintenance`. */
 const causeOf = (reason: Rollout["reason"]) => {
   if (reason === null) return "";
   const by = ` ${stoppedBy(reason)}`;
   return reason.code !== "gate_breached" && reason.detail !== null ? `${by}: ${reason.detail}` : by;
 };
 
-/** Returns where a rollout is, in words. */
+/** Describes the state of a rollout, its wave and its hosts. */
 export const rolloutSentence = (rollout: Rollout, zone: TimeZone): string => {
   const { state, wave, waves, targets, applied, reverted } = rollout;
   const current = waves.find(({ number }) => number === wave);
-  const place = `wave ${wave} of ${waves.length}`;
-  const done = `${formatCount(applied)} of ${formatCountOf(targets, "host")} applied the config`;
-  const back = [`${formatCountOf(reverted, "host")} reverted`, hadFailed(rollout)]
+  const waveText = `wave ${wave} of ${waves.length}`;
+  const cause = causeOf(rollout.reason);
+  const progress = `${formatCount(applied)} of ${formatCountOf(targets, "host")} applied the config`;
+  const reversal = [`${formatCountOf(reverted, "host")} reverted`, hadFailed(rollout)]
     .filter(Boolean)
     .join(", ");
   const at = rollout.ended_at === null ? "" : ` at ${formatTimestamp(rollout.ended_at, zone)}`;
   switch (state) {
     case "running":
-      return `Running ${place}: ${done}.`;
+      return `Running ${waveText}: ${progress}.`;
     case "soaking":
       return current?.soak_until
-        ? `Soaking in ${place} until ${formatTimestamp(current.soak_until, zone)}: ${done}.`
-        : `Soaking in ${place}: ${done}.`;
+        ? `Soaking in ${waveText} until ${formatTimestamp(current.soak_until, zone)}: ${progress}.`
+        : `Soaking in ${waveText}: ${progress}.`;
     case "paused":
-      return `Paused in ${place}${causeOf(rollout.reason)}: ${done}.`;
+      return `Paused in ${waveText}${cause}: ${progress}.`;
     case "rolling_back":
-      return `Rolling back in ${place}${causeOf(rollout.reason)}: ${back}.`;
+      return `Rolling back in ${waveText}${cause}: ${reversal}.`;
     case "rolled_back":
-      return `Rolled back${at}${causeOf(rollout.reason)}: ${back}.`;
+      return `Rolled back${at}${cause}: ${reversal}.`;
     case "aborted":
-      return `Aborted${at}${causeOf(rollout.reason)}: ${done}.`;
+      return `Aborted${at}${cause}: ${progress}.`;
     case "completed":
-      return `Completed${at}: ${done}.`;
+      return `Completed${at}: ${progress}.`;
   }
 };
 

@@ -250,8 +250,8 @@ const Share = (props: { of: number; total: number }) => (
 );
 
 const headlineOf = ({ total, parts, by, retention_days: days, disk_bytes: disk }: VolumeReport) => {
-  const of = by === "host" ? ` of ${formatCountOf(parts, "host")}` : "";
-  const sent = `${formatBytes(total.payload_bytes)} in ${formatCountOf(total.envelopes, "envelope")}${of}`;
+  const hosts = by === "host" ? ` of ${formatCountOf(parts, "host")}` : "";
+  const sent = `${formatBytes(total.payload_bytes)} in ${formatCountOf(total.envelopes, "envelope")}${hosts}`;
   return disk === null || days === null
     ? `${sent}.`
     : `${sent}. At this rate ${formatCountOf(days, "day")} of retention take ${formatBytes(disk)} on disk.`;

@@ -87,14 +87,14 @@ export const layOutExpiry = (
 ): ExpiryChart => {
   const { expired, days, later } = certificate_expiry;
   const spans = Array.from({ length: Math.ceil(days.length / daysPerBar) }, (_, index) => {
-    const own = days.slice(index * daysPerBar, (index + 1) * daysPerBar);
     const from = index * daysPerBar;
+    const daysOfBar = days.slice(from, from + daysPerBar);
     return {
       from,
-      to: from + own.length,
-      after: own[0]?.from ?? "",
-      by: own.at(-1)?.to ?? "",
-      count: own.reduce((sum, { count }) => sum + count, 0),
+      to: from + daysOfBar.length,
+      after: daysOfBar[0]?.from ?? "",
+      by: daysOfBar.at(-1)?.to ?? "",
+      count: daysOfBar.reduce((sum, { count }) => sum + count, 0),
     };
   });
   const columns = 2 * outerColumns + spans.length;
@@ -105,12 +105,12 @@ export const layOutExpiry = (
   const barOf = (
     index: number,
     column: number,
-    rest: Pick<Bar, "count" | "label" | "marked" | "filter">,
+    own: Pick<Bar, "count" | "label" | "marked" | "filter">,
   ): Bar => ({
-    ...rest,
+    ...own,
     ...barPlace(column, columns),
     height: heights[index] ?? 0,
-    name: `${formatCountOf(rest.count, "host")}, certificate ${rest.label}`,
+    name: `${formatCountOf(own.count, "host")}, certificate ${own.label}`,
   });
   const dayBars = spans.map(({ from, to, after, by, count }, index) =>
     barOf(index + 1, outerColumns + index, {
@@ -197,14 +197,14 @@ export const layOutHeartbeats = ({ heartbeat_age, thresholds }: FleetFacets): He
   const stale = thresholds.stale_after_seconds;
   const columns = buckets.length + 1;
   const heights = barHeights([...buckets.map(({ count }) => count), never]);
-  const place = (index: number) => ({ ...barPlace(index, columns), height: heights[index] ?? 0 });
+  const boxOf = (index: number) => ({ ...barPlace(index, columns), height: heights[index] ?? 0 });
   const bars = buckets.map(({ from_seconds, to_seconds, count }, index): Bar => {
     const from = formatDuration(from_seconds);
     const label = `${to_seconds === null ? `over ${from}` : rangeBetween(from_seconds, to_seconds)} ago`;
     return {
       count,
       marked: from_seconds >= stale,
-      ...place(index),
+      ...boxOf(index),
       label,
       name: `${formatCountOf(count, "host")}, last heartbeat ${label}`,
       filter: ageFilter(from_seconds, to_seconds),
@@ -213,7 +213,7 @@ export const layOutHeartbeats = ({ heartbeat_age, thresholds }: FleetFacets): He
   const neverBar: Bar = {
     count: never,
     marked: true,
-    ...place(buckets.length),
+    ...boxOf(buckets.length),
     label: "never",
     name: `${formatCountOf(never, "host")}, no heartbeat ever`,
     filter: { heartbeat: ["never"] },
@@ -276,10 +276,10 @@ export const versionBars = { x: 36, width: 14 } as const;
 /** Lays out a row for each of the most frequent versions and one for the rest; unsupported ones are marked. */
 export const layOutVersions = ({ versions, versions_other }: FleetFacets): VersionRow[] => {
   const shown = versions.length <= rowsMax && versions_other === 0 ? rowsMax : rowsMax - 1;
-  const rest = versions.slice(shown);
-  const restCount = rest.reduce((sum, { count }) => sum + count, versions_other);
-  const hasUnsupported = rest.some(({ supported }) => !supported);
-  const countMax = Math.max(1, restCount, ...versions.map(({ count }) => count));
+  const others = versions.slice(shown);
+  const othersCount = others.reduce((sum, { count }) => sum + count, versions_other);
+  const hasUnsupported = others.some(({ supported }) => !supported);
+  const countMax = Math.max(1, othersCount, ...versions.map(({ count }) => count));
   const barOf = (count: number) => ({
     count,
     x: versionBars.x,
@@ -294,16 +294,17 @@ export const layOutVersions = ({ versions, versions_other }: FleetFacets): Versi
     name: `${formatCountOf(count, "host")}, version ${plainText(version)}${supported ? "" : ", unsupported"}`,
     filter: { version: [version] },
   }));
-  if (restCount === 0) return rows;
-  const label = versions_other > 0 ? "other versions" : formatCountOf(rest.length, "other version");
-  const name = `${formatCountOf(restCount, "host")}, ${label}`;
+  if (othersCount === 0) return rows;
+  const label =
+    versions_other > 0 ? "other versions" : formatCountOf(others.length, "other version");
+  const name = `${formatCountOf(othersCount, "host")}, ${label}`;
   const filter = { notVersion: versions.slice(0, shown).map(({ version }) => version) };
-  const others = { ...barOf(restCount), label, filter };
-  if (!hasUnsupported) return [...rows, { ...others, marked: false, note: "", name }];
+  const othersRow = { ...barOf(othersCount), label, filter };
+  if (!hasUnsupported) return [...rows, { ...othersRow, marked: false, note: "", name }];
   return [
     ...rows,
     {
-      ...others,
+      ...othersRow,
       marked: true,
       note: "some unsupported",
       name: `${name}, some of them unsupported`,

@@ -170,8 +170,8 @@ export const eventTitle = ({
   outcome,
 }: Pick<FleetHistoryEvent, "action" | "outcome">): string => {
   const known = Object.entries(eventTitles).find(([name]) => name === action)?.[1];
-  const [done, failed] = known ?? [action, `${action}: failed`];
-  return outcome === "success" ? done : failed;
+  const [success, failure] = known ?? [action, `${action}: failed`];
+  return outcome === "success" ? success : failure;
 };
 
 /** The events of hosts and certificates: a drawer has no others. */

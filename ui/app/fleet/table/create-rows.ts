@@ -37,9 +37,9 @@ const createRow = (first: RowView): SettableRow => {
   return { id: first.id, view, show };
 };
 
-/** The number of rows that a screen shows at first: the others wait until the page responds. */
+/** Returns how many rows a screen shows at first. The others wait until the page responds. */
 const rowsAtFirst = () => Math.min(40, Math.max(8, Math.ceil((innerHeight - 320) / 52)));
-/** The longest frame that adds rows, so that the page responds meanwhile; and the most rows that it adds. */
+/** The longest frame that adds rows, so that the page responds, and the most rows that a frame adds. */
 const frameMs = 40;
 const rowsAddedMax = 32;
 
@@ -86,13 +86,13 @@ export const createRows = (
       isPast = at !== undefined;
       const shown = answer.query === shownQuery ? (rows() ?? []) : [];
       const isWhole = shown.length > 0 && waiting.length === 0;
-      const count = isWhole ? items.length : Math.max(rowsAtFirst(), shown.length);
-      const next = items.slice(0, count).map(viewOf);
-      waiting = items.slice(count);
+      const shownMax = isWhole ? items.length : Math.max(rowsAtFirst(), shown.length);
+      const answered = items.slice(0, shownMax).map(viewOf);
+      waiting = items.slice(shownMax);
       shownQuery = answer.query;
-      const views = inOrder ? next : keepOrder(shown, next);
+      const views = inOrder ? answered : keepOrder(shown, answered);
       inOrder = false;
-      keepingFocus(() => batch(() => setRows((before = []) => updated(before, views))));
+      withFocusKept(() => batch(() => setRows((before = []) => updated(before, views))));
       revealMore();
     }),
   );
@@ -121,7 +121,7 @@ const updated = (
 };
 
 /** Restores the focus, which a row loses when it moves in the document. */
-const keepingFocus = (change: () => void) => {
+const withFocusKept = (change: () => void) => {
   const focused = document.activeElement;
   change();
   if (focused instanceof HTMLElement && focused !== document.activeElement && focused.isConnected)
