@@ -1,5 +1,5 @@
 import { chmod, rm } from "node:fs/promises";
-import { connect, createServer } from "node:net";
+import { connect, createServer, type Socket } from "node:net";
 import { join } from "node:path";
 import * as v from "valibot";
 import { containFailures } from "#kit/contain-failures.ts";
@@ -9,6 +9,8 @@ import { HeartbeatRequest } from "#proto/management/heartbeat.ts";
 
 /** Returns the path of a running collector's socket. */
 const socketIn = (dataDir: string): string => join(dataDir, "status.sock");
+
+const answerTimeoutMs = 5_000;
 
 /** An open socket. */
 export interface StatusSocket {
@@ -26,8 +28,14 @@ export const serveStatus = async (
   log: Log,
 ): Promise<StatusSocket> => {
   const path = socketIn(dataDir);
+  const sockets = new Set<Socket>();
   const server = createServer((socket) => {
+    sockets.add(socket);
+    socket.once("close", () => sockets.delete(socket));
     socket.on("error", () => undefined);
+    socket.setTimeout(answerTimeoutMs, () => socket.destroy());
+    // Bytes that nobody reads would keep the socket from closing.
+    socket.resume();
     socket.end(JSON.stringify(compose()));
   });
   containFailures(server, (err) => log.error({ err }, "a request for the status failed"));
@@ -46,7 +54,14 @@ export const serveStatus = async (
     );
     return { close: async () => undefined };
   }
-  return { close: () => new Promise((resolve) => void server.close(() => resolve())) };
+  return {
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        // A client that does not read its answer must not hold up the collector's stop.
+        for (const socket of sockets) socket.destroy();
+      }),
+  };
 };
 
 /** The status of a collector cannot be read. */
@@ -59,8 +74,6 @@ export class NoStatusError extends Error {
     this.code = code;
   }
 }
-
-const answerTimeoutMs = 5_000;
 
 /** Reads the status of the collector that runs with `dataDir`. Throws `NoStatusError`. */
 export const fetchStatus = async (dataDir: string): Promise<CollectorStatus> => {
