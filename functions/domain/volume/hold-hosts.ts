@@ -90,7 +90,11 @@ const findOver = async (
   const { now: since } = rules;
   const hour = new Date(since.getTime() - (since.getTime() % hourMs));
   const until = new Date(hour.getTime() + hourMs);
-  const budgets = rows.map((row) => ({ ...row, filter: parseQuery(row.filter, since).filter }));
+  const budgets = rows.flatMap((row) => {
+    const { filter, faults } = parseQuery(row.filter, since);
+    // Core of another version has stored it: the rest of the filter would hold hosts that it does not mean.
+    return faults.length > 0 ? [] : [{ ...row, filter }];
+  });
   const hosts = await findHostsOver(tx, rules, { budgets, hour });
   return new Map(hosts.map((host) => [host.hostId, { ...host, since, until }]));
 };

@@ -97,6 +97,16 @@ describe("a budget", () => {
     expect((await put("one-more", "", mib)).body).toMatchObject({ code: "too_many_budgets" });
     expect((await put("b0", "", 2 * mib)).status).toBe(200);
   });
+
+  it("holds nobody while core cannot parse its filter, as one of a newer version", async () => {
+    await put("shop", "label.team:shop", mib);
+    await store(loud.identity, 2 * mib);
+    await store(calm.identity, 2 * mib);
+    await db.execute(sql`update volume_budget set filter = 'frobnicates:shop'`);
+    expect(await heldNow()).toEqual([]);
+    await db.execute(sql`update volume_budget set filter = 'label.team:shop'`);
+    expect(await heldNow()).toEqual(heldByShop);
+  });
 });
 
 describe("a host that has sent its budget", () => {
