@@ -34,7 +34,7 @@ export async function* pages<Operation extends List>(
     if (data === undefined) throw new FleetError(problemOf(error, response));
     yield data as PageOf<Operation>;
     cursor = data.next_cursor;
-  } while (cursor !== null);
+  } while (typeof cursor === "string");
 }
 
 /** Iterates over the items of all pages of a list. Throws a `FleetError` when a request fails. */

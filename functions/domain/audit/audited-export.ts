@@ -67,7 +67,10 @@ export const auditedExport = async function* <Row, Position>(
   try {
     next = readNext(null);
     while (next !== null) {
-      const batch: ExportBatch<Row, Position> = await next;
+      const batch: ExportBatch<Row, Position> = await next.catch((error: unknown) => {
+        reason = "a batch could not be read";
+        throw error;
+      });
       next = batch.next === null ? null : readNext(batch.next);
       yieldedRows += batch.rows.length;
       if (recorded === "nothing") {
@@ -77,9 +80,6 @@ export const auditedExport = async function* <Row, Position>(
       yield batch.rows;
     }
     reason = null;
-  } catch (error) {
-    reason = "a batch could not be read";
-    throw error;
   } finally {
     // A client of a single request ends with it: nothing of the export may still run then.
     await Promise.allSettled([next]);
