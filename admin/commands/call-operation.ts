@@ -3,8 +3,9 @@ import type { pages } from "#client/pages.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
 import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
-import { type Column, columnsOf, printList, printRecord, printRows } from "../terminal/output.ts";
+import { type Column, columnsOf, printRecord, printRows } from "../terminal/output.ts";
 import { type Instant, textOfInstant } from "../terminal/parse-option.ts";
+import { printList } from "../terminal/print-list.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import { readTextFile } from "../terminal/token-file.ts";
 import {

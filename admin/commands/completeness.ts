@@ -8,8 +8,9 @@ import {
 import { withoutUndefined } from "#kit/without-undefined.ts";
 import type { HourState } from "#proto/completeness/hour-state.ts";
 import { connect } from "../terminal/connect.ts";
-import { type Column, printList, printRows } from "../terminal/output.ts";
+import { type Column, printRows } from "../terminal/output.ts";
 import { type Instant, textOfInstant } from "../terminal/parse-option.ts";
+import { printList } from "../terminal/print-list.ts";
 import type { Action } from "./command.ts";
 import { resolveId } from "./names.ts";
 

@@ -26,11 +26,11 @@ import {
   type Column,
   columnsOf,
   type OutputOptions,
-  printList,
   printRecord,
   printRows,
 } from "../terminal/output.ts";
 import { type Instant, textOfInstant } from "../terminal/parse-option.ts";
+import { printList } from "../terminal/print-list.ts";
 import { repeat } from "../terminal/repeat.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import type { Action, AnswerOf, Columns } from "./command.ts";

@@ -12,10 +12,10 @@ import {
   columnsOf,
   createRowPrinter,
   type OutputOptions,
-  printList,
   printRows,
 } from "../terminal/output.ts";
 import type { Instant } from "../terminal/parse-option.ts";
+import { printList } from "../terminal/print-list.ts";
 import { repeat } from "../terminal/repeat.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import type { Action, AnswerOf, GlobalOptions } from "./command.ts";
