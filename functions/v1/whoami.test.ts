@@ -129,10 +129,9 @@ describe("every response", () => {
       action: "fix_request",
     });
     expect(missing.headers.get("x-request-id")).toBe(missing.body.request_id);
-    const labels = { route: "unmatched", method: "GET", status: 404 };
     expect(test.observations).toContainEqual({
       method: "httpRequest",
-      args: [labels, expect.any(Number)],
+      args: ["unmatched", "GET", "404", expect.any(Number)],
     });
     const method = await admin.delete("/v1/whoami");
     expect(method.body).toMatchObject({ code: "method_not_allowed", status: 405 });
