@@ -24,7 +24,7 @@ const seconds = <const Labels extends readonly string[]>(
 ) => metric({ kind: "seconds", name, help, labels });
 const gauge = (name: string, help: string) => metric({ kind: "gauge", name, help, labels: [] });
 
-/** What routes and jobs count. */
+/** The metrics that routes and jobs count. */
 const observed = {
   httpRequest: seconds(
     "core_http_request_duration_seconds",

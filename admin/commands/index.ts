@@ -7,7 +7,7 @@ import { completenessCommands, inventoryCommands, volumeCommands } from "./decla
 import { rolloutCommands } from "./declare-rollouts.ts";
 import { watchCommands } from "./declare-watches.ts";
 
-/** What each group of commands is about. */
+/** The subject of each group of commands. */
 const groupSubjects: Readonly<Record<string, string>> = {
   sessions: "Sessions of programs",
   policies: "Enrollment policies",

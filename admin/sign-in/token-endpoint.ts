@@ -103,7 +103,7 @@ const Codes = v.object({
   interval: v.number(),
 });
 
-/** What `slow_down` adds to the interval (RFC 8628, 3.5). */
+/** The seconds that `slow_down` adds to the interval (RFC 8628, 3.5). */
 const intervalSecondsAdded = 5;
 
 /** Signs in with a code that the person types on another machine (RFC 8628). Throws when they refuse, or the code expires. */

@@ -147,7 +147,7 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
       );
     }
     if (failure.reason === "frame_too_large") {
-      // What does not compress is smaller as it is.
+      // A message that does not compress goes uncompressed, because it is smaller so.
       if (compress) uncompressed = true;
       else shrink(inFlight);
       return 0;

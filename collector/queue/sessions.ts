@@ -49,7 +49,7 @@ export interface QueueSessions {
 
 type Change = (transaction: QueueTransaction) => void;
 
-/** What sessions use of the writes that a queue has pending. */
+/** The part of a queue's pending writes that sessions use. */
 interface AckWrites {
   /** Deletes what core has acknowledged: it does not count under a new queue id, and a session states all of it. */
   deleteAcked: Change;

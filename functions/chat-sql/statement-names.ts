@@ -58,9 +58,9 @@ const addTexts = (into: Set<string>, values: readonly unknown[]) => {
 
 /** The names that a statement introduces, by how the planner may replace them. */
 export interface DerivedNames {
-  /** Of expressions in subqueries and CTEs that it may merge into the SELECT around them: replaced everywhere. */
+  /** The expressions of subqueries and CTEs that PostgreSQL may merge into the SELECT around them: replaced everywhere. */
   merged: ReadonlySet<string>;
-  /** Of expressions in those that it computes separately: replaced only in conditions, which it moves into them. */
+  /** The expressions of those that PostgreSQL computes separately: replaced only in conditions, which it moves into them. */
   separate: ReadonlySet<string>;
   /** All others. A name that is nowhere is implied by an expression. */
   others: ReadonlySet<string>;

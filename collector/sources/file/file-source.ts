@@ -198,7 +198,7 @@ export const createFileSource = (
   };
 };
 
-/** What discovery follows files with. */
+/** The dependencies with which discovery follows files. */
 interface Following {
   name: string;
   tails: ReadonlyMap<string, Tail>;

@@ -36,7 +36,7 @@ import {
 import { AccountBodySchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { decodePemBundle } from "#proto/pem.ts";
 
-/** What the file of a statement contains. */
+/** The contents that a caller asks for in the file of a statement. */
 export interface StatementOrder {
   hour: Date;
   /** Only this host's lines, with their proofs. */

@@ -46,7 +46,7 @@ export interface ReportedHour {
   sums: HourAccounts | null;
 }
 
-/** What decides on the hours of all hosts. */
+/** The facts that decide the hours of all hosts. */
 export interface HourRules {
   nowMs: number;
   /** Hosts last seen before it are silent. */

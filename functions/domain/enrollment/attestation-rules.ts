@@ -138,7 +138,7 @@ export const claimantOf = (payload: TokenPayload): Claimant => ({
   claims: readBoundClaims(payload) ?? {},
 });
 
-/** What a policy derives from a token. */
+/** The facts that a policy derives from a token. */
 export interface Attested {
   /** The index of the rule that matches. */
   rule: number;

@@ -43,7 +43,7 @@ interface SimulatedUse {
   platform: string;
   /** Null for the policy's first prefix. */
   identityPrefix: string | null;
-  /** Of a bootstrap token, or of a service account token without its signature; null to omit what only the stored token decides. */
+  /** The SHA-256 of a bootstrap token, or of a service account token without its signature. Null skips checks that need the stored token. */
   tokenSha256: Uint8Array | null;
   /** The payload of a service account token, whose signature is not checked; null for a bootstrap token. */
   payload: TokenPayload | null;
