@@ -19,10 +19,7 @@ beforeEach(async () => {
   host = await createEnrolledHost();
   queue = openTestQueue(join(host.dir, "data"));
 });
-afterEach(async () => {
-  await queue.close();
-  await host.remove();
-});
+afterEach(() => queue.close());
 
 const deadLetters = async (...more: string[]) => {
   const env = createTestCollectorEnv();
@@ -124,5 +121,4 @@ it("lists none for a queue that does not exist yet", async () => {
   const env = createTestCollectorEnv();
   expect(await runCommandLine(["dead-letters", "--config", empty.config], env)).toBe(0);
   expect(env.out()).toBe("0 dead letters are kept; 0 in all since the queue was created\n");
-  await empty.remove();
 });

@@ -1,6 +1,6 @@
 import { rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { afterEach, beforeEach, expect, it } from "vitest";
+import { beforeEach, expect, it } from "vitest";
 import { configHash } from "#proto/collector-config/hash.ts";
 import { createTestCollectorEnv } from "#tests/fakes/collector-env.ts";
 import { createEnrolledHost, type EnrolledHost } from "#tests/support/enrolled-host.ts";
@@ -22,7 +22,6 @@ beforeEach(async () => {
     more: `management: {desired_config_hash: ${"d".repeat(64)}}\nlabels: {env: prod}\n`,
   });
 });
-afterEach(() => host.remove());
 
 const diag = async () => {
   const env = createTestCollectorEnv();

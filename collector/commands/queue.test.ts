@@ -1,6 +1,6 @@
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import { createTestCollectorEnv } from "#tests/fakes/collector-env.ts";
 import { createEnrolledHost, type EnrolledHost } from "#tests/support/enrolled-host.ts";
 import { openTestQueue, readAll, testRecord } from "#tests/support/queue.ts";
@@ -19,7 +19,6 @@ beforeEach(async () => {
   data = join(host.dir, "data");
   folder = join(data, "quarantine-1");
 });
-afterEach(() => host.remove());
 
 const importQueue = async (...words: string[]) => {
   const env = createTestCollectorEnv();

@@ -1,24 +1,14 @@
 import { chmod, mkdir, rm, symlink, unlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { afterEach, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { createTestKey, type TestName } from "#scripts/lab/ca/test-pki.ts";
 import { createEnrolledHost, type EnrolledHost } from "#tests/support/enrolled-host.ts";
 import { isUsable, loadConfig } from "./load-config.ts";
 
-const hosts: EnrolledHost[] = [];
-const enrolledHost = async (options?: Parameters<typeof createEnrolledHost>[0]) => {
-  const host = await createEnrolledHost(options);
-  hosts.push(host);
-  return host;
-};
-afterEach(async () => {
-  for (const host of hosts.splice(0)) await host.remove();
-});
-
 const asUser = { effectiveUid: 1000 };
 
 it("accepts the config of an enrolled host, with paths from its directory and the identity from the certificate", async () => {
-  const host = await enrolledHost();
+  const host = await createEnrolledHost();
   const loaded = await loadConfig(host.config, asUser);
   expect(loaded.errors).toEqual([]);
   expect(isUsable(loaded)).toBe(true);
@@ -99,7 +89,7 @@ const faults: [name: string, path: string, change: (host: EnrolledHost) => Promi
 ];
 
 it("rejects file patterns that can match only the collector's own files", async () => {
-  const host = await enrolledHost();
+  const host = await createEnrolledHost();
   const include = ["logs/*.log", "data/*", join(host.dir, "*.yaml"), "/var/log/*"];
   await writeFile(
     host.config,
@@ -115,7 +105,7 @@ it("rejects file patterns that can match only the collector's own files", async 
 });
 
 it("reads the authorities before and after a broken one", async () => {
-  const host = await enrolledHost();
+  const host = await createEnrolledHost();
   const block = (base64: string) =>
     `-----BEGIN CERTIFICATE-----\n${base64}\n-----END CERTIFICATE-----\n`;
   const own = host.ca.pem.trim();
@@ -128,7 +118,7 @@ it("reads the authorities before and after a broken one", async () => {
 });
 
 it.each(faults)("rejects %s at %j, and names no file", async (_name, path, change) => {
-  const host = await enrolledHost();
+  const host = await createEnrolledHost();
   await change(host);
   const { errors } = await loadConfig(host.config, asUser);
   expect(errors.map((error) => error.path)).toEqual([path]);
@@ -146,13 +136,13 @@ it.each<[string, TestName[]]>([
   ],
   ["an address for a name", [{ type: "ip", value: "127.0.0.1" }]],
 ])("rejects a certificate with %s", async (_name, names) => {
-  const host = await enrolledHost({ names });
+  const host = await createEnrolledHost({ names });
   const { errors } = await loadConfig(host.config, asUser);
   expect(errors.map(({ path }) => path)).toEqual(["forwarder.mtls.cert_file"]);
 });
 
 it("accepts a DNS name, and a host_id that equals it", async () => {
-  const host = await enrolledHost({
+  const host = await createEnrolledHost({
     names: [{ type: "dns", value: "host.test" }],
     more: "host_id: host.test\n",
   });
@@ -160,7 +150,7 @@ it("accepts a DNS name, and a host_id that equals it", async () => {
 });
 
 it("requires the acknowledgement when it runs as root, and only then", async () => {
-  const host = await enrolledHost();
+  const host = await createEnrolledHost();
   expect(
     (await loadConfig(host.config, { effectiveUid: 0 })).errors.map(({ path }) => path),
   ).toEqual(["run_as_root_acknowledged"]);

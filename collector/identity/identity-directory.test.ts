@@ -1,6 +1,6 @@
 import { readdir, readFile, readlink } from "node:fs/promises";
 import { join } from "node:path";
-import { afterEach, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { systemEntropy } from "#kit/entropy.ts";
 import { encodePem } from "#proto/pem.ts";
 import {
@@ -10,22 +10,17 @@ import {
   x509,
 } from "#scripts/lab/ca/test-pki.ts";
 import { createFaultyFiles } from "#tests/fakes/faulty-files.ts";
-import { createEnrolledHost, type EnrolledHost } from "#tests/support/enrolled-host.ts";
+import { createEnrolledHost } from "#tests/support/enrolled-host.ts";
 import { loadConfig } from "../config/load-config.ts";
 import type { FileSystem } from "../files/private-files.ts";
 import { type IdentityDirectory, openIdentityDirectory } from "./identity-directory.ts";
 
 const renewAfter = "2030-01-01T00:00:00.000Z";
-const hosts: EnrolledHost[] = [];
-afterEach(async () => {
-  for (const host of hosts.splice(0)) await host.remove();
-});
 
 const ca = await createTestCa();
 
 const setUp = async () => {
   const host = await createEnrolledHost({ ca });
-  hosts.push(host);
   const path = join(host.dir, "identity");
   const open = (files: FileSystem = createFaultyFiles({ at: 0 }).files) =>
     openIdentityDirectory(path, { entropy: systemEntropy, files });

@@ -52,7 +52,6 @@ const setUp = async (
     endpoint: peer.endpoint,
     more: `sources: ${sources}\nmanagement: {core_url: "${server.url}", ca_file: core-ca.pem}\n`,
   });
-  ends.push(host.remove);
   const loaded = await loadConfig(host.config, { effectiveUid: 1000 });
   if (!isUsable(loaded)) throw new Error(JSON.stringify(loaded.errors));
   const stop = new AbortController();

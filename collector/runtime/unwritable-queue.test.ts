@@ -18,7 +18,6 @@ const setUp = async () => {
     collector.end();
     await collector.stop().catch(() => undefined);
     execFileSync("umount", ["-l", disk]);
-    await collector.host.remove();
   });
   let address = "";
   const start = () =>

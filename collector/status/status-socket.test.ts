@@ -3,10 +3,10 @@ import { connect } from "node:net";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { createTestLog } from "#tests/fakes/log.ts";
-import { makeTestFolder } from "#tests/support/test-folder.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
 import { serveStatus } from "./status-socket.ts";
 
-const folder = makeTestFolder();
+const folder = newFolder();
 
 it.each(["that has sent something", "that does not read"])(
   "the status socket closes beside a client %s",

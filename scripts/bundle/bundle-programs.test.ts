@@ -1,5 +1,4 @@
-import { mkdtemp, readdir, rm, symlink, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readdir, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
 import { createTestDatabase } from "#tests/support/database.ts";
@@ -7,12 +6,9 @@ import { newFolder } from "#tests/support/new-folder.ts";
 import { bundleProgram } from "./bundle-programs.ts";
 
 it("a bundled program finds the wasm of PostgreSQL's parser, and runs a query of the chat's SQL tools", async () => {
-  const folder = await mkdtemp(join(tmpdir(), "bundle-"));
+  const folder = newFolder();
   const database = await createTestDatabase();
-  onTestFinished(async () => {
-    await database.drop();
-    await rm(folder, { recursive: true });
-  });
+  onTestFinished(() => database.drop());
   await bundleProgram("functions/chat-sql/create-chat-sql.ts", folder);
   expect(await readdir(folder)).toContain("libpg-query.wasm");
   const bundle: typeof import("#functions/chat-sql/create-chat-sql.ts") = await import(

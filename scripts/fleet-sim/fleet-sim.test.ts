@@ -1,6 +1,5 @@
 import { spawn } from "node:child_process";
-import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
@@ -8,6 +7,7 @@ import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { driftKinds, fleetStates } from "#proto/fleet-health/vocabulary.ts";
 import { createTestDatabase } from "#tests/support/database.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
 import { predictHealth } from "./model/predict-health.ts";
 import { runFleetSim } from "./run-fleet-sim.ts";
 import { stepsOf } from "./scenario/host-steps.ts";
@@ -30,32 +30,28 @@ const run = async (args: readonly string[], env: Record<string, string> = {}) =>
 
 describe("svc-fleet-sim", () => {
   it("prints the same bytes for the same seed in another time zone and locale, and writes a file all or nothing", async () => {
-    const dir = await mkdtemp(join(tmpdir(), "svc-fleet-sim-"));
-    try {
-      const args = ["--scenario", "smoke", "--seed", "7", "--duration", "5m"];
-      const out = join(dir, "simulation.json");
-      const [here, there] = await Promise.all([
-        run(args, { TZ: "UTC", LC_ALL: "C" }),
-        run([...args, "--out", out], {
-          TZ: "Asia/Kathmandu",
-          LC_ALL: "tr_TR.UTF-8",
-          LANG: "tr_TR.UTF-8",
-        }),
-      ]);
-      expect([here.code, there.code, there.stdout]).toEqual([0, 0, ""]);
-      expect(await readFile(out, "utf8")).toBe(here.stdout);
-      expect(await readdir(dir)).toEqual(["simulation.json"]);
-      expect(Object.keys(JSON.parse(here.stdout))).toEqual([
-        "scenario",
-        "seed",
-        "thresholds",
-        "hosts",
-        "events",
-        "health",
-      ]);
-    } finally {
-      await rm(dir, { recursive: true });
-    }
+    const dir = newFolder();
+    const args = ["--scenario", "smoke", "--seed", "7", "--duration", "5m"];
+    const out = join(dir, "simulation.json");
+    const [here, there] = await Promise.all([
+      run(args, { TZ: "UTC", LC_ALL: "C" }),
+      run([...args, "--out", out], {
+        TZ: "Asia/Kathmandu",
+        LC_ALL: "tr_TR.UTF-8",
+        LANG: "tr_TR.UTF-8",
+      }),
+    ]);
+    expect([here.code, there.code, there.stdout]).toEqual([0, 0, ""]);
+    expect(await readFile(out, "utf8")).toBe(here.stdout);
+    expect(await readdir(dir)).toEqual(["simulation.json"]);
+    expect(Object.keys(JSON.parse(here.stdout))).toEqual([
+      "scenario",
+      "seed",
+      "thresholds",
+      "hosts",
+      "events",
+      "health",
+    ]);
   });
 
   it("rejects a wrong command line with exit code 2 and repeats none of it", async () => {
@@ -107,34 +103,30 @@ const failureOf = async (args: readonly string[]) => {
 };
 
 it("a failure is reported before anything is played: a file that cannot be written, an unavailable core", async () => {
-  const dir = await mkdtemp(join(tmpdir(), "svc-fleet-sim-"));
-  try {
-    const token = join(dir, "token");
-    await writeFile(token, "a.b.c");
-    const drive = [
-      "--scenario",
-      "smoke",
-      "--drive",
-      "http://127.0.0.1:1",
-      "--operator-token-file",
-      token,
-      "--client-certificate-header",
-      "X-Client-Cert",
-    ];
-    for (const out of [join(dir, "nowhere", "report.json"), dir])
-      expect(await failureOf([...drive, "--out", out])).toMatchObject({
-        exit: 1,
-        code: "file_unwritable",
-      });
-    expect(await failureOf(drive)).toMatchObject({
+  const dir = newFolder();
+  const token = join(dir, "token");
+  await writeFile(token, "a.b.c");
+  const drive = [
+    "--scenario",
+    "smoke",
+    "--drive",
+    "http://127.0.0.1:1",
+    "--operator-token-file",
+    token,
+    "--client-certificate-header",
+    "X-Client-Cert",
+  ];
+  for (const out of [join(dir, "nowhere", "report.json"), dir])
+    expect(await failureOf([...drive, "--out", out])).toMatchObject({
       exit: 1,
-      code: "drive_failed",
-      message: expect.stringContaining("econnrefused: nothing listens there"),
+      code: "file_unwritable",
     });
-    expect(await readdir(dir)).toEqual(["token"]);
-  } finally {
-    await rm(dir, { recursive: true });
-  }
+  expect(await failureOf(drive)).toMatchObject({
+    exit: 1,
+    code: "drive_failed",
+    message: expect.stringContaining("econnrefused: nothing listens there"),
+  });
+  expect(await readdir(dir)).toEqual(["token"]);
 });
 
 describe("the scenario fleet-100", () => {

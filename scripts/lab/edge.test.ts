@@ -1,14 +1,14 @@
 import { once } from "node:events";
-import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { readFile } from "node:fs/promises";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { type RequestOptions, request } from "node:https";
 import type { AddressInfo } from "node:net";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
 import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
 import { issueClient } from "./ca/issue-client.ts";
 import { createLabPki } from "./ca/pki.ts";
 import { type Edge, type EdgeOptions, startEdge } from "./edge.ts";
@@ -22,7 +22,7 @@ let seen: {
   body: string;
 }[];
 let answer: (request: IncomingMessage, response: ServerResponse) => void;
-let dir: string;
+const dir = newFolder();
 let edge: Edge;
 let edgeOptions: EdgeOptions;
 let ca: Buffer;
@@ -42,7 +42,6 @@ const client = async (lab: string) => {
 };
 
 beforeAll(async () => {
-  dir = await mkdtemp(join(tmpdir(), "svc-edge-"));
   const lab = await createLabPki({ dir: join(dir, "lab"), clock: systemClock });
   await createLabPki({ dir: join(dir, "other"), clock: systemClock });
   member = await client(join(dir, "lab"));
@@ -67,7 +66,6 @@ afterAll(async () => {
   await edge.close();
   core.closeAllConnections();
   core.close();
-  await rm(dir, { recursive: true });
 });
 beforeEach(() => {
   seen = [];

@@ -1,8 +1,8 @@
-import { mkdtemp, readFile, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { eventually } from "#tests/support/eventually.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
 import { createProcesses, type Processes } from "./processes.ts";
 
 let dir: string;
@@ -10,14 +10,11 @@ let processes: Processes;
 let failures: string[];
 
 beforeEach(async () => {
-  dir = await mkdtemp(join(tmpdir(), "svc-processes-"));
+  dir = newFolder();
   failures = [];
   processes = await createProcesses(dir, (error) => failures.push(error.message));
 });
-afterEach(async () => {
-  await processes.stopAll();
-  await rm(dir, { recursive: true });
-});
+afterEach(() => processes.stopAll());
 
 const start = (name: string, code: string) => processes.start({ name, args: ["-e", code] });
 const isAlive = (pid: number) => {

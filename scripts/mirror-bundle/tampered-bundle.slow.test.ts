@@ -12,7 +12,6 @@ import {
   unlink,
   writeFile,
 } from "node:fs/promises";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { writeImageArchive } from "#tests/support/image-archive.ts";
@@ -21,18 +20,17 @@ import {
   sampleReleaseKey,
   writeSampleBundle,
 } from "#tests/support/mirror-bundle.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
 import { writeChecksums } from "../release/write-release.ts";
 import { runManifestCommand } from "../release-manifest/command-line.ts";
 import { signMinisign } from "../release-manifest/minisign.ts";
 import { signProvenance } from "../release-manifest/provenance.ts";
 import { publicKeyOf } from "./write-bundle.ts";
 
-let dir: string;
+const dir = newFolder();
 let sample: SampleBundle;
 beforeAll(async () => {
-  dir = await mkdtemp(join(tmpdir(), "tampered-bundle-"));
   sample = await writeSampleBundle(dir);
-  return () => rm(dir, { recursive: true });
 });
 
 /** A copy of the sample, which the test changes. */

@@ -1,12 +1,12 @@
 import { execFileSync, spawnSync } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, it } from "vitest";
 import { commands } from "#collector/commands/command-line.ts";
 import { enrollPaths } from "#collector/commands/enroll-options.ts";
 import { defaultConfigPath } from "#collector/config/load-config.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
 import { createCompletions } from "./completions.ts";
 
 const unit = fileURLToPath(
@@ -59,7 +59,7 @@ it("the unit may write config, identity and queue where `enroll` creates them, a
 });
 
 it.skipIf(!has("systemd-analyze"))("systemd accepts the unit and rates its exposure as low", () => {
-  const dir = mkdtempSync(join(tmpdir(), "unit-"));
+  const dir = newFolder();
   const copy = join(dir, "svc-collector.service");
   // The collector is not installed on this machine; any program will do.
   writeFileSync(copy, readFileSync(unit, "utf8").replace("/usr/bin/svc-collector", "/bin/true"));
@@ -77,5 +77,4 @@ it.skipIf(!has("systemd-analyze"))("systemd accepts the unit and rates its expos
     },
   );
   expect(rated.status, rated.stdout).toBe(0);
-  rmSync(dir, { recursive: true });
 });

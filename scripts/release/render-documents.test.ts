@@ -1,17 +1,15 @@
 import { existsSync } from "node:fs";
-import { mkdtemp, readFile, rm, stat } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readFile, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { beforeAll, expect, it } from "vitest";
+import { newFolder } from "#tests/support/new-folder.ts";
 import { filesBelow } from "../bundle/build-folder.ts";
 import { copyDeploymentFiles, renderDocuments } from "./render-documents.ts";
 
-let dir: string;
+const dir = newFolder();
 beforeAll(async () => {
-  dir = await mkdtemp(join(tmpdir(), "documents-"));
   await renderDocuments(join(dir, "docs"));
   await copyDeploymentFiles(join(dir, "deploy"));
-  return () => rm(dir, { recursive: true });
 });
 
 it("every link and image of the pages leads to a page, a heading or a file of the release", async () => {

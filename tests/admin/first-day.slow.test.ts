@@ -10,14 +10,14 @@ import { bundleUi } from "#scripts/bundle/bundle-ui.ts";
 import { readDocument } from "#scripts/docs-check/read-document.ts";
 import { launchBrowser } from "#scripts/lab/browser.ts";
 import { runScript } from "../support/documented-block.ts";
-import { makeTestFolder } from "../support/test-folder.ts";
+import { newFolder } from "../support/new-folder.ts";
 
 /*
  * Runs docs/first-day.md as a reader does, with a browser for the sign-in: every block of a shell that the page says this test runs, in
  * order, in one shell. Blocks that run until Ctrl-C have a terminal of their own. Only ports differ, and what root has to acknowledge.
  */
 const root = new URL("../..", import.meta.url).pathname;
-const dir = makeTestFolder();
+const dir = newFolder();
 const page = "docs/first-day.md";
 const blocks = readDocument(page, readFileSync(join(root, page), "utf8")).blocks.filter(
   ({ language, comment }) =>

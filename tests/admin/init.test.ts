@@ -19,10 +19,7 @@ const [web, unfinished] = await Promise.all([
   startTestWeb(),
 ]);
 const scratch = createAdminUser();
-afterAll(async () => {
-  scratch.close();
-  await Promise.all([web.close(), unfinished.close()]);
-});
+afterAll(() => Promise.all([web.close(), unfinished.close()]));
 const tokenFile = join(scratch.home, "bootstrap.token");
 
 /** A person with a token of core in a script. */

@@ -203,6 +203,5 @@ describe("exit codes and scopes", () => {
       exitCode: 1,
       err: expect.stringContaining("name the fleet"),
     });
-    nowhere.close();
   });
 });

@@ -11,10 +11,7 @@ import { startTestWeb } from "../support/web.ts";
 
 const web = await startTestWeb();
 const user = createAdminUser();
-afterAll(async () => {
-  user.close();
-  await web.close();
-});
+afterAll(() => web.close());
 const tokenFile = join(user.home, "token");
 writeFileSync(tokenFile, await web.core.bridgeToken("admin"));
 

@@ -64,8 +64,6 @@ describe("svc-admin login", () => {
       exitCode: 3,
       err: expect.stringContaining("sign in with svc-admin login"),
     });
-    stale.close();
-    user.close();
   });
 
   it("names the person who has signed in, although SVC_ADMIN_TOKEN_FILE has another one's token", async () => {
@@ -75,8 +73,6 @@ describe("svc-admin login", () => {
     const { user } = personAt("allow", { SVC_ADMIN_TOKEN_FILE });
     const result = await user.run`login --url ${origin}`;
     expect(result.err).toContain(`Signed in to ${origin} as ${people.admin.email}`);
-    reader.close();
-    user.close();
   });
 
   it("ends with exit code 3 when the person refuses", async () => {
@@ -85,7 +81,6 @@ describe("svc-admin login", () => {
       exitCode: 3,
       err: expect.stringContaining("you refused the sign-in"),
     });
-    user.close();
   });
 
   it("ignores an answer to another attempt, one by another method, and one to an address that is none", async () => {
@@ -105,7 +100,6 @@ describe("svc-admin login", () => {
     });
     expect((await user.run`login --url ${origin}`).exitCode).toBe(0);
     expect(await answers[0]).toEqual([400, 400, 400]);
-    user.close();
   });
 
   it("signs a machine without a browser in by a code", async () => {
@@ -123,7 +117,6 @@ describe("svc-admin login", () => {
     });
     expect(await user.run`login --url ${origin} --device`).toMatchObject({ exitCode: 0 });
     expect((await user.run("whoami")).out).toContain(people.admin.email);
-    user.close();
   });
 });
 
@@ -150,7 +143,6 @@ describe("svc-admin", () => {
       exitCode: 3,
       err: expect.stringContaining("open to others"),
     });
-    user.close();
   });
 
   it("takes a token from a file, and reports a refusal with its code, action and request id", async () => {
@@ -165,8 +157,6 @@ describe("svc-admin", () => {
     expect(refused.err).toMatch(
       /Sessions of others need the scope admin\n {2}code forbidden, action stop, request id [\w-]+/,
     );
-    user.close();
-    job.close();
   });
 
   it("ends with exit code 2 for a command line that is not valid, and 4 when no fleet answers", async () => {
@@ -177,6 +167,5 @@ describe("svc-admin", () => {
       exitCode: 4,
       err: "svc-admin: the fleet cannot be reached\n",
     });
-    user.close();
   });
 });

@@ -26,7 +26,6 @@ const web = await startTestWeb({
 });
 const job = createAdminUser({ env: { SVC_ADMIN_URL: web.origin } });
 afterAll(async () => {
-  job.close();
   platform.close();
   cluster.close();
   await web.close();
@@ -211,5 +210,4 @@ it("an admin makes a policy for the nodes of a cluster, and sees which of them i
   expect((await simulate(join(job.home, "token"))).err).toContain(
     "token_invalid by the rule token_uses",
   );
-  admin.close();
 });

@@ -1,5 +1,4 @@
-import { cpSync, mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { cpSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { createConnector, createForwarder } from "#collector/forward/forwarder.ts";
@@ -11,6 +10,7 @@ import { createTestLog } from "../fakes/log.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { startTestIngest, type TestClient, type TestIngest } from "../support/ingest.ts";
+import { newFolder } from "../support/new-folder.ts";
 import { openTestQueue, testRecord } from "../support/queue.ts";
 import { findStored } from "../support/stored-envelopes.ts";
 
@@ -24,7 +24,7 @@ let core: TestIngest;
 const ends: (() => Promise<unknown>)[] = [];
 
 beforeEach(async () => {
-  root = mkdtempSync(join(tmpdir(), "copied-queue-"));
+  root = newFolder();
   ca = await createTestCa({
     notBefore: new Date(Date.now() - 3_600_000),
     notAfter: new Date(Date.now() + 86_400_000),
@@ -36,7 +36,6 @@ beforeEach(async () => {
 afterEach(async () => {
   for (const end of ends.splice(0).reverse()) await end();
   await core.close();
-  rmSync(root, { recursive: true });
 });
 
 /** Starts a collector on a directory of its own. */

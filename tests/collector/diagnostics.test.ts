@@ -9,14 +9,14 @@ import { mintBridgeToken, people, seedPeople } from "#scripts/lab/people.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { createHostProgram, type HostProgram } from "../support/host-program.ts";
+import { newFolder } from "../support/new-folder.ts";
 import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
-import { makeTestFolder } from "../support/test-folder.ts";
 
 /* A host on one core, and an admin on another, with the real programs: what only the database carries from one to the other. */
 const secret = "a-test-secret-of-more-than-32-bytes";
 const identity = "https://fleet.test/d/host-1";
 
-const dir = makeTestFolder();
+const dir = newFolder();
 let database: TestDatabase;
 let pki: LabPki;
 let edge: Edge | undefined;

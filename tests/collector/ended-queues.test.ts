@@ -28,7 +28,6 @@ const start = async ({ isConnected = true }: { isConnected?: boolean } = {}) => 
   const test = await startAccountingHost({ startMs: Date.now() });
   const endpoint = `localhost:${isConnected ? test.core.port : 9}`;
   const host = await createEnrolledHost({ ca: test.ca, identity: accountingHost, endpoint });
-  onTestFinished(host.remove);
   const queues = async () =>
     (await listQueues(test.connection.db, accountingHost)).map(({ queueId, ending, endedAt }) => ({
       queueId,

@@ -10,9 +10,9 @@ import { type Edge, startEdge } from "#scripts/lab/edge.ts";
 import { mintBridgeToken, people, seedPeople } from "#scripts/lab/people.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { createHostProgram } from "../support/host-program.ts";
+import { newFolder } from "../support/new-folder.ts";
 import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
 import { findStored } from "../support/stored-envelopes.ts";
-import { makeTestFolder } from "../support/test-folder.ts";
 
 /*
  * The lifecycle of a host with the real programs: core and collector as processes, PostgreSQL, mutual TLS, a TLS edge. The tests build on
@@ -22,7 +22,7 @@ const secret = "a-test-secret-of-more-than-32-bytes";
 const identity = "https://fleet.test/d/host-1";
 const header = "x-client-cert";
 
-const dir = makeTestFolder();
+const dir = newFolder();
 let database: TestDatabase;
 let db: ConnectedDatabase;
 let pki: LabPki;

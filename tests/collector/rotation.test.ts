@@ -23,9 +23,9 @@ import { seedPeople } from "#scripts/lab/people.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { createHostProgram, type HostProgram } from "../support/host-program.ts";
+import { newFolder } from "../support/new-folder.ts";
 import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
 import { findStored } from "../support/stored-envelopes.ts";
-import { makeTestFolder } from "../support/test-folder.ts";
 
 /* docs/upgrade.md with the real programs, while two collectors forward lines. The tests build on each other, in order. */
 
@@ -33,7 +33,7 @@ const secret = "a-test-secret-of-more-than-32-bytes";
 const header = "x-client-cert";
 const lineIntervalMs = 50;
 
-const dir = makeTestFolder();
+const dir = newFolder();
 let database: TestDatabase;
 let db: ConnectedDatabase;
 let pki: LabPki;

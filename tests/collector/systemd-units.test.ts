@@ -1,12 +1,12 @@
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseEnv } from "node:util";
 import { expect, it } from "vitest";
 import { programNames } from "#scripts/bundle/bundle-programs.ts";
 import { parseWebConfig } from "#ui/bff/config.ts";
 import { blockOf } from "../support/documented-block.ts";
+import { newFolder } from "../support/new-folder.ts";
 
 /* The units of docs/install.md. That of the collector is tested with its package. */
 const units = [
@@ -42,7 +42,7 @@ it("docs/install.md shows an env file for web that web accepts", () => {
 it.skipIf(!hasAnalyze).each(units)(
   "systemd accepts the unit of $name and rates its exposure as low",
   ({ name }) => {
-    const dir = mkdtempSync(join(tmpdir(), "unit-"));
+    const dir = newFolder();
     const copy = join(dir, `${name}.service`);
     // Node may be elsewhere on this machine; any program will do.
     writeFileSync(copy, readUnit(name).replace("/usr/bin/node", "/bin/true"));
@@ -54,6 +54,5 @@ it.skipIf(!hasAnalyze).each(units)(
     const rating = ["security", "--offline=true", "--threshold=20", copy];
     const rated = spawnSync("systemd-analyze", rating, { encoding: "utf8", timeout: 60_000 });
     expect(rated.status, rated.stdout).toBe(0);
-    rmSync(dir, { recursive: true });
   },
 );

@@ -15,10 +15,10 @@ import {
 } from "../fakes/model-provider.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
+import { newFolder } from "../support/new-folder.ts";
 import { logged, startProgram, stopProgram } from "../support/program.ts";
-import { makeTestFolder } from "../support/test-folder.ts";
 
-const directory = makeTestFolder();
+const directory = newFolder();
 let database: TestDatabase;
 beforeAll(async () => {
   database = await createTestDatabase();

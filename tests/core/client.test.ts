@@ -22,15 +22,15 @@ import { seedPeople } from "#scripts/lab/people.ts";
 import { repositoryFiles } from "#scripts/repository-files.ts";
 import { collectorOf, identityPrefix, withProof } from "../support/collector.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { newFolder } from "../support/new-folder.ts";
 import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
-import { makeTestFolder } from "../support/test-folder.ts";
 
 /* The generated client against a core process, over HTTP. */
 const secret = "a-test-secret-of-more-than-32-bytes";
 const header = "X-Client-Cert";
 const execute = promisify(execFile);
 
-const dir = makeTestFolder();
+const dir = newFolder();
 let database: TestDatabase;
 let core: Program;
 let baseUrl: string;

@@ -4,9 +4,9 @@ import { join } from "node:path";
 import { afterAll, expect, it } from "vitest";
 import { createTestDatabase } from "../support/database.ts";
 import { createBlockRunner } from "../support/documented-block.ts";
+import { newFolder } from "../support/new-folder.ts";
 import { startProgram } from "../support/program.ts";
 import { openEnvelopeStore } from "../support/stored-envelopes.ts";
-import { makeTestFolder } from "../support/test-folder.ts";
 
 /* `svc-server envelopes` of the bundle and as docs/telemetry.md prints it, on a database with blocks and a row of an earlier version. */
 
@@ -14,7 +14,7 @@ const database = await createTestDatabase();
 const { sql } = database.connect();
 let at = Date.parse("2026-11-20T03:00:00Z");
 const store = await openEnvelopeStore(database, () => at);
-const dir = makeTestFolder();
+const dir = newFolder();
 const documented = createBlockRunner(dir);
 afterAll(async () => {
   await store.close();

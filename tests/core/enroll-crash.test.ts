@@ -19,12 +19,12 @@ import {
 } from "../support/collector.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
+import { newFolder } from "../support/new-folder.ts";
 import { programFile } from "../support/program.ts";
-import { makeTestFolder } from "../support/test-folder.ts";
 
 /* E2: core is killed between signing and commit. A real core with an external signer, which keeps what it signed. */
 
-const dir = makeTestFolder();
+const dir = newFolder();
 const file = (name: string) => join(dir, name);
 const ca = await createTestCa({
   notBefore: new Date(Date.now() - 3_600_000),

@@ -1,5 +1,4 @@
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { afterEach, beforeEach, expect, it } from "vitest";
@@ -13,6 +12,7 @@ import {
 } from "#scripts/bench/support/processes.ts";
 import { findPorts } from "#scripts/ports.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { newFolder } from "../support/new-folder.ts";
 import { type OtlpBackend, startOtlpBackend } from "../support/otlp-backend.ts";
 import { type Program, startProgram } from "../support/program.ts";
 import { openEnvelopeStore } from "../support/stored-envelopes.ts";
@@ -29,7 +29,7 @@ beforeEach(async () => {
   database = await createTestDatabase();
   store = await openEnvelopeStore(database);
   backend = await startOtlpBackend();
-  folder = await mkdtemp(join(tmpdir(), "svc-export-"));
+  folder = newFolder();
 });
 afterEach(async () => {
   for (const program of programs.splice(0)) {
@@ -41,7 +41,6 @@ afterEach(async () => {
   await backend.close();
   await store.close();
   await database.drop();
-  await rm(folder, { recursive: true });
 });
 
 /** Starts the Collector between ports of its own and the backend. */

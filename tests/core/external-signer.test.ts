@@ -14,9 +14,9 @@ import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import { createTestLog } from "../fakes/log.ts";
 import { collectorOf, createTestToken, enrollTestCollector, manage } from "../support/collector.ts";
 import { createTestCore } from "../support/core.ts";
-import { makeTestFolder } from "../support/test-folder.ts";
+import { newFolder } from "../support/new-folder.ts";
 
-const dir = makeTestFolder();
+const dir = newFolder();
 const file = (name: string) => join(dir, name);
 const ca = await createTestCa({ notAfter: new Date("2050-01-01") });
 writeFileSync(file("ca.pem"), ca.pem);

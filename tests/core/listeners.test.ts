@@ -17,8 +17,8 @@ import { systemClock } from "#kit/clock.ts";
 import { drainOnEscape } from "#kit/contain-failures.ts";
 import { createTestLog } from "../fakes/log.ts";
 import { startTestIngest, type TestClient } from "../support/ingest.ts";
+import { newFolder } from "../support/new-folder.ts";
 import { frameTypes, http2Frame } from "../support/raw-http2.ts";
-import { makeTestFolder } from "../support/test-folder.ts";
 import { startTestWeb } from "../support/web.ts";
 
 /* What no client sends, by hand, to each listener of ours, and faults of ours behind each. */
@@ -33,7 +33,7 @@ const failures = () =>
   log.lines.flatMap(({ level, fields }) => (level === "error" ? [String(Object(fields).err)] : []));
 const onFailure = (err: unknown) => log.error({ err }, "a request failed");
 const address = { host: "127.0.0.1", port: 0, onFailure };
-const folder = makeTestFolder();
+const folder = newFolder();
 const web = await startTestWeb();
 const core = await listenHttp({ fetch: (request) => web.core.fetch(request) }, address);
 const handshakes = { burst: 1e9, perSecond: 1e9, unfinishedMax: 1e3 };

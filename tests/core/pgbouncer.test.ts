@@ -27,6 +27,7 @@ import {
 } from "#scripts/postgres/embedded-postgres.ts";
 import { createHostProgram } from "../support/host-program.ts";
 import { isSlow } from "../support/is-slow.ts";
+import { newFolder } from "../support/new-folder.ts";
 import { startOtlpBackend } from "../support/otlp-backend.ts";
 import {
   canStartPgBouncer,
@@ -36,7 +37,6 @@ import {
 } from "../support/pgbouncer.ts";
 import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
 import { findStored } from "../support/stored-envelopes.ts";
-import { makeTestFolder } from "../support/test-folder.ts";
 
 const canStart = await canStartPgBouncer();
 
@@ -68,7 +68,7 @@ const header = "x-client-cert";
 const identityPrefix = "https://fleet.test/d/";
 
 let server: EmbeddedPostgres;
-const dir = makeTestFolder();
+const dir = newFolder();
 let pki: LabPki;
 let directory: DirectoryApi;
 beforeAll(async () => {

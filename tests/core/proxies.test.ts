@@ -26,16 +26,16 @@ import type { Api } from "../support/core.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { createHostProgram } from "../support/host-program.ts";
 import { isSlow } from "../support/is-slow.ts";
+import { newFolder } from "../support/new-folder.ts";
 import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
 import { isInstalled, type ProxyName, type RunningProxy, startProxy } from "../support/proxies.ts";
 import { findStored } from "../support/stored-envelopes.ts";
-import { makeTestFolder } from "../support/test-folder.ts";
 
 /* The documented proxies between real collectors and two real cores, of which one reads the header that the proxy sets. */
 const secret = "a-test-secret-of-more-than-32-bytes";
 const header = "X-Client-Cert";
 
-const dir = makeTestFolder();
+const dir = newFolder();
 let pki: LabPki;
 let serverCa: string;
 let database: TestDatabase;

@@ -8,9 +8,9 @@ import { type Edge, startEdge } from "#scripts/lab/edge.ts";
 import { mintBridgeToken, people, seedPeople } from "#scripts/lab/people.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { createHostProgram } from "../support/host-program.ts";
+import { newFolder } from "../support/new-folder.ts";
 import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
 import { findStored } from "../support/stored-envelopes.ts";
-import { makeTestFolder } from "../support/test-folder.ts";
 
 /* docs/backup.md with the real programs: a database restored to before hosts enrolled and renewed, and the way back for these hosts. */
 
@@ -19,7 +19,7 @@ const prefix = "https://fleet.test/d/";
 const header = "x-client-cert";
 const wait = { timeout: 60_000 };
 
-const dir = makeTestFolder();
+const dir = newFolder();
 let pki: LabPki;
 let edge: Edge;
 let core: Program;

@@ -3,11 +3,11 @@ import { join } from "node:path";
 import { afterAll, expect, it } from "vitest";
 import { mintBridgeToken, testTenantId } from "#scripts/lab/people.ts";
 import { createTestDatabase } from "../support/database.ts";
+import { newFolder } from "../support/new-folder.ts";
 import { logged, startProgram, stopProgram } from "../support/program.ts";
 import { scimToken } from "../support/scim.ts";
-import { makeTestFolder } from "../support/test-folder.ts";
 
-const folder = makeTestFolder();
+const folder = newFolder();
 const database = await createTestDatabase();
 const { sql, close: closeConnections } = database.connect();
 afterAll(async () => {

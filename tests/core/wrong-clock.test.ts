@@ -10,13 +10,13 @@ import { createTestDatabase } from "../support/database.ts";
 import { frame, newQueue, testHost } from "../support/frames.ts";
 import { connectForeign, submit } from "../support/grpc-client.ts";
 import type { TestClient } from "../support/ingest.ts";
+import { newFolder } from "../support/new-folder.ts";
 import { logged, startProgram, stopProgram } from "../support/program.ts";
-import { makeTestFolder } from "../support/test-folder.ts";
 
 /* A core as a process on a machine whose clock is wrong. */
 
 const dayMs = 86_400_000;
-const dir = makeTestFolder();
+const dir = newFolder();
 let pki: LabPki;
 let certificate: TestClient;
 beforeAll(async () => {

@@ -12,8 +12,8 @@ import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { repositoryFiles } from "#scripts/repository-files.ts";
 import { type AlertScenario, alertScenarios, one, type Series, up } from "../support/alerts.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { newFolder } from "../support/new-folder.ts";
 import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
-import { makeTestFolder } from "../support/test-folder.ts";
 
 /* docs/deploy/monitoring: the alerts fire when they should, and name metrics that a real core reports. */
 
@@ -29,7 +29,7 @@ const rules = groups.flatMap((group) => group.rules);
 const dashboard = JSON.parse(await readFile("docs/deploy/monitoring/dashboard.json", "utf8")) as {
   panels: { targets?: { expr: string }[] }[];
 };
-const dir = makeTestFolder();
+const dir = newFolder();
 
 const promtool = (args: readonly string[], input = "") => {
   const { status, stdout, stderr } = spawnSync("promtool", args, { encoding: "utf8", input });

@@ -11,11 +11,11 @@ import { systemClock } from "#kit/clock.ts";
 import { createLabPki } from "#scripts/lab/ca/pki.ts";
 import { createTestCa, createTestCsr, createTestKey } from "#scripts/lab/ca/test-pki.ts";
 import { blockOf, createBlockRunner, replaceTexts } from "../support/documented-block.ts";
+import { newFolder } from "../support/new-folder.ts";
 import { createTestReceiptKey, signChain } from "../support/receipts.ts";
-import { makeTestFolder } from "../support/test-folder.ts";
 
 const root = new URL("../..", import.meta.url).pathname;
-const dir = makeTestFolder();
+const dir = newFolder();
 const run = createBlockRunner(dir);
 
 const commandExists = (name: string) => {

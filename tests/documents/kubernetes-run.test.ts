@@ -27,6 +27,7 @@ import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { replaceTexts } from "../support/documented-block.ts";
 import { type KubernetesIssuer, startKubernetesIssuer } from "../support/kubernetes-issuer.ts";
 import { containerOf, podOf, readManifests } from "../support/kubernetes-manifests.ts";
+import { newFolder } from "../support/new-folder.ts";
 import {
   logged,
   type Program,
@@ -34,7 +35,6 @@ import {
   startProgram,
   stopProgram,
 } from "../support/program.ts";
-import { makeTestFolder } from "../support/test-folder.ts";
 
 const server = readManifests("docs/deploy/kubernetes");
 const corePod = podOf(server, "core");
@@ -44,7 +44,7 @@ const isRoot = process.geteuid?.() === 0;
 const acknowledgement = "I-UNDERSTAND-ROOT-MODE";
 const authTokenSecret = systemEntropy.bytes(32).toHex();
 
-const dir = makeTestFolder();
+const dir = newFolder();
 let pki: LabPki;
 let database: TestDatabase;
 let cluster: KubernetesIssuer;

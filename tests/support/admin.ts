@@ -1,5 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { afterAll, expect } from "vitest";
 import type { runAdmin } from "#admin/run-admin.ts";
@@ -7,6 +6,7 @@ import type { Terminal } from "#admin/terminal/terminal.ts";
 import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import type { PersonName } from "#scripts/lab/people.ts";
+import { newFolder } from "./new-folder.ts";
 import { programFile } from "./program.ts";
 import { startTestWeb, type TestWebOptions } from "./web.ts";
 
@@ -44,7 +44,7 @@ export const createAdminUser = (
     printed?: (text: string) => void;
   } = {},
 ) => {
-  const home = mkdtempSync(join(tmpdir(), "svc-admin-"));
+  const home = newFolder();
   /** Runs one command line in this process, by the code of the bundle. */
   const run = async (...line: CommandLine) => {
     const written = { out: "", err: "" };
@@ -87,12 +87,7 @@ export const createAdminUser = (
     });
     return JSON.parse(out);
   };
-  return {
-    home,
-    run,
-    json,
-    close: () => rmSync(home, { recursive: true }),
-  };
+  return { home, run, json };
 };
 
 /**
@@ -101,22 +96,15 @@ export const createAdminUser = (
  */
 export const startTestAdmin = async (options?: TestWebOptions) => {
   const web = await startTestWeb(options);
-  const home = mkdtempSync(join(tmpdir(), "svc-admin-test-"));
+  const home = newFolder();
   const tokenFile = join(home, "token");
-  const users: AdminUser[] = [];
   const signIn = async (person: PersonName = "admin") =>
     writeFileSync(tokenFile, await web.core.bridgeToken(person));
   const adminAt = ({ env, ...terminal }: Parameters<typeof createAdminUser>[0] = {}) => {
     const signedIn = { SVC_ADMIN_URL: web.origin, SVC_ADMIN_TOKEN_FILE: tokenFile };
-    const user = createAdminUser({ ...terminal, env: { ...signedIn, ...env } });
-    users.push(user);
-    return user;
+    return createAdminUser({ ...terminal, env: { ...signedIn, ...env } });
   };
-  afterAll(async () => {
-    for (const user of users) user.close();
-    rmSync(home, { recursive: true });
-    await web.close();
-  });
+  afterAll(() => web.close());
   await signIn();
   return { web, home, tokenFile, signIn, adminAt };
 };

@@ -1,5 +1,4 @@
-import { chmod, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { chmod, mkdir, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { encodePem } from "#proto/pem.ts";
 import {
@@ -9,11 +8,12 @@ import {
   type TestCa,
   type TestName,
 } from "#scripts/lab/ca/test-pki.ts";
+import { newFolder } from "./new-folder.ts";
 
 /** The directories of a host as `enroll` writes them, with credentials from a temporary authority. */
 export type EnrolledHost = Awaited<ReturnType<typeof createEnrolledHost>>;
 
-/** Creates one below the system's temporary directory. `names` replaces the certificate's single URI. */
+/** Creates one in a folder of the test. `names` replaces the certificate's single URI. */
 export const createEnrolledHost = async (
   options: {
     names?: readonly TestName[];
@@ -26,7 +26,7 @@ export const createEnrolledHost = async (
   } = {},
 ) => {
   const { identity = "https://fleet.test/d/host-1" } = options;
-  const dir = await mkdtemp(join(tmpdir(), "collector-host-"));
+  const dir = newFolder();
   const ca = options.ca ?? (await createTestCa());
   const key = await createTestKey();
   const names = options.names ?? [{ type: "url", value: identity }];
@@ -61,6 +61,5 @@ ${options.more ?? ""}`;
     identity,
     ca,
     key,
-    remove: () => rm(dir, { recursive: true, force: true }),
   };
 };

@@ -1,5 +1,4 @@
-import { appendFileSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { appendFileSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { expect } from "vitest";
 import type { Queue, QueueOptions } from "#collector/queue/queue.ts";
@@ -8,11 +7,12 @@ import type { Source } from "#collector/sources/source.ts";
 import { systemClock } from "#kit/clock.ts";
 import { createTestLog } from "../fakes/log.ts";
 import { eventually } from "./eventually.ts";
+import { newFolder } from "./new-folder.ts";
 import { openTestQueue, readAll } from "./queue.ts";
 
 /** Creates a temporary directory with `logs`, and a `file` source over it that appends to a real queue. */
 export const createTestFiles = () => {
-  const dir = mkdtempSync(join(tmpdir(), "file-source-"));
+  const dir = newFolder();
   mkdirSync(join(dir, "logs"));
   const logged = createTestLog();
   let skippedMs = 0;
@@ -99,7 +99,6 @@ export const createTestFiles = () => {
     end: async () => {
       await source?.stop();
       await queue.close();
-      rmSync(dir, { recursive: true });
     },
   };
 };

@@ -1,6 +1,3 @@
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { type ChannelOptions, credentials, Metadata, makeClientConstructor } from "@grpc/grpc-js";
 import type { Queue, QueueOptions } from "#collector/queue/queue.ts";
@@ -8,6 +5,7 @@ import { createOtlpSource } from "#collector/sources/otlp/otlp-source.ts";
 import { systemClock } from "#kit/clock.ts";
 import { ExportTraceServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
 import { createTestLog } from "../fakes/log.ts";
+import { newFolder } from "./new-folder.ts";
 import { openTestQueue, readAll } from "./queue.ts";
 
 /** An `otlp` source on free loopback ports, with its queue and clients. */
@@ -22,8 +20,7 @@ export const startTestOtlp = async (
     allowedHosts?: string[];
   } = {},
 ) => {
-  const dir = mkdtempSync(join(tmpdir(), "otlp-"));
-  const queue = openTestQueue(dir, options.queue);
+  const queue = openTestQueue(newFolder(), options.queue);
   let appends = 0;
   const append: Queue["append"] = (...call) => {
     appends += 1;
@@ -60,7 +57,6 @@ export const startTestOtlp = async (
     close: async () => {
       await source.stop();
       await queue.close();
-      rmSync(dir, { recursive: true });
     },
   };
 };

@@ -1,8 +1,8 @@
-import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach } from "vitest";
 import type { Queue, QueueOptions } from "#collector/queue/queue.ts";
+import { newFolder } from "./new-folder.ts";
 import { openTestQueue } from "./queue.ts";
 
 /**
@@ -14,12 +14,11 @@ export const setUpQueues = (defaults: (opened: number) => Partial<QueueOptions> 
   const opened: Queue[] = [];
   const dirOf = (name = "queue"): string => join(folder, name);
   beforeEach(() => {
-    folder = mkdtempSync(join(tmpdir(), "queue-"));
+    folder = newFolder();
     mkdirSync(dirOf());
   });
   afterEach(async () => {
     for (const queue of opened.splice(0)) await queue.close();
-    rmSync(folder, { recursive: true });
   });
   const open = (options: Partial<QueueOptions> = {}, name?: string): Queue => {
     const queue = openTestQueue(dirOf(name), { ...defaults(opened.length), ...options });

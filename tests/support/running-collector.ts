@@ -135,12 +135,11 @@ export const createRunningCollector = async (
     },
     /** Stops it as SIGTERM does. */
     end: () => stopping.abort(),
-    /** Ends the run, if there is one, and deletes everything around it. */
+    /** Ends the run, if there is one, and closes everything around it. */
     stop: async () => {
       stopping.abort();
       await done;
       await Promise.all([peer.close(), server.close()]);
-      await host.remove();
     },
   };
 };

@@ -1,6 +1,4 @@
-import { mkdtemp, readFile, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { readFile } from "node:fs/promises";
 import { asc } from "drizzle-orm";
 import { afterAll, afterEach, beforeEach } from "vitest";
 import { person } from "#drizzle/schema/operator.ts";
@@ -13,18 +11,17 @@ import { systemClock } from "#kit/clock.ts";
 import { directoryDomain, usualDirectory } from "#scripts/lab/directory-people.ts";
 import { startFaultyDirectory } from "../fakes/faulty-directory.ts";
 import { createTestCore, type TestCore } from "./core.ts";
+import { newFolder } from "./new-folder.ts";
 
 const { signal } = new AbortController();
 
 /** A directory API for the tests of a file, and for each test a core that syncs from it. */
 export const setUpDirectorySync = async () => {
-  const folder = await mkdtemp(join(tmpdir(), "svc-directory-"));
   const directory = await startFaultyDirectory({ pageSize: 7 });
-  const account = parseServiceAccount(await readFile(await directory.writeKeyFile(folder), "utf8"));
-  afterAll(async () => {
-    await directory.close();
-    await rm(folder, { recursive: true });
-  });
+  const account = parseServiceAccount(
+    await readFile(await directory.writeKeyFile(newFolder()), "utf8"),
+  );
+  afterAll(() => directory.close());
 
   let test: TestCore;
   let observed: string[];

@@ -10,15 +10,15 @@ import { createLabPki, labServerNames } from "#scripts/lab/ca/pki.ts";
 import { people } from "#scripts/lab/people.ts";
 import { createUserAgent } from "#scripts/lab/user-agent.ts";
 import { startTamperingProvider, type TamperingProvider } from "../fakes/tampering-provider.ts";
+import { newFolder } from "../support/new-folder.ts";
 import { isInstalled, type RunningProxy, startProxy } from "../support/proxies.ts";
-import { makeTestFolder } from "../support/test-folder.ts";
 import { startTestWeb, type TestWeb } from "../support/web.ts";
 
 /* The documented nginx.conf in front of web. tests/core/proxies.test.ts has what it does in front of core. */
 
 const installed = isInstalled("nginx");
 const host = "fleet.example.com";
-const dir = makeTestFolder();
+const dir = newFolder();
 let serverCa: string;
 let provider: TamperingProvider;
 let web: TestWeb;

@@ -99,7 +99,6 @@ describe("svc-admin login", () => {
       const { promise: address, resolve: openBrowser } = Promise.withResolvers<string>();
       const user = createAdminUser({ openBrowser });
       await Promise.all([signedIn(user, { web, flow: "browser" }), address.then(allow)]);
-      user.close();
     },
   );
 
@@ -125,7 +124,6 @@ describe("svc-admin login", () => {
       });
       const approved = code.then(approve);
       await signedIn(user, { web, flow: "device" });
-      user.close();
     },
   );
 

@@ -1,13 +1,13 @@
 /** @module-tag workerd */
 import { execFile } from "node:child_process";
-import { mkdtemp, readFile, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { gzipSync } from "node:zlib";
 import { afterAll, expect, inject, it } from "vitest";
 import { unstable_startWorker } from "wrangler";
 import { createTestCore } from "../support/core.ts";
+import { newFolder } from "../support/new-folder.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());
@@ -80,7 +80,7 @@ it("refuses an anonymous caller of every route that is neither open nor of Node 
 });
 
 it("is less than 1 MiB when compressed", async () => {
-  const folder = await mkdtemp(join(tmpdir(), "svc-worker-"));
+  const folder = newFolder();
   await promisify(execFile)(process.execPath, [
     "node_modules/wrangler/bin/wrangler.js",
     "deploy",
@@ -90,5 +90,4 @@ it("is less than 1 MiB when compressed", async () => {
   const bundle = gzipSync(await readFile(join(folder, "worker.js")));
   expect(bundle.length).toBeGreaterThan(10_000);
   expect(bundle.length).toBeLessThan(1024 * 1024);
-  await rm(folder, { recursive: true });
 });

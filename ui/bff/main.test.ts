@@ -3,10 +3,10 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, expect, it } from "vitest";
 import { createTestDatabase } from "#tests/support/database.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
 import { logged, programFile, startProgram, stopProgram } from "#tests/support/program.ts";
-import { makeTestFolder } from "#tests/support/test-folder.ts";
 
-const directory = makeTestFolder();
+const directory = newFolder();
 const database = await createTestDatabase();
 afterAll(async () => {
   await database.drop();

@@ -1,6 +1,5 @@
 import { execFile } from "node:child_process";
-import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
@@ -12,6 +11,7 @@ import { createTestCa, createTestKey, type TestCa } from "#scripts/lab/ca/test-p
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { exportThrough, storeAccount } from "#tests/support/accounts.ts";
 import { createTestCore, type TestCore } from "#tests/support/core.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
 import { programFile } from "#tests/support/program.ts";
 import { createStatedHost, type StatedHost } from "#tests/support/stated-host.ts";
 import { storedQueue } from "#tests/support/stored-envelopes.ts";
@@ -39,7 +39,7 @@ const state = async (core: StatementCore) => {
   return writeStatement(core, owner);
 };
 
-let directory: string;
+const directory = newFolder();
 let ca: TestCa;
 let logSigner: LogSigner;
 let test: TestCore;
@@ -47,7 +47,6 @@ let tested: StatedHost;
 const opened: { close(): Promise<void> }[] = [];
 
 beforeAll(async () => {
-  directory = await mkdtemp(join(tmpdir(), "completeness-"));
   ca = await createTestCa();
   logSigner = await createLogSigner(
     origin,
@@ -65,7 +64,6 @@ const open = async () => {
 };
 afterAll(async () => {
   for (const each of opened) await each.close();
-  await rm(directory, { recursive: true });
 });
 
 /** Writes a file of a statement with the blocks of its hosts; returns its path. */

@@ -1,5 +1,4 @@
-import { chown, copyFile, mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { chown, copyFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { connectDatabase } from "#functions/store/database/database.ts";
@@ -11,13 +10,13 @@ import {
   type EmbeddedPostgres,
   startEmbeddedPostgres,
 } from "#scripts/postgres/embedded-postgres.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
 import { createDatabaseServers } from "./database-servers.ts";
 
-let dir: string;
+const dir = newFolder();
 let pki: LabPki;
 let server: EmbeddedPostgres;
 beforeAll(async () => {
-  dir = await mkdtemp(join(tmpdir(), "svc-database-tls-"));
   pki = await createLabPki({ dir: join(dir, "pki"), clock: systemClock });
   const files = { cert: join(dir, "server.crt"), key: join(dir, "server.key") };
   await copyFile(pki.ingest.certFile, files.cert);
@@ -30,10 +29,7 @@ beforeAll(async () => {
     settings: { ssl: "on", ssl_cert_file: files.cert, ssl_key_file: files.key },
   });
 });
-afterAll(async () => {
-  await server?.stop("immediate");
-  await rm(dir, { recursive: true, force: true });
-});
+afterAll(() => server?.stop("immediate"));
 
 const isEncrypted = "select ssl from pg_stat_ssl where pid = pg_backend_pid()";
 

@@ -1,13 +1,13 @@
 import { X509Certificate } from "node:crypto";
-import { mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { createSecureContext } from "node:tls";
-import { afterEach, beforeEach, expect, it } from "vitest";
+import { beforeEach, expect, it } from "vitest";
 import { readKeyFile } from "#functions/node/read-key-file.ts";
 import { identityOfCertificate } from "#proto/identity.ts";
 import { createTestClock } from "#tests/fakes/clock.ts";
 import { createSeededEntropy } from "#tests/fakes/entropy.ts";
+import { newFolder } from "#tests/support/new-folder.ts";
 import { issueClient } from "./issue-client.ts";
 import { createLabPki, labPkiIn } from "./pki.ts";
 
@@ -19,11 +19,10 @@ const readCertificate = async (file: string) => new X509Certificate(await readFi
 const issue = (identity: string) =>
   issueClient({ dir, identity, lifetimeSeconds: 86_400, clock, entropy });
 
-beforeEach(async () => {
-  parent = await mkdtemp(join(tmpdir(), "svc-lab-"));
+beforeEach(() => {
+  parent = newFolder();
   dir = join(parent, "lab");
 });
-afterEach(() => rm(parent, { recursive: true }));
 
 it("creates server certificates for names and addresses of the lab, signed by the server CA", async () => {
   const lab = await createLabPki({
