@@ -6,7 +6,14 @@
 import * as v from "valibot";
 import { labelPair } from "../labels.ts";
 import { type FigureFilter, figureFilters } from "../management/reported-numbers.ts";
-import { Identifier, parsePastTime, parseTimestamp, QueryInteger } from "../values.ts";
+import {
+  type CamelCase,
+  camelCase,
+  Identifier,
+  parsePastTime,
+  parseTimestamp,
+  QueryInteger,
+} from "../values.ts";
 import type { FleetThresholdsView } from "./report.ts";
 import {
   attentionKinds,
@@ -59,31 +66,72 @@ const several = <Item extends v.GenericSchema<string>>(value: Item, expected: st
   return { schema, value };
 };
 
-const text = (charactersMax: number) => ({
+/** What is known of some parts. */
+interface Known {
+  /** Values that the page suggests; without any, it knows them by itself. */
+  readonly examples?: readonly string[];
+  /** Ends the message about a name that it does not have. */
+  readonly hint?: string;
+  /** It has no history. */
+  readonly isOfNow?: true;
+  /** History knows only whether the age is above this threshold. */
+  readonly knownFrom?: keyof Thresholds;
+}
+
+/** What is known of a part. */
+export interface DescribedPart extends Known {
+  /** Its query parameter, where that is not the name of the part. */
+  readonly parameter?: string;
+  /** A term of the query language with an example of its value; empty for text, which stands by itself. */
+  readonly term: string;
+  readonly meaning: string;
+}
+
+type Thresholds = Pick<FleetThresholdsView, "stale_after_seconds" | "forwarding_seconds">;
+
+const text = (charactersMax: number, term = "", meaning = "") => ({
   ...several(Identifier(charactersMax), "must be text"),
   charactersMax,
+  term,
+  meaning,
 });
 
-const names = <const Names extends readonly string[]>(choices: Names, expected: string) => ({
-  ...several(v.picklist(choices, expected), expected),
-  choices,
-});
+const names = <const Names extends readonly string[]>(
+  choices: Names,
+  term: string,
+  meaning: string,
+  {
+    expected = `must be ${choices.join(", ").replace(/, (\w+)$/, " or $1")}`,
+    ...known
+  }: Known & { expected?: string } = {},
+) => ({ ...several(v.picklist(choices, expected), expected), choices, term, meaning, ...known });
 
 /** Sorts pairs by their keys, so that equal filters have one form. */
 const sorted = (pairs: readonly string[]): readonly string[] => pairs.toSorted();
 
-const labels = () => {
+const labels = (term: string, meaning: string) => {
   const expected = "must be a label, such as env:prod, or env:* for any value";
   const { schema, value } = several(
     v.pipe(v.string(expected), v.regex(labelPair, expected)),
     expected,
   );
-  return { schema: v.pipe(schema, v.transform(sorted)), value, sorted };
+  return { schema: v.pipe(schema, v.transform(sorted)), value, sorted, term, meaning };
 };
 
-const seconds = { schema: QueryInteger(0, filterSecondsMax) };
-
-const count = { schema: QueryInteger(0, filterCountMax) };
+/** A number up to `max`, which the query language writes in one of its forms. */
+const number =
+  <const Form extends "duration" | "count" | "size" | "percent">(form: Form, max: number) =>
+  (term: string, meaning: string, known: Known = {}) => ({
+    schema: QueryInteger(0, max),
+    form,
+    term,
+    meaning,
+    ...known,
+  });
+const seconds = number("duration", filterSecondsMax);
+const count = number("count", filterCountMax);
+const size = number("size", filterCountMax);
+const percent = number("percent", 100);
 
 /** A comparison with a version: `<1.4`, `>=1.2.0-rc.1`. Parts that are missing are 0. */
 export const versionRangePattern =
@@ -107,7 +155,13 @@ const HashPrefix = v.pipe(
   v.string(),
   v.regex(/^[0-9a-f]{6,64}$/, `must be ${hashDigitsMin} to 64 lowercase hexadecimal digits`),
 );
-const hashes = several(HashPrefix, "must be the beginning of a config hash");
+
+const hashes = (term: string, meaning: string) => ({
+  ...several(HashPrefix, "must be the beginning of a config hash"),
+  form: "hash" as const,
+  term,
+  meaning,
+});
 
 /** A time to the second, as the rows have it: RFC 3339 in UTC. */
 const isSecond = (text: string) => text.length === 20 && parseTimestamp(text) !== undefined;
@@ -124,131 +178,210 @@ const isTimeRange = (text: string) => {
 };
 const rangeExpected = "must be FROM..TO, both RFC 3339 times in UTC to the second, FROM before TO";
 
-type WithNegated<Part extends string, Parameter extends string, Definition> = Readonly<
-  Record<Part, Definition & { parameter: Parameter }> &
-    Record<`not${Capitalize<Part>}`, Definition & { parameter: `not_${Parameter}` }>
->;
+const ages = ["3m", "10m", "1h", "1d", "7d"];
 
-/** Returns a part with its parameter, and the negated part. */
-const withNegated = <const Part extends string, const Parameter extends string, Definition>(
-  part: Part,
-  parameter: Parameter,
-  definition: Definition,
-) =>
-  ({
-    [part]: { ...definition, parameter },
-    [`not${part.charAt(0).toUpperCase()}${part.slice(1)}`]: {
-      ...definition,
-      parameter: `not_${parameter}`,
-    },
-  }) as WithNegated<Part, Parameter, Definition>;
-
-const states = names(fleetStates, "must be a health state");
-
-/** Each part of a filter: its query parameter and the schema of the parameter's value; texts with their limit in characters. */
-export const filterParts = {
+/** The parts by their names in snake case, which are their query parameters too. */
+const definitions = {
   /** The only part without a negated one: `not_state` is read as the other states. */
-  states: { ...states, parameter: "state" },
-  ...withNegated("attention", "attention", names(attentionKinds, "must be needed")),
+  states: {
+    ...names(fleetStates, "state:stale,revoked", "health state", {
+      expected: "must be a health state",
+    }),
+    parameter: "state" as const,
+  },
+  attention: names(attentionKinds, "attention:needed", "hosts that need somebody"),
   /**
    * A substring of device, hostname, identity, platform or version, in any case; or the id of a host or a certificate, or the serial number
    * or fingerprint of a certificate, as tools print them. A host matches every one.
    */
-  ...withNegated("text", "q", text(256)),
-  ...withNegated("device", "device", text(128)),
-  ...withNegated("hostname", "hostname", text(255)),
-  ...withNegated("identity", "identity", text(2048)),
+  text: { ...text(256), parameter: "q" as const },
+  device: text(128, "device:web-01", "exact device id"),
+  hostname: text(255, "hostname:web-01.example.com", "exact hostname"),
+  identity: text(2048, "identity:spiffe://fleet/web-01", "exact identity"),
   /** A platform, or an operating system: `linux` matches `linux/amd64`. */
-  ...withNegated("platform", "platform", text(65)),
+  platform: text(65, "platform:linux", "platform, or operating system alone"),
   /** A version; `*` stands for any characters, as in `1.8.*`. */
-  ...withNegated("version", "version", text(64)),
+  version: text(64, "version:1.4.0", "collector version; 1.4.* for all of 1.4"),
   /** Compared by SemVer; a version that is not SemVer matches none. A host matches every one. */
-  ...withNegated(
-    "versionRange",
-    "version_range",
-    several(VersionRange, "must be a comparison with a version"),
-  ),
+  version_range: {
+    ...several(VersionRange, "must be a comparison with a version"),
+    form: "version" as const,
+    term: "version<1.4",
+    meaning: "version below, by SemVer",
+  },
   /** The beginning of the hash of the desired, the running or the last known good config. */
-  ...withNegated("config", "config", hashes),
-  ...withNegated("label", "label", labels()),
+  config: hashes("config:f8b4c0", "desired, running or last good config begins with"),
+  label: labels("label.env:prod", "label of the host"),
   /** The machine of the core that received the last heartbeat. */
-  ...withNegated("core", "core", text(253)),
+  core: text(253, "core:core-1", "machine of the core that the last heartbeat reached"),
   /** The /24 or /64 that the last heartbeat came from, as core saw it. */
-  ...withNegated("subnet", "subnet", text(64)),
+  subnet: text(64, "subnet:10.1.2.0/24", "the /24 or /64 that it came from, as core saw it"),
   /** The name of the enrollment policy. */
-  ...withNegated("policy", "policy", text(128)),
+  policy: text(128, "policy:servers", "enrollment policy"),
   /** A source of telemetry of which the host has accepted records since the UTC day before, by its accounts. */
-  ...withNegated("source", "source", text(200)),
-  ...withNegated("drift", "drift", names(driftKinds, "must be a kind of drift")),
+  source: text(
+    200,
+    "source:syslog",
+    "source of telemetry that it has accepted records of since yesterday",
+  ),
+  drift: names(driftKinds, "drift:drifted", "running config against desired", {
+    expected: "must be a kind of drift",
+  }),
   /** The config that the host should run: the assigned one, else the one that its heartbeat reports. */
-  ...withNegated("desiredConfig", "desired_config", hashes),
+  desired_config: hashes("desired:f8b4c0", "desired config begins with"),
   /** The config that the last heartbeat names. */
-  ...withNegated("runningConfig", "running_config", hashes),
-  ...withNegated(
-    "progress",
-    "progress",
-    names(configProgress, "must be silent, running, failed or drifted"),
+  running_config: hashes("running:f8b4c0", "running config begins with"),
+  progress: names(
+    configProgress,
+    "progress:drifted,failed",
+    "what a host has made of its desired config",
   ),
   /** A condition that applies, even if another one decides the state. */
-  ...withNegated("condition", "condition", names(fleetConditions, "must be a condition")),
-  ...withNegated("heartbeat", "heartbeat", names(heartbeatKinds, "must be recent or never")),
-  ...withNegated(
-    "forwarding",
-    "forwarding",
-    names(forwardings, "must be forwarding, stopped or never"),
+  condition: names(
+    fleetConditions,
+    "condition:stale",
+    "a condition that applies, whatever the state",
+    { expected: "must be a condition" },
   ),
+  heartbeat: names(
+    heartbeatKinds,
+    "heartbeat:recent",
+    "last heartbeat is recent; for an age, hb>10m",
+    { hint: " For an age write hb>10m." },
+  ),
+  forwarding: names(forwardings, "forwarding:stopped", "forwards now, stopped, or never did"),
   /** As the last heartbeat reports it; a host that never sent one is neither. */
-  ...withNegated(
-    "forwarder",
-    "forwarder",
-    names(forwarderKinds, "must be connected or disconnected"),
+  forwarder: names(
+    forwarderKinds,
+    "forwarder:disconnected",
+    "connection to core, as the host reports it",
   ),
   /** How the inventory of expected hosts and the fleet agree on the host; without an inventory a host has none. */
-  ...withNegated(
-    "inventory",
-    "inventory",
-    names(enrolledStatuses, "must be expected, unexpected or gone"),
+  inventory: names(
+    enrolledStatuses,
+    "inventory:unexpected,gone",
+    "in the inventory; not in it; no longer in it, and still sending",
+    { hint: " Hosts that never enrolled have no row: /inventory lists them.", isOfNow: true },
   ),
   /** `held`: core stores nothing more of it in this hour, because it has sent its budget. */
-  ...withNegated("budget", "budget", names(budgetKinds, "must be held")),
-  /** `failed`: an authentication failed in the last 24 hours; `failing`: and the host has sent no heartbeat since. */
-  ...withNegated("auth", "auth", names(["failed", "failing"], "must be failed or failing")),
-  /** The last heartbeat is older than this; a host that never sent one is left out. */
-  ...withNegated("heartbeatOlderThanSeconds", "heartbeat_older_than_seconds", seconds),
-  ...withNegated("heartbeatWithinSeconds", "heartbeat_within_seconds", seconds),
-  /** The last envelope is older than this; a host that never forwarded is left out. */
-  ...withNegated("envelopeOlderThanSeconds", "envelope_older_than_seconds", seconds),
-  ...withNegated("envelopeWithinSeconds", "envelope_within_seconds", seconds),
-  /** The host has forwarded, but nothing since this time. */
-  ...withNegated("silentSince", "silent_since", {
-    schema: v.pipe(v.string("must be given once"), v.check(isSecond, secondExpected)),
-  }),
-  /** Within this time the host was enrolled or revoked, its version or config changed, or a condition began or ended. */
-  ...withNegated("changedWithinSeconds", "changed_within_seconds", seconds),
-  /** An hour that began within this time is incomplete: short, late or silent, or core was out. */
-  ...withNegated("incompleteWithinSeconds", "incomplete_within_seconds", seconds),
-  /** The certificate, or its successor if that expires later, expires within this time or has expired. */
-  ...withNegated("expiresWithinSeconds", "expires_within_seconds", seconds),
-  /** It expires in one of these ranges `FROM..TO`, the end excluded. */
-  ...withNegated(
-    "expires",
-    "expires",
-    several(v.pipe(v.string(), v.check(isTimeRange, rangeExpected)), rangeExpected),
+  budget: names(
+    budgetKinds,
+    "budget:held",
+    "sent its budget of this hour; core stores no more until it ends",
+    { isOfNow: true },
   ),
+  /** `failed`: an authentication failed in the last 24 hours; `failing`: and the host has sent no heartbeat since. */
+  auth: names(
+    ["failed", "failing"],
+    "auth:failed",
+    "failed: an authentication failed in the last 24 h; failing: and no heartbeat since",
+    { isOfNow: true },
+  ),
+  /** The last heartbeat is older than this; a host that never sent one is left out. */
+  heartbeat_older_than_seconds: seconds("hb>10m", "last heartbeat longer ago than", {
+    examples: ages,
+    knownFrom: "stale_after_seconds",
+  }),
+  heartbeat_within_seconds: seconds("hb<10m", "last heartbeat within", {
+    examples: ages,
+    knownFrom: "stale_after_seconds",
+  }),
+  /** The last envelope is older than this; a host that never forwarded is left out. */
+  envelope_older_than_seconds: seconds("fwd>10m", "last envelope longer ago than", {
+    examples: ages,
+    knownFrom: "forwarding_seconds",
+  }),
+  envelope_within_seconds: seconds("fwd<10m", "last envelope within", {
+    examples: ages,
+    knownFrom: "forwarding_seconds",
+  }),
+  /** The host has forwarded, but nothing since this time. */
+  silent_since: {
+    schema: v.pipe(v.string("must be given once"), v.check(isSecond, secondExpected)),
+    form: "time" as const,
+    term: "since:10:00",
+    examples: ["today", "yesterday", "1h"],
+    meaning: "has forwarded, but nothing since a time in UTC",
+  },
+  /** Within this time the host was enrolled or revoked, its version or config changed, or a condition began or ended. */
+  changed_within_seconds: seconds(
+    "changed<1h",
+    "enrolled, revoked, another version or config, or a condition began or ended, within",
+    { examples: ["10m", "1h", "1d"] },
+  ),
+  /** An hour that began within this time is incomplete: short, late or silent, or core was out. */
+  incomplete_within_seconds: seconds("incomplete<24h", "an incomplete hour within", {
+    examples: ["24h", "7d"],
+    isOfNow: true,
+  }),
+  /** The certificate, or its successor if that expires later, expires within this time or has expired. */
+  expires_within_seconds: seconds("expires<3d", "certificate has expired by then", {
+    examples: ["1d", "3d", "7d", "30d"],
+  }),
+  /** It expires in one of these ranges `FROM..TO`, the end excluded. */
+  expires: {
+    ...several(v.pipe(v.string(), v.check(isTimeRange, rangeExpected)), rangeExpected),
+    form: "range" as const,
+    term: "expires:weekend",
+    examples: ["today", "tomorrow", "weekend"],
+    meaning: "expires on a day or in a range, in UTC",
+  },
   /** The collector dropped, and core rejected (dead letters), more records than this, in all. */
-  ...withNegated("droppedMoreThan", "dropped_more_than", count),
+  dropped_more_than: count("dropped>0", "lost records, in all, more than", {
+    examples: ["0"],
+    isOfNow: true,
+  }),
   /** The queue is fuller than this share of its limit. */
-  ...withNegated("queueAbovePercent", "queue_above_percent", { schema: QueryInteger(0, 100) }),
+  queue_above_percent: percent("queue>50%", "queue fuller than, of its limit", {
+    examples: ["50%", "80%"],
+    isOfNow: true,
+  }),
   /** The figure is larger; a host without one is left out. */
-  ...(Object.assign(
-    {},
-    ...figureFilters.map(({ part, parameter }) => withNegated(part, parameter, count)),
-  ) as WithNegated<FigureFilter["part"], FigureFilter["parameter"], typeof count>),
+  ...(Object.fromEntries(
+    figureFilters.map(({ parameter, key, examples, unit }) => {
+      const [above, than] = unit === "bytes" ? [size, "larger than"] : [count, "more than"];
+      const term = `${key}>${examples.at(-1)}`;
+      return [parameter, above(term, `${key} ${than}`, { examples, isOfNow: true })];
+    }),
+  ) as Record<FigureFilter["parameter"], ReturnType<typeof size>>),
   /** Records have waited for the threshold of forwarding or longer, and the queue is full within this time if it fills as it has since then. */
-  ...withNegated("queueFullWithinSeconds", "queue_full_within_seconds", seconds),
-} as const;
+  queue_full_within_seconds: seconds("fills<3d", "queue full within, as it fills", {
+    examples: ["1d", "3d"],
+    isOfNow: true,
+  }),
+};
 
-type Parts = typeof filterParts;
+type Definitions = typeof definitions;
+type ParameterOf<Name extends keyof Definitions> = Definitions[Name] extends {
+  parameter: infer Parameter extends string;
+}
+  ? Parameter
+  : Name;
+type WithParameter<Name extends keyof Definitions, Parameter> = Omit<
+  Definitions[Name],
+  "parameter"
+> & { readonly parameter: Parameter };
+type Parts = {
+  readonly [Name in keyof Definitions as CamelCase<Name>]: WithParameter<Name, ParameterOf<Name>>;
+} & {
+  readonly [Name in Exclude<
+    keyof Definitions,
+    "states"
+  > as `not${Capitalize<CamelCase<Name>>}`]: WithParameter<Name, `not_${ParameterOf<Name>}`>;
+};
+
+const nameNegated = (part: string) => `not${part.charAt(0).toUpperCase()}${part.slice(1)}`;
+
+/** Each part of a filter: its query parameter, the schema of the parameter's value, and how a query writes it. */
+export const filterParts = Object.fromEntries(
+  Object.entries<DescribedPart>(definitions).flatMap(([name, definition]) => {
+    const part = camelCase(name);
+    const { parameter = name } = definition;
+    const positive = [part, { ...definition, parameter }];
+    const negated = [nameNegated(part), { ...definition, parameter: `not_${parameter}` }];
+    return part === "states" ? [positive] : [positive, negated];
+  }),
+) as Parts;
 
 /** Which hosts: every part is optional. */
 export type FleetFilter = {
@@ -270,9 +403,12 @@ export const conjunctiveParts: ReadonlySet<FilterPart> = new Set(["text", "versi
 /** Every part, the negated ones included. */
 export const filterPartNames = Object.keys(filterParts) as FilterPart[];
 
+/** Every part that is not negated. */
+export const positivePartNames = Object.keys(definitions).map(camelCase) as PositivePart[];
+
 /** Returns the negated part of a part; undefined for states. */
 export const negatedPart = (part: PositivePart): FilterPart | undefined => {
-  const negated = `not${part.charAt(0).toUpperCase()}${part.slice(1)}`;
+  const negated = nameNegated(part);
   return filterPartNames.find((name) => name === negated);
 };
 
@@ -289,7 +425,7 @@ export const fleetFilterFields = {
       undefined
     >;
   }),
-  not_state: v.optional(states.schema),
+  not_state: v.optional(filterParts.states.schema),
 };
 
 /** The parsed query parameters of a filter. */
@@ -363,39 +499,6 @@ export const PastTime = v.pipe(
   v.transform((text) => new Date(parsePastTime(text) ?? Number.NaN)),
 );
 
-/** The parts of a filter that are known only for now. */
-const partsOfNow: ReadonlySet<FilterPart> = new Set(
-  (
-    [
-      "auth",
-      "droppedMoreThan",
-      "queueAbovePercent",
-      ...figureFilters.map(({ part }) => part),
-      "queueFullWithinSeconds",
-      "incompleteWithinSeconds",
-      "inventory",
-      "budget",
-    ] as const
-  ).flatMap((part): FilterPart[] => [
-    part,
-    `not${part.charAt(0).toUpperCase()}${part.slice(1)}` as FilterPart,
-  ]),
-);
-
-type Thresholds = Pick<FleetThresholdsView, "stale_after_seconds" | "forwarding_seconds">;
-
-/** The ages whose history knows only whether they are above a threshold. */
-const agesFrom: Partial<Record<FilterPart, keyof Thresholds>> = {
-  heartbeatOlderThanSeconds: "stale_after_seconds",
-  notHeartbeatOlderThanSeconds: "stale_after_seconds",
-  heartbeatWithinSeconds: "stale_after_seconds",
-  notHeartbeatWithinSeconds: "stale_after_seconds",
-  envelopeOlderThanSeconds: "forwarding_seconds",
-  notEnvelopeOlderThanSeconds: "forwarding_seconds",
-  envelopeWithinSeconds: "forwarding_seconds",
-  notEnvelopeWithinSeconds: "forwarding_seconds",
-};
-
 /** Returns why a filter has no history, with the name of its parameter; undefined if it has. */
 export const withoutHistory = (
   { filter, sort }: { filter: FleetFilter; sort?: FleetSort | undefined },
@@ -403,10 +506,9 @@ export const withoutHistory = (
 ): string | undefined => {
   if (sort !== undefined && sortsOfNow.has(sort)) return `sort: ${sort} has no history`;
   for (const part of Object.keys(filter) as FilterPart[]) {
-    const { parameter } = filterParts[part];
-    if (partsOfNow.has(part)) return `${parameter}: this has no history`;
-    const threshold = agesFrom[part];
-    const seconds = threshold && thresholds[threshold];
+    const { parameter, isOfNow, knownFrom }: DescribedPart = filterParts[part];
+    if (isOfNow) return `${parameter}: this has no history`;
+    const seconds = knownFrom && thresholds[knownFrom];
     if (seconds !== undefined && Number(filter[part]) < seconds)
       return `${parameter}: the past knows ages of ${seconds} seconds and more`;
     if (part !== "silentSince" && part !== "notSilentSince") continue;

@@ -13,7 +13,7 @@ import { type FleetState, fleetStates } from "../vocabulary.ts";
 import { connectiveFault, isConnective } from "./connectives.ts";
 import { nearest } from "./nearest.ts";
 import { type TermParts, termParts } from "./term-parts.ts";
-import { type Term, terms, termsOf, textFault, type Written } from "./terms.ts";
+import { type Term, terms, termsOf, textFault } from "./terms.ts";
 import { quote, quoteValue, splitWords, type Word } from "./words.ts";
 
 /** A fault in a query: its start and end (exclusive), and a message with the remedy. */
@@ -121,7 +121,7 @@ const addText = (draft: Draft, { text, bareLength }: Word) => {
   const negated = bareLength > 0 && text.startsWith("-") && text.length > 1;
   const wanted = negated ? text.slice(1) : text;
   if (wanted === "") return undefined;
-  const fault = textFault("text", wanted) ?? draft.add("text", negated, wanted);
+  const fault = textFault(filterParts.text, wanted) ?? draft.add("text", negated, wanted);
   return fault?.startsWith("has ") ? `The query ${fault}` : fault;
 };
 
@@ -161,14 +161,14 @@ const valuesOf = ({ value }: TermParts, { text, commas }: Word): string[] => {
 /** Reads a value by the first term that accepts it; else returns the fault of the first term. */
 const readValue = (
   candidates: readonly Term[],
-  written: Written,
+  { operator, text }: { operator: string; text: string },
   now: Date,
 ): { term: Term; value: unknown } | { fault: string } => {
   let fault: string | undefined;
   for (const term of candidates) {
-    const read = term.read(written, now);
-    if ("value" in read) return { term, value: read.value };
-    fault ??= read.fault;
+    const value = term.read(text, now, operator);
+    if (value !== undefined) return { term, value };
+    fault ??= term.fault(text);
   }
   return { fault: fault ?? "" };
 };
@@ -327,7 +327,7 @@ const writtenTerm = (
   if (value === undefined) return [];
   const list = Array.isArray(value) ? (value as unknown[]) : [value];
   const values = list.map((each) => {
-    const { key = term.key, operator, text } = term.write(each, now);
+    const { key = term.key, operator = term.operators[0], text } = term.write(each, now);
     return { value: each, head: `${minus}${key}${operator}`, text: quoteValue(text) };
   });
   const heads = [...new Set(values.map(({ head }) => head))];

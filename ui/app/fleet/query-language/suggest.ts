@@ -206,29 +206,8 @@ const valueItem = (word: string, meaning: string, count?: number): Suggestion =>
   whole: true,
 });
 
-const ages = ["3m", "10m", "1h", "1d", "7d"];
-
-/** Values that a part without names is likely to have. */
-const likely: Partial<Record<PositivePart, readonly string[]>> = {
-  heartbeatOlderThanSeconds: ages,
-  heartbeatWithinSeconds: ages,
-  envelopeOlderThanSeconds: ages,
-  envelopeWithinSeconds: ages,
-  silentSince: ["today", "yesterday", "1h"],
-  changedWithinSeconds: ["10m", "1h", "1d"],
-  incompleteWithinSeconds: ["24h", "7d"],
-  expiresWithinSeconds: ["1d", "3d", "7d", "30d"],
-  expires: ["today", "tomorrow", "weekend"],
-  droppedMoreThan: ["0"],
-  queueAbovePercent: ["50%", "80%"],
-  queueFullWithinSeconds: ["1d", "3d"],
-};
-
 /** Returns the values that a part is likely to be filtered by, as words without the key. */
-const valuesOf = (
-  { part, key, examples = [], meaning }: Term,
-  values: FleetValues,
-): Suggestion[] => {
+const valuesOf = ({ part, key, examples, meaning }: Term, values: FleetValues): Suggestion[] => {
   switch (part) {
     case "states":
       return fleetStates.map((state) =>
@@ -257,7 +236,7 @@ const valuesOf = (
     default:
       return [
         ...Object.entries(named[part] ?? {}).map(([word, meaning]) => valueItem(word, meaning)),
-        ...(likely[part] ?? examples).map((value) => valueItem(value, meaning)),
+        ...examples.map((value) => valueItem(value, meaning)),
       ];
   }
 };
