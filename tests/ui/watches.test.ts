@@ -19,6 +19,9 @@ beforeAll(async () => {
   await enrollTestCollector(web.core, { token, deviceId: "edge-1" });
 }, 180_000);
 
+/** Whether the browser refuses to send a field as it is. */
+const isInvalid = (field: Element) => field.matches(":invalid");
+
 let names = 0;
 const create = async (fields: object = {}) =>
   (
@@ -48,6 +51,46 @@ it("lead an admin from a view of the fleet to a watch of it, by the keyboard", a
   expect(messages).toEqual([]);
 });
 
+it("say what is wrong with a watch, keep what was typed, and make nothing", async () => {
+  const { page } = await visit("/watches/new?state=stale&not_label=env%3Atest", { as: "admin" });
+  const hosts = page.getByLabel("Hosts");
+  expect(await hosts.inputValue()).toBe("state:stale -label.env:test");
+  const create = page.getByRole("button", { name: "Create the watch" });
+  for (const [label, wrong, fault] of [
+    ["Hosts", "stat:stale", "Hosts: There is no stat:"],
+    ["For", "99999d", "For: must be"],
+  ] as const) {
+    await page.getByLabel("Name").fill('"><b>');
+    await page.getByLabel(label, { exact: true }).fill(wrong);
+    await create.click();
+    await page.getByRole("alert").getByText(fault).waitFor();
+    expect(await page.getByLabel("Name").inputValue()).toBe('"><b>');
+    await page.getByLabel(label, { exact: true }).fill(label === "For" ? "5m" : "state:stale");
+  }
+  // The browser asks for these itself.
+  for (const [label, wrong] of [
+    ["For", "soon"],
+    ["More than", "-1"],
+    ["Name", ""],
+  ] as const) {
+    await page.getByLabel(label, { exact: true }).fill(wrong);
+    await create.click();
+    expect(await page.getByLabel(label, { exact: true }).evaluate(isInvalid)).toBe(true);
+  }
+  const { items } = await web.core.auditor.read<{ items: Watch[] }>("/v1/collector/watches");
+  expect(items.filter(({ name }) => name === '"><b>')).toEqual([]);
+});
+
+it("say that core has no receiver", async () => {
+  const { page } = await visit("/watches", { as: "admin" });
+  await page.route("**/watches?limit=1", async (route) => {
+    const response = await route.fetch();
+    return route.fulfill({ response, json: { ...(await response.json()), receivers: [] } });
+  });
+  await page.goto(`${web.origin}/watches/new`);
+  await page.getByText("Core has no receiver").waitFor();
+});
+
 it("silence, change, test and delete a watch", async () => {
   const { id } = await create({ more_than: 3 });
   const { page } = await visit(`/watches/${id}`, { as: "admin" });
@@ -64,15 +107,19 @@ it("silence, change, test and delete a watch", async () => {
   await page.getByRole("button", { name: "Send a test message" }).click();
   await page.getByRole("heading", { level: 2, name: "History" }).waitFor();
   await change();
+  await page.getByRole("button", { name: "Delete" }).click();
+  expect(await page.getByLabel("Delete the watch and its history").evaluate(isInvalid)).toBe(true);
   await page.getByLabel("Delete the watch and its history").check();
   await page.getByRole("button", { name: "Delete" }).click();
   await page.getByRole("heading", { level: 1, name: "Watches" }).waitFor();
   expect((await web.core.auditor.get(`/v1/collector/watches/${id}`)).status).toBe(404);
+  await page.goto(`${web.origin}/watches/${id}/change`);
+  await page.getByRole("heading", { name: "No such watch" }).waitFor();
 });
 
 it("refuse a change that another one came before, and show what there is now", async () => {
   const watch = await create();
-  const { page } = await visit(`/watches/change?id=${watch.id}`, { as: "admin" });
+  const { page } = await visit(`/watches/${watch.id}/change`, { as: "admin" });
   const body = {
     name: watch.name,
     filter: watch.filter,
@@ -80,10 +127,11 @@ it("refuse a change that another one came before, and show what there is now", a
     receivers: [],
     revision: 1,
   };
+  await page.getByLabel("on-call").waitFor();
   await web.core.admin.put(`/v1/collector/watches/${watch.id}`, body);
   await page.getByRole("button", { name: "Save" }).click();
   await page.getByText("The watch has changed since: it has revision 2").waitFor();
-  expect(await page.getByLabel("More than").inputValue()).toBe("9");
+  await expect.poll(() => page.getByLabel("More than").inputValue()).toBe("9");
 });
 
 it("show an auditor the watches, and no way to change one", async () => {
@@ -100,7 +148,7 @@ it("show an auditor the watches, and no way to change one", async () => {
   await page.getByText("4 hosts now").waitFor();
   expect(await page.getByRole("link", { name: "Change, silence or test" }).count()).toBe(0);
   await page.goto(`${web.origin}/watches/new`);
-  await page.getByText("This needs the scope admin").waitFor();
+  await page.getByText("This page needs the scope admin").waitFor();
   await page.goto(`${web.origin}/fleet`);
   await page.getByRole("button", { name: "In common" }).waitFor();
   expect(await page.getByRole("link", { name: "Watch this view" }).count()).toBe(0);
@@ -115,7 +163,7 @@ it("have no axe violation and no sideways scroll", async () => {
     ["/watches", "Firing"],
     [`/watches/${id}`, "Firing"],
     ["/watches/new?state=stale", "Watch these hosts"],
-    [`/watches/change?id=${id}`, `watch ${names}`],
+    [`/watches/${id}/change`, "Delete the watch"],
   ] as const)
     expect([path, await flawsAt(path, ready, "admin")]).toEqual([path, []]);
 });

@@ -83,6 +83,12 @@ const auditPages: readonly (readonly [
   ],
   ["/watches", "Watches", async () => (await import("./watches/watches-page.tsx")).WatchesPage],
   ["/watches/:id", "Watch", async () => (await import("./watches/watches-page.tsx")).WatchPage],
+  ["/watches/new", "Watch", async () => (await import("./watches/watch-forms.tsx")).NewWatchPage],
+  [
+    "/watches/:id/change",
+    "Watch",
+    async () => (await import("./watches/watch-forms.tsx")).ChangeWatchPage,
+  ],
   ["/system", "System", async () => (await import("./system/system-page.tsx")).SystemPage],
 ];
 

@@ -39,7 +39,6 @@ import {
   loginPath,
 } from "./sign-in/routes.ts";
 import { createSessionRoute, createSignedIn } from "./signed-in.ts";
-import { changeWatchPath, createWatchForms, newWatchPath } from "./watches/watch-forms.ts";
 import type { Web } from "./web.ts";
 
 /** The options that differ between a listener and a test. */
@@ -53,7 +52,7 @@ interface WebAppOptions {
 /** Other sites may link to the sign-in; the provider redirects to the callback, which `state` protects, and sends signed logout tokens. */
 const crossSitePaths: readonly string[] = ["/api/auth/login", callbackPath, backchannelLogoutPath];
 /** Pages with forms, on which a GET changes nothing. People reach them by a link, or from the provider, which is another site. */
-const formPaths: readonly string[] = [authorizePath, devicePath, newWatchPath, changeWatchPath];
+const formPaths: readonly string[] = [authorizePath, devicePath];
 
 /** The pages that browsers show, and their assets. */
 interface Pages {
@@ -321,7 +320,6 @@ const createRoutes = (
   const authorize = createAuthorize({ core, askPerson, links, codes });
   const { trustedProxies, origin } = config;
   const device = createDevicePages({ core, askPerson, links, trustedProxies });
-  const watches = createWatchForms({ core, askPerson, links, clock });
   const tokens = createTokenEndpoints({ core, origin, codes, clock });
   const routes: readonly Route[] = [
     ["GET", "/healthz", health],
@@ -336,10 +334,6 @@ const createRoutes = (
     ["POST", authorizePath, authorize.decide],
     ["GET", devicePath, device.ask],
     ["POST", devicePath, device.decide],
-    ["GET", newWatchPath, watches.askNew],
-    ["POST", newWatchPath, watches.create],
-    ["GET", changeWatchPath, watches.askChange],
-    ["POST", changeWatchPath, watches.change],
     ["POST", "/oauth/device_authorization", limitAddress(clock, deviceLimit, tokens.device)],
     ["POST", "/oauth/token", tokens.token],
     ...proxiedRoutes.map(

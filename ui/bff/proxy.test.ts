@@ -62,7 +62,7 @@ const expectParts = async (answer: Response, send: (text: string) => void, parts
 };
 
 describe("the routes of core that a browser reaches", () => {
-  it("are everything that operators may read, the request for diagnostics, and chat; nothing else of core's router", () => {
+  it("are everything that operators may read, the request for diagnostics, watches and chat; nothing else of core's router", () => {
     const patterns = proxiedRoutes.map(
       ([method, path]) => `${method} /v1${path.replaceAll(/(:\w+)\{.*?\}\}?/g, "$1")}`,
     );
@@ -76,7 +76,29 @@ describe("the routes of core that a browser reaches", () => {
     expect(patterns).toEqual(expect.arrayContaining(readable));
     expect(
       patterns.filter((pattern) => !pattern.startsWith("GET ") && !chat.includes(pattern)),
-    ).toEqual(["POST /v1/collector/hosts/:id/diags"]);
+    ).toEqual([
+      "POST /v1/collector/hosts/:id/diags",
+      "POST /v1/collector/watches",
+      "PUT /v1/collector/watches/:id",
+      "DELETE /v1/collector/watches/:id",
+      "POST /v1/collector/watches/:id/silence",
+      "POST /v1/collector/watches/:id/test",
+    ]);
+  });
+
+  it.each([
+    ["without a session", { Cookie: "" }, 401, "unauthenticated"],
+    ["of a person without the scope", {}, 403, "forbidden"],
+    ["of another origin", { Origin: "https://evil.example" }, 403, "cross_origin_refused"],
+    ["of a form", { "Content-Type": "text/plain" }, 415, "unsupported_media_type"],
+  ])("change no watch by a request %s", async (_, given, status, code) => {
+    const headers = { Cookie: cookie, Origin: web.origin, ...json, ...given };
+    const body = JSON.stringify({ name: "by a page", filter: "state:stale" });
+    const url = `${web.origin}/api/core/collector/watches`;
+    const answer = await fetch(url, { method: "POST", headers, body });
+    expect(await answer.json()).toMatchObject({ status, code });
+    const { items } = await web.core.auditor.read<{ items: [] }>("/v1/collector/watches");
+    expect(items).toEqual([]);
   });
 
   it("are only the listed ones, in any spelling of the path", async () => {

@@ -78,11 +78,17 @@ const reads: readonly string[] = [
 ];
 
 /**
- * The routes of core that a browser reaches under `/api/core`: reads, the request for a host's diagnostics, and chat. Every other path is 404.
+ * The routes of core that a browser reaches under `/api/core`: reads, the request for a host's diagnostics, watches and chat. Every other path
+ * is 404.
  */
 export const proxiedRoutes: readonly (readonly [method: ProxiedMethod, path: string])[] = [
   ...reads.map((path): [ProxiedMethod, string] => ["GET", path]),
   ["POST", `/collector/hosts/${id}/diags`],
+  ["POST", "/collector/watches"],
+  ["PUT", `/collector/watches/${id}`],
+  ["DELETE", `/collector/watches/${id}`],
+  ["POST", `/collector/watches/${id}/silence`],
+  ["POST", `/collector/watches/${id}/test`],
   ["POST", "/chat/sessions"],
   ["PUT", `/chat/sessions/${id}`],
   ["DELETE", `/chat/sessions/${id}`],

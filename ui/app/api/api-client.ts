@@ -35,6 +35,13 @@ interface ApiProblemFields {
   status: number;
   message: string;
   requestId?: string | undefined;
+  errors?: readonly FieldFault[];
+}
+
+/** A member of a request's body, and why the server rejected it. */
+interface FieldFault {
+  path: string;
+  message: string;
 }
 
 /**
@@ -48,12 +55,14 @@ export class ApiProblem extends Error {
   readonly status: number;
   /** Finds the request in the server's log. */
   readonly requestId: string | undefined;
+  readonly errors: readonly FieldFault[];
 
-  constructor({ code, status, message, requestId }: ApiProblemFields) {
+  constructor({ code, status, message, requestId, errors = [] }: ApiProblemFields) {
     super(message);
     this.code = code;
     this.status = status;
     this.requestId = requestId;
+    this.errors = errors;
   }
 }
 
@@ -181,6 +190,7 @@ const ProblemDocument = v.object({
   detail: v.optional(v.string()),
   code: v.string(),
   request_id: v.optional(v.string()),
+  errors: v.optional(v.array(v.object({ path: v.string(), message: v.string() })), []),
 });
 
 /** Reads a problem document; falls back to the status where a proxy answered instead. */
@@ -196,8 +206,9 @@ const readProblem = async (response: Response): Promise<ApiProblem> => {
       requestId: requestIdOf(response),
     });
   }
-  const { title, detail, code, request_id: requestId = requestIdOf(response) } = document.output;
-  return new ApiProblem({ code, status, message: detail ?? title, requestId });
+  const { title, detail = title, code, errors } = document.output;
+  const requestId = document.output.request_id ?? requestIdOf(response);
+  return new ApiProblem({ code, status, message: detail, requestId, errors });
 };
 
 /** Starts to read the JSON of a response at once, so that a later reader does not wait for the body. */

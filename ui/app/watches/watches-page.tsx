@@ -240,7 +240,7 @@ export const WatchPage = () => {
           <WatchFacts watch={known()} />
           <Show when={session()?.scopes.includes("admin")}>
             <p>
-              <a class="button" href={`/watches/change?id=${known().id}`} rel="external">
+              <a class="button" href={`/watches/${known().id}/change`}>
                 Change, silence or test
               </a>
             </p>

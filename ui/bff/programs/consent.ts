@@ -19,7 +19,7 @@ import { endSession } from "../signed-in.ts";
 import type { SealedCodes } from "./token.ts";
 
 /** The person who consents, as core reports them now. */
-export interface Consenting {
+interface Consenting {
   displayName: string;
   email: string;
   scopes: readonly Scope[];
@@ -79,7 +79,7 @@ ${fault && html`<div class="login-refusal" role="alert"><h2>${fault}</h2><p>Code
 };
 
 /** Renders the outcome of a decision, or a request that cannot be granted. */
-export const outcomePage = ({
+const outcomePage = ({
   title,
   text,
   isFault = false,
@@ -103,7 +103,7 @@ const Device = v.object({
 });
 
 /** The person of a page, as core reports them now. */
-export type PersonOfPage = Consenting & { session: WebSession };
+type PersonOfPage = Consenting & { session: WebSession };
 
 /** The conditions under which a page asks a person. */
 interface ConsentQuestion {
@@ -114,7 +114,7 @@ interface ConsentQuestion {
 }
 
 /** Calls `then` with the person who is signed in; redirects a GET of others to the sign-in page, and back. */
-export type AskPerson = (
+type AskPerson = (
   c: WebContext,
   question: ConsentQuestion,
   then: (person: PersonOfPage) => Promise<Response>,
@@ -158,7 +158,7 @@ export const createAskPerson =
  * Calls core as a person, with JSON. Returns the parsed answer, undefined for one without a body, and null for 404. Throws 401
  * `unauthenticated` when core rejects the person, 503 `core_unavailable` or `database_unavailable` for any other failure.
  */
-export const callCore = async (
+const callCore = async (
   core: CoreClient,
   c: WebContext,
   { path, session, body }: { path: string; session: WebSession; body?: object },

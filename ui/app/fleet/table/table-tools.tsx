@@ -65,9 +65,9 @@ export const Pager = (props: {
   );
 };
 
-/** Leads an admin to the form that watches the hosts of the view. The server renders it, so the router must not take the link. */
+/** Leads an admin to the form that watches the hosts of the view. */
 export const WatchLink = (props: { view: FleetView }) => (
-  <a class="button" href={watchPath(props.view)} rel="external">
+  <a class="button" href={watchPath(props.view)}>
     Watch this view
   </a>
 );

@@ -1,0 +1,299 @@
+import { useLocation, useNavigate } from "@solidjs/router";
+import { createSignal, For, type JSX, Show, splitProps } from "solid-js";
+import { parseDuration, writeDuration } from "#proto/fleet-health/query-language/duration.ts";
+import { serialiseFilter } from "#proto/fleet-health/query-language/parse.ts";
+import type { CoreProblemCode } from "#proto/gen/problem-codes.ts";
+import { Watch, WatchDetail, WatchList } from "#proto/watch/watch.ts";
+import { ApiProblem, parseAnswer } from "../api/api-client.ts";
+import { createReport } from "../api/live-report.tsx";
+import { Loaded, Section } from "../design/report-parts.tsx";
+import { parseView } from "../fleet/view/view-state.ts";
+import { plainText } from "../format/format.ts";
+import { usePageContext } from "../session/page-context.tsx";
+import { RequiresScope } from "../session/session-gate.tsx";
+import { RecordPage, Time } from "../shell/page.tsx";
+import { createPageTitle } from "../shell/page-title.ts";
+import "./watches.css";
+import "../design/page.css";
+
+const watchesPath = "/api/core/collector/watches";
+
+/** `/watches/new`: the form of a new watch of the hosts that the filter of the address selects. */
+export const NewWatchPage = () => {
+  const { api, coreNow } = usePageContext();
+  const navigate = useNavigate();
+  const title = "Watch these hosts";
+  createPageTitle(() => title);
+  const { filter } = parseView(useLocation().search);
+  const query = serialiseFilter(filter, new Date(coreNow()));
+  const watch = { name: query.slice(0, 120), filter: query, more_than: 0, for_seconds: 600 };
+  const create = async (typed: FormData) => {
+    const body = definitionOf(typed);
+    const response = await api.send(watchesPath, { method: "POST", body });
+    navigate(`/watches/${parseAnswer(Watch, await response.json(), response).id}`);
+  };
+  return (
+    <RequiresScope scope="admin">
+      <div class="page">
+        <h1>{title}</h1>
+        <p class="quiet">Fires when more hosts match than you allow, for as long as you set.</p>
+        <WatchForm button="Create the watch" isPrimary submit={create}>
+          <DefinitionFields watch={{ ...watch, receivers: [] }} />
+        </WatchForm>
+      </div>
+    </RequiresScope>
+  );
+};
+
+/** Only a conflict reads the watch again: nothing changes while somebody types. */
+const readAgainMs = 86_400_000;
+
+/** `/watches/{id}/change`: the forms that silence, change, test and delete a watch. */
+export const ChangeWatchPage = () => (
+  <RequiresScope scope="admin">
+    <RecordPage
+      noun="watch"
+      allPath="/watches"
+      schema={WatchDetail}
+      intervalMs={readAgainMs}
+      titleOf={({ name }) => plainText(name)}
+    >
+      {(known, report) => <WatchForms watch={known()} onConflict={report.refresh} />}
+    </RecordPage>
+  </RequiresScope>
+);
+
+const silences = [
+  [3600, "1 hour"],
+  [14_400, "4 hours"],
+  [86_400, "1 day"],
+  [604_800, "7 days"],
+] as const;
+
+const WatchForms = (props: { watch: WatchDetail; onConflict: () => void }) => {
+  const { api } = usePageContext();
+  const navigate = useNavigate();
+  const send = async (method: "POST" | "PUT" | "DELETE", path = "", body?: object) => {
+    const { id } = props.watch;
+    await api.send(`${watchesPath}/${id}${path}`, { method, body });
+    navigate(method === "DELETE" ? "/watches" : `/watches/${id}`);
+  };
+  return (
+    <>
+      <Section id="silence" title="Silence">
+        <WatchForm
+          button="Silence"
+          submit={(typed) =>
+            send("POST", "/silence", {
+              seconds: Number(typed.get("seconds")),
+              reason: typed.get("reason") || null,
+            })
+          }
+        >
+          <SilenceFields silence={props.watch.silence} />
+        </WatchForm>
+      </Section>
+      <Section id="definition" title="Change">
+        <WatchForm
+          button="Save"
+          isPrimary
+          submit={(typed) =>
+            send("PUT", "", { ...definitionOf(typed), revision: props.watch.revision })
+          }
+          onConflict={props.onConflict}
+        >
+          <DefinitionFields watch={props.watch} />
+        </WatchForm>
+      </Section>
+      <Section id="test" title="Test">
+        <WatchForm button="Send a test message" submit={() => send("POST", "/test")} />
+      </Section>
+      <Section id="delete" title="Delete">
+        <WatchForm button="Delete" submit={() => send("DELETE")}>
+          <label class="watch-choice">
+            <input type="checkbox" required /> Delete the watch and its history
+          </label>
+        </WatchForm>
+      </Section>
+    </>
+  );
+};
+
+const SilenceFields = (props: Pick<Watch, "silence">) => (
+  <>
+    <p class="quiet">
+      <Show when={props.silence} fallback="Until its end, no message says that the watch fires.">
+        {(silence) => (
+          <>
+            Silenced until <Time at={silence().until} />.
+          </>
+        )}
+      </Show>
+    </p>
+    <label>
+      For
+      <select class="input" name="seconds">
+        <For each={silences}>{([seconds, words]) => <option value={seconds}>{words}</option>}</For>
+        <Show when={props.silence}>
+          <option value="0">End the silence now</option>
+        </Show>
+      </select>
+    </label>
+    <Field label="Reason" name="reason" maxlength="500" />
+  </>
+);
+
+/** A form that changes something in core. Shows why core rejected it, and keeps what was typed. */
+const WatchForm = (props: {
+  button: string;
+  isPrimary?: boolean;
+  submit: (typed: FormData) => Promise<void>;
+  /** Another change came first. */
+  onConflict?: () => void;
+  children?: JSX.Element;
+}) => {
+  const [problem, setProblem] = createSignal<ApiProblem>();
+  const onSubmit = async (event: SubmitEvent & { currentTarget: HTMLFormElement }) => {
+    event.preventDefault();
+    try {
+      await props.submit(new FormData(event.currentTarget));
+    } catch (failure) {
+      if (!(failure instanceof ApiProblem)) throw failure;
+      setProblem(failure);
+      if (failure.code === ("conflict" satisfies CoreProblemCode)) props.onConflict?.();
+    }
+  };
+  return (
+    <form class="watch-form" onSubmit={(event) => void onSubmit(event)}>
+      <Show when={problem()}>
+        {(known) => (
+          <div class="banner" role="alert">
+            <strong>Nothing was saved</strong>
+            <For each={faultsOf(known())}>{(fault) => <p>{plainText(fault)}</p>}</For>
+          </div>
+        )}
+      </Show>
+      {props.children}
+      <button class="button" classList={{ "button-primary": props.isPrimary }} type="submit">
+        {props.button}
+      </button>
+    </form>
+  );
+};
+
+const labels: Readonly<Record<string, string>> = {
+  name: "Name",
+  filter: "Hosts",
+  more_than: "More than",
+  for_seconds: "For",
+  seconds: "For",
+  reason: "Reason",
+};
+
+/** Returns the faults of a form by the labels of its fields, or why it was not accepted as a whole. */
+const faultsOf = ({ errors, message }: ApiProblem) =>
+  errors.length === 0
+    ? [message]
+    : errors.map(
+        ({ path, message: fault }) =>
+          `${labels[path] ?? (path.startsWith("receivers") ? "Send messages to" : path)}: ${fault}`,
+      );
+
+type Definition = Pick<Watch, "name" | "filter" | "more_than" | "for_seconds" | "receivers">;
+
+const definitionOf = (typed: FormData) => ({
+  name: typed.get("name"),
+  filter: typed.get("filter"),
+  more_than: Number(typed.get("more_than")),
+  // Core rejects null with the reason.
+  for_seconds: parseDuration(String(typed.get("for"))) ?? null,
+  receivers: typed.getAll("receiver"),
+});
+
+/** The fields of what a watch counts, and who receives its messages. */
+const DefinitionFields = (props: { watch: Definition }) => {
+  const report = createReport({ schema: WatchList, path: () => `${watchesPath}?limit=1` });
+  const receivers = () => report.answer()?.value.receivers.map(({ name }) => name);
+  return (
+    <>
+      <Field label="Name" name="name" required maxlength="120" value={props.watch.name} />
+      <Field
+        label="Hosts"
+        hint="In the query language of the fleet page; empty for every host."
+        name="filter"
+        maxlength="4096"
+        spellcheck={false}
+        value={props.watch.filter}
+      />
+      <Field
+        label="More than"
+        name="more_than"
+        type="number"
+        required
+        min="0"
+        max="10000000"
+        value={props.watch.more_than}
+      />
+      <Field
+        label="For"
+        hint="How long, such as 90s, 10m or 2h; 0s for at once."
+        name="for"
+        required
+        pattern="[0-9]{1,9}[smhd]"
+        value={writeDuration(props.watch.for_seconds)}
+      />
+      <fieldset>
+        <legend>Send messages to</legend>
+        <Loaded report={report} what="receivers" value={receivers()}>
+          {(names) => (
+            <For
+              each={names()}
+              fallback={
+                <p class="quiet">
+                  Core has no receiver: set SVC_WATCH_RECEIVERS_FILE. The watch shows on its page
+                  all the same.
+                </p>
+              }
+            >
+              {(name) => (
+                <label class="watch-choice">
+                  <input
+                    type="checkbox"
+                    name="receiver"
+                    value={name}
+                    checked={props.watch.receivers.includes(name)}
+                  />
+                  {plainText(name)}
+                </label>
+              )}
+            </For>
+          )}
+        </Loaded>
+      </fieldset>
+    </>
+  );
+};
+
+const Field = (
+  props: JSX.InputHTMLAttributes<HTMLInputElement> & { label: string; name: string; hint?: string },
+) => {
+  const [own, input] = splitProps(props, ["label", "hint"]);
+  const hintId = () => (own.hint === undefined ? undefined : `${input.name}-hint`);
+  return (
+    <div>
+      <label for={input.name}>{own.label}</label>
+      <input
+        class="input"
+        id={input.name}
+        autocomplete="off"
+        aria-describedby={hintId()}
+        {...input}
+      />
+      <Show when={own.hint}>
+        <p class="quiet" id={hintId()}>
+          {own.hint}
+        </p>
+      </Show>
+    </div>
+  );
+};
