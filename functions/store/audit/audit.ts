@@ -1,7 +1,7 @@
 import { and, asc, count, desc, eq, gt, sql } from "drizzle-orm";
 import { auditChain, auditEvent, auditPending, auditVerification } from "#drizzle/schema/audit.ts";
 import type { Executor } from "../database/database.ts";
-import { anyOf, firstRow, hasRows, insertRows } from "../database/statements.ts";
+import { anyOf, firstRow, hasRows, insertRows, readOne } from "../database/statements.ts";
 
 /** A row of the audit log as it is inserted. */
 export type AuditEventRow = typeof auditEvent.$inferInsert;
@@ -93,9 +93,13 @@ export const countPendingEvents = async (db: Executor, max: number): Promise<num
  * twice.
  */
 export const countAuditEvents = async (db: Executor): Promise<number> => {
-  const [row] = await db.execute<{ count: string }>(sql`
-    select coalesce((select max(seq) from audit_chain), 0) + (select count(*) from audit_pending) as count`);
-  return Number(row?.count);
+  const { events } = await readOne(
+    db,
+    { events: Number },
+    sql`
+    select coalesce((select max(seq) from audit_chain), 0) + (select count(*) from audit_pending) as events`,
+  );
+  return events;
 };
 
 /** The verified part of the chain. */
@@ -124,9 +128,13 @@ export const updateVerification = async (
 
 /** Counts the events that are neither chained nor pending: core did not write them. */
 export const countUnchainedEvents = async (db: Executor): Promise<number> => {
-  const [row] = await db.execute<{ count: string }>(sql`
-    select count(*) from audit_event e
+  const { events } = await readOne(
+    db,
+    { events: Number },
+    sql`
+    select count(*) as events from audit_event e
     where not exists (select from audit_chain c where c.event_id = e.id)
-      and not exists (select from audit_pending p where p.event_id = e.id)`);
-  return Number(row?.count ?? 0);
+      and not exists (select from audit_pending p where p.event_id = e.id)`,
+  );
+  return events;
 };

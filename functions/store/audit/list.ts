@@ -15,7 +15,16 @@ import { auditChain, auditEvent } from "#drizzle/schema/audit.ts";
 import { certificate } from "#drizzle/schema/enrollment.ts";
 import type { NamedRecordType } from "#proto/audit-event.ts";
 import type { Executor } from "../database/database.ts";
-import { arrayLiteral, type Paged, type PageRequest, substring } from "../database/statements.ts";
+import {
+  arrayLiteral,
+  asIs,
+  orNull,
+  type Paged,
+  type PageRequest,
+  type RowOf,
+  readRows,
+  substring,
+} from "../database/statements.ts";
 
 /** The subjects of events: targets, and actors such as a host whose enrollment was rejected. */
 export interface AuditSubject {
@@ -264,15 +273,16 @@ export const findCollectorEvents = async (
 export type CollectorEvent = Awaited<ReturnType<typeof findCollectorEvents>>[number];
 
 /** The name of a record, and what distinguishes it from others of the same name. */
-export interface RecordName {
-  id: string;
-  type: NamedRecordType;
-  name: string;
+export type RecordName = RowOf<typeof recordName>;
+const recordName = {
+  id: String,
+  type: asIs<NamedRecordType>,
+  name: String,
   /** A config's name, the identity of a certificate, the policy of a token, the filter of a rollout or a watch. */
-  detail: string | null;
+  detail: orNull(String),
   /** The host to which the record belongs. */
-  identityId: string | null;
-}
+  identityId: orNull(String),
+};
 
 /** Finds the names of records by their ids, whatever their type; an unknown id has none. */
 export const findRecordNames = async (
@@ -281,9 +291,10 @@ export const findRecordNames = async (
 ): Promise<RecordName[]> => {
   if (ids.length === 0) return [];
   const among = sql`any(${arrayLiteral(ids)}::uuid[])`;
-  const rows = await db.execute<
-    Omit<RecordName, "identityId"> & { identity_id: string | null }
-  >(sql`
+  return readRows(
+    db,
+    recordName,
+    sql`
     select id, 'collector_identity' as type, identity as name, null as detail, id as identity_id
       from collector_identity where id = ${among}
     union all select c.id, 'certificate', c.serial_number, i.identity, i.id
@@ -295,8 +306,8 @@ export const findRecordNames = async (
     union all select r.id, 'rollout', coalesce(c.name, left(c.config_hash, 12)), nullif(r.filter, ''), null
       from rollout r join collector_config c on c.id = r.config_id where r.id = ${among}
     union all select id, 'watch', name, nullif(filter, ''), null from watch where id = ${among}
-    union all select user_id, 'person', primary_email, nullif(display_name, ''), null from person where user_id = ${among}`);
-  return rows.map(({ identity_id, ...row }) => ({ ...row, identityId: identity_id }));
+    union all select user_id, 'person', primary_email, nullif(display_name, ''), null from person where user_id = ${among}`,
+  );
 };
 
 /** Hosts of the same device id that one name selects at most. */

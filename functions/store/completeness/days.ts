@@ -1,49 +1,36 @@
 /** Stores the states of hosts' hours, a row for each host and day, and the number of hosts in each state for each hour. */
 import { sql } from "drizzle-orm";
-import { dayMs } from "#kit/clock.ts";
+import { dayMs, hourMs } from "#kit/clock.ts";
 import { byteOfState, pendingStates } from "#proto/completeness/hour-note.ts";
 import type { Executor } from "../database/database.ts";
-import { arrayLiteral } from "../database/statements.ts";
+import {
+  arrayLiteral,
+  asDate,
+  asIs,
+  orNull,
+  type RowOf,
+  readRow,
+  readRows,
+} from "../database/statements.ts";
 import { timestampAt } from "../fleet/rows.ts";
 import type { HostHour } from "./hour-facts.ts";
 
 /** A host's hours of a day. */
-export interface DayRow {
-  host: string;
+export type DayRow = RowOf<typeof dayColumns>;
+const dayColumns = {
+  host: String,
   /** Days since 1970. */
-  day: number;
+  day: Number,
   /** 24 bytes, as `byteOfState`. */
-  states: Uint8Array;
+  states: asIs<Uint8Array>,
   /** As `packNotes`. */
-  details: string | null;
-  incompleteHours: number;
+  details: orNull(String),
+  incompleteHours: Number,
   /** The hours as bits. */
-  undelivered: number;
+  undelivered: Number,
   /** The highest transaction id of the accounts of these hours. */
-  xid: bigint | null;
-}
-
-type StoredDay = {
-  host_id: string;
-  day: number;
-  states: Uint8Array;
-  details: string | null;
-  incomplete_hours: number;
-  undelivered: number;
-  xid: string | null;
+  xid: orNull(BigInt),
 };
-
-const columns = sql`d.host_id, d.day, d.states, d.details, d.incomplete_hours, d.undelivered, d.xid::text`;
-
-const dayOf = (row: StoredDay): DayRow => ({
-  host: row.host_id,
-  day: row.day,
-  states: row.states,
-  details: row.details,
-  incompleteHours: row.incomplete_hours,
-  undelivered: row.undelivered,
-  xid: row.xid === null ? null : BigInt(row.xid),
-});
 
 /** Returns the day of a time, in days since 1970. */
 export const dayAt = (ms: number): number => Math.floor(ms / dayMs);
@@ -56,13 +43,15 @@ export const findDays = async (
   db: Executor,
   hosts: readonly string[],
   { from, to }: { from: number; to: number },
-): Promise<DayRow[]> => {
-  const rows = await db.execute<StoredDay>(sql`
-    select ${columns} from unnest(${arrayLiteral(hosts)}::text[]) as w (host) cross join lateral (
+): Promise<DayRow[]> =>
+  readRows(
+    db,
+    dayColumns,
+    sql`
+    select w.host, d.* from unnest(${arrayLiteral(hosts)}::text[]) as w (host) cross join lateral (
       select * from completeness_day where host_id = w.host and day between ${from}::int and ${to}::int offset 0) d
-    order by host_id, day`);
-  return rows.map(dayOf);
-};
+    order by host_id, day`,
+  );
 
 const openBytes = pendingStates.map(byteOfState);
 
@@ -75,7 +64,7 @@ export const findOpenHours = async (
   const found = await findDays(db, hosts, range);
   return found.flatMap(({ host, day, states }) =>
     [...states].flatMap((byte, hour) =>
-      openBytes.includes(byte) ? [{ host, hourMs: day * dayMs + hour * 3_600_000 }] : [],
+      openBytes.includes(byte) ? [{ host, hourMs: day * dayMs + hour * hourMs }] : [],
     ),
   );
 };
@@ -86,13 +75,17 @@ export const findDeliveredHours = async (
   below: bigint,
   rowsMax: number,
 ): Promise<HostHour[]> => {
-  const rows = await db.execute<{ host_id: string; day: number; undelivered: number }>(sql`
-    select host_id, day, undelivered from completeness_day
-    where undelivered <> 0 and xid < ${String(below)}::bigint order by day limit ${rowsMax}`);
-  return rows.flatMap(({ host_id: host, day, undelivered }) =>
+  const rows = await readRows(
+    db,
+    { host: String, day: Number, undelivered: Number },
+    sql`
+    select host_id as host, day, undelivered from completeness_day
+    where undelivered <> 0 and xid < ${String(below)}::bigint order by day limit ${rowsMax}`,
+  );
+  return rows.flatMap(({ host, day, undelivered }) =>
     Array.from({ length: 24 }, (_, hour) => hour)
       .filter((hour) => (undelivered >> hour) & 1)
-      .map((hour) => ({ host, hourMs: day * dayMs + hour * 3_600_000 })),
+      .map((hour) => ({ host, hourMs: day * dayMs + hour * hourMs })),
   );
 };
 
@@ -130,14 +123,15 @@ export const addHourCounts = async (
 };
 
 /** How far the states of hours are settled. */
-export interface SettlingProgress {
+export type SettlingProgress = RowOf<typeof progressColumns>;
+const progressColumns = {
   /** The start of the last settled hour; null for none. */
-  hourMs: number | null;
-  receivedBefore: Date | null;
+  hourMs: orNull(Date.parse),
+  receivedBefore: orNull(asDate),
   /** The position up to which deliveries from a stream have settled hours; nulls for none. */
-  deliveredStream: string | null;
-  deliveredThrough: bigint | null;
-}
+  deliveredStream: orNull(String),
+  deliveredThrough: orNull(BigInt),
+};
 
 const leaseSeconds = 60;
 
@@ -149,19 +143,15 @@ export const claimSettling = async (
   await db.execute(
     sql`insert into completeness_progress (singleton) values (true) on conflict do nothing`,
   );
-  const [row] = await db.execute<
-    Record<"hour" | "received_before" | "delivered_stream" | "delivered_through", string | null>
-  >(sql`
+  const progress = await readRow(
+    db,
+    progressColumns,
+    sql`
     update completeness_progress set owner = ${owner}::uuid, lease_until = clock_timestamp() + interval '1 second' * ${leaseSeconds}::int
     where owner is null or owner = ${owner}::uuid or lease_until < clock_timestamp()
-    returning hour, received_before, delivered_stream, delivered_through::text`);
-  if (row === undefined) return null;
-  return {
-    hourMs: row.hour === null ? null : Date.parse(row.hour),
-    receivedBefore: row.received_before === null ? null : new Date(row.received_before),
-    deliveredStream: row.delivered_stream,
-    deliveredThrough: row.delivered_through === null ? null : BigInt(row.delivered_through),
-  };
+    returning hour as hour_ms, received_before, delivered_stream, delivered_through`,
+  );
+  return progress ?? null;
 };
 
 /** Stores how far hours are settled, and releases the right to settle them. */

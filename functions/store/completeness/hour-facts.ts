@@ -1,4 +1,5 @@
 import { sql } from "drizzle-orm";
+import { hourMs as hourLengthMs } from "#kit/clock.ts";
 import {
   type AccountFacts,
   abruptEndings,
@@ -12,7 +13,15 @@ import {
 import { withLosses } from "#proto/completeness/lost-ranges.ts";
 import type { Executor } from "../database/database.ts";
 import { readDatabaseIdentity } from "../database/identity.ts";
-import { arrayLiteral, nextXid } from "../database/statements.ts";
+import {
+  arrayLiteral,
+  asDate,
+  asIs,
+  nextXid,
+  orNull,
+  type RowOf,
+  readRows,
+} from "../database/statements.ts";
 
 /** A host and the start of an hour, in milliseconds since the Unix epoch. */
 export interface HostHour {
@@ -21,10 +30,7 @@ export interface HostHour {
 }
 
 const milliseconds = (column: string) =>
-  sql.raw(
-    `case when isfinite(${column}) then (extract(epoch from ${column}) * 1000)::bigint::text end`,
-  );
-const numberOf = (text: string | null) => (text === null ? null : Number(text));
+  sql.raw(`case when isfinite(${column}) then (extract(epoch from ${column}) * 1000)::bigint end`);
 const timeOf = (ms: number) => new Date(ms).toISOString();
 
 /** Lists the names of enrolled hosts after `after` in the order of their bytes. */
@@ -32,7 +38,9 @@ export const listHosts = async (
   db: Executor,
   { after, limit }: { after: string; limit: number },
 ): Promise<string[]> => {
-  const rows = await db.execute<{ identity: string }>(
+  const rows = await readRows(
+    db,
+    { identity: String },
     sql`select identity from fleet_status where identity > ${after} order by identity limit ${limit}`,
   );
   return rows.map(({ identity }) => identity);
@@ -40,31 +48,42 @@ export const listHosts = async (
 
 /** Lists hosts that have sent since `sinceMs` without being enrolled, in the order of their bytes. */
 export const listUnenrolledHosts = async (db: Executor, sinceMs: number): Promise<string[]> => {
-  const rows = await db.execute<{ host_id: string }>(sql`
+  const rows = await readRows(
+    db,
+    { hostId: String },
+    sql`
     select host_id from ingest_host h where last_envelope_at >= ${timeOf(sinceMs)}::timestamptz
       and not exists (select from fleet_status s where s.identity = h.host_id collate "C")
-    order by host_id collate "C"`);
-  return rows.map(({ host_id }) => host_id);
+    order by host_id collate "C"`,
+  );
+  return rows.map(({ hostId }) => hostId);
+};
+
+const hostColumns = {
+  host: String,
+  enrolledMs: orNull(Number),
+  revokedMs: orNull(Number),
+  /** Its last status or envelope. */
+  lastSeenMs: orNull(Number),
+  queues: asIs<QueueRow[] | null>,
+  /** The time of the accounts of a host without queues. */
+  first: orNull(Number),
+  last: orNull(Number),
 };
 
 /** What decides on the states of a host's hours besides their accounts; times in milliseconds since the Unix epoch. */
-interface HostFacts {
-  host: string;
-  enrolledMs: number | null;
-  revokedMs: number | null;
-  /** Its last status or envelope. */
-  lastSeenMs: number | null;
+interface HostFacts extends Omit<RowOf<typeof hostColumns>, "queues" | "first" | "last"> {
   queues: readonly QueueFacts[];
 }
 
 type QueueRow = [
   queueId: string,
-  firstSeen: string,
-  ended: string | null,
+  firstSeen: number,
+  ended: number | null,
   ending: QueueEnding | null,
   sendsAccounts: boolean,
-  from: string | null,
-  through: string | null,
+  from: number | null,
+  through: number | null,
 ];
 
 const queueOf = ([
@@ -77,11 +96,11 @@ const queueOf = ([
   through,
 ]: QueueRow): QueueFacts => ({
   queueId,
-  fromMs: Number(from ?? firstSeen),
-  endMs: numberOf(ended),
+  fromMs: from ?? firstSeen,
+  endMs: ended,
   ending,
   sendsAccounts,
-  accountedThroughMs: numberOf(through),
+  accountedThroughMs: through,
 });
 
 /**
@@ -93,11 +112,12 @@ export const findHostFacts = async (
   db: Executor,
   hosts: readonly string[],
 ): Promise<Map<string, HostFacts>> => {
-  const rows = await db.execute<
-    Record<"host" | "enrolled" | "revoked" | "spoke" | "first" | "last" | "queues", string | null>
-  >(sql`
-    select w.host, ${milliseconds("s.enrolled_at")} as enrolled, ${milliseconds("coalesce(d.revoked_at, s.revoked_from)")} as revoked,
-      ${milliseconds("greatest(s.last_heartbeat_at, s.last_envelope_at, i.last_envelope_at)")} as spoke, q.queues,
+  const rows = await readRows(
+    db,
+    hostColumns,
+    sql`
+    select w.host, ${milliseconds("s.enrolled_at")} as enrolled_ms, ${milliseconds("coalesce(d.revoked_at, s.revoked_from)")} as revoked_ms,
+      ${milliseconds("greatest(s.last_heartbeat_at, s.last_envelope_at, i.last_envelope_at)")} as last_seen_ms, q.queues,
       ${milliseconds("first.from_at")} as first, ${milliseconds("last.to_at")} as last
     from unnest(${arrayLiteral(hosts)}::text[]) as w (host)
     left join fleet_status s on s.identity = w.host collate "C"
@@ -105,7 +125,7 @@ export const findHostFacts = async (
     left join lateral (select last_envelope_at from ingest_host where host_id = w.host offset 0) i on true
     left join lateral (
       select json_agg(json_build_array(encode(q.queue_id, 'hex'), ${milliseconds("q.first_seen_at")}, ${milliseconds("q.ended_at + coalesce(clock.ahead, '0')")}, q.ending,
-        q.sends_accounts, ${milliseconds("own.from_at")}, ${milliseconds("newest.to_at")}) order by q.queue_id)::text as queues
+        q.sends_accounts, ${milliseconds("own.from_at")}, ${milliseconds("newest.to_at")}) order by q.queue_id) as queues
       from ingest_queue q
       left join lateral (
         select from_at from ingest_account a where a.host_id = q.host_id and a.queue_id = q.queue_id and a.refused is null
@@ -121,20 +141,17 @@ export const findHostFacts = async (
     left join lateral (
       select from_at from ingest_account a where q.queues is null and a.host_id = w.host and a.refused is null order by to_at limit 1) first on true
     left join lateral (
-      select to_at from ingest_account a where q.queues is null and a.host_id = w.host and ${isNotAhead} order by to_at desc limit 1) last on true`);
+      select to_at from ingest_account a where q.queues is null and a.host_id = w.host and ${isNotAhead} order by to_at desc limit 1) last on true`,
+  );
   return new Map(
-    rows.map(({ host, enrolled, revoked, spoke, queues, first, last }) => {
-      const known = (JSON.parse(queues ?? "[]") as QueueRow[]).map(queueOf);
-      const facts: HostFacts = {
-        host: host ?? "",
-        enrolledMs: numberOf(enrolled),
-        revokedMs: numberOf(revoked),
-        lastSeenMs: numberOf(spoke),
+    rows.map(({ queues, first, last, ...facts }) => [
+      facts.host,
+      {
+        ...facts,
         queues:
-          queues === null && first !== null ? [anyQueue(Number(first), numberOf(last))] : known,
-      };
-      return [facts.host, facts];
-    }),
+          queues === null && first !== null ? [anyQueue(first, last)] : (queues ?? []).map(queueOf),
+      },
+    ]),
   );
 };
 
@@ -151,62 +168,88 @@ export interface HourAccount extends Omit<AccountFacts, "stated" | "queueId"> {
   rangeDigest: Uint8Array | null;
 }
 
-type AccountRow = {
-  host: string;
-  hour: string;
-  queue_id: Uint8Array;
-  number: string;
-  last_sequence: string;
-  sha256: Uint8Array;
-  body: Uint8Array;
-  signature: Uint8Array;
-  range_digest: Uint8Array | null;
-  refused: string | null;
-  from_ms: string;
-  to_ms: string;
-  received_ms: string;
-  is_stopped: boolean;
-  is_checked: boolean;
-  sink: string;
-  xid: string;
-  stream: string | null;
-  stream_end: string | null;
-  export_rejections: string | null;
-  lost_ranges: string | null;
-} & Record<"accepted" | "stored" | "rejected" | "discarded" | "lost" | "missing", string>;
+const lostRangesOf = (rows: [from: string, through: string, isOwn: boolean][] | null) =>
+  (rows ?? []).map(([from, through, isOwn]) => ({
+    from: BigInt(from),
+    through: BigInt(through),
+    isOwn,
+  }));
 
-const accountColumns = sql`queue_id, number::text, last_sequence::text, sha256, body, signature, range_digest, refused,
-  ${milliseconds("from_at")} as from_ms, ${milliseconds("to_at")} as to_ms, ${milliseconds("received_at")} as received_ms,
-  is_stopped, is_checked, sink, xid::text, stream, stream_end::text, accepted::text, stored::text, rejected::text, discarded::text, lost::text, missing::text,
-  (select json_agg(json_build_array(r.name, r.envelopes, r.items) order by r.name collate "C")::text from export_rejection r
+const rejectionsOf = (rows: [name: string, records: number, items: number][] | null) =>
+  (rows ?? []).map(([name, records, items]): ExportRejection => ({ name, records, items }));
+
+const accountColumns = {
+  queueId: asIs<Uint8Array>,
+  number: BigInt,
+  lastSequence: BigInt,
+  sha256: asIs<Uint8Array>,
+  body: asIs<Uint8Array>,
+  signature: asIs<Uint8Array>,
+  rangeDigest: asIs<Uint8Array | null>,
+  refused: orNull(String),
+  fromMs: Date.parse,
+  toMs: Date.parse,
+  receivedMs: Date.parse,
+  isStopped: Boolean,
+  isChecked: Boolean,
+  sink: String,
+  xid: BigInt,
+  stream: orNull(String),
+  streamEnd: BigInt,
+  accepted: Number,
+  stored: Number,
+  rejected: Number,
+  discarded: Number,
+  lost: Number,
+  missing: Number,
+  exportRejections: rejectionsOf,
+  lostRanges: lostRangesOf,
+};
+
+const selectedAccount = sql`queue_id, number::text, last_sequence, sha256, body, signature, range_digest, refused, from_at as from_ms,
+  to_at as to_ms, received_at as received_ms, is_stopped, is_checked, sink, xid, stream, coalesce(stream_end, 0) as stream_end,
+  accepted, stored, rejected, discarded, lost, missing,
+  (select json_agg(json_build_array(r.name, r.envelopes, r.items) order by r.name collate "C") from export_rejection r
     where r.host_id = a.host_id and r.queue_id = a.queue_id and r.after_sequence < a.last_sequence
       and r.after_sequence >= a.last_sequence - a.accepted and r.envelopes + r.items > 0) as export_rejections,
-  (select json_agg(json_build_array(r.from_sequence::text, r.through_sequence::text, r.queue_id = a.queue_id))::text from ingest_lost_range r
+  (select json_agg(json_build_array(r.from_sequence::text, r.through_sequence::text, r.queue_id = a.queue_id)) from ingest_lost_range r
     where a.refused is null and r.host_id = a.host_id and r.through_sequence > a.last_sequence - a.accepted
       and r.from_sequence <= a.last_sequence) as lost_ranges`;
 
+const accountOf = ({
+  stream,
+  streamEnd,
+  lostRanges,
+  ...account
+}: RowOf<typeof accountColumns>): HourAccount =>
+  withLosses(
+    { ...account, streamEnd: stream === null ? null : { stream, sequence: streamEnd } },
+    lostRanges,
+  );
+
 /** Returns the key of a host's hour. */
 export const hourKey = ({ host, hourMs }: HostHour): string => `${host}\0${hourMs}`;
-
-const hourLengthMs = 3_600_000;
 
 /** Finds the accounts that cover hours of hosts, by `hourKey`, each hour's in a fixed order. */
 export const findHourAccounts = async (
   db: Executor,
   hours: readonly HostHour[],
 ): Promise<Map<string, HourAccount[]>> => {
-  const rows = await db.execute<AccountRow>(sql`
-    select w.host, ${milliseconds("w.hour")} as hour, ${accountColumns}
+  const rows = await readRows(
+    db,
+    { host: String, hourMs: Date.parse, ...accountColumns },
+    sql`
+    select w.host, w.hour as hour_ms, ${selectedAccount}
     from unnest(${arrayLiteral(hours.map(({ host }) => host))}::text[],
       ${arrayLiteral(hours.map(({ hourMs }) => timeOf(hourMs)))}::timestamptz[]) as w (host, hour)
     join ingest_account a on a.host_id = w.host and a.to_at >= w.hour and a.from_at < w.hour + interval '1 hour'
-    order by from_at, queue_id, number, sha256`);
+    order by from_at, queue_id, number, sha256`,
+  );
   const found = new Map<string, HourAccount[]>();
-  for (const row of rows) {
+  for (const { host, hourMs, ...row } of rows) {
     const account = accountOf(row);
-    const hourMs = Number(row.hour);
     if (!covers(account, hourMs)) continue;
-    const key = hourKey({ host: row.host, hourMs });
+    const key = hourKey({ host, hourMs });
     const accounts = found.get(key) ?? [];
     found.set(key, accounts);
     accounts.push(account);
@@ -224,55 +267,15 @@ export const findHostAccounts = async (
   host: string,
   { fromMs, toMs }: { fromMs: number; toMs: number },
 ): Promise<HourAccount[]> => {
-  const rows = await db.execute<AccountRow>(sql`
-    select ${accountColumns} from ingest_account a
+  const rows = await readRows(
+    db,
+    accountColumns,
+    sql`
+    select ${selectedAccount} from ingest_account a
     where host_id = ${host} and to_at >= ${timeOf(fromMs)}::timestamptz and from_at < ${timeOf(toMs)}::timestamptz
-    order by from_at, queue_id, number, sha256`);
+    order by from_at, queue_id, number, sha256`,
+  );
   return rows.map(accountOf);
-};
-
-const accountOf = (row: AccountRow): HourAccount =>
-  withLosses(storedOf(row), lostRangesOf(row.lost_ranges));
-
-const lostRangesOf = (text: string | null): Parameters<typeof withLosses>[1] => {
-  const rows: [from: string, through: string, isOwn: boolean][] = JSON.parse(text ?? "[]");
-  return rows.map(([from, through, isOwn]) => ({
-    from: BigInt(from),
-    through: BigInt(through),
-    isOwn,
-  }));
-};
-
-const storedOf = (row: AccountRow): HourAccount => ({
-  queueId: row.queue_id,
-  number: BigInt(row.number),
-  lastSequence: BigInt(row.last_sequence),
-  sha256: row.sha256,
-  body: row.body,
-  signature: row.signature,
-  rangeDigest: row.range_digest,
-  refused: row.refused,
-  fromMs: Number(row.from_ms),
-  toMs: Number(row.to_ms),
-  receivedMs: Number(row.received_ms),
-  isStopped: row.is_stopped,
-  isChecked: row.is_checked,
-  sink: row.sink,
-  xid: BigInt(row.xid),
-  streamEnd:
-    row.stream === null ? null : { stream: row.stream, sequence: BigInt(row.stream_end ?? 0) },
-  accepted: Number(row.accepted),
-  stored: Number(row.stored),
-  rejected: Number(row.rejected),
-  discarded: Number(row.discarded),
-  lost: Number(row.lost),
-  missing: Number(row.missing),
-  exportRejections: rejectionsOf(row.export_rejections),
-});
-
-const rejectionsOf = (text: string | null): ExportRejection[] => {
-  const rows: [name: string, records: number, items: number][] = JSON.parse(text ?? "[]");
-  return rows.map(([name, records, items]) => ({ name, records, items }));
 };
 
 /** An export that is on. */
@@ -286,20 +289,17 @@ const belowAll = -(2n ** 62n);
 /** Lists the exports. A position of another server, as in a restored dump, counts as nothing delivered until the export adopts it. */
 export const listExports = async (db: Executor): Promise<NamedExport[]> => {
   const { systemIdentifier, databaseOid } = await readDatabaseIdentity(db);
-  const rows = await db.execute<{
-    name: string;
-    stream: string | null;
-    position: string;
-    elsewhere: boolean;
-  }>(sql`
-    select name, stream, position::text, stream is null and (position > ${nextXid}
-      or coalesce(system_identifier <> ${systemIdentifier}::text, false) or coalesce(database_oid <> ${databaseOid}::text, false)) as elsewhere
-    from export_position order by name collate "C"`);
-  return rows.map(({ name, stream, position, elsewhere }) => ({
-    name,
-    stream,
-    position: elsewhere ? belowAll : BigInt(position),
-  }));
+  const rows = await readRows(
+    db,
+    { name: String, stream: orNull(String), position: BigInt, isElsewhere: Boolean },
+    sql`
+    select name, stream, position, stream is null and (position > ${nextXid}
+      or coalesce(system_identifier <> ${systemIdentifier}::text, false) or coalesce(database_oid <> ${databaseOid}::text, false)) as is_elsewhere
+    from export_position order by name collate "C"`,
+  );
+  return rows.map(({ isElsewhere, ...row }) =>
+    isElsewhere ? { ...row, position: belowAll } : row,
+  );
 };
 
 /** An account of a host that slept is followed back this far. */
@@ -327,27 +327,26 @@ export const findLateHours = async (
   db: Executor,
   { since, endMs, limit }: { since: Date; endMs: number; limit: number },
 ): Promise<{ hours: HostHour[]; next: Date | null }> => {
-  const rows = await db.execute<
-    Record<"host_id" | "from_ms" | "to_ms" | "received_ms", string> & { is_stopped: boolean }
-  >(sql`
-    select host_id, ${milliseconds("from_at")} as from_ms, ${milliseconds("to_at")} as to_ms,
-      ${milliseconds("received_at")} as received_ms, is_stopped
+  const rows = await readRows(
+    db,
+    { host: String, fromMs: Date.parse, toMs: Date.parse, receivedAt: asDate, isStopped: Boolean },
+    sql`
+    select host_id as host, from_at as from_ms, to_at as to_ms, received_at, is_stopped
     from ingest_account where received_at >= ${since.toISOString()}::timestamptz and from_at < ${timeOf(endMs)}::timestamptz
-    order by received_at limit ${limit}`);
-  const hours = rows.flatMap(
-    ({ host_id: host, from_ms: from, to_ms: to, is_stopped: isStopped }) => {
-      const first = Math.floor(Number(from) / hourLengthMs) * hourLengthMs;
-      const end = Math.min(endMs, isStopped ? Number(to) : first + hourLengthMs);
-      const found: HostHour[] = [];
-      for (
-        let hourMs = Math.max(first, endMs - hoursMax * hourLengthMs);
-        hourMs < end;
-        hourMs += hourLengthMs
-      )
-        found.push({ host, hourMs });
-      return found;
-    },
+    order by received_at limit ${limit}`,
   );
+  const hours = rows.flatMap(({ host, fromMs, toMs, isStopped }) => {
+    const first = Math.floor(fromMs / hourLengthMs) * hourLengthMs;
+    const end = Math.min(endMs, isStopped ? toMs : first + hourLengthMs);
+    const found: HostHour[] = [];
+    for (
+      let hourMs = Math.max(first, endMs - hoursMax * hourLengthMs);
+      hourMs < end;
+      hourMs += hourLengthMs
+    )
+      found.push({ host, hourMs });
+    return found;
+  });
   const last = rows.length === limit ? rows.at(-1) : undefined;
-  return { hours, next: last === undefined ? null : new Date(Number(last.received_ms)) };
+  return { hours, next: last?.receivedAt ?? null };
 };

@@ -3,7 +3,7 @@ import { dayMs, hourMs as hourLengthMs } from "#kit/clock.ts";
 import { byteOfState, incompleteStates } from "#proto/completeness/hour-note.ts";
 import { type HourState, hourStates } from "#proto/completeness/hour-state.ts";
 import type { Executor } from "../database/database.ts";
-import { arrayLiteral } from "../database/statements.ts";
+import { arrayLiteral, asIs, type RowOf, readRow, readRows } from "../database/statements.ts";
 import { timestampAt } from "../fleet/rows.ts";
 import { dayAt } from "./days.ts";
 import type { HourColumns } from "./hour-columns.ts";
@@ -90,17 +90,21 @@ export const findMatchingHosts = async (
     after === null
       ? sql`true`
       : sql`(hours < ${after.hours}::int or (hours = ${after.hours}::int and host_id > ${after.host}))`;
-  const rows = await db.execute<{ host_id: string; hours: number; total: string }>(sql`
+  const rows = await readRows(
+    db,
+    { host: String, hours: Number, total: Number },
+    sql`
     with matching as materialized (
       select host_id collate "C" as host_id, sum(${matchingHours(filter)})::int as hours from completeness_day
       where ${sql.join(where, sql` and `)} group by completeness_day.host_id),
     found as (select * from matching where hours > 0)
-    select host_id, hours, (select count(*) from found)::text as total from found where ${beyond}
-    order by hours desc, host_id limit ${limit + 1}`);
-  const page = rows.slice(0, limit).map(({ host_id, hours }) => ({ host: host_id, hours }));
+    select host_id as host, hours, (select count(*) from found) as total from found where ${beyond}
+    order by hours desc, host_id limit ${limit + 1}`,
+  );
+  const page = rows.slice(0, limit).map(({ host, hours }) => ({ host, hours }));
   return {
     rows: page,
-    total: Number(rows[0]?.total ?? 0),
+    total: rows[0]?.total ?? 0,
     next: rows.length > limit ? (page.at(-1) ?? null) : null,
   };
 };
@@ -116,27 +120,29 @@ export const findHourCounts = async (
   db: Executor,
   { fromMs, toMs }: HourRange,
 ): Promise<FleetHourCounts[]> => {
-  const rows = await db.execute<{ hour: string; hosts: string }>(sql`
-    select hour, array_to_json(hosts)::text as hosts from completeness_hour
-    where hour >= ${timestampAt(new Date(fromMs))} and hour < ${timestampAt(new Date(toMs))} order by hour`);
-  return rows.map(({ hour, hosts }) => {
-    const counts = JSON.parse(hosts) as number[];
-    return {
-      hourMs: Date.parse(hour),
-      hosts: new Map(hourStates.map((state, index) => [state, counts[index] ?? 0])),
-    };
-  });
+  const rows = await readRows(
+    db,
+    { hourMs: Date.parse, hosts: asIs<number[]> },
+    sql`
+    select hour as hour_ms, array_to_json(hosts) as hosts from completeness_hour
+    where hour >= ${timestampAt(new Date(fromMs))} and hour < ${timestampAt(new Date(toMs))} order by hour`,
+  );
+  return rows.map(({ hourMs, hosts }) => ({
+    hourMs,
+    hosts: new Map(hourStates.map((state, index) => [state, hosts[index] ?? 0])),
+  }));
 };
 
 /** The names of an enrolled host, and the time in which it was enrolled. */
-export interface EnrolledHost {
-  identity: string;
-  identityId: string;
-  deviceId: string;
-  enrolledMs: number;
+export type EnrolledHost = RowOf<typeof enrolledHost>;
+const enrolledHost = {
+  identity: String,
+  identityId: String,
+  deviceId: String,
+  enrolledMs: Date.parse,
   /** Infinite if it is not revoked. */
-  revokedMs: number;
-}
+  revokedMs: (at: string | null) => (at === null ? Number.POSITIVE_INFINITY : Date.parse(at)),
+};
 
 /** Finds enrolled hosts by their identities, or by the id of one. */
 export const findEnrolledHosts = async (
@@ -147,33 +153,21 @@ export const findEnrolledHosts = async (
     "identities" in by
       ? sql`identity = any(${arrayLiteral(by.identities)}::text[])`
       : sql`id = ${by.identityId}::uuid`;
-  const rows = await db.execute<
-    Record<"identity" | "id" | "device_id" | "enrolled_at", string> & { revoked_at: string | null }
-  >(
-    sql`select identity, id, device_id, enrolled_at, revoked_at from collector_identity where ${condition}`,
+  const rows = await readRows(
+    db,
+    enrolledHost,
+    sql`
+    select identity, id as identity_id, device_id, enrolled_at as enrolled_ms, revoked_at as revoked_ms
+    from collector_identity where ${condition}`,
   );
-  return new Map(
-    rows.map(
-      ({
-        identity,
-        id: identityId,
-        device_id: deviceId,
-        enrolled_at: enrolled,
-        revoked_at: revoked,
-      }) => {
-        const revokedMs = revoked === null ? Number.POSITIVE_INFINITY : Date.parse(revoked);
-        return [
-          identity,
-          { identity, identityId, deviceId, enrolledMs: Date.parse(enrolled), revokedMs },
-        ];
-      },
-    ),
-  );
+  return new Map(rows.map((row) => [row.identity, row]));
 };
 
 /** Returns the identity of the enrolled host with the device id `name`, if there is exactly one; otherwise `name` itself. */
 export const findHostNamed = async (db: Executor, name: string): Promise<string> => {
-  const rows = await db.execute<{ identity: string }>(
+  const rows = await readRows(
+    db,
+    { identity: String },
     sql`select identity from fleet_host where device_id = ${name} limit 2`,
   );
   return rows.length === 1 ? (rows[0]?.identity ?? name) : name;
@@ -184,7 +178,9 @@ export const findIdentityOf = async (
   db: Executor,
   identityId: string,
 ): Promise<string | undefined> => {
-  const [row] = await db.execute<{ identity: string }>(
+  const row = await readRow(
+    db,
+    { identity: String },
     sql`select identity from collector_identity where id = ${identityId}::uuid`,
   );
   return row?.identity;

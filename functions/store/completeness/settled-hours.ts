@@ -1,44 +1,26 @@
 import { sql } from "drizzle-orm";
 import type { Executor } from "../database/database.ts";
+import { type RowOf, readRows } from "../database/statements.ts";
 import { timestampAt } from "../fleet/rows.ts";
 
 /** An account that may change the state of hours that have a statement. */
-export interface SettlingAccount {
-  host: string;
-  fromMs: number;
-  toMs: number;
-  isStopped: boolean;
-  receivedMs: number;
-  xid: bigint;
+export type SettlingAccount = RowOf<typeof settlingAccount>;
+const settlingAccount = {
+  host: String,
+  fromMs: Date.parse,
+  toMs: Date.parse,
+  isStopped: Boolean,
+  receivedMs: Date.parse,
+  xid: BigInt,
   /** Its position in the stream that stores it; 0 for none. */
-  streamEnd: bigint;
-}
-
-type SettlingRow = {
-  host_id: string;
-  from_ms: string;
-  to_ms: string;
-  is_stopped: boolean;
-  received_ms: string;
-  xid: string;
-  stream_end: string | null;
+  streamEnd: BigInt,
 };
 
 /** An account may become visible this long after its time of receipt. */
 const commitSecondsMax = 60;
 
-const columns = sql`host_id, (extract(epoch from from_at) * 1000)::bigint::text as from_ms, (extract(epoch from to_at) * 1000)::bigint::text as to_ms,
-  is_stopped, (extract(epoch from received_at) * 1000)::bigint::text as received_ms, xid::text, stream_end::text`;
-
-const settlingOf = (row: SettlingRow): SettlingAccount => ({
-  host: row.host_id,
-  fromMs: Number(row.from_ms),
-  toMs: Number(row.to_ms),
-  isStopped: row.is_stopped,
-  receivedMs: Number(row.received_ms),
-  xid: BigInt(row.xid),
-  streamEnd: BigInt(row.stream_end ?? 0),
-});
+const columns = sql`host_id as host, from_at as from_ms, to_at as to_ms, is_stopped, received_at as received_ms, xid,
+  coalesce(stream_end, 0) as stream_end`;
 
 /**
  * Finds accounts of hours before `hour` that were received before `until`, in the order of their receipt: those since `since`, and earlier
@@ -54,12 +36,15 @@ export const findLateAccounts = async (
     limit,
   }: { since: Date; unseenFrom: bigint; until: Date; hour: Date; limit: number },
 ): Promise<SettlingAccount[]> => {
-  const rows = await db.execute<SettlingRow>(sql`
+  return readRows(
+    db,
+    settlingAccount,
+    sql`
     select ${columns} from ingest_account
     where received_at >= ${timestampAt(since, -commitSecondsMax)} and received_at < ${timestampAt(until)} and from_at < ${timestampAt(hour)}
       and (received_at >= ${timestampAt(since)} or xid >= ${String(unseenFrom)}::bigint)
-    order by received_at limit ${limit}`);
-  return rows.map(settlingOf);
+    order by received_at limit ${limit}`,
+  );
 };
 
 /** Finds accounts of hours before `hour` that the slowest export delivered between the positions `from` and `below`, in its order. */
@@ -67,12 +52,15 @@ export const findDeliveredAccounts = async (
   db: Executor,
   { from, below, hour, limit }: { from: bigint; below: bigint; hour: Date; limit: number },
 ): Promise<SettlingAccount[]> => {
-  const rows = await db.execute<SettlingRow>(sql`
+  return readRows(
+    db,
+    settlingAccount,
+    sql`
     select ${columns} from ingest_account
     where xid >= ${String(from)}::bigint and xid < ${String(below)}::bigint and from_at < ${timestampAt(hour)}
       and refused is null and accepted > 0
-    order by ingest_account.xid limit ${limit}`);
-  return rows.map(settlingOf);
+    order by ingest_account.xid limit ${limit}`,
+  );
 };
 
 /** A queue that ends, or opens again, changes at most so many past hours. */
@@ -86,7 +74,10 @@ export const findChangedAccounts = async (
   db: Executor,
   { since, hour, limit }: { since: Date; hour: Date; limit: number },
 ): Promise<SettlingAccount[]> => {
-  const rows = await db.execute<SettlingRow>(sql`
+  return readRows(
+    db,
+    settlingAccount,
+    sql`
     select ${columns} from (
       select a.host_id, a.from_at, a.to_at, a.is_stopped, a.xid, a.stream_end, r.last_at as received_at from export_rejection r
       cross join lateral (
@@ -106,8 +97,8 @@ export const findChangedAccounts = async (
         select to_at from ingest_account i where i.host_id = q.host_id and i.queue_id = q.queue_id and i.refused is null
         order by i.number desc limit 1) a on true
       where q.changed_at >= ${timestampAt(since, -commitSecondsMax)} and coalesce(a.to_at, q.first_seen_at) < ${timestampAt(hour)}) as changed
-    order by received_at limit ${limit}`);
-  return rows.map(settlingOf);
+    order by received_at limit ${limit}`,
+  );
 };
 
 /** Finds accounts of hours before `hour` that a stream has after `from`, through `through`, in its order. */
@@ -121,10 +112,13 @@ export const findDeliveredInStream = async (
     limit,
   }: { stream: string; from: bigint; through: bigint; hour: Date; limit: number },
 ): Promise<SettlingAccount[]> => {
-  const rows = await db.execute<SettlingRow>(sql`
+  return readRows(
+    db,
+    settlingAccount,
+    sql`
     select ${columns} from ingest_account
     where stream = ${stream} and stream_end > ${String(from)}::bigint and stream_end <= ${String(through)}::bigint
       and from_at < ${timestampAt(hour)} and refused is null and accepted > 0
-    order by stream_end limit ${limit}`);
-  return rows.map(settlingOf);
+    order by stream_end limit ${limit}`,
+  );
 };

@@ -1,15 +1,24 @@
-import { type SQL, sql } from "drizzle-orm";
+import { eq, getTableColumns, ilike, or, type SQL, sql } from "drizzle-orm";
 import { collectorConfig } from "#drizzle/schema/config.ts";
+import { person } from "#drizzle/schema/operator.ts";
 import type { ConfigProgress } from "#proto/fleet-health/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
 import {
   arrayLiteral,
+  asDate,
+  asIs,
+  firstRow,
+  orNull,
   type Paged,
   type PageRequest,
   paged,
+  pageOf,
+  type RowOf,
+  readRows,
   substring,
 } from "../database/statements.ts";
 import { appliedAt, type CountingRules, hashKey, isCounted, progressOf } from "../fleet/rows.ts";
+import type { ConfigRow } from "./configs.ts";
 
 /** The hosts of one config hash. Revoked hosts are not counted. */
 export interface ProgressCounts extends Record<ConfigProgress, number> {
@@ -44,13 +53,16 @@ export const countProgress = async (
     hashes.length === 1
       ? sql`and (desired_config_key = ${hashKey(hashes[0] ?? "")} or running_config_key = ${hashKey(hashes[0] ?? "")})`
       : sql``;
-  const rows = await db.execute<{
-    desired: string | null;
-    running: string | null;
-    step: ConfigProgress;
-    hosts: number;
-    applied_at: string | null;
-  }>(sql`
+  const rows = await readRows(
+    db,
+    {
+      desired: orNull(String),
+      running: orNull(String),
+      step: asIs<ConfigProgress>,
+      hosts: Number,
+      appliedAt: orNull(asDate),
+    },
+    sql`
     with wanted as materialized (select hash, fleet_hash_key(hash) as key from unnest(${wanted}) hash), grouped as (
       select desired_config_key, running_config_key, ${progressOf(rules)} as step, count(*) as hosts, max(${appliedAt}) as applied_at
       from fleet where ${isCounted(rules)} ${isWanted} group by 1, 2, 3
@@ -58,19 +70,20 @@ export const countProgress = async (
     select encode(d.hash, 'hex') as desired, encode(r.hash, 'hex') as running, step, sum(hosts)::int as hosts,
       nullif(max(applied_at) filter (where d.hash = r.hash), '-infinity') as applied_at
     from grouped left join wanted d on d.key = desired_config_key left join wanted r on r.key = running_config_key
-    where d.hash is not null or r.hash is not null group by 1, 2, 3`);
+    where d.hash is not null or r.hash is not null group by 1, 2, 3`,
+  );
   const counts = new Map<string, ProgressCounts>();
   const change = (hash: string, changed: (before: ProgressCounts) => Partial<ProgressCounts>) => {
     const before = counts.get(hash) ?? noHosts;
     counts.set(hash, { ...before, ...changed(before) });
   };
-  for (const { desired, running, step, hosts, applied_at } of rows) {
+  for (const { desired, running, step, hosts, appliedAt: at } of rows) {
     const runsDesired = desired === running;
     if (desired !== null)
       change(desired, (before) => ({
         [step]: before[step] + hosts,
         silentRunning: before.silentRunning + (runsDesired && step === "silent" ? hosts : 0),
-        appliedAt: laterOf(before.appliedAt, applied_at),
+        appliedAt: laterOf(before.appliedAt, at),
       }));
     if (running !== null && !runsDesired)
       change(running, (before) => ({ undesired: before.undesired + hosts }));
@@ -78,69 +91,60 @@ export const countProgress = async (
   return (hash) => counts.get(hash) ?? noHosts;
 };
 
-const laterOf = (before: Date | null, text: string | null): Date | null => {
-  if (text === null) return before;
-  const at = new Date(text);
-  return before === null || at > before ? at : before;
-};
+const laterOf = (before: Date | null, at: Date | null): Date | null =>
+  before !== null && (at === null || before > at) ? before : at;
+
+const { yaml, ...columns } = getTableColumns(collectorConfig);
+const listedConfig = { ...columns, createdByEmail: person.primaryEmail };
 
 /** A published config without its text, and the email of its publisher. */
-export interface ListedConfigRow {
-  id: string;
-  name: string | null;
-  configHash: string;
-  sizeBytes: number;
-  createdAt: Date;
-  createdBy: string;
-  createdByEmail: string | null;
-}
-
-const configColumns = sql`c.id, c.name, c.config_hash as "configHash", c.size_bytes as "sizeBytes", c.created_at, c.created_by as "createdBy",
-  p.primary_email as "createdByEmail"`;
-const publisher = sql`left join person p on p.user_id = c.created_by`;
-
-type ConfigQueryRow = Omit<ListedConfigRow, "createdAt"> & { created_at: string };
-
-const listed = <Row extends ConfigQueryRow>({ created_at, ...row }: Row) => ({
-  ...row,
-  createdAt: new Date(created_at),
-});
+export type ListedConfigRow = Omit<ConfigRow, "yaml"> & { createdByEmail: string | null };
 
 /** Returns one page of the configs whose name contains `text` in any case, or whose hash begins with it. */
 export const listConfigs = async (
   db: Executor,
   text: string | undefined,
-  { after, limit }: PageRequest,
+  page: PageRequest,
 ): Promise<Paged<ListedConfigRow>> => {
-  const where = [sql`true`];
-  if (text !== undefined)
-    where.push(
-      sql`(c.name ilike ${substring(text)} or starts_with(c.config_hash, ${text.toLowerCase()}))`,
-    );
-  if (after !== null) where.push(sql`c.id < ${after}::uuid`);
-  const rows =
-    await db.execute<ConfigQueryRow>(sql`select ${configColumns} from ${collectorConfig} c ${publisher}
-    where ${sql.join(where, sql` and `)} order by c.id desc limit ${limit + 1}`);
-  return paged(rows.map(listed), { after, limit });
+  const { where, orderBy, limit } = pageOf(columns.id, page, [
+    text === undefined
+      ? undefined
+      : or(
+          ilike(columns.name, substring(text)),
+          sql`starts_with(${columns.configHash}, ${text.toLowerCase()})`,
+        ),
+  ]);
+  const rows = await db
+    .select(listedConfig)
+    .from(collectorConfig)
+    .leftJoin(person, eq(person.userId, columns.createdBy))
+    .where(where)
+    .orderBy(orderBy)
+    .limit(limit);
+  return paged(rows, page);
 };
 
 /** Finds a config with its text and the email of its publisher. */
-export const findListedConfig = async (
+export const findListedConfig = (
   db: Executor,
   id: string,
-): Promise<(ListedConfigRow & { yaml: string }) | undefined> => {
-  const [row] = await db.execute<ConfigQueryRow & { yaml: string }>(
-    sql`select ${configColumns}, c.yaml from ${collectorConfig} c ${publisher} where c.id = ${id}::uuid`,
+): Promise<(ListedConfigRow & { yaml: string }) | undefined> =>
+  firstRow(
+    db
+      .select({ ...listedConfig, yaml })
+      .from(collectorConfig)
+      .leftJoin(person, eq(person.userId, columns.createdBy))
+      .where(eq(columns.id, id)),
   );
-  return row && listed(row);
-};
 
 /** A hash that hosts run and no published config has. */
-export interface UnstoredHash {
-  configHash: string;
-  running: number;
-  lastHeartbeatAt: Date | null;
-}
+export type UnstoredHash = Omit<RowOf<typeof unstoredHash>, "hashes">;
+const unstoredHash = {
+  configHash: String,
+  running: Number,
+  lastHeartbeatAt: orNull(asDate),
+  hashes: Number,
+};
 
 /** Finds the hashes that hosts run and no published config has, those with the most hosts first, and the number of such hashes. */
 export const findUnstoredHashes = async (
@@ -148,52 +152,46 @@ export const findUnstoredHashes = async (
   rules: CountingRules,
   limit: number,
 ): Promise<{ rows: UnstoredHash[]; hashes: number }> => {
-  const rows = await db.execute<{
-    hash: string;
-    running: number;
-    last_at: string | null;
-    hashes: number;
-  }>(sql`
-    select encode(running_config, 'hex') as hash, running, last_at, (count(*) over ())::int as hashes
+  const rows = await readRows(
+    db,
+    unstoredHash,
+    sql`
+    select encode(running_config, 'hex') as config_hash, running, last_heartbeat_at, count(*) over () as hashes
     from (
-      select running_config, count(*)::int as running, nullif(max(last_heartbeat_at), '-infinity') as last_at
+      select running_config, count(*)::int as running, nullif(max(last_heartbeat_at), '-infinity') as last_heartbeat_at
       from fleet where running_config <> '\\x'::bytea and ${isCounted(rules)} group by 1
     ) grouped
     where not exists (select from ${collectorConfig} where config_hash = encode(running_config, 'hex'))
-    order by running desc, running_config limit ${limit}`);
-  return {
-    rows: rows.map(({ hash, running, last_at }) => ({
-      configHash: hash,
-      running,
-      lastHeartbeatAt: last_at === null ? null : new Date(last_at),
-    })),
-    hashes: rows[0]?.hashes ?? 0,
-  };
+    order by running desc, running_config limit ${limit}`,
+  );
+  return { rows: rows.map(({ hashes: _, ...row }) => row), hashes: rows[0]?.hashes ?? 0 };
 };
 
 /** The assignments of a config that one person made within one minute. */
-export interface AssignmentBatchRow {
-  from: Date;
-  assignedBy: string;
-  assignedByEmail: string | null;
-  assigned: number;
-  current: number;
-}
+export type AssignmentBatchRow = RowOf<typeof assignmentBatch>;
+const assignmentBatch = {
+  from: asDate,
+  assignedBy: String,
+  assignedByEmail: orNull(String),
+  assigned: Number,
+  current: Number,
+};
 
 /** Finds the newest batches of a config. */
-export const findAssignmentBatches = async (
+export const findAssignmentBatches = (
   db: Executor,
   configId: string,
   limit: number,
-): Promise<AssignmentBatchRow[]> => {
-  const rows = await db.execute<Omit<AssignmentBatchRow, "from"> & { from: string }>(sql`
-    select b.*, p.primary_email as "assignedByEmail" from (
-      select date_trunc('minute', assigned_at) as "from", assigned_by as "assignedBy", count(*)::int as assigned,
-        (count(*) filter (where ended_at is null))::int as current
+): Promise<AssignmentBatchRow[]> =>
+  readRows(
+    db,
+    assignmentBatch,
+    sql`
+    select b.*, p.primary_email as assigned_by_email from (
+      select date_trunc('minute', assigned_at) as "from", assigned_by, count(*) as assigned, count(*) filter (where ended_at is null) as current
       from config_assignment where config_id = ${configId}::uuid group by 1, 2 order by 1 desc, 2 limit ${limit}
-    ) b left join person p on p.user_id = b."assignedBy" order by 1 desc, 2`);
-  return rows.map((row) => ({ ...row, from: new Date(row.from) }));
-};
+    ) b left join person p on p.user_id = b.assigned_by order by 1 desc, 2`,
+  );
 
 /** Selects assignments of a config; an absent property does not filter. */
 export interface AssignmentFilter {
@@ -205,18 +203,19 @@ export interface AssignmentFilter {
 }
 
 /** An assignment of a config, and its host's progress with it. */
-export interface AssignmentListRow {
-  id: string;
-  identityId: string;
-  identity: string;
-  deviceId: string;
-  assignedAt: Date;
-  assignedBy: string;
-  assignedByEmail: string | null;
-  endedAt: Date | null;
-  progress: ConfigProgress | null;
-  appliedAt: Date | null;
-}
+export type AssignmentListRow = RowOf<typeof listedAssignment>;
+const listedAssignment = {
+  id: String,
+  identityId: String,
+  identity: String,
+  deviceId: String,
+  assignedAt: asDate,
+  assignedBy: String,
+  assignedByEmail: orNull(String),
+  endedAt: orNull(asDate),
+  progress: asIs<ConfigProgress | null>,
+  appliedAt: orNull(asDate),
+};
 
 /** Returns one page of the assignments of a config. */
 export const listAssignments = async (
@@ -233,26 +232,17 @@ export const listAssignments = async (
   if (until !== undefined) where.push(sql`a.assigned_at < ${until.toISOString()}::timestamptz`);
   if (after !== null) where.push(sql`a.id < ${after}::uuid`);
   const isOpen = sql`a.ended_at is null and ${isCounted(rules)}`;
-  const rows = await db.execute<
-    Omit<AssignmentListRow, "assignedAt" | "endedAt" | "appliedAt"> &
-      Record<"assigned_at", string> &
-      Record<"ended_at" | "applied_at", string | null>
-  >(sql`
-    select a.id, a.identity_id as "identityId", f.identity, f.device_id as "deviceId", a.assigned_at,
-      a.assigned_by as "assignedBy", p.primary_email as "assignedByEmail", a.ended_at,
+  const rows = await readRows(
+    db,
+    listedAssignment,
+    sql`
+    select a.id, a.identity_id, f.identity, f.device_id, a.assigned_at, a.assigned_by, p.primary_email as assigned_by_email, a.ended_at,
       case when ${isOpen} then ${progressOf(rules)} end as progress,
       case when ${isOpen} and drift = 'in_sync' then nullif(${appliedAt}, '-infinity') end as applied_at
     from (select * from config_assignment a where ${sql.join(where, sql` and `)} order by id desc limit ${limit + 1}) a
     cross join lateral (select * from fleet where identity_id = a.identity_id limit 1) f
     left join person p on p.user_id = a.assigned_by
-    order by a.id desc`);
-  return paged(
-    rows.map(({ assigned_at, ended_at, applied_at, ...row }) => ({
-      ...row,
-      assignedAt: new Date(assigned_at),
-      endedAt: ended_at === null ? null : new Date(ended_at),
-      appliedAt: applied_at === null ? null : new Date(applied_at),
-    })),
-    { after, limit },
+    order by a.id desc`,
   );
+  return paged(rows, { after, limit });
 };

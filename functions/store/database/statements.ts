@@ -37,6 +37,61 @@ export const firstRow = async <Row>(query: PromiseLike<readonly Row[]>): Promise
 export const hasRows = async (query: PromiseLike<readonly unknown[]>): Promise<boolean> =>
   (await query).length > 0;
 
+/** The columns of a result, each with the function that converts the driver's value, such as `Number`. */
+type ReadColumns = Readonly<Record<string, (value: never) => unknown>>;
+
+/** A row with these columns. */
+export type RowOf<Columns extends ReadColumns> = {
+  [Name in keyof Columns]: ReturnType<Columns[Name]>;
+};
+
+/** Types a column that needs no conversion. */
+export const asIs = <Value>(value: Value): Value => value;
+
+/** Converts a timestamp. */
+export const asDate = (value: string): Date => new Date(value);
+
+/** Converts a column that may be null. */
+export const orNull =
+  <Raw, Value>(convert: (value: Raw) => Value) =>
+  (value: Raw | null): Value | null =>
+    value === null ? null : convert(value);
+
+/** Runs a statement and returns its rows. A column has the name of its property in snake_case. */
+export const readRows = async <Columns extends ReadColumns>(
+  db: Pick<Executor, "execute">,
+  columns: Columns,
+  statement: SQL,
+): Promise<RowOf<Columns>[]> => (await db.execute(statement)).map(rowReader(columns));
+
+/** Runs a statement and returns its first row; undefined without one. */
+export const readRow = <Columns extends ReadColumns>(
+  ...read: Parameters<typeof readRows<Columns>>
+): Promise<RowOf<Columns> | undefined> => firstRow(readRows(...read));
+
+/** Runs a statement that always returns a row, and returns this row. */
+export const readOne = async <Columns extends ReadColumns>(
+  ...read: Parameters<typeof readRows<Columns>>
+): Promise<RowOf<Columns>> => {
+  const row = await readRow(...read);
+  if (row === undefined) throw new Error("the statement returned no row");
+  return row;
+};
+
+/** Returns the function that converts the rows of a statement. */
+export const rowReader = <Columns extends ReadColumns>(columns: Columns) => {
+  const readers = Object.entries(columns).map(
+    ([name, convert]) => [name, snakeCase(name), convert] as const,
+  );
+  return (row: Readonly<Record<string, unknown>>): RowOf<Columns> => {
+    const converted: Record<string, unknown> = {};
+    for (const [name, column, convert] of readers) converted[name] = convert(row[column] as never);
+    return converted as RowOf<Columns>;
+  };
+};
+
+const snakeCase = (name: string) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+
 /** Returns the LIKE pattern that matches `text` anywhere; `%`, `_` and `\` in it match themselves. */
 export const substring = (text: string): string => `%${text.replace(/[\\%_]/g, "\\$&")}%`;
 

@@ -1,6 +1,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import { dayMs, hourMs } from "#kit/clock.ts";
 import type { Executor } from "../database/database.ts";
+import { orNull, type RowOf, readOne, readRows } from "../database/statements.ts";
 import { timestampAt } from "../fleet/rows.ts";
 
 /** Whole hours, or whole days if their hours are no longer kept, in milliseconds since the epoch. */
@@ -18,7 +19,10 @@ export interface StoredVolume {
 /** The property by which a volume is split. A label has a key. */
 export type VolumeSplit = { by: "host" | "kind" | "source" } | { by: "label"; key: string };
 
-/** Selects the part of a day within a range: `from` and `to` are the first and last of its 24 hours, counted from 1. */
+/**
+ * Selects the part of a day within a range: `from` and `to` are the first and last of its 24 hours, counted from 1. A range from Monday
+ * 22:00 to Wednesday 03:00 has the hours 23 to 24 of Monday, all of Tuesday, whose sum is stored, and the hours 1 to 3 of Wednesday.
+ */
 const slice = ({ fromMs, toMs }: VolumeRange) => {
   const first = Math.floor(fromMs / dayMs);
   const last = Math.floor((toMs - 1) / dayMs);
@@ -58,14 +62,11 @@ const rowsOf = (split: VolumeSplit, range: VolumeRange): { name: SQL; from: SQL 
       return { name: sql`kind`, from: totalRows(range) };
     case "host":
       return { name: sql`host_id`, from: storedRows(range) };
-    case "source": {
-      const first = Math.floor(range.fromMs / dayMs);
-      const last = Math.floor((range.toMs - 1) / dayMs);
+    case "source":
       return {
         name: sql`kind || ' ' || source`,
-        from: sql`(select * from volume_source where day between ${first}::int and ${last}::int) stored`,
+        from: sql`(select * from volume_source where ${slice(range).within}) stored`,
       };
-    }
     case "label":
       return {
         name: sql`l.labels ->> ${split.key}`,
@@ -87,26 +88,25 @@ export const findLargest = async (
   count: number;
 }> => {
   const { name, from } = rowsOf(split, range);
-  const rows = await db.execute<
-    Record<"envelopes" | "bytes" | "all_envelopes" | "all_bytes", string> & {
-      name: string | null;
-      count: number;
-    }
-  >(sql`
-    select *, sum(envelopes) over () as all_envelopes, sum(bytes) over () as all_bytes, (count(*) over ())::int as count from (
-      select ${name} as name, sum(envelopes) as envelopes, sum(payload_bytes) as bytes from ${from} group by 1 having sum(envelopes) > 0
-    ) parts order by bytes desc, name collate "C" limit ${limit}`);
+  const rows = await readRows(
+    db,
+    {
+      name: orNull(String),
+      envelopes: Number,
+      payloadBytes: Number,
+      allEnvelopes: Number,
+      allBytes: Number,
+      count: Number,
+    },
+    sql`
+    select *, sum(envelopes) over () as all_envelopes, sum(payload_bytes) over () as all_bytes, count(*) over () as count from (
+      select ${name} as name, sum(envelopes) as envelopes, sum(payload_bytes) as payload_bytes from ${from} group by 1 having sum(envelopes) > 0
+    ) parts order by payload_bytes desc, name collate "C" limit ${limit}`,
+  );
   const [first] = rows;
   return {
-    parts: rows.map((row) => ({
-      name: row.name,
-      envelopes: Number(row.envelopes),
-      payloadBytes: Number(row.bytes),
-    })),
-    total: {
-      envelopes: Number(first?.all_envelopes ?? 0),
-      payloadBytes: Number(first?.all_bytes ?? 0),
-    },
+    parts: rows.map(({ name, envelopes, payloadBytes }) => ({ name, envelopes, payloadBytes })),
+    total: { envelopes: first?.allEnvelopes ?? 0, payloadBytes: first?.allBytes ?? 0 },
     count: first?.count ?? 0,
   };
 };
@@ -121,26 +121,27 @@ export const findSeries = async (
   const days = sql`select day * ${dayMs}::bigint + (place - 1) * ${hourMs}::bigint as at, e as envelopes, b as payload_bytes
     from volume_total cross join lateral unnest(hour_envelopes, hour_bytes) with ordinality as hours (e, b, place) where ${within}`;
   const whole = sql`select day * ${dayMs}::bigint as at, envelopes, payload_bytes from volume_total where ${within}`;
-  const rows = await db.execute<Record<"at" | "envelopes" | "bytes", string>>(sql`
-    select at - at % ${stepMs}::bigint as at, sum(envelopes) as envelopes, sum(payload_bytes) as bytes from (
+  const rows = await readRows(
+    db,
+    { at: Number, envelopes: Number, payloadBytes: Number },
+    sql`
+    select at - at % ${stepMs}::bigint as at, sum(envelopes) as envelopes, sum(payload_bytes) as payload_bytes from (
       select (extract(epoch from hour) * 1000)::bigint as at, envelopes, payload_bytes from ingest_hour where ${recent(range)}
       union all ${stepMs === hourMs ? days : whole}
-    ) stored where at >= ${range.fromMs}::bigint and at < ${range.toMs}::bigint group by 1`);
-  return new Map(
-    rows.map(({ at, envelopes, bytes }) => [
-      Number(at),
-      { envelopes: Number(envelopes), payloadBytes: Number(bytes) },
-    ]),
+    ) stored where at >= ${range.fromMs}::bigint and at < ${range.toMs}::bigint group by 1`,
   );
+  return new Map(rows.map(({ at, ...volume }) => [at, volume]));
 };
 
 /** The names of a host, and its usual day; null if unknown. */
-export interface HostOfVolume {
-  identityId: string | null;
-  deviceId: string | null;
-  dayBytes: number;
-  usualBytes: number | null;
-}
+export type HostOfVolume = Omit<RowOf<typeof hostOfVolume>, "host">;
+const hostOfVolume = {
+  host: String,
+  identityId: orNull(String),
+  deviceId: orNull(String),
+  dayBytes: Number,
+  usualBytes: orNull(Number),
+};
 
 /** Finds them by the hosts' identities. */
 export const findHostsOfVolume = async (
@@ -148,40 +149,31 @@ export const findHostsOfVolume = async (
   hosts: readonly string[],
 ): Promise<Map<string, HostOfVolume>> => {
   if (hosts.length === 0) return new Map();
-  const rows = await db.execute<{
-    host_id: string;
-    identity_id: string | null;
-    device_id: string | null;
-    day_bytes: string | null;
-    usual_bytes: string | null;
-  }>(sql`
-    select host_id, h.identity_id, h.device_id, v.day_bytes, v.usual_bytes from jsonb_array_elements_text(${JSON.stringify(hosts)}::jsonb) as wanted (host_id)
-    left join fleet_host h on h.identity = host_id collate "C" left join host_volume v using (host_id)`);
-  return new Map(
-    rows.map((row) => [
-      row.host_id,
-      {
-        identityId: row.identity_id,
-        deviceId: row.device_id,
-        dayBytes: Number(row.day_bytes ?? 0),
-        usualBytes: row.usual_bytes === null ? null : Number(row.usual_bytes),
-      },
-    ]),
+  const rows = await readRows(
+    db,
+    hostOfVolume,
+    sql`
+    select host_id as host, h.identity_id, h.device_id, coalesce(v.day_bytes, 0) as day_bytes, v.usual_bytes
+    from jsonb_array_elements_text(${JSON.stringify(hosts)}::jsonb) as wanted (host_id)
+    left join fleet_host h on h.identity = host_id collate "C" left join host_volume v using (host_id)`,
   );
+  return new Map(rows.map(({ host, ...names }) => [host, names]));
 };
 
 /** Finds the disk that whole days of telemetry take, and the payload bytes that core stored on them: the newest days with known hours. */
-export const findDiskOfDays = async (
+export const findDiskOfDays = (
   db: Executor,
   { today, days }: { today: number; days: number },
-): Promise<{ diskBytes: number; payloadBytes: number }> => {
-  const [row] = await db.execute<Record<"disk" | "payload", string>>(sql`
-    select coalesce(sum(disk), 0) as disk, coalesce(sum(payload), 0) as payload from (
+): Promise<{ diskBytes: number; payloadBytes: number }> =>
+  readOne(
+    db,
+    { diskBytes: Number, payloadBytes: Number },
+    sql`
+    select coalesce(sum(disk), 0) as disk_bytes, coalesce(sum(payload), 0) as payload_bytes from (
       select (select sum(pg_total_relation_size(inhrelid)) from pg_inherits join pg_class on oid = inhrelid
           where relname in ('ingest_block_' || name, 'ingest_envelope_' || name)) as disk,
         (select sum(payload_bytes) from ingest_hour where hour >= at and hour < at + interval '1 day') as payload
-      from generate_series(${today - days}::int, ${today - 1}::int) day,
+          from generate_series(${today - days}::int, ${today - 1}::int) day,
         lateral (select to_timestamp(day * 86400) as at, to_char(to_timestamp(day * 86400) at time zone 'utc', 'YYYYMMDD') as name) named
-    ) stored where disk > 0 and payload > 0`);
-  return { diskBytes: Number(row?.disk ?? 0), payloadBytes: Number(row?.payload ?? 0) };
-};
+    ) stored where disk > 0 and payload > 0`,
+  );
