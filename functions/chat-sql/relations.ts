@@ -48,13 +48,11 @@ const driftNotes = [
   "drift compares running_config_hash with desired_config_hash: in_sync when equal, on_last_known_good when the host reports that it rejected the desired config or rolled it back and runs its last known good one, drifted when it runs another, also because it has not applied the desired one yet, no_desired without a desired config, unknown before it reported a hash.",
 ];
 
-/** Every relation that the model may read, in the order in which `list_tables` has them. */
-export const relations: readonly Relation[] = [
-  {
-    name: "collectors",
+/** What the model reads about each relation beside its columns. */
+const about: Record<keyof typeof relationColumns, Pick<Relation, "description" | "notes">> = {
+  collectors: {
     description:
       "One row per enrolled host: state, conditions, drift, last heartbeat and envelope, certificate, queue, version, policy.",
-    columns: relationColumns.collectors,
     notes: (thresholds) => [
       "conditions has every condition that applies, state only the first: where 'stale' = any(conditions).",
       "A null timestamp means that it has not happened. Ages and seconds left are as of the query.",
@@ -62,129 +60,110 @@ export const relations: readonly Relation[] = [
       ...driftNotes,
     ],
   },
-  {
-    name: "heartbeats",
+  heartbeats: {
     description:
       "The newest heartbeat of each host, as the host reported it. A host without one has no row.",
-    columns: relationColumns.heartbeats,
     notes: () => [
       "dropped_records_total, dead_letters and file_gaps count since the collector's queue was created: what was lost, which no volume tells.",
     ],
   },
-  {
-    name: "certificates",
+  certificates: {
     description:
       "Every certificate that core issued to a host, with its status. No keys and no PEM.",
-    columns: relationColumns.certificates,
     notes: () => [
       "A host has at most one certificate in use and one unused successor (status active, first_used_at null, predecessor_id set).",
       "collectors.certificate_id is the one that the host used last.",
     ],
   },
-  {
-    name: "config_assignments",
+  config_assignments: {
     description:
       "Which central config each host was assigned, now and in the past. The text of configs is not readable.",
-    columns: relationColumns.config_assignments,
     notes: () => [
       "is_current selects the assignment in force. Whether the host runs it is in collectors.drift.",
     ],
   },
-  {
-    name: "audit_events",
+  audit_events: {
     description: "The audit log: who did what to which target, with outcome, reason and details.",
-    columns: relationColumns.audit_events,
     notes: () => [
       "action is noun.verb, for example collector.enroll, certificate.renew, config.assign, identity.revoke, operator.sign_in.",
       "Events about a host have its identity_id as target_id: join on target_id = identity_id::text.",
     ],
   },
-  {
-    name: "enrollment_policies",
+  enrollment_policies: {
     description: "The enrollment policies: which hosts may enroll, limits and use. No tokens.",
-    columns: relationColumns.enrollment_policies,
     notes: () => ["collectors.policy_id is enrollment_policies.id."],
   },
-  {
-    name: "ingest_hours",
+  ingest_hours: {
     description:
       "How many envelopes each host forwarded, by hour and kind, for the last 48 hours. Not their content.",
-    columns: relationColumns.ingest_hours,
     notes: () => [
       "An hour in which a host forwarded nothing has no row; the newest hour is not over yet.",
       "Rejected and discarded envelopes do not count.",
     ],
   },
-  {
-    name: "incomplete_hours",
+  incomplete_hours: {
     description:
       "Which hosts lack telemetry of which hour, how much and why, for the last 31 days. An hour without a row is complete, not settled, or none of the host's: it was not enrolled.",
-    columns: relationColumns.incomplete_hours,
     notes: () => [
       "An hour is settled 15 minutes after its end. short: records are missing. late: the host speaks, its account has not come. silent: it does not speak. core_out: core could not receive.",
       "A later account settles its hour again.",
     ],
   },
-  {
-    name: "completeness_hours",
+  completeness_hours: {
     description:
       "How many hosts had which state of completeness in each settled hour of the whole fleet.",
-    columns: relationColumns.completeness_hours,
     notes: () => [
       "undelivered: stored by core, and not with every export. not_running: the host states that no collector ran. not_accounted: the host sends no accounts.",
     ],
   },
-  {
-    name: "host_history",
+  host_history: {
     description:
       "How each host was in the past: a row for each interval that has ended, because something of it changed.",
-    columns: relationColumns.host_history,
     notes: () => [
       "How a host is now is in collectors. At a time t a host was as the row says with until_at > t and the lowest until_at; without one it has not changed since.",
       "Who changed what is in audit_events.",
     ],
   },
-  {
-    name: "host_silences",
+  host_silences: {
     description:
       "When hosts sent no heartbeats, or no envelopes, for longer than the threshold, and began again.",
-    columns: relationColumns.host_silences,
     notes: () => ["A silence that lasts has no row: collectors has its age."],
   },
-  {
-    name: "volume_days",
+  volume_days: {
     description:
       "How many envelopes each host forwarded by UTC day and kind, for 400 days until two days ago. Not their content.",
-    columns: relationColumns.volume_days,
     notes: () => [
       "The last two days are in ingest_hours alone. A day on which a host forwarded nothing has no row.",
     ],
   },
-  {
-    name: "inventory",
+  inventory: {
     description:
       "The expected hosts by the inventory, and whether each enrolled. Empty without an inventory.",
-    columns: relationColumns.inventory,
     notes: () => [
       "Never enrolled: is_expected and not is_enrolled. Not expected: in collectors with revoked_at null, and not here.",
       "Gone and still sending: not is_expected, and collectors has a recent heartbeat or envelope of it.",
     ],
   },
-  {
-    name: "watches",
+  watches: {
     description:
       "The watches: which filter of hosts each one counts, how many may match, and how it stands. No receivers.",
-    columns: relationColumns.watches,
     notes: () => ["Who created or changed a watch is in audit_events."],
   },
-  {
-    name: "watch_events",
+  watch_events: {
     description:
       "When each watch fired, was resolved, silenced, and its messages were delivered or dropped.",
-    columns: relationColumns.watch_events,
     notes: () => ["matching_hosts is null where the event has no count."],
   },
-];
+};
+
+/** Every relation that the model may read, in the order in which `list_tables` has them. */
+export const relations: readonly Relation[] = Object.entries(relationColumns).map(
+  ([name, columns]) => ({
+    name,
+    columns: Object.entries(columns).map(([name, column]) => ({ name, ...column })),
+    ...about[name as keyof typeof relationColumns],
+  }),
+);
 
 /**
  * Returns the CTEs that precede a statement: the relations that depend on the time and on thresholds, with the states and conditions of
@@ -196,13 +175,10 @@ export const relationsAt = (rules: FleetRules): SQL => sql`collectors as not mat
     select ${selected(relationColumns.certificates, certificateExpressions(rules))} from chat.issued_certificates
   )`;
 
-const selected = (
-  columns: readonly ColumnDescription[],
-  expressions: Readonly<Record<string, SQL>>,
-): SQL =>
+const selected = (columns: object, expressions: Readonly<Record<string, SQL>>): SQL =>
   sql.join(
-    columns.map(
-      ({ name }) => sql`${expressions[name] ?? sql.identifier(name)} as ${sql.identifier(name)}`,
+    Object.keys(columns).map(
+      (name) => sql`${expressions[name] ?? sql.identifier(name)} as ${sql.identifier(name)}`,
     ),
     sql`, `,
   );
