@@ -2,7 +2,7 @@ import type { FleetClient } from "#client/connect.ts";
 import type { pages } from "#client/pages.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
-import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
+import { usageError } from "../terminal/exit-codes.ts";
 import { type Column, columnsOf, printRecord, printRows } from "../terminal/output.ts";
 import { type Instant, textOfInstant } from "../terminal/parse-option.ts";
 import { printList } from "../terminal/print-list.ts";
@@ -162,6 +162,6 @@ const readYaml = async (path: string): Promise<unknown> => {
   try {
     return parse(text);
   } catch (cause) {
-    throw new ActionFailure(exitCodes.usage, `${path} is not valid YAML`, { cause });
+    throw usageError(`${path} is not valid YAML`, { cause });
   }
 };

@@ -10,7 +10,7 @@ import {
 import { withoutUndefined } from "#kit/without-undefined.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
-import { ActionFailure, type AdminExitCode, exitCodes } from "../terminal/exit-codes.ts";
+import { type AdminExitCode, exitCodes, refusalError } from "../terminal/exit-codes.ts";
 import { columnsOf, printRows } from "../terminal/output.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import type { Action } from "./command.ts";
@@ -98,10 +98,7 @@ export const rollBackConfigAction: Action<RollbackOptions> = async (
   const columns = columnsOf<(typeof planned)[number]>("identity", "outcome", "config", "hash");
   if (changed.length === 0) {
     await printRows(terminal, options, columns, planned);
-    throw new ActionFailure(
-      exitCodes.refused,
-      "no host has a config to roll back to: nothing was changed",
-    );
+    throw refusalError("no host has a config to roll back to: nothing was changed");
   }
   await confirm(terminal, options, `${describeHosts(hosts)}.\n${describePlan(planned)}`);
   const rows = await inBatches(terminal, hosts, rollBack);
@@ -145,8 +142,7 @@ const selector = (
   return async (client) => {
     const query = { ...(await fleetQueryAtCore(terminal, client, words)), limit: hostsAtOnceMax };
     const rows = await Array.fromAsync(items(reportFleetHealth, { client, query }));
-    if (rows.length === 0)
-      throw new ActionFailure(exitCodes.refused, "no host matches: nothing was changed");
+    if (rows.length === 0) throw refusalError("no host matches: nothing was changed");
     return rows.map(({ identity_id: id, identity }) => ({ id, identity }));
   };
 };

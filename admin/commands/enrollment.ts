@@ -1,4 +1,4 @@
-import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
+import { usageError } from "../terminal/exit-codes.ts";
 import { type OutputOptions, printRecord } from "../terminal/output.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import { writeTokenFile } from "../terminal/token-file.ts";
@@ -13,10 +13,7 @@ interface TokenOptions extends OutputOptions {
 export const reserveTokenFile = async (_: Terminal, { out, show = false }: TokenOptions) => {
   const goesToFile = out !== undefined;
   if (goesToFile === show)
-    throw new ActionFailure(
-      exitCodes.usage,
-      "say where the token goes: --out FILE, or --show for stdout",
-    );
+    throw usageError("say where the token goes: --out FILE, or --show for stdout");
   if (goesToFile) writeTokenFile(out, "");
   // `prepare` returns members of the body.
   return {};

@@ -20,7 +20,7 @@ import { type FleetFilter, selectsEveryHost } from "#proto/fleet-health/filter.t
 import { parseQuery } from "#proto/fleet-health/query-language/parse.ts";
 import { isUnusual, unusualVolume } from "#proto/volume.ts";
 import { connect } from "../terminal/connect.ts";
-import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
+import { usageError } from "../terminal/exit-codes.ts";
 import { type FleetQuery, filterToQuery } from "../terminal/fleet-query.ts";
 import {
   type Column,
@@ -61,13 +61,9 @@ export const checkSelection = (
   now: Date,
 ): void => {
   const filter = filterOf(words, now);
-  if (all && words.length > 0)
-    throw new ActionFailure(exitCodes.usage, "--all has every host: leave the query out");
+  if (all && words.length > 0) throw usageError("--all has every host: leave the query out");
   if (!all && selectsEveryHost(filter))
-    throw new ActionFailure(
-      exitCodes.usage,
-      "this selects every host: add --all if you mean all of them, or a condition",
-    );
+    throw usageError("this selects every host: add --all if you mean all of them, or a condition");
 };
 
 /** Checks the query of a budget, as `checkSelection` does. */
@@ -96,7 +92,7 @@ const filterOf = (words: readonly string[], now: Date): FleetFilter => {
   const [fault] = faults;
   if (fault !== undefined) {
     const mark = `${" ".repeat(fault.from)}${"^".repeat(Math.max(1, fault.to - fault.from))}`;
-    throw new ActionFailure(exitCodes.usage, `${fault.message}\n  ${text}\n  ${mark}`);
+    throw usageError(`${fault.message}\n  ${text}\n  ${mark}`);
   }
   return filter;
 };

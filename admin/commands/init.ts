@@ -12,7 +12,13 @@ import { jsonLimits, readForeignJson } from "#kit/foreign-json.ts";
 import { enrollCommandLine } from "#proto/enroll-command.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect, fleetUrl } from "../terminal/connect.ts";
-import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
+import {
+  ActionFailure,
+  exitCodes,
+  refusalError,
+  unreachableError,
+  usageError,
+} from "../terminal/exit-codes.ts";
 import { printRecord } from "../terminal/output.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import { readTextFile, tokenDigest, writeTokenFile } from "../terminal/token-file.ts";
@@ -104,18 +110,16 @@ const checkSteps = ({ steps }: GetSetupResponse): string[] =>
   steps.flatMap(({ step, done, detail }) => {
     const help = remedies[step];
     if (help === undefined) return [];
-    if (!done) throw new ActionFailure(exitCodes.refused, `${step}: ${detail}; ${help}`);
+    if (!done) throw refusalError(`${step}: ${detail}; ${help}`);
     return [`${step}: ${detail}`];
   });
 
 /** Throws unless `/readyz` reports that web and core are ready; it needs no credentials. */
 const checkReady = async ({ fetch, signal }: Terminal, url: string): Promise<void> => {
-  const fail = (message: string, cause?: unknown) =>
-    new ActionFailure(exitCodes.unreachable, message, { cause });
   const response = await fetch(`${url}/readyz`, { redirect: "error", signal }).catch((cause) => {
-    throw fail(
+    throw unreachableError(
       `${url} does not answer: is web running, and its certificate trusted (NODE_EXTRA_CA_CERTS)?`,
-      cause,
+      { cause },
     );
   });
   const body = (await readForeignJson(response, jsonLimits.fleetAnswer).catch(() => null)) as {
@@ -123,10 +127,10 @@ const checkReady = async ({ fetch, signal }: Terminal, url: string): Promise<voi
   } | null;
   const checks = body?.checks;
   if (!Array.isArray(checks))
-    throw fail(`${url} is not a fleet server: /readyz answers ${response.status}`);
+    throw unreachableError(`${url} is not a fleet server: /readyz answers ${response.status}`);
   const failing = checks.filter(({ status }) => status === "not_ready").map(({ name }) => name);
   if (!response.ok)
-    throw fail(`${url} is not ready: ${failing.join(", ")}; its log has the reason`);
+    throw unreachableError(`${url} is not ready: ${failing.join(", ")}; its log has the reason`);
 };
 
 /** Returns the email of the person who is signed in. Throws without the scope admin. */
@@ -134,7 +138,7 @@ const checkAdmin = async (client: FleetClient): Promise<string> => {
   const { data: me } = await whoami<true>({ client });
   if (me.scopes.includes("admin")) return me.email;
   const groups = "the directory's group svc-admin, then wait for the next sync";
-  throw new ActionFailure(exitCodes.refused, `${me.email} lacks the scope admin: join ${groups}`);
+  throw refusalError(`${me.email} lacks the scope admin: join ${groups}`);
 };
 
 /** Connects; if nobody is signed in and a person can be asked, signs in first. */
@@ -158,7 +162,7 @@ const askFor =
   async (what: string, option: string) => {
     const answer =
       terminal.isInteractive && !yes ? (await terminal.ask(`The ${what}: `)).trim() : "";
-    if (answer === "") throw new ActionFailure(exitCodes.usage, `name the ${what}: ${option}`);
+    if (answer === "") throw usageError(`name the ${what}: ${option}`);
     return answer;
   };
 
@@ -191,8 +195,7 @@ const isActiveToken = async (
   if (!existsSync(path)) return false;
   const token = readTextFile(path);
   if (token !== "" && !/^svcbt_\w+$/.test(token))
-    throw new ActionFailure(
-      exitCodes.usage,
+    throw usageError(
       `${path} holds something other than a bootstrap token: name another --token-file`,
     );
   if (token === "") return false;

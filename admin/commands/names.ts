@@ -8,7 +8,7 @@ import {
   listWatches,
   reportFleetHealth,
 } from "#client/index.ts";
-import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
+import { usageError } from "../terminal/exit-codes.ts";
 
 const idPattern = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
@@ -134,7 +134,7 @@ export const resolveId = async (
 ): Promise<string> => {
   if (isId(given)) return given;
   const { plural, list = `${plural} list`, find }: Kind = kinds[kind];
-  const failure = (message: string) => new ActionFailure(exitCodes.usage, message);
+  const failure = (message: string) => usageError(message);
   if (find === undefined)
     throw failure(`${given} is not the id of a ${kind}: svc-admin ${list} shows them`);
   const candidates = given.trim() === "" ? [] : await Array.fromAsync(find(client, given));

@@ -8,7 +8,7 @@ import type { FieldChange, PlanStep } from "../plan/step.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
 import { describeProblem } from "../terminal/describe-problem.ts";
-import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
+import { exitCodes, refusalError } from "../terminal/exit-codes.ts";
 import { type Column, type OutputOptions, printRecord, printRows } from "../terminal/output.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import type { Action, GlobalOptions } from "./command.ts";
@@ -38,8 +38,7 @@ export const applyAction: Action<PlanOptions> = async (
   dir = "",
 ) => {
   const { plan, client, objects, isChecked } = await readPlan(terminal, options, { dir, prune });
-  if (!isChecked)
-    throw new ActionFailure(exitCodes.refused, "apply needs the scope admin: nothing was changed");
+  if (!isChecked) throw refusalError("apply needs the scope admin: nothing was changed");
   const work = plan.steps.filter((step) => step.work !== null);
   if (work.length === 0) {
     await recordOnly(client, plan, objects.applied);

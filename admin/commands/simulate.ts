@@ -1,4 +1,4 @@
-import { ActionFailure, type AdminExitCode, exitCodes } from "../terminal/exit-codes.ts";
+import { type AdminExitCode, exitCodes, usageError } from "../terminal/exit-codes.ts";
 import { columnsOf, type OutputOptions, printRecord, printRows } from "../terminal/output.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import { readTextFile, tokenDigest } from "../terminal/token-file.ts";
@@ -16,10 +16,7 @@ export const readTokens = async (
   { deviceId, tokenFile, serviceAccountTokenFile }: SimulateOptions,
 ) => {
   if (deviceId === undefined && serviceAccountTokenFile === undefined)
-    throw new ActionFailure(
-      exitCodes.usage,
-      "say which host: --device-id, or --service-account-token-file",
-    );
+    throw usageError("say which host: --device-id, or --service-account-token-file");
   if (tokenFile) return { token_sha256: await tokenDigest(readTextFile(tokenFile)) };
   return serviceAccountTokenFile ? readClaims(serviceAccountTokenFile) : {};
 };
@@ -65,10 +62,6 @@ const readClaims = async (
       token_sha256: await tokenDigest(`${header}.${payload}`),
     };
   } catch (cause) {
-    throw new ActionFailure(
-      exitCodes.usage,
-      `${path} has neither a service account token nor its claims`,
-      { cause },
-    );
+    throw usageError(`${path} has neither a service account token nor its claims`, { cause });
   }
 };

@@ -5,10 +5,11 @@ import { FleetError, problemOf } from "#client/problem.ts";
 import { withoutUndefined } from "#kit/without-undefined.ts";
 import { DamagedBlockLine, EnvelopeLine } from "#proto/telemetry/line.ts";
 import { connect } from "../terminal/connect.ts";
-import { describeProblem } from "../terminal/describe-problem.ts";
+
 import { exitCodes } from "../terminal/exit-codes.ts";
 import { jsonLine, type telemetryFormats, withoutControls } from "../terminal/output.ts";
 import { type Instant, textOfInstant } from "../terminal/parse-option.ts";
+import { repeat } from "../terminal/repeat.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import type { Action } from "./command.ts";
 import { resolveId } from "./names.ts";
@@ -122,7 +123,7 @@ const brokenOff = (cause: unknown): FleetError =>
     { cause },
   );
 
-const resumeMs = 2_000;
+const resumeSeconds = 2;
 /** Blocks are committed out of order: lines received up to this long before the newest one are read again. */
 const overlapMs = 60_000;
 
@@ -160,22 +161,14 @@ const followLines = async (
   }: { client: FleetClient; id: string; query: Query; print(line: Line): void },
 ): Promise<void> => {
   const { newest, pass } = createLineFilter(print);
-  let isOpened = false;
-  for (;;) {
-    const { limit: _, ...unlimited } = query;
+  const { limit: _, ...unlimited } = query;
+  await repeat(terminal, resumeSeconds, async (succeed) => {
     const from = new Date(newest() - overlapMs).toISOString();
     const isFirst = newest() === 0;
-    try {
-      for await (const line of linesOf(client, id, isFirst ? query : { ...unlimited, from })) {
-        isOpened = true;
-        pass(line);
-      }
-    } catch (error) {
-      const canRetry =
-        error instanceof FleetError && error.problem.action === "retry" && !terminal.signal.aborted;
-      if (!canRetry || !isOpened) throw error;
-      terminal.err.write(describeProblem(error.problem));
+    for await (const line of linesOf(client, id, isFirst ? query : { ...unlimited, from })) {
+      succeed();
+      pass(line);
     }
-    await terminal.clock.sleep(resumeMs, terminal.signal);
-  }
+    return false;
+  });
 };

@@ -4,7 +4,7 @@ import { type FleetQuery, filterToQuery } from "../terminal/fleet-query.ts";
 import type { Compared, PlanComparison } from "./compare.ts";
 import { type Defined, type Definitions, type FileFault, refuseFaults } from "./definitions.ts";
 import type { FoundHost } from "./fleet-objects.ts";
-import { type Entry, keyOf, stepHostsMax } from "./step.ts";
+import { type Entry, entryOf, keyOf, ofKind, stepHostsMax } from "./step.ts";
 
 /** Parts of a filter that an assignment does not change, and that stay as they are between two applies. */
 const lasting: ReadonlySet<string> = new Set(
@@ -67,7 +67,7 @@ export const compareAssignments = ({
   const assigned: (FoundHost & { config: string; hash: string; drift: boolean })[] = [];
   for (const { id, identity, config, hash } of wanted.values()) {
     const live = objects.assigned.get(id)?.hash;
-    const entry = hostEntry(before.get(keyOf("host", id)));
+    const entry = entryOf(before, "host", id);
     compared.entries.push({ kind: "host", id, hash, made: entry?.made ?? live !== hash });
     const drift = isComplete && entry !== undefined && entry.hash !== live;
     if (live !== hash) assigned.push({ id, identity, config, hash, drift });
@@ -102,12 +102,10 @@ const clearedHosts = (
   { before, objects }: Pick<PlanComparison, "before" | "objects">,
   wanted: ReadonlyMap<string, WantedHost>,
 ): (FoundHost & { hash: string; entry: Entry })[] =>
-  [...before.values()].flatMap((each) => {
-    const entry = hostEntry(each);
-    const live = entry && objects.assigned.get(entry.id);
+  ofKind(before.values(), "host").flatMap((entry) => {
+    const live = objects.assigned.get(entry.id);
     // Leave a host alone that somebody assigned another config, or revoked.
-    if (entry === undefined || live?.hash !== entry.hash || !entry.made || wanted.has(entry.id))
-      return [];
+    if (live?.hash !== entry.hash || !entry.made || wanted.has(entry.id)) return [];
     return [{ ...live, entry }];
   });
 
@@ -125,8 +123,6 @@ const refuseRollouts = (
       if (fault !== undefined) faults.push(fault(["query"], message));
     }
 };
-
-const hostEntry = (entry: Entry | undefined) => (entry?.kind === "host" ? entry : undefined);
 
 /** A host, the config that the files assign to it, and the fault constructor of that assignment. */
 interface WantedHost extends FoundHost {

@@ -6,12 +6,15 @@ import { compareAssignments } from "./compare-assignments.ts";
 import { type Definitions, type FileFault, refuseFaults } from "./definitions.ts";
 import { configKey, type FleetObjects, inventoryEtagOf } from "./fleet-objects.ts";
 import {
+  byKey,
   type Entries,
   type Entry,
   entriesOf,
+  entryOf,
   type FieldChange,
   type HostChange,
   keyOf,
+  ofKind,
   type PlanStep,
 } from "./step.ts";
 
@@ -78,22 +81,9 @@ export const comparePlan = async (
       ...kinds.toReversed().flatMap(({ pruned }) => pruned),
     ],
     before,
-    after: new Map(entries.map((entry) => [keyOfEntry(entry), entry])),
+    after: byKey(entries),
   };
 };
-
-const keyOfEntry = (entry: Entry) => {
-  if (entry.kind === "inventory") return keyOf("inventory");
-  return keyOf(entry.kind, entry.kind === "host" ? entry.id : entry.name);
-};
-
-const entryOf = <Kind extends Entry["kind"]>(before: Entries, kind: Kind, name = "") =>
-  before.get(keyOf(kind, name)) as Extract<Entry, { kind: Kind }> | undefined;
-
-const entriesOfKind = <Kind extends Entry["kind"]>(before: Entries, kind: Kind) =>
-  [...before.values()].filter(
-    (entry): entry is Extract<Entry, { kind: Kind }> => entry.kind === kind,
-  );
 
 const stepDefaults = { drift: false, fields: [], hosts: [] };
 
@@ -149,7 +139,7 @@ const comparePolicies = (comparison: PlanComparison): Compared => {
   const compared: Compared = { steps: [], pruned: [], entries: [] };
   for (const policy of definitions.policies) comparePolicy(comparison, policy, compared);
   const names = new Set(definitions.policies.map(({ item }) => item.name));
-  for (const entry of entriesOfKind(before, "policy")) {
+  for (const entry of ofKind(before.values(), "policy")) {
     const live = objects.policies.get(entry.name);
     if (names.has(entry.name) || !entry.made || live?.state !== "active") continue;
     removeOrKeep(compared, prune, {
@@ -219,7 +209,7 @@ const compareWatches = (comparison: PlanComparison): Compared => {
       ),
     );
   const names = new Set(definitions.watches.map(({ item }) => item.name));
-  for (const entry of entriesOfKind(before, "watch")) {
+  for (const entry of ofKind(before.values(), "watch")) {
     const live = objects.watches.get(entry.name);
     if (live === undefined || names.has(entry.name)) continue;
     if (!entry.made || (entry.id ?? live.id) !== live.id) continue;

@@ -16,7 +16,7 @@ import { InventoryHost } from "#proto/inventory/inventory.ts";
 import { PolicyDraftBody } from "#proto/operator/policy-draft.ts";
 import { Identifier } from "#proto/values.ts";
 import { WatchBody } from "#proto/watch/watch.ts";
-import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
+import { refusalError } from "../terminal/exit-codes.ts";
 import { readUtf8 } from "../terminal/token-file.ts";
 
 /** A fault in a file: its position, and what to do; never a value of the file. `line` is unknown in JSON above 256 KiB. */
@@ -62,6 +62,9 @@ const DefinitionFile = v.strictObject({
 });
 
 type DefinitionFile = v.InferOutput<typeof DefinitionFile>;
+type ItemOf<Key extends Exclude<keyof DefinitionFile, "set">> = NonNullable<
+  DefinitionFile[Key]
+>[number];
 
 /** A config to publish, its text as it is in its file. */
 interface DefinedConfig {
@@ -90,8 +93,7 @@ export const refuseFaults = (faults: readonly FileFault[]): void => {
     return `  ${position}: ${path === "" ? "" : `${path} `}${message}`;
   });
   const more = faults.length > lines.length ? [`  and ${faults.length - lines.length} more`] : [];
-  throw new ActionFailure(
-    exitCodes.refused,
+  throw refusalError(
     ["the files are not valid, and nothing was changed", ...lines, ...more].join("\n"),
   );
 };
@@ -100,31 +102,24 @@ export const refuseFaults = (faults: readonly FileFault[]): void => {
 export const readDefinitions = async (dir: string): Promise<Definitions> => {
   const files = namesIn(dir).map((file) => ({ file, ...readDefinitionFile(dir, file) }));
   const faults = files.flatMap(({ faults: own }) => own);
-  const joined = <Item>(
-    pick: (file: DefinitionFile) => readonly Item[] | undefined,
-    key: keyof DefinitionFile,
-  ) =>
+  const joined = <Key extends Exclude<keyof DefinitionFile, "set">>(key: Key) =>
     files.flatMap(({ content, faultAt }) => {
-      const list = (content && pick(content)) ?? [];
+      const list: readonly ItemOf<Key>[] = content?.[key] ?? [];
       return list.map(
-        (item, index): Defined<Item> => ({
+        (item, index): Defined<ItemOf<Key>> => ({
           item,
           fault: (path, message) => faultAt([key, index, ...path], message),
         }),
       );
     });
-  const configs = await readConfigs(
-    dir,
-    joined((file) => file.configs, "configs"),
-    faults,
-  );
-  const hosts = joined((file) => file.inventory, "inventory");
+  const configs = await readConfigs(dir, joined("configs"), faults);
+  const hosts = joined("inventory");
   const definitions = {
     set: setOf(dir, files, faults),
     configs,
-    policies: joined((file) => file.policies, "policies"),
-    watches: joined((file) => file.watches, "watches"),
-    assignments: joined((file) => file.assignments, "assignments"),
+    policies: joined("policies"),
+    watches: joined("watches"),
+    assignments: joined("assignments"),
     hosts: files.some(({ content }) => content?.inventory)
       ? hosts.map(({ item }) => item)
       : undefined,
@@ -143,14 +138,11 @@ const namesIn = (dir: string): string[] => {
     );
     if (names.length > 0) return names.map(({ name }) => name).toSorted();
   } catch (cause) {
-    throw new ActionFailure(exitCodes.refused, `${dir} cannot be read: name a directory`, {
+    throw refusalError(`${dir} cannot be read: name a directory`, {
       cause,
     });
   }
-  throw new ActionFailure(
-    exitCodes.refused,
-    `${dir} has no file whose name ends in .yaml, .yml or .json`,
-  );
+  throw refusalError(`${dir} has no file whose name ends in .yaml, .yml or .json`);
 };
 
 interface ReadFile {

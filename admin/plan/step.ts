@@ -62,25 +62,34 @@ export type Entries = ReadonlyMap<string, Entry>;
 /** Names an entry among those of a set. */
 export const keyOf = (kind: Entry["kind"], name = ""): string => `${kind} ${name}`;
 
+/** Returns entries by their keys. */
+export const byKey = (entries: readonly Entry[]): Entries =>
+  new Map(entries.map((entry) => [keyOf(entry.kind, nameOf(entry)), entry]));
+
+const nameOf = (entry: Entry) => {
+  if (entry.kind === "inventory") return "";
+  return entry.kind === "host" ? entry.id : entry.name;
+};
+
+/** Returns the entry of a kind and a name. */
+export const entryOf = <Kind extends Entry["kind"]>(before: Entries, kind: Kind, name = "") =>
+  before.get(keyOf(kind, name)) as Extract<Entry, { kind: Kind }> | undefined;
+
+/** Returns the entries of one kind. */
+export const ofKind = <Kind extends Entry["kind"]>(entries: Iterable<Entry>, kind: Kind) =>
+  [...entries].filter((entry): entry is Extract<Entry, { kind: Kind }> => entry.kind === kind);
+
 /** Returns the entries of what was last applied. */
 export const entriesOf = (content: AppliedContent | undefined): Entries => {
   if (content === undefined) return new Map();
-  const hosts = content.assignments.flatMap(({ config_hash: hash, made, identity_ids: ids }) =>
-    ids.map((id): [string, Entry] => [keyOf("host", id), { kind: "host", id, hash, made }]),
-  );
-  return new Map<string, Entry>([
-    ...content.policies.map((each): [string, Entry] => [
-      keyOf("policy", each.name),
-      { kind: "policy", ...each },
-    ]),
-    ...content.watches.map((each): [string, Entry] => [
-      keyOf("watch", each.name),
-      { kind: "watch", ...each },
-    ]),
-    ...(content.inventory
-      ? [[keyOf("inventory"), { kind: "inventory", ...content.inventory }] as [string, Entry]]
-      : []),
-    ...hosts,
+  const { policies, watches, inventory, assignments } = content;
+  return byKey([
+    ...policies.map((policy) => ({ kind: "policy" as const, ...policy })),
+    ...watches.map((watch) => ({ kind: "watch" as const, ...watch })),
+    ...(inventory ? [{ kind: "inventory" as const, ...inventory }] : []),
+    ...assignments.flatMap(({ config_hash: hash, made, identity_ids: ids }) =>
+      ids.map((id) => ({ kind: "host" as const, id, hash, made })),
+    ),
   ]);
 };
 
@@ -89,35 +98,19 @@ export const contentOf = (
   entries: Entries,
   { complete }: { complete: boolean },
 ): AppliedContent => {
-  const all = [...entries.keys()].toSorted().flatMap((key) => entries.get(key) ?? []);
-  const hosts = Map.groupBy(
-    all.filter((each) => each.kind === "host"),
-    ({ hash, made }) => `${hash} ${made}`,
-  );
-  const [inventory = null] = all.flatMap((each) =>
-    each.kind === "inventory" ? [{ etag: each.etag, made: each.made }] : [],
-  );
+  const sorted = [...entries].toSorted(([one], [other]) => (one < other ? -1 : 1));
+  const all = sorted.map(([, entry]) => entry);
+  const [inventory] = ofKind(all, "inventory");
+  const hosts = Map.groupBy(ofKind(all, "host"), ({ hash, made }) => `${hash} ${made}`);
   return {
     complete,
-    policies: all.flatMap((each) =>
-      each.kind === "policy" ? [{ name: each.name, made: each.made }] : [],
-    ),
-    watches: all.flatMap((each) => {
-      if (each.kind !== "watch") return [];
-      const { kind: _, ...watch } = each;
-      return [watch];
-    }),
-    inventory,
-    assignments: [...hosts.values()].flatMap((group) =>
-      group[0]
-        ? [
-            {
-              config_hash: group[0].hash,
-              made: group[0].made,
-              identity_ids: group.map(({ id }) => id),
-            },
-          ]
-        : [],
-    ),
+    policies: ofKind(all, "policy").map(({ name, made }) => ({ name, made })),
+    watches: ofKind(all, "watch").map(({ kind: _, ...watch }) => watch),
+    inventory: inventory ? { etag: inventory.etag, made: inventory.made } : null,
+    assignments: [...hosts.values()].map((group) => ({
+      config_hash: group[0]?.hash ?? "",
+      made: group[0]?.made === true,
+      identity_ids: group.map(({ id }) => id),
+    })),
   };
 };

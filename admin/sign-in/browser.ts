@@ -1,6 +1,6 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
+import { signInError } from "../terminal/exit-codes.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import { clientName, requestToken, type Token } from "./token-endpoint.ts";
 
@@ -38,14 +38,11 @@ export const signInByBrowser = async (terminal: Terminal, url: string): Promise<
     const timedOut = clock
       .sleep(waitMs, AbortSignal.any([terminal.signal, listener.answered]))
       .then(() => {
-        throw new ActionFailure(
-          exitCodes.notSignedIn,
-          "nobody allowed the sign-in within five minutes",
-        );
+        throw signInError("nobody allowed the sign-in within five minutes");
       });
     const answer = await Promise.race([listener.answer, timedOut]);
     const code = answer.get("code");
-    if (code === null) throw new ActionFailure(exitCodes.notSignedIn, "you refused the sign-in");
+    if (code === null) throw signInError("you refused the sign-in");
     const grant = {
       grant_type: "authorization_code",
       code,
@@ -53,8 +50,7 @@ export const signInByBrowser = async (terminal: Terminal, url: string): Promise<
       redirect_uri: redirectUri,
     };
     const token = await requestToken(terminal, url, grant);
-    if ("error" in token)
-      throw new ActionFailure(exitCodes.notSignedIn, token.description || token.error);
+    if ("error" in token) throw signInError(token.description);
     return token.value;
   } finally {
     listener.close();

@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { jsonLimits, readForeignJson } from "#kit/foreign-json.ts";
-import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
+import { signInError, unreachableError } from "../terminal/exit-codes.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import { readTextFile } from "../terminal/token-file.ts";
 
@@ -16,15 +16,18 @@ export type Token = v.InferOutput<typeof Token>;
 
 /** An error response: of RFC 6749, 5.2, or core's problem document. */
 const Refusal = v.union([
-  v.object({ error: v.string(), error_description: v.optional(v.string(), "") }),
+  v.pipe(
+    v.object({ error: v.string(), error_description: v.optional(v.string(), "") }),
+    v.transform(({ error, error_description: text }) => ({ error, description: text || error })),
+  ),
   v.pipe(
     v.object({ code: v.string(), detail: v.string() }),
-    v.transform(({ code, detail }) => ({ error: code, error_description: detail })),
+    v.transform(({ code, detail }) => ({ error: code, description: detail })),
   ),
 ]);
 
 /** The result of a request to web's OAuth endpoints: parsed JSON, or the error of RFC 6749, 5.2. */
-type OAuthAnswer<Value> = { value: Value } | { error: string; description: string };
+type OAuthAnswer<Value> = { value: Value } | v.InferOutput<typeof Refusal>;
 
 /** Reports whether a request failed because the server's certificate has an unknown CA. `fetch` wraps the error of TLS. */
 const isUntrusted = (error: unknown) =>
@@ -40,8 +43,6 @@ export const postForm = async <Schema extends v.GenericSchema>(
   fields: Readonly<Record<string, string>>,
   schema: Schema,
 ): Promise<OAuthAnswer<v.InferOutput<Schema>>> => {
-  const unreachable = (message: string, cause?: unknown) =>
-    new ActionFailure(exitCodes.unreachable, message, { cause });
   const response = await fetch(url, {
     method: "POST",
     body: new URLSearchParams(fields),
@@ -51,7 +52,7 @@ export const postForm = async <Schema extends v.GenericSchema>(
     const untrusted = isUntrusted(cause)
       ? ": its certificate is not trusted; name its CA in NODE_EXTRA_CA_CERTS"
       : "";
-    throw unreachable(`the fleet cannot be reached${untrusted}`, cause);
+    throw unreachableError(`the fleet cannot be reached${untrusted}`, { cause });
   });
   const body = await readForeignJson(response, jsonLimits.fleetAnswer).catch(() => undefined);
   if (response.ok) {
@@ -60,10 +61,10 @@ export const postForm = async <Schema extends v.GenericSchema>(
   }
   const refusal = v.safeParse(Refusal, body);
   if (!refusal.success)
-    throw unreachable(
+    throw unreachableError(
       `the server at this address is not a fleet server (status ${response.status})`,
     );
-  return { error: refusal.output.error, description: refusal.output.error_description };
+  return refusal.output;
 };
 
 /** Exchanges the token of a workload's platform (RFC 8693). */
@@ -115,8 +116,7 @@ export const signInByDevice = async (terminal: Terminal, url: string): Promise<T
     { client_id: "svc-admin", client_name: clientName(terminal) },
     Codes,
   );
-  if ("error" in answer)
-    throw new ActionFailure(exitCodes.notSignedIn, answer.description || answer.error);
+  if ("error" in answer) throw signInError(answer.description);
   const codes = answer.value;
   err.write(
     `Open ${codes.verification_uri} on any machine and type the code\n\n  ${codes.user_code}\n\n`,
@@ -131,12 +131,9 @@ export const signInByDevice = async (terminal: Terminal, url: string): Promise<T
     if (token.error === "slow_down") intervalSeconds += intervalSecondsAdded;
     // RFC 8628, 3.5: a temporary failure does not end the polling.
     else if (token.error !== "authorization_pending" && token.error !== "temporarily_unavailable")
-      throw new ActionFailure(
-        exitCodes.notSignedIn,
-        refusals.get(token.error) ?? (token.description || token.error),
-      );
+      throw signInError(refusals.get(token.error) ?? token.description);
   }
-  throw new ActionFailure(exitCodes.notSignedIn, expired);
+  throw signInError(expired);
 };
 
 const expired = "nobody typed the code within its ten minutes";
@@ -152,7 +149,6 @@ export const signInWorkload = async (
   file: string,
 ): Promise<Token> => {
   const token = await exchangeWorkloadToken(terminal, url, readTextFile(file));
-  if ("error" in token)
-    throw new ActionFailure(exitCodes.notSignedIn, token.description || token.error);
+  if ("error" in token) throw signInError(token.description);
   return token.value;
 };

@@ -1,4 +1,4 @@
-import { ActionFailure, exitCodes } from "./exit-codes.ts";
+import { refusalError, usageError } from "./exit-codes.ts";
 import type { Terminal } from "./terminal.ts";
 
 /**
@@ -13,11 +13,7 @@ export const confirm = async (
   terminal.err.write(`${what}\n`);
   if (yes) return;
   if (!terminal.isInteractive)
-    throw new ActionFailure(
-      exitCodes.usage,
-      "nothing was changed: add --yes to do this without a question",
-    );
+    throw usageError("nothing was changed: add --yes to do this without a question");
   const answer = await terminal.ask("Continue? [y/N] ");
-  if (!/^y(es)?$/i.test(answer.trim()))
-    throw new ActionFailure(exitCodes.refused, "nothing was changed");
+  if (!/^y(es)?$/i.test(answer.trim())) throw refusalError("nothing was changed");
 };

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { connectFleet, type FleetClient } from "#client/index.ts";
 import { isConfidentialUrl } from "#kit/confidential-url.ts";
-import { ActionFailure, exitCodes } from "./exit-codes.ts";
+import { signInError, usageError } from "./exit-codes.ts";
 import { readSession, sessionPath } from "./session-file.ts";
 import type { Terminal } from "./terminal.ts";
 
@@ -9,15 +9,9 @@ import type { Terminal } from "./terminal.ts";
 export const fleetUrl = (terminal: Pick<Terminal, "env">, given: string | undefined): string => {
   const url = given ?? terminal.env.SVC_ADMIN_URL ?? readSession(sessionPath(terminal.env))?.url;
   if (url === undefined || url === "")
-    throw new ActionFailure(
-      exitCodes.usage,
-      "name the fleet: --url https://fleet.example.com, or SVC_ADMIN_URL",
-    );
+    throw usageError("name the fleet: --url https://fleet.example.com, or SVC_ADMIN_URL");
   if (!isConfidentialUrl(url))
-    throw new ActionFailure(
-      exitCodes.usage,
-      "the address must be https://, or http:// of this machine",
-    );
+    throw usageError("the address must be https://, or http:// of this machine");
   return url.replace(/\/+$/, "");
 };
 
@@ -46,7 +40,7 @@ const readToken = (file: string) => {
   try {
     return readFileSync(file, "utf8").trim();
   } catch (cause) {
-    throw new ActionFailure(exitCodes.notSignedIn, "SVC_ADMIN_TOKEN_FILE cannot be read", {
+    throw signInError("SVC_ADMIN_TOKEN_FILE cannot be read", {
       cause,
     });
   }
@@ -55,15 +49,10 @@ const readToken = (file: string) => {
 const sessionToken = (env: Terminal["env"], baseUrl: string, now: number) => {
   const session = readSession(sessionPath(env));
   const signIn = `svc-admin login --url ${baseUrl}`;
-  if (session === null)
-    throw new ActionFailure(exitCodes.notSignedIn, `you are not signed in: ${signIn}`);
+  if (session === null) throw signInError(`you are not signed in: ${signIn}`);
   // The token of one fleet is never sent to another.
-  if (session.url !== baseUrl)
-    throw new ActionFailure(
-      exitCodes.notSignedIn,
-      `you are signed in to ${session.url}: ${signIn}`,
-    );
+  if (session.url !== baseUrl) throw signInError(`you are signed in to ${session.url}: ${signIn}`);
   if (Date.parse(session.expires_at) <= now)
-    throw new ActionFailure(exitCodes.notSignedIn, `your session has expired: ${signIn}`);
+    throw signInError(`your session has expired: ${signIn}`);
   return session.access_token;
 };

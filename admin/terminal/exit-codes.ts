@@ -29,3 +29,20 @@ export class ActionFailure extends Error {
     this.exitCode = exitCode;
   }
 }
+
+const failureWith =
+  (exitCode: AdminExitCode) =>
+  (message: string, options?: ErrorOptions): ActionFailure =>
+    new ActionFailure(exitCode, message, options);
+
+/** Returns the failure of a command line that is not valid. */
+export const usageError = failureWith(exitCodes.usage);
+
+/** Returns the failure of a command that core refused, or that a person did. */
+export const refusalError = failureWith(exitCodes.refused);
+
+/** Returns the failure of a command without a valid session. */
+export const signInError = failureWith(exitCodes.notSignedIn);
+
+/** Returns the failure of a command that no fleet answered. */
+export const unreachableError = failureWith(exitCodes.unreachable);

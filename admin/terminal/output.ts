@@ -22,17 +22,14 @@ export interface Column<Row> {
 
 /** Writes rows as a table or CSV of columns, or as the API returned them. */
 export const printRows = async <Row>(
-  { out }: Pick<Terminal, "out">,
-  { format }: OutputOptions,
+  terminal: Pick<Terminal, "out">,
+  options: OutputOptions,
   columns: readonly Column<Row>[],
   rows: readonly Row[],
 ): Promise<void> => {
-  if (format === "json") out.write(`${jsonOf(rows, 2)}\n`);
-  else if (format === "yaml") out.write(await yamlOf(rows));
-  else {
-    const lines = linesOf(columns, rows, { withTitles: true });
-    out.write(format === "csv" ? csvOf(lines) : tableOf(lines, out.columns));
-  }
+  const list = createListPrinter(terminal, options, columns);
+  await list.print(rows);
+  await list.end();
 };
 
 /** Prints the rows of a list page by page. */
@@ -44,16 +41,16 @@ interface ListPrinter<Row> {
 
 /** Creates a printer whose output is that of `printRows` for all rows. */
 export const createListPrinter = <Row>(
-  terminal: Pick<Terminal, "out">,
+  { out }: Pick<Terminal, "out">,
   { format }: OutputOptions,
   columns: readonly Column<Row>[],
 ): ListPrinter<Row> => {
-  const { out } = terminal;
   const all: Row[] = [];
   let printed = 0;
   return {
     print: async (rows) => {
-      if (format === "table") all.push(...rows);
+      // Not `push(...rows)`: an engine limits the number of arguments.
+      if (format === "table") for (const row of rows) all.push(row);
       else if (format === "json")
         rows.forEach((row, index) => {
           const text = jsonOf(row, 2).replaceAll("\n", "\n  ");
@@ -65,7 +62,8 @@ export const createListPrinter = <Row>(
       printed += rows.length;
     },
     end: async () => {
-      if (format === "table") await printRows(terminal, { format }, columns, all);
+      if (format === "table")
+        out.write(tableOf(linesOf(columns, all, { withTitles: true }), out.columns));
       else if (format === "json") out.write(printed === 0 ? "[]\n" : "\n]\n");
       else if (format === "yaml" && printed === 0) out.write(await yamlOf([]));
     },

@@ -3,19 +3,22 @@ import { describeProblem } from "./describe-problem.ts";
 import type { Terminal } from "./terminal.ts";
 
 /**
- * Runs `once` every `seconds` until it returns true, or until the person interrupts, which throws. After the first success, writes a retryable
- * failure to stderr and continues, so that a watch survives a restart of core.
+ * Runs `once` every `seconds` until it returns true, or until the person interrupts, which throws. After the first success, which `once` may
+ * report before it returns, writes a retryable failure to stderr and continues, so that a watch survives a restart of core.
  */
 export const repeat = async (
   { clock, err, signal }: Pick<Terminal, "clock" | "err" | "signal">,
   seconds: number,
-  once: () => Promise<boolean>,
+  once: (succeed: () => void) => Promise<boolean>,
 ): Promise<void> => {
   let succeeded = false;
+  const succeed = () => {
+    succeeded = true;
+  };
   for (;;) {
     try {
-      if (await once()) return;
-      succeeded = true;
+      if (await once(succeed)) return;
+      succeed();
     } catch (error) {
       const canRetry =
         error instanceof FleetError && error.problem.action === "retry" && !signal.aborted;

@@ -10,7 +10,7 @@ import {
 import { homedir } from "node:os";
 import { dirname, join } from "node:path";
 import * as v from "valibot";
-import { ActionFailure, exitCodes } from "./exit-codes.ts";
+import { ActionFailure, signInError } from "./exit-codes.ts";
 
 const StoredSession = v.object({
   url: v.string(),
@@ -33,10 +33,7 @@ export const readSession = (path: string): StoredSession | null => {
   let text: string;
   try {
     if ((statSync(path).mode & 0o077) !== 0)
-      throw new ActionFailure(
-        exitCodes.notSignedIn,
-        `${path} is open to others: chmod it to 0600, or sign in again`,
-      );
+      throw signInError(`${path} is open to others: chmod it to 0600, or sign in again`);
     text = readFileSync(path, "utf8");
   } catch (error) {
     if (error instanceof ActionFailure) throw error;

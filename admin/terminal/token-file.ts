@@ -1,6 +1,6 @@
 import { readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { sha256 } from "#kit/bytes.ts";
-import { ActionFailure, exitCodes } from "./exit-codes.ts";
+import { usageError } from "./exit-codes.ts";
 
 /**
  * Replaces a file by a new one that only the person may read: nothing is written through a link, or to a file that somebody else has open.
@@ -13,7 +13,7 @@ export const writeTokenFile = (path: string, content: string): void => {
     writeFileSync(temporary, content, { mode: 0o600, flag: "wx" });
     renameSync(temporary, path);
   } catch (cause) {
-    throw new ActionFailure(exitCodes.usage, `${path} cannot be written`, { cause });
+    throw usageError(`${path} cannot be written`, { cause });
   }
 };
 
@@ -33,7 +33,7 @@ const read = (file: string | number, path: string) => {
     return readUtf8(file);
   } catch (cause) {
     const fault = cause instanceof TypeError ? "is not UTF-8 text" : "cannot be read";
-    throw new ActionFailure(exitCodes.usage, `${path} ${fault}`, { cause });
+    throw usageError(`${path} ${fault}`, { cause });
   }
 };
 
