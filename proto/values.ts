@@ -44,6 +44,15 @@ export const QueryInteger = (min: number, max: number) =>
     v.maxValue(max, `must be at most ${max}`),
   );
 
+/** A flag of a query: `true`, or `false` by default. */
+export const QueryFlag = v.optional(
+  v.pipe(
+    v.picklist(["true", "false"], "must be true or false"),
+    v.transform((text) => text === "true"),
+  ),
+  "false",
+);
+
 /** A query field that may be repeated, as a list; `expected` is the fault of another value, and `tooMany` of more than `countMax`. */
 export const Repeatable = <Item extends v.GenericSchema>(
   item: Item,

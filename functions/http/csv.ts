@@ -2,6 +2,7 @@ import type * as v from "valibot";
 import type { ReadCore } from "../core.ts";
 import type { Operator } from "../domain/operator/authenticate.ts";
 import { createDownloads, downloadName } from "./download.ts";
+import type { RequestOrigin } from "./request.ts";
 import { scope } from "./resource.ts";
 import { type Route, type RouteDefinition, route } from "./route.ts";
 
@@ -84,8 +85,8 @@ export const csvReply = {
 /** A CSV file: its rows, and the parts of its name. */
 interface CsvFile<Row> {
   name: string;
-  /** The filter of the request. */
-  asked: Readonly<Record<string, unknown>>;
+  /** The filter of the request; its query by default. */
+  asked?: Readonly<Record<string, unknown>>;
   /** Now by default. */
   at?: Date;
   columns: readonly CsvColumn<Row>[];
@@ -94,6 +95,13 @@ interface CsvFile<Row> {
 
 type Schema = v.GenericSchema | undefined;
 type Described = "path" | "operationId" | "summary" | "params" | "query" | "problems";
+
+/** Who exports, and with which query, for the audit log. */
+interface CsvAudit {
+  operator: Operator;
+  origin: RequestOrigin;
+  asked: Readonly<Record<string, unknown>>;
+}
 
 /** Creates a route that streams a CSV file to operators with the scope `audit`. `open` audits the export. */
 export const csvRoute = <Row, Params extends Schema = undefined, Query extends Schema = undefined>(
@@ -105,6 +113,7 @@ export const csvRoute = <Row, Params extends Schema = undefined, Query extends S
   }: Pick<RouteDefinition<Operator, Params, Query>, Described> & {
     open(
       input: Parameters<RouteDefinition<Operator, Params, Query>["handle"]>[0],
+      audit: CsvAudit,
     ): Promise<CsvFile<Row>>;
   },
 ): Route => {
@@ -117,13 +126,10 @@ export const csvRoute = <Row, Params extends Schema = undefined, Query extends S
     problems: [...problems, "too_many_exports"],
     handle: (input) =>
       download(input.caller.userId, async () => {
-        const {
-          name,
-          asked,
-          at = new Date(core.clock.now()),
-          columns,
-          batches,
-        } = await open(input);
+        const { caller: operator, origin } = input;
+        const query = input.query as Readonly<Record<string, unknown>>;
+        const file = await open(input, { operator, origin, asked: query });
+        const { name, asked = query, at = new Date(core.clock.now()), columns, batches } = file;
         return {
           type: csvType,
           fileName: downloadName(name, asked, at, "csv"),

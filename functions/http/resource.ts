@@ -19,7 +19,6 @@ import {
   type Input,
   type Parsed,
   ReasonCode,
-  type Reply,
   type Route,
   type RouteDefinition,
   route,
@@ -35,9 +34,6 @@ export const reasonBody = (example: string) => ({
   bodyExample: { reason_code: example },
 });
 
-/** The people who hold a scope, or whom a guard admits. */
-type Callers = Scope | Guard<Operator>;
-
 type Schema = v.GenericSchema | undefined;
 type ParamsOf<Path> = Path extends `${string}/:id${string}` ? typeof IdParams : undefined;
 
@@ -45,9 +41,9 @@ type BodyOf<View> = View extends v.GenericSchema ? v.InferInput<View> : unknown;
 
 type Described = "bodyAbsentAs" | "bodyExample" | "bodyBytesMax" | "textBody" | "problems";
 
-interface Definition<Params, View> extends Pick<RouteDefinition<Operator>, Described> {
-  /** The callers of this route: by default people with `audit` may read, and people with `admin` may write. */
-  by?: Callers;
+interface Definition<Params, View, Caller> extends Pick<RouteDefinition<Caller>, Described> {
+  /** The people with a scope, or whom a guard admits: by default people with `audit` may read, and people with `admin` may write. */
+  by?: Scope | Guard<Caller>;
   /** By default those of a path with `:id`. */
   params?: Params;
   /** The status of the response, unless it is the verb's usual one. */
@@ -56,12 +52,10 @@ interface Definition<Params, View> extends Pick<RouteDefinition<Operator>, Descr
   returns: readonly [description: string, schema?: View, example?: BodyOf<View>];
 }
 
-interface Handled<Params, View, Query, Body> extends Definition<Params, View> {
+interface Handled<Params, View, Query, Body, Caller> extends Definition<Params, View, Caller> {
   query?: Query;
   body?: Body;
-  handle(
-    input: Input<Parsed<Params>, Parsed<Query>, Parsed<Body>, Operator>,
-  ): Promise<BodyOf<View>>;
+  handle(input: Input<Parsed<Params>, Parsed<Query>, Parsed<Body>, Caller>): Promise<BodyOf<View>>;
 }
 
 type ParsedFilter<Filter extends v.ObjectEntries> = v.InferOutput<
@@ -69,7 +63,7 @@ type ParsedFilter<Filter extends v.ObjectEntries> = v.InferOutput<
 >;
 
 interface Listed<Params, View, Filter extends v.ObjectEntries, Row>
-  extends Definition<Params, View> {
+  extends Definition<Params, View, Operator> {
   /** The query fields that select rows. */
   filter?: Filter;
   /** The list's name in its cursors, by default the last part of its path. */
@@ -94,33 +88,34 @@ const replyOf = (description: string, schema: Schema, example: unknown): Documen
 
 const verbsOf = (core: ReadCore, basePath: string) => {
   const verb =
-    (method: Route["method"], usualStatus: number, callers: Callers = "admin") =>
+    (method: Route["method"], usualStatus: number, usualScope: Scope = "admin") =>
     <
       const Path extends string,
       View extends Schema = undefined,
       Params extends Schema = ParamsOf<Path>,
       Query extends Schema = undefined,
       Body extends Schema = undefined,
+      Caller = Operator,
     >(
       path: Path,
       summary: string,
       {
         returns: [description, schema, example],
-        by = callers,
+        by = usualScope,
         status = usualStatus,
         problems = [],
         ...definition
-      }: Handled<Params, View, Query, Body>,
+      }: Handled<Params, View, Query, Body, Caller>,
     ): Draft => {
       const hasId = path.split("/").includes(":id");
-      return route<Operator, Params, Query, Body>({
+      return route<Caller, Params, Query, Body>({
         ...(hasId ? { params: IdParams as unknown as Params } : {}),
         ...definition,
         method,
         path: basePath + path,
         operationId: "",
         summary,
-        guard: typeof by === "string" ? scope(core, by) : by,
+        guard: typeof by === "string" ? (scope(core, by) as Guard<unknown> as Guard<Caller>) : by,
         replies: { [status]: replyOf(description, schema, example) },
         problems: hasId ? ["not_found", ...problems] : problems,
         handle: async (input) => {
@@ -156,19 +151,21 @@ const verbsOf = (core: ReadCore, basePath: string) => {
         ...definition
       }: Listed<Params, View, Filter, Row>,
     ): Draft => {
-      const pageOf = createList(core.config, cursors ?? (basePath + path).split("/").at(-1) ?? "");
+      const seal = createCursorSeal(core.config);
+      const name = cursors ?? (basePath + path).split("/").at(-1) ?? "";
       const query = v.strictObject({ ...filter, ...listFields });
       return get<Path, View, Params, typeof query>(path, summary, {
         ...definition,
         query,
         handle: async (input) => {
-          const { body } = await pageOf(
-            input.query,
-            (page) => find(page, input as Parameters<typeof find>[1]),
-            (row) => view(row, input.caller),
-            furtherMembers,
-          );
-          return body as BodyOf<View>;
+          const { cursor, limit } = input.query;
+          const [after = null] = cursor === undefined ? [] : await seal.open(name, cursor);
+          const { rows, next } = await find({ after, limit }, input as Parameters<typeof find>[1]);
+          return {
+            items: rows.map((row) => view(row, input.caller)),
+            next_cursor: next === null ? null : await seal.seal(name, [next]),
+            ...(await furtherMembers?.(rows)),
+          } as BodyOf<View>;
         },
       });
     },
@@ -203,27 +200,6 @@ export const ListView = <Item extends v.GenericSchema>(item: Item) =>
 
 /** The secrets that keys of cursors are derived from. */
 type CursorSecrets = Pick<CoreConfig, "authTokenSecret" | "authTokenSecretPrevious">;
-
-/**
- * Creates the function that returns the response of the list `name` with one page. Its cursors are invalid for any other list.
- */
-const createList = (config: CursorSecrets, name: string) => {
-  const cursors = createCursorSeal(config);
-  return async <Row, View>(
-    query: { limit: number; cursor?: string | undefined },
-    find: (page: PageRequest) => Promise<Paged<Row>>,
-    view: (row: Row) => View,
-    furtherMembers: (rows: readonly Row[]) => object | Promise<object> = () => ({}),
-  ): Promise<Reply> => {
-    const [after = null] = query.cursor === undefined ? [] : await cursors.open(name, query.cursor);
-    const { rows, next } = await find({ after, limit: query.limit });
-    const nextCursor = next === null ? null : await cursors.seal(name, [next]);
-    return {
-      status: 200,
-      body: { items: rows.map(view), next_cursor: nextCursor, ...(await furtherMembers(rows)) },
-    };
-  };
-};
 
 /** Converts positions in a list to opaque cursors and back. Rejects a cursor of another list, order or deployment. */
 interface CursorSeal {

@@ -409,32 +409,61 @@ export const ReasonCode = v.pipe(
   v.regex(/^[a-z][a-z0-9_]{0,63}$/, "must match ^[a-z][a-z0-9_]{0,63}$"),
 );
 
-/** The value from which a member of a response is made: for a text also a time, or bytes. */
-type Source<Value> = Value extends string
-  ? string extends Value
-    ? Value | Date | Uint8Array
-    : Value
-  : Value;
+/** The value from which a part of a view is made: for a text also a time or bytes, for an object also a row. */
+type Source<View> =
+  | View
+  | (View extends string
+      ? string extends View
+        ? Date | Uint8Array
+        : never
+      : View extends readonly (infer Item)[]
+        ? readonly Source<Item>[]
+        : View extends object
+          ? RowOf<View>
+          : never);
 
-/** The row from which a view is made. The view omits its other members. */
+/** The row from which a view is made: its members in camelCase. */
 type RowOf<View> = { [Name in keyof View as CamelCase<Name>]: Source<View[Name]> };
 
-/** The schema of a response whose members have a name each. */
-type ViewSchema = v.GenericSchema & { readonly entries: v.ObjectEntries };
+/** The parts of a schema that decide how a value is written. */
+interface WrittenSchema {
+  readonly entries?: Readonly<Record<string, WrittenSchema>>;
+  readonly item?: WrittenSchema;
+  readonly wrapped?: WrittenSchema;
+}
 
 /**
  * Creates the function that returns the view of a row: the members that the schema names, in snake_case, times in RFC 3339 and bytes in
- * hexadecimal.
+ * hexadecimal; of rows within it likewise. The view omits the row's other members.
  */
-export const viewOf = <Schema extends ViewSchema>(schema: Schema) => {
-  const members = Object.keys(schema.entries).map((name) => [name, camelCase(name)] as const);
-  return (row: RowOf<v.InferOutput<Schema>>): v.InferOutput<Schema> => {
-    const values = row as Readonly<Record<string, unknown>>;
-    return Object.fromEntries(members.map(([name, source]) => [name, written(values[source])]));
-  };
+export const viewOf = <Schema extends v.GenericSchema>(schema: Schema) => {
+  const write = writerOf(schema as WrittenSchema);
+  return (row: RowOf<v.InferOutput<Schema>>) => write(row) as v.InferOutput<Schema>;
 };
 
-const written = (value: unknown): unknown => {
+const writerOf = ({ entries, item, wrapped }: WrittenSchema): ((value: unknown) => unknown) => {
+  if (entries !== undefined) {
+    const members = Object.entries(entries).map(
+      ([name, schema]) => [name, camelCase(name), writerOf(schema)] as const,
+    );
+    return (value) => {
+      const row = value as Readonly<Record<string, unknown>>;
+      return Object.fromEntries(
+        // A part that is a view already has its names.
+        members.map(([name, source, write]) => [name, write(row[source in row ? source : name])]),
+      );
+    };
+  }
+  if (item !== undefined) {
+    const write = writerOf(item);
+    return (items) => (items as readonly unknown[]).map(write);
+  }
+  if (wrapped === undefined) return writeText;
+  const write = writerOf(wrapped);
+  return (value) => (value === null || value === undefined ? value : write(value));
+};
+
+const writeText = (value: unknown): unknown => {
   if (value instanceof Date) return value.toISOString();
   return value instanceof Uint8Array ? value.toHex() : value;
 };

@@ -17,6 +17,7 @@ import {
   AuditEventPage,
   AuditEventView,
   auditOutcomes,
+  NamedRecord,
   type RecordNames,
 } from "#proto/audit-event.ts";
 import { filterSecondsMax } from "#proto/fleet-health/vocabulary.ts";
@@ -45,23 +46,13 @@ export const auditReports = (core: ReadCore) =>
         returns: ["The state of the chain", AuditChainView],
         handle: async () => {
           const { head, pending, verification } = await auditChainStatus(core);
-          return {
-            head: head ? { seq: head.seq, hash: head.hash.toHex() } : null,
+          const { faultKind: kind = null, faultSeq: seq = null } = verification ?? {};
+          return chainView({
+            head: head ?? null,
             pending,
-            verified:
-              verification && verification.seq > 0
-                ? {
-                    seq: verification.seq,
-                    hash: verification.hash.toHex(),
-                    checked_at: verification.checkedAt.toISOString(),
-                    checked_since: verification.checkedSince.toISOString(),
-                  }
-                : null,
-            fault:
-              verification?.faultKind && verification.faultSeq !== null
-                ? { kind: verification.faultKind, seq: verification.faultSeq }
-                : null,
-          };
+            verified: verification && verification.seq > 0 ? verification : null,
+            fault: kind !== null && seq !== null ? { kind, seq } : null,
+          });
         },
       },
     ),
@@ -162,7 +153,9 @@ export const auditLinesRoute = (core: ConfiguredCore) =>
     summary: "All audit events under the list's filters as JSON lines, newest first",
   });
 
+const chainView = viewOf(AuditChainView);
 const eventViewOf = viewOf(AuditEventView);
+const nameView = viewOf(NamedRecord);
 
 /** Returns the view of an event. */
 const auditEventView = (event: NamedAuditEvent): AuditEventView =>
@@ -176,12 +169,7 @@ const auditEventView = (event: NamedAuditEvent): AuditEventView =>
 /** Returns the names of the records to which events refer. */
 const recordNamesView = (events: readonly NamedAuditEvent[]): RecordNames =>
   Object.fromEntries(
-    events.flatMap(({ names }) =>
-      names.map(({ id, type, name, detail, identityId }) => [
-        id,
-        { type, name, detail, identity_id: identityId },
-      ]),
-    ),
+    events.flatMap(({ names }) => names.map((record) => [record.id, nameView(record)])),
   );
 
 const Actions = Repeatable(Identifier(64), {

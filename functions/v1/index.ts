@@ -59,14 +59,10 @@ import { volumeReports } from "./collector/volume/report.ts";
 import { watchActs, watchChanges, watchReports } from "./collector/watches.ts";
 import { directoryReports } from "./directory/status.ts";
 import { openApiRoute } from "./openapi.ts";
-import { authorizationRoutes } from "./operator/authorizations.ts";
-import { createDeviceRoute, deviceRoutes } from "./operator/devices.ts";
-import { recordProviderLogoutRoute } from "./operator/provider-logouts.ts";
+import { authorizationRoutes, codeRedemption, deviceRoutes } from "./operator/program-sign-ins.ts";
 import { sessionRoutes } from "./operator/sessions.ts";
-import { recordSignInRoute } from "./operator/sign-ins.ts";
-import { recordSignOutRoute } from "./operator/sign-outs.ts";
 import { tokenExchangeRoute } from "./operator/token-exchange.ts";
-import { createTokenOfSessionRoute } from "./operator/tokens.ts";
+import { webReports } from "./operator/web-reports.ts";
 import { systemReports } from "./system.ts";
 import { whoami } from "./whoami.ts";
 
@@ -105,13 +101,10 @@ const operatorEntries = (core: Core): readonly Entry[] => [
   whoami(core),
   systemReports(core),
   directoryReports(core),
-  recordSignInRoute(core),
-  recordSignOutRoute(core),
-  recordProviderLogoutRoute(core),
+  webReports(core),
   authorizationRoutes(core),
-  createDeviceRoute(core),
   deviceRoutes(core),
-  createTokenOfSessionRoute(core),
+  codeRedemption(core),
   // Tokens are exchanged only with a configured issuer of workloads.
   ...(core.config.workloadIssuers.length === 0 ? [] : [tokenExchangeRoute(core)]),
   sessionRoutes(core),

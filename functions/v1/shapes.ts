@@ -16,3 +16,13 @@ export const WebSessionId = v.pipe(
   v.string(),
   v.regex(webSessionId, "must be the id of a session at web"),
 );
+
+/** A URI of the loopback interface only (RFC 8252, 7.3). */
+export const LoopbackUri = v.pipe(
+  v.string("must be a URL"),
+  v.maxLength(512, "must be at most 512 characters"),
+  v.regex(
+    /^http:\/\/(127\.0\.0\.1|\[::1\]):\d{1,5}\/[\w./-]*$/,
+    "must be http://127.0.0.1:<port>/<path> or http://[::1]:<port>/<path>",
+  ),
+);

@@ -96,19 +96,14 @@ export const desiredConfigRoutes = (core: ConfiguredCore) =>
         returns: ["The outcome of each, in the order of the request", ResultsView],
         handle: async ({ params, body, caller, origin }) => {
           const change = { configId: params.id, identityIds: body.identity_ids };
-          const results = await assignConfigToMany(core, caller, change, origin);
-          return {
-            results: results.map(({ identityId, outcome }) => ({
-              identity_id: identityId,
-              outcome,
-            })),
-          };
+          return resultsView({ results: await assignConfigToMany(core, caller, change, origin) });
         },
       },
     ),
   }));
 
 const assignmentOf = viewOf(AssignmentView);
+const resultsView = viewOf(ResultsView);
 
 const assignmentView = ({ assignment, config: { configHash }, previousConfigId }: Assigned) =>
   assignmentOf({ ...assignment, configHash, previousConfigId });

@@ -37,20 +37,14 @@ export const enrollmentReports = (core: ReadCore) =>
       {
         returns: ["The report", EnrollmentReport],
         handle: async () => {
-          const { until, since, policies, tokens, refusals } = await reportEnrollment(core);
-          return {
-            generated_at: until.toISOString(),
-            policies,
-            tokens,
-            since: since.toISOString(),
-            refusals: refusals.map(refusalView),
-          };
+          const report = await reportEnrollment(core);
+          return reportView({ ...report, generatedAt: report.until });
         },
       },
     ),
   }));
 
-/** Returns the view of a group of refusals. */
+const reportView = viewOf(EnrollmentReport);
 const refusalView = viewOf(RefusalGroup);
 
 /** The query fields that select policies: `q` is part of a name. */
@@ -59,11 +53,9 @@ const policyFilterFields = {
   q: v.optional(Identifier(120)),
 };
 
-/** Returns the filter of parsed query fields. */
-const policyFilterOf = ({
-  state,
-  q: text,
-}: v.InferOutput<v.ObjectSchema<typeof policyFilterFields, undefined>>): PolicyFilter => ({
+type Fields<Entries extends v.ObjectEntries> = v.InferOutput<v.ObjectSchema<Entries, undefined>>;
+
+const policyFilterOf = ({ state, q: text }: Fields<typeof policyFilterFields>): PolicyFilter => ({
   state,
   text,
 });
@@ -82,13 +74,9 @@ const tokenFilterFields = {
   policy_id: v.optional(Id),
 };
 
-/** Returns the filter of parsed query fields. */
-const tokenFilterOf = ({
-  state: states,
-  policy_id: policyId,
-}: v.InferOutput<v.ObjectSchema<typeof tokenFilterFields, undefined>>): TokenFilter => ({
-  states,
-  policyId,
+const tokenFilterOf = (query: Fields<typeof tokenFilterFields>): TokenFilter => ({
+  states: query.state,
+  policyId: query.policy_id,
 });
 
 /** The lists of all policies and all tokens, which run on the pool of reports. */
@@ -154,38 +142,34 @@ const policyColumns = [
   ),
 ];
 
-const tokenColumns = [
-  ...memberColumns<ListedToken>(
-    "id",
-    "token_prefix",
-    "policy_id",
-    "policy_name",
-    "state",
-    "use_count",
-    "max_uses",
-    "expires_at",
-    "last_used_at",
-    "last_used_address",
-    "bound_device_id",
-    "allowed_source_cidrs",
-    "description",
-    "created_at",
-    "created_by",
-    "created_by_email",
-  ),
-];
+const tokenColumns = memberColumns<ListedToken>(
+  "id",
+  "token_prefix",
+  "policy_id",
+  "policy_name",
+  "state",
+  "use_count",
+  "max_uses",
+  "expires_at",
+  "last_used_at",
+  "last_used_address",
+  "bound_device_id",
+  "allowed_source_cidrs",
+  "description",
+  "created_at",
+  "created_by",
+  "created_by_email",
+);
 
-const refusalColumns = [
-  ...memberColumns<RefusalGroup>(
-    "reason",
-    "policy_id",
-    "policy_name",
-    "refused",
-    "events",
-    "last_at",
-    "last_address",
-  ),
-];
+const refusalColumns = memberColumns<RefusalGroup>(
+  "reason",
+  "policy_id",
+  "policy_name",
+  "refused",
+  "events",
+  "last_at",
+  "last_address",
+);
 
 /** `GET /v1/collector/enrollment-policies/export.csv`: every policy of the list; audited. */
 export const exportPoliciesRoute = (core: ConfiguredCore) =>
@@ -194,15 +178,11 @@ export const exportPoliciesRoute = (core: ConfiguredCore) =>
     operationId: "exportEnrollmentPolicies",
     summary: "All enrollment policies under the list's filters as CSV, newest first",
     query: v.strictObject(policyFilterFields),
-    open: async ({ query: asked, caller: operator, origin }) => {
-      const policies = exportPolicies(core, policyFilterOf(asked), { operator, origin, asked });
-      return {
-        name: "enrollment-policies",
-        asked,
-        columns: policyColumns,
-        batches: viewsOf(policies, listedPolicyView),
-      };
-    },
+    open: async ({ query }, audit) => ({
+      name: "enrollment-policies",
+      columns: policyColumns,
+      batches: viewsOf(exportPolicies(core, policyFilterOf(query), audit), listedPolicyView),
+    }),
   });
 
 /** `GET /v1/collector/tokens/export.csv`: every token of the list, without its value; audited. */
@@ -212,15 +192,11 @@ export const exportTokensRoute = (core: ConfiguredCore) =>
     operationId: "exportBootstrapTokens",
     summary: "All bootstrap tokens under the list's filters as CSV, newest first",
     query: v.strictObject(tokenFilterFields),
-    open: async ({ query: asked, caller: operator, origin }) => {
-      const tokens = exportTokens(core, tokenFilterOf(asked), { operator, origin, asked });
-      return {
-        name: "bootstrap-tokens",
-        asked,
-        columns: tokenColumns,
-        batches: viewsOf(tokens, listedTokenView),
-      };
-    },
+    open: async ({ query }, audit) => ({
+      name: "bootstrap-tokens",
+      columns: tokenColumns,
+      batches: viewsOf(exportTokens(core, tokenFilterOf(query), audit), listedTokenView),
+    }),
   });
 
 /** `GET /v1/collector/enrollment/refusals.csv`: the rejected enrollments of the last day by reason and policy; audited. */
@@ -229,13 +205,9 @@ export const exportRefusalsRoute = (core: ConfiguredCore) =>
     path: "/v1/collector/enrollment/refusals.csv",
     operationId: "exportEnrollmentRefusals",
     summary: "Rejected enrollments of the last day by reason and policy as CSV",
-    open: async ({ caller: operator, origin }) => {
-      const refusals = exportRefusals(core, { operator, origin, asked: {} });
-      return {
-        name: "enrollment-refusals",
-        asked: {},
-        columns: refusalColumns,
-        batches: viewsOf(refusals, refusalView),
-      };
-    },
+    open: async (_, audit) => ({
+      name: "enrollment-refusals",
+      columns: refusalColumns,
+      batches: viewsOf(exportRefusals(core, audit), refusalView),
+    }),
   });

@@ -79,18 +79,9 @@ export const identityRoutes = (core: ConfiguredCore) =>
         returns: ["The revoked identity", RevokedIdentityView],
         handle: async ({ params, body, caller, origin }) => {
           const change = { identityId: params.id, reasonCode: body.reason_code ?? null };
-          const { identity, revokedCertificateIds } = await revokeIdentity(
-            core,
-            caller,
-            change,
-            origin,
-          );
-          return revokedView({
-            ...identity,
-            status: "revoked",
-            revokedAt: identity.revokedAt as Date,
-            revokedCertificateIds,
-          });
+          const { identity, ...revoked } = await revokeIdentity(core, caller, change, origin);
+          const revokedAt = identity.revokedAt as Date;
+          return revokedView({ ...identity, ...revoked, status: "revoked", revokedAt });
         },
       },
     ),
@@ -113,17 +104,13 @@ export const certificateRoutes = (core: ConfiguredCore) =>
         returns: ["The revoked certificate", RevokedCertificateView],
         handle: async ({ params, body, caller, origin }) => {
           const change = { certificateId: params.id, reasonCode: body.reason_code ?? null };
-          const { certificate, otherActiveCertificateIds } = await revokeCertificate(
-            core,
-            caller,
-            change,
-            origin,
-          );
+          const { certificate, ...others } = await revokeCertificate(core, caller, change, origin);
+          const revokedAt = certificate.revokedAt as Date;
           return revokedCertificateView({
             ...certificate,
+            ...others,
             status: "revoked",
-            revokedAt: certificate.revokedAt as Date,
-            otherActiveCertificateIds,
+            revokedAt,
           });
         },
       },
@@ -140,6 +127,6 @@ const identityView = (row: IdentityRow) => {
   return identityOf({
     ...row,
     status: row.revokedAt === null ? "active" : "revoked",
-    lastAuthFailure: at !== null && reason !== null ? { at: at.toISOString(), reason } : null,
+    lastAuthFailure: at !== null && reason !== null ? { at, reason } : null,
   });
 };

@@ -17,6 +17,7 @@ import {
   inventoryBytesMax,
   inventoryChangesMax,
 } from "#proto/inventory/inventory.ts";
+import { QueryFlag } from "#proto/values.ts";
 import { readInventoryCsv } from "./inventory/inventory-csv.ts";
 
 /** The route that compares the inventory with the fleet, by name. */
@@ -61,8 +62,6 @@ const Query = v.strictObject({
   ...listFields,
 });
 
-const Flag = v.optional(v.picklist(["true", "false"], "must be true or false"), "false");
-
 /** `PUT /v1/collector/inventory`: replaces the whole list of expected hosts. */
 export const putInventoryRoute = (core: ConfiguredCore) =>
   route({
@@ -72,7 +71,7 @@ export const putInventoryRoute = (core: ConfiguredCore) =>
     summary:
       "Replace the inventory of expected hosts by JSON or CSV; If-Match takes its ETag, dry_run=true only compares",
     guard: scope(core, "admin"),
-    query: v.strictObject({ allow_empty: Flag, dry_run: Flag }),
+    query: v.strictObject({ allow_empty: QueryFlag, dry_run: QueryFlag }),
     body: Inventory,
     textBody: { type: "text/csv", read: readInventoryCsv },
     bodyBytesMax: inventoryBytesMax,
@@ -88,8 +87,8 @@ export const putInventoryRoute = (core: ConfiguredCore) =>
       const inventory = {
         hosts: body.hosts,
         ifMatch,
-        allowEmpty: query.allow_empty === "true",
-        isDryRun: query.dry_run === "true",
+        allowEmpty: query.allow_empty,
+        isDryRun: query.dry_run,
       };
       const changed = await putInventory(core, caller, inventory, origin);
       const etag = inventoryEtag(changed);

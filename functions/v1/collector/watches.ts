@@ -150,7 +150,7 @@ const watchView = (row: DescribedWatch): Watch => {
     state: isFiring ? "firing" : quietState,
     since: isFiring ? firingSince : contrarySince,
     silence: silencedUntil && {
-      until: silencedUntil.toISOString(),
+      until: silencedUntil,
       by: silencedBy ?? "",
       reason: silenceReason,
     },

@@ -2,8 +2,10 @@ import type { ReadCore } from "#functions/core.ts";
 import { readDirectorySyncState } from "#functions/domain/directory/status.ts";
 import { readHeldCounts } from "#functions/domain/scim/confirm-access.ts";
 import { resource } from "#functions/http/resource.ts";
-import { rfc3339 } from "#kit/clock.ts";
+import { viewOf } from "#functions/http/route.ts";
 import { DirectoryStatus } from "#proto/operator/directory-status.ts";
+
+const statusView = viewOf(DirectoryStatus);
 
 /** The route that reports the result of the newest sync of the directory, and the numbers of people (docs/directory.md). */
 export const directoryReports = (core: ReadCore) =>
@@ -19,26 +21,24 @@ export const directoryReports = (core: ReadCore) =>
             readDirectorySyncState(core),
             readHeldCounts(core),
           ]);
-          const snapshotAt = last?.syncedAt?.getTime() ?? null;
-          return {
-            provider: core.config.directory.provider.kind,
-            last_sync: last && {
-              finished_at: rfc3339(last.finishedAt.getTime()),
-              outcome: last.outcome,
-              reason_code: last.reasonCode,
-            },
-            last_push_at: last?.pushedAt == null ? null : rfc3339(last.pushedAt.getTime()),
-            snapshot_at: snapshotAt === null ? null : rfc3339(snapshotAt),
-            snapshot_age_seconds:
-              snapshotAt && Math.max(0, Math.round((core.clock.now() - snapshotAt) / 1000)),
-            failures_in_a_row: last?.failures ?? 0,
-            missing_groups: last?.missingGroups ?? [],
-            suspect_setting: suspectSetting,
-            restored_at: held.restoredAt && rfc3339(held.restoredAt.getTime()),
-            access_held: { people: held.people, memberships: held.memberships },
-            sync_interval_seconds: core.config.directory.syncIntervalSeconds,
-            counts: { people: counts.people, scopes: counts.scopes, absences_held: counts.held },
-          };
+          const { provider, syncIntervalSeconds } = core.config.directory;
+          const snapshotAt = last?.syncedAt ?? null;
+          return statusView({
+            provider: provider.kind,
+            lastSync: last,
+            lastPushAt: last?.pushedAt ?? null,
+            snapshotAt,
+            snapshotAgeSeconds:
+              snapshotAt &&
+              Math.max(0, Math.round((core.clock.now() - snapshotAt.getTime()) / 1000)),
+            failuresInARow: last?.failures ?? 0,
+            missingGroups: last?.missingGroups ?? [],
+            suspectSetting,
+            restoredAt: held.restoredAt,
+            accessHeld: held,
+            syncIntervalSeconds,
+            counts: { ...counts, absencesHeld: counts.held },
+          });
         },
       },
     ),

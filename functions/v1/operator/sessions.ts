@@ -7,7 +7,7 @@ import {
 } from "#functions/domain/operator-session/sessions.ts";
 import { ListView, resource } from "#functions/http/resource.ts";
 import { viewOf } from "#functions/http/route.ts";
-import { Id, IsoTimestamp } from "#proto/values.ts";
+import { Id, IsoTimestamp, QueryFlag } from "#proto/values.ts";
 
 const SessionView = v.strictObject({
   id: Id,
@@ -33,13 +33,10 @@ export const sessionRoutes = (core: ConfiguredCore) =>
       "Sessions of programs that call as the caller; with `everyone=true`, for an admin, of every person",
       {
         by: "read",
-        filter: {
-          everyone: v.optional(v.picklist(["true", "false"], "must be true or false"), "false"),
-        },
+        filter: { everyone: QueryFlag },
         cursors: "operator-sessions",
         returns: ["A page of sessions", ListView(SessionView)],
-        find: (page, { query, caller }) =>
-          browseSessions(core, caller, { everyone: query.everyone === "true" }, page),
+        find: (page, { query, caller }) => browseSessions(core, caller, query, page),
         view: (row, caller) =>
           sessionView({
             ...row,

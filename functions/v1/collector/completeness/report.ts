@@ -172,13 +172,12 @@ export const exportCompletenessRoute = (core: ConfiguredCore) =>
     summary:
       "The hours of hosts that are not complete as CSV, those of the hosts with the most first",
     query: v.strictObject(hourFilterFields),
-    open: async ({ query, caller: operator, origin }) => {
+    open: async ({ query: { from, to, state, host } }, audit) => {
       const now = core.clock.now();
-      const range = hourRangeOf(query, now);
-      const { state, host } = query;
+      const range = hourRangeOf({ from, to }, now);
       const asked = { from: rfc3339(range.fromMs), to: rfc3339(range.toMs), state, host };
       const filter = { ...range, states: statesOf(state), host: host ?? null };
-      const batches = exportFleetHours(core, filter, { operator, origin, asked });
+      const batches = exportFleetHours(core, filter, { ...audit, asked });
       return { name: "completeness", asked: { state, host }, at: new Date(now), columns, batches };
     },
   });

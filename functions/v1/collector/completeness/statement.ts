@@ -6,7 +6,7 @@ import { scope } from "#functions/http/resource.ts";
 import { route } from "#functions/http/route.ts";
 import { QueryTime } from "#functions/v1/query-time.ts";
 import { hourMs as hourLengthMs } from "#kit/clock.ts";
-import { Identifier, QueryInteger } from "#proto/values.ts";
+import { Identifier, QueryFlag, QueryInteger } from "#proto/values.ts";
 
 /** `GET /v1/collector/completeness/statements/{hour}`: the signed statement of an hour, for `svc-server verify-completeness`; audited. */
 export const readStatementRoute = (
@@ -23,7 +23,7 @@ export const readStatementRoute = (
     query: v.strictObject({
       /** An identity or a device id: only its lines, with its accounts. */
       host: v.optional(Identifier(2048)),
-      accounts: v.optional(v.picklist(["true", "false"], "must be true or false"), "false"),
+      accounts: QueryFlag,
       /** The size of the log that a witness kept. */
       since: v.optional(QueryInteger(0, Number.MAX_SAFE_INTEGER)),
     }),
@@ -43,7 +43,7 @@ export const readStatementRoute = (
           hour,
           host,
           since,
-          withAccounts: accounts === "true" || host !== undefined,
+          withAccounts: accounts || host !== undefined,
         };
         return {
           type: "text/plain; charset=utf-8",

@@ -2,8 +2,9 @@ import * as v from "valibot";
 import type { ConfiguredCore } from "#functions/core.ts";
 import { checkConfig, publishConfig } from "#functions/domain/config/publish.ts";
 import { scope } from "#functions/http/resource.ts";
-import { route } from "#functions/http/route.ts";
+import { route, viewOf } from "#functions/http/route.ts";
 import { Name } from "#functions/v1/shapes.ts";
+import { QueryFlag } from "#proto/values.ts";
 import { ConfigView, configView } from "./config.ts";
 
 const PublishBody = v.strictObject({
@@ -17,6 +18,8 @@ const CheckedView = v.strictObject({
   size_bytes: v.number(),
 });
 
+const checkedView = viewOf(CheckedView);
+
 /** `POST /v1/collector/configs`: publishes a collector config, or with `dry_run=true` only checks it. */
 export const publishConfigRoute = (core: ConfiguredCore) =>
   route({
@@ -25,9 +28,7 @@ export const publishConfigRoute = (core: ConfiguredCore) =>
     operationId: "publishCollectorConfig",
     summary: "Publish a collector config as JSON or raw YAML; dry_run=true only checks it",
     guard: scope(core, "admin"),
-    query: v.strictObject({
-      dry_run: v.optional(v.picklist(["true", "false"], "must be true or false"), "false"),
-    }),
+    query: v.strictObject({ dry_run: QueryFlag }),
     body: PublishBody,
     textBody: { type: "application/yaml", read: (yaml) => ({ yaml }) },
     bodyExample: {
@@ -41,15 +42,8 @@ export const publishConfigRoute = (core: ConfiguredCore) =>
     problems: ["config_invalid", "config_contains_secret"],
     handle: async ({ query, body, caller, origin }) => {
       const config = await checkConfig(body.yaml);
-      if (query.dry_run === "true") {
-        return {
-          status: 200,
-          body: { valid: true, config_hash: config.configHash, size_bytes: config.sizeBytes },
-        };
-      }
-      return {
-        status: 201,
-        body: configView(await publishConfig(core, caller, { name: body.name, config }, origin)),
-      };
+      if (query.dry_run) return { status: 200, body: checkedView({ ...config, valid: true }) };
+      const published = await publishConfig(core, caller, { name: body.name, config }, origin);
+      return { status: 201, body: configView(published) };
     },
   });

@@ -146,19 +146,17 @@ const configColumns: readonly CsvColumn<ListedConfig>[] = [
   ),
 ];
 
-const assignmentColumns = [
-  ...memberColumns<ConfigAssignment>(
-    "identity_id",
-    "identity",
-    "device_id",
-    "assigned_at",
-    "assigned_by",
-    "assigned_by_email",
-    "ended_at",
-    "progress",
-    "applied_at",
-  ),
-];
+const assignmentColumns = memberColumns<ConfigAssignment>(
+  "identity_id",
+  "identity",
+  "device_id",
+  "assigned_at",
+  "assigned_by",
+  "assigned_by_email",
+  "ended_at",
+  "progress",
+  "applied_at",
+);
 
 /** `GET /v1/collector/configs/export.csv`: every config of the list and its hosts; audited. */
 export const exportConfigsRoute = (core: ConfiguredCore) =>
@@ -167,15 +165,11 @@ export const exportConfigsRoute = (core: ConfiguredCore) =>
     operationId: "exportCollectorConfigs",
     summary: "All configs under the list's filter as CSV, newest first",
     query: v.strictObject(configFilterFields),
-    open: async ({ query: asked, caller: operator, origin }) => {
-      const configs = exportConfigs(core, asked.q, { operator, origin, asked });
-      return {
-        name: "configs",
-        asked,
-        columns: configColumns,
-        batches: viewsOf(configs, listedConfigView),
-      };
-    },
+    open: async ({ query }, audit) => ({
+      name: "configs",
+      columns: configColumns,
+      batches: viewsOf(exportConfigs(core, query.q, audit), listedConfigView),
+    }),
   });
 
 /** `GET /v1/collector/configs/{id}/assignments/export.csv`: every assignment of a config under the list's filter; audited. */
@@ -187,14 +181,13 @@ export const exportAssignmentsRoute = (core: ConfiguredCore) =>
     params: IdParams,
     query: v.strictObject(assignmentFilterFields),
     problems: ["not_found"],
-    open: async ({ params, query: asked, caller: operator, origin }) => {
-      const filter = { ...assignmentFilterOf(asked), configId: params.id };
-      const assignments = await exportAssignments(core, filter, { operator, origin, asked });
+    open: async ({ params, query }, audit) => {
+      const filter = { ...assignmentFilterOf(query), configId: params.id };
       return {
         name: "config-assignments",
-        asked: { config: params.id, ...asked },
+        asked: { config: params.id, ...query },
         columns: assignmentColumns,
-        batches: viewsOf(assignments, assignmentView),
+        batches: viewsOf(await exportAssignments(core, filter, audit), assignmentView),
       };
     },
   });

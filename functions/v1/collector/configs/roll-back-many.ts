@@ -6,8 +6,8 @@ import {
   rollbackTargets,
 } from "#functions/domain/config/desired-config.ts";
 import { resource } from "#functions/http/resource.ts";
-import { ReasonCode } from "#functions/http/route.ts";
-import { Id } from "#proto/values.ts";
+import { ReasonCode, viewOf } from "#functions/http/route.ts";
+import { Id, QueryFlag } from "#proto/values.ts";
 
 /** The route that rolls up to 1,000 hosts back to their last known good or their previous config. */
 export const configRollbacks = (core: ConfiguredCore) =>
@@ -16,9 +16,7 @@ export const configRollbacks = (core: ConfiguredCore) =>
       "",
       "Give many identities their last known good or previous config; a result for each. dry_run=true changes nothing",
       {
-        query: v.strictObject({
-          dry_run: v.optional(v.picklist(["true", "false"], "must be true or false"), "false"),
-        }),
+        query: v.strictObject({ dry_run: QueryFlag }),
         body: RollbackBody,
         bodyExample: {
           identity_ids: ["01920000-0000-7000-8000-000000000001"],
@@ -31,20 +29,9 @@ export const configRollbacks = (core: ConfiguredCore) =>
             identityIds: body.identity_ids,
             to: body.to,
             reasonCode: body.reason_code ?? null,
-            dryRun: query.dry_run === "true",
+            dryRun: query.dry_run,
           };
-          const results = await rollBackMany(core, caller, change, origin);
-          return {
-            results: results.map(({ identityId, outcome, config }) => ({
-              identity_id: identityId,
-              outcome,
-              config: config && {
-                id: config.id,
-                name: config.name,
-                config_hash: config.configHash,
-              },
-            })),
-          };
+          return resultsView({ results: await rollBackMany(core, caller, change, origin) });
         },
       },
     ),
@@ -74,3 +61,5 @@ const ResultsView = v.strictObject({
     }),
   ),
 });
+
+const resultsView = viewOf(ResultsView);

@@ -1,31 +1,17 @@
 import { viewOf } from "#functions/http/route.ts";
 import type { Outage } from "#functions/store/fleet/counted-time.ts";
-import type {
-  DescribedRollout,
-  DescribedWave,
-  TargetListRow,
-} from "#functions/store/rollout/rollouts.ts";
-import {
-  Rollout,
-  RolloutBreach,
-  RolloutEvidence,
-  RolloutTarget,
-  RolloutWave,
-} from "#proto/rollout/rollout.ts";
+import type { DescribedRollout, TargetListRow } from "#functions/store/rollout/rollouts.ts";
+import { Rollout, RolloutTarget } from "#proto/rollout/rollout.ts";
 import { rolloutReasons, targetStatuses } from "#proto/rollout/vocabulary.ts";
 import { outagesView } from "../outages.ts";
 
 const rolloutOf = viewOf(Rollout);
-const waveOf = viewOf(RolloutWave);
-const breachOf = viewOf(RolloutBreach);
-const evidenceOf = viewOf(RolloutEvidence);
 const targetOf = viewOf(RolloutTarget);
 
 const counted = ["targets", "revertedFailed", ...targetStatuses] as const;
 
 /** Returns the view of a rollout, with the outages of core if they are known. */
 export const rolloutView = (row: DescribedRollout & { outages?: readonly Outage[] }): Rollout => {
-  const { breach, outages = [] } = row;
   const sums = counted.map(
     (count) => [count, row.waves.reduce((sum, wave) => sum + wave[count], 0)] as const,
   );
@@ -33,21 +19,17 @@ export const rolloutView = (row: DescribedRollout & { outages?: readonly Outage[
   return rolloutOf({
     ...row,
     ...(Object.fromEntries(sums) as Record<(typeof counted)[number], number>),
-    config: { id: row.configId, name: row.configName, config_hash: row.configHash },
+    config: { id: row.configId, name: row.configName, configHash: row.configHash },
     reason: code === undefined ? null : { code, detail: row.reason },
-    waves: row.waves.map(waveView),
+    waves: row.waves.map((wave) => ({ ...wave, comparison: wave.comparison ?? undefined })),
     gate: {
-      max_failed_percent: row.maxFailedPercent,
+      maxFailedPercent: row.maxFailedPercent,
       states: row.conditions,
-      worse_than_control: row.stopsIfWorse,
+      worseThanControl: row.stopsIfWorse,
     },
-    breach: breach && breachOf({ ...breach, evidence: breach.evidence.map(evidenceOf) }),
-    outages: outagesView(outages).outages,
+    outages: outagesView(row.outages ?? []).outages,
   });
 };
-
-const waveView = (row: DescribedWave): RolloutWave =>
-  waveOf({ ...row, comparison: row.comparison ?? undefined });
 
 /** Returns the view of a target. */
 export const targetView = (row: TargetListRow): RolloutTarget =>

@@ -136,24 +136,22 @@ const targetFilterOf = (
   { wave, status: statuses }: v.InferOutput<v.ObjectSchema<typeof targetFilterFields, undefined>>,
 ): TargetFilter => ({ rolloutId, wave, statuses });
 
-const columns = [
-  ...memberColumns<RolloutTarget>(
-    "identity_id",
-    "identity",
-    "device_id",
-    "wave",
-    "status",
-    "reason",
-    "previous_config_id",
-    "assigned_at",
-    "applied_at",
-    "failed_at",
-    "condition",
-    "condition_began_at",
-    "detail",
-    "reverted_at",
-  ),
-];
+const columns = memberColumns<RolloutTarget>(
+  "identity_id",
+  "identity",
+  "device_id",
+  "wave",
+  "status",
+  "reason",
+  "previous_config_id",
+  "assigned_at",
+  "applied_at",
+  "failed_at",
+  "condition",
+  "condition_began_at",
+  "detail",
+  "reverted_at",
+);
 
 /** `GET /v1/collector/rollouts/{id}/targets/export.csv`: every host of a rollout under the list's filter; audited. */
 export const exportRolloutTargetsRoute = (core: ConfiguredCore) =>
@@ -164,15 +162,11 @@ export const exportRolloutTargetsRoute = (core: ConfiguredCore) =>
     params: IdParams,
     query: v.strictObject(targetFilterFields),
     problems: ["not_found"],
-    open: async ({ params, query: asked, caller: operator, origin }) => {
-      const targets = await exportTargets(core, targetFilterOf(params.id, asked), {
-        operator,
-        origin,
-        asked,
-      });
+    open: async ({ params, query }, audit) => {
+      const targets = await exportTargets(core, targetFilterOf(params.id, query), audit);
       return {
         name: "rollout-hosts",
-        asked: { rollout: params.id, ...asked },
+        asked: { rollout: params.id, ...query },
         columns,
         batches: viewsOf(targets, targetView),
       };

@@ -1,7 +1,8 @@
 import * as v from "valibot";
 import type { ReadCore } from "#functions/core.ts";
-import { reportVolumeOf, type VolumePart } from "#functions/domain/volume/report-volume.ts";
+import { reportVolumeOf } from "#functions/domain/volume/report-volume.ts";
 import { resource } from "#functions/http/resource.ts";
+import { viewOf } from "#functions/http/route.ts";
 import type { VolumeSplit } from "#functions/store/volume/report.ts";
 import { QueryTime } from "#functions/v1/query-time.ts";
 import { dayMs, rfc3339 } from "#kit/clock.ts";
@@ -22,24 +23,17 @@ export const volumeReports = (core: ReadCore) =>
           const toMs = query.to?.(now) ?? now;
           const asked = { fromMs: query.from?.(now) ?? toMs - dayMs, toMs, limit: query.limit };
           const found = await reportVolumeOf(core, splitOf(query.by), asked);
-          const { range, stepMs, series, total, count, parts, retentionDays, diskBytes } = found;
-          return {
-            generated_at: rfc3339(now),
-            from: rfc3339(range.fromMs),
-            to: rfc3339(range.toMs),
+          return reportView({
+            ...found,
+            generatedAt: rfc3339(now),
+            from: rfc3339(found.range.fromMs),
+            to: rfc3339(found.range.toMs),
             by: query.by,
-            step_seconds: stepMs / 1000,
-            series: series.map(({ fromMs, envelopes, payloadBytes }) => ({
-              from: rfc3339(fromMs),
-              envelopes,
-              payload_bytes: payloadBytes,
-            })),
-            total: { envelopes: total.envelopes, payload_bytes: total.payloadBytes },
-            parts: count,
-            retention_days: retentionDays,
-            disk_bytes: diskBytes,
-            items: parts.map(partView),
-          };
+            stepSeconds: found.stepMs / 1000,
+            series: found.series.map((step) => ({ ...step, from: rfc3339(step.fromMs) })),
+            parts: found.count,
+            items: found.parts.map(({ host, ...part }) => ({ ...part, ...host, day: host })),
+          });
         },
       },
     ),
@@ -59,20 +53,4 @@ const splitOf = (by: string): VolumeSplit =>
     ? { by: "label", key: by.slice(labelPrefix.length) }
     : { by: by as Exclude<VolumeSplit["by"], "label"> };
 
-const partView = ({
-  name,
-  envelopes,
-  payloadBytes,
-  diskBytes,
-  host,
-}: VolumePart): VolumeReport["items"][number] => ({
-  name,
-  envelopes,
-  payload_bytes: payloadBytes,
-  disk_bytes: diskBytes,
-  ...(host && {
-    identity_id: host.identityId,
-    device_id: host.deviceId,
-    day: { day_bytes: host.dayBytes, usual_bytes: host.usualBytes },
-  }),
-});
+const reportView = viewOf(VolumeReport);
