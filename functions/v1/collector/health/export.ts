@@ -20,27 +20,37 @@ const ExportQuery = filterQuery({
 
 type ExportColumn = CsvColumn<FleetHealthRow>;
 
+/** Reads a member of a part of the row; null without the part. */
+const memberOf =
+  (part: keyof FleetHealthRow, name: string) =>
+  (row: FleetHealthRow): string | number | null => {
+    const members = (row[part] ?? {}) as Record<string, string | number | boolean | null>;
+    const value = members[name] ?? null;
+    return typeof value === "boolean" ? String(value) : value;
+  };
+
+/** Returns columns of members of a part of the row, named by both unless `prefix` says otherwise; empty without the part. */
+const columnsOfPart = <Part extends keyof FleetHealthRow>(
+  part: Part,
+  names: readonly (keyof NonNullable<FleetHealthRow[Part]> & string)[],
+  prefix = `${part}_`,
+): ExportColumn[] => names.map((name) => [prefix + name, memberOf(part, name)]);
+
 /** Returns the columns of the numbers of the queue or the process. */
 const numberColumns = (group: "queue" | "process"): ExportColumn[] =>
   Object.entries<ReportedNumber>(reportedNumbers[group]).flatMap(
-    ([name, { csv }]): ExportColumn[] => {
-      const read = ({ [group]: values }: FleetHealthRow) =>
-        (values as Record<string, number | null>)[name] ?? null;
-      return csv === undefined ? [] : [[csv, read]];
-    },
+    ([name, { csv }]): ExportColumn[] => (csv === undefined ? [] : [[csv, memberOf(group, name)]]),
   );
 
-const hostColumns = [
-  ...memberColumns<FleetHealthRow>(
-    "identity_id",
-    "identity",
-    "device_id",
-    "hostname",
-    "platform",
-    "version",
-    "state",
-  ),
-];
+const hostColumns = memberColumns<FleetHealthRow>(
+  "identity_id",
+  "identity",
+  "device_id",
+  "hostname",
+  "platform",
+  "version",
+  "state",
+);
 
 const lastSeenColumns: readonly ExportColumn[] = [
   ...memberColumns<FleetHealthRow>(
@@ -49,31 +59,22 @@ const lastSeenColumns: readonly ExportColumn[] = [
     "last_envelope_at",
     "forwarding",
   ),
-  ["forwarder_connected", (row) => row.forwarder && String(row.forwarder.connected)],
-  ["forwarder_last_ack_at", (row) => row.forwarder?.last_ack_at ?? null],
-  ["forwarder_last_error", (row) => row.forwarder?.last_error ?? null],
+  ...columnsOfPart("forwarder", ["connected", "last_ack_at", "last_error"]),
   ...numberColumns("process"),
   ...memberColumns<FleetHealthRow>("core", "subnet", "incomplete_hours"),
-  ["day_bytes", (row) => row.volume?.day_bytes ?? null],
-  ["usual_bytes", (row) => row.volume?.usual_bytes ?? null],
-  ["held_by_budget", (row) => row.hold?.budget ?? null],
-  ["held_until", (row) => row.hold?.until ?? null],
+  ...columnsOfPart("volume", ["day_bytes", "usual_bytes"], ""),
+  ...columnsOfPart("hold", ["budget"], "held_by_"),
+  ...columnsOfPart("hold", ["until"], "held_"),
   ["inventory", (row) => row.inventory?.status ?? null],
-  ["owner", (row) => row.inventory?.owner ?? null],
+  ...columnsOfPart("inventory", ["owner"], ""),
 ];
 
-const certificateColumns: readonly ExportColumn[] = [
-  ["certificate_id", (row) => row.certificate.id],
-  ["certificate_status", (row) => row.certificate.status],
-  ["certificate_not_after", (row) => row.certificate.not_after],
-  ["certificate_renew_after", (row) => row.certificate.renew_after],
-  ["successor_id", (row) => row.successor?.id ?? null],
+const certificateColumns = [
+  ...columnsOfPart("certificate", ["id", "status", "not_after", "renew_after"]),
+  ...columnsOfPart("successor", ["id"]),
 ];
 
-const authFailureColumns: readonly ExportColumn[] = [
-  ["last_auth_failure_at", (row) => row.last_auth_failure?.at ?? null],
-  ["last_auth_failure_reason", (row) => row.last_auth_failure?.reason ?? null],
-];
+const authFailureColumns = columnsOfPart("last_auth_failure", ["at", "reason"]);
 
 /** The columns of the condition for which a row is in the export, even if another one decides its state. */
 const conditionColumns = (condition: FleetCondition): readonly ExportColumn[] => {
@@ -97,25 +98,24 @@ const exportColumns: Record<ExportKind, readonly ExportColumn[]> = {
     ...hostColumns,
     ...conditionColumns("queue_at_risk"),
     ...numberColumns("queue"),
-    ["ingest_gap_records_max", (row) => row.ingest_gap?.records_max ?? null],
-    ["ingest_gap_last_at", (row) => row.ingest_gap?.last_at ?? null],
+    ...columnsOfPart("ingest_gap", ["records_max", "last_at"]),
     ...lastSeenColumns,
   ],
   renewal_failures: [
     ...hostColumns,
     ...conditionColumns("renewal_failed"),
-    ["renewal_status", (row) => row.renewal.status],
-    ["renewal_last_error", (row) => row.renewal.last_error],
+    ...columnsOfPart("renewal", ["status", "last_error"]),
     ...certificateColumns,
     ...lastSeenColumns,
     ...authFailureColumns,
   ],
   config_drift: [
     ...hostColumns,
-    ["drift", (row) => row.config.drift],
-    ["running_config_hash", (row) => row.config.running_config_hash],
-    ["desired_config_hash", (row) => row.config.desired_config_hash],
-    ["last_known_good_config_hash", (row) => row.config.last_known_good_config_hash],
+    ...columnsOfPart(
+      "config",
+      ["drift", "running_config_hash", "desired_config_hash", "last_known_good_config_hash"],
+      "",
+    ),
     ...lastSeenColumns,
   ],
 };
