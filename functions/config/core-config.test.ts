@@ -11,25 +11,27 @@ const complete = {
   SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: "/nowhere/directory.json",
 };
 
-/** The signer of these settings, or the variables that are at fault. */
-const signerOf = (settings: Readonly<Record<string, string>>) => {
-  const names: Record<string, string> = {
-    mode: "SVC_ENROLLMENT_SIGNER_MODE",
-    command: "SVC_ENROLLMENT_SIGNER_COMMAND",
-    cert: "SVC_ENROLLMENT_CA_CERT_FILE",
-    key: "SVC_ENROLLMENT_CA_KEY_FILE",
-  };
-  const env = Object.fromEntries(
-    Object.entries(settings).map(([name, value]) => [names[name] ?? name, value]),
-  );
+type Settings = Readonly<Record<string, string>>;
+const parse = (settings: Settings, readFile = () => "") =>
+  parseCoreConfig({ ...complete, ...settings }, readFile);
+/** Returns a section of the config of these settings, or the variables that are at fault. */
+const sectionOf = (
+  section: "chat" | "directory" | "signer",
+  settings: Settings,
+  readFile?: () => string,
+) => {
   try {
-    return parseCoreConfig({ ...complete, ...env }, () => "").config.signer;
+    return parse(settings, readFile).config[section];
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
-    return error.faults
-      .map(({ variable }) => Object.keys(names).find((name) => names[name] === variable))
-      .sort();
+    return error.faults.map(({ variable }) => variable).sort();
   }
+};
+const ingest = {
+  SVC_INGEST_GRPC_ADDR: "0.0.0.0:8443",
+  SVC_INGEST_SERVER_CERT_FILE: "/ingest.crt",
+  SVC_INGEST_SERVER_KEY_FILE: "/ingest.key",
+  SVC_INGEST_CLIENT_CA_FILE: "/ca.crt",
 };
 
 it("unknown variables get a warning with the nearest known name; variables of other programs get none", () => {
@@ -39,10 +41,7 @@ it("unknown variables get a warning with the nearest known name; variables of ot
     SVC_API_URL: "http://core/v1",
     SVC_ADMIN_URL: "x",
   };
-  const { warnings } = parseCoreConfig(
-    { ...complete, ...others, SVC_TENNANT_ID: "x", SVC_OTHER: "y" },
-    () => "",
-  );
+  const { warnings } = parse({ ...others, SVC_TENNANT_ID: "x", SVC_OTHER: "y" });
   expect(warnings).toEqual([
     "SVC_OTHER is not known",
     "SVC_TENNANT_ID is not known; did you mean SVC_TENANT_ID?",
@@ -59,34 +58,27 @@ it.each([
   "Traceparent",
   "CF-Connecting-IP",
 ])("the header of client certificates is not %s, which has another meaning", (name) => {
-  const env = { ...complete, SVC_ENROLLMENT_CLIENT_CERT_HEADER: name };
-  expect(() => parseCoreConfig(env, () => "")).toThrow(
+  expect(() => parse({ SVC_ENROLLMENT_CLIENT_CERT_HEADER: name })).toThrow(
     "must be a header without another meaning, such as X-Client-Cert",
   );
 });
 
 it("ingest with a signer gets a warning while a revoked host may keep forwarding", () => {
-  const ingest = {
-    SVC_INGEST_GRPC_ADDR: "0.0.0.0:8443",
-    SVC_INGEST_SERVER_CERT_FILE: "/ingest.crt",
-    SVC_INGEST_SERVER_KEY_FILE: "/ingest.key",
-    SVC_INGEST_CLIENT_CA_FILE: "/ca.crt",
-  };
   const signer = {
     SVC_ENROLLMENT_CA_CERT_FILE: "/ca.crt",
     SVC_ENROLLMENT_CA_KEY_FILE: "/ca.key",
   };
-  const warningsOf = (env: Readonly<Record<string, string>>) =>
-    parseCoreConfig({ ...complete, ...env }, () => "").warnings;
-  expect(warningsOf({ ...ingest, ...signer })).toEqual([
+  expect(parse({ ...ingest, ...signer }).warnings).toEqual([
     "SVC_INGEST_REQUIRE_ENROLLMENT is false: a revoked host can forward until its certificate expires",
   ]);
-  expect(warningsOf({ ...ingest, ...signer, SVC_INGEST_REQUIRE_ENROLLMENT: "true" })).toEqual([]);
-  expect([...warningsOf(ingest), ...warningsOf(signer)]).toEqual([]);
+  for (const settings of [
+    ingest,
+    signer,
+    { ...ingest, ...signer, SVC_INGEST_REQUIRE_ENROLLMENT: "true" },
+  ])
+    expect(parse(settings).warnings).toEqual([]);
 });
 
-const parse = (env: Readonly<Record<string, string>>) =>
-  parseCoreConfig({ ...complete, ...env }, () => "");
 it("the sink's settings need servers for nats, and warn of a connection to another machine without TLS", () => {
   expect(() => parse({ SVC_INGEST_SINK: "nats" })).toThrow(
     "SVC_NATS_URLS: is required when SVC_INGEST_SINK is nats",
@@ -99,119 +91,99 @@ it("the sink's settings need servers for nats, and warn of a connection to anoth
 });
 
 describe("the signer's settings", () => {
+  const mode = (SVC_ENROLLMENT_SIGNER_MODE: string) => ({ SVC_ENROLLMENT_SIGNER_MODE });
+  const cert = { SVC_ENROLLMENT_CA_CERT_FILE: "/ca.pem" };
+  const key = { SVC_ENROLLMENT_CA_KEY_FILE: "/ca.key" };
+  const command = { SVC_ENROLLMENT_SIGNER_COMMAND: "/bin/sign" };
+  const signerOf = (settings: Settings) => sectionOf("signer", settings);
+
   it("infers the mode from the CA files or from the command", () => {
     const local = { kind: "local-ca", caCertFile: "/ca.pem", caKeyFile: "/ca.key" };
     const external = { kind: "external-command", command: "/bin/sign", caCertFile: "/ca.pem" };
     expect(signerOf({})).toBeNull();
-    expect(signerOf({ cert: "/ca.pem", key: "/ca.key" })).toEqual(local);
-    expect(signerOf({ mode: "local-ca", cert: "/ca.pem", key: "/ca.key" })).toEqual(local);
-    expect(signerOf({ command: "/bin/sign", cert: "/ca.pem" })).toEqual(external);
-    expect(signerOf({ mode: "external-command", command: "/bin/sign", cert: "/ca.pem" })).toEqual(
-      external,
-    );
+    for (const settings of [{}, mode("local-ca")])
+      expect(signerOf({ ...settings, ...cert, ...key })).toEqual(local);
+    for (const settings of [{}, mode("external-command")])
+      expect(signerOf({ ...settings, ...command, ...cert })).toEqual(external);
   });
 
   it("C3, S4: rejects an ambiguous mode, one CA file without the other, a key in external mode, and a relative command, naming each", () => {
-    const table: [settings: Record<string, string>, faults: string[]][] = [
-      [{ command: "/bin/sign", cert: "/ca.pem", key: "/ca.key" }, ["key"]],
-      [
-        { mode: "external-command", command: "/bin/sign", cert: "/ca.pem", key: "/ca.key" },
-        ["key"],
-      ],
-      [{ mode: "external-command", cert: "/ca.pem", key: "/ca.key" }, ["command", "key"]],
-      [{ mode: "external-command" }, ["cert", "command"]],
-      [{ command: "/bin/sign" }, ["cert"]],
-      [{ command: "/bin/sign", key: "/ca.key" }, ["cert", "key"]],
-      [{ mode: "local-ca", command: "/bin/sign", cert: "/ca.pem", key: "/ca.key" }, ["command"]],
-      [{ mode: "local-ca", command: "/bin/sign", cert: "/ca.pem" }, ["command", "key"]],
-      [{ mode: "local-ca" }, ["cert", "key"]],
-      [{ cert: "/ca.pem" }, ["key"]],
-      [{ key: "/ca.key" }, ["cert"]],
-      [{ command: "bin/sign", cert: "/ca.pem" }, ["command"]],
-      [{ mode: "remote", cert: "/ca.pem", key: "/ca.key" }, ["mode"]],
+    const table: [settings: Settings, ...faults: Settings[]][] = [
+      [{ ...command, ...cert, ...key }, key],
+      [{ ...mode("external-command"), ...command, ...cert, ...key }, key],
+      [{ ...mode("external-command"), ...cert, ...key }, key, command],
+      [mode("external-command"), cert, command],
+      [command, cert],
+      [{ ...command, ...key }, cert, key],
+      [{ ...mode("local-ca"), ...command, ...cert, ...key }, command],
+      [{ ...mode("local-ca"), ...command, ...cert }, key, command],
+      [mode("local-ca"), cert, key],
+      [cert, key],
+      [key, cert],
+      [{ SVC_ENROLLMENT_SIGNER_COMMAND: "bin/sign", ...cert }, command],
+      [{ ...mode("remote"), ...cert, ...key }, mode("")],
     ];
-    for (const [settings, faults] of table)
-      expect({ settings, faults: signerOf(settings) }).toEqual({ settings, faults });
+    for (const [settings, ...faults] of table)
+      expect({ settings, faults: signerOf(settings) }).toEqual({
+        settings,
+        faults: faults.flatMap(Object.keys),
+      });
   });
 });
 
 describe("the directory's settings", () => {
-  const directoryOf = (settings: Readonly<Record<string, string>>) => {
-    try {
-      return parseCoreConfig({ ...complete, ...settings }, () => "").config.directory;
-    } catch (error) {
-      return String(error);
-    }
-  };
-
   const google = { SVC_DIRECTORY_DELEGATE_EMAIL: "", SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: "" };
-  it("need Google's for google alone, and the file's for file alone", () => {
-    const missing = directoryOf(google);
-    expect(missing).toContain(
-      "SVC_DIRECTORY_DELEGATE_EMAIL: is required with SVC_DIRECTORY_PROVIDER=google",
-    );
-    expect(missing).toContain("SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: is required with");
-    const file = { ...google, SVC_DIRECTORY_PROVIDER: "file" };
-    expect(directoryOf(file)).toContain(
-      "SVC_DIRECTORY_FILE: is required with SVC_DIRECTORY_PROVIDER=file",
-    );
-    expect(directoryOf({ ...file, SVC_DIRECTORY_FILE: "/people.yaml" })).toMatchObject({
-      provider: { kind: "file", path: "/people.yaml" },
-    });
+  const token = "0123456789abcdef0123456789abcdef";
+  const file = { ...google, SVC_DIRECTORY_PROVIDER: "file" };
+  const scim = { ...google, SVC_DIRECTORY_PROVIDER: "scim" };
+  const people = { SVC_DIRECTORY_FILE: "/people.yaml" };
+
+  it.each<[fault: string, settings: Settings]>([
+    ["SVC_DIRECTORY_DELEGATE_EMAIL: is required with SVC_DIRECTORY_PROVIDER=google", google],
+    ["SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: is required with", google],
+    ["SVC_DIRECTORY_FILE: is required with SVC_DIRECTORY_PROVIDER=file", file],
+    ["SVC_DIRECTORY_SCIM_TOKEN: is required with SVC_DIRECTORY_PROVIDER=scim", scim],
+    [
+      "SVC_DIRECTORY_SCIM_TOKEN: must be 32 to 512",
+      { ...scim, SVC_DIRECTORY_SCIM_TOKEN: "hunter2" },
+    ],
+    ["belongs to SVC_DIRECTORY_PROVIDER=scim", { SVC_DIRECTORY_SCIM_TOKEN: token }],
+    ["SVC_DIRECTORY_FILE: belongs to SVC_DIRECTORY_PROVIDER=file", people],
+    [
+      "SVC_DIRECTORY_FILE: belongs to SVC_DIRECTORY_PROVIDER=file",
+      { ...scim, ...people, SVC_DIRECTORY_SCIM_TOKEN: token },
+    ],
+    [
+      "SVC_DIRECTORY_DELEGATE_EMAIL: belongs to SVC_DIRECTORY_PROVIDER=google",
+      { ...people, SVC_DIRECTORY_PROVIDER: "file" },
+    ],
+  ])("need those of their provider, and none of another one: %s", (fault, settings) => {
+    expect(() => parse(settings)).toThrow(fault);
+    expect(() => parse(settings)).not.toThrow("hunter2");
   });
 
-  it("need a token for SCIM, which may be a file's two lines, and no variable of another provider", () => {
-    const scim = { ...google, SVC_DIRECTORY_PROVIDER: "scim" };
-    expect(directoryOf(scim)).toContain(
-      "SVC_DIRECTORY_SCIM_TOKEN: is required with SVC_DIRECTORY_PROVIDER=scim",
-    );
-    const token = "0123456789abcdef0123456789abcdef";
-    expect(directoryOf({ ...scim, SVC_DIRECTORY_SCIM_TOKEN: token })).toMatchObject({
+  it("name the file, or the token for SCIM, which may be a file's two lines", () => {
+    expect(parse({ ...file, ...people }).config.directory).toMatchObject({
+      provider: { kind: "file", path: "/people.yaml" },
+    });
+    expect(parse({ ...scim, SVC_DIRECTORY_SCIM_TOKEN: token }).config.directory).toMatchObject({
       provider: { kind: "scim", subject: "externalId" },
     });
-    const { config } = parseCoreConfig(
-      { ...complete, ...scim, SVC_DIRECTORY_SCIM_TOKEN_FILE: "/scim-token" },
+    const { config } = parse(
+      { ...scim, SVC_DIRECTORY_SCIM_TOKEN_FILE: "/scim-token" },
       () => `${token}\n${token.toUpperCase()}\n`,
     );
     const { provider } = config.directory;
     if (provider.kind !== "scim") throw new Error("another provider");
     expect(provider.tokens.map((one) => one.reveal())).toEqual([token, token.toUpperCase()]);
     expect(JSON.stringify(config)).not.toContain(token);
-    const short = directoryOf({ ...scim, SVC_DIRECTORY_SCIM_TOKEN: "hunter2" });
-    expect(short).toContain("SVC_DIRECTORY_SCIM_TOKEN: must be 32 to 512");
-    expect(short).not.toContain("hunter2");
-    expect(directoryOf({ SVC_DIRECTORY_SCIM_TOKEN: token })).toContain(
-      "belongs to SVC_DIRECTORY_PROVIDER=scim",
-    );
-    expect(
-      directoryOf({ ...scim, SVC_DIRECTORY_SCIM_TOKEN: token, SVC_DIRECTORY_FILE: "/people.yaml" }),
-    ).toContain("SVC_DIRECTORY_FILE: belongs to SVC_DIRECTORY_PROVIDER=file");
-  });
-
-  it("reject those of another provider", () => {
-    expect(directoryOf({ SVC_DIRECTORY_FILE: "/people.yaml" })).toContain(
-      "SVC_DIRECTORY_FILE: belongs to SVC_DIRECTORY_PROVIDER=file",
-    );
-    const both = directoryOf({
-      SVC_DIRECTORY_PROVIDER: "file",
-      SVC_DIRECTORY_FILE: "/people.yaml",
-    });
-    expect(both).toContain(
-      "SVC_DIRECTORY_DELEGATE_EMAIL: belongs to SVC_DIRECTORY_PROVIDER=google",
-    );
   });
 });
 
 describe("the settings of chat", () => {
   const model = { SVC_INFERENCE_CHAT_MODEL: "a-model" };
-  const chatOf = (settings: Readonly<Record<string, string>>, readFile = () => "") => {
-    try {
-      return parseCoreConfig({ ...complete, ...settings }, readFile).config.chat;
-    } catch (error) {
-      if (!(error instanceof ConfigError)) throw error;
-      return error.faults.map(({ variable }) => variable).sort();
-    }
-  };
+  const chatOf = (settings: Settings, readFile?: () => string) =>
+    sectionOf("chat", settings, readFile);
 
   it("turn it on by the model alone; the provider is then the mock", () => {
     expect(chatOf({})).toBeNull();
@@ -254,15 +226,13 @@ describe("the settings of chat", () => {
       "http://models.example.com/v1",
       "ftp://127.0.0.1/",
       "https://me:pw@models.example.com/",
+      "https://models.example.com/v1?key=1",
       "x",
     ])
       expect([url, chatOf({ ...provider, SVC_INFERENCE_BASE_URL: url })]).toEqual([
         url,
         ["SVC_INFERENCE_BASE_URL"],
       ]);
-    expect(
-      chatOf({ ...provider, SVC_INFERENCE_BASE_URL: "https://models.example.com/v1?key=1" }),
-    ).toEqual(["SVC_INFERENCE_BASE_URL"]);
   });
 
   it("name every fault at once, with those of other variables", () => {
@@ -291,10 +261,8 @@ describe("the settings of chat", () => {
     ).toMatchObject({
       receiptKey: { file: "/keys/receipts.pem", id: "receipts-2026" },
     });
-    const alone = { ...complete, ...model, SVC_CHAT_RECEIPT_SIGNING_KEY_ID: "receipts-2026" };
-    expect(parseCoreConfig(alone, () => "").warnings).toEqual([
-      expect.stringContaining("has no effect"),
-    ]);
+    const alone = { ...model, SVC_CHAT_RECEIPT_SIGNING_KEY_ID: "receipts-2026" };
+    expect(parse(alone).warnings).toEqual([expect.stringContaining("has no effect")]);
   });
 
   it("cannot stop a core whose chat is off, whatever they hold", () => {
@@ -312,11 +280,7 @@ describe("the settings of chat", () => {
     };
     expect(chatOf(faulty, noFile)).toHaveLength(7);
     expect(chatOf({ ...faulty, SVC_CHAT_ENABLED: "false" }, noFile)).toBeNull();
-    const { warnings } = parseCoreConfig(
-      { ...complete, ...faulty, SVC_CHAT_ENABLED: "false" },
-      noFile,
-    );
-    expect(warnings).toEqual([]);
+    expect(parse({ ...faulty, SVC_CHAT_ENABLED: "false" }, noFile).warnings).toEqual([]);
     const remote = { ...model, SVC_INFERENCE_PROVIDER: "anthropic", SVC_CHAT_ENABLED: "false" };
     expect(chatOf(remote, noFile)).toBeNull();
     expect(chatOf({ ...faulty, SVC_CHAT_ENABLED: "off" }, noFile)).toContain("SVC_CHAT_ENABLED");
