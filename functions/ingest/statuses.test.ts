@@ -5,7 +5,6 @@ import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import {
   collectorOf,
   createTestToken,
-  enrollTestCollector,
   manage,
   type TestCollector,
   withProof,
@@ -32,7 +31,7 @@ let withoutSigner: TestIngest;
 /** A second core on the same database, which receives no notifications. */
 let cut: TestIngest;
 let subscription: Subscription | undefined;
-let token: string;
+let enrollAs: (deviceId: string) => Promise<TestCollector>;
 beforeEach(() => core.clock.set(systemClock.now()));
 
 /** Opens a stream of a host, or of `identity` with the certificate of one that nobody enrolled. */
@@ -93,7 +92,7 @@ const digest = (byte: number) => Buffer.alloc(32, byte);
 const reportOf = (host: TestCollector, over: Readonly<Record<string, unknown>> = {}) =>
   Buffer.from(JSON.stringify(withProof(host, "heartbeat", heartbeatBody(core.clock.now(), over))));
 let hosts = 0;
-const enroll = () => enrollTestCollector(core, { token, deviceId: `host-${++hosts}` });
+const enroll = () => enrollAs(`host-${++hosts}`);
 const healthOf = async (hostId: string) =>
   (
     await ingest.connection
@@ -148,7 +147,7 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
     });
     cut = await startTestIngest({ ca, database, needs: { ...needs, statuses } });
     withoutSigner = await startTestIngest({ ca, database, needs });
-    token = (await createTestToken(core)).token;
+    enrollAs = (await createTestToken(core)).enroll;
   });
   afterAll(async () => {
     subscription?.close();

@@ -6,13 +6,13 @@ import { hourMs } from "#kit/clock.ts";
 import { parseStatementFile } from "#proto/completeness/statement-file.ts";
 import { storeAccount } from "../support/accounts.ts";
 import { startTestAdmin } from "../support/admin.ts";
-import { createTestToken, enrollTestCollector } from "../support/collector.ts";
+import { createTestToken } from "../support/collector.ts";
 
 const { web, signIn, adminAt } = await startTestAdmin();
 const { core, clock, db } = web.core;
-const { token } = await createTestToken(web.core);
-const host = await enrollTestCollector(web.core, { token, deviceId: "web-17" });
-await enrollTestCollector(web.core, { token, deviceId: "web-18" });
+const { enroll } = await createTestToken(web.core);
+const host = await enroll("web-17");
+await enroll("web-18");
 const admin = adminAt();
 const first = clock.now() - (clock.now() % hourMs);
 await storeAccount(db, host.identity, first, { queueFull: 310 });

@@ -2,7 +2,7 @@ import { sql } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
 import { createHistoryKeeper } from "#functions/domain/fleet/keep-history.ts";
 import { startTestAdmin } from "../support/admin.ts";
-import { createTestToken, enrollTestCollector } from "../support/collector.ts";
+import { createTestToken } from "../support/collector.ts";
 
 const { web, signIn, adminAt } = await startTestAdmin();
 const admin = adminAt();
@@ -12,8 +12,8 @@ const before = new Date(web.clock.now()).toISOString();
 const minuteLater = `${new Date(web.clock.now() + 60_000).toISOString().slice(0, 16)}Z`;
 await web.clock.advance(3_600_000);
 await signIn("auditor");
-const { token } = await createTestToken(web.core);
-const { identityId } = await enrollTestCollector(web.core, { token, deviceId: "later-1" });
+const { enroll } = await createTestToken(web.core);
+const { identityId } = await enroll("later-1");
 await web.clock.advance(60_000);
 
 describe("hosts", () => {

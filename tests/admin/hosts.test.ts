@@ -1,12 +1,12 @@
 import { beforeEach, expect, it } from "vitest";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import { startTestAdmin } from "../support/admin.ts";
-import { createTestToken, enrollTestCollector, manage } from "../support/collector.ts";
+import { createTestToken, manage } from "../support/collector.ts";
 
 const { web, signIn, adminAt } = await startTestAdmin();
 const { clock } = web.core;
-const { token } = await createTestToken(web.core);
-const host = await enrollTestCollector(web.core, { token, deviceId: "web-17" });
+const { enroll } = await createTestToken(web.core);
+const host = await enroll("web-17");
 /** Runs when svc-admin waits a second: the host's part, and core's clock. */
 let onWait: () => Promise<unknown> = async () => undefined;
 const admin = adminAt({

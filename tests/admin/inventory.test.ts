@@ -2,11 +2,11 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeEach, expect, it } from "vitest";
 import { startTestAdmin } from "../support/admin.ts";
-import { createTestToken, enrollTestCollector } from "../support/collector.ts";
+import { createTestToken } from "../support/collector.ts";
 
 const { web, home, signIn, adminAt } = await startTestAdmin();
-const { token } = await createTestToken(web.core);
-await enrollTestCollector(web.core, { token, deviceId: "web-17" });
+const { enroll } = await createTestToken(web.core);
+await enroll("web-17");
 const admin = adminAt();
 beforeEach(() => signIn());
 

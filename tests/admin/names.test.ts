@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { beforeAll, describe, expect, it } from "vitest";
 import { parse } from "yaml";
 import { startTestAdmin } from "../support/admin.ts";
-import { createTestToken, enrollTestCollector, identityPrefix } from "../support/collector.ts";
+import { createTestToken, identityPrefix } from "../support/collector.ts";
 import { isSlow } from "../support/is-slow.ts";
 import { publishTestConfig, testConfigYaml } from "../support/rollout.ts";
 
@@ -11,10 +11,10 @@ const SVC_WATCH_RECEIVERS = `{web_url: "https://fleet.test", receivers: [{kind: 
 const { web, home, adminAt } = await startTestAdmin({ core: { env: { SVC_WATCH_RECEIVERS } } });
 const admin = adminAt();
 
-const { token } = await createTestToken(web.core);
+const { enroll } = await createTestToken(web.core);
 const hostIds: string[] = [];
 for (const name of ["out-1", "out-2", "out-3", "out-4", "out-5"])
-  hostIds.push((await enrollTestCollector(web.core, { token, deviceId: name })).identityId);
+  hostIds.push((await enroll(name)).identityId);
 const configId = await publishTestConfig(web.core);
 
 describe("a name in the place of an id", () => {

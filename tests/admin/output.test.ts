@@ -7,7 +7,7 @@ import type { Terminal } from "#admin/terminal/terminal.ts";
 import packageJson from "#package.json" with { type: "json" };
 import { readRange, readTime } from "#proto/fleet-health/query-language/times.ts";
 import { startTestAdmin } from "../support/admin.ts";
-import { createTestToken, enrollTestCollector, identityPrefix } from "../support/collector.ts";
+import { createTestToken, identityPrefix } from "../support/collector.ts";
 import { publishTestConfig, testConfigYaml } from "../support/rollout.ts";
 
 const { web, home, signIn, adminAt } = await startTestAdmin();
@@ -15,10 +15,9 @@ const { clock } = web.core;
 beforeEach(() => signIn());
 const admin = adminAt();
 
-const { token } = await createTestToken(web.core);
+const { enroll } = await createTestToken(web.core);
 const hosts: { identityId: string; identity: string }[] = [];
-for (const name of ["out-1", "out-2", "out-3", "out-4", "out-5"])
-  hosts.push(await enrollTestCollector(web.core, { token, deviceId: name }));
+for (const name of ["out-1", "out-2", "out-3", "out-4", "out-5"]) hosts.push(await enroll(name));
 const hostId = hosts[0]?.identityId ?? "";
 const configId = await publishTestConfig(web.core);
 

@@ -3,12 +3,12 @@ import { sql } from "drizzle-orm";
 import { afterAll, beforeEach, expect, it } from "vitest";
 import { ExportTraceServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
 import { startTestAdmin } from "../support/admin.ts";
-import { createTestToken, enrollTestCollector } from "../support/collector.ts";
+import { createTestToken } from "../support/collector.ts";
 import { openEnvelopeStore } from "../support/stored-envelopes.ts";
 
 const { web, signIn, adminAt } = await startTestAdmin();
-const { token } = await createTestToken(web.core);
-const host = await enrollTestCollector(web.core, { token, deviceId: "web-17" });
+const { enroll } = await createTestToken(web.core);
+const host = await enroll("web-17");
 const store = await openEnvelopeStore(web.core.database);
 const admin = adminAt();
 beforeEach(async () => {

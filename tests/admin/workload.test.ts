@@ -6,7 +6,7 @@ import { advanceRollouts } from "#functions/jobs/core-jobs.ts";
 import { createTestCsr, createTestKey } from "#scripts/lab/ca/test-pki.ts";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import { createAdminUser } from "../support/admin.ts";
-import { createTestToken, enrollTestCollector, manage } from "../support/collector.ts";
+import { createTestToken, manage } from "../support/collector.ts";
 import { coreAudience, startKubernetesIssuer } from "../support/kubernetes-issuer.ts";
 import { startTestWeb } from "../support/web.ts";
 import { publishWorkloadKeys } from "../support/workload-issuer.ts";
@@ -35,8 +35,8 @@ const platformToken = (sub: string) =>
   platform.sign({ iss: issuer, aud: "fleet", sub, repository_id: "7" }, web.core.clock.now());
 
 it("a job of a repository publishes a config and rolls it out, without a stored secret", async () => {
-  const { token } = await createTestToken(web.core, { labels: { env: "prod" } });
-  const host = await enrollTestCollector(web.core, { token, deviceId: "web-1" });
+  const { enroll } = await createTestToken(web.core, { labels: { env: "prod" } });
+  const host = await enroll("web-1");
   const oidc = join(job.home, "oidc");
   writeFileSync(oidc, await platformToken(subject));
   expect(await job.run`login --workload ${oidc}`).toMatchObject({

@@ -17,13 +17,7 @@ import {
   spoiledOf,
   valuesOf,
 } from "../support/arbitrary-values.ts";
-import {
-  createTestToken,
-  enrollTestCollector,
-  identityPrefix,
-  manage,
-  withProof,
-} from "../support/collector.ts";
+import { createTestToken, identityPrefix, manage, withProof } from "../support/collector.ts";
 import { undocumented } from "../support/conformance.ts";
 import { createTestCore } from "../support/core.ts";
 import { isSlow } from "../support/is-slow.ts";
@@ -92,8 +86,8 @@ afterAll(async () => {
 
 // `caller` is what no request may freeze or revoke; `prey` is there for that.
 const create = async (deviceId: string) => {
-  const { token, policyId } = await createTestToken(test);
-  const host = await enrollTestCollector(test, { token, deviceId });
+  const { token, policyId, enroll } = await createTestToken(test);
+  const host = await enroll(deviceId);
   const path = `/v1/collector/enrollment-policies/${policyId}/tokens`;
   const { body } = await test.admin.get<{ items: [{ id: string }] }>(path);
   return { token, host, policyId, tokenId: body.items[0].id };
@@ -106,8 +100,8 @@ const config = (await test.admin.post("/v1/collector/configs", { yaml })).body;
 /** No other request assigns it a config. */
 const untouched = (await create("untouched")).host.identityId;
 const beginRollout = async (deviceId: string) => {
-  const { token } = await createTestToken(test);
-  await enrollTestCollector(test, { token, deviceId });
+  const { enroll } = await createTestToken(test);
+  await enroll(deviceId);
   const body = {
     config_id: config.id,
     filter: `device:${deviceId}`,

@@ -12,7 +12,7 @@ import { createClientCertificateReader } from "#functions/signer/certificate.ts"
 import { createTestCa, createTestCsr, createTestKey } from "#scripts/lab/ca/test-pki.ts";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import { createTestLog } from "../fakes/log.ts";
-import { collectorOf, createTestToken, enrollTestCollector, manage } from "../support/collector.ts";
+import { collectorOf, createTestToken, manage } from "../support/collector.ts";
 import { createTestCore } from "../support/core.ts";
 import { newFolder } from "../support/new-folder.ts";
 
@@ -70,8 +70,8 @@ const failureOf = async (action: string) => {
 };
 
 it("enrolls, heartbeats and renews with certificates that openssl verifies", async () => {
-  const { token } = await createTestToken(test, { certificate_ttl_seconds: 172_800 });
-  const host = await enrollTestCollector(test, { token, deviceId: "web-1" });
+  const { enroll } = await createTestToken(test, { certificate_ttl_seconds: 172_800 });
+  const host = await enroll("web-1");
   clock.set(Date.now());
   const beat = { ...heartbeatBody(clock.now()) };
   expect((await manage(test, host, "heartbeat", beat)).status).toBe(200);
@@ -91,8 +91,8 @@ it("enrolls, heartbeats and renews with certificates that openssl verifies", asy
 });
 
 it("S2: answers 502 to a certificate that does not match, and reports the reason in log and audit alone", async () => {
-  const { token } = await createTestToken(test, { certificate_ttl_seconds: 172_800 });
-  const host = await enrollTestCollector(test, { token, deviceId: "web-2" });
+  const { enroll } = await createTestToken(test, { certificate_ttl_seconds: 172_800 });
+  const host = await enroll("web-2");
   const before = (await test.db.select().from(certificate)).length;
   write(openssl(3));
   clock.set(Date.now());
@@ -116,9 +116,7 @@ it("S2: answers 502 to a certificate that does not match, and reports the reason
       signer_fault: "the certificate outlives the policy",
     },
   });
-  await expect(enrollTestCollector(test, { token, deviceId: "web-3" })).rejects.toThrow(
-    "signer_failed",
-  );
+  await expect(enroll("web-3")).rejects.toThrow("signer_failed");
   expect(await failureOf("collector.enroll")).toMatchObject({
     reason: "signer_failed",
     details: { signer_fault: "the certificate outlives the policy" },
@@ -126,5 +124,5 @@ it("S2: answers 502 to a certificate that does not match, and reports the reason
   expect((await test.db.select().from(certificate)).length).toBe(before);
   expect(test.log.text()).toContain("outlives the policy");
   write(openssl(1));
-  await enrollTestCollector(test, { token, deviceId: "web-3" });
+  await enroll("web-3");
 });

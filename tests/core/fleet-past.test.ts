@@ -9,13 +9,7 @@ import { fleetStates } from "#proto/fleet-health/vocabulary.ts";
 import { createTestCsr, createTestKey } from "#scripts/lab/ca/test-pki.ts";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import { createSeededEntropy } from "../fakes/entropy.ts";
-import {
-  collectorOf,
-  createTestToken,
-  enrollTestCollector,
-  manage,
-  type TestCollector,
-} from "../support/collector.ts";
+import { collectorOf, createTestToken, manage, type TestCollector } from "../support/collector.ts";
 import { createTestCore } from "../support/core.ts";
 import { publishTestConfig } from "../support/rollout.ts";
 
@@ -95,7 +89,7 @@ beforeAll(async () => {
   const random = createSeededEntropy(31);
   const pick = (choices: number) => (random.bytes(1)[0] ?? 0) % choices;
   await keepHistory();
-  const { token } = await createTestToken(test, { certificate_ttl_seconds: 2 * 3600 });
+  const { enroll } = await createTestToken(test, { certificate_ttl_seconds: 2 * 3600 });
   const configs = [await publishTestConfig(test, 100), await publishTestConfig(test, 200)];
   const body = heartbeatBody(0) as Record<
     "collector" | "config" | "queue" | "renewal",
@@ -111,11 +105,7 @@ beforeAll(async () => {
   for (let step = 0; step < 150; step++) {
     await clock.advance(minute);
     if (hosts.length < 6 && step % 6 === 0) {
-      const host = await enrollTestCollector(test, {
-        token,
-        deviceId: `host-${hosts.length}`,
-        kind: "ed25519",
-      });
+      const host = await enroll(`host-${hosts.length}`, "ed25519");
       hosts.push({ host, report: {}, silentUntil: step + pick(25), sendsUntil: step + pick(60) });
     }
     for (const one of hosts) {

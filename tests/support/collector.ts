@@ -39,11 +39,17 @@ export const createTestToken = async (
   const path = `/v1/collector/enrollment-policies/${policyId}/tokens`;
   const { body } = await api("POST", path, { as: "admin", body: { max_uses: 0 } });
   const token = String(body.token);
+  const enroll = (deviceId: string, kind?: TestKeyKind) =>
+    enrollTestCollector({ api }, { token, deviceId, ...(kind && { kind }) });
   return {
     token,
     policyId,
-    enroll: (deviceId: string, kind?: TestKeyKind) =>
-      enrollTestCollector({ api }, { token, deviceId, ...(kind && { kind }) }),
+    enroll,
+    /** Enrolls hosts at once. */
+    enrollAll: <const Names extends readonly string[]>(...names: Names) =>
+      Promise.all(names.map((name) => enroll(name))) as Promise<{
+        [Name in keyof Names]: TestCollector;
+      }>,
   };
 };
 

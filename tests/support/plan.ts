@@ -5,7 +5,7 @@ import { stringify } from "yaml";
 import type { AppliedSet } from "#proto/applied-set/applied-set.ts";
 import type { Watch } from "#proto/watch/watch.ts";
 import { startTestAdmin } from "./admin.ts";
-import { createTestToken, enrollTestCollector, identityPrefix } from "./collector.ts";
+import { createTestToken, identityPrefix } from "./collector.ts";
 import { testConfigYaml } from "./rollout.ts";
 
 /** The secret of the receiver that core is configured with. */
@@ -43,9 +43,9 @@ export const createPlanTest = async () => {
       return fetch(input, init);
     },
   });
-  const { token } = await createTestToken(core, { labels: { env: "prod" } });
-  const one = await enrollTestCollector(core, { token, deviceId: "web-1" });
-  const two = await enrollTestCollector(core, { token, deviceId: "web-2" });
+  const { enroll } = await createTestToken(core, { labels: { env: "prod" } });
+  const one = await enroll("web-1");
+  const two = await enroll("web-2");
   let sets = 0;
   return {
     ...test,

@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import type { Rollout, RolloutList, RolloutTargetPage } from "#proto/rollout/rollout.ts";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
-import { createTestToken, enrollTestCollector, manage, type TestCollector } from "./collector.ts";
+import { createTestToken, manage, type TestCollector } from "./collector.ts";
 import type { TestCore } from "./core.ts";
 
 /** Publishes a collector config as an admin. Another size has another hash. Returns its id. */
@@ -65,14 +65,10 @@ export const createDrivenFleet = async (
     policy,
   }: { count: number; name: string; policy?: Readonly<Record<string, unknown>> },
 ) => {
-  const { token } = await createTestToken(test, policy);
+  const { enroll } = await createTestToken(test, policy);
   const hosts: DrivenHost[] = [];
   for (let number = 1; number <= count; number += 1) {
-    const host = await enrollTestCollector(test, {
-      token,
-      deviceId: `${name}-${number}`,
-      kind: "ed25519",
-    });
+    const host = await enroll(`${name}-${number}`, "ed25519");
     const process = { rssBytes: 8e7 + (number % 9) * 1e6, startedAt: test.clock.now(), report: {} };
     hosts.push({
       host,

@@ -3,7 +3,7 @@ import { beforeAll, describe, expect, it } from "vitest";
 import { settleHours } from "#functions/domain/completeness/settle-hours.ts";
 import { hourMs, systemClock } from "#kit/clock.ts";
 import { exportThrough, storeAccount } from "../support/accounts.ts";
-import { createTestToken, enrollTestCollector, type TestCollector } from "../support/collector.ts";
+import { createTestToken, type TestCollector } from "../support/collector.ts";
 import { startWebInBrowser } from "../support/web-in-browser.ts";
 
 const { web, visit, flawsAt } = await startWebInBrowser({ clock: systemClock });
@@ -15,8 +15,7 @@ const shortText = `${new Date(short).toISOString().slice(0, 10)} ${new Date(shor
 
 beforeAll(async () => {
   const { core, db } = web.core;
-  const { token } = await createTestToken(web.core);
-  const enroll = (deviceId: string) => enrollTestCollector(web.core, { token, deviceId });
+  const { enroll } = await createTestToken(web.core);
   shop = await enroll("shop-3");
   const others = [await enroll("shop-1"), await enroll("shop-2")];
   const gone = await enroll("shop-4");

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { systemClock } from "#kit/clock.ts";
 import { flawsOf } from "#scripts/lab/ui-states.ts";
-import { createTestToken, enrollTestCollector, identityPrefix } from "../support/collector.ts";
+import { createTestToken, identityPrefix } from "../support/collector.ts";
 import { startWebInBrowser } from "../support/web-in-browser.ts";
 
 const env = {
@@ -43,7 +43,7 @@ describe("the fleet page without hosts", () => {
     expect(await commands.first().textContent()).toBe(`svc-admin init --url ${web.origin}`);
     expect(await commands.last().textContent()).toContain("--core https://core.example.com");
 
-    const { token } = await createTestToken({
+    const { token, enroll } = await createTestToken({
       api: web.core.api,
       clock: { ...web.clock, advance: async () => undefined },
     });
@@ -52,7 +52,7 @@ describe("the fleet page without hosts", () => {
       .poll(() => commands.last().textContent())
       .toContain(`--identity-prefix ${identityPrefix}`);
     expect(await page.content()).not.toContain(token);
-    await enrollTestCollector(web.core, { token, deviceId: "first" });
+    await enroll("first");
     await page.reload();
     await page.getByRole("row", { name: /first/ }).waitFor();
     expect(messages).toEqual([]);
@@ -60,12 +60,12 @@ describe("the fleet page without hosts", () => {
 });
 
 it("a refused host is found by its name, with the reason, also where others share its address", async () => {
-  const { token } = await createTestToken(
+  const { enroll } = await createTestToken(
     { api: web.core.api, clock: { ...web.clock, advance: async () => undefined } },
     { allowed_identity_prefixes: ["https://fleet.test/other/"] },
   );
   for (const deviceId of ["lost-7", "lost-8"])
-    await expect(enrollTestCollector(web.core, { token, deviceId })).rejects.toThrow(
+    await expect(enroll(deviceId)).rejects.toThrow(
       "The policy allows https://fleet.test/other/ followed by the device id",
     );
   for (const path of ["/fleet?q=LOST-8", "/fleet?device=lost-8", "/hosts/lost-8", "/enrollment"]) {

@@ -5,15 +5,15 @@ import { systemClock } from "#kit/clock.ts";
 import type { Scope } from "#proto/operator/scopes.ts";
 import { people } from "#scripts/lab/people.ts";
 import { axeViolationsOf, uiStates, viewports } from "#scripts/lab/ui-states.ts";
-import { createTestToken, enrollTestCollector } from "../support/collector.ts";
+import { createTestToken } from "../support/collector.ts";
 import { startWebInBrowser } from "../support/web-in-browser.ts";
 
 const { web, visit } = await startWebInBrowser({ clock: systemClock });
 let hostId: string;
 beforeAll(async () => {
-  const { token } = await createTestToken(web.core);
+  const { enroll } = await createTestToken(web.core);
   for (const deviceId of ["edge-3", "edge-2", "edge-1"])
-    hostId = (await enrollTestCollector(web.core, { token, deviceId })).identityId;
+    hostId = (await enroll(deviceId)).identityId;
 });
 
 const chosen = uiStates.filter(({ name }) =>

@@ -4,7 +4,7 @@ import { beforeAll, expect, it } from "vitest";
 import { systemClock } from "#kit/clock.ts";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import type { VisitOptions } from "#scripts/lab/visit-page.ts";
-import { createTestToken, enrollTestCollector, manage } from "../support/collector.ts";
+import { createTestToken, manage } from "../support/collector.ts";
 import { startWebInBrowser } from "../support/web-in-browser.ts";
 
 /** Runs a script and draws an image if a page treats it as markup. */
@@ -12,10 +12,9 @@ const hostile = '<img src=x onerror="globalThis.taken=1">';
 
 const { web, visit } = await startWebInBrowser({ clock: systemClock });
 beforeAll(async () => {
-  const { token } = await createTestToken(web.core);
+  const { enroll } = await createTestToken(web.core);
   const hosts = [];
-  for (const deviceId of ["edge-1", "edge-2", hostile])
-    hosts.push(await enrollTestCollector(web.core, { token, deviceId }));
+  for (const deviceId of ["edge-1", "edge-2", hostile]) hosts.push(await enroll(deviceId));
   const [first, , last] = hosts;
   if (first === undefined || last === undefined) throw new Error("no hosts");
   const now = Date.now();

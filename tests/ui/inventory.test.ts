@@ -1,14 +1,13 @@
 import { beforeAll, describe, expect, it } from "vitest";
 import { systemClock } from "#kit/clock.ts";
-import { createTestToken, enrollTestCollector } from "../support/collector.ts";
+import { createTestToken } from "../support/collector.ts";
 import { startWebInBrowser } from "../support/web-in-browser.ts";
 
 const { web, visit, flawsAt } = await startWebInBrowser({ clock: systemClock });
 
 beforeAll(async () => {
-  const { token } = await createTestToken(web.core);
-  for (const deviceId of ["shop-1", "shop-2", "stray-1"])
-    await enrollTestCollector(web.core, { token, deviceId });
+  const { enroll } = await createTestToken(web.core);
+  for (const deviceId of ["shop-1", "shop-2", "stray-1"]) await enroll(deviceId);
 }, 180_000);
 
 const put = (hosts: object[]) => web.core.admin.put("/v1/collector/inventory", { hosts });

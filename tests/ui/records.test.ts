@@ -7,12 +7,7 @@ import { chainAuditEvents } from "#functions/domain/audit/chain-events.ts";
 import { verifyChain } from "#functions/domain/audit/verify-chain.ts";
 import { systemClock } from "#kit/clock.ts";
 import { flawsOf } from "#scripts/lab/ui-states.ts";
-import {
-  createTestToken,
-  enrollTestCollector,
-  manage,
-  type TestCollector,
-} from "../support/collector.ts";
+import { createTestToken, manage, type TestCollector } from "../support/collector.ts";
 import { readCsv } from "../support/csv.ts";
 import { startWebInBrowser } from "../support/web-in-browser.ts";
 
@@ -24,9 +19,9 @@ let revoked: TestCollector;
 let odd: TestCollector;
 beforeAll(async () => {
   const { core } = web;
-  const { token } = await createTestToken(core, { name: "edge hosts" });
-  revoked = await enrollTestCollector(core, { token, deviceId: "edge-1" });
-  odd = await enrollTestCollector(core, { token, deviceId: "db%1" });
+  const { enroll } = await createTestToken(core, { name: "edge hosts" });
+  revoked = await enroll("edge-1");
+  odd = await enroll("db%1");
   const config = await core.admin.post("/v1/collector/configs", { name: "edge", yaml });
   await core.admin.put(`/v1/collector/identities/${revoked.identityId}/desired-config`, {
     config_id: config.body.id,

@@ -4,7 +4,7 @@ import { systemClock } from "#kit/clock.ts";
 import { people } from "#scripts/lab/people.ts";
 import { axeViolationsOf } from "#scripts/lab/ui-states.ts";
 import { type AdminUser, createAdminUser } from "../support/admin.ts";
-import { createTestToken, enrollTestCollector } from "../support/collector.ts";
+import { createTestToken } from "../support/collector.ts";
 import { isSlow } from "../support/is-slow.ts";
 import { startTestWeb, type TestWeb } from "../support/web.ts";
 import { openTestBrowser } from "../support/web-in-browser.ts";
@@ -28,8 +28,8 @@ const webs = { "cross-site": await start("localhost"), "same-site": await start(
 let hostId: string;
 beforeAll(async () => {
   const { core } = webs["cross-site"];
-  const { token } = await createTestToken(core);
-  hostId = (await enrollTestCollector(core, { token, deviceId: "edge-1" })).identityId;
+  const { enroll } = await createTestToken(core);
+  hostId = (await enroll("edge-1")).identityId;
 });
 afterAll(() => Promise.all(Object.values(webs).map((web) => web.close())));
 

@@ -2,7 +2,7 @@ import { sql } from "drizzle-orm";
 import { beforeAll, expect, it } from "vitest";
 import { createVolumeKeeper } from "#functions/domain/volume/keep-volume.ts";
 import { dayMs, hourMs, systemClock } from "#kit/clock.ts";
-import { createTestToken, enrollTestCollector } from "../support/collector.ts";
+import { createTestToken } from "../support/collector.ts";
 import { startWebInBrowser } from "../support/web-in-browser.ts";
 
 const { web, visit, flawsAt } = await startWebInBrowser({ clock: systemClock });
@@ -10,10 +10,10 @@ const mib = 1024 * 1024;
 
 beforeAll(async () => {
   const { db } = web.core;
-  const { token } = await createTestToken(web.core);
+  const { enroll } = await createTestToken(web.core);
   const thisHour = Date.now() - (Date.now() % hourMs);
   for (const [index, deviceId] of ["loud-1", "calm-1", "calm-2"].entries()) {
-    const { identity } = await enrollTestCollector(web.core, { token, deviceId });
+    const { identity } = await enroll(deviceId);
     for (let hour = 1; hour <= 10 * 24; hour += 1) {
       const bytes = index === 0 && hour <= 24 ? 5 * mib : mib / 4 + (hour % 24) * 4_096;
       await db.execute(sql`insert into ingest_hour (host_id, kind, hour, envelopes, payload_bytes)

@@ -2,7 +2,7 @@ import { sql } from "drizzle-orm";
 import { beforeAll, expect, it } from "vitest";
 import { systemClock } from "#kit/clock.ts";
 import type { Watch } from "#proto/watch/watch.ts";
-import { createTestToken, enrollTestCollector } from "../support/collector.ts";
+import { createTestToken } from "../support/collector.ts";
 import { startWebInBrowser } from "../support/web-in-browser.ts";
 
 const receivers = `web_url: https://fleet.test
@@ -15,8 +15,8 @@ const { web, visit, flawsAt } = await startWebInBrowser({
   core: { env: { SVC_WATCH_RECEIVERS: receivers } },
 });
 beforeAll(async () => {
-  const { token } = await createTestToken(web.core);
-  await enrollTestCollector(web.core, { token, deviceId: "edge-1" });
+  const { enroll } = await createTestToken(web.core);
+  await enroll("edge-1");
 }, 180_000);
 
 /** Whether the browser refuses to send a field as it is. */

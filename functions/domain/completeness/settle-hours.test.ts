@@ -16,10 +16,8 @@ import { settleHours } from "./settle-hours.ts";
 const test = await useTestCore();
 const { clock, core, db } = test;
 const first = clock.now() - (clock.now() % hourMs);
-const { enroll } = await createTestToken(test);
-const [a, b, c] = (await Promise.all(["a", "b", "c"].map((deviceId) => enroll(deviceId)))).map(
-  ({ identity }) => identity,
-) as [string, string, string];
+const { enrollAll } = await createTestToken(test);
+const [{ identity: a }, { identity: b }, { identity: c }] = await enrollAll("a", "b", "c");
 
 const owner = "01920000-0000-7000-8000-000000000001";
 const settle = (by = owner) => settleHours(core, { owner: by, retentionDays: 400 });

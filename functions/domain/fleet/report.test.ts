@@ -3,14 +3,14 @@ import { expect, it } from "vitest";
 import { countAuditEvents } from "#functions/store/audit/audit.ts";
 import { createFleetColumns } from "#functions/store/fleet/columns/fleet-columns.ts";
 import type { FleetFilter } from "#proto/fleet-health/filter.ts";
-import { createTestToken, enrollTestCollector } from "#tests/support/collector.ts";
+import { createTestToken } from "#tests/support/collector.ts";
 import { useTestCore } from "#tests/support/core.ts";
 import { createFacetCounts } from "./count-facets.ts";
 import { createHealthReports } from "./report.ts";
 
 const test = await useTestCore();
-const { token } = await createTestToken(test);
-for (const deviceId of ["one", "two"]) await enrollTestCollector(test, { token, deviceId });
+const { enroll } = await createTestToken(test);
+for (const deviceId of ["one", "two"]) await enroll(deviceId);
 
 const page = { sort: "identity", order: "asc", limit: 10, after: null } as const;
 const other = test.database.connect().db;
@@ -93,8 +93,8 @@ it("shows what an operator wrote through another core in the next answer", async
       counts.total,
     ];
   };
-  const { token: valid } = await createTestToken(test);
-  const third = await enrollTestCollector(test, { token: valid, deviceId: "three" });
+  // The first token has expired.
+  const third = await (await createTestToken(test)).enroll("three");
   expect(await revoked()).toEqual([0, 0, 0]);
   await test.admin.post(`/v1/collector/identities/${third.identityId}/revoke`);
   expect(await revoked()).toEqual([1, 1, 1]);

@@ -1,21 +1,17 @@
 import { createHash } from "node:crypto";
 import { sql } from "drizzle-orm";
-import { afterAll, beforeAll, expect, it } from "vitest";
-import { createTestToken, enrollTestCollector } from "#tests/support/collector.ts";
-import { createTestCore, type TestCore } from "#tests/support/core.ts";
+import { afterAll, expect, it } from "vitest";
+import { createTestToken } from "#tests/support/collector.ts";
+import { createTestCore } from "#tests/support/core.ts";
 import type { Executor } from "../database/database.ts";
 import { findEndedCertificates, updateIdentityCertificatesRevoked } from "./certificates.ts";
 
-let test: TestCore;
-let token: string;
-beforeAll(async () => {
-  test = await createTestCore();
-  ({ token } = await createTestToken(test));
-});
+const test = await createTestCore();
+const token = await createTestToken(test);
 afterAll(() => test.close());
 
 const enroll = async (deviceId: string) => {
-  const host = await enrollTestCollector(test, { token, deviceId });
+  const host = await token.enroll(deviceId);
   return { ...host, fingerprint: createHash("sha256").update(host.certificate).digest("hex") };
 };
 const revoke = (db: Executor, identityId: string) =>

@@ -12,9 +12,8 @@ import { useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore();
 const { clock, db, core } = test;
-const { enroll } = await createTestToken(test);
-const [loud, calm] = await Promise.all(["loud", "calm"].map((deviceId) => enroll(deviceId)));
-if (!loud || !calm) throw new Error("no hosts");
+const { enrollAll } = await createTestToken(test);
+const [loud, calm] = await enrollAll("loud", "calm");
 const label = async (team: string) => {
   await db.execute(
     sql`update collector_identity set reported_labels = ${JSON.stringify({ team })}::jsonb where device_id = 'loud'`,

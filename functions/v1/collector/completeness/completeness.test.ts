@@ -13,9 +13,8 @@ import { useTestCore } from "#tests/support/core.ts";
 const test = await useTestCore();
 const { clock, core, db } = test;
 const first = clock.now() - (clock.now() % hourMs);
-const { enroll } = await createTestToken(test);
-const [a, b, c] = await Promise.all(["a", "b", "c"].map((deviceId) => enroll(deviceId)));
-if (!a || !b || !c) throw new Error("no hosts");
+const { enrollAll } = await createTestToken(test);
+const [a, b, c] = await enrollAll("a", "b", "c");
 await exportThrough(db, 100);
 // Three hours: a is complete, b is short of 310 and then of 7 records, c sends an account of the first only.
 for (const [index, dropped] of [0, 310, 7].entries()) {

@@ -9,11 +9,8 @@ import { useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore();
 const { clock, db, core } = test;
-const { enroll } = await createTestToken(test);
-const [loud, calm, plain] = await Promise.all(
-  ["loud", "calm", "plain"].map((deviceId) => enroll(deviceId)),
-);
-if (!loud || !calm || !plain) throw new Error("no hosts");
+const { enrollAll } = await createTestToken(test);
+const [loud, calm, plain] = await enrollAll("loud", "calm", "plain");
 await db.execute(
   sql`update collector_identity set reported_labels = '{"team": "shop"}' where device_id <> 'plain'`,
 );
