@@ -14,6 +14,7 @@ import { openApiOf } from "./openapi.ts";
 import { operationsOf } from "./operations.ts";
 import { renderProblemCodes, renderProblemsPage } from "./problems-page.ts";
 import { renderReachedRoutes } from "./reached-routes.ts";
+import { renderReadableRoutes } from "./readable-routes.ts";
 
 /** A committed file and the text that it must have. */
 export interface Artifact {
@@ -65,6 +66,7 @@ export const renderArtifacts = async (): Promise<Artifact[]> => [
   ...(await renderOpenApi()),
   { path: "docs/problems.md", text: renderProblemsPage() },
   { path: "proto/gen/problem-codes.ts", text: renderProblemCodes() },
+  { path: "proto/gen/readable-routes.ts", text: renderReadableRoutes() },
   { path: "docs/chat-relations.md", text: renderChatRelationsPage() },
   { path: "docs/performance-goals.md", text: renderGoals() },
   ...renderNumberLists(),

@@ -7,6 +7,7 @@ import { checkDocuments } from "../docs-check/check-documents.ts";
 import { renderArtifacts } from "../generate/artifacts.ts";
 import { generateClient } from "../generate/client.ts";
 import { renderProblemCodes } from "../generate/problems-page.ts";
+import { renderReadableRoutes } from "../generate/readable-routes.ts";
 import { readReliability } from "../reliability/cases.ts";
 import { additionFaults } from "./additive-migrations.ts";
 import { violationsOf } from "./architecture.ts";
@@ -87,6 +88,7 @@ const generatedProtocol = () =>
     const generated = await tool("buf", "generate", "-o", folder);
     if (generated.fault !== undefined) return generated;
     await writeFile(join(folder, "proto/gen/problem-codes.ts"), renderProblemCodes());
+    await writeFile(join(folder, "proto/gen/readable-routes.ts"), renderReadableRoutes());
     return compareFolders(join(folder, "proto/gen"), "proto/gen");
   });
 

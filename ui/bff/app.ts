@@ -23,7 +23,7 @@ import {
 } from "./programs/consent.ts";
 import { createAdmitBody, createGateway, createScimGateway } from "./programs/gateway.ts";
 import { createSealedCodes, createTokenEndpoints } from "./programs/token.ts";
-import { createProxy, proxiedRoutes } from "./proxy.ts";
+import { createProxy, proxiedPath, proxiedRoutes } from "./proxy.ts";
 import { queryOf } from "./read-request.ts";
 import { isNavigation, showRefusal } from "./refusal-page.ts";
 import type { Handler, WebContext, WebEnv } from "./request.ts";
@@ -339,7 +339,7 @@ const createRoutes = (
     ...proxiedRoutes.map(
       ([method, path]): Route => [
         method,
-        `/api/core${path}`,
+        proxiedPath(path),
         signedIn(createProxy({ sessions, core }, path)),
       ],
     ),

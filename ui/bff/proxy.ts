@@ -1,3 +1,4 @@
+import { readableRoutes } from "#proto/gen/readable-routes.ts";
 import type { CoreClient } from "./core-client.ts";
 import { WebProblem } from "./problems.ts";
 import { bodyMediaTypeOf, readRequestBody } from "./read-request.ts";
@@ -5,95 +6,44 @@ import { forwardResponse, type WebContext } from "./request.ts";
 import type { Sessions } from "./session.ts";
 import { endSession, type SignedInHandler } from "./signed-in.ts";
 
-const id = ":id{[0-9A-Fa-f-]{36}}";
-const diag = ":diag{[0-9A-Fa-f-]{36}}";
-/** A parameter of a route, with its pattern. */
-const parameters = /:(\w+)\{(?:[^{}]|\{\d[\d,]*\})*\}/g;
-
 /** A method of core that a browser reaches. */
 type ProxiedMethod = "GET" | "POST" | "PUT" | "DELETE";
 
-/** The routes that operators and chat may read. */
-const reads: readonly string[] = [
-  "/whoami",
-  "/directory/status",
-  "/operator/sessions",
-  "/collector/health",
-  "/collector/health/facets",
-  "/collector/health/timeline",
-  "/collector/health/factors",
-  "/collector/health/ahead",
-  "/collector/health/changes",
-  "/collector/health/comparison",
-  "/collector/health/export.csv",
-  `/collector/health/${id}`,
-  `/collector/health/${id}/volume`,
-  `/collector/hosts/${id}/envelopes`,
-  `/collector/hosts/${id}/diags/${diag}`,
-  `/collector/hosts/${id}/diags/${diag}/bundle`,
-  "/collector/setup",
-  "/collector/enrollment",
-  "/collector/enrollment/refusals.csv",
-  "/collector/enrollment-policies",
-  "/collector/enrollment-policies/export.csv",
-  `/collector/enrollment-policies/${id}`,
-  `/collector/enrollment-policies/${id}/tokens`,
-  "/collector/tokens",
-  "/collector/tokens/export.csv",
-  "/collector/identities",
-  `/collector/identities/${id}`,
-  `/collector/identities/${id}/certificates`,
-  "/collector/configs",
-  "/collector/configs/export.csv",
-  "/collector/configs/unstored",
-  `/collector/configs/${id}`,
-  `/collector/configs/${id}/assignments`,
-  `/collector/configs/${id}/preview`,
-  `/collector/configs/${id}/assignments/export.csv`,
-  "/system",
-  "/collector/inventory",
-  "/collector/volume",
-  "/collector/budgets",
-  "/collector/applied-sets/:name{[a-z0-9-]{1,63}}",
-  "/collector/completeness",
-  "/collector/completeness/export.csv",
-  "/collector/completeness/statements/:hour{[0-9A-Za-z%:.-]{1,64}}",
-  `/collector/hosts/${id}/completeness`,
-  `/collector/hosts/${id}/queues`,
-  "/collector/rollouts",
-  `/collector/rollouts/${id}`,
-  `/collector/rollouts/${id}/targets`,
-  `/collector/rollouts/${id}/targets/export.csv`,
-  "/collector/watches",
-  `/collector/watches/${id}`,
-  "/audit-events",
-  "/audit-events/chain",
-  "/audit-events/export.csv",
-  "/audit-events/export.jsonl",
-  "/chat/status",
-  "/chat/receipt-keys",
-  "/chat/sessions",
-  `/chat/sessions/${id}`,
-  `/chat/sessions/${id}/receipts`,
-];
+const watch = "/collector/watches/:id";
+const conversation = "/chat/sessions/:id";
 
 /**
- * The routes of core that a browser reaches under `/api/core`: reads, the request for a host's diagnostics, watches and chat. Every other path
- * is 404.
+ * The routes of core that a browser reaches under `/api/core`: all that operators may read, the request for a host's diagnostics, and the
+ * changes of watches and conversations. Every other path is 404.
  */
 export const proxiedRoutes: readonly (readonly [method: ProxiedMethod, path: string])[] = [
-  ...reads.map((path): [ProxiedMethod, string] => ["GET", path]),
-  ["POST", `/collector/hosts/${id}/diags`],
+  ...readableRoutes.map((path): [ProxiedMethod, string] => ["GET", path]),
+  ["POST", "/collector/hosts/:id/diags"],
   ["POST", "/collector/watches"],
-  ["PUT", `/collector/watches/${id}`],
-  ["DELETE", `/collector/watches/${id}`],
-  ["POST", `/collector/watches/${id}/silence`],
-  ["POST", `/collector/watches/${id}/test`],
+  ["PUT", watch],
+  ["DELETE", watch],
+  ["POST", `${watch}/silence`],
+  ["POST", `${watch}/test`],
   ["POST", "/chat/sessions"],
-  ["PUT", `/chat/sessions/${id}`],
-  ["DELETE", `/chat/sessions/${id}`],
-  ["POST", `/chat/sessions/${id}/messages`],
+  ["PUT", conversation],
+  ["DELETE", conversation],
+  ["POST", `${conversation}/messages`],
 ];
+
+const uuid = "[0-9A-Fa-f-]{36}";
+/** What each parameter of these paths may be. */
+const patterns: Readonly<Record<string, string>> = {
+  id: uuid,
+  identity_id: uuid,
+  diag: uuid,
+  name: "[a-z0-9-]{1,63}",
+  hour: "[0-9A-Za-z%:.-]{1,64}",
+};
+const parameters = /:(\w+)/g;
+
+/** Returns the path under which web serves a path of core, with the pattern of each parameter. */
+export const proxiedPath = (path: string): string =>
+  `/api/core${path.replaceAll(parameters, (parameter, name: string) => `${parameter}{${patterns[name]}}`)}`;
 
 /** For a message of 32 KiB in JSON, which escapes some characters as six bytes. */
 const bodyBytesMax = 200 * 1024;
