@@ -318,9 +318,9 @@ const createRoutes = (
   const askPerson = createAskPerson({ sessions, core, clock });
   const codes = createSealedCodes(web);
   const authorize = createAuthorize({ core, askPerson, links, codes });
-  const { trustedProxies, origin } = config;
+  const { trustedProxies } = config;
   const device = createDevicePages({ core, askPerson, links, trustedProxies });
-  const tokens = createTokenEndpoints({ core, origin, codes, clock });
+  const tokens = createTokenEndpoints(web, { core, codes });
   const routes: readonly Route[] = [
     ["GET", "/healthz", health],
     ["GET", "/readyz", createReadiness(web, { core, isStopping })],

@@ -1,6 +1,7 @@
 import { addressKey } from "#kit/address.ts";
 import type { Clock } from "#kit/clock.ts";
-import { createTokenBuckets, type TokenBuckets } from "#kit/token-buckets.ts";
+import { createTokenBuckets } from "#kit/token-buckets.ts";
+import { WebProblem } from "./problems.ts";
 import type { Handler, WebContext } from "./request.ts";
 
 /** The requests of a key: `burst` at once, then `perSecond`. */
@@ -32,15 +33,15 @@ export const createLimit = (clock: Clock, limit: RequestLimit, description: stri
   const buckets = createTokenBuckets({ ...limit, clock });
   return (c: WebContext, key: string): Response | null => {
     if (buckets.take(key)) return null;
-    c.header("Retry-After", String(retryAfterSeconds(buckets, key)));
+    c.header("Retry-After", String(Math.max(1, Math.ceil(buckets.waitMs(key) / 1000))));
     return c.json({ error: "slow_down", error_description: description }, 429);
   };
 };
 
 /** Limits the rejected tokens of one address. */
 export interface RefusalLimit {
-  /** Returns the seconds until the address may try again; null if it may now. */
-  retryAfterSeconds(address: string): number | null;
+  /** Throws 429 `rate_limited` unless the address may send a token now. */
+  check(address: string): void;
   recordRefusal(address: string): void;
 }
 
@@ -48,15 +49,16 @@ export interface RefusalLimit {
 export const createRefusalLimit = (clock: Clock): RefusalLimit => {
   const buckets = createTokenBuckets({ ...refusalLimit, clock });
   return {
-    retryAfterSeconds: (address) => {
-      const key = addressKey(address);
-      return buckets.waitMs(key) > 0 ? retryAfterSeconds(buckets, key) : null;
+    check: (address) => {
+      const waitMs = buckets.waitMs(addressKey(address));
+      if (waitMs > 0)
+        throw new WebProblem("rate_limited", {
+          detail: "Too many refused tokens of this address",
+          retryAfterSeconds: waitMs / 1000,
+        });
     },
     recordRefusal: (address) => {
       buckets.take(addressKey(address));
     },
   };
 };
-
-const retryAfterSeconds = (buckets: TokenBuckets, key: string) =>
-  Math.max(1, Math.ceil(buckets.waitMs(key) / 1000));

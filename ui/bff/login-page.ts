@@ -8,64 +8,91 @@ import {
   type RefusalReason,
 } from "./sign-in/refusal.ts";
 
-/** The message of each reason: what happened, and what to do. */
+/** What the page says for a reason: what happened, and what to do. */
+interface LoginMessage {
+  title: string;
+  text: string;
+  /** It is no fault. */
+  isNotice?: true;
+  /** The provider offers a choice of accounts: it would refuse the same account again, or the person signed out. */
+  offersAccounts?: true;
+  /** The present session does not suffice. */
+  needsSignIn?: true;
+}
+
 const messages: Readonly<
   Record<
     RefusalReason | "session_expired" | "signed_out" | "signed_out_at_provider" | "sign_in_again",
-    { title: string; text: string }
+    LoginMessage
   >
 > = {
   not_in_directory: {
     title: "You are not in the directory",
     text: "This account is not in the organisation's directory, or was added a short while ago. Choose your work account, or ask an administrator.",
+    offersAccounts: true,
   },
   held: {
     title: "Your access waits for a confirmation",
     text: "The database was restored from a backup. You can sign in when the directory has been synced, or when an operator of the server confirms your access.",
+    offersAccounts: true,
   },
   suspended: {
     title: "Your account is suspended",
     text: "Ask an administrator of the directory to reactivate it.",
+    offersAccounts: true,
   },
   archived: {
     title: "Your account is archived",
     text: "Ask an administrator of the directory to restore it.",
+    offersAccounts: true,
   },
   unverified: {
     title: "Your email address is not verified",
     text: "Your primary email address does not belong to this organisation's domain. Ask an administrator of the directory.",
+    offersAccounts: true,
   },
   absent: {
     title: "You are no longer in the directory",
     text: "The directory no longer lists your account. Ask an administrator of the directory.",
+    offersAccounts: true,
   },
   session_expired: {
     title: "Your session has ended",
     text: "Sign in again to continue where you were.",
+    isNotice: true,
   },
   sign_in_again: {
     title: "Confirm that it is you",
     text: "A program asks to act as you. Sign in again, then decide.",
+    isNotice: true,
+    needsSignIn: true,
   },
   sign_in_not_fresh: {
     title: "You were not asked to sign in again",
     text: "Letting a program in needs a fresh sign-in. Sign out at the identity provider, then try again.",
+    needsSignIn: true,
   },
   signed_out: {
     title: "You are signed out",
     text: "Your account at the identity provider stays signed in.",
+    isNotice: true,
+    offersAccounts: true,
   },
   signed_out_at_provider: {
     title: "You are signed out",
     text: "The identity provider was asked to sign you out there too.",
+    isNotice: true,
+    offersAccounts: true,
   },
   sign_in_cancelled: {
     title: "You did not sign in",
     text: "The sign-in was cancelled at the identity provider.",
+    offersAccounts: true,
   },
   sign_in_rejected: {
     title: "The identity provider refused the sign-in",
     text: "Ask its administrator, with the reference: this application may lack consent, or be registered otherwise.",
+    offersAccounts: true,
   },
   sign_in_failed: {
     title: "The sign-in failed",
@@ -88,31 +115,6 @@ const partMessages: Readonly<Record<NeededPart, (providerName: string) => string
 
 const isReason = (text: string): text is keyof typeof messages => Object.hasOwn(messages, text);
 
-/** After these the provider offers a choice of accounts: it would refuse the same account again, or the person signed out. */
-const accountChoiceReasons: readonly string[] = [
-  "not_in_directory",
-  "held",
-  "suspended",
-  "archived",
-  "unverified",
-  "absent",
-  "sign_in_cancelled",
-  "sign_in_rejected",
-  "signed_out",
-  "signed_out_at_provider",
-];
-
-/** After these the present session does not suffice. */
-const needsSignInReasons: readonly string[] = ["sign_in_again", "sign_in_not_fresh"];
-
-/** Reasons that are not faults. */
-const noticeReasons: readonly string[] = [
-  "session_expired",
-  "signed_out",
-  "signed_out_at_provider",
-  "sign_in_again",
-];
-
 /**
  * Renders the sign-in page: one card, one link, no JavaScript needed. `reason` and `id` come from the address; an unknown reason and a
  * malformed id are not shown.
@@ -133,13 +135,13 @@ export const loginPage = (options: {
   const part = neededParts.find((name) => name === options.part);
   const error = providerErrors.find((name) => name === options.part);
   const message = isReason(reason) ? messages[reason] : undefined;
-  const kind = noticeReasons.includes(reason)
+  const kind = message?.isNotice
     ? { name: "login-notice", role: "status" }
     : { name: "login-refusal", role: "alert" };
   const reference = message && isRequestId(id) ? id : undefined;
   const query = new URLSearchParams({
     ...(returnTo === "/" ? {} : { return_to: returnTo }),
-    ...(accountChoiceReasons.includes(reason) ? { prompt: "select_account" } : {}),
+    ...(message?.offersAccounts ? { prompt: "select_account" } : {}),
   });
   const action = query.size === 0 ? "/api/auth/login" : `/api/auth/login?${query}`;
   const card = html`<h1>${product}</h1>
@@ -155,7 +157,7 @@ ${reference && html`<p>Reference <code>${reference}</code></p>`}
     : html`<p class="login-lead">Sign in with your work account.</p>`
 }
 <a class="button button-primary login-button" href="${action}">Sign in with ${providerName}</a>
-${options.hasSession && !needsSignInReasons.includes(reason) && html`<a class="button login-button" href="${returnTo}">Return with your present session</a>`}`;
+${options.hasSession && !message?.needsSignIn && html`<a class="button login-button" href="${returnTo}">Return with your present session</a>`}`;
   return cardPage({ title: "Sign in", card, links });
 };
 

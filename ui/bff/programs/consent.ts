@@ -146,12 +146,7 @@ export const createAskPerson =
     const person = await core.whoami(session, c.get("requestId"));
     if (person === null)
       return toSignIn("unauthenticated", (await endSession(c, sessions)).options.detail);
-    return then({
-      session,
-      displayName: session.displayName,
-      email: person.email,
-      scopes: person.scopes,
-    });
+    return then({ ...person, session, displayName: session.displayName });
   };
 
 /**
@@ -200,7 +195,7 @@ export const createDevicePages = ({
       const userCode = queryOf(c).get("user_code") ?? "";
       return askPerson(c, deviceQuestionOf(userCode), async (person) => {
         if (userCode === "") return c.html(devicePage({ links }));
-        const path = `/operator/devices/${encodeURIComponent(userCode.slice(0, 64))}`;
+        const path = devicePathOf(userCode);
         const found = await callCore(core, c, { path, session: person.session });
         if (found === null) return showUnknownCode(c);
         const { client_name, remote_addr, created_at } = v.parse(Device, found);
@@ -219,11 +214,9 @@ export const createDevicePages = ({
       const userCode = queryOf(c).get("user_code") ?? "";
       return askPerson(c, deviceQuestionOf(userCode), async (person) => {
         const approved = (await readForm(c)).decision === "allow";
-        const recorded = await callCore(core, c, {
-          path: `/operator/devices/${encodeURIComponent(userCode.slice(0, 64))}/decision`,
-          session: person.session,
-          body: { approved, remote_addr: c.get("remoteAddress") },
-        });
+        const path = `${devicePathOf(userCode)}/decision`;
+        const body = { approved, remote_addr: c.get("remoteAddress") };
+        const recorded = await callCore(core, c, { path, session: person.session, body });
         if (recorded === null) return showUnknownCode(c);
         const [title, text] = approved
           ? ["The device is signed in", "You can close this page and continue on the device."]
@@ -233,6 +226,9 @@ export const createDevicePages = ({
     },
   };
 };
+
+const devicePathOf = (userCode: string) =>
+  `/operator/devices/${encodeURIComponent(userCode.slice(0, 64))}`;
 
 /** The form for the code needs no fresh sign-in; the consent page, which lets a program in, does. */
 const deviceQuestionOf = (userCode: string): ConsentQuestion =>

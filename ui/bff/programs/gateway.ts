@@ -107,12 +107,7 @@ export const createGateway =
         forward(c, core, call, bodyBytesMaxOf(pathname))
       );
     const remoteAddress = c.get("remoteAddress");
-    const retryAfterSeconds = exchanges.retryAfterSeconds(remoteAddress);
-    if (retryAfterSeconds !== null)
-      throw new WebProblem("rate_limited", {
-        detail: "Too many refused tokens of this address",
-        retryAfterSeconds,
-      });
+    exchanges.check(remoteAddress);
     const response = await forward(c, core, call, formBytesMax);
     if (response.status === 400) exchanges.recordRefusal(remoteAddress);
     return response;

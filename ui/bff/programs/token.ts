@@ -1,7 +1,6 @@
 import { SignJWT } from "jose";
 import * as v from "valibot";
 import { addressKey } from "#kit/address.ts";
-import type { Clock } from "#kit/clock.ts";
 import { verifyJwt } from "#kit/verify-jwt.ts";
 import type { CoreClient } from "../core-client.ts";
 import { codeLimit, createLimit, tokenLimit } from "../limit-address.ts";
@@ -82,17 +81,10 @@ const grantErrors: readonly string[] = [
 ];
 
 /** Creates the endpoints at which a program redeems its codes without a cookie (RFC 6749, 3.2; RFC 8628, 3.1). */
-export const createTokenEndpoints = ({
-  core,
-  origin,
-  codes,
-  clock,
-}: {
-  core: CoreClient;
-  origin: string;
-  codes: SealedCodes;
-  clock: Clock;
-}): { token: Handler; device: Handler } => {
+export const createTokenEndpoints = (
+  { config, clock }: Pick<Web, "config" | "clock">,
+  { core, codes }: { core: CoreClient; codes: SealedCodes },
+): { token: Handler; device: Handler } => {
   const refuseUnknown = createLimit(clock, tokenLimit, "Too many requests of this address");
   const refuseKnown = createLimit(clock, codeLimit, "Too many requests for this code");
 
@@ -131,7 +123,7 @@ export const createTokenEndpoints = ({
       const response = await callAsWeb(core, c, "/operator/devices", body);
       if (!response.ok) return refusalOf(c, response);
       const answer = v.parse(DeviceOfCore, await response.json());
-      const verification = `${origin}${devicePath}`;
+      const verification = `${config.origin}${devicePath}`;
       return c.json({
         device_code: await codes.seal(answer.device_code, answer.expires_in_seconds + graceSeconds),
         user_code: answer.user_code,

@@ -128,12 +128,7 @@ const createBackchannelLogout =
       cause?: unknown,
     ) => {
       // Only a rejected token counts: the provider may share the address of an attacker.
-      const retryAfterSeconds = refusals.retryAfterSeconds(remoteAddress);
-      if (retryAfterSeconds !== null)
-        return new WebProblem("rate_limited", {
-          detail: "Too many refused tokens of this address",
-          retryAfterSeconds,
-        });
+      refusals.check(remoteAddress);
       refusals.recordRefusal(remoteAddress);
       log.warn({ request_id: requestId, code, err: cause }, "logout token refused");
       return new WebProblem(code, {
