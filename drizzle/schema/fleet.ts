@@ -1,6 +1,6 @@
 import { sql } from "drizzle-orm";
 import { index, uniqueIndex } from "drizzle-orm/pg-core";
-import type { Drift } from "#proto/fleet-health/vocabulary.ts";
+import { type Drift, troubles } from "#proto/fleet-health/vocabulary.ts";
 import { reportedNumbers } from "#proto/management/reported-numbers.ts";
 import {
   bigint,
@@ -15,12 +15,10 @@ import {
   uuid,
 } from "./columns.ts";
 
-/**
- * The time from which a row has a condition that its own columns decide, without thresholds: revoked, expired, about to expire, or
- * reported by its last heartbeat. Indexed; most heartbeats do not change it.
- */
-export const troubledFrom = sql`(case when renewal_failed or config_invalid or queue_at_risk then '-infinity'::timestamptz
-  else least(revoked_from, expired_from, expiring_from) end)`;
+/** The time from which a row has a condition of its own (`troubles`). Indexed; most heartbeats do not change it. */
+const troubledFrom =
+  sql.raw(`(case when ${troubles.flags.join(" or ")} then '-infinity'::timestamptz
+  else least(${troubles.times.join(", ")}) end)`);
 
 /**
  * The columns that decide states, filters and orders, and the figures of the last status: one narrow row per enrolled collector, which

@@ -1,12 +1,12 @@
-import { type SQL, sql } from "drizzle-orm";
+import { type SQL, type SQLWrapper, sql } from "drizzle-orm";
 import type { ColumnDescription, RelationSummary } from "#proto/chat/session.ts";
 import { fleetConditions, fleetStates } from "#proto/fleet-health/vocabulary.ts";
+import { timestampAt } from "../store/fleet/columns/expression.ts";
 import {
   conditionPredicate,
   type FleetRules,
   type FleetThresholds,
   stateIndex,
-  timestampAt,
 } from "../store/fleet/rows.ts";
 import { relationColumns } from "./relation-columns.ts";
 
@@ -183,14 +183,14 @@ const selected = (columns: object, expressions: Readonly<Record<string, SQL>>): 
     sql`, `,
   );
 
-const secondsBetween = (from: SQL, until: SQL): SQL =>
+const secondsBetween = (from: SQLWrapper, until: SQLWrapper): SQL =>
   sql`floor(extract(epoch from ${until} - ${from}))::bigint`;
 const happened = (column: SQL): SQL => sql`nullif(${column}, '-infinity')`;
 const words = (values: readonly string[]): SQL =>
   sql.raw(`array[${values.map((value) => `'${value}'`).join(", ")}]`);
 
 /** As `certificateStatus` of proto/fleet-health/vocabulary.ts decides. */
-const statusAt = (status: SQL, notAfter: SQL, now: SQL): SQL =>
+const statusAt = (status: SQL, notAfter: SQL, now: SQLWrapper): SQL =>
   sql`case when ${status} <> 'revoked' and ${notAfter} <= ${now} then 'expired' else ${status} end`;
 
 const computedOfCollectors = [

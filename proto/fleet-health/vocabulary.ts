@@ -15,6 +15,12 @@ export const fleetConditions = [
 /** One of `fleetConditions`. */
 export type FleetCondition = (typeof fleetConditions)[number];
 
+/** The columns of conditions that a host has without regard to thresholds: what its last heartbeat reported, and when others begin. */
+export const troubles = {
+  flags: ["renewal_failed", "config_invalid", "queue_at_risk"],
+  times: ["revoked_from", "expired_from", "expiring_from"],
+} as const;
+
 /** The nine states: the conditions, and `healthy` when none applies. */
 export const fleetStates = [...fleetConditions, "healthy"] as const;
 

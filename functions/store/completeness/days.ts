@@ -12,7 +12,7 @@ import {
   readRow,
   readRows,
 } from "../database/statements.ts";
-import { timestampAt } from "../fleet/rows.ts";
+import { timestampAt } from "../fleet/columns/expression.ts";
 import type { HostHour } from "./hour-facts.ts";
 
 /** A host's hours of a day. */

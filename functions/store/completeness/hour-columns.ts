@@ -9,8 +9,8 @@ import { type Clock, dayMs, hourMs as hourLengthMs } from "#kit/clock.ts";
 import { shareNextRun } from "#kit/share-next-run.ts";
 import { byteOfState } from "#proto/completeness/hour-note.ts";
 import type { Database } from "../database/database.ts";
+import { timestampAt } from "../fleet/columns/expression.ts";
 import { HostIndex } from "../fleet/columns/host-index.ts";
-import { timestampAt } from "../fleet/rows.ts";
 import { dayAt } from "./days.ts";
 import type { HourFilter, MatchingHost, MatchingPage } from "./report.ts";
 

@@ -4,7 +4,7 @@ import { byteOfState, incompleteStates } from "#proto/completeness/hour-note.ts"
 import { type HourState, hourStates } from "#proto/completeness/hour-state.ts";
 import type { Executor } from "../database/database.ts";
 import { arrayLiteral, asIs, type RowOf, readRow, readRows } from "../database/statements.ts";
-import { timestampAt } from "../fleet/rows.ts";
+import { timestampAt } from "../fleet/columns/expression.ts";
 import { dayAt } from "./days.ts";
 import type { HourColumns } from "./hour-columns.ts";
 

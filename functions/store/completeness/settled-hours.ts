@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import type { Executor } from "../database/database.ts";
 import { type RowOf, readRows } from "../database/statements.ts";
-import { timestampAt } from "../fleet/rows.ts";
+import { timestampAt } from "../fleet/columns/expression.ts";
 
 /** An account that may change the state of hours that have a statement. */
 export type SettlingAccount = RowOf<typeof settlingAccount>;

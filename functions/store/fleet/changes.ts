@@ -4,7 +4,7 @@ import { fleetChange, fleetChangeHour } from "#drizzle/schema/fleet-history.ts";
 import { hourMs } from "#kit/clock.ts";
 import type { Database, Executor } from "../database/database.ts";
 import { hasRows, listPage, type Paged, type PageRequest } from "../database/statements.ts";
-import { timestampAt } from "./rows.ts";
+import { timestampAt } from "./columns/expression.ts";
 
 /** A change, and its comparison once it has soaked. */
 export type ChangeRow = typeof fleetChange.$inferSelect;

@@ -1,8 +1,8 @@
 /** Stores when cores could receive, by the database's clock, and when none could. */
 import { sql } from "drizzle-orm";
 import type { Executor } from "../database/database.ts";
+import { timestampAt } from "./columns/expression.ts";
 import type { Outage } from "./counted-time.ts";
-import { timestampAt } from "./rows.ts";
 
 /** Cores extend their sessions this often; a gap of three intervals is an outage. */
 export const sessionIntervalMs = 5_000;

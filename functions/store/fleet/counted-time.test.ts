@@ -2,6 +2,7 @@ import { sql } from "drizzle-orm";
 import fc from "fast-check";
 import { expect, it } from "vitest";
 import { useTestDatabase } from "#tests/support/database.ts";
+import { column } from "./columns/expression.ts";
 import {
   countedAfter,
   countedAfterColumn,
@@ -61,7 +62,7 @@ it("decides with one timestamp for all hosts what it decides for each, in SQL as
           sql`, `,
         );
         const rows = await db.execute<{ ms: number }>(
-          sql`select extract(epoch from ${countedAfterColumn(sql`t`, threshold, outages)})::float8 * 1000 as ms
+          sql`select extract(epoch from ${countedAfterColumn(column("t"), threshold, outages)})::float8 * 1000 as ms
             from (values ${list}) as v (t) order by t`,
         );
         expect(rows.map(({ ms }) => Math.round(ms))).toEqual(

@@ -3,6 +3,7 @@
  * host.
  */
 import { type SQL, sql } from "drizzle-orm";
+import { choose, compare, type Expression, later, time } from "./columns/expression.ts";
 
 /** A time in which no core could receive. */
 export interface Outage {
@@ -67,22 +68,20 @@ export const uncountedSeconds = (from: number, until: number, outages: readonly 
   ) / 1000;
 
 /** Whether a timestamp lies in time that does not count. */
-export const isUncounted = (column: SQL, outages: readonly Outage[]): SQL => {
+export const isUncounted = (at: SQL, outages: readonly Outage[]): SQL => {
   const spans = spansOf(outages).map(
-    ({ from, until }) => sql`(${column} >= ${literal(from)} and ${column} < ${literal(until)})`,
+    ({ from, until }) => sql`(${at} >= ${time(from)} and ${at} < ${time(until)})`,
   );
   return spans.length === 0 ? sql`false` : sql`(${sql.join(spans, sql` or `)})`;
 };
 
-/** Returns `countedAfter` of a column: a case for each part of the timeline in which it is a constant, or a constant delay. */
+/** Returns `countedAfter` of a time: a case for each part of the timeline in which it is a constant, or a constant delay. */
 export const countedAfterColumn = (
-  column: SQL,
+  at: Expression,
   seconds: number,
   outages: readonly Outage[],
-): SQL => {
+): Expression => {
   const spans = spansOf(outages);
-  const delayed = (ms: number): SQL =>
-    sql`${column} + ${sql.raw(`interval '${ms / 1000} seconds'`)}`;
   const borders = spans
     .flatMap(({ from, until }) => [
       from,
@@ -96,12 +95,9 @@ export const countedAfterColumn = (
     const inside = (border + next) / 2;
     const end = countedAfter(inside, seconds, outages);
     const isConstant = spans.some(({ from, until }) => from <= inside && inside < until);
-    return sql`when ${column} > ${literal(border)} then ${isConstant || end === Number.POSITIVE_INFINITY ? literal(end) : delayed(end - inside)}`;
+    const value =
+      isConstant || end === Number.POSITIVE_INFINITY ? time(end) : later(at, end - inside);
+    return [compare(at, ">", time(border)), value] as const;
   });
-  return cases.length === 0
-    ? delayed(seconds * 1000)
-    : sql`case ${sql.join(cases.toReversed(), sql` `)} else ${delayed(seconds * 1000)} end`;
+  return choose(cases.toReversed(), later(at, seconds * 1000));
 };
-
-const literal = (ms: number): SQL =>
-  sql`${ms === Number.POSITIVE_INFINITY ? "infinity" : new Date(ms).toISOString()}::timestamptz`;

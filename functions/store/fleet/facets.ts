@@ -9,11 +9,12 @@ import {
 } from "#proto/fleet-health/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
 import { countMarks } from "./columns/column-loops.ts";
+import { bucket, choose, column, constant, type Expression } from "./columns/expression.ts";
 import type { FleetColumns } from "./columns/fleet-columns.ts";
 import { countByName, countByNumber, type MarkedHosts, markHosts } from "./columns/select-hosts.ts";
 import { countLabels, type LabelCounts, labelSetsOf } from "./labels.ts";
 import { exportPredicate, fleetPredicate } from "./predicate.ts";
-import { type FleetRules, hasHeartbeat, hostsOf, timestampsAt } from "./rows.ts";
+import { type FleetRules, hasHeartbeat, hostsOf } from "./rows.ts";
 
 /** Counts of the fleet under a filter, including its states. */
 export interface FleetCounts {
@@ -73,29 +74,36 @@ export const countFleet = async (
   };
 };
 
-const dimensions = { version: sql`version`, platform: sql`platform`, drift: sql`drift` };
+const dimensions = {
+  version: column("version"),
+  platform: column("platform"),
+  drift: column("drift"),
+};
 
-/** `width_bucket` assigns a value to the bound that it reaches: the bounds are the timestamps at which an age or a day ends. */
+/** A bucket is the number of bounds that a value reaches: the bounds are the timestamps at which an age or a day ends. */
 const bucketsOf = ({ now }: FleetRules) => {
-  const ages = heartbeatAgeBounds.slice(1).toReversed();
-  const agesFrom = timestampsAt(
-    now,
-    ages.map((seconds) => -seconds),
+  const bounds = (seconds: readonly number[]) => seconds.map((each) => now.getTime() + each * 1000);
+  const agesFrom = bounds(
+    heartbeatAgeBounds
+      .slice(1)
+      .toReversed()
+      .map((seconds) => -seconds),
   );
   // A certificate that expires now has expired: days begin one millisecond, the precision of timestamps, later.
-  const daysFrom = timestampsAt(
-    now,
+  const daysFrom = bounds(
     Array.from({ length: expiryDays + 1 }, (_, day) => day * daySeconds + 0.001),
   );
   return {
-    heartbeat_age: sql`case when ${hasHeartbeat} then width_bucket(last_heartbeat_at, ${agesFrom})
-      else ${sql.raw(String(neverBucket))} end`,
-    expiry_day: sql`width_bucket(expired_from, ${daysFrom})`,
+    heartbeat_age: choose(
+      [[hasHeartbeat, bucket(column("last_heartbeat_at"), agesFrom)]],
+      constant(neverBucket),
+    ),
+    expiry_day: bucket(column("expired_from"), daysFrom),
   };
 };
 
 const countLabelSets = ({ numbers }: MarkedHosts): SQL => {
-  const counts = countByNumber(numbers(sql`label_set_id`));
+  const counts = countByNumber(numbers(column("label_set_id")));
   const [ids, hosts] = [[...counts.keys()], [...counts.values()]].map(
     (each) => `{${each.join(",")}}`,
   );
@@ -104,7 +112,7 @@ const countLabelSets = ({ numbers }: MarkedHosts): SQL => {
 
 const countMarked = (marked: MarkedHosts, rules: FleetRules) => {
   const { heartbeat_age, expiry_day } = bucketsOf(rules);
-  const byBucket = (bucket: SQL) =>
+  const byBucket = (bucket: Expression) =>
     new Map(
       [...countByNumber(marked.numbers(bucket))].map(([at, count]) => [String(at), count] as const),
     );
@@ -134,8 +142,8 @@ const countMarked = (marked: MarkedHosts, rules: FleetRules) => {
 const countBy = async <Name extends string>(
   db: Executor,
   rules: FleetRules,
-  where: SQL,
-  by: Record<Name, SQL>,
+  where: Expression,
+  by: Record<Name, Expression>,
 ): Promise<{
   facets: Record<Name, Map<string, number>>;
   totals: Record<ExportKind | "total", number>;

@@ -1,5 +1,5 @@
 /** Counts, in a selection and in all hosts, the hosts with each value of a property that hosts may have in common. */
-import { type SQL, sql } from "drizzle-orm";
+import { sql } from "drizzle-orm";
 import { type Clock, dayMs } from "#kit/clock.ts";
 import type { FactorKind } from "#proto/fleet-health/factors.ts";
 import type { FleetFilter } from "#proto/fleet-health/filter.ts";
@@ -7,6 +7,7 @@ import type { Labels } from "#proto/labels.ts";
 import type { Executor } from "../database/database.ts";
 import { arrayLiteral } from "../database/statements.ts";
 import type { HostColumn } from "./columns/evaluate-expression.ts";
+import type { Expression } from "./columns/expression.ts";
 import type { FleetColumns } from "./columns/fleet-columns.ts";
 import { idAt, idBytes } from "./columns/packed-rows.ts";
 import type { ResidentHosts } from "./columns/resident-hosts.ts";
@@ -61,7 +62,7 @@ type CountedSources = Map<string, { selected: number; all: number }>;
 const countSources = async (
   db: Executor,
   rules: FleetRules,
-  predicate: SQL,
+  predicate: Expression,
 ): Promise<CountedSources> => {
   const rows = await db.execute<{ source: string; selected: number; hosts: number }>(sql`
     select source, (count(*) filter (where is_selected))::int as selected, count(*)::int as hosts
@@ -331,7 +332,7 @@ const countWords = (
 const countInDatabase = async (
   db: Executor,
   rules: FleetRules,
-  predicate: SQL,
+  predicate: Expression,
 ): Promise<KindCounts> => {
   const names = kinds.map((kind) => sql.identifier(columnsOf[kind]));
   const list = sql.join(names, sql`, `);

@@ -11,8 +11,9 @@ import { hourMs } from "#kit/clock.ts";
 import { type FleetState, fleetStates } from "#proto/fleet-health/vocabulary.ts";
 import { reportedNumbers } from "#proto/management/reported-numbers.ts";
 import type { Executor } from "../database/database.ts";
+import { never, timestampAt } from "./columns/expression.ts";
 import type { Outage } from "./counted-time.ts";
-import { type FleetThresholds, never, timestampAt } from "./rows.ts";
+import type { FleetThresholds } from "./rows.ts";
 import type { FleetSummary } from "./summary.ts";
 
 /** The facts of a host that have a history, by their columns in `fleet_history` and `fleet_host`. */

@@ -4,8 +4,9 @@ import { hourMs } from "#kit/clock.ts";
 import type { SentVolume } from "#proto/fleet-health/comparison.ts";
 import type { FleetFilter } from "#proto/fleet-health/filter.ts";
 import type { Executor } from "../database/database.ts";
+import { timestampAt } from "./columns/expression.ts";
 import { fleetPredicate } from "./predicate.ts";
-import { type CountingRules, type FleetRules, hostsOf, staleBefore, timestampAt } from "./rows.ts";
+import { type CountingRules, type FleetRules, hostsOf, staleBefore } from "./rows.ts";
 
 /** The stored figures of a host, in this order; `at` is the time of the heartbeat that reported them, in milliseconds. */
 const sampledFigures = ["at", "queueBytes", "lostRecords", "starts", "rssBytes", "cpuMs"] as const;

@@ -1,8 +1,9 @@
-import { type SQL, sql } from "drizzle-orm";
+import { type SQL, type SQLWrapper, sql } from "drizzle-orm";
 import { facetValuesMax } from "#proto/fleet-health/facets.ts";
 import type { FleetFilter } from "#proto/fleet-health/filter.ts";
 import type { ExportKind } from "#proto/fleet-health/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
+import { and } from "./columns/expression.ts";
 import { exportPredicate, fleetPredicate } from "./predicate.ts";
 import { type FleetRules, hostsOf } from "./rows.ts";
 
@@ -19,7 +20,7 @@ export interface LabelCounts {
 }
 
 /** Returns the statement that counts the hosts of a WHERE clause over `fleet` by set of labels, of which there are few. */
-export const labelSetsOf = (where: SQL, rules: Pick<FleetRules, "past">): SQL =>
+export const labelSetsOf = (where: SQLWrapper, rules: Pick<FleetRules, "past">): SQL =>
   sql`select label_set_id, count(*) as hosts from ${hostsOf(rules)} where ${where} group by 1`;
 
 /** Counts hosts by label, from a statement that counts them by set. */
@@ -68,7 +69,7 @@ export const findLabelKeys = async (
   filter: FleetFilter,
   kind: ExportKind,
 ): Promise<LabelKeys> => {
-  const where = sql`${fleetPredicate(filter, rules)} and ${exportPredicate(kind, rules)}`;
+  const where = and(fleetPredicate(filter, rules), exportPredicate(kind, rules));
   const { keys, keysOther } = await countLabels(db, labelSetsOf(where, rules));
   return { keys: keys.map(({ key }) => key).toSorted(), hasOthers: keysOther > 0 };
 };

@@ -2,7 +2,7 @@
  * Translates the filter of proto/fleet-health/filter.ts to a predicate over `fleet`. No part of it is ever null, so that its negation is
  * exact.
  */
-import { type SQL, sql } from "drizzle-orm";
+import { type SQL, type SQLWrapper, sql } from "drizzle-orm";
 import { dayMs, hourMs } from "#kit/clock.ts";
 import { byteOfState, incompleteStates } from "#proto/completeness/hour-note.ts";
 import { hourStates } from "#proto/completeness/hour-state.ts";
@@ -20,41 +20,55 @@ import { anyLabelValue, splitLabelPair } from "#proto/labels.ts";
 import { type FigureFilter, figureFilters } from "#proto/management/reported-numbers.ts";
 import { arrayLiteral, substring } from "../database/statements.ts";
 import {
+  add,
+  and,
+  column,
+  compare,
+  constant,
+  type Expression,
+  found,
+  multiply,
+  never,
+  not,
+  oneOf,
+  or,
+  time,
+  timestampAt,
+} from "./columns/expression.ts";
+import {
   conditionPredicate,
   type FleetRules,
   forwardingIs,
   hasHeartbeat,
   hashBegins,
   isActive,
+  isCounted,
   needsAttention,
-  never,
-  oneOf,
   progressPredicate,
   staleBefore,
   stateIs,
-  timestampAt,
 } from "./rows.ts";
 import { platformsLike, versionsInRange, versionsLike } from "./versions.ts";
 
-/** Returns the WHERE clause of a filter; `withStates: false` ignores its states, as the summary does. */
+/** Returns the predicate of a filter; `withStates: false` ignores its states, as the summary does. */
 export const fleetPredicate = (
   filter: FleetFilter,
   rules: FleetRules,
   { withStates = true } = {},
-): SQL => {
-  const parts = filterPartNames.flatMap((name): SQL[] => {
-    const value = filter[name];
-    if (value === undefined || (name === "states" && !withStates)) return [];
-    const positive = positiveOf.get(name);
-    if (positive !== undefined) return [sql`not ${anyOf(alternativesOf(positive, value, rules))}`];
-    const alternatives = alternativesOf(name as PositivePart, value, rules);
-    return conjunctiveParts.has(name) ? alternatives : [anyOf(alternatives)];
-  });
-  return parts.length === 0 ? sql`true` : sql.join(parts, sql` and `);
-};
+): Expression =>
+  and(
+    ...filterPartNames.flatMap((name): Expression[] => {
+      const value = filter[name];
+      if (value === undefined || (name === "states" && !withStates)) return [];
+      const positive = positiveOf.get(name);
+      if (positive !== undefined) return [not(or(...alternativesOf(positive, value, rules)))];
+      const alternatives = alternativesOf(name as PositivePart, value, rules);
+      return conjunctiveParts.has(name) ? alternatives : [or(...alternatives)];
+    }),
+  );
 
 /** Returns the predicate of an export. */
-export const exportPredicate = (kind: ExportKind, rules: FleetRules): SQL =>
+export const exportPredicate = (kind: ExportKind, rules: FleetRules): Expression =>
   fleetPredicate(exportFilters[kind], rules);
 
 const positiveOf = new Map(
@@ -66,120 +80,146 @@ const positiveOf = new Map(
   }),
 );
 
-const anyOf = (alternatives: SQL[]): SQL => sql`(${sql.join(alternatives, sql` or `)})`;
-
 /** The predicates of a part's values, at least one: a host matches the part if it matches any, or all of `conjunctiveParts`. */
 type Alternatives = {
-  [Part in PositivePart]: (value: NonNullable<FleetFilter[Part]>, rules: FleetRules) => SQL[];
+  [Part in PositivePart]: (
+    value: NonNullable<FleetFilter[Part]>,
+    rules: FleetRules,
+  ) => Expression[];
 };
 
-const alternativesOf = (part: PositivePart, value: unknown, rules: FleetRules): SQL[] =>
-  (alternatives[part] as (value: unknown, rules: FleetRules) => SQL[])(value, rules);
+const alternativesOf = (part: PositivePart, value: unknown, rules: FleetRules): Expression[] =>
+  (alternatives[part] as (value: unknown, rules: FleetRules) => Expression[])(value, rules);
 
 const alternatives: Alternatives = {
   states: (states, rules) => states.map((state) => stateIs(state, rules)),
   attention: (_, rules) => [needsAttention(rules)],
   text: (texts, rules) => texts.map((text) => textFound(text, rules)),
-  device: (devices) => [hasNamed(oneOf(sql`device_id`, devices))],
-  hostname: (hostnames) => [hasNamed(oneOf(sql`hostname`, hostnames))],
-  identity: (identities) => [oneOf(sql`identity`, identities)],
+  device: (devices) => [hasNamed(oneOf("device_id", devices))],
+  hostname: (hostnames) => [hasNamed(oneOf("hostname", hostnames))],
+  identity: (identities) => [oneOf("identity", identities)],
   platform: (wanted, { platforms }) => [
     oneOf(
-      sql`platform`,
+      "platform",
       wanted.flatMap((each) => platformsLike(each, platforms)),
     ),
   ],
   version: (wanted, { versions }) => [
     oneOf(
-      sql`version`,
+      "version",
       wanted.flatMap((each) => versionsLike(each, versions)),
     ),
   ],
   versionRange: (ranges, { versions }) =>
-    ranges.map((range) => oneOf(sql`version`, versionsInRange(range, versions))),
+    ranges.map((range) => oneOf("version", versionsInRange(range, versions))),
   config: (prefixes) =>
-    prefixes.flatMap((prefix) => configColumns.map((column) => hashBegins(column, prefix))),
+    prefixes.flatMap((prefix) => configColumns.map((name) => hashBegins(name, prefix))),
   label: (pairs) => [...Map.groupBy(pairs.map(splitLabelPair), ({ key }) => key)].map(labelFound),
-  core: (cores) => [oneOf(sql`core`, cores)],
-  subnet: (subnets) => [oneOf(sql`subnet`, subnets)],
-  // Evaluated once for the statement: a fleet has few policies.
+  core: (cores) => [oneOf("core", cores)],
+  subnet: (subnets) => [oneOf("subnet", subnets)],
+  // A fleet has few policies.
   policy: (names) => [
-    sql`policy_id in (select id from enrollment_policy where ${oneOf(sql`name`, names)})`,
+    found("policy_id", sql`select id from enrollment_policy where ${oneOf("name", names)}`),
   ],
   source: (sources, { now }) => [
     hasNamed(sql`identity in (select host_id collate "C" from volume_source
-      where ${ofRecentDays(sql`day`, now)} and ${oneOf(sql`source`, sources)})`),
+      where ${ofRecentDays(sql`day`, now)} and ${oneOf("source", sources)})`),
   ],
-  drift: (kinds) => [oneOf(sql`drift`, kinds)],
+  drift: (kinds) => [oneOf("drift", kinds)],
   desiredConfig: (hashes) => hashes.map((hash) => hashBegins("desired_config", hash)),
   runningConfig: (hashes) => hashes.map((hash) => hashBegins("running_config", hash)),
   progress: (kinds, rules) => kinds.map((progress) => progressPredicate(progress, rules)),
   condition: (conditions, rules) =>
     conditions.map((condition) => conditionPredicate(condition, rules)),
   heartbeat: (kinds, rules) =>
-    kinds.map((kind) => (kind === "recent" ? isActive(rules) : sql`not ${hasHeartbeat}`)),
+    kinds.map((kind) => (kind === "recent" ? isActive(rules) : not(hasHeartbeat))),
   forwarding: (kinds, rules) => kinds.map((kind) => forwardingIs(kind, rules)),
   forwarder: (kinds) =>
     kinds.map((kind) =>
       kind === "connected"
-        ? sql`forwarder_connected`
-        : sql`(${hasHeartbeat} and not forwarder_connected)`,
+        ? column("forwarder_connected")
+        : and(hasHeartbeat, not(column("forwarder_connected"))),
     ),
   auth: (kinds, { now }) =>
     kinds.map((kind) => {
-      const failed = sql`last_auth_failure_at >= ${timestampAt(now, -authFailureSeconds)}`;
+      const failed = compare("last_auth_failure_at", ">=", timestampAt(now, -authFailureSeconds));
       return kind === "failed"
         ? failed
-        : sql`(${failed} and last_auth_failure_at > last_heartbeat_at)`;
+        : and(failed, compare("last_auth_failure_at", ">", column("last_heartbeat_at")));
     }),
   inventory: (statuses, rules) => statuses.map((status) => inventoryPredicate(status, rules)),
   budget: (_, { now }) => [
-    sql`identity_id in (select h.identity_id from held_host h where h.until > ${timestampAt(now)})`,
+    found(
+      "identity_id",
+      sql`select h.identity_id from held_host h where h.until > ${timestampAt(now)}`,
+    ),
   ],
   heartbeatOlderThanSeconds: (age, { now }) => [
-    sql`(${hasHeartbeat} and last_heartbeat_at < ${timestampAt(now, -age)})`,
+    and(hasHeartbeat, compare("last_heartbeat_at", "<", timestampAt(now, -age))),
   ],
-  heartbeatWithinSeconds: (age, { now }) => [sql`last_heartbeat_at >= ${timestampAt(now, -age)}`],
-  envelopeOlderThanSeconds: (age, { now }) => [
-    sql`(${hasForwarded} and not ${envelopeWithin(age, now)})`,
+  heartbeatWithinSeconds: (age, { now }) => [
+    compare("last_heartbeat_at", ">=", timestampAt(now, -age)),
   ],
+  envelopeOlderThanSeconds: (age, { now }) => [and(hasForwarded, not(envelopeWithin(age, now)))],
   envelopeWithinSeconds: (age, { now }) => [envelopeWithin(age, now)],
-  silentSince: (since) => [sql`(${hasForwarded} and last_envelope_at < ${since}::timestamptz)`],
+  silentSince: (since) => [
+    and(hasForwarded, compare("last_envelope_at", "<", time(Date.parse(since)))),
+  ],
   changedWithinSeconds: (within, rules) => changedWithin(within, rules),
   incompleteWithinSeconds: (within, { now }) => [
-    sql`identity_id in (${hostsIncompleteSince(now.getTime() - within * 1000)})`,
+    found("identity_id", hostsIncompleteSince(now.getTime() - within * 1000)),
   ],
   // The second condition follows from the first, and can use an index.
   expiresWithinSeconds: (within, { now }) => {
     const until = timestampAt(now, within);
-    return [sql`(expired_from <= ${until} and certificate_not_after <= ${until})`];
+    return [
+      and(compare("expired_from", "<=", until), compare("certificate_not_after", "<=", until)),
+    ];
   },
   expires: (ranges) =>
     ranges.map((range) => {
-      const [from, to] = range.split("..");
-      return sql`(expired_from >= ${from}::timestamptz and expired_from < ${to}::timestamptz
-        and certificate_not_after < ${to}::timestamptz)`;
+      const [from = 0, to = 0] = range.split("..").map(Date.parse);
+      return and(
+        compare("expired_from", ">=", time(from)),
+        compare("expired_from", "<", time(to)),
+        compare("certificate_not_after", "<", time(to)),
+      );
     }),
-  droppedMoreThan: (count) => [sql`lost_records > ${count}`],
+  droppedMoreThan: (count) => [compare("lost_records", ">", count)],
   queueAbovePercent: (percent) => [
-    sql`(queue_bytes_max > 0 and queue_bytes * 100 > queue_bytes_max * ${percent})`,
+    and(
+      compare("queue_bytes_max", ">", 0),
+      compare(
+        multiply(column("queue_bytes"), constant(100)),
+        ">",
+        multiply(column("queue_bytes_max"), constant(percent)),
+      ),
+    ),
   ],
   ...(Object.assign(
     {},
     ...figureFilters.map(({ part, figure }) => ({
-      [part]: (bound: number) => [sql`${sql.raw(figure)} > ${bound}`],
+      [part]: (bound: number) => [compare(figure, ">", bound)],
     })),
   ) as Pick<Alternatives, FigureFilter["part"]>),
   // The queue has grown to its size since its oldest record; at that rate the rest fills within the given time.
   queueFullWithinSeconds: (within, { thresholds }) => [
-    sql`(queue_bytes > 0 and queue_bytes_max > 0 and queue_oldest_seconds >= ${thresholds.forwardingSeconds}
-      and queue_bytes_max::float8 * queue_oldest_seconds <= queue_bytes::float8 * (queue_oldest_seconds::float8 + ${within}))`,
+    and(
+      compare("queue_bytes", ">", 0),
+      compare("queue_bytes_max", ">", 0),
+      compare("queue_oldest_seconds", ">=", thresholds.forwardingSeconds),
+      compare(
+        multiply(column("queue_bytes_max"), column("queue_oldest_seconds")),
+        "<=",
+        multiply(column("queue_bytes"), add(column("queue_oldest_seconds"), constant(within))),
+      ),
+    ),
   ],
 };
 
-/** Selects hosts by their names. PostgreSQL finds them by an index, once for the statement, and reads no other host's names. */
-const hasNamed = (which: SQL): SQL =>
-  sql`identity_id in (select identity_id from fleet_host where ${which})`;
+/** Selects hosts by their names. PostgreSQL finds them by an index and reads no other host's names. */
+const hasNamed = (which: SQLWrapper): Expression =>
+  found("identity_id", sql`select identity_id from fleet_host where ${which}`);
 
 /** Selects the UTC days that contain the 24 hours before a time: its own and the one before. */
 export const ofRecentDays = (day: SQL, time: Date): SQL => {
@@ -188,29 +228,29 @@ export const ofRecentDays = (day: SQL, time: Date): SQL => {
 };
 
 /** Selects hosts whose label has one of these values. Evaluated once for each distinct set of labels, of which a fleet has few. */
-const labelFound = ([key, wanted]: [key: string, wanted: { value: string }[]]): SQL => {
+const labelFound = ([key, wanted]: [key: string, wanted: { value: string }[]]): Expression => {
   const matches = wanted.map(({ value }) =>
     value === anyLabelValue
       ? sql`labels ? ${key}`
       : sql`labels @> ${JSON.stringify({ [key]: value })}::jsonb`,
   );
-  return sql`label_set_id in (select id from label_set where ${sql.join(matches, sql` or `)})`;
+  return found("label_set_id", sql`select id from label_set where ${sql.join(matches, sql` or `)}`);
 };
 
 const authFailureSeconds = 86_400;
 
-const hasForwarded = sql`last_envelope_at > ${never}`;
+const hasForwarded = compare("last_envelope_at", ">", never);
 
 /** Rows store the time of the last envelope in whole seconds, so the limit is rounded down to a second. */
-const envelopeWithin = (age: number, now: Date): SQL => {
+const envelopeWithin = (age: number, now: Date): Expression => {
   const from = now.getTime() - age * 1000;
-  return sql`last_envelope_at >= ${timestampAt(new Date(from - (((from % 1000) + 1000) % 1000)))}`;
+  return compare("last_envelope_at", ">=", time(Math.floor(from / 1000) * 1000));
 };
 
 const configColumns = ["desired_config", "running_config", "last_known_good_config"] as const;
 
 /** Selects hosts that changed within a time: by a dated event, by a condition that begins with time alone, or by one that ended. */
-const changedWithin = (within: number, rules: FleetRules): SQL[] => {
+const changedWithin = (within: number, rules: FleetRules): Expression[] => {
   const { now } = rules;
   const from = timestampAt(now, -within);
   const until = timestampAt(now);
@@ -225,12 +265,12 @@ const changedWithin = (within: number, rules: FleetRules): SQL[] => {
   const startColumns = ["revoked_from", "expired_from", "expiring_from"];
   const earlier = { ...rules, now: new Date(now.getTime() - within * 1000) };
   return [
-    ...recordedColumns.map((column) => sql`${sql.identifier(column)} >= ${from}`),
-    ...startColumns.map(
-      (column) =>
-        sql`(${sql.identifier(column)} >= ${from} and ${sql.identifier(column)} <= ${until})`,
+    ...recordedColumns.map((name) => compare(name, ">=", from)),
+    ...startColumns.map((name) => and(compare(name, ">=", from), compare(name, "<=", until))),
+    and(
+      compare("last_heartbeat_at", ">=", staleBefore(earlier)),
+      compare("last_heartbeat_at", "<", staleBefore(rules)),
     ),
-    sql`(last_heartbeat_at >= ${staleBefore(earlier)} and last_heartbeat_at < ${staleBefore(rules)})`,
   ];
 };
 
@@ -238,34 +278,32 @@ const changedWithin = (within: number, rules: FleetRules): SQL[] => {
  * Returns the predicate of a free text: part of a name, a version or a platform; or an id, a serial number or a fingerprint as other tools
  * print it.
  */
-const textFound = (text: string, { versions, platforms }: FleetRules): SQL => {
+const textFound = (text: string, { versions, platforms }: FleetRules): Expression => {
   const wanted = text.toLowerCase();
   const containing = (words: readonly string[]) =>
     words.filter((word) => word.toLowerCase().includes(wanted));
-  const parts = [hasNamed(sql`search like lower(${substring(text)})`)];
-  for (const [column, words] of [
-    [sql`version`, containing(versions)],
-    [sql`platform`, containing(platforms)],
-  ] as const)
-    if (words.length > 0) parts.push(oneOf(column, words));
   const id = idIn(wanted);
-  if (id !== undefined)
-    parts.push(sql`identity_id = ${id}::uuid`, ownsCertificate(sql`id = ${id}::uuid`));
   const digits = digitsIn(wanted);
-  if (digits !== undefined)
-    parts.push(
-      ownsCertificate(
-        digits.length === 64
-          ? sql`fingerprint_sha256 = decode(${digits}, 'hex')`
-          : sql`serial_number = any(${arrayLiteral(serialsOf(digits))}::text[])`,
-      ),
-    );
-  return sql`(${sql.join(parts, sql` or `)})`;
+  return or(
+    hasNamed(sql`search like lower(${substring(text)})`),
+    oneOf("version", containing(versions)),
+    oneOf("platform", containing(platforms)),
+    ...(id === undefined
+      ? []
+      : [compare("identity_id", "=", id), ownsCertificate(sql`id = ${id}::uuid`)]),
+    ...(digits === undefined ? [] : [ownsCertificate(hasDigits(digits))]),
+  );
 };
 
-/** Selects hosts by a certificate, which PostgreSQL looks up once for the statement. */
-const ownsCertificate = (which: SQL): SQL =>
-  sql`identity_id = any(array(select identity_id from certificate where ${which}))`;
+/** Selects hosts by a certificate. */
+const ownsCertificate = (which: SQL): Expression =>
+  found("identity_id", sql`select identity_id from certificate where ${which}`);
+
+/** Selects certificates by a fingerprint or a serial number. */
+const hasDigits = (digits: string): SQL =>
+  digits.length === 64
+    ? sql`fingerprint_sha256 = decode(${digits}, 'hex')`
+    : sql`serial_number = any(${arrayLiteral(serialsOf(digits))}::text[])`;
 
 /** Returns the id in a text: a UUID in lower case, perhaps in braces or as a URN. */
 const idIn = (text: string) =>
@@ -344,17 +382,20 @@ const unknownHosts = sql`select identity_id from fleet_host where exists (select
   except select identity_id from ${namedHosts}`;
 
 /** Selects hosts that send heartbeats or telemetry. */
-export const stillSends = (rules: FleetRules): SQL =>
-  sql`(${isActive(rules)} or ${forwardingIs("forwarding", rules)})`;
+export const stillSends = (rules: FleetRules): Expression =>
+  or(isActive(rules), forwardingIs("forwarding", rules));
 
-/** Returns the predicate that a host of the fleet has this status (`inventoryStatuses`). Never null. */
-export const inventoryPredicate = (status: EnrolledStatus, rules: FleetRules): SQL =>
-  ({
-    expected: () => sql`identity_id in (${expectedHosts})`,
-    unexpected: () =>
-      sql`(identity_id in (${unknownHosts}) and revoked_from > ${timestampAt(rules.now)})`,
-    gone: () => sql`(identity_id in (${removedHosts}) and ${stillSends(rules)})`,
-  })[status]();
+/** Returns the predicate that a host of the fleet has this status (`inventoryStatuses`). */
+export const inventoryPredicate = (status: EnrolledStatus, rules: FleetRules): Expression => {
+  switch (status) {
+    case "expected":
+      return found("identity_id", expectedHosts);
+    case "unexpected":
+      return and(found("identity_id", unknownHosts), isCounted(rules));
+    case "gone":
+      return and(found("identity_id", removedHosts), stillSends(rules));
+  }
+};
 
 /** Parts of the statement of rows (report.ts): the status of a host, and who owns it. */
 export const inventoryOfRow = ({ now, past }: FleetRules): { columns: SQL; join: SQL } =>

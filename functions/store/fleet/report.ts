@@ -1,4 +1,4 @@
-import { type SQL, sql } from "drizzle-orm";
+import { type SQL, type SQLWrapper, sql } from "drizzle-orm";
 import type { Reenrollment } from "#drizzle/schema/enrollment.ts";
 import type { RenewalStatus } from "#drizzle/schema/health.ts";
 import { dayMs } from "#kit/clock.ts";
@@ -22,6 +22,7 @@ import {
 } from "#proto/management/reported-numbers.ts";
 import type { Executor } from "../database/database.ts";
 import { arrayLiteral, firstRow } from "../database/statements.ts";
+import { always, and, column, type Expression, never, timestampAt } from "./columns/expression.ts";
 import type { FleetColumns } from "./columns/fleet-columns.ts";
 import { firstHosts, markHosts } from "./columns/select-hosts.ts";
 import {
@@ -37,11 +38,9 @@ import {
   type FleetRules,
   forwardingIndex,
   hostsOf,
-  never,
   severityKey,
   stateAtIndex,
   stateIndex,
-  timestampAt,
 } from "./rows.ts";
 
 type FlagsAndNumbers = Record<`is_${FleetCondition}`, boolean> &
@@ -110,28 +109,29 @@ export type FleetRow = FlagsAndNumbers & {
   version_since: string | null;
 };
 
-interface SortKey {
-  key: SQL;
+type SortKey = {
   type: "text" | "timestamptz" | "bigint" | "int";
   isUnique?: true;
   /** The key is an expression, not a column. */
   isComputed?: true;
+} & (
+  | { key: Expression; joined?: undefined }
   /** Sorts the whole fleet by a key that core's memory does not have: the key, and the join that provides it. */
-  joined?: { key: SQL; join: SQL };
-}
+  | { key: SQL; joined: { key: SQL; join: SQL } }
+);
 
 /** Hours that began within this time count as `incomplete_hours`. */
 const incompleteWithinMs = dayMs;
 
 /** Returns the sort keys of a page. Events that have not happened come first in ascending order. Only identities are unique. */
 const sortKeysOf = (rules: FleetRules): Record<FleetSort, SortKey> => ({
-  identity: { key: sql`identity`, type: "text", isUnique: true },
+  identity: { key: column("identity"), type: "text", isUnique: true },
   severity: { key: severityKey(rules), type: "timestamptz", isComputed: true },
-  last_heartbeat_at: { key: sql`last_heartbeat_at`, type: "timestamptz" },
-  last_envelope_at: { key: sql`last_envelope_at`, type: "timestamptz" },
-  certificate_not_after: { key: sql`certificate_not_after`, type: "timestamptz" },
+  last_heartbeat_at: { key: column("last_heartbeat_at"), type: "timestamptz" },
+  last_envelope_at: { key: column("last_envelope_at"), type: "timestamptz" },
+  certificate_not_after: { key: column("certificate_not_after"), type: "timestamptz" },
   ...(Object.fromEntries(
-    sortedFigures.map((figure) => [figure, { key: sql.raw(figure), type: "bigint" }]),
+    sortedFigures.map((figure) => [figure, { key: column(figure), type: "bigint" }]),
   ) as Record<(typeof sortedFigures)[number], SortKey>),
   day_bytes: {
     key: sql`coalesce((select v.day_bytes from host_volume v where v.host_id = identity), -1)`,
@@ -179,29 +179,31 @@ export const findFleetPage = async (
   { sort, order, limit, after }: FleetPageRequest,
   { kind, columns }: { kind?: ExportKind; columns?: FleetColumns | undefined } = {},
 ): Promise<{ rows: FleetRow[]; next: FleetPosition | null }> => {
-  const { key, type, isUnique = false, isComputed = false, joined } = sortKeysOf(rules)[sort];
+  const by = sortKeysOf(rules)[sort];
+  const { key, type, isUnique = false, isComputed = false } = by;
   const direction = order === "asc" ? sql`asc` : sql`desc`;
-  const where = [fleetPredicate(filter, rules)];
-  if (kind) where.push(exportPredicate(kind, rules));
-  const holds = sql.join(where, sql` and `);
-  const marked = joined ? undefined : await markHosts(db, columns, holds);
-  if (marked) {
-    const by = isUnique
+  const holds = matches(filter, rules, kind);
+  const marked = by.joined ? undefined : await markHosts(db, columns, holds);
+  if (marked && !by.joined) {
+    const sorted = isUnique
       ? "identity"
-      : { numbers: marked.numbers(key), areTimes: type === "timestamptz" };
-    const { ids, next } = firstHosts(marked, by, { isDescending: order === "desc", limit, after });
+      : { numbers: marked.numbers(by.key), areTimes: type === "timestamptz" };
+    const wanted = { isDescending: order === "desc", limit, after };
+    const { ids, next } = firstHosts(marked, sorted, wanted);
+    // The database has just checked the names of the hosts.
+    const { text, notText, device, notDevice, hostname, notHostname, ...changing } = filter;
     const rows = await selectRows(db, rules, {
       from: sql`unnest(${arrayLiteral(ids)}::uuid[]) with ordinality as chosen (identity_id, place)`,
       orderBy: sql`place`,
       limit,
       key,
-      holds: stillMatches(filter, rules, kind),
+      holds: matches(changing, rules, kind),
     });
     return { rows, next };
   }
   const rows = await selectRows(db, rules, {
     // A key that is a column needs its index; `offset 0` keeps the planner from computing any other key twice for each row.
-    from: sql`(select identity_id, ${joined?.key ?? key} as sort_key from ${hostsOf(rules)} ${joined?.join ?? sql``} where ${holds}
+    from: sql`(select identity_id, ${by.joined?.key ?? key} as sort_key from ${hostsOf(rules)} ${by.joined?.join ?? sql``} where ${holds}
       ${isComputed ? sql`offset 0` : sql``}) keyed ${after ? sql`where ${isBeyond(after, order, { type, isUnique })}` : sql``}`,
     orderBy: isUnique
       ? sql`sort_key ${direction}`
@@ -214,15 +216,12 @@ export const findFleetPage = async (
   return { rows: rows.slice(0, limit), next };
 };
 
-/** Whether a chosen host still matches. The database has just checked the host's names. */
-const stillMatches = (
+const matches = (
   filter: FleetFilter,
   rules: FleetRules,
   kind: ExportKind | undefined,
-): SQL => {
-  const { text, notText, device, notDevice, hostname, notHostname, ...changing } = filter;
-  return sql`${fleetPredicate(changing, rules)} and ${kind ? exportPredicate(kind, rules) : sql`true`}`;
-};
+): Expression =>
+  and(fleetPredicate(filter, rules), ...(kind ? [exportPredicate(kind, rules)] : []));
 
 /** Whether a row comes after the position. */
 const isBeyond = (
@@ -245,7 +244,12 @@ export const findFleetRow = async (
 ): Promise<FleetRow | undefined> => {
   const from = sql`fleet_host where identity_id = ${id}::uuid`;
   return firstRow(
-    selectRows(db, rules, { from, orderBy: sql`identity_id`, limit: 1, key: sql`identity_id` }),
+    selectRows(db, rules, {
+      from,
+      orderBy: sql`identity_id`,
+      limit: 1,
+      key: column("identity_id"),
+    }),
   );
 };
 
@@ -264,15 +268,15 @@ interface Selection {
   from: SQL;
   orderBy: SQL;
   limit: number;
-  key: SQL;
-  holds?: SQL;
+  key: SQLWrapper;
+  holds?: Expression;
 }
 
 /** A row as it is selected: the enumerations by their index. */
 type Selected = Omit<FleetRow, "state" | "forwarding"> & {
   sort_value: string;
   state_index: number;
-  forwarding_index: number | null;
+  forwarding_index: number;
 };
 
 const conditionFlags = (rules: FleetRules): SQL =>
@@ -290,7 +294,7 @@ const conditionFlags = (rules: FleetRules): SQL =>
 const selectRows = async (
   db: Executor,
   rules: FleetRules,
-  { from, orderBy, limit, key, holds = sql`true` }: Selection,
+  { from, orderBy, limit, key, holds = always }: Selection,
 ): Promise<(FleetRow & { sort_value: string })[]> => {
   const { ofHosts, columns, isNewest } = rowFactsOf(rules);
   const inventory = inventoryOfRow(rules);
@@ -334,8 +338,7 @@ const selectRows = async (
   return rows.map((row) =>
     Object.assign(row, {
       state: stateAtIndex(row.state_index),
-      forwarding:
-        row.forwarding_index === null ? null : (forwardings[row.forwarding_index] ?? null),
+      forwarding: forwardings[row.forwarding_index] ?? null,
     }),
   );
 };
@@ -397,7 +400,7 @@ const volumeOfRow = ({ past, now }: FleetRules): { columns: SQL; join: SQL } =>
       };
 
 /** The time of a revocation that had happened by then; null otherwise. */
-const revokedBy = (table: SQL, at: SQL): SQL =>
+const revokedBy = (table: SQL, at: SQLWrapper): SQL =>
   sql`case when ${table}.revoked_at <= ${at} then ${table}.revoked_at end`;
 
 /** Only the start of the first condition that a host reported is known. */

@@ -4,7 +4,7 @@
  * an index or a plain scan can evaluate it.
  */
 import { type SQL, sql } from "drizzle-orm";
-import { troubledFrom } from "#drizzle/schema/fleet.ts";
+import { hourMs } from "#kit/clock.ts";
 import {
   attentionStates,
   type ConfigProgress,
@@ -17,8 +17,26 @@ import {
   fleetSeverities,
   fleetStates,
   forwardings,
+  troubles,
 } from "#proto/fleet-health/vocabulary.ts";
-import { arrayLiteral } from "../database/statements.ts";
+import {
+  always,
+  and,
+  choose,
+  column,
+  compare,
+  constant,
+  type Expression,
+  greatest,
+  later,
+  least,
+  never,
+  not,
+  oneOf,
+  or,
+  time,
+  timestampAt,
+} from "./columns/expression.ts";
 import { countedAfterColumn, countedBefore, type Outage } from "./counted-time.ts";
 
 /** The thresholds of the states; the report includes them. */
@@ -56,102 +74,89 @@ export interface FleetRules {
 /** Returns the relation with the hosts to which the rules apply. */
 export const hostsOf = ({ past }: Pick<FleetRules, "past">): SQL => past ?? sql`fleet`;
 
-/** Returns the timestamp `seconds` after `at`, as a constant of a statement. */
-export const timestampAt = (at: Date, seconds = 0): SQL =>
-  sql`${textAfter(at, seconds)}::timestamptz`;
-
-/** Returns the timestamps `seconds` after `at`, as an array. */
-export const timestampsAt = (at: Date, seconds: readonly number[]): SQL =>
-  sql`${arrayLiteral(seconds.map((each) => textAfter(at, each)))}::timestamptz[]`;
-
-const textAfter = (at: Date, seconds: number) =>
-  new Date(at.getTime() + seconds * 1000).toISOString();
-
-/** Returns the predicate that a column equals one of `values`. */
-export const oneOf = (column: SQL, values: readonly string[]): SQL =>
-  values.length === 0
-    ? sql`false`
-    : sql`${column} in (${sql.join(
-        values.map((value) => sql`${value}`),
-        sql`, `,
-      )})`;
-
-/** The time of an event that has not happened. */
-export const never = sql`'-infinity'::timestamptz`;
-
 /** The host has sent a heartbeat. */
-export const hasHeartbeat = sql`last_heartbeat_at > ${never}`;
+export const hasHeartbeat = compare("last_heartbeat_at", ">", never);
 
 /** The rules that decide on elapsed time. */
 export type CountingRules = Pick<FleetRules, "now" | "thresholds" | "outages">;
 
 /** Returns the time since which a host that is not stale has sent a heartbeat. */
-export const staleBefore = ({ now, thresholds, outages }: CountingRules): SQL =>
+export const staleBefore = ({ now, thresholds, outages }: CountingRules): Expression =>
   timestampAt(countedBefore(now, thresholds.staleAfterSeconds, outages));
 
 /** Returns the time after which a host without a heartbeat must have enrolled to be `enrolling`. */
-export const enrollingAfter = ({ now, thresholds, outages }: CountingRules): SQL =>
+export const enrollingAfter = ({ now, thresholds, outages }: CountingRules): Expression =>
   timestampAt(countedBefore(now, thresholds.enrollingSeconds, outages));
 
 /** Selects hosts with a recent heartbeat: of those that have sent one, all that are not `stale`. */
-export const heartbeatRecent = (rules: CountingRules): SQL =>
-  sql`last_heartbeat_at >= ${staleBefore(rules)}`;
+export const heartbeatRecent = (rules: CountingRules): Expression =>
+  compare("last_heartbeat_at", ">=", staleBefore(rules));
 
-const notRevoked = (rules: FleetRules): SQL => sql`not ${conditions.revoked(rules)}`;
+const notRevoked = (rules: FleetRules): Expression => not(conditions.revoked(rules));
 
 /** Selects active hosts: not revoked, with a recent heartbeat. */
-export const isActive = (rules: FleetRules): SQL =>
-  sql`(${heartbeatRecent(rules)} and ${notRevoked(rules)})`;
+export const isActive = (rules: FleetRules): Expression =>
+  and(heartbeatRecent(rules), notRevoked(rules));
 
 /** Rows store the time of the last envelope in whole seconds, so the limit is rounded down to a second. */
-const forwardsFrom = ({ now, thresholds, outages }: FleetRules): SQL => {
+const forwardsFrom = ({ now, thresholds, outages }: FleetRules): Expression => {
   const from = countedBefore(now, thresholds.forwardingSeconds, outages).getTime();
-  return timestampAt(new Date(from - (from % 1000)));
+  return time(from - (from % 1000));
 };
 
-const forwardingKinds: Record<Forwarding, (rules: FleetRules) => SQL> = {
-  forwarding: (rules) => sql`last_envelope_at >= ${forwardsFrom(rules)}`,
-  stopped: (rules) => sql`(last_envelope_at < ${forwardsFrom(rules)} and last_envelope_at > ${never}
-    and (queue_bytes > 0 or ${heartbeatRecent(rules)}))`,
-  never: () => sql`(last_envelope_at = ${never} and ${hasHeartbeat})`,
+const forwardingKinds: Record<Forwarding, (rules: FleetRules) => Expression> = {
+  forwarding: (rules) => compare("last_envelope_at", ">=", forwardsFrom(rules)),
+  stopped: (rules) =>
+    and(
+      compare("last_envelope_at", "<", forwardsFrom(rules)),
+      compare("last_envelope_at", ">", never),
+      or(compare("queue_bytes", ">", 0), heartbeatRecent(rules)),
+    ),
+  never: () => and(compare("last_envelope_at", "=", never), hasHeartbeat),
 };
 
 /** Returns the predicate of a kind of `forwardings`: at most one is true of a row, and none of a revoked host. */
-export const forwardingIs = (kind: Forwarding, rules: FleetRules): SQL =>
-  sql`(${forwardingKinds[kind](rules)} and ${notRevoked(rules)})`;
+export const forwardingIs = (kind: Forwarding, rules: FleetRules): Expression =>
+  and(forwardingKinds[kind](rules), notRevoked(rules));
 
-/** Returns how the host forwards as its index in `forwardings`; null when no kind applies. */
-export const forwardingIndex = (rules: FleetRules): SQL<number | null> => {
-  const cases = forwardings.map(
-    (kind, index) => sql`when ${forwardingIs(kind, rules)} then ${sql.raw(String(index))}`,
+/** Returns how the host forwards as its index in `forwardings`; -1 when no kind applies. */
+export const forwardingIndex = (rules: FleetRules): Expression =>
+  choose(
+    forwardings.map((kind, index) => [forwardingIs(kind, rules), constant(index)]),
+    constant(-1),
   );
-  return sql<number | null>`case ${sql.join(cases, sql` `)} end`;
-};
 
-const conditions: Record<FleetCondition, (rules: FleetRules) => SQL> = {
-  revoked: ({ now }) => sql`revoked_from <= ${timestampAt(now)}`,
-  enrolling: (rules) => sql`(last_heartbeat_at = ${never} and last_envelope_at = ${never}
-    and enrolled_at > ${enrollingAfter(rules)})`,
-  renewal_failed: ({ now }) => sql`(expired_from <= ${timestampAt(now)} or renewal_failed)`,
-  stale: (rules) => sql`(last_heartbeat_at < ${staleBefore(rules)}
-    and (${hasHeartbeat} or enrolled_at <= ${enrollingAfter(rules)}))`,
-  cert_expiring: ({ now }) => sql`expiring_from <= ${timestampAt(now)}`,
-  config_invalid: () => sql`config_invalid`,
-  unsupported_version: ({ unsupportedVersions }) => oneOf(sql`version`, unsupportedVersions),
-  queue_at_risk: () => sql`queue_at_risk`,
+const conditions: Record<FleetCondition, (rules: FleetRules) => Expression> = {
+  revoked: ({ now }) => compare("revoked_from", "<=", timestampAt(now)),
+  enrolling: (rules) =>
+    and(
+      compare("last_heartbeat_at", "=", never),
+      compare("last_envelope_at", "=", never),
+      compare("enrolled_at", ">", enrollingAfter(rules)),
+    ),
+  renewal_failed: ({ now }) =>
+    or(compare("expired_from", "<=", timestampAt(now)), column("renewal_failed")),
+  stale: (rules) =>
+    and(
+      compare("last_heartbeat_at", "<", staleBefore(rules)),
+      or(hasHeartbeat, compare("enrolled_at", "<=", enrollingAfter(rules))),
+    ),
+  cert_expiring: ({ now }) => compare("expiring_from", "<=", timestampAt(now)),
+  config_invalid: () => column("config_invalid"),
+  unsupported_version: ({ unsupportedVersions }) => oneOf("version", unsupportedVersions),
+  queue_at_risk: () => column("queue_at_risk"),
 };
 
 /** Returns the predicate of a condition alone, independent of precedence. */
-export const conditionPredicate = (condition: FleetCondition, rules: FleetRules): SQL =>
+export const conditionPredicate = (condition: FleetCondition, rules: FleetRules): Expression =>
   conditions[condition](rules);
 
 /** Returns the state of a row as its index in `fleetStates`: the first condition that applies, or `healthy`. */
-export const stateIndex = (rules: FleetRules): SQL<number> => {
-  const cases = fleetConditions.map(
-    (condition, index) => sql`when ${conditions[condition](rules)} then ${sql.raw(String(index))}`,
+export const stateIndex = (rules: FleetRules): Expression =>
+  choose(
+    fleetConditions.map((condition, index) => [conditions[condition](rules), constant(index)]),
+    constant(fleetConditions.length),
   );
-  return sql<number>`case ${sql.join(cases, sql` `)} else ${sql.raw(String(fleetConditions.length))} end`;
-};
 
 /** Returns the state with an index from `stateIndex`. */
 export const stateAtIndex = (index: number): FleetState => fleetStates[index] ?? "healthy";
@@ -165,93 +170,126 @@ const ownTroubles: ReadonlySet<FleetCondition> = new Set([
   "queue_at_risk",
 ]);
 
+/** As the schema indexes it. */
+const troubledFrom = choose(
+  [[or(...troubles.flags.map(column)), never]],
+  least(...troubles.times.map(column)),
+);
+
 /**
  * Returns the predicate that the row has this state: its condition applies and none before it. Equals `stateIndex`, in terms that can use
  * an index.
  */
-export const stateIs = (state: FleetState, rules: FleetRules): SQL => {
+export const stateIs = (state: FleetState, rules: FleetRules): Expression => {
   const index = fleetStates.indexOf(state);
   const before = fleetConditions
     .slice(0, index)
-    .map((condition) => sql`not ${conditions[condition](rules)}`);
-  if (state === "healthy") return sql`(${sql.join(before, sql` and `)})`;
-  const indexed = ownTroubles.has(state) ? [sql`${troubledFrom} <= ${timestampAt(rules.now)}`] : [];
-  return sql`(${sql.join([...indexed, conditions[state](rules), ...before], sql` and `)})`;
+    .map((condition) => not(conditions[condition](rules)));
+  if (state === "healthy") return and(...before);
+  const indexed = ownTroubles.has(state)
+    ? [compare(troubledFrom, "<=", timestampAt(rules.now))]
+    : [];
+  return and(...indexed, conditions[state](rules), ...before);
 };
 
 /** Selects hosts that need attention: `severityOf` ranks them before `enrolling`. */
-export const needsAttention = (rules: FleetRules): SQL => {
-  const stalled = (["stopped", "never"] as const).map((kind) => forwardingIs(kind, rules));
-  return sql`(${sql.join([...attentionStates.map((state) => stateIs(state, rules)), ...stalled], sql` or `)})`;
-};
+export const needsAttention = (rules: FleetRules): Expression =>
+  or(
+    ...attentionStates.map((state) => stateIs(state, rules)),
+    forwardingIs("stopped", rules),
+    forwardingIs("never", rules),
+  );
 
 /**
  * Returns the sort key of `severity`: since when the row is in its state, plus a century for each step of `fleetSeverities`. So one
  * timestamp sorts first by severity, then by age, and fits in a cursor like any other column.
  */
-export const severityKey = (rules: FleetRules): SQL => {
-  const key = (severity: FleetSeverity, since: SQL) =>
-    sql`${since} + ${sql.raw(`interval '${hoursOf(severity)} hours'`)}`;
-  const ofConditions = fleetConditions.map(
-    (condition) =>
-      sql`when ${conditionPredicate(condition, rules)} then ${key(condition, conditionSince[condition](rules))}`,
+export const severityKey = (rules: FleetRules): Expression => {
+  const key = (severity: FleetSeverity, since: Expression) => later(since, stepsMs(severity));
+  return choose(
+    [
+      ...fleetConditions.map(
+        (condition) =>
+          [conditions[condition](rules), key(condition, conditionSince[condition](rules))] as const,
+      ),
+      [forwardingIs("stopped", rules), key("not_forwarding", column("last_envelope_at"))],
+      [forwardingIs("never", rules), key("not_forwarding", column("enrolled_at"))],
+    ],
+    time(stepsMs("healthy")),
   );
-  return sql`case ${sql.join(ofConditions, sql` `)}
-    when ${forwardingIs("stopped", rules)} then ${key("not_forwarding", sql`last_envelope_at`)}
-    when ${forwardingIs("never", rules)} then ${key("not_forwarding", sql`enrolled_at`)}
-    else ${timestampAt(new Date(0), hoursOf("healthy") * 3600)} end`;
 };
 
-/** In hours, which PostgreSQL adds without regard to a time zone. */
-const centuryHours = 876_600;
-const hoursOf = (severity: FleetSeverity) => fleetSeverities.indexOf(severity) * centuryHours;
+const centuryMs = 876_600 * hourMs;
+const stepsMs = (severity: FleetSeverity) => fleetSeverities.indexOf(severity) * centuryMs;
 
 /** Since when a condition applies. */
-const conditionSince: Record<FleetCondition, (rules: FleetRules) => SQL> = {
-  revoked: () => sql`case when revoked_from > ${never} then revoked_from else condition_since end`,
-  enrolling: () => sql`enrolled_at`,
+const conditionSince: Record<FleetCondition, (rules: FleetRules) => Expression> = {
+  revoked: () =>
+    choose(
+      [[compare("revoked_from", ">", never), column("revoked_from")]],
+      column("condition_since"),
+    ),
+  enrolling: () => column("enrolled_at"),
   renewal_failed: ({ now }) =>
-    sql`case when expired_from <= ${timestampAt(now)} then expired_from else condition_since end`,
-  stale: ({ thresholds, outages }) => sql`case when last_heartbeat_at > ${never}
-    then ${countedAfterColumn(sql`last_heartbeat_at`, thresholds.staleAfterSeconds, outages)}
-    else ${countedAfterColumn(sql`enrolled_at`, thresholds.enrollingSeconds, outages)} end`,
-  cert_expiring: () => sql`expiring_from`,
-  config_invalid: () => sql`condition_since`,
-  unsupported_version: () => sql`version_since`,
-  queue_at_risk: () => sql`condition_since`,
+    choose(
+      [[compare("expired_from", "<=", timestampAt(now)), column("expired_from")]],
+      column("condition_since"),
+    ),
+  stale: (rules) => staleFrom(rules),
+  cert_expiring: () => column("expiring_from"),
+  config_invalid: () => column("condition_since"),
+  unsupported_version: () => column("version_since"),
+  queue_at_risk: () => column("condition_since"),
+};
+
+/** Returns when a host becomes stale, or became it; `row` names its row in the statement. */
+export const staleFrom = ({ thresholds, outages }: CountingRules, row = ""): Expression => {
+  const after = (name: string, seconds: number) =>
+    countedAfterColumn(column(`${row}${name}`), seconds, outages);
+  return choose(
+    [
+      [
+        compare(`${row}last_heartbeat_at`, ">", never),
+        after("last_heartbeat_at", thresholds.staleAfterSeconds),
+      ],
+    ],
+    after("enrolled_at", thresholds.enrollingSeconds),
+  );
 };
 
 /** Returns the predicate that a host counts in the progress of configs: it is not revoked. */
-export const isCounted = ({ now }: Pick<CountingRules, "now">): SQL =>
-  sql`revoked_from > ${timestampAt(now)}`;
+export const isCounted = ({ now }: Pick<CountingRules, "now">): Expression =>
+  compare("revoked_from", ">", timestampAt(now));
 
 /** A host is at the first step that applies. */
-const steps: Record<ConfigProgress, (rules: CountingRules) => SQL> = {
-  silent: (rules) => sql`last_heartbeat_at < greatest(config_assigned_at, ${staleBefore(rules)})`,
-  running: () => sql`drift = 'in_sync'`,
-  failed: () => sql`config_invalid`,
-  drifted: () => sql`true`,
+const steps: Record<ConfigProgress, (rules: CountingRules) => Expression> = {
+  silent: (rules) =>
+    compare("last_heartbeat_at", "<", greatest(column("config_assigned_at"), staleBefore(rules))),
+  running: () => compare("drift", "=", "in_sync"),
+  failed: () => column("config_invalid"),
+  drifted: () => always,
 };
 
-/** Returns the predicate that a host has made this progress with its desired config. Never null. */
-export const progressPredicate = (progress: ConfigProgress, rules: CountingRules): SQL => {
-  const before = configProgress
-    .slice(0, configProgress.indexOf(progress))
-    .map((step) => sql`not ${steps[step](rules)}`);
-  const parts = [isCounted(rules), sql`drift <> 'no_desired'`, ...before, steps[progress](rules)];
-  return sql`(${sql.join(parts, sql` and `)})`;
-};
+/** Returns the predicate that a host has made this progress with its desired config. */
+export const progressPredicate = (progress: ConfigProgress, rules: CountingRules): Expression =>
+  and(
+    isCounted(rules),
+    compare("drift", "<>", "no_desired"),
+    ...configProgress
+      .slice(0, configProgress.indexOf(progress))
+      .map((step) => not(steps[step](rules))),
+    steps[progress](rules),
+  );
 
 /** Returns the step as a value, for rows that `isCounted` selects and that have a desired config. */
-export const progressOf = (rules: CountingRules): SQL<ConfigProgress> => {
-  const cases = configProgress.map(
-    (step) => sql`when ${steps[step](rules)} then ${sql.raw(`'${step}'`)}`,
+export const progressOf = (rules: CountingRules): Expression =>
+  choose(
+    configProgress.map((step) => [steps[step](rules), constant(step)]),
+    constant("drifted"),
   );
-  return sql`case ${sql.join(cases, sql` `)} end`;
-};
 
 /** When a host began to run its desired config: when it first reported it, or the assignment if it ran it before. */
-export const appliedAt = sql`greatest(running_config_since, config_assigned_at)`;
+export const appliedAt = greatest(column("running_config_since"), column("config_assigned_at"));
 
 /** A column of `fleet` with a config's hash. */
 type HashColumn = "desired_config" | "running_config" | "last_known_good_config";
@@ -260,13 +298,16 @@ type HashColumn = "desired_config" | "running_config" | "last_known_good_config"
  * Returns the predicate that a host's hash begins with `prefix`, 6 to 64 lowercase hex digits. Compares only the first 16: a host that
  * could forge these could forge the rest. False while the hash is unknown.
  */
-export const hashBegins = (column: HashColumn, prefix: string): SQL => {
+export const hashBegins = (name: HashColumn, prefix: string): Expression => {
   const digits = prefix.slice(0, 16);
   // The key of an unknown hash is 0.
   const first = /[^0]/.test(digits) ? digits.padEnd(16, "0") : "1";
-  return sql`${sql.raw(`${column}_key`)} between ${hashKey(first)} and ${hashKey(digits.padEnd(16, "f"))}`;
+  return and(
+    compare(`${name}_key`, ">=", hashKey(first)),
+    compare(`${name}_key`, "<=", hashKey(digits.padEnd(16, "f"))),
+  );
 };
 
-/** Returns `fleet_hash_key` of a hash, as a constant. */
-export const hashKey = (hash: string): SQL =>
-  sql`${BigInt.asIntN(64, BigInt(`0x${hash.slice(0, 16)}`)).toString()}::bigint`;
+/** Returns `fleet_hash_key` of a hash. */
+export const hashKey = (hash: string): Expression =>
+  constant(BigInt.asIntN(64, BigInt(`0x${hash.slice(0, 16)}`)));

@@ -1,4 +1,4 @@
-import { type SQL, sql } from "drizzle-orm";
+import { sql } from "drizzle-orm";
 import { type FleetFilter, selectsEveryHost } from "#proto/fleet-health/filter.ts";
 import {
   attentionStates,
@@ -8,6 +8,7 @@ import {
   forwardings,
 } from "#proto/fleet-health/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
+import { and, type Expression } from "./columns/expression.ts";
 import type { FleetColumns } from "./columns/fleet-columns.ts";
 import { type MarkedHosts, markHosts } from "./columns/select-hosts.ts";
 import { fleetPredicate } from "./predicate.ts";
@@ -66,7 +67,7 @@ export const summarizeFleet = async (
 const selectStates = (
   db: Executor,
   rules: FleetRules,
-  where: SQL,
+  where: Expression,
 ): Promise<readonly StateCounts[]> => {
   const forwardingCounts = forwardings.map(
     (kind) =>
@@ -113,10 +114,7 @@ export const countHosts = async (
   columns?: FleetColumns,
 ): Promise<number> => {
   const narrowing = filters.filter((filter) => !selectsEveryHost(filter));
-  const predicates = (narrowing.length === 0 ? [{}] : narrowing).map((filter) =>
-    fleetPredicate(filter, rules),
-  );
-  const where = sql.join(predicates, sql` and `);
+  const where = and(...narrowing.map((filter) => fleetPredicate(filter, rules)));
   const marked = await markHosts(db, columns, where);
   if (marked) return marked.places.length;
   const [row] = await db.execute<{ hosts: number }>(

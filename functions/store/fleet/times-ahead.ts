@@ -3,7 +3,7 @@ import { type SQL, sql } from "drizzle-orm";
 import { hourMs } from "#kit/clock.ts";
 import type { Executor } from "../database/database.ts";
 import { arrayLiteral } from "../database/statements.ts";
-import { timestampAt } from "./rows.ts";
+import { timestampAt } from "./columns/expression.ts";
 
 /** Cores differ by less than this, because they read the database's clock. */
 export const toleranceSeconds = 5;

@@ -8,8 +8,9 @@ import {
 } from "#proto/inventory/inventory.ts";
 import type { Executor } from "../database/database.ts";
 import { arrayLiteral, type Paged, type PageRequest } from "../database/statements.ts";
+import { timestampAt } from "../fleet/columns/expression.ts";
 import { inventoryPredicate, namedHosts } from "../fleet/predicate.ts";
-import { type FleetRules, timestampAt } from "../fleet/rows.ts";
+import type { FleetRules } from "../fleet/rows.ts";
 
 /** The inventory as last stored. */
 export interface InventoryRow {

@@ -1,6 +1,7 @@
 /** Stores the hosts with which a wave is compared, and figures of all of them during the wave. */
 import { type SQL, sql } from "drizzle-orm";
 import type { Executor } from "../database/database.ts";
+import { timestampAt } from "../fleet/columns/expression.ts";
 import {
   type FollowedHost,
   type FollowedRow,
@@ -9,7 +10,7 @@ import {
   hoursAround,
   sentAround,
 } from "../fleet/host-hours.ts";
-import { type CountingRules, staleBefore, timestampAt } from "../fleet/rows.ts";
+import { type CountingRules, staleBefore } from "../fleet/rows.ts";
 
 /** Compared hosts of a wave, and of others: more would make the intervals narrower, and change no relevant verdict. */
 const changedMax = 2000;

@@ -5,8 +5,9 @@ import { desiredErrorPrefix, rolledBackPrefix } from "#proto/management/heartbea
 import type { RolloutCondition } from "#proto/rollout/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
 import { arrayLiteral } from "../database/statements.ts";
+import { column, type Expression, timestampAt } from "../fleet/columns/expression.ts";
 import { countedAfterColumn, isUncounted } from "../fleet/counted-time.ts";
-import { type CountingRules, enrollingAfter, staleBefore, timestampAt } from "../fleet/rows.ts";
+import { type CountingRules, enrollingAfter, staleBefore, staleFrom } from "../fleet/rows.ts";
 
 /** The rollout to observe, and the rules for it. */
 export interface Observed extends CountingRules {
@@ -49,16 +50,14 @@ const refusal = ({ configHash }: Observed, where: SQL): SQL => sql`left join lat
   select error from unnest(h.config_errors) error where h.desired_config_hash = ${configHash} and ${where} limit 1)`;
 
 /** Returns the time until which a host must have applied the config. */
-const applyUntilOf = ({ applySeconds, outages }: Observed): SQL =>
-  sql`(${countedAfterColumn(sql`t.assigned_at`, applySeconds, outages)})`;
+const applyUntilOf = ({ applySeconds, outages }: Observed): Expression =>
+  countedAfterColumn(column("t.assigned_at"), applySeconds, outages);
 
 /** Each condition in order of precedence: whether it applies, when it began, and what proves it. */
 const conditionRows = (observed: Observed): SQL => {
   const { now, thresholds, outages, applySeconds } = observed;
   const applyUntil = applyUntilOf(observed);
-  const staleFrom = sql`(case when f.last_heartbeat_at > '-infinity'
-      then ${countedAfterColumn(sql`f.last_heartbeat_at`, thresholds.staleAfterSeconds, outages)}
-      else ${countedAfterColumn(sql`f.enrolled_at`, thresholds.enrollingSeconds, outages)} end)`;
+  const staleAt = staleFrom(observed, "f.");
   const queueAtRiskFrom = sql`coalesce(h.queue_at_risk_since, f.last_heartbeat_at)`;
   const reason = (error: SQL) => sql`substr(${error}, ${desiredErrorPrefix.length + 1}::int)`;
   return sql`
@@ -68,10 +67,10 @@ const conditionRows = (observed: Observed): SQL => {
     (3, 'config_invalid', f.config_invalid, coalesce(h.config_invalid_since, f.last_heartbeat_at),
       coalesce(h.config_errors[1], 'the collector reports an invalid config')),
     (4, 'config_invalid', refused.error is not null, f.last_heartbeat_at, ${reason(sql`refused.error`)}),
-    (5, 'stale', ${staleFrom} < ${timestampAt(now)}, ${staleFrom},
+    (5, 'stale', ${staleAt} < ${timestampAt(now)}, ${staleAt},
       case when f.last_heartbeat_at > '-infinity'
         then 'last heartbeat at ' || to_char(f.last_heartbeat_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
-          || case when ${staleFrom} > f.last_heartbeat_at + make_interval(secs => ${thresholds.staleAfterSeconds})
+          || case when ${staleAt} > f.last_heartbeat_at + make_interval(secs => ${thresholds.staleAfterSeconds})
             then ', not counting outages of core' else '' end
         else 'no heartbeat since its enrollment' end),
     -- A queue that filled while core could not receive says nothing about the config.

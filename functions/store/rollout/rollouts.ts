@@ -22,8 +22,9 @@ import {
   paged,
   updaterOf,
 } from "../database/statements.ts";
+import { timestampAt } from "../fleet/columns/expression.ts";
 import { fleetPredicate } from "../fleet/predicate.ts";
-import { type FleetRules, timestampAt } from "../fleet/rows.ts";
+import type { FleetRules } from "../fleet/rows.ts";
 
 /** A rollout's row. */
 export type RolloutRow = typeof rollout.$inferSelect;

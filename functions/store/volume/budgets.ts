@@ -3,8 +3,9 @@ import { heldHost, volumeBudget } from "#drizzle/schema/volume.ts";
 import type { FleetFilter } from "#proto/fleet-health/filter.ts";
 import type { Executor } from "../database/database.ts";
 import { arrayLiteral, insertRows } from "../database/statements.ts";
+import { timestampAt } from "../fleet/columns/expression.ts";
 import { fleetPredicate } from "../fleet/predicate.ts";
-import { type FleetRules, timestampAt } from "../fleet/rows.ts";
+import type { FleetRules } from "../fleet/rows.ts";
 
 /** A budget's row. */
 export type BudgetRow = typeof volumeBudget.$inferSelect;

@@ -1,8 +1,8 @@
-import { type SQL, sql } from "drizzle-orm";
+import { type SQL, type SQLWrapper, sql } from "drizzle-orm";
 import { dayMs, hourMs } from "#kit/clock.ts";
 import type { Database, Executor } from "../database/database.ts";
 import { tryLock } from "../database/try-lock.ts";
-import { timestampAt } from "../fleet/rows.ts";
+import { timestampAt } from "../fleet/columns/expression.ts";
 
 /** `ingest_hour` keeps two days and the current hour, from which the volume of a host is read. */
 const recentMs = 49 * hourMs;
@@ -67,7 +67,7 @@ export const foldHours = async (db: Database, now: number): Promise<number> => {
 
 const foldHosts = async (
   tx: Executor,
-  { after, last, until }: { after: string; last: string; until: SQL },
+  { after, last, until }: { after: string; last: string; until: SQLWrapper },
 ) => {
   await tx.execute(sql`
     with moved as (

@@ -2,7 +2,7 @@ import { type SQL, sql } from "drizzle-orm";
 import { dayMs, hourMs } from "#kit/clock.ts";
 import type { Executor } from "../database/database.ts";
 import { orNull, type RowOf, readOne, readRows } from "../database/statements.ts";
-import { timestampAt } from "../fleet/rows.ts";
+import { timestampAt } from "../fleet/columns/expression.ts";
 
 /** Whole hours, or whole days if their hours are no longer kept, in milliseconds since the epoch. */
 export interface VolumeRange {

@@ -26,7 +26,7 @@ import {
   updaterOf,
 } from "../database/statements.ts";
 import { tryLock } from "../database/try-lock.ts";
-import { timestampAt } from "../fleet/rows.ts";
+import { timestampAt } from "../fleet/columns/expression.ts";
 import { toleranceSeconds } from "../fleet/times-ahead.ts";
 
 /** A watch's row. */

@@ -1,5 +1,5 @@
 /** The loops over columns: each over one kind of array, and without a call for a host. */
-import type { Comparator, Constant } from "./parse-expression.ts";
+import type { Comparator, Constant } from "./expression.ts";
 
 /** A number of each host, or one for all. */
 export type Numbers = number | Float64Array;

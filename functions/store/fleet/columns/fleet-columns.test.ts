@@ -10,6 +10,7 @@ import { countFleet } from "../facets.ts";
 import { countFactors } from "../factors.ts";
 import { findFleetPage } from "../report.ts";
 import { summarizeFleet } from "../summary.ts";
+import { compare } from "./expression.ts";
 import { createFleetColumns } from "./fleet-columns.ts";
 import { markHosts } from "./select-hosts.ts";
 
@@ -87,7 +88,7 @@ describe("pages from core's memory", () => {
 
 describe("hosts in core's memory", () => {
   const queued = async () => {
-    const marked = await markHosts(test.db, columns, sql`queue_bytes = ${987_654_321}`);
+    const marked = await markHosts(test.db, columns, compare("queue_bytes", "=", 987_654_321));
     return Array.from(marked?.places ?? [], (place) => marked?.view.ids[place] ?? "");
   };
 

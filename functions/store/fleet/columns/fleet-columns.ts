@@ -1,7 +1,7 @@
 /**
  * The columns of `fleet_status` that decide states, filters and orders, in core's memory while somebody looks at the fleet. Invariants: a host
  * keeps its place; a view has every change that was committed before the refresh that the call waited for, or `sharedFor` before it; what is
- * read is decided by the expressions that the database gets (parse-expression.ts).
+ * read is decided by the expressions that the database gets (expression.ts).
  */
 import { sql } from "drizzle-orm";
 import type { Database } from "#functions/store/database/database.ts";

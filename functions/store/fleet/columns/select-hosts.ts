@@ -1,12 +1,12 @@
 /** Selections and counts over the hosts in core's memory. */
-import { type SQL, sql } from "drizzle-orm";
+import { sql } from "drizzle-orm";
 import type { Executor } from "#functions/store/database/database.ts";
 import { timestampOf } from "#kit/clock.ts";
 import { placesOf } from "./column-loops.ts";
 import { createEvaluator, evaluateSome } from "./evaluate-expression.ts";
+import { column, type Expression, type ExpressionOf, textOfTime } from "./expression.ts";
 import type { FleetColumns } from "./fleet-columns.ts";
 import type { NameColumn } from "./packed-rows.ts";
-import { type Expression, parseExpression } from "./parse-expression.ts";
 import type { ResidentHosts } from "./resident-hosts.ts";
 
 /** The hosts that a predicate is true of. */
@@ -15,20 +15,19 @@ export interface MarkedHosts {
   /** Their places. */
   places: Uint32Array;
   /** Marks with 1 those of them that another predicate is true of, in the order of `places`. */
-  mark(predicate: SQL): Uint8Array;
+  mark(predicate: Expression): Uint8Array;
   /** Returns a number of each, in the order of `places`. */
-  numbers(expression: SQL): Float64Array;
+  numbers(expression: Expression): Float64Array;
 }
 
 /** Finds the hosts of a predicate; undefined while they are not in memory. */
 export const markHosts = async (
   db: Executor,
   columns: FleetColumns | undefined,
-  predicate: SQL,
+  predicate: Expression,
 ): Promise<MarkedHosts | undefined> => {
   if (columns === undefined) return undefined;
-  const expression = parseExpression(predicate);
-  const parts = foundIn(expression);
+  const parts = foundIn(predicate);
   const [view, ...found] = await Promise.all([
     columns.current(),
     ...parts.map((part) => findValues(db, part)),
@@ -41,19 +40,14 @@ export const markHosts = async (
     view,
     (part) => marksOf.get(part) ?? new Uint8Array(view.count),
   );
-  const places = placesOf(evaluator.mark(expression));
+  const places = placesOf(evaluator.mark(predicate));
   const own = evaluateSome(view, places, () => {
     throw new Error("a statement in an expression of chosen hosts");
   });
-  return {
-    view,
-    places,
-    mark: (other) => own.mark(parseExpression(other)),
-    numbers: (other) => own.numbers(parseExpression(other)),
-  };
+  return { view, places, ...own };
 };
 
-type FoundPart = Extract<Expression, { kind: "found" }>;
+type FoundPart = ExpressionOf<"found">;
 
 const foundIn = (expression: Expression): FoundPart[] => {
   if (expression.kind === "found") return [expression];
@@ -217,11 +211,6 @@ const firstByNumber = (
     .map((at) => ({ place: places[at] as number, value: textOf(numbers[at] as number) }));
 };
 
-const textOfTime = (ms: number) => {
-  if (Number.isFinite(ms)) return new Date(ms).toISOString();
-  return ms > 0 ? "infinity" : "-infinity";
-};
-
 const timeOfText = (text: string) => {
   if (text.endsWith("infinity"))
     return text.startsWith("-") ? Number.NEGATIVE_INFINITY : Number.POSITIVE_INFINITY;
@@ -248,9 +237,9 @@ export const countByNumber = (numbers: Float64Array): Map<number, number> => {
 /** Counts hosts by a text of each. */
 export const countByName = (
   { view, numbers }: MarkedHosts,
-  column: NameColumn,
+  name: NameColumn,
 ): Map<string, number> => {
-  const names = view.names(column);
-  const counts = countByNumber(numbers(sql.raw(column)));
-  return new Map([...counts].map(([name, count]) => [names[name] as string, count]));
+  const names = view.names(name);
+  const counts = countByNumber(numbers(column(name)));
+  return new Map([...counts].map(([place, count]) => [names[place] as string, count]));
 };
