@@ -191,3 +191,6 @@ export const evidenceParts = (condition: Condition): EvidencePart[] => {
   }
   return [...parts, { text: evidence.slice(end) }].filter(({ text }) => text !== "");
 };
+
+/** Returns a name in snake case as words. */
+export const inWords = (name: string): string => name.replaceAll("_", " ");

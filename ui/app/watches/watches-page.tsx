@@ -24,6 +24,7 @@ import {
   formatCountOf,
   formatDuration,
   formatKnown,
+  inWords,
   plainText,
 } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
@@ -31,7 +32,6 @@ import { createListPage, PageFrame, RecordPage, Time } from "../shell/page.tsx";
 import "./watches.css";
 import type { FleetFilter } from "#proto/fleet-health/filter.ts";
 import { parseQuery } from "#proto/fleet-health/query-language/parse.ts";
-import { factorNames } from "../fleet/factors/factor-view.ts";
 import { defaultView, viewPath, withFilter } from "../fleet/view/view-state.ts";
 
 /** A state in words and as a shape. */
@@ -70,7 +70,7 @@ const hostsPath = ({ filter: query }: Pick<Watch, "filter">, now: number) => {
 
 /** Returns what the hosts have in common: `17 of them have label region:fra1, and 3 other hosts`. */
 const factorWords = ({ kind, value, selected, others }: CommonFactor) =>
-  `${formatCount(selected)} of them have ${factorNames[kind]} ${plainText(value)}, and ${others === 0 ? "no other host" : formatCountOf(others, "other host")}`;
+  `${formatCount(selected)} of them have ${inWords(kind)} ${plainText(value)}, and ${others === 0 ? "no other host" : formatCountOf(others, "other host")}`;
 
 /** A state as shape and word. */
 const WatchStateMark = (props: { state: WatchState }) => (

@@ -6,6 +6,7 @@ import {
   formatCountOf,
   formatDuration,
   formatTimestamp,
+  inWords,
   plainName,
 } from "#ui/app/format/format.ts";
 import { usePageContext } from "#ui/app/session/page-context.tsx";
@@ -122,7 +123,7 @@ const OtherParts = (props: AheadProps) => (
     >
       {(each) => (
         <>
-          {plainName(each.machine)} {each.name.replaceAll("_", " ")} expires{" "}
+          {plainName(each.machine)} {inWords(each.name)} expires{" "}
           <End at={each.expires_at} ahead={props.ahead} />
         </>
       )}

@@ -11,11 +11,12 @@ import {
   formatShare,
   formatTimestamp,
   formatUntil,
+  inWords,
   plainName,
   plainText,
   type TimeZone,
 } from "#ui/app/format/format.ts";
-import { holdText } from "../table/row-view.ts";
+import { configHashes, holdText } from "../table/row-view.ts";
 
 const conditionAdvice: Readonly<Record<Exclude<FleetCondition, "renewal_failed">, string>> = {
   revoked: "Revocation is final. To bring the host back, enroll it under a new device id.",
@@ -89,18 +90,11 @@ interface HashLine {
 
 /** Returns the three hashes of a config. */
 export const hashLines = (config: FleetHealthRow["config"]): HashLine[] => {
-  const lines = [
-    { label: "desired", hash: config.desired_config_hash },
-    { label: "running", hash: config.running_config_hash },
-    { label: "last known good", hash: config.last_known_good_config_hash },
-  ];
-  return lines.map(({ label, hash }, index) => ({
+  const lines = configHashes(config);
+  return lines.map(([label, hash], index) => ({
     label,
     hash,
-    same:
-      hash === null
-        ? undefined
-        : lines.slice(0, index).find((before) => before.hash === hash)?.label,
+    same: lines.slice(0, index).find(([, before]) => before !== null && before === hash)?.[0],
   }));
 };
 
@@ -228,7 +222,7 @@ export const historyFacts = ({
       )
       .map(
         ([name, value]): Fact => [
-          name.replaceAll("_", " "),
+          inWords(name),
           typeof value === "object" ? JSON.stringify(value) : String(value),
         ],
       ),

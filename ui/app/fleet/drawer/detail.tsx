@@ -1,13 +1,19 @@
 import { Index, type JSX, Show } from "solid-js";
 import type { FleetHealthDetail, FleetHistoryEvent } from "#proto/fleet-health/report.ts";
 import type { FleetHealthRow } from "#proto/fleet-health/row.ts";
+import { UpdatesProvider, useUpdates } from "#ui/app/api/live-report.tsx";
 import { CopyButton } from "#ui/app/design/buttons.tsx";
 import { StateMark } from "#ui/app/design/icon.tsx";
 import { LabelLinks } from "#ui/app/design/records.tsx";
-import { evidenceParts, formatCount, formatCountOf, plainText } from "#ui/app/format/format.ts";
+import {
+  evidenceParts,
+  formatCount,
+  formatCountOf,
+  inWords,
+  plainText,
+} from "#ui/app/format/format.ts";
 import { usePageContext } from "#ui/app/session/page-context.tsx";
 import { OutageEntry, withOutages } from "../summary/outages.tsx";
-import { driftNames } from "../table/row-view.ts";
 import { Volume } from "../volume/volume.tsx";
 import {
   adviceOn,
@@ -55,8 +61,13 @@ interface DetailProps {
  */
 export const Detail = (props: DetailProps & { withoutTimeline?: boolean }) => {
   const item = () => props.detail.item;
+  const updates = {
+    paused: useUpdates().paused,
+    // Ages count to the time of the report, so that a wrong clock of this machine has no effect.
+    asOf: () => Date.parse(props.detail.generated_at),
+  };
   return (
-    <>
+    <UpdatesProvider value={updates}>
       <Section title="Why">
         <Why detail={props.detail} />
       </Section>
@@ -79,7 +90,7 @@ export const Detail = (props: DetailProps & { withoutTimeline?: boolean }) => {
           <Volume identityId={item().identity_id} />
         </Section>
       </Show>
-      <Section title="Config" note={driftNames[item().config.drift]}>
+      <Section title="Config" note={inWords(item().config.drift)}>
         <Hashes detail={props.detail} />
       </Section>
       <Section title="Certificate" note={item().certificate.status}>
@@ -88,18 +99,16 @@ export const Detail = (props: DetailProps & { withoutTimeline?: boolean }) => {
       <Section title="Queue, process, core">
         <ReportedFacts detail={props.detail} />
       </Section>
-    </>
+    </UpdatesProvider>
   );
 };
-
-/** Ages count to the time of the report, so that a wrong clock of this machine has no effect. */
-const asOfDetail = ({ generated_at: at }: FleetHealthDetail) => Date.parse(at);
 
 /** What an operator must know about its forwarding, and the conditions that apply. */
 const Why = (props: DetailProps) => {
   const { times } = usePageContext();
+  const { asOf } = useUpdates();
   const item = () => props.detail.item;
-  const note = () => forwardingNote(item(), asOfDetail(props.detail), times.zone());
+  const note = () => forwardingNote(item(), asOf(), times.zone());
   return (
     <>
       <Show when={note()}>
@@ -138,7 +147,7 @@ const Condition = (props: DetailProps & { condition: ConditionView }) => (
       <Evidence condition={props.condition} />
     </p>
     <p class="quiet">
-      Began <Past detail={props.detail} at={props.condition.since} />
+      Began <Past at={props.condition.since} />
     </p>
     <Show
       when={props.condition.state === "config_invalid" && props.detail.config_errors.length > 1}
@@ -163,16 +172,9 @@ const Timeline = (props: DetailProps) => {
         <Index each={entries()}>
           {(entry) => (
             <>
-              <Show when={entry().event}>
-                {(event) => <TimelineEvent detail={props.detail} event={event()} />}
-              </Show>
+              <Show when={entry().event}>{(event) => <TimelineEvent event={event()} />}</Show>
               <Show when={entry().outage}>
-                {(outage) => (
-                  <OutageEntry
-                    outage={outage()}
-                    at={<Past detail={props.detail} at={outage().began_at} />}
-                  />
-                )}
+                {(outage) => <OutageEntry outage={outage()} at={<Past at={outage().began_at} />} />}
               </Show>
             </>
           )}
@@ -189,11 +191,11 @@ const Signals = (props: DetailProps) => {
     <dl class="facts">
       <dt>Last heartbeat</dt>
       <dd>
-        <Past detail={props.detail} at={item().last_heartbeat_at} isSignal />
+        <Past at={item().last_heartbeat_at} signalOf={props.detail} />
       </dd>
       <dt>Last forwarded</dt>
       <dd>
-        <Past detail={props.detail} at={item().last_envelope_at} isSignal />
+        <Past at={item().last_envelope_at} signalOf={props.detail} />
       </dd>
       <dt>Forwarder</dt>
       <dd>
@@ -201,7 +203,7 @@ const Signals = (props: DetailProps) => {
         <Show when={item().forwarder?.last_ack_at}>
           {(at) => (
             <p class="quiet">
-              last acknowledged <Past detail={props.detail} at={at()} />
+              last acknowledged <Past at={at()} />
             </p>
           )}
         </Show>
@@ -211,7 +213,7 @@ const Signals = (props: DetailProps) => {
         <Show when={item().last_auth_failure} fallback={props.detail.at ? "not kept" : "none"}>
           {(failure) => (
             <>
-              <code>{failure().reason}</code>, <Past detail={props.detail} at={failure().at} />
+              <code>{failure().reason}</code>, <Past at={failure().at} />
             </>
           )}
         </Show>
@@ -219,7 +221,7 @@ const Signals = (props: DetailProps) => {
       <Losses detail={props.detail} />
       <dt>Enrolled</dt>
       <dd>
-        <Past detail={props.detail} at={item().enrolled_at} />
+        <Past at={item().enrolled_at} />
       </dd>
     </dl>
   );
@@ -233,8 +235,7 @@ const Losses = (props: DetailProps) => (
         <>
           <dt>Lost by a database restore</dt>
           <dd>
-            up to {formatCount(gap().records_max)} records,{" "}
-            <Past detail={props.detail} at={gap().last_at} />
+            up to {formatCount(gap().records_max)} records, <Past at={gap().last_at} />
           </dd>
         </>
       )}
@@ -244,8 +245,7 @@ const Losses = (props: DetailProps) => (
         <>
           <dt>Lost in export {loss().export}</dt>
           <dd>
-            {formatCountOf(loss().envelopes, "envelope")}, last{" "}
-            <Past detail={props.detail} at={loss().last_at} />
+            {formatCountOf(loss().envelopes, "envelope")}, last <Past at={loss().last_at} />
             <p class="quiet">{loss().reason}</p>
           </dd>
         </>
@@ -289,15 +289,15 @@ const Certificate = (props: DetailProps) => {
     <dl class="facts">
       <dt>Expires</dt>
       <dd>
-        <Due detail={props.detail} at={item().certificate.not_after} />
+        <Due at={item().certificate.not_after} />
       </dd>
       <dt>Renewal due</dt>
       <dd>
-        <Due detail={props.detail} at={item().certificate.renew_after} />
+        <Due at={item().certificate.renew_after} />
       </dd>
       <dt>Renewal</dt>
       <dd>
-        {item().renewal.status?.replaceAll("_", " ") ?? "not reported"}
+        {inWords(item().renewal.status ?? "not reported")}
         <Show when={item().renewal.last_error}>
           {(error) => <p class="quiet">{plainText(error())}</p>}
         </Show>
@@ -307,7 +307,7 @@ const Certificate = (props: DetailProps) => {
         <Show when={item().successor} fallback="none">
           {(successor) => (
             <>
-              issued, not used yet; expires <Due detail={props.detail} at={successor().not_after} />
+              issued, not used yet; expires <Due at={successor().not_after} />
             </>
           )}
         </Show>
@@ -361,11 +361,16 @@ const Evidence = (props: { condition: ConditionView }) => (
 );
 
 /** A timestamp of the past, relative and absolute; `never` without one. */
-const Past = (props: DetailProps & { at: string | null; isSignal?: boolean }) => {
+const Past = (props: {
+  at: string | null;
+  /** It is the last signal of this host. */
+  signalOf?: FleetHealthDetail;
+}) => {
   const { times } = usePageContext();
+  const { asOf } = useUpdates();
   const view = () => {
-    const past = pastView(props.at, asOfDetail(props.detail), times.zone());
-    return props.isSignal ? signalView(past, props.detail) : past;
+    const past = pastView(props.at, asOf(), times.zone());
+    return props.signalOf ? signalView(past, props.signalOf) : past;
   };
   return (
     <Show when={view()} fallback={<span class="never">never</span>}>
@@ -375,9 +380,10 @@ const Past = (props: DetailProps & { at: string | null; isSignal?: boolean }) =>
 };
 
 /** A timestamp that is due, relative and absolute. */
-const Due = (props: DetailProps & { at: string }) => {
+const Due = (props: { at: string }) => {
   const { times } = usePageContext();
-  return <When at={dueView(props.at, asOfDetail(props.detail), times.zone())} />;
+  const { asOf } = useUpdates();
+  return <When at={dueView(props.at, asOf(), times.zone())} />;
 };
 
 const When = (props: { at: TimestampView }) => (
@@ -386,7 +392,7 @@ const When = (props: { at: TimestampView }) => (
   </time>
 );
 
-const TimelineEvent = (props: DetailProps & { event: FleetHistoryEvent }) => (
+const TimelineEvent = (props: { event: FleetHistoryEvent }) => (
   <li data-failed={props.event.outcome === "failure" ? "" : undefined}>
     <p>
       <b>{eventTitle(props.event)}</b> by {props.event.actor.display}
@@ -398,7 +404,7 @@ const TimelineEvent = (props: DetailProps & { event: FleetHistoryEvent }) => (
       </Show>
     </p>
     <p class="quiet">
-      <Past detail={props.detail} at={props.event.at} />
+      <Past at={props.event.at} />
     </p>
     <Index each={historyFacts(props.event)}>
       {(fact) => (

@@ -2,6 +2,7 @@ import { createEffect, createMemo, For, onCleanup, Show } from "solid-js";
 import { FleetFactors } from "#proto/fleet-health/factors.ts";
 import { narrowFilter } from "#proto/fleet-health/narrow-filter.ts";
 import { createReport } from "#ui/app/api/live-report.tsx";
+import { inWords } from "#ui/app/format/format.ts";
 import { type FleetView, factorsPath, viewPath, withFilter } from "../view/view-state.ts";
 import {
   comparedView,
@@ -9,7 +10,6 @@ import {
   factorCounts,
   factorDoubt,
   factorFilter,
-  factorNames,
   factorValue,
   nothingInCommon,
 } from "./factor-view.ts";
@@ -58,8 +58,7 @@ export const FactorList = (props: { view: FleetView }) => {
                 {(factor) => (
                   <li>
                     <a href={hrefOf(factor)}>
-                      <span class="quiet">{factorNames[factor.kind]}</span>{" "}
-                      <b>{factorValue(factor)}</b>
+                      <span class="quiet">{inWords(factor.kind)}</span> <b>{factorValue(factor)}</b>
                     </a>
                     <span class="factors-counts">
                       {factorCounts(factor, known())}

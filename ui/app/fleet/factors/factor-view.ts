@@ -1,48 +1,24 @@
-import type { FactorKind, FleetFactors } from "#proto/fleet-health/factors.ts";
+import type { FleetFactors } from "#proto/fleet-health/factors.ts";
 import type { FleetFilter } from "#proto/fleet-health/filter.ts";
-import type { Drift } from "#proto/fleet-health/vocabulary.ts";
-import { formatCount, formatCountOf, plainName } from "#ui/app/format/format.ts";
-import { driftNames } from "../table/row-view.ts";
+import { camelCase } from "#proto/values.ts";
+import { formatCount, formatCountOf, inWords, plainName } from "#ui/app/format/format.ts";
 import type { FleetView } from "../view/view-state.ts";
 
 /** A value that hosts have in common. */
 export type Factor = FleetFactors["items"][number];
-
-/** The kinds in words. */
-export const factorNames: Readonly<Record<FactorKind, string>> = {
-  label: "label",
-  version: "version",
-  platform: "platform",
-  running_config: "running config",
-  desired_config: "desired config",
-  drift: "drift",
-  core: "core",
-  subnet: "subnet",
-  policy: "policy",
-  source: "source",
-};
 
 /** Returns the view whose hosts are compared with others: of the whole fleet, which has no others, the hosts that need attention. */
 export const comparedView = (view: FleetView): FleetView =>
   Object.keys(view.filter).length > 0 ? view : { ...view, filter: { attention: ["needed"] } };
 
 /** Returns the filter of the hosts that have a value. */
-export const factorFilter = ({ kind, value }: Pick<Factor, "kind" | "value">): FleetFilter => {
-  switch (kind) {
-    case "running_config":
-      return { runningConfig: [value] };
-    case "desired_config":
-      return { desiredConfig: [value] };
-    case "drift":
-      return { drift: [value as Drift] };
-    default:
-      return { [kind]: [value] };
-  }
-};
+export const factorFilter = ({ kind, value }: Pick<Factor, "kind" | "value">): FleetFilter => ({
+  [camelCase(kind)]: [value],
+});
 
 /** Returns the value as the page writes it elsewhere. */
 export const factorValue = ({ kind, value }: Pick<Factor, "kind" | "value">): string =>
-  kind === "drift" ? driftNames[value as Drift] : plainName(value);
+  kind === "drift" ? inWords(value) : plainName(value);
 
 /** Returns the counts in words: `17 of 18 here, 20 of 294 elsewhere`. */
 export const factorCounts = (factor: Factor, { selected, others }: FleetFactors): string =>

@@ -290,8 +290,8 @@ const ConfigCell = (props: { row: RowView }) => (
       {([0, 1, 2] as const).map((index) => (
         <span
           class="hash"
-          data-group={props.row.hashes[index].group}
-          textContent={props.row.hashes[index].text}
+          data-group={props.row.hashes[index]?.group}
+          textContent={props.row.hashes[index]?.text ?? ""}
         />
       ))}
     </span>

@@ -168,7 +168,7 @@ describe("a row of the table", () => {
     expect(groups(one, other, other)).toEqual([1, 2, 2]);
     expect(groups(null, one, other)).toEqual([0, 1, 2]);
     expect(groups(null, null, null)).toEqual([0, 0, 0]);
-    expect(rowView(healthy, now).hashes[0]).toEqual({ text: "aaaaaa", group: 1 });
+    expect(rowView(healthy, now).hashes[0]).toEqual({ label: "desired", text: "aaaaaa", group: 1 });
     expect(rowView(healthy, now).hashesRead).toBe(
       "desired aaaaaa, running aaaaaa, last known good bccccc",
     );

@@ -12,6 +12,7 @@ import {
   formatShortTimestamp,
   formatTimestamp,
   formatUntil,
+  inWords,
   plainName,
   plainText,
   type TimeZone,
@@ -33,6 +34,7 @@ export interface AgeView {
 
 /** A hash beside others: equal ones share a `group`, numbered from 1 in the order desired, running, last known good. */
 interface HashView {
+  label: string;
   /** Six characters, or `none`. */
   text: string;
   group: number;
@@ -71,15 +73,6 @@ export const plainColumns = [
 /** A row as the page writes it: texts alone, so that an update touches only the parts of the document that differ. */
 export type RowView = ReturnType<typeof rowView>;
 
-/** Drift in words. */
-export const driftNames: Record<Drift, string> = {
-  in_sync: "in sync",
-  drifted: "drifted",
-  on_last_known_good: "on last known good",
-  no_desired: "no desired",
-  unknown: "unknown",
-};
-
 const driftTones: Partial<Record<Drift, Tone>> = { drifted: "warn", on_last_known_good: "warn" };
 
 /**
@@ -108,35 +101,27 @@ export const rowView = (row: FleetHealthRow, now: number, zone: TimeZone, isPast
   labels: row.labels,
 });
 
-const joined = (texts: readonly string[], mark: string) =>
-  texts.filter((text) => text !== "").join(mark);
-
 const conditionView = ({ conditions, hold }: FleetHealthRow, now: number, zone: TimeZone) => {
   const [first, ...others] = conditions;
   const also = others.length === 0 ? "" : `, +${others.length} more`;
   return {
     /** That its budget holds it, how long the state has applied, and how many other conditions apply; empty when healthy. */
-    since: joined(
-      [
-        hold === undefined ? "" : "held by its budget",
-        first === undefined
-          ? ""
-          : `for ${formatDuration((now - Date.parse(first.since)) / 1000)}${also}`,
-      ],
-      ", ",
-    ),
+    since: [
+      hold && "held by its budget",
+      first && `for ${formatDuration((now - Date.parse(first.since)) / 1000)}${also}`,
+    ]
+      .filter(Boolean)
+      .join(", "),
     /** That its budget holds it, and the evidence of the first condition; empty without either. */
-    why: joined(
-      [
-        hold === undefined ? "" : holdText(hold, { now, zone }),
-        first === undefined
-          ? ""
-          : evidenceParts(first)
-              .map(({ text }) => plainText(text))
-              .join(""),
-      ],
-      "; ",
-    ),
+    why: [
+      hold && holdText(hold, { now, zone }),
+      first &&
+        evidenceParts(first)
+          .map(({ text }) => plainText(text))
+          .join(""),
+    ]
+      .filter(Boolean)
+      .join("; "),
   };
 };
 
@@ -161,15 +146,35 @@ const nameView = (row: FleetHealthRow) => {
 
 const configView = ({ config }: FleetHealthRow) => {
   const hashes = hashViews(config);
-  const [desired, running, good] = hashes;
   return {
-    drift: driftNames[config.drift],
+    drift: inWords(config.drift),
     driftTone: driftTones[config.drift] ?? "quiet",
     /** Desired, running, last known good. */
     hashes,
     /** The hashes in one sentence, for screen readers. */
-    hashesRead: `desired ${desired.text}, running ${running.text}, last known good ${good.text}`,
+    hashesRead: hashes.map(({ label, text }) => `${label} ${text}`).join(", "),
   };
+};
+
+/** Returns the three hashes of a config by their names. */
+export const configHashes = ({
+  desired_config_hash: desired,
+  running_config_hash: running,
+  last_known_good_config_hash: good,
+}: FleetHealthRow["config"]) =>
+  [
+    ["desired", desired],
+    ["running", running],
+    ["last known good", good],
+  ] as const;
+
+const hashViews = (config: FleetHealthRow["config"]): readonly HashView[] => {
+  const groups: string[] = [];
+  return configHashes(config).map(([label, hash]) => {
+    if (hash === null) return { label, text: "none", group: 0 };
+    if (!groups.includes(hash)) groups.push(hash);
+    return { label, text: hash.slice(0, 6), group: groups.indexOf(hash) + 1 };
+  });
 };
 
 /** Returns by which budget a host is held, and until when. */
@@ -194,20 +199,6 @@ const ageView = (
     short: formatShortTimestamp(at, now, zone),
     never: false,
   };
-};
-
-const hashViews = (config: FleetHealthRow["config"]): readonly [HashView, HashView, HashView] => {
-  const groups: string[] = [];
-  const view = (hash: string | null): HashView => {
-    if (hash === null) return { text: "none", group: 0 };
-    if (!groups.includes(hash)) groups.push(hash);
-    return { text: hash.slice(0, 6), group: groups.indexOf(hash) + 1 };
-  };
-  return [
-    view(config.desired_config_hash),
-    view(config.running_config_hash),
-    view(config.last_known_good_config_hash),
-  ];
 };
 
 /** Records wait for their batch; only a longer wait is shown. */
