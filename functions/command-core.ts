@@ -5,12 +5,12 @@ import type { CoreConfig } from "./config/core-config.ts";
 import type { RestoreCore } from "./domain/directory/restored.ts";
 import { createCoreServers } from "./node/database/database-servers.ts";
 import { prepareDatabase, withDatabaseFaults } from "./node/database/prepare-database.ts";
-import { connectDatabase, type Database } from "./store/database/database.ts";
+import {
+  type ConnectedDatabase,
+  connectDatabase,
+  type DatabaseOptions,
+} from "./store/database/database.ts";
 import type { SqlClient } from "./store/database/pool/sql-client.ts";
-
-/** Prints the result of a command as one line of JSON. */
-export const printResult = (result: object): void =>
-  void process.stdout.write(`${JSON.stringify(result)}\n`);
 
 /** Returns the operating system's user, whom the audit log names as the actor. */
 export const operatorName = (): string => process.env.USER ?? "unknown user";
@@ -33,21 +33,21 @@ export const withMigratedCore = async (
     clock: systemClock,
     log: stderrLog,
   });
-  return withDatabase(config, (db, sql) =>
+  return withDatabase(config, ({ db, sql }) =>
     run({ config, db, sql, clock: systemClock, entropy: systemEntropy, log: stderrLog }),
   );
 };
 
-/** Runs a command on the database, as it is. */
+/** Runs a command on the database, as it is: without a deadline, as one transaction may read the whole log, or change every person. */
 export const withDatabase = async (
-  config: CoreConfig,
-  run: (db: Database, sql: SqlClient) => Promise<number>,
+  config: Pick<CoreConfig, "databaseUrl" | "databaseSessionUrl">,
+  run: (database: ConnectedDatabase) => Promise<number>,
+  options: Pick<DatabaseOptions, "connectionsMax" | "deadlineMs" | "applicationName"> = {},
 ): Promise<number> => {
   const { sessions } = createCoreServers(config);
-  // No deadline: one transaction may read the whole log, or change every person.
-  const database = connectDatabase({ ...sessions, connectionsMax: 2, deadlineMs: 0 });
+  const database = connectDatabase({ ...sessions, connectionsMax: 2, deadlineMs: 0, ...options });
   try {
-    return await withDatabaseFaults(sessions.variable, () => run(database.db, database.sql));
+    return await withDatabaseFaults(sessions.variable, () => run(database));
   } finally {
     await database.close();
   }

@@ -1,4 +1,4 @@
-import { operatorName, printResult, withDatabase, withMigratedCore } from "./command-core.ts";
+import { operatorName, withDatabase, withMigratedCore } from "./command-core.ts";
 import type { CoreConfig } from "./config/core-config.ts";
 import { verifyAudit } from "./domain/audit/chain.ts";
 import { createRestoreCheck, holdAccess } from "./domain/directory/restored.ts";
@@ -6,6 +6,7 @@ import { confirmRetention } from "./domain/retention/confirm-retention.ts";
 import { confirmAccess, listHeldAccess } from "./domain/scim/confirm-access.ts";
 import { envelopesCommand } from "./envelopes-command.ts";
 import { exportCompleteness } from "./export-completeness.ts";
+import { printResult } from "./node/command-line.ts";
 import { createNodeCryptography } from "./node/node-cryptography.ts";
 
 /** What `svc-server --help` prints. */
@@ -34,16 +35,14 @@ export const databaseCommands = (
   "hold-access": holdAccessCommand,
   "confirm-clock": confirmClockCommand,
   envelopes: (config) => envelopesCommand(config, args),
-  "export-completeness": (config) => withDatabase(config, (db) => exportCompleteness(db, args)),
+  "export-completeness": (config) => withDatabase(config, ({ db }) => exportCompleteness(db, args)),
 });
 
 /** Recomputes the audit chain and prints the result as one JSON object. */
 const verifyAuditLog = (config: CoreConfig) =>
-  withDatabase(config, async (db) => {
-    const { ok, checked, headSeq, headHash, fault } = await verifyAudit(
-      db,
-      createNodeCryptography(),
-    );
+  withDatabase(config, async ({ db }) => {
+    const { headSeq, headHash, ...found } = await verifyAudit(db, createNodeCryptography());
+    const { ok, checked, fault } = found;
     printResult({ ok, checked, head_seq: headSeq, head_hash: headHash, fault });
     return ok ? 0 : 1;
   });

@@ -1,8 +1,14 @@
-import { parseArgs } from "node:util";
 import { timeAt } from "#proto/telemetry/time-at.ts";
-import { type MigratedCore, operatorName, printResult, withMigratedCore } from "./command-core.ts";
+import { type MigratedCore, operatorName, withMigratedCore } from "./command-core.ts";
 import type { CoreConfig } from "./config/core-config.ts";
 import { copyTelemetry, type TelemetryCopy } from "./domain/telemetry/copy-telemetry.ts";
+import {
+  printResult,
+  printUsage,
+  readCommandLine,
+  switchOption,
+  textOption,
+} from "./node/command-line.ts";
 import { zstdCodec } from "./node/ingest/zstd-codec.ts";
 import { type DamagedBlock, describeDamage } from "./store/ingest/stored-envelope.ts";
 import { dropTelemetryTable, TableRefused } from "./store/ingest/telemetry-table.ts";
@@ -21,10 +27,7 @@ export const envelopesCommand = async (
   args: readonly string[],
 ): Promise<number> => {
   const request = parseEnvelopesArgs(args);
-  if (request === null) {
-    process.stderr.write(envelopesUsage);
-    return 2;
-  }
+  if (request === null) return printUsage(envelopesUsage);
   try {
     return await withMigratedCore(config, (core) =>
       "drop" in request ? dropTable(core, request.table) : copyToTable(core, request),
@@ -57,25 +60,22 @@ const copyToTable = async (core: MigratedCore, request: CopyRequest) => {
 type CopyRequest = Omit<TelemetryCopy, "onDamaged">;
 type DropRequest = { table: string; drop: true };
 
+const options = {
+  from: textOption,
+  to: textOption,
+  host: textOption,
+  table: textOption,
+  drop: switchOption,
+};
+
 const parseEnvelopesArgs = (args: readonly string[]): CopyRequest | DropRequest | null => {
-  const text = { type: "string" } as const;
-  const options = {
-    from: text,
-    to: text,
-    host: text,
-    table: text,
-    drop: { type: "boolean" },
-  } as const;
-  try {
-    const { values } = parseArgs({ args: [...args], options });
-    const { from, to, host, table = "", drop = false } = values;
-    if (!tablePattern.test(table)) return null;
-    if (drop)
-      return from === undefined && to === undefined && host === undefined ? { table, drop } : null;
-    const first = timeAt(from ?? "");
-    const last = timeAt(to ?? "0s");
-    return first && last ? { table, host, from: first, to: last } : null;
-  } catch {
-    return null;
-  }
+  const line = readCommandLine(args, options, { takesArgument: false });
+  if (line === null) return null;
+  const { from, to, host, table = "", drop } = line.values;
+  if (!tablePattern.test(table)) return null;
+  if (drop)
+    return from === undefined && to === undefined && host === undefined ? { table, drop } : null;
+  const first = timeAt(from ?? "");
+  const last = timeAt(to ?? "0s");
+  return first && last ? { table, host, from: first, to: last } : null;
 };

@@ -2,18 +2,17 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import { parseArgs } from "node:util";
 import { hourMs, systemClock } from "#kit/clock.ts";
 import { timeAt } from "#proto/telemetry/time-at.ts";
 import { blockFileName } from "./domain/completeness/block-file.ts";
 import { exportStatement } from "./domain/completeness/export-statement.ts";
+import { printUsage, readCommandLine, switchOption, textOption } from "./node/command-line.ts";
 import { zstdCodec } from "./node/ingest/zstd-codec.ts";
 import { Problem } from "./problems.ts";
 import type { RangeBlock } from "./store/completeness/range-blocks.ts";
 import type { Database } from "./store/database/database.ts";
 import { blockEncodings } from "./store/ingest/stored-envelope.ts";
 
-const exitUsage = 2;
 const usage = `svc-server export-completeness HOUR [--host HOST] [--accounts] [--since SIZE] [--blocks DIR] > FILE
 
   Writes the signed statement of an hour to standard output, for svc-server verify-completeness (docs/completeness-proof.md).
@@ -30,10 +29,7 @@ export const exportCompleteness = async (
   args: readonly string[],
 ): Promise<number> => {
   const order = readOrder(args);
-  if (order === null) {
-    process.stderr.write(usage);
-    return exitUsage;
-  }
+  if (order === null) return printUsage(usage);
   const { blocks, ...statement } = order;
   if (blocks !== undefined) await mkdir(blocks, { recursive: true, mode: 0o700 });
   const onBlock = blocks === undefined ? undefined : blockWriter(blocks);
@@ -58,24 +54,24 @@ const blockWriter =
     await writeFile(join(directory, name), block.data, { mode: 0o600 });
   };
 
+const options = {
+  host: textOption,
+  since: textOption,
+  blocks: textOption,
+  accounts: switchOption,
+};
+
 const readOrder = (args: readonly string[]) => {
-  const text = { type: "string" } as const;
-  const options = { host: text, since: text, blocks: text, accounts: { type: "boolean" } } as const;
-  try {
-    const { values, positionals } = parseArgs({ args: [...args], options, allowPositionals: true });
-    const [time = "", ...others] = positionals;
-    const at = timeAt(time)?.(systemClock.now());
-    const { host, since, blocks, accounts = false } = values;
-    if (at === undefined || others.length > 0 || (since !== undefined && !/^\d{1,15}$/.test(since)))
-      return null;
-    return {
-      hour: new Date(Math.floor(at / hourMs) * hourMs),
-      host,
-      blocks,
-      since: since === undefined ? undefined : Number(since),
-      withAccounts: accounts || host !== undefined || blocks !== undefined,
-    };
-  } catch {
-    return null;
-  }
+  const line = readCommandLine(args, options, { takesArgument: true });
+  const at = line && timeAt(line.argument)?.(systemClock.now());
+  if (line === null || at == null) return null;
+  const { host, since, blocks, accounts } = line.values;
+  if (since !== undefined && !/^\d{1,15}$/.test(since)) return null;
+  return {
+    hour: new Date(Math.floor(at / hourMs) * hourMs),
+    host,
+    blocks,
+    since: since === undefined ? undefined : Number(since),
+    withAccounts: accounts || host !== undefined || blocks !== undefined,
+  };
 };

@@ -1,7 +1,8 @@
 import { systemClock } from "#kit/clock.ts";
 import { systemEntropy, uuidv7 } from "#kit/entropy.ts";
 import { ConfigError } from "#kit/env.ts";
-import { type Log, oneLine } from "#kit/log.ts";
+import type { Log } from "#kit/log.ts";
+import { withDatabase } from "./command-core.ts";
 import { type ExportConfig, parseExportConfig } from "./config/export-config.ts";
 import { createExportClient } from "./export/create-client.ts";
 import { limitsOf } from "./export/create-delivery.ts";
@@ -11,19 +12,26 @@ import { createPace } from "./export/pace.ts";
 import { retryDeadLetters } from "./export/retry-dead-letters.ts";
 import { runExport } from "./export/run-export.ts";
 import { serveMetrics } from "./export/serve-metrics.ts";
-import { createCoreServers, type NamedServers } from "./node/database/database-servers.ts";
-import { untilAvailable, withDatabaseFaults } from "./node/database/prepare-database.ts";
+import { printResult } from "./node/command-line.ts";
+import { createCoreServers } from "./node/database/database-servers.ts";
+import { untilAvailable } from "./node/database/prepare-database.ts";
 import { reloadChangedFiles } from "./node/follow-files.ts";
 import { checkSinkFiles } from "./node/ingest/open-sink.ts";
 import { readMigrations } from "./node/read-migrations.ts";
 import { listenFor, runConfigured, StartFault, stopSignal } from "./node/run-configured.ts";
 import { createConfigLoads } from "./node/with-config-error.ts";
-import { type ConnectedDatabase, connectDatabase } from "./store/database/database.ts";
+import { callDeadlineMs } from "./store/database/call-limits.ts";
+import { connectDatabase } from "./store/database/database.ts";
 import { pendingMigrations } from "./store/database/migrate.ts";
 import { readDeadLetters, type StoredDeadLetter } from "./store/export/dead-letters.ts";
 import { ExportPositionElsewhere } from "./store/export/positions.ts";
 import { adoptExports } from "./store/export/renumber-envelopes.ts";
 
+const connection = {
+  connectionsMax: 3,
+  applicationName: "svc-server export",
+  deadlineMs: callDeadlineMs.api,
+};
 /** A person waits for a retry: it ends when a request has no response for so long. */
 const retryRequestMs = 60_000;
 
@@ -55,7 +63,7 @@ const serve = async (
   { client, sessions }: Awaited<ReturnType<typeof load>>,
 ) => {
   const { name } = config;
-  const database = openDatabase(sessions);
+  const database = connectDatabase({ ...sessions, ...connection });
   const stopping = new AbortController();
   const metrics = createExportMetrics();
   let sources: ExportSources | undefined;
@@ -108,11 +116,15 @@ const serve = async (
 
 /** Prints the dead letters of an export as JSON lines, the payload in base64. */
 const printDeadLetters = (config: ExportConfig) =>
-  withDatabase(config, async ({ db }) => {
-    for await (const page of readDeadLetters(db, config.name))
-      for (const letter of page) printLine(lineOf(letter));
-    return 0;
-  });
+  withDatabase(
+    config,
+    async ({ db }) => {
+      for await (const page of readDeadLetters(db, config.name))
+        for (const letter of page) printResult(lineOf(letter));
+      return 0;
+    },
+    connection,
+  );
 
 const lineOf = (letter: StoredDeadLetter) => ({
   host_id: letter.hostId,
@@ -129,50 +141,36 @@ const lineOf = (letter: StoredDeadLetter) => ({
 
 /** Sends the dead letters of an export again, prints the counts, and returns 0 if all were accepted. */
 const retryStoredLetters = (config: ExportConfig) =>
-  withDatabase(config, async ({ db }) => {
-    const client = await createExportClient(config, {
-      log: { info: () => undefined, warn: () => undefined },
-      clock: systemClock,
-    });
-    const pace = createPace(
-      { bytesMax: config.requestBytesMax, timeoutMs: config.timeoutMs },
-      systemClock,
-    );
-    try {
-      const { accepted, rejected, rejectedItems, skipped, failure } = await retryDeadLetters({
-        db,
-        name: config.name,
-        client,
-        limits: limitsOf(config, pace),
-        pace,
+  withDatabase(
+    config,
+    async ({ db }) => {
+      const client = await createExportClient(config, {
+        log: { info: () => undefined, warn: () => undefined },
         clock: systemClock,
-        entropy: systemEntropy,
-        requestMs: retryRequestMs,
       });
-      printLine({ accepted, rejected, rejected_items: rejectedItems, skipped, failure });
-      return rejected + skipped > 0 || failure !== null ? 1 : 0;
-    } finally {
-      await client.close();
-    }
-  });
-
-const printLine = (fields: object) =>
-  void process.stdout.write(`${oneLine(JSON.stringify(fields))}\n`);
-
-const withDatabase = async (
-  config: ExportConfig,
-  run: (database: ConnectedDatabase) => Promise<number>,
-  /** 0: statements may take as long as they need. */
-  options: { deadlineMs?: number } = {},
-) => {
-  const { sessions } = createCoreServers(config);
-  const database = openDatabase(sessions, options);
-  try {
-    return await withDatabaseFaults(sessions.variable, () => run(database));
-  } finally {
-    await database.close(1);
-  }
-};
+      const pace = createPace(
+        { bytesMax: config.requestBytesMax, timeoutMs: config.timeoutMs },
+        systemClock,
+      );
+      try {
+        const { accepted, rejected, rejectedItems, skipped, failure } = await retryDeadLetters({
+          db,
+          name: config.name,
+          client,
+          limits: limitsOf(config, pace),
+          pace,
+          clock: systemClock,
+          entropy: systemEntropy,
+          requestMs: retryRequestMs,
+        });
+        printResult({ accepted, rejected, rejected_items: rejectedItems, skipped, failure });
+        return rejected + skipped > 0 || failure !== null ? 1 : 0;
+      } finally {
+        await client.close();
+      }
+    },
+    connection,
+  );
 
 const elsewhereFault = (name: string, where: string): ConfigError =>
   new ConfigError([
@@ -188,19 +186,12 @@ const adoptDatabase = (config: ExportConfig) =>
     config,
     async ({ db }) => {
       const { renumbered, adopted } = await adoptExports(db);
-      printLine({ renumbered_envelopes: renumbered, adopted });
+      printResult({ renumbered_envelopes: renumbered, adopted });
       return 0;
     },
-    { deadlineMs: 0 },
+    // It may take as long as it needs.
+    { ...connection, deadlineMs: 0 },
   );
-
-const openDatabase = (sessions: NamedServers, options: { deadlineMs?: number } = {}) =>
-  connectDatabase({
-    ...sessions,
-    ...options,
-    connectionsMax: 3,
-    applicationName: "svc-server export",
-  });
 
 /** Runs one command line of `svc-server export`, and returns its exit code. */
 export const exportCommand = (args: readonly string[]): Promise<number> =>

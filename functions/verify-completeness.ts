@@ -1,7 +1,6 @@
 import { hash } from "node:crypto";
 import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
-import { parseArgs } from "node:util";
 import { DerError, readCertificate } from "#proto/certificate-der.ts";
 import { accountPayload } from "#proto/completeness/account.ts";
 import { formatNoteKey, type NoteKey, parseNoteKey } from "#proto/completeness/signed-note.ts";
@@ -15,15 +14,19 @@ import { hourText } from "#proto/completeness/statement-line.ts";
 import { type StatementChecks, verifyStatement } from "#proto/completeness/verify-statement.ts";
 import { identityOfExtensions } from "#proto/identity.ts";
 import { blockFileName } from "./domain/completeness/block-file.ts";
+import {
+  exitData,
+  printResult,
+  printUsage,
+  readCommandLine,
+  switchOption,
+  textOption,
+} from "./node/command-line.ts";
 import { zstdCodec } from "./node/ingest/zstd-codec.ts";
 import { createNodeCryptography } from "./node/node-cryptography.ts";
 import { type Authority, readAuthorities } from "./signer/authority.ts";
 import { createClientCertificateReader } from "./signer/certificate.ts";
 import { proofAlgorithm, readPublicKey } from "./signer/cryptography.ts";
-
-/** EX_DATAERR of sysexits(3). */
-const exitData = 65;
-const exitUsage = 2;
 
 const usage = `svc-server verify-completeness FILE --keys FILE [--witness FILE] [--blocks DIR] [--unbound]
 
@@ -36,24 +39,28 @@ const usage = `svc-server verify-completeness FILE --keys FILE [--witness FILE] 
   exit code        0: it verifies; 1: it does not, and \`faults\` names what; 2: usage; 65: not a file of a statement, or of keys
 `;
 
+const options = {
+  keys: textOption,
+  witness: textOption,
+  blocks: textOption,
+  unbound: switchOption,
+};
+
 /** Verifies the file of a statement and prints the result as one JSON object. Needs no environment. Returns the exit code. */
 export const verifyCompletenessCommand = async (args: readonly string[]): Promise<number> => {
-  const options = readArguments(args);
-  if (options === null) {
-    const isAsked = args.includes("--help");
-    (isAsked ? process.stdout : process.stderr).write(usage);
-    return isAsked ? 0 : exitUsage;
-  }
+  const line = readCommandLine(args, options, { takesArgument: true });
+  if (line?.values.keys === undefined) return printUsage(usage, args.includes("--help"));
+  const { keys, witness, blocks, unbound } = line.values;
   try {
     const verified = await verifyFile({
-      file: readText(options.file),
-      keys: readText(options.keys),
-      witness: options.witness === undefined ? null : readText(options.witness),
-      isHourUnbound: options.unbound,
-      readBlock: options.blocks === undefined ? undefined : blockReader(options.blocks),
+      file: readText(line.argument),
+      keys: readText(keys),
+      witness: witness === undefined ? null : readText(witness),
+      isHourUnbound: unbound,
+      readBlock: blocks === undefined ? undefined : blockReader(blocks),
     });
     const view = viewOf(verified);
-    process.stdout.write(`${JSON.stringify(view)}\n`);
+    printResult(view);
     return view.ok ? 0 : 1;
   } catch (error) {
     process.stderr.write(`${messageOf(error)}\n`);
@@ -144,29 +151,6 @@ const readText = (path: string) => {
 };
 
 const sha256 = (bytes: Uint8Array) => hash("sha256", bytes, "buffer");
-
-const readArguments = (args: readonly string[]) => {
-  const text = { type: "string" } as const;
-  try {
-    const { values, positionals } = parseArgs({
-      args: [...args],
-      options: {
-        keys: text,
-        witness: text,
-        blocks: text,
-        unbound: { type: "boolean", default: false },
-      },
-      allowPositionals: true,
-    });
-    const [file, ...others] = positionals;
-    const { keys } = values;
-    return file === undefined || keys === undefined || others.length > 0
-      ? null
-      : { ...values, file, keys };
-  } catch {
-    return null;
-  }
-};
 
 /** The file of keys has no key, or other content. */
 class KeysMalformed extends Error {

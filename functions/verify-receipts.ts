@@ -1,13 +1,15 @@
 import { readFileSync } from "node:fs";
 import { text } from "node:stream/consumers";
-import { parseArgs } from "node:util";
 import * as v from "valibot";
 import { ReceiptFile, ReceiptKeys } from "#proto/chat/receipt.ts";
 import { verifyReceipts } from "#proto/chat/verify-receipts.ts";
-
-/** EX_DATAERR of sysexits(3). */
-const exitData = 65;
-const exitUsage = 2;
+import {
+  exitData,
+  printResult,
+  printUsage,
+  readCommandLine,
+  textOption,
+} from "./node/command-line.ts";
 
 const usage = `svc-server verify-receipts FILE|- [--keys FILE]
 
@@ -19,28 +21,25 @@ const usage = `svc-server verify-receipts FILE|- [--keys FILE]
 
 /** Verifies a file of receipts and prints the result as one JSON object. Needs no environment. Returns the exit code. */
 export const verifyReceiptsCommand = async (args: readonly string[]): Promise<number> => {
-  const options = readArguments(args);
-  if (options === null) {
-    const isAsked = args.includes("--help");
-    (isAsked ? process.stdout : process.stderr).write(usage);
-    return isAsked ? 0 : exitUsage;
-  }
+  const line = readCommandLine(args, { keys: textOption }, { takesArgument: true });
+  if (line === null) return printUsage(usage, args.includes("--help"));
   const fail = (message: string) => {
     process.stderr.write(`${message}\n`);
     return exitData;
   };
   // As read, because the schema drops keys such as `__proto__`: data that nobody signed must not verify.
-  const receipts = await readJson(options.file);
+  const receipts = await readJson(line.argument);
   if (!v.is(ReceiptFile, receipts))
     return fail(
       "this is not a file of receipts (svc.chat-receipts.v1), or an object in it repeats a key",
     );
-  const keysFile = options.keys === null ? null : await readJson(options.keys);
+  const keysPath = line.values.keys;
+  const keysFile = keysPath === undefined ? null : await readJson(keysPath);
   if (isOfReceipts(keysFile))
     return fail(
       "--keys: these are keys from the receipts, which proves nothing; ask core: GET /v1/chat/receipt-keys",
     );
-  const keys = options.keys === null ? null : v.safeParse(ReceiptKeys, keysFile);
+  const keys = keysPath === undefined ? null : v.safeParse(ReceiptKeys, keysFile);
   if (keys?.success === false) return fail("--keys: this is not a set of receipt keys");
   const trusted = keys?.output.keys ?? receipts.keys;
   const { checked, turns, fault } = await verifyReceipts(receipts, trusted);
@@ -60,7 +59,7 @@ export const verifyReceiptsCommand = async (args: readonly string[]): Promise<nu
     process.stderr.write(
       "keys from the receipts themselves: this proves only that one party signed all of it\n",
     );
-  process.stdout.write(`${JSON.stringify(result)}\n`);
+  printResult(result);
   return fault === null ? 0 : 1;
 };
 
@@ -68,20 +67,6 @@ export const verifyReceiptsCommand = async (args: readonly string[]): Promise<nu
 const isOfReceipts = (value: unknown) =>
   v.is(v.looseObject({}), value) &&
   ["format", "head", "items"].some((member) => Object.hasOwn(value, member));
-
-const readArguments = (args: readonly string[]): { file: string; keys: string | null } | null => {
-  try {
-    const { values, positionals } = parseArgs({
-      args: [...args],
-      options: { keys: { type: "string" } },
-      allowPositionals: true,
-    });
-    const [file, ...others] = positionals;
-    return file === undefined || others.length > 0 ? null : { file, keys: values.keys ?? null };
-  } catch {
-    return null;
-  }
-};
 
 /** Returns the JSON value of a file, or of stdin for `-`; undefined if it cannot be read, is not JSON, or repeats a key. */
 const readJson = async (path: string): Promise<unknown> => {

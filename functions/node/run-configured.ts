@@ -4,6 +4,7 @@ import { errorCode } from "#kit/describe-error.ts";
 import { ConfigError, type Environment } from "#kit/env.ts";
 import { createLineLog, type LineLog } from "#kit/line-log.ts";
 import type { Log } from "#kit/log.ts";
+import { printUsage } from "./command-line.ts";
 import { readTrustedFile } from "./read-key-file.ts";
 
 /** EX_CONFIG of sysexits(3): the units do not start such a program again. */
@@ -39,7 +40,7 @@ export const runConfigured = async <Config extends { logLevel: string }, Loaded>
   { command, env }: { command: string | undefined; env: Environment },
 ): Promise<number> => {
   if (command !== undefined && command !== "check-config" && !Object.hasOwn(commands, command))
-    return printUsage(usage, command);
+    return printUsage(usage, command === "--help" || command === "help");
   try {
     const { config, warnings } = parse(env, (path) => readTrustedFile(path).toString("utf8"));
     if (command === "check-config") {
@@ -65,12 +66,6 @@ export const runConfigured = async <Config extends { logLevel: string }, Loaded>
     process.stderr.write(`${error.message}\n`);
     return error instanceof ConfigError ? exitConfig : 1;
   }
-};
-
-const printUsage = (usage: string, command: string) => {
-  const isAsked = command === "--help" || command === "help";
-  (isAsked ? process.stdout : process.stderr).write(usage);
-  return isAsked ? 0 : 2;
 };
 
 /** Creates a log that writes one JSON object per line to stdout, at `level` and above; none at `silent`. */
