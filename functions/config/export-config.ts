@@ -22,54 +22,12 @@ import {
   TextVariable,
 } from "#kit/variables.ts";
 import { coreVariables } from "./core-config.ts";
-import {
-  natsFaults,
-  natsVariables,
-  natsWarnings,
-  type SinkConfig,
-  sinkConfigOf,
-} from "./nats-config.ts";
+import { natsFaults, natsVariables, natsWarnings, sinkConfigOf } from "./nats-config.ts";
 
 /** The signals of OTLP, as its paths name them. */
 const exportSignals = ["traces", "logs", "metrics"] as const;
 /** One of `exportSignals`. */
 export type ExportSignal = (typeof exportSignals)[number];
-
-/** The configuration of `svc-server export`: parsed once, complete, frozen. */
-export interface ExportConfig {
-  databaseUrl: Secret;
-  databaseSessionUrl: Secret | null;
-  /** Where core stores envelopes. */
-  sink: SinkConfig;
-  /** The name of the position: one for each backend. */
-  name: string;
-  start: "oldest" | "now";
-  endpoint: URL;
-  protocol: "grpc" | "http/protobuf";
-  headers: Readonly<Record<string, Secret>>;
-  /** The file of `headers`, which may be replaced; null: they are in the environment. */
-  headersFile: string | null;
-  /** Reads `headers` from their file again. Throws a `ConfigError` that quotes no value. */
-  readHeaders(): Readonly<Record<string, Secret>>;
-  caFile: string | null;
-  clientCertificate: { certFile: string; keyFile: string } | null;
-  isCompressed: boolean;
-  signals: readonly ExportSignal[];
-  timeoutMs: number;
-  /** Requests in flight. */
-  concurrency: number;
-  requestBytesMax: number;
-  /** Payloads in memory. */
-  bufferBytesMax: number;
-  deadLettersMax: number;
-  /** Of one host. */
-  hostDeadLettersMax: number;
-  /** Whether each resource gets the identity of its host's certificate. */
-  isAttested: boolean;
-  /** Where metrics are served; null: nowhere. */
-  metrics: { host: string; port: number } | null;
-  logLevel: string;
-}
 
 const endpoint = v.pipe(
   TextVariable,
@@ -199,6 +157,52 @@ const faultsBetweenValues = (values: ExportValues): ConfigFault[] => {
   return faults;
 };
 
+const exportConfigOf = (
+  values: ExportValues,
+  headersFile: string | null,
+  readFile: (path: string) => string,
+) => {
+  const { SVC_EXPORT_CLIENT_CERT_FILE: certFile, SVC_EXPORT_CLIENT_KEY_FILE: keyFile } = values;
+  const headers: Readonly<Record<string, Secret>> = values.SVC_EXPORT_HEADERS ?? {};
+  return {
+    databaseUrl: values.SVC_DATABASE_URL,
+    databaseSessionUrl: values.SVC_DATABASE_SESSION_URL ?? null,
+    /** Where core stores envelopes. */
+    sink: sinkConfigOf(values),
+    /** The name of the position: one for each backend. */
+    name: values.SVC_EXPORT_NAME,
+    start: values.SVC_EXPORT_START,
+    endpoint: values.SVC_EXPORT_ENDPOINT,
+    protocol: values.SVC_EXPORT_PROTOCOL,
+    headers,
+    /** The file of `headers`, which may be replaced; null: they are in the environment. */
+    headersFile,
+    /** Reads `headers` from their file again. Throws a `ConfigError` that quotes no value. */
+    readHeaders: () => (headersFile === null ? headers : readHeadersFile(headersFile, readFile)),
+    caFile: values.SVC_EXPORT_CA_FILE ?? null,
+    clientCertificate: certFile && keyFile ? { certFile, keyFile } : null,
+    isCompressed: values.SVC_EXPORT_COMPRESSION === "gzip",
+    signals: values.SVC_EXPORT_SIGNALS,
+    timeoutMs: values.SVC_EXPORT_TIMEOUT * 1000,
+    /** Requests in flight. */
+    concurrency: values.SVC_EXPORT_CONCURRENCY,
+    requestBytesMax: values.SVC_EXPORT_REQUEST_BYTES,
+    /** Payloads in memory. */
+    bufferBytesMax: values.SVC_EXPORT_BUFFER_BYTES,
+    deadLettersMax: values.SVC_EXPORT_MAX_DEAD_LETTERS,
+    /** Of one host. */
+    hostDeadLettersMax: values.SVC_EXPORT_MAX_HOST_DEAD_LETTERS,
+    /** Whether each resource gets the identity of its host's certificate. */
+    isAttested: values.SVC_EXPORT_ATTEST_HOST,
+    /** Where metrics are served; null: nowhere. */
+    metrics: values.SVC_EXPORT_METRICS_ADDR ?? null,
+    logLevel: values.SVC_LOG_LEVEL,
+  };
+};
+
+/** The configuration of `svc-server export`: parsed once, complete, frozen. */
+export type ExportConfig = ReturnType<typeof exportConfigOf>;
+
 /** Parses the environment of `svc-server export`. Throws one `ConfigError` that names every faulty variable and quotes no value. */
 export const parseExportConfig = (
   env: Environment,
@@ -208,37 +212,8 @@ export const parseExportConfig = (
   addFaultsBetween(resolved, faults);
   if (values !== undefined) faults.push(...faultsBetweenValues(values));
   if (values === undefined || faults.length > 0) throw new ConfigError(faults);
-  const cert = resolved.SVC_EXPORT_CLIENT_CERT_FILE;
-  const key = resolved.SVC_EXPORT_CLIENT_KEY_FILE;
   const headersFile = resolved.SVC_EXPORT_HEADERS_FILE ?? null;
-  const config: ExportConfig = {
-    databaseUrl: values.SVC_DATABASE_URL,
-    databaseSessionUrl: values.SVC_DATABASE_SESSION_URL ?? null,
-    sink: sinkConfigOf(values),
-    name: values.SVC_EXPORT_NAME,
-    start: values.SVC_EXPORT_START,
-    endpoint: values.SVC_EXPORT_ENDPOINT,
-    protocol: values.SVC_EXPORT_PROTOCOL,
-    headers: values.SVC_EXPORT_HEADERS ?? {},
-    headersFile,
-    readHeaders: () =>
-      headersFile === null
-        ? (values.SVC_EXPORT_HEADERS ?? {})
-        : readHeadersFile(headersFile, readFile),
-    caFile: values.SVC_EXPORT_CA_FILE ?? null,
-    clientCertificate: cert && key ? { certFile: cert, keyFile: key } : null,
-    isCompressed: values.SVC_EXPORT_COMPRESSION === "gzip",
-    signals: values.SVC_EXPORT_SIGNALS,
-    timeoutMs: values.SVC_EXPORT_TIMEOUT * 1000,
-    concurrency: values.SVC_EXPORT_CONCURRENCY,
-    requestBytesMax: values.SVC_EXPORT_REQUEST_BYTES,
-    bufferBytesMax: values.SVC_EXPORT_BUFFER_BYTES,
-    deadLettersMax: values.SVC_EXPORT_MAX_DEAD_LETTERS,
-    hostDeadLettersMax: values.SVC_EXPORT_MAX_HOST_DEAD_LETTERS,
-    isAttested: values.SVC_EXPORT_ATTEST_HOST,
-    metrics: values.SVC_EXPORT_METRICS_ADDR ?? null,
-    logLevel: values.SVC_LOG_LEVEL,
-  };
+  const config = exportConfigOf(values, headersFile, readFile);
   const known = [
     ...namesOf({ ...coreVariables, ...variables }),
     ...composeVariables,

@@ -1,11 +1,11 @@
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { containFailures } from "#kit/contain-failures.ts";
+import { startListening } from "../node/http/http-listener.ts";
 import type { ExportMetrics } from "./export-metrics.ts";
 
 /** Serves `/metrics`, and `/healthz` while the process runs; everything else is 404. Resolves once it listens. */
 export const serveMetrics = async (
-  { host, port }: { host: string; port: number },
+  address: { host: string; port: number },
   metrics: Pick<ExportMetrics, "render">,
   onFailure: (error: unknown) => void,
 ): Promise<{ port: number; close(): void }> => {
@@ -18,12 +18,8 @@ export const serveMetrics = async (
     );
   });
   containFailures(server, onFailure);
-  await new Promise<void>((resolve, reject) => {
-    server.once("error", reject);
-    server.listen(port, host, resolve);
-  });
   return {
-    port: (server.address() as AddressInfo).port,
+    port: await startListening(server, address),
     close: () => {
       server.closeAllConnections();
       server.close();

@@ -1,5 +1,9 @@
 import { callDeadlineMs, poolConnections } from "#functions/store/database/call-limits.ts";
-import { type ConnectedDatabase, connectDatabase } from "#functions/store/database/database.ts";
+import {
+  type ConnectedDatabase,
+  connectDatabase,
+  type DatabaseOptions,
+} from "#functions/store/database/database.ts";
 import { type Channels, listen, type Subscription } from "#functions/store/database/listen.ts";
 import type { Tracer } from "#kit/tracing/tracer.ts";
 import type { CoreServers } from "./database-servers.ts";
@@ -28,34 +32,18 @@ export const openCoreDatabases = (
   tracer: Tracer,
 ): CoreDatabases => {
   const pooled = sessions !== at;
-  const requests = connectDatabase({ ...at, pooled, tracer });
-  const heartbeats = connectDatabase({
-    ...at,
-    pooled,
-    tracer,
-    connectionsMax: poolConnections.heartbeats,
-    plansByIndex: true,
-  });
-  const certificates = connectDatabase({
-    ...at,
-    pooled,
-    tracer,
-    connectionsMax: poolConnections.certificates,
-  });
-  const reports = connectDatabase({
-    ...at,
-    pooled,
-    tracer,
-    connectionsMax: poolConnections.reports,
-  });
-  const jobs = connectDatabase({
-    ...at,
-    pooled,
-    connectionsMax: poolConnections.jobs,
-    deadlineMs: callDeadlineMs.jobs,
-    applicationName: "svc-server jobs",
-  });
-  const pools = { requests, heartbeats, certificates, reports, jobs };
+  const open = (pool: keyof typeof poolConnections, options: Partial<DatabaseOptions>) =>
+    connectDatabase({ ...at, pooled, connectionsMax: poolConnections[pool], ...options });
+  const pools = {
+    requests: open("requests", { tracer }),
+    heartbeats: open("heartbeats", { tracer, plansByIndex: true }),
+    certificates: open("certificates", { tracer }),
+    reports: open("reports", { tracer }),
+    jobs: open("jobs", {
+      deadlineMs: callDeadlineMs.jobs,
+      applicationName: "svc-server jobs",
+    }),
+  };
   const subscriptions: Subscription[] = [];
   return {
     ...pools,

@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { once } from "node:events";
 import {
   createServer,
   IncomingMessage,
@@ -7,7 +8,7 @@ import {
   type ServerResponse,
   STATUS_CODES,
 } from "node:http";
-import type { AddressInfo, Socket } from "node:net";
+import type { AddressInfo, Server as NetServer, Socket } from "node:net";
 import { Duplex } from "node:stream";
 import { constants, createBrotliCompress, createGzip, createZstdCompress } from "node:zlib";
 import { getRequestListener, RequestError } from "@hono/node-server";
@@ -80,12 +81,8 @@ export const listenHttp = async (
   );
   answerUnreadable(server);
   containFailures(server, onFailure);
-  await new Promise<void>((resolve, reject) => {
-    server.once("error", reject);
-    server.listen({ port, ...(host === null ? {} : { host }) }, resolve);
-  });
   return {
-    port: (server.address() as AddressInfo).port,
+    port: await startListening(server, { port, host }),
     close: (graceMs) =>
       new Promise((resolve) => {
         const timer = setTimeout(() => server.closeAllConnections(), graceMs);
@@ -96,6 +93,16 @@ export const listenHttp = async (
         server.closeIdleConnections();
       }),
   };
+};
+
+/** Resolves with the port once a server listens, and rejects if it cannot. */
+export const startListening = async (
+  server: NetServer,
+  { port, host }: { port: number; host: string | null },
+): Promise<number> => {
+  server.listen({ port, ...(host === null ? {} : { host }) });
+  await once(server, "listening");
+  return (server.address() as AddressInfo).port;
 };
 
 const through = (body: ReadableStream<Uint8Array>, coder: Duplex) =>

@@ -6,7 +6,6 @@
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import {
-  constants,
   createSecureServer,
   type Http2SecureServer,
   type Http2ServerRequest,
@@ -14,7 +13,6 @@ import {
   type ServerHttp2Session,
   type ServerHttp2Stream,
 } from "node:http2";
-import type { AddressInfo } from "node:net";
 import type { TLSSocket } from "node:tls";
 import { promisify } from "node:util";
 import { gunzip } from "node:zlib";
@@ -35,7 +33,12 @@ import { errorCode } from "#kit/describe-error.ts";
 import { problemDocument } from "#kit/problem-document.ts";
 import { managementBytesMax } from "#proto/management/proof.ts";
 import type { TlsMaterial } from "../follow-files.ts";
-import { answerAdapterError, answerUnreadable, requestAuthority } from "../http/http-listener.ts";
+import {
+  answerAdapterError,
+  answerUnreadable,
+  requestAuthority,
+  startListening,
+} from "../http/http-listener.ts";
 import type { Reloaded } from "../reload-files.ts";
 import { type HandshakeLimits, handshakeLimits, limitHandshakes } from "./handshake-limits.ts";
 import {
@@ -44,7 +47,7 @@ import {
   callerLimits,
   createIngestConnections,
 } from "./ingest-connections.ts";
-import { bodiesOf, endWithResponse, isReset, resetStalled } from "./ingest-streams.ts";
+import { bodiesOf, endWithResponse, isReset, resetStalled, resetUnread } from "./ingest-streams.ts";
 import { type Arrival, arrivalOfStream, isUsualPost } from "./management-streams.ts";
 
 /** Options of the ingest listener. */
@@ -221,13 +224,13 @@ export const startIngestListener = async (
   server.on("secureConnection", (socket) => {
     if (socket.alpnProtocol !== "h2") http1.set(socket, connections.open(socket));
   });
-  await listen(server, options);
+  const port = await startListening(server, options);
   options.tls.subscribe((material) => server.setSecureContext({ ...material, ...tlsSettings }));
   const checks = setInterval(connections.check, checkMs);
   checks.unref();
 
   return {
-    port: (server.address() as AddressInfo).port,
+    port,
     async close(graceMs) {
       clearInterval(checks);
       stalled.stop();
@@ -292,15 +295,6 @@ const serveManagement = (
   getRequestListener((request, { incoming }) => app.fetch(request, bindingsOf(incoming)), {
     overrideGlobalObjects: false,
     errorHandler: answerAdapterError,
-  });
-
-const listen = (server: Http2SecureServer, { port, host }: IngestListenerOptions) =>
-  new Promise<void>((resolve, reject) => {
-    server.once("error", reject);
-    server.listen(port, host, () => {
-      server.off("error", reject);
-      resolve();
-    });
   });
 
 /** Returns the peer of a request to `app`, for `createApp`: at this listener it ignores a proxy header. */
@@ -407,12 +401,6 @@ const refuseCall = (exchange: Exchange, problem: Problem, refusal: ConnectError)
     const { stream } = request;
     (response as Http2ServerResponse).once("finish", () => resetUnread(stream));
   }
-};
-
-const resetUnread = (stream: ServerHttp2Stream) => {
-  setImmediate(() => {
-    if (!stream.closed) stream.close(constants.NGHTTP2_NO_ERROR);
-  });
 };
 
 const connectAnswer = (error: ConnectError) => ({

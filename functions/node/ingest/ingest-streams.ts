@@ -33,6 +33,13 @@ export const resetStalled = (stalledMs: number) => {
   };
 };
 
+/** Resets a stream that nobody reads on, after this turn of the event loop: a body that was read ends within it. */
+export const resetUnread = (stream: ServerHttp2Stream): void => {
+  setImmediate(() => {
+    if (!stream.closed) stream.close(constants.NGHTTP2_NO_ERROR);
+  });
+};
+
 /** Returns the bodies of a stream: neither passes through the compatibility layer. */
 export const bodiesOf = (stream: ServerHttp2Stream): DirectBodies => ({
   chunks: readChunks(stream),

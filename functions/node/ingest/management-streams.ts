@@ -12,8 +12,8 @@ import {
   type ServerHttp2Stream,
 } from "node:http2";
 import { answerAdapterError } from "../http/http-listener.ts";
-import type { Exchange } from "./ingest-listener.ts";
-import { endWithResponse } from "./ingest-streams.ts";
+import type { Exchange, IngestListenerOptions } from "./ingest-listener.ts";
+import { endWithResponse, resetUnread } from "./ingest-streams.ts";
 
 /** A request as HTTP/2 delivers it. */
 interface StreamedRequest {
@@ -33,9 +33,7 @@ export interface Arrival {
   serve(): void;
 }
 
-interface App {
-  fetch(request: Request, env: unknown): Response | Promise<Response>;
-}
+type App = IngestListenerOptions["app"];
 
 /** Whether a request is a POST to one of `paths` as collectors send it: without a query, and with the length of its body. */
 export const isUsualPost = (headers: IncomingHttpHeaders, paths: ReadonlySet<string>): boolean =>
@@ -84,13 +82,6 @@ const serve = async (
   } catch {
     stream.close(constants.NGHTTP2_INTERNAL_ERROR);
   }
-};
-
-/** Resets a stream whose body the app has not read: a body that was read ends within this turn of the event loop. */
-const resetUnread = (stream: ServerHttp2Stream): void => {
-  setImmediate(() => {
-    if (!stream.closed) stream.close(constants.NGHTTP2_NO_ERROR);
-  });
 };
 
 class StreamRequest
