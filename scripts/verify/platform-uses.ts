@@ -28,7 +28,6 @@ export const allowedUses: AllowedUses = [
     uses: {
       "collector/forward/grpc-stream.ts": ["setImmediate"],
       "collector/queue/queue.ts": ["setImmediate"],
-      "functions/node/ingest/management-streams.ts": ["setImmediate"],
       "functions/store/database/group-transactions.ts": ["setImmediate"],
     },
   },
@@ -38,12 +37,7 @@ export const allowedUses: AllowedUses = [
       "functions/node/http/http-listener.ts": ["randomUUID", "setTimeout"],
       "functions/node/ingest/handshake-limits.ts": ["setTimeout"],
       "functions/node/ingest/ingest-connections.ts": ["setImmediate", "setTimeout"],
-      "functions/node/ingest/ingest-listener.ts": [
-        "randomUUID",
-        "setImmediate",
-        "setInterval",
-        "setTimeout",
-      ],
+      "functions/node/ingest/ingest-listener.ts": ["randomUUID", "setInterval", "setTimeout"],
       "functions/node/ingest/ingest-streams.ts": ["setImmediate", "setInterval", "setTimeout"],
     },
   },
