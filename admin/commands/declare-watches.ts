@@ -1,4 +1,4 @@
-import { writeDuration } from "#proto/fleet-health/query-language/duration.ts";
+import { writeDuration } from "#proto/fleet-health/query-language/quantities.ts";
 import { commandsFrom } from "./command.ts";
 
 const { calls, runs } = commandsFrom(() => import("./watches.ts"));

@@ -5,7 +5,7 @@ import {
   getRollout,
 } from "#client/index.ts";
 import { describeComparison } from "#proto/fleet-health/comparison.ts";
-import { writeDuration } from "#proto/fleet-health/query-language/duration.ts";
+import { writeDuration } from "#proto/fleet-health/query-language/quantities.ts";
 import { endedStates, rolloutConditions } from "#proto/rollout/vocabulary.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";

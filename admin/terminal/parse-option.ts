@@ -1,6 +1,8 @@
 import { InvalidArgumentError } from "commander";
-import { parseDuration as secondsOf } from "#proto/fleet-health/query-language/duration.ts";
-import { parseSize } from "#proto/fleet-health/query-language/quantities.ts";
+import {
+  parseSize,
+  parseDuration as secondsOf,
+} from "#proto/fleet-health/query-language/quantities.ts";
 
 /** The time of an option: seconds before core's clock, or in UTC. */
 export type Instant = { secondsAgo: number } | { at: string };

@@ -1,4 +1,4 @@
-import { parseDuration } from "../fleet-health/query-language/duration.ts";
+import { parseDuration } from "../fleet-health/query-language/quantities.ts";
 import { parseTimestamp } from "../values.ts";
 
 /** Returns a time in milliseconds at `now`. */

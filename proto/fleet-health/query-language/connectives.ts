@@ -1,5 +1,4 @@
-import { termParts } from "./term-parts.ts";
-import { quote, type Word } from "./words.ts";
+import { quote, termParts, type Word } from "./words.ts";
 
 const kinds: Readonly<Record<string, "or" | "and" | "not">> = {
   or: "or",

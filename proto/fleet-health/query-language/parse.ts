@@ -12,9 +12,8 @@ import {
 import { type FleetState, fleetStates } from "../vocabulary.ts";
 import { connectiveFault, isConnective } from "./connectives.ts";
 import { nearest } from "./nearest.ts";
-import { type TermParts, termParts } from "./term-parts.ts";
 import { type Term, terms, termsOf, textFault } from "./terms.ts";
-import { quote, quoteValue, splitWords, type Word } from "./words.ts";
+import { quote, quoteValue, splitWords, type TermParts, termParts, type Word } from "./words.ts";
 
 /** A fault in a query: its start and end (exclusive), and a message with the remedy. */
 export interface Fault {

@@ -1,12 +1,44 @@
-import { filterCountMax } from "../vocabulary.ts";
+import { filterCountMax, filterSecondsMax } from "../vocabulary.ts";
 
-const units = [
+/** Units by their sizes, the largest first; the last is 1. */
+type Units = readonly (readonly [name: string, size: number])[];
+
+const durations: Units = [
+  ["d", 86_400],
+  ["h", 3_600],
+  ["m", 60],
+  ["s", 1],
+];
+const sizes: Units = [
   ["TiB", 2 ** 40],
   ["GiB", 2 ** 30],
   ["MiB", 2 ** 20],
   ["KiB", 2 ** 10],
   ["B", 1],
-] as const;
+];
+
+/** Returns an amount in its smallest unit; undefined for an unknown unit, and for more than `max`. */
+const amountOf = (digits: string | undefined, size: number | undefined, max: number) => {
+  const amount = Number(digits) * (size ?? Number.NaN);
+  return amount <= max ? amount : undefined;
+};
+
+/** Writes an amount in the largest exact unit. */
+const inUnits = (amount: number, units: Units): string => {
+  const isExact = ([, size]: Units[number]) => amount >= size && amount % size === 0;
+  const [name, size] = units.find(isExact) ?? units.at(-1) ?? ["", 1];
+  return `${amount / size}${name}`;
+};
+
+/** Parses a duration such as `10m` or `3d` into seconds; undefined if it is malformed or longer than a filter takes. */
+export const parseDuration = (text: string): number | undefined => {
+  const [, digits, letter] = /^(\d{1,9})([smhd])$/.exec(text) ?? [];
+  const size = durations.find(([name]) => name === letter)?.[1];
+  return amountOf(digits, size, filterSecondsMax);
+};
+
+/** Writes a whole number of seconds in the largest exact unit: 600 is `10m`. `parseDuration` is its inverse. */
+export const writeDuration = (seconds: number): string => inUnits(seconds, durations);
 
 /** Other spellings that people type: in a queue, `10MB` and `10M` mean binary units too. */
 const spellings: Readonly<Record<string, string>> = { t: "tib", g: "gib", m: "mib", k: "kib" };
@@ -16,17 +48,12 @@ export const parseSize = (text: string): number | undefined => {
   const [, digits, letters = ""] = /^(\d{1,12})([a-z]{1,3})$/i.exec(text) ?? [];
   const name = letters.toLowerCase();
   const spelling = spellings[name.replace(/b$/, "")] ?? name;
-  const size = units.find(([unit]) => unit.toLowerCase() === spelling)?.[1];
-  if (digits === undefined || size === undefined) return undefined;
-  const bytes = Number(digits) * size;
-  return bytes <= filterCountMax ? bytes : undefined;
+  const size = sizes.find(([unit]) => unit.toLowerCase() === spelling)?.[1];
+  return amountOf(digits, size, filterCountMax);
 };
 
 /** Writes a whole number of bytes in the largest exact unit. `parseSize` is its inverse. */
-export const writeSize = (bytes: number): string => {
-  const [unit, size] = units.find(([, each]) => bytes >= each && bytes % each === 0) ?? ["B", 1];
-  return `${bytes / size}${unit}`;
-};
+export const writeSize = (bytes: number): string => inUnits(bytes, sizes);
 
 /** Parses a count; undefined if it is malformed or larger than a filter takes. */
 export const parseCount = (text: string): number | undefined =>

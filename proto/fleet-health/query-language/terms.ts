@@ -13,9 +13,15 @@ import {
   versionRangePattern,
 } from "../filter.ts";
 import { filterSecondsMax } from "../vocabulary.ts";
-import { parseDuration, writeDuration } from "./duration.ts";
 import { nearest } from "./nearest.ts";
-import { parseCount, parsePercent, parseSize, writeSize } from "./quantities.ts";
+import {
+  parseCount,
+  parseDuration,
+  parsePercent,
+  parseSize,
+  writeDuration,
+  writeSize,
+} from "./quantities.ts";
 import { readRange, readTime, writeQueryTime, writeRange } from "./times.ts";
 
 /** How values are written: `write` is the inverse of `read`. */

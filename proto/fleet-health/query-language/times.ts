@@ -4,7 +4,7 @@
  */
 import { dayMs } from "#kit/clock.ts";
 import { toSecond } from "../filter.ts";
-import { parseDuration } from "./duration.ts";
+import { parseDuration } from "./quantities.ts";
 
 const dateOf = (at: Date) => at.toISOString().slice(0, 10);
 const clockOf = (at: Date) => {

@@ -1,7 +1,7 @@
 import { useLocation, useNavigate } from "@solidjs/router";
 import { createSignal, For, type JSX, Show, splitProps } from "solid-js";
-import { parseDuration, writeDuration } from "#proto/fleet-health/query-language/duration.ts";
 import { serialiseFilter } from "#proto/fleet-health/query-language/parse.ts";
+import { parseDuration, writeDuration } from "#proto/fleet-health/query-language/quantities.ts";
 import type { CoreProblemCode } from "#proto/gen/problem-codes.ts";
 import { Watch, WatchDetail, WatchList } from "#proto/watch/watch.ts";
 import { ApiProblem, parseAnswer } from "../api/api-client.ts";

@@ -1,7 +1,6 @@
 import type { PositivePart } from "#proto/fleet-health/filter.ts";
-import { termParts } from "#proto/fleet-health/query-language/term-parts.ts";
 import { type Term, terms, termsOf } from "#proto/fleet-health/query-language/terms.ts";
-import { quoteValue, splitWords } from "#proto/fleet-health/query-language/words.ts";
+import { quoteValue, splitWords, termParts } from "#proto/fleet-health/query-language/words.ts";
 import {
   type ConfigProgress,
   type Drift,

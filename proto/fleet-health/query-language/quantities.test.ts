@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
 import { filterSecondsMax } from "../vocabulary.ts";
-import { parseDuration, writeDuration } from "./duration.ts";
+import { parseDuration, writeDuration } from "./quantities.ts";
 
 it.each([
   ["10m", 600],
