@@ -24,7 +24,7 @@ import { callDeadlineMs } from "./store/database/call-limits.ts";
 import { connectDatabase } from "./store/database/database.ts";
 import { pendingMigrations } from "./store/database/migrate.ts";
 import { readDeadLetters, type StoredDeadLetter } from "./store/export/dead-letters.ts";
-import { ExportPositionElsewhere } from "./store/export/positions.ts";
+import { PositionOfOtherDatabase } from "./store/export/positions.ts";
 import { adoptExports } from "./store/export/renumber-envelopes.ts";
 
 const connection = {
@@ -100,7 +100,7 @@ const serve = async (
       entropy: systemEntropy,
       stopping: stopping.signal,
     }).catch((cause: unknown) => {
-      if (cause instanceof ExportPositionElsewhere) throw elsewhereFault(name, cause.message);
+      if (cause instanceof PositionOfOtherDatabase) throw elsewhereFault(name, cause.message);
       throw cause;
     });
     await stopped;

@@ -12,8 +12,8 @@ import {
   createExportPosition,
   type ExportLease,
   ExportLeaseLost,
-  ExportPositionForeign,
   moveExportPosition,
+  PositionOfOtherSink,
   readHorizon,
 } from "../store/export/positions.ts";
 import { type ReadEnvelopes, readEnvelopes, readerSetup } from "../store/export/read-envelopes.ts";
@@ -271,7 +271,7 @@ const ofThisSink = async (name: string, prepared: Promise<void>) => {
   try {
     await prepared;
   } catch (cause) {
-    if (!(cause instanceof ExportPositionForeign)) throw cause;
+    if (!(cause instanceof PositionOfOtherSink)) throw cause;
     throw new ConfigError([
       {
         variable: "SVC_INGEST_SINK",

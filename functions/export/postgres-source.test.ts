@@ -10,7 +10,7 @@ import {
   acquireExportLease,
   createExportPosition,
   ExportLeaseLost,
-  ExportPositionElsewhere,
+  PositionOfOtherDatabase,
   renewExportLease,
 } from "../store/export/positions.ts";
 import { readerSetup } from "../store/export/read-envelopes.ts";
@@ -344,7 +344,7 @@ it("K4: refuses a position of another server, and goes on in order once the rest
       update export_position set position = position + ${shift} * 1.5, system_identifier = '7', stored_before = null;
       drop table dumped`);
   await store.lines("a", ["9"]);
-  await expect(openSource()).rejects.toThrow(ExportPositionElsewhere);
+  await expect(openSource()).rejects.toThrow(PositionOfOtherDatabase);
 
   expect(await adoptExports(connection.db)).toEqual({ renumbered: 8, adopted: ["default"] });
   expect(await adoptExports(connection.db)).toEqual({ renumbered: 0, adopted: [] });
@@ -366,7 +366,7 @@ it("does not start ahead of the server, as after a restore from a dump", async (
   await createExportPosition(connection.db, "default", "oldest");
   await connection.sql`update export_position set position = 1000000000000000`;
   await expect(acquireExportLease(connection.db, "default", { owner: "me" })).rejects.toThrow(
-    ExportPositionElsewhere,
+    PositionOfOtherDatabase,
   );
   expect(await findExportLags(connection.db)).toMatchObject([{ isRunning: false }]);
 });

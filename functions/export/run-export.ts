@@ -8,8 +8,8 @@ import {
   acquireExportLease,
   type ExportLease,
   ExportLeaseLost,
-  ExportPositionElsewhere,
   exportLeaseMs,
+  PositionOfOtherDatabase,
   releaseExportLease,
   renewExportLease,
 } from "../store/export/positions.ts";
@@ -44,7 +44,7 @@ const drainMs = 5_000;
  * Exports from the sources to the backend whenever this process has the lease of the name, until `stopping` aborts: one of several processes
  * exports, and another one continues at most `exportLeaseMs` after it was killed. A process that cannot renew its lease in time stops before the
  * lease ends. After a failure of the database, logs it and restarts from the stored position. A lease whose end does not change for
- * `exportLeaseMs` is over, whatever the database's clock says. Throws `ExportPositionElsewhere`.
+ * `exportLeaseMs` is over, whatever the database's clock says. Throws `PositionOfOtherDatabase`.
  */
 export const runExport = async (needs: ExportNeeds): Promise<void> => {
   const { db, config, owner, clock, log, stopping } = needs;
@@ -73,7 +73,7 @@ export const runExport = async (needs: ExportNeeds): Promise<void> => {
         await exportUnder(lease, needs);
       }
     } catch (err) {
-      if (err instanceof ExportPositionElsewhere) throw err;
+      if (err instanceof PositionOfOtherDatabase) throw err;
       log.warn(
         { export: name, err },
         err instanceof ExportLeaseLost ? "lease lost" : "export failed; starting anew",

@@ -19,7 +19,7 @@ import {
   acquireExportLease,
   createExportPosition,
   ExportLeaseLost,
-  ExportPositionForeign,
+  PositionOfOtherSink,
 } from "../store/export/positions.ts";
 import type { ClosableSource, ExportChunk } from "./source.ts";
 import { openStreamSource, prepareStreamPosition } from "./stream-source.ts";
@@ -388,11 +388,11 @@ describe.skipIf(!canStart)("the source of an export from JetStream", () => {
     await createExportPosition(connection.db, "default", "oldest");
     const of = { db: connection.db, manager: nats.manager, stream };
     await expect(prepareStreamPosition(of, "default", "oldest")).rejects.toThrow(
-      ExportPositionForeign,
+      PositionOfOtherSink,
     );
     await prepareStreamPosition(of, "other", "oldest");
     await expect(createExportPosition(connection.db, "other", "oldest")).rejects.toThrow(
-      ExportPositionForeign,
+      PositionOfOtherSink,
     );
   });
 

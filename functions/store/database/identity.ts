@@ -1,6 +1,7 @@
-import { sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
 import { errorCode } from "#kit/describe-error.ts";
 import type { Executor } from "./database.ts";
+import { orNull, readOne } from "./statements.ts";
 
 /** The identity of a database, by which a copy elsewhere, or a server that was recovered to an earlier time, differs. */
 export interface DatabaseIdentity {
@@ -25,28 +26,29 @@ const startExpression = "extract(epoch from pg_postmaster_start_time())::text";
 export const serverStart = sql.raw(startExpression);
 const insufficientPrivilege = "42501";
 
-type IdentityRow = { system: string | null; oid: string; timeline: number | null; started: string };
-
 /** Reads the identity of the database of this connection, and of its server. */
 export const readDatabaseIdentity = async (db: Executor): Promise<ServerIdentity> => {
-  const [row] = await db
-    .execute<IdentityRow>(
-      sql`select system_identifier::text as system, ${oid} as oid, ${currentTimeline} as timeline, ${serverStart} as started
-        from pg_control_system()`,
-    )
-    .catch((error: unknown) => {
-      if (!isPrivilege(error)) throw error;
-      return db.execute<IdentityRow>(
-        sql`select null as system, ${oid} as oid, null::int as timeline, ${serverStart} as started`,
-      );
-    });
-  if (row === undefined) throw new Error("the server returned no row");
-  return {
-    systemIdentifier: row.system,
-    databaseOid: row.oid,
-    timeline: row.timeline,
-    startedAt: row.started,
-  };
+  const readIdentity = (systemIdentifier: SQL, readTimeline: SQL, from: SQL) =>
+    readOne(
+      db,
+      {
+        systemIdentifier: orNull(String),
+        databaseOid: String,
+        timeline: orNull(Number),
+        startedAt: String,
+      },
+      sql`select ${systemIdentifier} as system_identifier, ${oid} as database_oid, ${readTimeline} as timeline, ${serverStart} as started_at ${from}`,
+    );
+  try {
+    return await readIdentity(
+      sql`system_identifier`,
+      currentTimeline,
+      sql`from pg_control_system()`,
+    );
+  } catch (error) {
+    if (!isPrivilege(error)) throw error;
+    return readIdentity(sql`null`, sql`null::int`, sql``);
+  }
 };
 
 /** Returns the query, and the test of its row, for whether a server is on the timeline of `identity` and was not started since. */

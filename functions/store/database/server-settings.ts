@@ -1,16 +1,18 @@
 import { sql } from "drizzle-orm";
 import type { Executor } from "./database.ts";
+import { asIs, type RowOf, readOne } from "./statements.ts";
 
 /** The settings that decide whether a committed row survives a crash and whether the server accepts writes. */
-interface ServerSettings {
+type ServerSettings = RowOf<typeof serverSettings>;
+const serverSettings = {
   /** The major version. */
-  version: number;
-  fsync: boolean;
+  version: Number,
+  fsync: Boolean,
   /** Whether a transaction can write: false on a standby, and where `default_transaction_read_only` is on. */
-  writable: boolean;
+  writable: Boolean,
   /** Settings that core cannot use, and cannot set itself, each with the command that corrects it. */
-  faults: string[];
-}
+  faults: asIs<string[]>,
+};
 
 /**
  * Selects the faults of a session. Its settings are core's own, or behind a pooler in transaction mode those of the role, on which a
@@ -33,21 +35,25 @@ export const selectFaults = `
   ) as relied (name, wanted, is_other) where is_other`;
 
 /** Reads the settings of the server. */
-export const readServerSettings = async (db: Executor): Promise<ServerSettings> => {
-  const [row] = await db.execute<Pick<ServerSettings, keyof ServerSettings>>(sql`
+export const readServerSettings = (db: Executor): Promise<ServerSettings> =>
+  readOne(
+    db,
+    serverSettings,
+    sql`
     select current_setting('server_version_num')::int / 10000 as version, current_setting('fsync') = 'on' as fsync,
-      current_setting('transaction_read_only') = 'off' as writable, array(${sql.raw(selectFaults)}) as faults`);
-  if (row === undefined) throw new Error("the server returned no row");
-  return row;
-};
+      current_setting('transaction_read_only') = 'off' as writable, array(${sql.raw(selectFaults)}) as faults`,
+  );
 
 /** The largest difference of core's and the database's clock: beyond it core is not ready and drops nothing. */
 export const clockDifferenceMsMax = 5 * 60_000;
 
 /** Returns the time of the server in milliseconds, which retention and partitions use, because cores may disagree. */
 export const readDatabaseTime = async (db: Executor): Promise<number> => {
-  const [row] = await db.execute<{ ms: string }>(sql`
-    select floor(extract(epoch from clock_timestamp()) * 1000)::bigint::text as ms`);
-  if (row === undefined) throw new Error("the server returned no row");
-  return Number(row.ms);
+  const { ms } = await readOne(
+    db,
+    { ms: Number },
+    sql`
+    select floor(extract(epoch from clock_timestamp()) * 1000) as ms`,
+  );
+  return ms;
 };

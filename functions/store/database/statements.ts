@@ -274,6 +274,6 @@ export const nextXid = sql`pg_snapshot_xmax(pg_current_snapshot())::text::bigint
 
 /** Returns the oldest transaction id in use: no row of a lower one can appear later. */
 export const findOldestXid = async (db: Pick<Executor, "execute">): Promise<bigint> => {
-  const [row] = await db.execute<{ xid: string }>(sql`select ${oldestXid}::text as xid`);
-  return BigInt(row?.xid ?? 0);
+  const { xid } = await readOne(db, { xid: BigInt }, sql`select ${oldestXid} as xid`);
+  return xid;
 };

@@ -1,8 +1,8 @@
-import { and, asc, eq, getTableColumns, gt, inArray, type SQL, sql } from "drizzle-orm";
+import { and, asc, count, eq, getTableColumns, gt, inArray, type SQL, sql } from "drizzle-orm";
 import { collectorIdentity } from "#drizzle/schema/enrollment.ts";
 import { exportDeadLetter, exportHostLoss } from "#drizzle/schema/export.ts";
 import type { Database, Executor } from "../database/database.ts";
-import { arrayLiteral } from "../database/statements.ts";
+import { arrayLiteral, readOne } from "../database/statements.ts";
 import type { StoredEnvelope } from "../ingest/stored-envelope.ts";
 
 /** A dead letter's row. */
@@ -110,19 +110,23 @@ export const countDeadLetters = async (
   name: string,
 ): Promise<Map<string, number>> => {
   const rows = await db
-    .select({ hostId: exportDeadLetter.hostId, letters: sql<string>`count(*)` })
+    .select({ hostId: exportDeadLetter.hostId, letters: count() })
     .from(exportDeadLetter)
     .where(eq(exportDeadLetter.name, name))
     .groupBy(exportDeadLetter.hostId);
-  return new Map(rows.map(({ hostId, letters }) => [hostId, Number(letters)]));
+  return new Map(rows.map(({ hostId, letters }) => [hostId, letters]));
 };
 
 /** Counts the hosts that have sent in the day before the newest envelope, so that no clock is needed. */
 export const countSendingHosts = async (db: Executor): Promise<number> => {
-  const [row] = await db.execute<{ hosts: string }>(sql`
+  const { hosts } = await readOne(
+    db,
+    { hosts: Number },
+    sql`
     select count(*) as hosts from ingest_host
-    where last_envelope_at > (select max(last_envelope_at) from ingest_host) - interval '1 day'`);
-  return Number(row?.hosts ?? 0);
+    where last_envelope_at > (select max(last_envelope_at) from ingest_host) - interval '1 day'`,
+  );
+  return hosts;
 };
 
 /** Small pages, because payloads may have megabytes. */

@@ -1,5 +1,6 @@
-import { sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
 import type { Database, Executor } from "../database/database.ts";
+import { orNull, type RowOf, readOne, readRow, readRows } from "../database/statements.ts";
 
 /** How far an export is behind. */
 export interface ExportLag {
@@ -24,90 +25,91 @@ const countedMax = 100_000;
 /** The number of envelopes that were ever stored. */
 const storedTotal = sql`(select coalesce(sum(envelopes), 0)::bigint from ingest_stored)`;
 
-type ExportRow = Record<"name" | "position" | "dead_letters" | "position_age", string> & {
-  stream: string | null;
-  stream_pending: string | null;
-  last_error: string | null;
-  is_running: boolean;
+const storedExport = {
+  name: String,
+  position: BigInt,
+  lastError: orNull(String),
+  stream: orNull(String),
+  /** How far a position in a stream is behind, as cores have stored it. */
+  streamPending: orNull(Number),
+  positionAgeSeconds: Number,
+  isRunning: Boolean,
+  deadLetters: Number,
 };
 
 /** Returns how far each export is behind, by name; none where nothing was ever exported. */
 export const findExportLags = async (db: Database): Promise<ExportLag[]> => {
-  const rows = await db.execute<ExportRow>(sql`
-    select name, position::text as position, last_error,
-      stream, stream_pending::text as stream_pending, extract(epoch from clock_timestamp() - position_at) as position_age,
+  const rows = await readRows(
+    db,
+    storedExport,
+    sql`
+    select name, position, last_error, stream, stream_pending,
+      extract(epoch from clock_timestamp() - position_at) as position_age_seconds,
       owner is not null and lease_until > clock_timestamp() as is_running,
       (select count(*) from export_dead_letter d where d.name = p.name) as dead_letters
-    from export_position p order by name`);
+    from export_position p order by name`,
+  );
   const lags: ExportLag[] = [];
   for (const row of rows) {
-    const { name, is_running: isRunning, dead_letters, last_error: lastError } = row;
-    lags.push({
-      name,
-      isRunning,
-      deadLetters: Number(dead_letters),
-      lastError,
-      ...(await pendingOf(db, row)),
-    });
+    const { name, isRunning, deadLetters, lastError } = row;
+    lags.push({ name, isRunning, deadLetters, lastError, ...(await pendingOf(db, row)) });
   }
   return lags;
 };
 
 /** Returns how far behind a position is. In a stream, as cores have stored it, because PostgreSQL does not have the messages. */
-const pendingOf = async (db: Database, row: ExportRow): Promise<PendingEnvelopes> => {
-  if (row.stream === null) return countPending(db, row);
-  const envelopes = Number(row.stream_pending ?? 0);
+const pendingOf = async (
+  db: Database,
+  row: RowOf<typeof storedExport>,
+): Promise<PendingEnvelopes> => {
+  if (row.stream === null) return countPendingOf(db, row);
+  const envelopes = row.streamPending ?? 0;
   return {
     envelopes,
     unaccounted: 0,
-    ageSeconds: envelopes > 0 ? Math.max(0, Number(row.position_age)) : 0,
+    ageSeconds: envelopes > 0 ? Math.max(0, row.positionAgeSeconds) : 0,
   };
 };
 
 type PendingEnvelopes = Pick<ExportLag, "envelopes" | "unaccounted" | "ageSeconds">;
 
-const pendingFrom = (position: string) =>
+const pendingFrom = (position: bigint) =>
   sql.raw(`
-    select received_at, envelopes from ingest_block where xid >= ${BigInt(position)}
-    union all select received_at, 1 from ingest_envelope where xid >= ${BigInt(position)}`);
+    select received_at, envelopes from ingest_block where xid >= ${position}
+    union all select received_at, 1 from ingest_envelope where xid >= ${position}`);
 
 /** Returns how far behind a position in PostgreSQL is. */
 export const countPendingOf = (
   db: Database,
-  { name, position }: { name: string; position: bigint | string },
-): Promise<PendingEnvelopes> => countPending(db, { name, position: String(position) });
-
-const countPending = (
-  db: Database,
-  { name, position }: Pick<ExportRow, "name" | "position">,
+  { name, position }: { name: string; position: bigint },
 ): Promise<PendingEnvelopes> =>
   db.transaction(async (tx) => {
     await tx.execute(sql`set local enable_seqscan = off`);
     // One statement, so one snapshot: only one of two would count a commit in between.
-    const [counted] = await tx.execute<{
-      rows: string;
-      count: string;
-      age: string | null;
-      missing: string | null;
-    }>(sql`
-      select rows, count, age, (select ${storedTotal} - stored_before - passed - lost - count from export_position
-        where name = ${name} and position = ${position}::bigint) as missing
+    const counted = await readOne(
+      tx,
+      { rows: Number, envelopes: Number, ageSeconds: Number, missing: Number },
+      sql`
+      select rows, count as envelopes, greatest(0, age) as age_seconds, greatest(0, (
+        select ${storedTotal} - stored_before - passed - lost - count from export_position
+        where name = ${name} and position = ${String(position)}::bigint)) as missing
       from (select count(*) as rows, coalesce(sum(envelopes), 0)::bigint as count,
           extract(epoch from clock_timestamp() - min(received_at)) as age
-        from (${pendingFrom(position)} limit ${countedMax}) as pending) as counted`);
-    const envelopes = Number(counted?.count ?? 0);
-    const ageSeconds = Math.max(0, Number(counted?.age ?? 0));
-    if (Number(counted?.rows ?? 0) < countedMax) {
-      const unaccounted = Math.max(0, Number(counted?.missing ?? 0));
-      return { envelopes: envelopes + unaccounted, unaccounted, ageSeconds };
-    }
-    const [explained] = await tx.execute<{ "QUERY PLAN": [{ Plan: { "Plan Rows": number } }] }>(
-      sql`explain (format json) ${pendingFrom(position)}`,
+        from (${pendingFrom(position)} limit ${countedMax}) as pending) as counted`,
     );
-    const estimate =
-      (explained?.["QUERY PLAN"][0].Plan["Plan Rows"] ?? 0) * (envelopes / countedMax);
+    const { rows, envelopes, ageSeconds, missing: unaccounted } = counted;
+    if (rows < countedMax) return { envelopes: envelopes + unaccounted, unaccounted, ageSeconds };
+    const estimate = (await estimateRows(tx, pendingFrom(position))) * (envelopes / countedMax);
     return { envelopes: Math.max(envelopes, Math.round(estimate)), unaccounted: 0, ageSeconds };
   });
+
+/** Returns the planner's estimate of the rows of a query. */
+export const estimateRows = async (db: Executor, query: SQL): Promise<number> => {
+  const [explained] = await db.execute<{ "QUERY PLAN": [{ Plan: { "Plan Rows": number } }] }>(
+    sql`explain (format json) ${query}`,
+  );
+  return explained?.["QUERY PLAN"][0].Plan["Plan Rows"] ?? 0;
+};
 
 /**
  * Sets how many envelopes were stored before those that an export has counted, unless it is known, so that nothing is unaccounted now. Sets
@@ -115,8 +117,10 @@ const countPending = (
  */
 export const alignStoredCount = (db: Database, name: string): Promise<void> =>
   db.transaction(async (tx) => {
-    const [row] = await tx.execute<{ position: string }>(
-      sql`select position::text as position from export_position where name = ${name} and stream is null`,
+    const row = await readRow(
+      tx,
+      { position: BigInt },
+      sql`select position from export_position where name = ${name} and stream is null`,
     );
     if (row === undefined) return;
     await tx.execute(sql`set local enable_seqscan = off`);
@@ -124,29 +128,27 @@ export const alignStoredCount = (db: Database, name: string): Promise<void> =>
       update export_position set stored_before = ${storedTotal} - passed - lost - pending.count
       from (select count(*) as rows, coalesce(sum(envelopes), 0)::bigint as count
         from (${pendingFrom(row.position)} limit ${countedMax}) as pending) as pending
-      where name = ${name} and position = ${row.position}::bigint and pending.rows < ${countedMax}
+      where name = ${name} and position = ${String(row.position)}::bigint and pending.rows < ${countedMax}
         and (stored_before is null or stored_before + passed + lost + pending.count > ${storedTotal})`);
   });
 
 /** An export that reads a stream. */
-export interface StreamExport {
-  name: string;
-  position: bigint;
+export type StreamExport = RowOf<typeof streamExport>;
+const streamExport = {
+  name: String,
+  position: BigInt,
   /** The message at the position was stored then or earlier, in milliseconds; infinite before the first message. */
-  storedBy: number;
-}
+  storedBy: (at: string | null) => (at === null ? Number.POSITIVE_INFINITY : Date.parse(at)),
+};
 
 /** Finds the exports that read a stream. */
-export const findStreamExports = async (db: Executor, stream: string): Promise<StreamExport[]> => {
-  const rows = await db.execute<{ name: string; position: string; passed: string; at: string }>(sql`
-    select name, position::text as position, passed::text as passed, extract(epoch from position_at)::text as at
-    from export_position where stream = ${stream}`);
-  return rows.map(({ name, position, passed, at }) => ({
-    name,
-    position: BigInt(position),
-    storedBy: passed === "0" ? Number.POSITIVE_INFINITY : Math.round(Number(at) * 1000),
-  }));
-};
+export const findStreamExports = (db: Executor, stream: string): Promise<StreamExport[]> =>
+  readRows(
+    db,
+    streamExport,
+    sql`
+    select name, position, case when passed > 0 then position_at end as stored_by from export_position where stream = ${stream}`,
+  );
 
 /**
  * Stores how far behind a position in a stream is: how many messages follow it, and when the oldest of them was stored, in milliseconds;

@@ -1,9 +1,12 @@
 /** Counts envelopes that retention deletes before exports have read them. */
+
 import { sql } from "drizzle-orm";
 import { dayMs } from "#kit/clock.ts";
 import type { Database, Executor } from "../database/database.ts";
 import { timestampLiteral } from "../database/sql-literals.ts";
+import { readOne, readRows } from "../database/statements.ts";
 import { findTables } from "../ingest/partitions.ts";
+import { estimateRows } from "./lag.ts";
 
 /**
  * Counts the unexported envelopes of a day, or those in the default partition up to its end, by the name of each export that lacks some.
@@ -14,14 +17,17 @@ export const countNotExported = async (
   day: number,
   partition: "day" | "default",
 ): Promise<Record<string, number>> => {
-  const exports = await db.execute<{ name: string; position: string }>(sql`
-    select name, position::text as position from export_position where stream is null order by name`);
+  const exports = await readRows(
+    db,
+    { name: String, position: BigInt },
+    sql`select name, position from export_position where stream is null order by name`,
+  );
   const tables = await findTables(db, day, partition);
   const lacking: Record<string, number> = {};
   for (const { name, position } of exports) {
     let count = 0;
     for (const { table, envelopes } of tables) {
-      const behind = `from ${table} where xid >= ${BigInt(position)} and received_at < ${timestampLiteral(day + dayMs)}`;
+      const behind = `from ${table} where xid >= ${position} and received_at < ${timestampLiteral(day + dayMs)}`;
       count += await countEnvelopes(db, envelopes, behind);
     }
     if (count > 0) lacking[name] = count;
@@ -31,26 +37,25 @@ export const countNotExported = async (
 
 const countEnvelopes = async (db: Database, envelopes: string, behind: string) => {
   try {
-    const [counted] = await db.transaction(async (tx) => {
+    return await db.transaction(async (tx) => {
       await tx.execute(sql`set local statement_timeout = '4s'`);
       await tx.execute(sql`set local enable_seqscan = off`);
-      return tx.execute<{ count: string }>(
+      const { count } = await readOne(
+        tx,
+        { count: Number },
         sql.raw(`select coalesce(sum(${envelopes}), 0) as count ${behind}`),
       );
+      return count;
     });
-    return Number(counted?.count ?? 0);
   } catch {
-    const [explained] = await db.execute<{ "QUERY PLAN": [{ Plan: { "Plan Rows": number } }] }>(
-      sql.raw(`explain (format json) select 1 ${behind}`),
-    );
-    const [sample] = await db.execute<{ average: string }>(
+    const { average } = await readOne(
+      db,
+      { average: Number },
       sql.raw(
         `select coalesce(avg(some), 0) as average from (select ${envelopes} as some ${behind} limit 1000) as sample`,
       ),
     );
-    return Math.round(
-      (explained?.["QUERY PLAN"][0].Plan["Plan Rows"] ?? 0) * Number(sample?.average ?? 0),
-    );
+    return Math.round((await estimateRows(db, sql.raw(`select 1 ${behind}`))) * average);
   }
 };
 

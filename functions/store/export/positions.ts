@@ -6,7 +6,7 @@ import {
   type ServerIdentity,
   serverStart,
 } from "../database/identity.ts";
-import { nextXid, oldestXid } from "../database/statements.ts";
+import { nextXid, oldestXid, orNull, type RowOf, readRow } from "../database/statements.ts";
 import {
   addHostLosses,
   addRejections,
@@ -37,13 +37,13 @@ export class ExportLeaseLost extends Error {
 }
 
 /** The position refers to another server or database, as after a restore from a dump: transaction ids have another meaning here. */
-export class ExportPositionElsewhere extends Error {
-  override readonly name = "ExportPositionElsewhere";
+export class PositionOfOtherDatabase extends Error {
+  override readonly name = "PositionOfOtherDatabase";
 }
 
 /** The position refers to another sink: a transaction id is no sequence of a stream. */
-export class ExportPositionForeign extends Error {
-  override readonly name = "ExportPositionForeign";
+export class PositionOfOtherSink extends Error {
+  override readonly name = "PositionOfOtherSink";
 }
 
 /**
@@ -69,7 +69,7 @@ export const createExportPosition = async (
       ? oldestXid
       : sql`least(0, (select min(xid) from ingest_block where xid < 0), (select min(xid) from ingest_envelope where xid < 0))`;
   const stored = await insertPosition(db, { name, stream: null, position });
-  if (stored !== null) throw new ExportPositionForeign(`it is a position in the stream ${stored}`);
+  if (stored !== null) throw new PositionOfOtherSink(`it is a position in the stream ${stored}`);
 };
 
 /** Inserts a position unless the name has one; returns the stream of the stored one, null in PostgreSQL. */
@@ -80,7 +80,9 @@ const insertPosition = async (
   await db.execute(sql`
     insert into export_position (name, stream, position, position_at, lease_until, epoch, exported, rejected_items, lost, updated_at)
     values (${name}, ${stream}, ${position}, clock_timestamp(), clock_timestamp(), 0, 0, 0, 0, clock_timestamp()) on conflict do nothing`);
-  const [row] = await db.execute<{ stream: string | null }>(
+  const row = await readRow(
+    db,
+    { stream: orNull(String) },
     sql`select stream from export_position where name = ${name}`,
   );
   return row?.stream ?? null;
@@ -93,7 +95,7 @@ interface StreamPosition {
   position: bigint;
 }
 
-/** Creates the position of an export in a stream, unless there is one. Throws `ExportPositionForeign`. */
+/** Creates the position of an export in a stream, unless there is one. Throws `PositionOfOtherSink`. */
 export const createStreamPosition = async (
   db: Database,
   name: string,
@@ -104,7 +106,7 @@ export const createStreamPosition = async (
     stream,
     position: sql`${position.toString()}::bigint`,
   });
-  if (stored === null) throw new ExportPositionForeign("it is a position in PostgreSQL");
+  if (stored === null) throw new PositionOfOtherSink("it is a position in PostgreSQL");
 };
 
 /** Moves a lease to a position in another stream; changes `lease` accordingly. Throws `ExportLeaseLost`. */
@@ -113,11 +115,11 @@ export const moveToStream = async (
   lease: ExportLease,
   { stream, position }: StreamPosition,
 ): Promise<void> => {
-  const rows = await db.execute(sql`
-    update export_position set stream = ${stream}, position = ${position.toString()}::bigint, stream_pending = null,
-      updated_at = clock_timestamp()
-    where ${isHeld(lease)} returning name`);
-  if (rows.length === 0) throw new ExportLeaseLost("another process exports under this name");
+  await updateOwned(
+    db,
+    lease,
+    sql`stream = ${stream}, position = ${position.toString()}::bigint, stream_pending = null`,
+  );
   Object.assign(lease, { stream, position });
 };
 
@@ -128,20 +130,20 @@ type AcquiredLease =
   /** Another process has it until then, as the database formats it. */
   | { lease: null; heldUntil: string | undefined };
 
-type AcquiredRow = {
-  epoch: number;
-  stream: string | null;
-  position: string;
-  system: string | null;
-  oid: string | null;
-  timeline: number | null;
-  ahead: boolean;
+const acquiredLease = {
+  epoch: Number,
+  stream: orNull(String),
+  position: BigInt,
+  systemIdentifier: orNull(String),
+  databaseOid: orNull(String),
+  timeline: orNull(Number),
+  isAhead: Boolean,
 };
 
 /**
  * Takes the lease if nobody has it: if it was released, has expired by the database's clock, or still ends at `seenUntil`, which the caller
  * has observed for `exportLeaseMs` by its own clock. Returns null and the end of the lease while another process has it. Throws
- * `ExportPositionElsewhere`.
+ * `PositionOfOtherDatabase`.
  */
 export const acquireExportLease = async (
   db: Database,
@@ -150,54 +152,55 @@ export const acquireExportLease = async (
 ): Promise<AcquiredLease> => {
   const owner = blockReader + process;
   const identity = await readDatabaseIdentity(db);
-  const [row] = await db.execute<AcquiredRow>(sql`
+  const acquired = await readRow(
+    db,
+    acquiredLease,
+    sql`
     update export_position set owner = ${owner}, lease_until = ${leaseUntil}, epoch = epoch + 1, updated_at = clock_timestamp()
     where name = ${name} and ${isOn(identity)}
       and (owner is null or lease_until < clock_timestamp() or lease_until::text = ${seenUntil ?? ""})
-    returning epoch, stream, position::text as position, system_identifier as system, database_oid as oid, timeline,
-      position > ${nextXid} as ahead`);
-  if (row === undefined) {
-    const [held] = await db.execute<{ until: string }>(
+    returning epoch, stream, position, system_identifier, database_oid, timeline, position > ${nextXid} as is_ahead`,
+  );
+  if (acquired === undefined) {
+    const held = await readRow(
+      db,
+      { until: String },
       sql`select lease_until::text as until from export_position where name = ${name}`,
     );
     return { lease: null, heldUntil: held?.until };
   }
-  const { epoch, stream, timeline } = row;
-  const lease: ExportLease = {
-    name,
-    owner,
-    epoch,
-    stream,
-    position: BigInt(row.position),
-    identity: null,
-  };
+  const { epoch, stream, position, timeline } = acquired;
+  const lease: ExportLease = { name, owner, epoch, stream, position, identity: null };
   if (stream !== null) return { lease, leftTimeline: null };
   lease.identity = identity;
-  const elsewhere = elsewhereOf(row, identity);
-  if (elsewhere) {
+  const otherDatabase = otherDatabaseOf(acquired, identity);
+  if (otherDatabase) {
     await releaseExportLease(db, lease);
-    throw new ExportPositionElsewhere(elsewhere);
+    throw new PositionOfOtherDatabase(otherDatabase);
   }
   await db.execute(sql`
     update export_position set system_identifier = ${identity.systemIdentifier}, database_oid = ${identity.databaseOid},
-      timeline = ${identity.timeline} where ${isHeld(lease)}`);
+      timeline = ${identity.timeline} where ${ownsLease(lease)}`);
   const hasMoved =
     timeline !== null && identity.timeline !== null && timeline !== identity.timeline;
   return { lease, leftTimeline: hasMoved ? timeline : null };
 };
 
 /**
- * Returns the origin of a position that is not from this database; its timeline may differ, because a copy has the position of its rows.
+ * Returns where a position is from if not from this database. Its timeline may differ, because a copy has the position of its rows.
  */
-const elsewhereOf = (row: AcquiredRow, identity: ServerIdentity): string | undefined => {
-  if (
-    row.system !== null &&
+const otherDatabaseOf = (
+  { systemIdentifier, databaseOid, isAhead }: RowOf<typeof acquiredLease>,
+  identity: ServerIdentity,
+): string | undefined => {
+  const isOtherServer =
+    systemIdentifier !== null &&
     identity.systemIdentifier !== null &&
-    row.system !== identity.systemIdentifier
-  )
-    return "is one of another server";
-  if (row.oid !== null && row.oid !== identity.databaseOid) return "is one of another database";
-  return row.ahead ? "is ahead of this server" : undefined;
+    systemIdentifier !== identity.systemIdentifier;
+  if (isOtherServer) return "is one of another server";
+  if (databaseOid !== null && databaseOid !== identity.databaseOid)
+    return "is one of another database";
+  return isAhead ? "is ahead of this server" : undefined;
 };
 
 /**
@@ -212,7 +215,7 @@ const isOn = (identity: ServerIdentity | null) => {
     : sql`${isStarted} and ${currentTimeline} = ${identity.timeline}`;
 };
 
-const isHeld = ({ name, owner, epoch, identity }: ExportLease) =>
+const ownsLease = ({ name, owner, epoch, identity }: ExportLease) =>
   sql`name = ${name} and owner = ${owner} and epoch = ${epoch} and ${isOn(identity)}`;
 
 /** Extends a lease and stores why requests currently fail. Throws `ExportLeaseLost`. */
@@ -221,16 +224,20 @@ export const renewExportLease = async (
   lease: ExportLease,
   lastError: string | null,
 ): Promise<void> => {
+  await updateOwned(db, lease, sql`lease_until = ${leaseUntil}, last_error = ${lastError}`);
+};
+
+/** Changes the position of a lease. Throws `ExportLeaseLost`. */
+const updateOwned = async (db: Executor, lease: ExportLease, change: SQL) => {
   const rows = await db.execute(sql`
-    update export_position set lease_until = ${leaseUntil}, last_error = ${lastError}, updated_at = clock_timestamp()
-    where ${isHeld(lease)} returning name`);
+    update export_position set ${change}, updated_at = clock_timestamp() where ${ownsLease(lease)} returning name`);
   if (rows.length === 0) throw new ExportLeaseLost("another process exports under this name");
 };
 
 /** Releases a lease, so that another process need not wait for its end. */
 export const releaseExportLease = async (db: Executor, lease: ExportLease): Promise<void> => {
   await db.execute(
-    sql`update export_position set owner = null where ${isHeld({ ...lease, identity: null })}`,
+    sql`update export_position set owner = null where ${ownsLease({ ...lease, identity: null })}`,
   );
 };
 
@@ -289,7 +296,7 @@ export const moveExportPosition = async (
       update export_position set position = ${position.toString()}::bigint, position_at = ${reachedAt},
         passed = passed + ${passed}::bigint, exported = exported + ${exported}::bigint,
         rejected_items = rejected_items + ${rejectedItems}::bigint, lost = lost + ${lost}::bigint, updated_at = clock_timestamp()
-      where ${isHeld(lease)} and position = ${lease.position.toString()}::bigint and ${isReached} returning name`);
+      where ${ownsLease(lease)} and position = ${lease.position.toString()}::bigint and ${isReached} returning name`);
     if (rows.length === 0)
       throw new ExportLeaseLost("the position is not where this process left it");
   });
@@ -304,9 +311,12 @@ export const readHorizon = async (
   db: Executor,
   { identity }: Pick<ExportLease, "identity">,
 ): Promise<bigint> => {
-  const [row] = await db.execute<{ horizon: string }>(sql`
-    select ${oldestXid}::text as horizon where ${isOn(identity)}`);
+  const row = await readRow(
+    db,
+    { horizon: BigInt },
+    sql`select ${oldestXid} as horizon where ${isOn(identity)}`,
+  );
   if (row === undefined)
     throw new ExportLeaseLost("the server is on another timeline, or was started anew");
-  return BigInt(row.horizon);
+  return row.horizon;
 };

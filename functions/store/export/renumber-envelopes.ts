@@ -7,7 +7,7 @@
 import { sql } from "drizzle-orm";
 import type { Database, Executor } from "../database/database.ts";
 import { readDatabaseIdentity } from "../database/identity.ts";
-import { nextXid } from "../database/statements.ts";
+import { nextXid, readOne, readRows } from "../database/statements.ts";
 
 /** The result of `adoptExports`. */
 interface AdoptedExports {
@@ -26,34 +26,45 @@ export const adoptExports = async (db: Database): Promise<AdoptedExports> => {
   return db.transaction(async (tx) => {
     // Keeps exporting processes from moving their positions meanwhile.
     await tx.execute(sql`lock table export_position in share row exclusive mode`);
-    const [found] = await tx.execute<{ highest: string; copied: string }>(sql`
-      select coalesce(max(xid), -1)::text as highest, count(*) filter (where xid >= 0)::text as copied
+    const { highest, copied } = await readOne(
+      tx,
+      { highest: BigInt, copied: Number },
+      sql`
+      select coalesce(max(xid), -1) as highest, count(*) filter (where xid >= 0) as copied
       from (select xid from ingest_block where ${isCopied} union all select xid from ingest_envelope where ${isCopied}
-        union all select xid from ingest_account where ${isCopied}) as stored`);
-    const copied = Number(found?.copied ?? 0);
+        union all select xid from ingest_account where ${isCopied}) as stored`,
+    );
     const isElsewhere = sql`stream is null and (
       position > ${nextXid} or system_identifier <> ${systemIdentifier} or database_oid <> ${databaseOid}
       or (database_oid is null and ${copied} > 0))`;
-    const [top] = await tx.execute<{ highest: string }>(sql`
-      select coalesce(max(position), 0)::text as highest from export_position where ${isElsewhere}`);
-    const shift =
-      [BigInt(found?.highest ?? -1), BigInt(top?.highest ?? 0)].reduce((a, b) => (a > b ? a : b)) +
-      1n;
-    const moved = await tx.execute<{ name: string }>(sql`
+    const { shift } = await readOne(
+      tx,
+      { shift: BigInt },
+      sql`select greatest(coalesce(max(position), 0), ${String(highest)}::bigint) + 1 as shift from export_position where ${isElsewhere}`,
+    );
+    const moved = await readRows(
+      tx,
+      { name: String },
+      sql`
       update export_position set position = position - ${String(shift)}::bigint, owner = null, stored_before = null,
         system_identifier = ${systemIdentifier}, database_oid = ${databaseOid}, timeline = ${timeline}
-      where ${isElsewhere} returning name`);
+      where ${isElsewhere} returning name`,
+    );
     const adopted = moved.map(({ name }) => name);
     // Positions below zero are of an earlier run, unless they are from this dump, whose rows are then still to renumber.
     if (copied === 0 && adopted.length === 0) return { renumbered: 0, adopted };
-    const [blocks] = await tx.execute<{ envelopes: string }>(sql`
+    const { envelopes } = await readOne(
+      tx,
+      { envelopes: Number },
+      sql`
       with moved as (update ingest_block set xid = xid - ${String(shift)}::bigint where ${isCopied} returning envelopes)
-      select coalesce(sum(envelopes), 0)::text as envelopes from moved`);
+      select coalesce(sum(envelopes), 0) as envelopes from moved`,
+    );
     const { count } = await tx.execute(
       sql`update ingest_envelope set xid = xid - ${String(shift)}::bigint where ${isCopied}`,
     );
     await renumberAccounts(tx, shift, { withStatement: adopted.length > 0 });
-    return { renumbered: Number(blocks?.envelopes ?? 0) + count, adopted };
+    return { renumbered: envelopes + count, adopted };
   });
 };
 

@@ -1,5 +1,4 @@
 import { type SQL, sql } from "drizzle-orm";
-import { timestampOf } from "#kit/clock.ts";
 import { type InventoryStatus, inventoryStatuses } from "#proto/fleet-health/vocabulary.ts";
 import {
   type InventoryHost,
@@ -7,32 +6,36 @@ import {
   inventoryChangesMax,
 } from "#proto/inventory/inventory.ts";
 import type { Executor } from "../database/database.ts";
-import { arrayLiteral, type Paged, type PageRequest } from "../database/statements.ts";
+import {
+  arrayLiteral,
+  asDate,
+  asIs,
+  type Paged,
+  type PageRequest,
+  type RowOf,
+  readRow,
+  readRows,
+} from "../database/statements.ts";
 import { timestampAt } from "../fleet/columns/expression.ts";
 import { inventoryPredicate, namedHosts } from "../fleet/predicate.ts";
 import type { FleetRules } from "../fleet/rows.ts";
 
 /** The inventory as last stored. */
-export interface InventoryRow {
+export type InventoryRow = RowOf<typeof storedInventory>;
+const storedInventory = {
   /** In lowercase hex. */
-  sha256: string;
-  hosts: number;
-  updatedAt: Date;
-}
+  sha256: String,
+  hosts: Number,
+  updatedAt: asDate,
+};
 
 /** Finds the inventory; undefined if none was ever put. */
-export const findInventory = async (db: Executor): Promise<InventoryRow | undefined> => {
-  const [row] = await db.execute<{ sha256: string; hosts: number; updated_at: string }>(
+export const findInventory = (db: Executor): Promise<InventoryRow | undefined> =>
+  readRow(
+    db,
+    storedInventory,
     sql`select encode(sha256, 'hex') as sha256, hosts, updated_at from inventory`,
   );
-  return (
-    row && {
-      sha256: row.sha256,
-      hosts: row.hosts,
-      updatedAt: new Date(timestampOf(row.updated_at)),
-    }
-  );
-};
 
 /** Finds the inventory and locks it against changes until the transaction ends. Readers do not wait. */
 export const lockInventory = async (tx: Executor): Promise<InventoryRow | undefined> => {
@@ -60,24 +63,21 @@ export const compareInventory = async (
   db: Executor,
   hosts: readonly InventoryHost[],
 ): Promise<InventoryChanges> => {
-  const rows = await db.execute<{
-    change: keyof InventoryChanges;
-    hosts: number;
-    names: string;
-  }>(sql`
-    select change, count(*)::int as hosts, to_json((array_agg(name order by name))[1:${inventoryChangesMax}::int])::text as names
+  const rows = await readRows(
+    db,
+    { change: asIs<keyof InventoryChanges>, hosts: Number, names: asIs<string[]> },
+    sql`
+    select change, count(*) as hosts, to_json((array_agg(name order by name))[1:${inventoryChangesMax}::int]) as names
     from (
       select coalesce(given.name, known.name) as name,
         case when known.name is null then 'added' when given.name is null then 'removed' else 'changed' end as change
       from ${relationOf(hosts)} full join (select * from inventory_host where removed_at is null) known on known.name = given.name
       where known.name is null or (given.owner, given.labels) is distinct from (known.owner, known.labels)
-    ) compared group by change`);
+    ) compared group by change`,
+  );
   const changesOf = (change: keyof InventoryChanges) => {
-    const row = rows.find((each) => each.change === change);
-    return {
-      hosts: row?.hosts ?? 0,
-      names: row === undefined ? [] : (JSON.parse(row.names) as string[]),
-    };
+    const { hosts = 0, names = [] } = rows.find((row) => row.change === change) ?? {};
+    return { hosts, names };
   };
   return {
     added: changesOf("added"),

@@ -1,6 +1,7 @@
 import { sql } from "drizzle-orm";
 import { dayMs } from "#kit/clock.ts";
 import type { Executor } from "../database/database.ts";
+import { asDate, readRow } from "../database/statements.ts";
 
 /** A jump of the database's clock that pauses retention. */
 export interface RetentionPause {
@@ -13,10 +14,12 @@ export interface RetentionPause {
 
 /** Returns the pause of retention; null without one. */
 export const findRetentionPause = async (db: Executor): Promise<RetentionPause | null> => {
-  const [row] = await db.execute<{ from: string; to: string }>(
+  const row = await readRow(
+    db,
+    { from: asDate, to: asDate },
     sql`select jumped_from as from, jumped_at as to from retention_clock where jumped_from is not null and jumped_at is not null`,
   );
-  return row === undefined ? null : pauseBetween(new Date(row.from), new Date(row.to));
+  return row === undefined ? null : pauseBetween(row.from, row.to);
 };
 
 /** Returns the pause that a jump begins. */

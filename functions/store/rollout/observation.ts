@@ -4,7 +4,7 @@ import type { StoredBreach } from "#drizzle/schema/rollout.ts";
 import { desiredErrorPrefix, rolledBackPrefix } from "#proto/management/heartbeat.ts";
 import type { RolloutCondition } from "#proto/rollout/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
-import { arrayLiteral } from "../database/statements.ts";
+import { arrayLiteral, asIs, type RowOf, readOne, readRows } from "../database/statements.ts";
 import { column, type Expression, timestampAt } from "../fleet/columns/expression.ts";
 import { countedAfterColumn, isUncounted } from "../fleet/counted-time.ts";
 import { type CountingRules, enrollingAfter, staleBefore, staleFrom } from "../fleet/rows.ts";
@@ -115,12 +115,13 @@ export const markFailed = async (tx: Executor, observed: Observed): Promise<numb
 };
 
 /** The targets of a wave that decide whether it may soak. */
-interface Unsettled {
+type Unsettled = RowOf<typeof unsettled>;
+const unsettled = {
   /** Assigned, reachable, and still within the time to apply. */
-  waiting: number;
-  applied: number;
-  assigned: number;
-}
+  waiting: Number,
+  applied: Number,
+  assigned: Number,
+};
 
 /** Counts the targets of a wave that have not settled. Does not wait for a stale host. */
 export const countUnsettled = async (
@@ -129,17 +130,20 @@ export const countUnsettled = async (
   wave: number,
 ): Promise<Unsettled> => {
   const { rolloutId } = observed;
-  const [row] = await tx.execute<Record<keyof Unsettled, number>>(sql`
-    select (count(*) filter (where t.status = 'assigned'
+  return readOne(
+    tx,
+    unsettled,
+    sql`
+    select count(*) filter (where t.status = 'assigned'
         and f.last_heartbeat_at <= ${applyUntilOf(observed)}
         and (f.last_heartbeat_at >= ${staleBefore(observed)}
-          or (f.last_heartbeat_at = '-infinity' and f.enrolled_at > ${enrollingAfter(observed)}))))::int
+          or (f.last_heartbeat_at = '-infinity' and f.enrolled_at > ${enrollingAfter(observed)})))
         as waiting,
-      (count(*) filter (where t.status = 'applied'))::int as applied,
-      (count(*) filter (where t.status = 'assigned'))::int as assigned
+      count(*) filter (where t.status = 'applied') as applied,
+      count(*) filter (where t.status = 'assigned') as assigned
     from rollout_target t cross join lateral (select * from fleet where identity_id = t.identity_id limit 1) f
-    where t.rollout_id = ${rolloutId}::uuid and t.wave = ${wave} and t.status in ('assigned', 'applied')`);
-  return row ?? { waiting: 0, applied: 0, assigned: 0 };
+    where t.rollout_id = ${rolloutId}::uuid and t.wave = ${wave} and t.status in ('assigned', 'applied')`,
+  );
 };
 
 /** Counts the targets of each wave that failed after `since`. */
@@ -148,13 +152,17 @@ export const countFailedSince = (
   { rolloutId }: Pick<Observed, "rolloutId">,
   since: Date,
 ): Promise<{ wave: number; failed: number }[]> =>
-  tx.execute<{ wave: number; failed: number }>(sql`
-    select wave, count(*)::int as failed from rollout_target
+  readRows(
+    tx,
+    { wave: Number, failed: Number },
+    sql`
+    select wave, count(*) as failed from rollout_target
     where rollout_id = ${rolloutId}::uuid and status = 'failed' and failed_at > ${timestampAt(since)}
-    group by 1 order by 1`);
+    group by 1 order by 1`,
+  );
 
 /** Finds the first targets of a wave that failed after `since`, with the evidence. */
-export const findEvidence = async (
+export const findEvidence = (
   tx: Executor,
   {
     rolloutId,
@@ -162,19 +170,21 @@ export const findEvidence = async (
     since,
     limit,
   }: { rolloutId: string; wave: number; since: Date; limit: number },
-): Promise<StoredBreach["evidence"]> => {
-  const rows = await tx.execute<
-    Record<"identityId" | "identity" | "condition" | "began_at" | "detail", string>
-  >(sql`
-    select t.identity_id as "identityId", i.identity, t.condition, t.condition_began_at as began_at, t.condition_detail as detail
+): Promise<StoredBreach["evidence"]> =>
+  readRows(
+    tx,
+    {
+      identityId: String,
+      identity: String,
+      condition: asIs<RolloutCondition>,
+      beganAt: (at: string) => new Date(at).toISOString(),
+      detail: String,
+    },
+    sql`
+    select t.identity_id, i.identity, t.condition, t.condition_began_at as began_at, t.condition_detail as detail
     from (
       select * from rollout_target
       where rollout_id = ${rolloutId}::uuid and wave = ${wave} and status = 'failed' and failed_at > ${timestampAt(since)}
       order by place limit ${limit}
-    ) t join collector_identity i on i.id = t.identity_id order by t.place`);
-  return rows.map(({ began_at, condition, ...row }) => ({
-    ...row,
-    condition: condition as RolloutCondition,
-    beganAt: new Date(began_at).toISOString(),
-  }));
-};
+    ) t join collector_identity i on i.id = t.identity_id order by t.place`,
+  );

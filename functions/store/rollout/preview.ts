@@ -1,9 +1,11 @@
 /** Finds the state of the hosts that a rollout of a config would change, for its preview. */
+
 import { type SQL, sql } from "drizzle-orm";
 import type { FleetFilter } from "#proto/fleet-health/filter.ts";
 import { desiredErrorPrefix, rolledBackPrefix } from "#proto/management/heartbeat.ts";
 import type { TargetReason } from "#proto/rollout/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
+import { asIs, orNull, type RowOf, readRows } from "../database/statements.ts";
 import { type CountingRules, type FleetRules, heartbeatRecent, isCounted } from "../fleet/rows.ts";
 import { candidates } from "./rollouts.ts";
 
@@ -23,34 +25,39 @@ export const findPresentConfigs = async (
   rules: FleetRules,
   { configId, limit }: { configId: string; limit: number },
 ): Promise<PresentConfig[]> => {
-  const rows = await db.execute<{
-    hosts: number;
-    id: string | null;
-    name: string | null;
-    hash: string | null;
-    yaml: string | null;
-  }>(sql`
-    select grouped.hosts, c.id, c.name, c.config_hash as hash, c.yaml
+  const rows = await readRows(
+    db,
+    {
+      hosts: Number,
+      id: orNull(String),
+      name: orNull(String),
+      configHash: orNull(String),
+      yaml: orNull(String),
+    },
+    sql`
+    select grouped.hosts, c.id, c.name, c.config_hash, c.yaml
     from (
       select a.config_id, count(*)::int as hosts
       from ${candidates(filter, rules)} f
       left join config_assignment a on a.identity_id = f.identity_id and a.ended_at is null
       where f.skipped is null group by 1
     ) grouped left join collector_config c on c.id = grouped.config_id
-    order by c.id is not distinct from ${configId}::uuid desc, grouped.hosts desc, c.id limit ${limit}`);
-  return rows.map(({ hosts, id, name, hash, yaml }) => ({
+    order by c.id is not distinct from ${configId}::uuid desc, grouped.hosts desc, c.id limit ${limit}`,
+  );
+  return rows.map(({ hosts, id, name, configHash, yaml }) => ({
     hosts,
     config:
-      id === null || hash === null || yaml === null ? null : { id, name, configHash: hash, yaml },
+      id === null || configHash === null || yaml === null ? null : { id, name, configHash, yaml },
   }));
 };
 
-/** A host of the filter that a rollout would skip. */
-interface RefusedHost {
-  identityId: string;
-  identity: string;
-  reason: TargetReason;
-}
+/** A host of the filter that a rollout would skip, and the number of all of them. */
+const refusedHost = {
+  identityId: String,
+  identity: String,
+  reason: asIs<TargetReason>,
+  hosts: Number,
+};
 
 /** Finds the hosts of a filter that a rollout would skip, by their names, and the number of all of them. */
 export const findRefusedHosts = async (
@@ -58,22 +65,25 @@ export const findRefusedHosts = async (
   filter: FleetFilter,
   rules: FleetRules,
   limit: number,
-): Promise<{ rows: RefusedHost[]; hosts: number }> => {
-  const rows = await db.execute<
-    Record<"identityId" | "identity", string> & Record<"reason", TargetReason> & { hosts: number }
-  >(sql`
-    select identity_id as "identityId", identity, skipped as reason, (count(*) over ())::int as hosts
-    from ${candidates(filter, rules)} c where skipped is not null order by identity limit ${limit}`);
+): Promise<{ rows: Omit<RowOf<typeof refusedHost>, "hosts">[]; hosts: number }> => {
+  const rows = await readRows(
+    db,
+    refusedHost,
+    sql`
+    select identity_id, identity, skipped as reason, count(*) over () as hosts
+    from ${candidates(filter, rules)} c where skipped is not null order by identity limit ${limit}`,
+  );
   return { rows: rows.map(({ hosts: _, ...row }) => row), hosts: rows[0]?.hosts ?? 0 };
 };
 
 /** Versions of collectors that have rejected a config, with their reports. */
-interface RefusingVersion {
-  version: string;
-  errors: string[];
+type RefusingVersion = RowOf<typeof refusingVersion>;
+const refusingVersion = {
+  version: String,
+  errors: asIs<string[]>,
   /** The hosts that reject it now. */
-  identityIds: string[];
-}
+  identityIds: asIs<string[]>,
+};
 
 const refused = (error: SQL): SQL => sql`starts_with(${error}, ${desiredErrorPrefix})
   and not starts_with(${error}, ${desiredErrorPrefix + rolledBackPrefix})`;
@@ -93,9 +103,12 @@ export const findRefusingVersions = async (
     join rollout r on r.config_id = c.id join rollout_target t on t.rollout_id = r.id
     join fleet f on f.identity_id = t.identity_id and ${isCounted(rules)}
     where c.config_hash = ${configHash} and t.status = 'failed' and t.condition = 'config_invalid'`;
-  return db.execute<{ version: string; errors: string[]; identityIds: string[] }>(sql`
+  return readRows(
+    db,
+    refusingVersion,
+    sql`
     select version, to_json((array_agg(distinct error))[1:5]) as errors,
-      to_json(array_remove(array_agg(distinct refusing), null)) as "identityIds" from (
+      to_json(array_remove(array_agg(distinct refusing), null)) as identity_ids from (
       select f.version, substr(error, ${desiredErrorPrefix.length + 1}::int) as error, f.identity_id as refusing
       from collector_config c
       join config_assignment a on a.config_id = c.id and a.ended_at is null
@@ -109,5 +122,6 @@ export const findRefusingVersions = async (
     where version is not null and not exists (
       select from fleet f
       where f.version = found.version and f.running_config = decode(${configHash}, 'hex') and ${isCounted(rules)})
-    group by 1 order by 1`);
+    group by 1 order by 1`,
+  );
 };

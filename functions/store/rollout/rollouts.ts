@@ -12,14 +12,19 @@ import type { AssignmentRow } from "../config/configs.ts";
 import type { Executor } from "../database/database.ts";
 import {
   arrayLiteral,
+  asDate,
+  asIs,
   firstRow,
   hasRows,
   inserterOf,
   insertRows,
   lockerOf,
+  orNull,
   type Paged,
   type PageRequest,
   paged,
+  type RowOf,
+  readRows,
   updaterOf,
 } from "../database/statements.ts";
 import { timestampAt } from "../fleet/columns/expression.ts";
@@ -220,8 +225,12 @@ export const countCandidates = async (
   filter: FleetFilter,
   rules: FleetRules,
 ): Promise<{ version: string; hosts: number }[]> =>
-  db.execute<{ version: string; hosts: number }>(sql`
-    select version, count(*)::int as hosts from ${candidates(filter, rules)} c where skipped is null group by 1 order by 1`);
+  readRows(
+    db,
+    { version: String, hosts: Number },
+    sql`
+    select version, count(*) as hosts from ${candidates(filter, rules)} c where skipped is null group by 1 order by 1`,
+  );
 
 /** Whether a rollout with this filter can change a host. */
 export const isCandidate = (
@@ -236,36 +245,51 @@ export const isCandidate = (
     ),
   );
 
+/** The number of hosts that are targets of another rollout too. */
+export type RolloutOverlap = RowOf<typeof overlap>;
+const overlap = { rolloutId: String, hosts: Number };
+
+/** Counts by rollout the targets of open rollouts among these hosts, a relation with `identity_id`. */
+const countAmong = async (
+  db: Executor,
+  hosts: SQL,
+  openRollouts: readonly string[],
+): Promise<RolloutOverlap[]> =>
+  openRollouts.length === 0
+    ? []
+    : readRows(
+        db,
+        overlap,
+        sql`
+        select t.rollout_id, count(*) as hosts from (${hosts}) own join rollout_target t on t.identity_id = own.identity_id
+        where t.rollout_id = any(${arrayLiteral(openRollouts)}::uuid[]) and t.status <> 'skipped'
+        group by 1 order by 1`,
+      );
+
 /** Counts the hosts of a filter that a rollout can change and that are targets of open rollouts. */
-export const countOverlaps = async (
+export const countOverlaps = (
   db: Executor,
   filter: FleetFilter,
   rules: FleetRules,
   openRollouts: readonly string[],
-): Promise<{ rolloutId: string; hosts: number }[]> =>
-  openRollouts.length === 0
-    ? []
-    : db.execute<{ rolloutId: string; hosts: number }>(sql`
-        select t.rollout_id as "rolloutId", count(*)::int as hosts
-        from ${candidates(filter, rules)} f
-        join rollout_target t on t.identity_id = f.identity_id
-        where f.skipped is null and t.rollout_id = any(${arrayLiteral(openRollouts)}::uuid[]) and t.status <> 'skipped'
-        group by 1 order by 1`);
+): Promise<RolloutOverlap[]> =>
+  countAmong(
+    db,
+    sql`select identity_id from ${candidates(filter, rules)} c where skipped is null`,
+    openRollouts,
+  );
 
 /** Counts the hosts that a rollout has changed and that are targets of open rollouts. */
-export const countSharedTargets = async (
+export const countSharedTargets = (
   db: Executor,
   rolloutId: string,
   openRollouts: readonly string[],
-): Promise<{ rolloutId: string; hosts: number }[]> =>
-  openRollouts.length === 0
-    ? []
-    : db.execute<{ rolloutId: string; hosts: number }>(sql`
-        select t.rollout_id as "rolloutId", count(*)::int as hosts
-        from rollout_target own join rollout_target t on t.identity_id = own.identity_id
-        where own.rollout_id = ${rolloutId}::uuid and own.status in ('assigned', 'applied', 'failed')
-          and t.rollout_id = any(${arrayLiteral(openRollouts)}::uuid[]) and t.status <> 'skipped'
-        group by 1 order by 1`);
+): Promise<RolloutOverlap[]> =>
+  countAmong(
+    db,
+    sql`select identity_id from rollout_target where rollout_id = ${rolloutId}::uuid and status in ('assigned', 'applied', 'failed')`,
+    openRollouts,
+  );
 
 /**
  * Inserts the hosts of a filter as targets, in one statement. `reaches` is the number of targets up to and including each wave; hosts that
@@ -323,13 +347,24 @@ export interface TargetFilter {
 }
 
 /** A target, and the names of its host. */
-export interface TargetListRow
-  extends Omit<TargetRow, "rolloutId" | "assignmentId" | "failedVersion"> {
-  identity: string;
-  deviceId: string;
-}
-
-type Times = "assignedAt" | "appliedAt" | "failedAt" | "conditionBeganAt" | "revertedAt";
+export type TargetListRow = RowOf<typeof listedTarget>;
+const listedTarget = {
+  place: Number,
+  identityId: String,
+  identity: String,
+  deviceId: String,
+  wave: Number,
+  status: asIs<TargetStatus>,
+  reason: asIs<TargetReason | null>,
+  previousConfigId: orNull(String),
+  assignedAt: orNull(asDate),
+  appliedAt: orNull(asDate),
+  failedAt: orNull(asDate),
+  condition: asIs<TargetRow["condition"]>,
+  conditionBeganAt: orNull(asDate),
+  conditionDetail: orNull(String),
+  revertedAt: orNull(asDate),
+};
 
 /** Returns one page of the targets of a rollout, in order, and the position of the last one if there are more. */
 export const listTargets = async (
@@ -341,44 +376,42 @@ export const listTargets = async (
   if (wave !== undefined) where.push(sql`wave = ${wave}`);
   if (statuses !== undefined) where.push(sql`status = any(${arrayLiteral(statuses)}::text[])`);
   if (after !== null) where.push(sql`place > ${after}`);
-  const rows = await db.execute<Omit<TargetListRow, Times> & Record<Times, string | null>>(sql`
-    select t.place, t.identity_id as "identityId", f.identity, f.device_id as "deviceId", t.wave, t.status, t.reason,
-      t.previous_config_id as "previousConfigId", t.assigned_at as "assignedAt", t.applied_at as "appliedAt",
-      t.failed_at as "failedAt", t.condition, t.condition_began_at as "conditionBeganAt", t.condition_detail as "conditionDetail",
-      t.reverted_at as "revertedAt"
+  const rows = await readRows(
+    db,
+    listedTarget,
+    sql`
+    select t.*, f.identity, f.device_id
     from (select * from rollout_target where ${sql.join(where, sql` and `)} order by place limit ${limit + 1}) t
     cross join lateral (select identity, device_id from fleet where identity_id = t.identity_id limit 1) f
-    order by t.place`);
-  const date = (text: string | null) => (text === null ? null : new Date(text));
+    order by t.place`,
+  );
   return {
-    rows: rows.slice(0, limit).map((row) => ({
-      ...row,
-      assignedAt: date(row.assignedAt),
-      appliedAt: date(row.appliedAt),
-      failedAt: date(row.failedAt),
-      conditionBeganAt: date(row.conditionBeganAt),
-      revertedAt: date(row.revertedAt),
-    })),
+    rows: rows.slice(0, limit),
     next: rows.length > limit ? (rows[limit - 1]?.place ?? null) : null,
   };
 };
 
 /** Writes the assignments of a rollout in batches. The caller has locked the rollout's row. */
 
-/** A target that is about to change, whose host is locked until the transaction ends, and the host's open assignment. */
-export interface LockedTarget {
-  place: number;
-  identityId: string;
-  identity: string;
-  isRevoked: boolean;
-  /** False if the host reports that it does not apply core's configs; null without a report. */
-  applies: boolean | null;
+const targetToLock = {
+  place: Number,
+  identityId: String,
   /** The assignment of the rollout, and the one that it replaced. */
-  assignmentId: string | null;
-  previousConfigId: string | null;
-  openAssignmentId: string | null;
-  openConfigId: string | null;
-}
+  assignmentId: orNull(String),
+  previousConfigId: orNull(String),
+};
+const hostToLock = {
+  identityId: String,
+  identity: String,
+  isRevoked: Boolean,
+  /** False if the host reports that it does not apply core's configs; null without a report. */
+  applies: orNull(Boolean),
+  openAssignmentId: orNull(String),
+  openConfigId: orNull(String),
+};
+
+/** A target that is about to change, whose host is locked until the transaction ends, and the host's open assignment. */
+export type LockedTarget = RowOf<typeof targetToLock & typeof hostToLock>;
 
 /** Finds the first targets with one of these statuses, of one wave if given, and locks their hosts in the order of ids. */
 export const lockTargets = async (
@@ -391,30 +424,33 @@ export const lockTargets = async (
   limit: number,
 ): Promise<LockedTarget[]> => {
   const ofWave = wave === undefined ? sql`` : sql`and wave = ${wave}`;
-  const targets = await tx.execute<
-    Pick<LockedTarget, "place" | "identityId" | "assignmentId" | "previousConfigId">
-  >(sql`
-    select place, identity_id as "identityId", assignment_id as "assignmentId", previous_config_id as "previousConfigId"
-    from rollout_target
+  const targets = await readRows(
+    tx,
+    targetToLock,
+    sql`
+    select place, identity_id, assignment_id, previous_config_id from rollout_target
     where rollout_id = ${rolloutId}::uuid and status = any(${arrayLiteral(statuses)}::text[]) ${ofWave}
-    order by place limit ${limit}`);
+    order by place limit ${limit}`,
+  );
   if (targets.length === 0) return [];
   const ids = arrayLiteral(targets.map(({ identityId }) => identityId));
   await tx.execute(
     sql`select from collector_identity where id = any(${ids}::uuid[]) order by id for no key update`,
   );
   // A second statement, which sees what others committed before the locks.
-  const hosts = await tx.execute<
-    Omit<LockedTarget, keyof (typeof targets)[number]> & { identityId: string }
-  >(sql`
-    select i.id as "identityId", i.identity, i.revoked_at is not null as "isRevoked", h.apply_desired_config as applies,
-      a.id as "openAssignmentId", a.config_id as "openConfigId"
+  const hosts = await readRows(
+    tx,
+    hostToLock,
+    sql`
+    select i.id as identity_id, i.identity, i.revoked_at is not null as is_revoked, h.apply_desired_config as applies,
+      a.id as open_assignment_id, a.config_id as open_config_id
     from unnest(${ids}::uuid[]) wanted
     cross join lateral (select * from collector_identity where id = wanted limit 1) i
     left join lateral (select apply_desired_config from collector_health where identity_id = wanted limit 1) h on true
     left join lateral (
       select id, config_id from config_assignment where identity_id = wanted and ended_at is null limit 1
-    ) a on true`);
+    ) a on true`,
+  );
   const hostOf = new Map(hosts.map((host) => [host.identityId, host]));
   return targets.flatMap((target) => {
     const host = hostOf.get(target.identityId);

@@ -1,8 +1,10 @@
 /** Stores the reports of cores on themselves (docs/operate.md). */
+
 import { lt, sql } from "drizzle-orm";
 import { coreReport } from "#drizzle/schema/system.ts";
 import { dayMs } from "#kit/clock.ts";
 import type { Executor } from "../database/database.ts";
+import { readRows } from "../database/statements.ts";
 
 /** The last report of a core. */
 export type CoreReport = typeof coreReport.$inferSelect;
@@ -23,8 +25,12 @@ export const countHostsByCore = async (
   db: Executor,
   since: Date,
 ): Promise<ReadonlyMap<string, number>> => {
-  const rows = await db.execute<{ core: string; hosts: number }>(sql`
-    select core, count(*)::int as hosts from fleet_status where last_heartbeat_at >= ${since.toISOString()}::timestamptz group by core`);
+  const rows = await readRows(
+    db,
+    { core: String, hosts: Number },
+    sql`
+    select core, count(*) as hosts from fleet_status where last_heartbeat_at >= ${since.toISOString()}::timestamptz group by core`,
+  );
   return new Map(rows.map(({ core, hosts }) => [core, hosts]));
 };
 

@@ -1,6 +1,7 @@
 import { sql } from "drizzle-orm";
 import type { Database } from "../database/database.ts";
 import { readServerSettings } from "../database/server-settings.ts";
+import { orNull, readOne, readRows } from "../database/statements.ts";
 import { findPartitionDays } from "../ingest/partitions.ts";
 
 /** The sizes and the state of the database. */
@@ -24,30 +25,29 @@ const slowSeconds = 10;
 export const readDatabaseFigures = async (db: Database): Promise<DatabaseFigures> => {
   const { version } = await readServerSettings(db);
   const { present } = await findPartitionDays(db);
-  const [row] = await db.execute<
-    Record<"bytes" | "telemetry_bytes" | "slow" | "slowest", string>
-  >(sql`
+  const figures = await readOne(
+    db,
+    { bytes: Number, telemetryBytes: Number, slowStatements: Number, slowestSeconds: Number },
+    sql`
     select pg_database_size(current_database()) as bytes,
       (select coalesce(sum(pg_total_relation_size(inhrelid)), 0) from pg_inherits
         where inhparent in ('ingest_block'::regclass, 'ingest_envelope'::regclass)) as telemetry_bytes,
-      count(*) filter (where seconds > ${slowSeconds}::int) as slow, coalesce(max(seconds), 0) as slowest
+      count(*) filter (where seconds > ${slowSeconds}::int) as slow_statements, greatest(0, max(seconds)) as slowest_seconds
     from (select extract(epoch from clock_timestamp() - query_start) as seconds from pg_stat_activity
       where state = 'active' and backend_type = 'client backend' and datname = current_database()
-        and pid <> pg_backend_pid()) active`);
-  if (row === undefined) throw new Error("the server returned no row");
-  const standbys = await db.execute<{ name: string; lag: string | null }>(sql`
-    select application_name as name, extract(epoch from replay_lag) as lag from pg_stat_replication order by 1`);
+        and pid <> pg_backend_pid()) active`,
+  );
+  const standbys = await readRows(
+    db,
+    { name: String, lagSeconds: orNull(Number) },
+    sql`
+    select application_name as name, extract(epoch from replay_lag) as lag_seconds from pg_stat_replication order by 1`,
+  );
   const [oldest] = present;
   return {
+    ...figures,
     version,
-    bytes: Number(row.bytes),
-    telemetryBytes: Number(row.telemetry_bytes),
     oldestDay: oldest === undefined ? null : new Date(oldest),
-    slowStatements: Number(row.slow),
-    slowestSeconds: Math.max(0, Number(row.slowest)),
-    standbys: standbys.map(({ name, lag }) => ({
-      name,
-      lagSeconds: lag === null ? null : Number(lag),
-    })),
+    standbys,
   };
 };

@@ -17,12 +17,17 @@ import type { WatchState } from "#proto/watch/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
 import {
   arrayLiteral,
+  asDate,
   hasRows,
   lockerOf,
+  orNull,
   type Paged,
   type PageRequest,
   paged,
   pageOf,
+  type RowOf,
+  readOne,
+  readRows,
   updaterOf,
 } from "../database/statements.ts";
 import { tryLock } from "../database/try-lock.ts";
@@ -135,10 +140,12 @@ export const countWatches = async (db: Executor): Promise<ReadonlyMap<WatchState
 
 /** Returns when the watch that waits longest was evaluated; null without one. */
 export const findOldestEvaluation = async (db: Executor): Promise<Date | null> => {
-  const [row] = await db.execute<{ at: string | null }>(
+  const { at } = await readOne(
+    db,
+    { at: orNull(asDate) },
     sql`select min(coalesce(evaluated_at, created_at)) as at from watch`,
   );
-  return row?.at ? new Date(row.at) : null;
+  return at;
 };
 
 /** An event to record; ignored if its watch does not exist. */
@@ -286,23 +293,18 @@ export const deleteOldMessages = async (tx: Executor, before: Date): Promise<Mes
 };
 
 /** The messages that a receiver has not accepted yet. */
-interface WaitingMessages {
-  receiver: string;
-  messages: number;
-  oldestAt: Date;
-}
+type WaitingMessages = RowOf<typeof waitingMessages>;
+const waitingMessages = { receiver: String, messages: Number, oldestAt: asDate };
 
 /** Counts the messages that no receiver has accepted, by receiver. */
-export const findWaitingMessages = async (db: Executor): Promise<WaitingMessages[]> => {
-  const rows = await db.execute<{ receiver: string; messages: number; oldest: string }>(sql`
-    select receiver, count(*)::int as messages, min(created_at) as oldest from watch_message
-    where delivered_at is null group by 1 order by 1`);
-  return rows.map(({ receiver, messages, oldest }) => ({
-    receiver,
-    messages,
-    oldestAt: new Date(oldest),
-  }));
-};
+export const findWaitingMessages = (db: Executor): Promise<WaitingMessages[]> =>
+  readRows(
+    db,
+    waitingMessages,
+    sql`
+    select receiver, count(*) as messages, min(created_at) as oldest_at from watch_message
+    where delivered_at is null group by 1 order by 1`,
+  );
 
 /** The longest wait that a receiver can ask for. */
 const waitSecondsMax = 3600;
