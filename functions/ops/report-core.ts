@@ -1,7 +1,7 @@
 import { rfc3339 } from "#kit/clock.ts";
 import { uuidv7 } from "#kit/entropy.ts";
 import type { Core } from "../core.ts";
-import { type CoreReport, upsertCoreReport } from "../store/system/core-reports.ts";
+import { type CoreReport, upsertCoreReport } from "../store/system/system.ts";
 import type { OwnCertificate } from "./figures.ts";
 import { type Check, runChecks } from "./readiness.ts";
 

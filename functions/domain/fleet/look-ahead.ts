@@ -2,11 +2,12 @@ import type { Core } from "#functions/core.ts";
 import { type ListedTokenRow, listAllTokens } from "#functions/store/enrollment/report.ts";
 import { type FleetRow, findFleetPage } from "#functions/store/fleet/report.ts";
 import { summarizeFleet } from "#functions/store/fleet/summary.ts";
-import { type CoreReport, findCoreReports } from "#functions/store/system/core-reports.ts";
 import {
+  type CoreReport,
   type DatabaseFigures,
+  findCoreReports,
   readDatabaseFigures,
-} from "#functions/store/system/database-figures.ts";
+} from "#functions/store/system/system.ts";
 import { dayMs, hourMs, rfc3339 } from "#kit/clock.ts";
 import { shareNextRun } from "#kit/share-next-run.ts";
 import { aheadNamesMax, type FleetAhead } from "#proto/fleet-health/ahead.ts";

@@ -9,8 +9,8 @@ import {
   type CoreReport,
   countHostsByCore,
   findCoreReports,
-} from "#functions/store/system/core-reports.ts";
-import { readDatabaseFigures } from "#functions/store/system/database-figures.ts";
+  readDatabaseFigures,
+} from "#functions/store/system/system.ts";
 import { dayMs, rfc3339 } from "#kit/clock.ts";
 import {
   type PartState,

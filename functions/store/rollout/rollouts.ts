@@ -393,25 +393,21 @@ export const listTargets = async (
 
 /** Writes the assignments of a rollout in batches. The caller has locked the rollout's row. */
 
-const targetToLock = {
+/** A target that is about to change, whose host is locked until the transaction ends, and the host's open assignment. */
+export type LockedTarget = RowOf<typeof lockedTarget>;
+const lockedTarget = {
   place: Number,
-  identityId: String,
-  /** The assignment of the rollout, and the one that it replaced. */
-  assignmentId: orNull(String),
-  previousConfigId: orNull(String),
-};
-const hostToLock = {
   identityId: String,
   identity: String,
   isRevoked: Boolean,
   /** False if the host reports that it does not apply core's configs; null without a report. */
   applies: orNull(Boolean),
+  /** The assignment of the rollout, and the one that it replaced. */
+  assignmentId: orNull(String),
+  previousConfigId: orNull(String),
   openAssignmentId: orNull(String),
   openConfigId: orNull(String),
 };
-
-/** A target that is about to change, whose host is locked until the transaction ends, and the host's open assignment. */
-export type LockedTarget = RowOf<typeof targetToLock & typeof hostToLock>;
 
 /** Finds the first targets with one of these statuses, of one wave if given, and locks their hosts in the order of ids. */
 export const lockTargets = async (
@@ -423,39 +419,26 @@ export const lockTargets = async (
   }: { rolloutId: string; statuses: readonly TargetStatus[]; wave?: number },
   limit: number,
 ): Promise<LockedTarget[]> => {
-  const ofWave = wave === undefined ? sql`` : sql`and wave = ${wave}`;
-  const targets = await readRows(
-    tx,
-    targetToLock,
-    sql`
-    select place, identity_id, assignment_id, previous_config_id from rollout_target
-    where rollout_id = ${rolloutId}::uuid and status = any(${arrayLiteral(statuses)}::text[]) ${ofWave}
-    order by place limit ${limit}`,
-  );
-  if (targets.length === 0) return [];
-  const ids = arrayLiteral(targets.map(({ identityId }) => identityId));
-  await tx.execute(
-    sql`select from collector_identity where id = any(${ids}::uuid[]) order by id for no key update`,
-  );
+  const first = sql`(select * from rollout_target
+    where rollout_id = ${rolloutId}::uuid and status = any(${arrayLiteral(statuses)}::text[]) ${wave === undefined ? sql`` : sql`and wave = ${wave}`}
+    order by place limit ${limit})`;
+  await tx.execute(sql`
+    select from collector_identity where id = any(array(select identity_id from ${first} t)) order by id for no key update`);
   // A second statement, which sees what others committed before the locks.
-  const hosts = await readRows(
+  return readRows(
     tx,
-    hostToLock,
+    lockedTarget,
     sql`
-    select i.id as identity_id, i.identity, i.revoked_at is not null as is_revoked, h.apply_desired_config as applies,
-      a.id as open_assignment_id, a.config_id as open_config_id
-    from unnest(${ids}::uuid[]) wanted
-    cross join lateral (select * from collector_identity where id = wanted limit 1) i
-    left join lateral (select apply_desired_config from collector_health where identity_id = wanted limit 1) h on true
+    select t.place, t.identity_id, i.identity, i.revoked_at is not null as is_revoked, h.apply_desired_config as applies,
+      t.assignment_id, t.previous_config_id, a.id as open_assignment_id, a.config_id as open_config_id
+    from ${first} t
+    cross join lateral (select * from collector_identity where id = t.identity_id limit 1) i
+    left join lateral (select apply_desired_config from collector_health where identity_id = t.identity_id limit 1) h on true
     left join lateral (
-      select id, config_id from config_assignment where identity_id = wanted and ended_at is null limit 1
-    ) a on true`,
+      select id, config_id from config_assignment where identity_id = t.identity_id and ended_at is null limit 1
+    ) a on true
+    order by t.place`,
   );
-  const hostOf = new Map(hosts.map((host) => [host.identityId, host]));
-  return targets.flatMap((target) => {
-    const host = hostOf.get(target.identityId);
-    return host === undefined ? [] : [{ ...target, ...host }];
-  });
 };
 
 /** Ends the open assignments of hosts that the transaction has locked. */

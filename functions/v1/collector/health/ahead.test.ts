@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { upsertCoreReport } from "#functions/store/system/core-reports.ts";
+import { upsertCoreReport } from "#functions/store/system/system.ts";
 import { hourMs } from "#kit/clock.ts";
 import type { FleetAhead } from "#proto/fleet-health/ahead.ts";
 import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
