@@ -66,6 +66,12 @@ export class ApiProblem extends Error {
   }
 }
 
+/** Returns a caught error that is a problem; throws any other again. */
+export const caughtProblem = (error: unknown): ApiProblem => {
+  if (error instanceof ApiProblem) return error;
+  throw error;
+};
+
 /** Longer than the 5 s that web waits for core, so that web can report core's failure. */
 const answerTimeoutMs = 8_000;
 /** The number of reports that a page requests repeatedly. */

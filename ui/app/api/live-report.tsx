@@ -12,7 +12,7 @@ import {
 } from "solid-js";
 import type * as v from "valibot";
 import { ageMs, createMoment, type Moment, readMoment } from "../browser/moment.ts";
-import { type ApiClient, ApiProblem } from "./api-client.ts";
+import { type ApiClient, caughtProblem } from "./api-client.ts";
 import {
   initialReportState,
   intervalsMax,
@@ -81,6 +81,8 @@ export interface LiveReport<Value> {
   state: Accessor<ReportState<Value>>;
   /** The answer of `state`; changes only with an answer, so that dependents render once for each. */
   answer: Accessor<ReportState<Value>["answer"]>;
+  /** The value of the answer, also of the query before. */
+  value: Accessor<Value | undefined>;
   /** The value of the answer while it is of the current query; undefined from a change of the query until its answer. */
   current: Accessor<Value | undefined>;
   phase: Accessor<ReportPhase>;
@@ -145,9 +147,9 @@ export const createReport = <Schema extends v.GenericSchema>({
       setState((before) =>
         nextReportState(before, { type: "answered", query, value, ...requested }),
       );
-    } catch (problem) {
+    } catch (error) {
       if (controller.signal.aborted) return;
-      if (!(problem instanceof ApiProblem)) throw problem;
+      const problem = caughtProblem(error);
       setState((before) => nextReportState(before, { type: "failed", query, problem }));
     }
     inFlight = undefined;
@@ -189,6 +191,7 @@ export const createReport = <Schema extends v.GenericSchema>({
   const report = {
     state,
     answer,
+    value: () => answer()?.value,
     current: createMemo(() =>
       state().answer?.query === state().query ? state().answer?.value : undefined,
     ),

@@ -42,7 +42,7 @@ export const AuditPage = () => {
 
 const AuditEvents = () => {
   const navigate = useNavigate();
-  const { page, report, exportPath, ...address } = createListPage({
+  const { page, report, list, ...address } = createListPage({
     title: "Audit",
     path: "/audit",
     source: eventsSource,
@@ -51,25 +51,21 @@ const AuditEvents = () => {
     limit: auditPageRows,
     names: auditParameters,
   });
-  const known = () => report.answer()?.value;
+  const known = () => report.value();
   const columns = columnsOf(() => known()?.names ?? {});
   return (
     <PageFrame of={page} class="audit" head={<ChainStatus />}>
       <AuditFilters
-        list={{ ...address, exportPath }}
+        list={address}
         onChange={(change) => navigate(address.pathOf(change), { scroll: false })}
       />
       <RecordList
-        {...address.list()}
-        report={report}
+        {...list()}
         label="Audit events, newest first"
         columns={columns}
         isFailed={(event) => event.outcome === "failure"}
         noun="event"
-        downloads={[
-          { path: exportPath(), words: "CSV" },
-          { path: exportPath("export.jsonl"), words: "JSON lines" },
-        ]}
+        exports={{ csv: "CSV", jsonl: "JSON lines" }}
         empty={
           <Show
             when={known()?.next_cursor}

@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { auditOutcomes } from "#proto/audit-event.ts";
-import { type QueryParams, withQuery } from "../browser/with-query.ts";
+import { addressFault, type QueryParams, withQuery } from "../browser/with-query.ts";
 import { formatTimestamp, type TimeZone } from "../format/format.ts";
 
 const Text = v.pipe(v.string(), v.minLength(1), v.maxLength(2048));
@@ -26,17 +26,9 @@ export const auditParameters = Object.fromEntries(
   [...repeated, ...Object.keys(once)].map((name) => [name, name]),
 );
 
-/** Returns the first parameter of an address that is unknown, repeated or invalid: a mangled link never shows other events. */
-export const auditFault = (search: string): string | undefined => {
-  const params = new URLSearchParams(search);
-  return [...params.keys()].find((name) => {
-    if ([...repeated, "chat"].includes(name)) return false;
-    const schema = Object.entries(once).find(([known]) => known === name)?.[1];
-    return (
-      schema === undefined || params.getAll(name).length > 1 || !v.is(schema, params.get(name))
-    );
-  });
-};
+/** Returns the first parameter of an address that the page does not understand. */
+export const auditFault = (search: string): string | undefined =>
+  addressFault(search, { once, repeated });
 
 /** Returns the address of events, by the parameters of the API. */
 export const auditPath = (filter: QueryParams): string => withQuery("/audit", filter);

@@ -3,7 +3,7 @@ import { createEffect, createSignal, on } from "solid-js";
 import { type Receipt, ReceiptFile, type ReceiptKey, ReceiptKeys } from "#proto/chat/receipt.ts";
 import { messageText } from "#proto/chat/session.ts";
 import { type ReceiptFaultKind, verifyReceipts } from "#proto/chat/verify-receipts.ts";
-import { type ApiClient, ApiProblem } from "../api/api-client.ts";
+import { type ApiClient, caughtProblem } from "../api/api-client.ts";
 import { type Conversation, type ShownMessage, sessionsPath } from "./conversation.ts";
 
 /** The result of checking the receipts of an answer. */
@@ -172,9 +172,9 @@ export const createReceiptStatuses = (
       const seen = conversation.receipts();
       const checked = await checkAnswers(file, { keys, messages, seen });
       if (mine === run) setStatuses(checked);
-    } catch (problem) {
-      if (!(problem instanceof ApiProblem)) throw problem;
-      if (mine === run) setFallback({ kind: "unavailable", reason: problem.message });
+    } catch (error) {
+      const { message: reason } = caughtProblem(error);
+      if (mine === run) setFallback({ kind: "unavailable", reason });
     }
   };
   const ended = () =>

@@ -12,7 +12,7 @@ import {
   resultBytesMax,
 } from "#proto/chat/session.ts";
 import type { CoreProblemCode } from "#proto/gen/problem-codes.ts";
-import { type ApiClient, ApiProblem, parseAnswer } from "../api/api-client.ts";
+import { type ApiClient, ApiProblem, caughtProblem, parseAnswer } from "../api/api-client.ts";
 import { keepText, readKeptText } from "../browser/kept-text.ts";
 import { withEvent } from "./answer-parts.ts";
 
@@ -179,8 +179,7 @@ export const createConversationView = (
     try {
       await read();
     } catch (failure) {
-      if (!(failure instanceof ApiProblem)) throw failure;
-      setProblem(failure);
+      setProblem(caughtProblem(failure));
       return;
     }
     if (messages().at(-1)?.status === "answering") void settle();

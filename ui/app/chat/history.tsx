@@ -1,7 +1,7 @@
 import { createSignal, For, Match, onMount, Show, Switch } from "solid-js";
 import * as v from "valibot";
 import { ChatSession, titleLengthMax } from "#proto/chat/session.ts";
-import { type ApiClient, ApiProblem } from "../api/api-client.ts";
+import { type ApiClient, type ApiProblem, caughtProblem } from "../api/api-client.ts";
 import { createMoment } from "../browser/moment.ts";
 import { withQuery } from "../browser/with-query.ts";
 import { LoadFailure } from "../design/report-parts.tsx";
@@ -86,8 +86,7 @@ const createSessionList = (props: HistoryProps) => {
         setSessions((before) => [...before, ...page.items]);
         setCursor(page.next_cursor);
       } catch (failure) {
-        if (!(failure instanceof ApiProblem)) throw failure;
-        setProblem(failure);
+        setProblem(caughtProblem(failure));
       }
       setLoading(false);
     },
@@ -158,8 +157,7 @@ const HistoryRow = (props: {
       await change();
       done?.();
     } catch (failure) {
-      if (!(failure instanceof ApiProblem)) throw failure;
-      setProblem(failure.message);
+      setProblem(caughtProblem(failure).message);
     }
   };
   const change = (to: keyof typeof buttons, words: string) => (

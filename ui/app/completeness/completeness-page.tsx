@@ -21,7 +21,7 @@ type HrefOf = (from: string, to: string) => string;
 
 /** `/completeness`: how many hosts had which state in each hour, and the hosts with the most incomplete hours first. */
 export const CompletenessPage = () => {
-  const { page, report, exportPath, ...address } = createListPage({
+  const { page, report, list, ...address } = createListPage({
     title: "Completeness",
     path: "/completeness",
     source: "/api/core/collector/completeness",
@@ -35,13 +35,12 @@ export const CompletenessPage = () => {
         report={report}
         what="hours"
         heading
-        value={report.answer()?.value}
         instead={{ href: "/completeness", words: "Show the last 7 days" }}
       >
         {(known) => (
           <div class="shown page" data-shown={report.phase()}>
             <p class="headline">{headlineOf(known(), state())}</p>
-            <TimeChips report={known()} list={{ ...address, exportPath }} />
+            <TimeChips report={known()} list={address} />
             <Show
               when={known().hours.length > 0}
               fallback={
@@ -50,7 +49,7 @@ export const CompletenessPage = () => {
                 </Notice>
               }
             >
-              <Hours report={known()} list={{ ...address, exportPath }} />
+              <Hours report={known()} list={address} />
             </Show>
           </div>
         )}
@@ -63,15 +62,14 @@ export const CompletenessPage = () => {
           </p>
         )}
       </Show>
-      <Show when={report.phase() !== "failed" && report.answer()?.value.hours.length}>
+      <Show when={report.phase() !== "failed" && report.value()?.hours.length}>
         <RecordList
-          {...address.list()}
-          report={report}
+          {...list()}
           label="Hosts, those with the most such hours first"
-          columns={columnsOf(() => report.answer()?.value)}
+          columns={columnsOf(() => report.value())}
           isFailed={({ worst }) => worst?.state === "short"}
           noun="host"
-          downloads={[{ path: exportPath(), words: "CSV" }]}
+          exports={{ csv: "CSV" }}
           empty={
             <Notice
               title={

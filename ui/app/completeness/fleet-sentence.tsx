@@ -35,7 +35,7 @@ export const FleetSentence = () => {
     showsAge: true,
   });
   const known = () => {
-    const value = report.answer()?.value;
+    const value = report.value();
     // An old one is not shown at all: the page shows the age of its other figures.
     return report.phase() === "fresh" && value && value.settled_until !== null ? value : undefined;
   };

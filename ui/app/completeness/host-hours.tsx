@@ -87,7 +87,7 @@ export const HostHours = (props: { id: string }) => {
           </a>
         </div>
       </div>
-      <Loaded report={report} what="hours" value={report.current()}>
+      <Loaded report={report} what="hours">
         {(known) => (
           <>
             <p>{summaryOf(known().hours)}</p>

@@ -7,7 +7,6 @@ import {
   ConfigDetail,
 } from "#proto/fleet-health/config-report.ts";
 import type { ConfigProgress } from "#proto/fleet-health/vocabulary.ts";
-import { createReport, useUpdates } from "../api/live-report.tsx";
 import { withQuery } from "../browser/with-query.ts";
 import { BarKey } from "../design/bars.tsx";
 import { CopyButton } from "../design/buttons.tsx";
@@ -23,7 +22,7 @@ import { lazyPart, Section } from "../design/report-parts.tsx";
 import { formatBytes, formatCount, formatTimestamp, plainText } from "../format/format.ts";
 import { RolloutsOf } from "../rollouts/rollout-parts.tsx";
 import { usePageContext } from "../session/page-context.tsx";
-import { capitalised, createAddressList, RecordPage, Time, TimeCell } from "../shell/page.tsx";
+import { capitalised, createListPart, RecordPage, Time, TimeCell } from "../shell/page.tsx";
 import { ConfigText } from "./config-text.tsx";
 import { Preview } from "./preview.tsx";
 import { HostFigure, ProgressBar, ProgressSentence } from "./progress-parts.tsx";
@@ -37,10 +36,7 @@ const progressWords: Record<ConfigProgress, string> = {
 };
 
 const columns: readonly RecordColumn<ConfigAssignment>[] = [
-  {
-    name: "Host",
-    cell: (row) => <HostCell id={row.identity_id} device={row.device_id} identity={row.identity} />,
-  },
+  { name: "Host", cell: (row) => <HostCell of={row} /> },
   { name: "Assigned", cell: (row) => <Time at={row.assigned_at} /> },
   { name: "By", cell: (row) => row.assigned_by_email ?? row.assigned_by },
   {
@@ -71,19 +67,15 @@ const columns: readonly RecordColumn<ConfigAssignment>[] = [
 /** The hosts to which a config was assigned, newest first, under the filter of the address. */
 const Assignments = (props: { configId: string }) => {
   const { times } = usePageContext();
-  const { params, pathOf, chip, sourcePath, exportPath, list } = createAddressList(() => ({
+  const { params, pathOf, chip, list } = createListPart(() => ({
     path: `/configs/${props.configId}`,
     source: `/api/core/collector/configs/${props.configId}/assignments`,
     limit: 25,
     anchor: "assignments",
     foreign: ["compare", "preview"],
-  }));
-  const report = createReport({
     schema: AssignmentPage,
-    path: sourcePath,
     intervalMs: 15_000,
-    paused: useUpdates().paused,
-  });
+  }));
   return (
     <Section id="assignments" title="Assigned hosts">
       <Chips
@@ -104,12 +96,10 @@ const Assignments = (props: { configId: string }) => {
       </Show>
       <RecordList
         {...list()}
-        report={report}
-        isPart
         label="Assigned hosts, newest first"
         columns={columns}
         noun="assignment"
-        downloads={[{ path: exportPath(), words: "CSV" }]}
+        exports={{ csv: "CSV" }}
         empty={<p class="quiet">No assignment matches.</p>}
       />
     </Section>

@@ -40,7 +40,7 @@ export const CompareChoice = (props: { configId: string; chosen?: string }) => {
     schema: ConfigList,
     path: () => (isWanted() ? `/api/core/collector/configs?limit=${choicesMax}` : undefined),
   });
-  const others = () => report.answer()?.value.items.filter(({ id }) => id !== props.configId);
+  const others = () => report.value()?.items.filter(({ id }) => id !== props.configId);
   return (
     <form
       class="compare"

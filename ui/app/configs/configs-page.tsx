@@ -67,7 +67,7 @@ const columns: readonly RecordColumn<ListedConfig>[] = [
 /** `/configs`: the published configs, newest first, and how far the hosts of each are. */
 export const ConfigsPage = () => {
   const navigate = useNavigate();
-  const { page, report, params, exportPath, list } = createListPage({
+  const { page, params, list } = createListPage({
     title: "Configs",
     path: "/configs",
     source: "/api/core/collector/configs",
@@ -93,11 +93,10 @@ export const ConfigsPage = () => {
       />
       <RecordList
         {...list()}
-        report={report}
         label="Configs, newest first"
         columns={columns}
         noun="config"
-        downloads={[{ path: exportPath(), words: "CSV" }]}
+        exports={{ csv: "CSV" }}
         empty={<NoConfigs text={text()} />}
       />
       <Unstored />
@@ -135,7 +134,7 @@ const Unstored = () => {
   return (
     <Section class="panel" id="unstored" title="Running, never published">
       <OldNotice report={report} what="These hashes are" pauses />
-      <Loaded report={report} what="hashes" value={report.answer()?.value}>
+      <Loaded report={report} what="hashes">
         {(known) => (
           <Show
             when={known().hashes > 0}

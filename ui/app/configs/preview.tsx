@@ -60,7 +60,7 @@ export const Preview = (props: { configId: string }) => {
       </Show>
       <Show when={query() !== undefined && faults().length === 0}>
         <OldNotice report={report} what="This preview is" />
-        <Loaded report={report} what="preview" value={report.current()}>
+        <Loaded report={report} what="preview">
           {(known) => <Result preview={known()} />}
         </Loaded>
       </Show>

@@ -131,7 +131,7 @@ export const RecordTable = <Row,>(props: {
 /** A page of this many rows has its pager below the table as well. */
 const rowsInView = 20;
 
-/** A list that core returns page by page: pager and downloads, then the table, or what stands in its place without a row. */
+/** A list that core returns page by page: pager and exports, then the table, or what stands in its place without a row. */
 export const RecordList = <Row,>(
   props: ListRows & {
     report: LiveReport<{ items: Row[]; next_cursor: string | null }>;
@@ -143,7 +143,9 @@ export const RecordList = <Row,>(
     isContinued: boolean;
     /** The address of the page that begins at a cursor, of the first page without one. */
     pathOf: (cursor?: string) => string;
-    downloads?: readonly { path: string; words: string }[];
+    /** The words of the links that export all pages, by their format. */
+    exports?: Readonly<Record<string, string>>;
+    exportPath: (format: string) => string;
     /** The address without a filter. */
     allPath: string;
     /** Shown without a row. */
@@ -152,7 +154,7 @@ export const RecordList = <Row,>(
     isPart?: boolean;
   },
 ) => {
-  const page = () => props.report.answer()?.value;
+  const page = () => props.report.value();
   const nouns = () => props.nouns ?? `${props.noun}s`;
   const pager = (label: string) => (
     <Show when={page()}>
@@ -179,9 +181,9 @@ export const RecordList = <Row,>(
       <div class="page-tools">
         {pager(`Pages of ${nouns()}`)}
         <div class="page-tools-end">
-          <For each={props.downloads}>
-            {({ path, words }) => (
-              <a class="button" href={path} download="">
+          <For each={Object.entries(props.exports ?? {})}>
+            {([format, words]) => (
+              <a class="button" href={props.exportPath(format)} download="">
                 <Icon name="export" /> {words}
               </a>
             )}
@@ -237,22 +239,24 @@ export const Chips = (props: { label: string; chips: readonly Chip[]; children?:
   </nav>
 );
 
-/** Labels, each a link to the hosts that have it. */
+/** Labels, each a link to the hosts that have it; nothing without any. */
 export const LabelLinks = (props: { labels: Readonly<Record<string, string>> }) => (
-  <ul class="label-links" aria-label="Labels">
-    <Index each={Object.entries(props.labels)}>
-      {(label) => (
-        <li>
-          <a
-            href={`/fleet?${filterToParams({ label: [`${label()[0]}:${label()[1]}`] })}`}
-            title="Hosts with this label"
-          >
-            {plainText(label()[0])}: {plainText(label()[1])}
-          </a>
-        </li>
-      )}
-    </Index>
-  </ul>
+  <Show when={Object.keys(props.labels).length > 0}>
+    <ul class="label-links" aria-label="Labels">
+      <Index each={Object.entries(props.labels)}>
+        {(label) => (
+          <li>
+            <a
+              href={`/fleet?${filterToParams({ label: [label().join(":")] })}`}
+              title="Hosts with this label"
+            >
+              {label().map(plainText).join(": ")}
+            </a>
+          </li>
+        )}
+      </Index>
+    </ul>
+  </Show>
 );
 
 /** A count as a link to exactly what it counts; zero is plain text. */
@@ -290,8 +294,10 @@ export const RecordLink = (props: { href: string; children: JSX.Element }) => (
 );
 
 /** A host as a link to its page, with its identity. */
-export const HostCell = (props: { id: string; device: string; identity: string }) => (
-  <TwoLines second={plainText(props.identity)}>
-    <RecordLink href={`/hosts/${props.id}`}>{plainText(props.device)}</RecordLink>
+export const HostCell = (props: {
+  of: { identity_id: string; device_id: string; identity: string };
+}) => (
+  <TwoLines second={plainText(props.of.identity)}>
+    <RecordLink href={`/hosts/${props.of.identity_id}`}>{plainText(props.of.device_id)}</RecordLink>
   </TwoLines>
 );

@@ -169,9 +169,10 @@ export const PartBoundary = (props: {
 );
 
 /** Shows a report's value once it is there; until then that it is loading, or why it could not be loaded, with a button that tries again. */
-export const Loaded = <Value extends object>(props: {
-  report: LiveReport<unknown>;
-  value: Value | undefined;
+export const Loaded = <Reported, Value = Reported>(props: {
+  report: LiveReport<Reported>;
+  /** What is shown of the report; by default its value, also that of the query before if it is the page's main content. */
+  value?: Value | undefined;
   /** Completes "The … could not be loaded". */
   what: string;
   /** Said instead if core has no such thing: it answers 404, or 422 to an id that is none. */
@@ -183,6 +184,12 @@ export const Loaded = <Value extends object>(props: {
   children: (value: Accessor<Value>) => JSX.Element;
 }) => {
   const { paused } = useUpdates();
+  const value = () => {
+    if ("value" in props) return props.value;
+    const { report, heading } = props;
+    // Without a `value`, both types are the same.
+    return (heading ? report.value() : report.current()) as Value | undefined;
+  };
   return (
     <UpdatesProvider value={{ paused, asOf: props.report.asOf }}>
       <Switch fallback={<p class="page-loading">Loading</p>}>
@@ -212,7 +219,7 @@ export const Loaded = <Value extends object>(props: {
             );
           }}
         </Match>
-        <Match when={props.value}>{(value) => props.children(value)}</Match>
+        <Match when={value()}>{(known) => props.children(known as Accessor<Value>)}</Match>
       </Switch>
     </UpdatesProvider>
   );

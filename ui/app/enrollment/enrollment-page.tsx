@@ -27,7 +27,7 @@ export const EnrollmentPage = () => {
     intervalMs: 15_000,
   });
   const { report } = page;
-  const known = () => report.answer()?.value;
+  const known = () => report.value();
   return (
     <PageFrame of={page}>
       <Show

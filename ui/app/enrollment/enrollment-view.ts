@@ -5,7 +5,7 @@ import type {
   TokenState,
 } from "#proto/operator/enrollment.ts";
 import { auditPath } from "../audit/audit-view.ts";
-import { withQuery } from "../browser/with-query.ts";
+import { addressFault, withQuery } from "../browser/with-query.ts";
 import { formatCount, formatDuration } from "../format/format.ts";
 
 /** The states of tokens in words. */
@@ -39,13 +39,10 @@ export const listParameters = {
 } as const;
 
 /** Returns the first parameter of an address that the page does not understand. */
-export const unknownParameter = (search: string): string | undefined => {
-  const known: readonly string[] = [
-    "chat",
-    ...Object.values(listParameters).flatMap((names) => Object.values(names)),
-  ];
-  return [...new URLSearchParams(search).keys()].find((name) => !known.includes(name));
-};
+export const unknownParameter = (search: string): string | undefined =>
+  addressFault(search, {
+    repeated: Object.values(listParameters).flatMap((names) => Object.values(names)),
+  });
 
 /** Returns the address of the tokens of a policy, in a state if it is given. */
 export const tokensPath = (filter: { state?: TokenState; policy_id: string }): string =>

@@ -6,11 +6,11 @@ import {
   PolicyPage,
   TokenPage,
 } from "#proto/operator/enrollment.ts";
-import { createReport, useUpdates } from "../api/live-report.tsx";
+import { useUpdates } from "../api/live-report.tsx";
 import { auditPath } from "../audit/audit-view.ts";
 import { Chips, LabelLinks, type RecordColumn, RecordList, TwoLines } from "../design/records.tsx";
 import { formatCount, formatKnown, formatUntil, plainText } from "../format/format.ts";
-import { createAddressList, Time, TimeCell } from "../shell/page.tsx";
+import { createListPart, Time, TimeCell } from "../shell/page.tsx";
 import {
   enrolledPath,
   listParameters,
@@ -101,19 +101,15 @@ const usesPath = ({ id, created_at: since }: ListedToken) =>
 
 /** The tokens of all policies under the filter of the address, newest first. */
 export const Tokens = (props: { counts: EnrollmentReport["tokens"] | undefined }) => {
-  const { filter, chip, sourcePath, exportPath, list } = createAddressList(() => ({
+  const { filter, chip, list } = createListPart(() => ({
     path: "/enrollment",
     source: "/api/core/collector/tokens",
     limit: pageRows,
     anchor: "tokens",
     names: listParameters.tokens,
-  }));
-  const report = createReport({
     schema: TokenPage,
-    path: sourcePath,
     intervalMs: refreshIntervalMs,
-    paused: useUpdates().paused,
-  });
+  }));
   return (
     <>
       <Chips
@@ -130,12 +126,10 @@ export const Tokens = (props: { counts: EnrollmentReport["tokens"] | undefined }
       />
       <RecordList
         {...list()}
-        report={report}
-        isPart
         label="Bootstrap tokens, newest first"
         columns={tokenColumns}
         noun="token"
-        downloads={[{ path: exportPath(), words: "CSV of the tokens" }]}
+        exports={{ csv: "CSV of the tokens" }}
         empty={
           <p class="quiet">
             <Show when={filter().size === 0} fallback="No token matches.">
@@ -157,9 +151,7 @@ const policyColumns: readonly RecordColumn<ListedPolicy>[] = [
         <TwoLines second={policy.description && plainText(policy.description)}>
           <strong>{plainText(policy.name)}</strong>
         </TwoLines>
-        <Show when={Object.keys(policy.labels).length > 0}>
-          <LabelLinks labels={policy.labels} />
-        </Show>
+        <LabelLinks labels={policy.labels} />
       </>
     ),
   },
@@ -216,19 +208,15 @@ const policyColumns: readonly RecordColumn<ListedPolicy>[] = [
 
 /** The policies under the filter of the address, newest first, with their tokens by state. */
 export const Policies = (props: { counts: EnrollmentReport["policies"] | undefined }) => {
-  const { filter, chip, sourcePath, exportPath, list } = createAddressList(() => ({
+  const { filter, chip, list } = createListPart(() => ({
     path: "/enrollment",
     source: "/api/core/collector/enrollment-policies",
     limit: pageRows,
     anchor: "policies",
     names: listParameters.policies,
-  }));
-  const report = createReport({
     schema: PolicyPage,
-    path: sourcePath,
     intervalMs: refreshIntervalMs,
-    paused: useUpdates().paused,
-  });
+  }));
   return (
     <>
       <Chips
@@ -242,13 +230,11 @@ export const Policies = (props: { counts: EnrollmentReport["policies"] | undefin
       />
       <RecordList
         {...list()}
-        report={report}
-        isPart
         label="Enrollment policies, newest first"
         columns={policyColumns}
         noun="policy"
         nouns="policies"
-        downloads={[{ path: exportPath(), words: "CSV of the policies" }]}
+        exports={{ csv: "CSV of the policies" }}
         empty={
           <p class="quiet">
             <Show when={filter().size === 0} fallback="No policy matches.">

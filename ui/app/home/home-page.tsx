@@ -34,7 +34,7 @@ const DirectoryPanel = () => {
           />
         )}
       </Show>
-      <Show when={report.answer()?.value}>
+      <Show when={report.value()}>
         {(status) => (
           <>
             <p>
@@ -180,7 +180,7 @@ const FleetStrip = () => {
     path: () => "/api/core/collector/health?limit=1",
     intervalMs: 30_000,
   });
-  const summary = () => report.answer()?.value.summary;
+  const summary = () => report.value()?.summary;
   return (
     <section class="panel" aria-labelledby="home-fleet">
       <h2 id="home-fleet">

@@ -104,7 +104,7 @@ export const HostEvents = (props: {
             </Show>
           </div>
         </div>
-        <Loaded report={report} what="events" value={report.current()}>
+        <Loaded report={report} what="events">
           {(known) => (
             <Show
               when={entriesOf(known()).length > 0}

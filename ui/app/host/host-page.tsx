@@ -3,7 +3,7 @@ import { createMemo, createResource, createSignal, For, Match, Show, Switch } fr
 import { FleetHealthDetail, FleetHealthReport } from "#proto/fleet-health/report.ts";
 import { CertificatePage, type CertificateView } from "#proto/operator/certificate.ts";
 import { HostDiagView } from "#proto/operator/host-diag.ts";
-import { type ApiClient, ApiProblem, parseAnswer } from "../api/api-client.ts";
+import { type ApiClient, type ApiProblem, caughtProblem, parseAnswer } from "../api/api-client.ts";
 import { createReport, UpdatesProvider } from "../api/live-report.tsx";
 import { HostHours } from "../completeness/host-hours.tsx";
 import { CopyButton } from "../design/buttons.tsx";
@@ -61,9 +61,7 @@ const Host = (props: { id: string }) => {
                   <a href={`/fleet?id=${props.id}`}>Show it in the fleet</a>
                 </p>
                 <HostName host={known().item} spelled={plainText} />
-                <Show when={Object.keys(known().item.labels).length > 0}>
-                  <LabelLinks labels={known().item.labels} />
-                </Show>
+                <LabelLinks labels={known().item.labels} />
               </header>
               <div class="shown" data-shown={report.phase()}>
                 <HostParts id={props.id} detail={known()} />
@@ -159,7 +157,7 @@ const findHosts = async (api: ApiClient, name: string): Promise<FleetHealthRepor
       if (items.length > 0) return items;
     } catch (error) {
       // Too long for a device id.
-      if (!(error instanceof ApiProblem) || error.status !== 422) throw error;
+      if (caughtProblem(error).status !== 422) throw error;
     }
   }
   return [];
@@ -178,9 +176,8 @@ const HostByName = (props: { name: string }) => {
         if (found.length === 1 && only !== undefined)
           navigate(`/hosts/${only.identity_id}`, { replace: true });
         return { found };
-      } catch (problem) {
-        if (problem instanceof ApiProblem) return { problem };
-        throw problem;
+      } catch (error) {
+        return { problem: caughtProblem(error) };
       }
     },
   );
@@ -231,7 +228,7 @@ const Certificates = (props: { id: string }) => {
   return (
     <section class="page-section" id="certificates" aria-labelledby="certificates-title">
       <h3 id="certificates-title">Certificates</h3>
-      <Loaded report={report} what="certificates" value={report.current()}>
+      <Loaded report={report} what="certificates">
         {(known) => (
           <>
             <RecordTable
@@ -322,8 +319,7 @@ const Diagnostics = (props: { id: string }) => {
       const response = await api.send(path(), { method: "POST" });
       setAsked(parseAnswer(HostDiagView, await response.json(), response));
     } catch (error) {
-      if (!(error instanceof ApiProblem)) throw error;
-      setProblem(error);
+      setProblem(caughtProblem(error));
     }
   };
   return (

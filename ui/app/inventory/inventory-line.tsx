@@ -23,7 +23,7 @@ export const InventoryLine = () => {
     paused: useUpdates().paused,
     showsAge: true,
   });
-  const counts = () => (report.phase() === "fresh" ? report.answer()?.value.counts : undefined);
+  const counts = () => (report.phase() === "fresh" ? report.value()?.counts : undefined);
   const differences = () => {
     const { missing = 0, unexpected = 0, gone = 0 } = counts() ?? {};
     return [

@@ -46,7 +46,7 @@ export const InventoryPage = () => {
     source: "/api/core/collector/inventory",
     schema: InventoryReport,
   });
-  const known = () => report.answer()?.value;
+  const known = () => report.value();
   return (
     <PageFrame of={page}>
       <Chips
@@ -60,7 +60,6 @@ export const InventoryPage = () => {
       />
       <RecordList
         {...list()}
-        report={report}
         label="Hosts of the inventory and the fleet, by name"
         columns={columns}
         isFailed={({ status }) => status !== "expected"}

@@ -36,12 +36,12 @@ import {
   configOf,
   gateSentence,
   hadFailed,
-  parseTargetsView,
   reachOf,
   rolloutSentence,
   soakWords,
   statusMeanings,
   statusWords,
+  targetsFault,
   targetsPath,
   wavePhase,
   waveSentence,
@@ -52,10 +52,6 @@ import "../fleet/drawer/drawer.css";
 /** `/rollouts/{id}`: one rollout: where it is and why, its waves, what breached the gate, its hosts, and what happened. */
 export const RolloutPage = () => {
   const location = useLocation();
-  const fault = createMemo(() => {
-    const parsed = parseTargetsView(location.search);
-    return "parameter" in parsed ? parsed.parameter : undefined;
-  });
   return (
     <RecordPage
       noun="rollout"
@@ -78,7 +74,7 @@ export const RolloutPage = () => {
             <Commands rollout={known()} />
           </div>
           <Events rollout={known()} />
-          <Show when={fault()} fallback={<Targets rollout={known()} />}>
+          <Show when={targetsFault(location.search)} fallback={<Targets rollout={known()} />}>
             {(parameter) => (
               <UnknownFilter
                 title="Hosts"
@@ -185,9 +181,7 @@ const shownAtZero = ({ reverted }: Rollout): ReadonlySet<string> =>
 const breachColumns: readonly RecordColumn<RolloutEvidence>[] = [
   {
     name: "Host",
-    cell: ({ identity_id: id, identity }) => (
-      <HostCell id={id} device={deviceOf(identity)} identity={identity} />
-    ),
+    cell: (row) => <HostCell of={{ ...row, device_id: deviceOf(row.identity) }} />,
   },
   { name: "Condition", cell: (row) => conditionWords[row.condition] },
   { name: "Began", cell: (row) => <Time at={row.began_at} /> },
@@ -335,7 +329,7 @@ const Events = (props: { rollout: Rollout }) => {
       }
     >
       <OldNotice report={report} what="These events are" pauses />
-      <Loaded report={report} what="events" value={report.current()}>
+      <Loaded report={report} what="events">
         {(known) => (
           <Show
             when={entriesOf(known()).length > 0}

@@ -120,7 +120,7 @@ export const RolloutsOf = (props: {
   return (
     <>
       <OldNotice report={report} what="These rollouts are" />
-      <Loaded report={report} what="rollouts" value={report.current()}>
+      <Loaded report={report} what="rollouts">
         {(known) => (
           <Show when={known().items.length > 0} fallback={<p class="quiet">{props.none}</p>}>
             <ul class="rollouts-of">

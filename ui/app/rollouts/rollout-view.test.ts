@@ -5,9 +5,9 @@ import {
   breachSentence,
   commandsOf,
   gateSentence,
-  parseTargetsView,
   reachOf,
   rolloutSentence,
+  targetsFault,
   targetsPath,
   waveSentence,
 } from "./rollout-view.ts";
@@ -156,13 +156,17 @@ it("names the commands that its state allows", () => {
 });
 
 describe("the filter of a rollout's hosts", () => {
-  it.each([{}, { wave: 2 }, { wave: 2, status: "failed" as const, cursor: "abc" }])(
-    "is in the address: %j",
-    (view) =>
-      expect(parseTargetsView(new URL(targetsPath(id, view), "http://x.test").search)).toEqual(
-        view,
-      ),
-  );
+  it.each([
+    [{}, ""],
+    [{ wave: 2 }, "?wave=2"],
+    [{ wave: 2, status: "failed" as const }, "?wave=2&status=failed"],
+  ])("is in the address: %j", (view, search) => {
+    expect(targetsPath(id, view)).toBe(`/rollouts/${id}${search}#targets`);
+    expect(targetsFault(search)).toBe(undefined);
+  });
+
+  it("may have a page of the list, and a conversation beside it", () =>
+    expect(targetsFault("?cursor=abc&chat=new")).toBe(undefined));
 
   it.each([
     ["?stat=failed", "stat"],
@@ -170,6 +174,6 @@ describe("the filter of a rollout's hosts", () => {
     ["?wave=0", "wave"],
     ["?wave=1&wave=2", "wave"],
   ])("refuses %j and names the parameter", (search, parameter) =>
-    expect(parseTargetsView(search)).toEqual({ parameter }),
+    expect(targetsFault(search)).toBe(parameter),
   );
 });

@@ -1,3 +1,4 @@
+import * as v from "valibot";
 import type { Rollout, RolloutWave } from "#proto/rollout/rollout.ts";
 import {
   endedStates,
@@ -8,7 +9,7 @@ import {
   type TargetStatus,
   targetStatuses,
 } from "#proto/rollout/vocabulary.ts";
-import { withQuery } from "../browser/with-query.ts";
+import { addressFault, withQuery } from "../browser/with-query.ts";
 import type { ShapeName } from "../design/icon.tsx";
 import {
   formatCount,
@@ -96,31 +97,21 @@ export const targetReasonWords: Readonly<Record<TargetReason, string>> = {
   reassigned: "somebody assigned another config",
 };
 
-/** Which targets a list shows: all of them unless a part is set. */
-interface TargetsView {
-  wave?: number | undefined;
-  status?: TargetStatus | undefined;
-  cursor?: string | undefined;
-}
+/** Returns the address of the targets of a rollout under a filter: all of them unless a part is set. */
+export const targetsPath = (
+  rolloutId: string,
+  view: { wave?: number | undefined; status?: TargetStatus | undefined } = {},
+): string => `${withQuery(`/rollouts/${rolloutId}`, view)}#targets`;
 
-/** Returns the address of the targets of a rollout under a filter. */
-export const targetsPath = (rolloutId: string, view: TargetsView = {}): string =>
-  `${withQuery(`/rollouts/${rolloutId}`, { ...view })}#targets`;
-
-/** Parses the filter of an address, or names the first parameter that the page does not know. */
-export const parseTargetsView = (search: string): TargetsView | { parameter: string } => {
-  const params = new URLSearchParams(search);
-  for (const name of new Set(params.keys()))
-    if (!["wave", "status", "cursor", "chat"].includes(name) || params.getAll(name).length > 1)
-      return { parameter: name };
-  const [wave, status, cursor] = ["wave", "status", "cursor"].map(
-    (name) => params.get(name) ?? undefined,
-  );
-  if (wave !== undefined && !/^[1-9]\d{0,3}$/.test(wave)) return { parameter: "wave" };
-  const known = targetStatuses.find((name) => name === status);
-  if (status !== undefined && known === undefined) return { parameter: "status" };
-  return { wave: wave === undefined ? undefined : Number(wave), status: known, cursor };
+const targetsParameters = {
+  wave: v.pipe(v.string(), v.regex(/^[1-9]\d{0,3}$/)),
+  status: v.picklist(targetStatuses),
+  cursor: v.string(),
 };
+
+/** Returns the first parameter of the filter of an address that the page does not understand. */
+export const targetsFault = (search: string): string | undefined =>
+  addressFault(search, { once: targetsParameters, repeated: [] });
 
 /** Returns how much of all targets a wave reaches, as requested: `5 %`, `10 hosts`. */
 export const reachOf = ({ percent, count }: Pick<RolloutWave, "percent" | "count">): string =>

@@ -91,7 +91,7 @@ const foreignFilters = [
 
 /** `/rollouts`: the rollouts, newest first, and how far each one is. */
 export const RolloutsPage = () => {
-  const { page, report, params, chip, list } = createListPage({
+  const { page, params, chip, list } = createListPage({
     title: "Rollouts",
     path: "/rollouts",
     source: "/api/core/collector/rollouts",
@@ -120,7 +120,6 @@ export const RolloutsPage = () => {
       </For>
       <RecordList
         {...list()}
-        report={report}
         label="Rollouts, newest first"
         columns={columns}
         isFailed={({ state, failed }) => failed > 0 && openStates.includes(state)}

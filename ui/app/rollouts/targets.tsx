@@ -1,18 +1,14 @@
 import { Show } from "solid-js";
 import { type Rollout, type RolloutTarget, RolloutTargetPage } from "#proto/rollout/rollout.ts";
 import { targetStatuses } from "#proto/rollout/vocabulary.ts";
-import { createReport, useUpdates } from "../api/live-report.tsx";
 import { Chips, HostCell, type RecordColumn, RecordList, TwoLines } from "../design/records.tsx";
 import { Section } from "../design/report-parts.tsx";
 import { formatCount, plainText } from "../format/format.ts";
-import { createAddressList, Time, TimeCell } from "../shell/page.tsx";
+import { createListPart, Time, TimeCell } from "../shell/page.tsx";
 import { conditionWords, statusWords, targetReasonWords } from "./rollout-view.ts";
 
 const columns: readonly RecordColumn<RolloutTarget>[] = [
-  {
-    name: "Host",
-    cell: (row) => <HostCell id={row.identity_id} device={row.device_id} identity={row.identity} />,
-  },
+  { name: "Host", cell: (row) => <HostCell of={row} /> },
   { name: "Wave", cell: (row) => row.wave },
   {
     name: "Status",
@@ -55,19 +51,15 @@ const columns: readonly RecordColumn<RolloutTarget>[] = [
 
 /** The hosts of a rollout in the order of the waves, under the filter of the address. */
 export const Targets = (props: { rollout: Rollout }) => {
-  const { params, chip, sourcePath, exportPath, list } = createAddressList(() => ({
+  const { params, chip, list } = createListPart(() => ({
     path: `/rollouts/${props.rollout.id}`,
     source: `/api/core/collector/rollouts/${props.rollout.id}/targets`,
     limit: 100,
     anchor: "targets",
     names: { wave: "wave", status: "status", cursor: "cursor" },
-  }));
-  const report = createReport({
     schema: RolloutTargetPage,
-    path: sourcePath,
     intervalMs: 10_000,
-    paused: useUpdates().paused,
-  });
+  }));
   const counts = () =>
     params().has("wave")
       ? props.rollout.waves.find(({ number }) => String(number) === params().get("wave"))
@@ -96,14 +88,12 @@ export const Targets = (props: { rollout: Rollout }) => {
       />
       <RecordList
         {...list()}
-        report={report}
-        isPart
         label="Hosts in the order of the waves"
         columns={columns}
         isFailed={({ status }) => status === "failed"}
         noun="host"
         order="first to last"
-        downloads={[{ path: exportPath(), words: "CSV" }]}
+        exports={{ csv: "CSV" }}
         empty={<p class="quiet">No host matches.</p>}
       />
     </Section>

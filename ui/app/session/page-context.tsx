@@ -9,7 +9,7 @@ import {
   useContext,
 } from "solid-js";
 import { Session } from "#proto/operator/session.ts";
-import { type ApiClient, ApiProblem } from "../api/api-client.ts";
+import { type ApiClient, ApiProblem, caughtProblem } from "../api/api-client.ts";
 import { ShownReportsProvider } from "../api/live-report.tsx";
 import { ageMs, createMoment, type Moment, readMoment } from "../browser/moment.ts";
 import { createShortcutSwitch, type ShortcutSwitch } from "../browser/shortcuts.ts";
@@ -102,11 +102,11 @@ export const PageContextProvider = (props: { api: ApiClient; children: JSX.Eleme
     try {
       return await send();
     } catch (error) {
-      if (!(error instanceof ApiProblem)) throw error;
-      if (error.status === 403) void reloadSession();
-      if (error.status !== 401) throw error;
+      const { status, requestId } = caughtProblem(error);
+      if (status === 403) void reloadSession();
+      if (status !== 401) throw error;
       end();
-      throw sessionEnded(error.requestId);
+      throw sessionEnded(requestId);
     }
   };
   const api: ApiClient = {
@@ -130,8 +130,8 @@ export const PageContextProvider = (props: { api: ApiClient; children: JSX.Eleme
         claimTab(found.user.user_id);
         setState({ status: "known", session: found, since });
       }
-    } catch (problem) {
-      if (!(problem instanceof ApiProblem)) throw problem;
+    } catch (error) {
+      const problem = caughtProblem(error);
       if (problem.status === 401) end();
       // A known session stays while the server is unavailable: the pages report that themselves.
       else if (session() === undefined) {

@@ -33,7 +33,7 @@ export const createPage = <Schema extends v.GenericSchema>({
 }): ReportPage<v.InferOutput<Schema>> => {
   const [paused, setPaused] = createSignal(false);
   const report = createReport({ ...options, paused });
-  const named = () => title(report.answer()?.value);
+  const named = () => title(report.value());
   createPageTitle(named);
   return { title: named, report, paused, setPaused };
 };
@@ -105,7 +105,6 @@ export const RecordPage = <Schema extends v.GenericSchema<object>>(props: {
         heading
         missing={`No such ${noun}`}
         instead={{ href: allPath, words: `Show all ${allPath.slice(1)}` }}
-        value={page.report.answer()?.value}
       >
         {(known) => props.children(known, page.report)}
       </Loaded>
@@ -120,7 +119,8 @@ export const capitalised = (words: string): string =>
 /** A list whose address holds the parameters of its report. */
 export type AddressList = ReturnType<typeof createAddressList>;
 
-interface AddressListOptions {
+interface AddressListOptions<Schema extends v.GenericSchema = v.GenericSchema>
+  extends Pick<LiveReportOptions<Schema>, "schema" | "intervalMs"> {
   /** The page of the list, and what core answers it. */
   path: string;
   source: string;
@@ -149,7 +149,7 @@ const renamed = (
   );
 
 /** Creates a list that shows what core answers under the parameters of the address, which are the API's own. */
-export const createAddressList = (options: Accessor<AddressListOptions>) => {
+const createAddressList = (options: Accessor<AddressListOptions>) => {
   const location = useLocation();
   const params = createMemo(() => {
     const given = new URLSearchParams(location.search);
@@ -190,28 +190,42 @@ export const createAddressList = (options: Accessor<AddressListOptions>) => {
       const { source, limit } = options();
       return withQuery(source, limit === undefined ? params() : changedParams(params(), { limit }));
     }),
-    /** Returns what core exports under the filter, as CSV unless given: all pages. */
-    exportPath: (file = "export.csv") => withQuery(`${options().source}/${file}`, filter()),
-    /** Returns the properties of its `RecordList` that the address holds. */
-    list: () => ({
-      isContinued: params().has("cursor"),
-      allPath: options().path,
-      pathOf: (cursor?: string) => pathOf({ cursor }),
-    }),
   };
+};
+
+/** Returns the properties of a `RecordList` that its address and its report hold. */
+const listOf = <Value,>(
+  { params, filter, pathOf }: AddressList,
+  { path: allPath, source }: AddressListOptions,
+  report: LiveReport<Value>,
+) => ({
+  report,
+  allPath,
+  isContinued: params().has("cursor"),
+  pathOf: (cursor?: string) => pathOf({ cursor }),
+  exportPath: (format: string) => withQuery(`${source}/export.${format}`, filter()),
+});
+
+/** Creates the state of a list that is a part of a page. */
+export const createListPart = <Schema extends v.GenericSchema>(
+  options: Accessor<AddressListOptions<Schema>>,
+) => {
+  const address = createAddressList(options);
+  const { schema, intervalMs } = options();
+  const { paused } = useUpdates();
+  const report = createReport({ schema, path: address.sourcePath, intervalMs, paused });
+  return { ...address, list: () => ({ ...listOf(address, options(), report), isPart: true }) };
 };
 
 /** Creates the state of a page that shows one list of its address. */
 export const createListPage = <Schema extends v.GenericSchema>({
   title,
-  schema,
-  intervalMs,
   ...options
-}: { title: string } & AddressListOptions &
-  Pick<LiveReportOptions<Schema>, "schema" | "intervalMs">) => {
+}: { title: string } & AddressListOptions<Schema>) => {
   const address = createAddressList(() => options);
-  const page = createPage({ title: () => title, schema, path: address.sourcePath, intervalMs });
-  return { ...address, page, report: page.report };
+  const page = createPage({ ...options, title: () => title, path: address.sourcePath });
+  const { report } = page;
+  return { ...address, page, report, list: () => listOf(address, options, report) };
 };
 
 /** A timestamp, absolute and in the chosen zone, with its age at the time of the report around on hover. */

@@ -1,6 +1,6 @@
 import { useLocation } from "@solidjs/router";
 import { createSignal, For, type JSX, Match, onCleanup, Show, Switch } from "solid-js";
-import { ApiProblem } from "../api/api-client.ts";
+import { type ApiProblem, caughtProblem } from "../api/api-client.ts";
 import { type DownloadedFile, downloadFile } from "../api/download.ts";
 import { claimTab } from "../browser/stored-text.ts";
 import { readTheme, showTheme, storeTheme, type Theme, themes } from "../browser/theme.ts";
@@ -49,10 +49,9 @@ const Downloads = () => {
         setEnd({ saved: file });
         setTimeout(() => remove(download), savedMs);
       },
-      (problem: unknown) => {
+      (error: unknown) => {
         if (stop.signal.aborted) return remove(download);
-        if (!(problem instanceof ApiProblem)) throw problem;
-        setEnd({ problem });
+        setEnd({ problem: caughtProblem(error) });
       },
     );
   };

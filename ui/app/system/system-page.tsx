@@ -61,7 +61,7 @@ export const SystemPage = () => {
   const { report } = page;
   return (
     <PageFrame of={page} class="system">
-      <Loaded report={report} what="state of the system" heading value={report.answer()?.value}>
+      <Loaded report={report} what="state of the system" heading>
         {(known) => (
           <div class="shown page" data-shown={report.phase()}>
             <p class="system-headline">

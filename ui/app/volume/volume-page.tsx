@@ -58,7 +58,7 @@ export const VolumePage = () => {
   });
   /** The label of the address first, whether the fleet has it or not. */
   const labelKeys = createMemo(() => {
-    const known = facets.answer()?.value.labels.map(({ key }) => key) ?? [];
+    const known = facets.value()?.labels.map(({ key }) => key) ?? [];
     return [...new Set([label() ?? [], known].flat())].slice(0, labelsShown);
   });
   const nameOf = () =>
@@ -82,7 +82,6 @@ export const VolumePage = () => {
         report={report}
         what="volume"
         heading
-        value={report.answer()?.value}
         instead={{ href: "/volume", words: "Show the last 24 hours by host" }}
       >
         {(known) => (
@@ -99,7 +98,7 @@ export const VolumePage = () => {
           </div>
         )}
       </Loaded>
-      <Budgets items={budgets.answer()?.value.items ?? []} />
+      <Budgets items={budgets.value()?.items ?? []} />
     </PageFrame>
   );
 };

@@ -4,7 +4,7 @@ import { serialiseFilter } from "#proto/fleet-health/query-language/parse.ts";
 import { parseDuration, writeDuration } from "#proto/fleet-health/query-language/quantities.ts";
 import type { CoreProblemCode } from "#proto/gen/problem-codes.ts";
 import { Watch, WatchDetail, WatchList } from "#proto/watch/watch.ts";
-import { ApiProblem, parseAnswer } from "../api/api-client.ts";
+import { type ApiProblem, caughtProblem, parseAnswer } from "../api/api-client.ts";
 import { createReport } from "../api/live-report.tsx";
 import { Loaded, Section } from "../design/report-parts.tsx";
 import { parseView } from "../fleet/view/view-state.ts";
@@ -158,9 +158,9 @@ const WatchForm = (props: {
     try {
       await props.submit(new FormData(event.currentTarget));
     } catch (failure) {
-      if (!(failure instanceof ApiProblem)) throw failure;
-      setProblem(failure);
-      if (failure.code === ("conflict" satisfies CoreProblemCode)) props.onConflict?.();
+      const rejection = caughtProblem(failure);
+      setProblem(rejection);
+      if (rejection.code === ("conflict" satisfies CoreProblemCode)) props.onConflict?.();
     }
   };
   return (
@@ -213,7 +213,7 @@ const definitionOf = (typed: FormData) => ({
 /** The fields of what a watch counts, and who receives its messages. */
 const DefinitionFields = (props: { watch: Definition }) => {
   const report = createReport({ schema: WatchList, path: () => `${watchesPath}?limit=1` });
-  const receivers = () => report.answer()?.value.receivers.map(({ name }) => name);
+  const receivers = () => report.value()?.receivers.map(({ name }) => name);
   return (
     <>
       <Field label="Name" name="name" required maxlength="120" value={props.watch.name} />

@@ -171,9 +171,7 @@ export const WatchesPage = () => {
   });
   return (
     <PageFrame of={page}>
-      <Show when={report.answer()?.value.held_by}>
-        {(outage) => <Outages outages={[outage()]} />}
-      </Show>
+      <Show when={report.value()?.held_by}>{(outage) => <Outages outages={[outage()]} />}</Show>
       <Chips
         label="Watches by state"
         chips={[
@@ -183,7 +181,6 @@ export const WatchesPage = () => {
       />
       <RecordList
         {...list()}
-        report={report}
         label="Watches, newest first"
         columns={columns}
         isFailed={({ state }) => state === "firing"}
