@@ -1,32 +1,29 @@
 /** Counts, in a selection and in all hosts, the hosts with each value of a property that hosts may have in common. */
 import { sql } from "drizzle-orm";
 import { type Clock, dayMs } from "#kit/clock.ts";
+import { mapValues } from "#kit/map-values.ts";
 import type { FactorKind } from "#proto/fleet-health/factors.ts";
 import type { FleetFilter } from "#proto/fleet-health/filter.ts";
 import type { Labels } from "#proto/labels.ts";
 import type { Executor } from "../database/database.ts";
 import { arrayLiteral } from "../database/statements.ts";
-import type { HostColumn } from "./columns/evaluate-expression.ts";
-import type { Expression } from "./columns/expression.ts";
+
+import { always, column, type Expression } from "./columns/expression.ts";
 import type { FleetColumns } from "./columns/fleet-columns.ts";
 import { idAt, idBytes } from "./columns/packed-rows.ts";
 import type { ResidentHosts } from "./columns/resident-hosts.ts";
-import { type MarkedHosts, markHosts } from "./columns/select-hosts.ts";
+import { type CountsByValue, countBy, type HostCounts, markHosts } from "./columns/select-hosts.ts";
 import { fleetPredicate, ofRecentDays } from "./predicate.ts";
 import { type FleetRules, hostsOf } from "./rows.ts";
 
 /** The hosts that have a value. */
-export interface CountedFactor {
+export interface CountedFactor extends HostCounts<"selected"> {
   kind: FactorKind;
   value: string;
-  selected: number;
-  all: number;
 }
 
 /** Counts of a selection and of all hosts. */
-interface FactorCounts {
-  selected: number;
-  all: number;
+interface FactorCounts extends HostCounts<"selected"> {
   /** Core still reads the hosts' sources, and has not counted them. */
   readsSources: boolean;
   counts: CountedFactor[];
@@ -48,15 +45,11 @@ const columnsOf = {
   policy: "policy_id",
 } as const satisfies Readonly<Record<ColumnKind, string>>;
 
-const kinds = Object.keys(columnsOf) as ColumnKind[];
-
 /** Counts by the text of a value in its column. */
-type ByValue = Map<string, { selected: number; all: number }>;
-
-/** Counts hosts by their sources of telemetry: in the database, and in core's memory, because a scan would be too slow. */
+type ByValue = CountsByValue<"selected">;
 
 /** The number of hosts with a source, in a selection and in all. */
-type CountedSources = Map<string, { selected: number; all: number }>;
+type CountedSources = Map<string, HostCounts<"selected">>;
 
 /** Counts by a scan of the accounts, which takes a second for 100,000 hosts. */
 const countSources = async (
@@ -217,17 +210,16 @@ export const countFactors = async (
   columns?: FleetColumns,
   hostSources?: HostSources,
 ): Promise<FactorCounts> => {
-  const predicate = fleetPredicate(filter, rules);
-  const marked = await markHosts(db, columns, predicate);
-  const isSelected = marked && isSelectedOf(marked);
-  const counted = isSelected
-    ? countInMemory(marked, isSelected)
-    : await countInDatabase(db, rules, predicate);
-  const { label: bySet, ...others } = counted.byKind;
-  const sources =
-    isSelected && hostSources
-      ? hostSources.count(marked.view, isSelected, rules.now)
-      : await countSources(db, rules, predicate);
+  const selected = fleetPredicate(filter, rules);
+  const marked = await markHosts(db, columns, always, [selected]);
+  const hosts = { hosts: hostsOf(rules), where: always, marked };
+  const [{ totals, by }, sources] = await Promise.all([
+    countBy(db, hosts, mapValues(columnsOf, column), { selected }),
+    marked && hostSources
+      ? hostSources.count(marked.view, marked.mark(selected), rules.now)
+      : countSources(db, rules, selected),
+  ]);
+  const { label: bySet, ...others } = by;
   const [policies, labels] = await Promise.all([
     findPolicyNames(db, others.policy),
     countLabelPairs(db, bySet),
@@ -244,126 +236,8 @@ export const countFactors = async (
       }),
   );
   for (const [value, count] of sources ?? []) counts.push({ kind: "source", value, ...count });
-  return { ...counted, readsSources: sources === undefined, counts: [...counts, ...labels] };
+  return { ...totals, readsSources: sources === undefined, counts: [...counts, ...labels] };
 };
-
-interface KindCounts {
-  selected: number;
-  all: number;
-  byKind: Record<ColumnKind, ByValue>;
-}
-
-/** Marks selected hosts with 1, by index. */
-const isSelectedOf = ({ view, places }: MarkedHosts) => {
-  const isSelected = new Uint8Array(view.count);
-  for (const place of places) isSelected[place] = 1;
-  return isSelected;
-};
-
-const countInMemory = ({ view, places }: MarkedHosts, isSelected: Uint8Array): KindCounts => {
-  const count = (kind: ColumnKind): ByValue => {
-    const column = view.column(columnsOf[kind]);
-    if (column.kind === "names") {
-      // Numbers from 0: looking up an array takes a tenth of the time of a map.
-      const names = view.names(columnsOf[kind] as Parameters<typeof view.names>[0]);
-      const selected = new Uint32Array(names.length);
-      const all = new Uint32Array(names.length);
-      for (let place = 0; place < view.count; place++) {
-        const value = (column.values[place] as number) | 0;
-        selected[value] = (selected[value] as number) + (isSelected[place] as number);
-        all[value] = (all[value] as number) + 1;
-      }
-      return new Map(
-        names.flatMap((name, at) =>
-          all[at] ? [[name, { selected: selected[at] as number, all: all[at] }]] : [],
-        ),
-      );
-    }
-    const { values } = column as Extract<HostColumn, { kind: "numbers" | "keys" }>;
-    const counts = countWords(values, isSelected);
-    return new Map(
-      counts.map(({ place, selected, all }) => [String(values[place]), { selected, all }]),
-    );
-  };
-  return { selected: places.length, all: view.count, byKind: eachKind(count) };
-};
-
-/** A value of eight bytes, the index of a host that has it, and its counts. */
-interface CountedWords {
-  place: number;
-  low: number;
-  high: number;
-  selected: number;
-  all: number;
-  /** The next value of the same chain. */
-  next: CountedWords | undefined;
-}
-
-/** For more values than a fleet has configs, or sets of labels. */
-const chainBits = 14;
-
-/** Counts values by their two 32-bit words: a bigint for each host would be garbage, and slower to look up. */
-const countWords = (
-  values: Float64Array | BigInt64Array,
-  isSelected: Uint8Array,
-): CountedWords[] => {
-  const words = new Int32Array(values.buffer, values.byteOffset, 2 * isSelected.length);
-  const found: CountedWords[] = [];
-  const chains = new Array<CountedWords | undefined>(2 ** chainBits).fill(undefined);
-  for (let place = 0; place < isSelected.length; place++) {
-    const low = words[2 * place] as number;
-    const high = words[2 * place + 1] as number;
-    const chain = Math.imul(low ^ high, 0x9e3779b1) >>> (32 - chainBits);
-    let counted = chains[chain];
-    while (counted !== undefined && (counted.low !== low || counted.high !== high))
-      counted = counted.next;
-    if (counted === undefined) {
-      counted = { place, low, high, selected: 0, all: 0, next: chains[chain] };
-      chains[chain] = counted;
-      found.push(counted);
-    }
-    counted.selected += isSelected[place] as number;
-    counted.all += 1;
-  }
-  return found;
-};
-
-/** Counts all kinds in one scan: their values may have as many combinations as there are hosts. */
-const countInDatabase = async (
-  db: Executor,
-  rules: FleetRules,
-  predicate: Expression,
-): Promise<KindCounts> => {
-  const names = kinds.map((kind) => sql.identifier(columnsOf[kind]));
-  const list = sql.join(names, sql`, `);
-  const texts = names.map((name) => sql`${name}::text`);
-  const rows = await db.execute<{
-    others: number;
-    value: string;
-    selected: number;
-    hosts: number;
-  }>(sql`
-    select grouping(${list}) as others, coalesce(${sql.join(texts, sql`, `)}) as value,
-      (count(*) filter (where is_selected))::int as selected, count(*)::int as hosts
-    from (select ${list}, ${predicate} as is_selected from ${hostsOf(rules)} offset 0) host
-    group by grouping sets (${sql.join(
-      names.map((name) => sql`(${name})`),
-      sql`, `,
-    )})`);
-  // A bit for each kind that the row does not count, the first kind highest.
-  const rowsOf = (kind: ColumnKind) => {
-    const bit = 1 << (kinds.length - 1 - kinds.indexOf(kind));
-    return rows.filter(({ others }) => (others & bit) === 0);
-  };
-  const sum = (name: "selected" | "hosts") =>
-    rowsOf("version").reduce((total, row) => total + row[name], 0);
-  const count = (kind: ColumnKind): ByValue =>
-    new Map(rowsOf(kind).map(({ value, selected, hosts }) => [value, { selected, all: hosts }]));
-  return { selected: sum("selected"), all: sum("hosts"), byKind: eachKind(count) };
-};
-
-const eachKind = (count: (kind: ColumnKind) => ByValue): Record<ColumnKind, ByValue> =>
-  Object.fromEntries(kinds.map((kind) => [kind, count(kind)])) as Record<ColumnKind, ByValue>;
 
 /** Returns the first 16 digits of a key's hash; undefined for an unknown hash. */
 const hashOf = (key: string) =>
@@ -383,7 +257,7 @@ const countLabelPairs = async (db: Executor, bySet: ByValue): Promise<CountedFac
   const rows = await db.execute<{ id: number; labels: Labels }>(
     sql`select id, labels from label_set where id = any(${arrayLiteral([...bySet.keys()])}::int[])`,
   );
-  const pairs: ByValue = new Map();
+  const pairs = new Map<string, HostCounts<"selected">>();
   for (const { id, labels } of rows)
     for (const [key, value] of Object.entries(labels)) {
       const set = bySet.get(String(id)) ?? { selected: 0, all: 0 };

@@ -1,9 +1,10 @@
-import { type SQL, type SQLWrapper, sql } from "drizzle-orm";
+import { sql } from "drizzle-orm";
 import { facetValuesMax } from "#proto/fleet-health/facets.ts";
 import type { FleetFilter } from "#proto/fleet-health/filter.ts";
 import type { ExportKind } from "#proto/fleet-health/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
-import { and } from "./columns/expression.ts";
+import { and, column } from "./columns/expression.ts";
+import { countBy, type Selection } from "./columns/select-hosts.ts";
 import { exportPredicate, fleetPredicate } from "./predicate.ts";
 import { type FleetRules, hostsOf } from "./rows.ts";
 
@@ -19,12 +20,11 @@ export interface LabelCounts {
   keysOther: number;
 }
 
-/** Returns the statement that counts the hosts of a WHERE clause over `fleet` by set of labels, of which there are few. */
-export const labelSetsOf = (where: SQLWrapper, rules: Pick<FleetRules, "past">): SQL =>
-  sql`select label_set_id, count(*) as hosts from ${hostsOf(rules)} where ${where} group by 1`;
-
-/** Counts hosts by label, from a statement that counts them by set. */
-export const countLabels = async (db: Executor, labelSets: SQL): Promise<LabelCounts> => {
+/** Counts hosts by label: by set of labels first, of which there are few. */
+export const countLabels = async (db: Executor, hosts: Selection): Promise<LabelCounts> => {
+  const { by } = await countBy(db, hosts, { set: column("label_set_id") }, {});
+  const ids = `{${[...by.set.keys()].join(",")}}`;
+  const counts = `{${Array.from(by.set.values(), ({ all }) => all).join(",")}}`;
   const rows = await db.execute<{
     key: string;
     value: string;
@@ -32,11 +32,10 @@ export const countLabels = async (db: Executor, labelSets: SQL): Promise<LabelCo
     key_hosts: number;
     keys: number;
   }>(sql`
-    with counted as materialized (
-      ${labelSets}
-    ), by_value as (
+    with by_value as (
       select key collate "C" as key, value collate "C" as value, sum(hosts) as hosts
-      from counted join label_set on id = label_set_id cross join lateral jsonb_each_text(labels) group by 1, 2
+      from unnest(${ids}::int[], ${counts}::int[]) as counted (label_set_id, hosts)
+      join label_set on id = label_set_id cross join lateral jsonb_each_text(labels) group by 1, 2
     ), by_key as (
       select *, sum(hosts) over (partition by key) as key_hosts,
         row_number() over (partition by key order by hosts desc, value) as value_rank
@@ -70,6 +69,7 @@ export const findLabelKeys = async (
   kind: ExportKind,
 ): Promise<LabelKeys> => {
   const where = and(fleetPredicate(filter, rules), exportPredicate(kind, rules));
-  const { keys, keysOther } = await countLabels(db, labelSetsOf(where, rules));
+  const hosts = { hosts: hostsOf(rules), where, marked: undefined };
+  const { keys, keysOther } = await countLabels(db, hosts);
   return { keys: keys.map(({ key }) => key).toSorted(), hasOthers: keysOther > 0 };
 };

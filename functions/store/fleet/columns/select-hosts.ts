@@ -1,12 +1,12 @@
-/** Selections and counts over the hosts in core's memory. */
-import { sql } from "drizzle-orm";
+/** Selects hosts in core's memory, and counts them there or in the database. */
+import { type SQL, sql } from "drizzle-orm";
 import type { Executor } from "#functions/store/database/database.ts";
 import { timestampOf } from "#kit/clock.ts";
+import { mapValues } from "#kit/map-values.ts";
 import { placesOf } from "./column-loops.ts";
 import { createEvaluator, evaluateSome } from "./evaluate-expression.ts";
-import { column, type Expression, type ExpressionOf, textOfTime } from "./expression.ts";
+import { type Expression, type ExpressionOf, textOfTime } from "./expression.ts";
 import type { FleetColumns } from "./fleet-columns.ts";
-import type { NameColumn } from "./packed-rows.ts";
 import type { ResidentHosts } from "./resident-hosts.ts";
 
 /** The hosts that a predicate is true of. */
@@ -20,14 +20,15 @@ export interface MarkedHosts {
   numbers(expression: Expression): Float64Array;
 }
 
-/** Finds the hosts of a predicate; undefined while they are not in memory. */
+/** Finds the hosts of a predicate; undefined while they are not in memory. `others` are the predicates that will mark some of them. */
 export const markHosts = async (
   db: Executor,
   columns: FleetColumns | undefined,
   predicate: Expression,
+  others: readonly Expression[] = [],
 ): Promise<MarkedHosts | undefined> => {
   if (columns === undefined) return undefined;
-  const parts = foundIn(predicate);
+  const parts = [predicate, ...others].flatMap(foundIn);
   const [view, ...found] = await Promise.all([
     columns.current(),
     ...parts.map((part) => findValues(db, part)),
@@ -36,15 +37,13 @@ export const markHosts = async (
   const marksOf = new Map(
     parts.map((part, index) => [part, markFound(view, part.column, found[index] ?? [])]),
   );
-  const evaluator = createEvaluator(
-    view,
-    (part) => marksOf.get(part) ?? new Uint8Array(view.count),
-  );
-  const places = placesOf(evaluator.mark(predicate));
-  const own = evaluateSome(view, places, () => {
-    throw new Error("a statement in an expression of chosen hosts");
-  });
-  return { view, places, ...own };
+  const marksFound = (part: FoundPart): Uint8Array => {
+    const marks = marksOf.get(part);
+    if (marks === undefined) throw new Error("a statement that was not run");
+    return marks;
+  };
+  const places = placesOf(createEvaluator(view, marksFound).mark(predicate));
+  return { view, places, ...evaluateSome(view, places, marksFound) };
 };
 
 type FoundPart = ExpressionOf<"found">;
@@ -217,29 +216,163 @@ const timeOfText = (text: string) => {
   return Date.parse(timestampOf(text));
 };
 
-/** Counts hosts by a whole number of each, -1 or more. */
-export const countByNumber = (numbers: Float64Array): Map<number, number> => {
-  let most = 0;
-  for (let at = 0; at < numbers.length; at++)
-    if ((numbers[at] as number) > most) most = numbers[at] as number;
-  const counts = new Uint32Array(most + 2);
-  for (let at = 0; at < numbers.length; at++) {
-    const place = (numbers[at] as number) + 1;
-    counts[place] = (counts[place] as number) + 1;
-  }
-  return new Map(
-    [...counts.entries()]
-      .filter(([, count]) => count > 0)
-      .map(([place, count]) => [place - 1, count]),
-  );
+/** Numbers of hosts: of all, and of those that each of some conditions is true of. */
+export type HostCounts<Which extends string> = Record<Which | "all", number>;
+
+/** Numbers of hosts by the text of a value. */
+export type CountsByValue<Which extends string> = ReadonlyMap<string, HostCounts<Which>>;
+
+/** The numbers of all hosts of a selection, and by each value of some expressions. */
+interface Counted<By extends string, Which extends string> {
+  totals: HostCounts<Which>;
+  by: Record<By, CountsByValue<Which>>;
+}
+
+type Expressions<Name extends string> = Readonly<Record<Name, Expression>>;
+
+/** The hosts of a relation that a predicate is true of; `marked` are the same in core's memory, undefined while they are not there. */
+export interface Selection {
+  hosts: SQL;
+  where: Expression;
+  marked: MarkedHosts | undefined;
+}
+
+/** Counts the hosts of a selection by each value of the expressions `by`, and how many of them each of the conditions `which` is true of. */
+export const countBy = async <By extends string = never, Which extends string = never>(
+  db: Executor,
+  { marked, ...stored }: Selection,
+  by: Expressions<By>,
+  which: Expressions<Which>,
+): Promise<Counted<By, Which>> =>
+  marked ? countMarked(marked, by, which) : await countStored(db, stored, by, which);
+
+const countMarked = <By extends string, Which extends string>(
+  marked: MarkedHosts,
+  by: Expressions<By>,
+  which: Expressions<Which>,
+): Counted<By, Which> => {
+  const chosen = mapValues(which, (condition) => placesOf(marked.mark(condition)));
+  return {
+    totals: { all: marked.places.length, ...mapValues(chosen, ({ length }) => length) },
+    by: mapValues(by, (expression) => countValues(valuesOf(marked, expression), chosen)),
+  };
 };
 
-/** Counts hosts by a text of each. */
-export const countByName = (
-  { view, numbers }: MarkedHosts,
-  name: NameColumn,
-): Map<string, number> => {
-  const names = view.names(name);
-  const counts = countByNumber(numbers(column(name)));
-  return new Map([...counts].map(([place, count]) => [names[place] as string, count]));
+/** The value of each host as a small whole number, -1 or more, and the text of each number. */
+interface NumberedValues {
+  numbers: Float64Array;
+  textOf(number: number): string;
+}
+
+const valuesOf = ({ view, places, numbers }: MarkedHosts, by: Expression): NumberedValues => {
+  const known = by.kind === "column" ? view.column(by.name) : undefined;
+  if (known?.kind === "keys") return numberKeys(known.values, places);
+  if (known?.kind !== "names") return { numbers: numbers(by), textOf: String };
+  const texts = [...known.places.keys()];
+  return { numbers: numbers(by), textOf: (number) => texts[number] as string };
+};
+
+const countValues = <Which extends string>(
+  { numbers, textOf }: NumberedValues,
+  chosen: Readonly<Record<Which, Uint32Array>>,
+): CountsByValue<Which> => {
+  let most = -1;
+  for (let at = 0; at < numbers.length; at++)
+    if ((numbers[at] as number) > most) most = numbers[at] as number;
+  const all = new Uint32Array(most + 2);
+  for (let at = 0; at < numbers.length; at++) {
+    const place = (numbers[at] as number) + 1;
+    all[place] = (all[place] as number) + 1;
+  }
+  const each = mapValues(chosen, (places) => {
+    const counts = new Uint32Array(all.length);
+    for (let at = 0; at < places.length; at++) {
+      const place = (numbers[places[at] as number] as number) + 1;
+      counts[place] = (counts[place] as number) + 1;
+    }
+    return counts;
+  });
+  const counted = new Map<string, HostCounts<Which>>();
+  for (let place = 0; place < all.length; place++) {
+    const count = all[place] as number;
+    if (count === 0) continue;
+    const ofEach = mapValues(each, (counts) => counts[place] as number);
+    counted.set(textOf(place - 1), { all: count, ...ofEach });
+  }
+  return counted;
+};
+
+/** A key by its two 32-bit words, and its number. */
+interface NumberedKey {
+  low: number;
+  high: number;
+  number: number;
+  /** The next key of the same chain. */
+  next: NumberedKey | undefined;
+}
+
+/** For more keys than a fleet has configs. */
+const chainBits = 14;
+
+/** Numbers keys by their words: a bigint for each host would be garbage, and slower to look up. */
+const numberKeys = (keys: BigInt64Array, places: Uint32Array): NumberedValues => {
+  const words = new Int32Array(keys.buffer, keys.byteOffset, 2 * keys.length);
+  const numbers = new Float64Array(places.length);
+  const texts: string[] = [];
+  const chains = new Array<NumberedKey | undefined>(2 ** chainBits).fill(undefined);
+  for (let at = 0; at < places.length; at++) {
+    const place = places[at] as number;
+    const low = words[2 * place] as number;
+    const high = words[2 * place + 1] as number;
+    const chain = Math.imul(low ^ high, 0x9e3779b1) >>> (32 - chainBits);
+    let known = chains[chain];
+    while (known !== undefined && (known.low !== low || known.high !== high)) known = known.next;
+    if (known === undefined) {
+      known = { low, high, number: texts.push(String(keys[place])) - 1, next: chains[chain] };
+      chains[chain] = known;
+    }
+    numbers[at] = known.number;
+  }
+  return { numbers, textOf: (number) => texts[number] as string };
+};
+
+/** Groups by all expressions together first, with one lookup for each row instead of one for each row and expression. */
+const countStored = async <By extends string, Which extends string>(
+  db: Executor,
+  { hosts, where }: Omit<Selection, "marked">,
+  by: Expressions<By>,
+  which: Expressions<Which>,
+): Promise<Counted<By, Which>> => {
+  const names = Object.keys(by) as By[];
+  const identifiers = names.map((name) => sql.identifier(name));
+  const values = names.map((name) => sql`${by[name]} as ${sql.identifier(name)}, `);
+  const conditions = Object.entries<Expression>(which).map(
+    ([name, condition]) => sql`, count(*) filter (where ${condition}) as ${sql.identifier(name)}`,
+  );
+  const counted = ["all", ...Object.keys(which)] as (Which | "all")[];
+  const sums = counted.map(
+    (name) => sql`coalesce(sum(${sql.identifier(name)}), 0)::int as ${sql.identifier(name)}`,
+  );
+  const mask = names.length === 0 ? sql`0` : sql`grouping(${sql.join(identifiers, sql`, `)})`;
+  const sets = [...identifiers.map((name) => sql`(${name})`), sql`()`];
+  const rows = await db.execute<Record<string, unknown> & HostCounts<Which> & { mask: number }>(sql`
+    select ${sql.join([...identifiers, sql`${mask} as mask`, ...sums], sql`, `)}
+    from (
+      select ${sql.join(values)} count(*) as "all" ${sql.join(conditions)}
+      from ${hosts} where ${where} group by ${sql.raw(names.map((_, index) => index + 1).join(", ") || "()")}
+    ) counted
+    group by grouping sets (${sql.join(sets, sql`, `)})`);
+  // The mask has a bit for each expression that the row does not count by; the lowest bit is the last one.
+  const every = 2 ** names.length - 1;
+  const totals = rows.find((row) => row.mask === every);
+  if (totals === undefined) throw new Error("the count returned no total");
+  const countsOf = (row: HostCounts<Which>) =>
+    Object.fromEntries(counted.map((name) => [name, row[name]])) as HostCounts<Which>;
+  const counts = {} as Counted<By, Which>["by"];
+  for (const [index, name] of names.entries()) {
+    const own = every - 2 ** (names.length - 1 - index);
+    const ofValues = rows.filter((row) => row.mask === own);
+    counts[name] = new Map(ofValues.map((row) => [String(row[name]), countsOf(row)]));
+  }
+  return { totals: countsOf(totals), by: counts };
 };

@@ -61,7 +61,7 @@ const facetsView = (rules: FleetRules, counts: FleetCounts): FleetFacets => {
       values_other: values.reduce((left, each) => left - each.count, count),
     })),
     label_keys_other: counts.labels.keysOther,
-    drift: [...counts.drift].map(([drift, count]) => ({ drift, count })),
+    drift: [...counts.drift],
     heartbeat_age: {
       never: counts.heartbeatNever,
       buckets: rules.past
@@ -69,22 +69,16 @@ const facetsView = (rules: FleetRules, counts: FleetCounts): FleetFacets => {
         : ageBuckets(counts),
     },
     certificate_expiry: {
-      expired: counts.expired,
+      expired: counts.expiries[0] ?? 0,
       days: Array.from({ length: expiryDays }, (_, day) => ({
         day,
         from: daysAfter(now, day),
         to: daysAfter(now, day + 1),
-        count: counts.expiryByDay[day] ?? 0,
+        count: counts.expiries[day + 1] ?? 0,
       })),
-      later: counts.expiringLater,
+      later: counts.expiries[expiryDays + 1] ?? 0,
     },
-    // Named individually: the row of the database has further columns.
-    exports: {
-      stale: counts.exports.stale,
-      queue_risk: counts.exports.queue_risk,
-      renewal_failures: counts.exports.renewal_failures,
-      config_drift: counts.exports.config_drift,
-    },
+    exports: counts.exports,
   };
 };
 
@@ -108,10 +102,10 @@ const knownAges = (buckets: readonly AgeBucket[], staleAfterSeconds: number): Ag
 const daysAfter = (at: Date, days: number) => new Date(at.getTime() + days * dayMs).toISOString();
 
 /** Returns the most frequent values, by count and then by name, and the number of rows with other values. */
-const mostFrequent = (counts: ReadonlyMap<string, number>) => {
-  const sorted = [...counts].sort(
-    ([a, countA], [b, countB]) => countB - countA || (a < b ? -1 : 1),
-  );
+const mostFrequent = (counts: FleetCounts["versions"]) => {
+  const sorted = [...counts]
+    .map(([value, { all }]) => [value, all] as const)
+    .sort(([a, countA], [b, countB]) => countB - countA || (a < b ? -1 : 1));
   const other = sorted.slice(facetValuesMax).reduce((sum, [, count]) => sum + count, 0);
   return { named: sorted.slice(0, facetValuesMax), other };
 };
