@@ -9,6 +9,7 @@ import {
   anyOf,
   anyOfHex,
   arrayLiteral,
+  asIs,
   defineStatement,
   finderOf,
   firstRow,
@@ -18,6 +19,7 @@ import {
   oldestXid,
   type Paged,
   type PageRequest,
+  readOne,
 } from "../database/statements.ts";
 import type { EnrolledIdentity } from "./identities.ts";
 
@@ -373,13 +375,13 @@ export const findEndedCertificates = async (
   const { fingerprintSha256, endedXid } = certificate;
   // A row from a dump was written by another transaction than it names.
   const isEndedSince = sql`${endedXid} >= ${since?.xid ?? null}::bigint and certificate.xmin::text::bigint = (${endedXid} & 4294967295)`;
-  const [row] = await db.execute<
-    EndsRead & { ended: string[] | null } & Record<string, unknown>
-  >(sql`
-    select ${oldestXid}::text as xid, pg_postmaster_start_time()::text as server,
-      (select array_agg(encode(${fingerprintSha256}, 'hex')) from ${certificate} where ${isEndedSince}) as ended`);
-  if (row === undefined) throw new Error("a row without a table is missing");
-  const { xid, server, ended } = row;
+  const { xid, server, ended } = await readOne(
+    db,
+    { xid: String, server: String, ended: asIs<string[] | null> },
+    sql`
+    select ${oldestXid} as xid, pg_postmaster_start_time()::text as server,
+      (select array_agg(encode(${fingerprintSha256}, 'hex')) from ${certificate} where ${isEndedSince}) as ended`,
+  );
   return {
     read: { xid, server },
     ended: server === since?.server ? new Set(ended ?? []) : undefined,

@@ -13,6 +13,7 @@ import {
   lockerOf,
   type Paged,
   type PageRequest,
+  readOne,
   substring,
   updaterOf,
 } from "../database/statements.ts";
@@ -188,10 +189,12 @@ export const updateAuthFailure = async (
 
 /** Counts the hosts that are not revoked at `now`: neither their identity nor, without another active one, their certificate. */
 export const countCollectors = async (db: Executor, now: Date): Promise<number> => {
-  const [row] = await db.execute<{ enrolled: number }>(
-    sql`select count(*)::int as enrolled from fleet where revoked_from > ${now.toISOString()}::timestamptz`,
+  const { enrolled } = await readOne(
+    db,
+    { enrolled: Number },
+    sql`select count(*) as enrolled from fleet where revoked_from > ${now.toISOString()}::timestamptz`,
   );
-  return row?.enrolled ?? 0;
+  return enrolled;
 };
 
 /** The channel on which each replica listens, to check its open ingest streams again immediately. */

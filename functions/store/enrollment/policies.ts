@@ -7,14 +7,20 @@ import { canRetryIndividually } from "../database/problem.ts";
 import {
   anyOf,
   arrayLiteral,
+  asDate,
+  asIs,
   executePrepared,
   finderOf,
   firstRow,
   inserterOf,
   listPage,
   lockerOf,
+  orNull,
   type Paged,
   type PageRequest,
+  type RowOf,
+  readRows,
+  rowReader,
   updaterOf,
 } from "../database/statements.ts";
 
@@ -128,19 +134,7 @@ export const deleteUnusedAttested = async (
 };
 
 /** The columns of a token that decide on its use. */
-export type TokenTerms = Pick<
-  TokenRow,
-  | "id"
-  | "policyId"
-  | "tokenPrefix"
-  | "allowedSourceCidrs"
-  | "boundDeviceId"
-  | "maxUses"
-  | "useCount"
-  | "expiresAt"
-  | "revokedAt"
-  | "attestation"
->;
+export type TokenTerms = RowOf<typeof termColumns>;
 
 /** What decides whether a token may enroll, before the body of its request is read. */
 export interface PresentedToken {
@@ -167,36 +161,23 @@ export const createTokenFinder = (
   return singleFlight(find, keyOf);
 };
 
-/** The columns of `TokenTerms` as the driver returns them: hot statements convert rows themselves, which takes drizzle several times as long. */
-interface TermsRow extends Record<string, unknown> {
-  id: string;
-  policy_id: string;
-  prefix: string;
-  cidrs: string[];
-  device: string | null;
-  max_uses: string;
-  use_count: string;
-  expires: string;
-  revoked: string | null;
-  attestation: TokenRow["attestation"];
-}
+/** Hot statements convert rows themselves, which takes drizzle several times as long. */
+const termColumns = {
+  id: String,
+  policyId: String,
+  tokenPrefix: String,
+  allowedSourceCidrs: asIs<string[]>,
+  boundDeviceId: orNull(String),
+  maxUses: Number,
+  useCount: Number,
+  expiresAt: asDate,
+  revokedAt: orNull(asDate),
+  attestation: asIs<TokenRow["attestation"]>,
+};
 
 const terms =
-  sql.raw(`t.id, t.policy_id, t.token_prefix as prefix, t.allowed_source_cidrs as cidrs, t.bound_device_id as device, t.max_uses, t.use_count,
-  t.expires_at as expires, t.revoked_at as revoked, t.attestation`);
-
-const termsOf = (row: TermsRow): TokenTerms => ({
-  id: row.id,
-  policyId: row.policy_id,
-  tokenPrefix: row.prefix,
-  allowedSourceCidrs: row.cidrs,
-  boundDeviceId: row.device,
-  maxUses: Number(row.max_uses),
-  useCount: Number(row.use_count),
-  expiresAt: new Date(row.expires),
-  revokedAt: row.revoked === null ? null : new Date(row.revoked),
-  attestation: row.attestation,
-});
+  sql.raw(`t.id, t.policy_id, t.token_prefix, t.allowed_source_cidrs, t.bound_device_id, t.max_uses, t.use_count,
+  t.expires_at, t.revoked_at, t.attestation`);
 
 /** Finds the token with a hash as it is now, without sharing an earlier lookup as `createTokenFinder` may. */
 export const findPresentedToken = async (
@@ -208,26 +189,18 @@ const findTokensByHash = async (
   db: Executor,
   hashes: readonly string[],
 ): Promise<readonly (PresentedToken | undefined)[]> => {
-  interface Row extends TermsRow {
-    sha256: string;
-    policy_cidrs: string[];
-    frozen: string | null;
-  }
-  const wanted = `{${hashes.map((hash) => `"\\\\x${hash}"`).join(",")}}`;
-  const rows = await db.execute<Row>(sql`select ${terms}, encode(t.token_sha256, 'hex') as sha256,
-    p.allowed_source_cidrs as policy_cidrs, p.frozen_at as frozen
-    from bootstrap_token t join enrollment_policy p on p.id = t.policy_id where t.token_sha256 = any(${wanted}::bytea[])`);
+  const wanted = arrayLiteral(hashes.map((hash) => Uint8Array.fromHex(hash)));
+  const rows = await readRows(
+    db,
+    { ...termColumns, sha256: String, policyCidrs: asIs<string[]>, frozenAt: orNull(asDate) },
+    sql`select ${terms}, encode(t.token_sha256, 'hex') as sha256, p.allowed_source_cidrs as policy_cidrs, p.frozen_at
+    from bootstrap_token t join enrollment_policy p on p.id = t.policy_id where t.token_sha256 = any(${wanted}::bytea[])`,
+  );
   const found = new Map(
-    rows.map((row): [string, PresentedToken] => {
-      const frozenAt = row.frozen === null ? null : new Date(row.frozen);
-      return [
-        row.sha256,
-        {
-          token: termsOf(row),
-          policy: { id: row.policy_id, allowedSourceCidrs: row.policy_cidrs, frozenAt },
-        },
-      ];
-    }),
+    rows.map(({ sha256, policyCidrs, frozenAt, ...token }): [string, PresentedToken] => [
+      sha256,
+      { token, policy: { id: token.policyId, allowedSourceCidrs: policyCidrs, frozenAt } },
+    ]),
   );
   return hashes.map((hash) => found.get(hash));
 };
@@ -263,11 +236,11 @@ export const findTokenTerms = async (
   ids: readonly string[],
   { lock }: { lock: boolean },
 ): Promise<Map<string, TokenTerms>> => {
-  const rows = await executePrepared<TermsRow>(
+  const rows = await executePrepared<Record<string, unknown>>(
     db,
     sql`select ${terms} from bootstrap_token t where t.id = any(${arrayLiteral(ids)}::uuid[]) ${lock ? inOrder : sql``}`,
   );
-  return new Map(rows.map((row) => [row.id, termsOf(row)]));
+  return new Map(rows.map(rowReader(termColumns)).map((token) => [token.id, token]));
 };
 
 const inOrder = sql.raw("order by t.id for no key update");

@@ -1,20 +1,20 @@
 import { and, eq, getTableColumns, isNull, type SQL, sql } from "drizzle-orm";
 import { bootstrapToken, enrollmentPolicy } from "#drizzle/schema/enrollment.ts";
 import { person } from "#drizzle/schema/operator.ts";
-import {
-  type PolicyState,
-  policyStates,
-  type TokenState,
-  tokenStates,
-} from "#proto/operator/enrollment.ts";
+import { type PolicyState, type TokenState, tokenStates } from "#proto/operator/enrollment.ts";
 import type { Executor } from "../database/database.ts";
 import {
   anyOf,
   arrayLiteral,
+  asDate,
+  orNull,
   type Paged,
   type PageRequest,
   paged,
   pageOf,
+  type RowOf,
+  readOne,
+  readRows,
   substring,
 } from "../database/statements.ts";
 import type { PolicyRow, TokenRow } from "./policies.ts";
@@ -150,26 +150,30 @@ export const listAllTokens = async (
 };
 
 /** Rejected enrollments for one reason under one policy. */
-interface RefusalGroupRow {
-  reason: string;
-  policyId: string | null;
-  policyName: string | null;
-  events: number;
-  refused: number;
-  lastAt: Date;
-  lastAddress: string | null;
-}
+type RefusalGroupRow = RowOf<typeof refusalGroup>;
+const refusalGroup = {
+  reason: String,
+  policyId: orNull(String),
+  policyName: orNull(String),
+  events: Number,
+  refused: Number,
+  lastAt: asDate,
+  lastAddress: orNull(String),
+};
 
 /**
  * Groups the rejected enrollments of a period by reason and policy. The first refusal of an address, reason and minute has an event; later
  * ones share one, whose count includes the first and which has no policy.
  */
-export const groupRefusals = async (
+export const groupRefusals = (
   db: Executor,
   { since, until }: { since: Date; until: Date },
-): Promise<RefusalGroupRow[]> => {
-  const rows = await db.execute<Omit<RefusalGroupRow, "lastAt"> & { last_at: string }>(sql`
-    select r.reason, p.id as "policyId", p.name as "policyName", r.events, r.refused, r.last_at, r.last_address as "lastAddress"
+): Promise<RefusalGroupRow[]> =>
+  readRows(
+    db,
+    refusalGroup,
+    sql`
+    select r.reason, p.id as policy_id, p.name as policy_name, r.events, r.refused, r.last_at, r.last_address
     from (
       select coalesce(reason, '') as reason, details->>'policy_id' as policy_id, count(*)::int as events,
         sum(coalesce((details->>'count')::int - 1, 1))::int as refused,
@@ -180,27 +184,26 @@ export const groupRefusals = async (
         and occurred_at < ${until.toISOString()}::timestamptz
       group by 1, 2
     ) r left join enrollment_policy p on p.id::text = r.policy_id
-    order by r.refused desc, r.reason, p.name nulls last`);
-  return rows.map(({ last_at, ...row }) => ({ ...row, lastAt: new Date(last_at) }));
-};
+    order by r.refused desc, r.reason, p.name nulls last`,
+  );
 
 /** Counts policies and tokens by state. */
 export const countEnrollment = async (
   db: Executor,
   now: Date,
 ): Promise<{ policies: Record<PolicyState, number>; tokens: TokenCounts }> => {
-  const [[policies], byPolicy] = await Promise.all([
-    db.execute<Record<PolicyState, number>>(
-      sql`select count(*) filter (where frozen_at is null)::int as active, count(frozen_at)::int as frozen from enrollment_policy`,
+  const [policies, byPolicy] = await Promise.all([
+    readOne(
+      db,
+      { active: Number, frozen: Number },
+      sql`select count(*) filter (where frozen_at is null) as active, count(frozen_at) as frozen from enrollment_policy`,
     ),
     countTokens(db, now),
   ]);
   const sum = (state: TokenState) =>
     [...byPolicy.values()].reduce((total, counts) => total + counts[state], 0);
   return {
-    policies: Object.fromEntries(
-      policyStates.map((state) => [state, policies?.[state] ?? 0]),
-    ) as Record<PolicyState, number>,
+    policies,
     tokens: Object.fromEntries(tokenStates.map((state) => [state, sum(state)])) as TokenCounts,
   };
 };

@@ -3,7 +3,7 @@ import { ingestAccount } from "#drizzle/schema/account.ts";
 import { certificate, collectorIdentity } from "#drizzle/schema/enrollment.ts";
 import { ingestCursor } from "#drizzle/schema/ingest.ts";
 import type { Executor } from "../database/database.ts";
-import { arrayLiteral, firstRow, hasRows } from "../database/statements.ts";
+import { arrayLiteral, firstRow, hasRows, readOne, readRows } from "../database/statements.ts";
 import type { QueueName } from "./queues.ts";
 
 /** A row of `ingest_account`, as it is inserted. */
@@ -119,11 +119,8 @@ export const hasAccount = (
   );
 
 /** Whether core has refused an account of a queue, as when two copies of it have sent under one id. */
-export const hasRefusedAccount = async (
-  tx: Executor,
-  { hostId, queueId }: QueueName,
-): Promise<boolean> => {
-  const refused = await firstRow(
+export const hasRefusedAccount = (tx: Executor, { hostId, queueId }: QueueName): Promise<boolean> =>
+  hasRows(
     tx
       .select({ number: ingestAccount.number })
       .from(ingestAccount)
@@ -136,8 +133,6 @@ export const hasRefusedAccount = async (
       )
       .limit(1),
   );
-  return refused !== undefined;
-};
 
 /** Inserts an account. */
 export const insertAccount = async (tx: Executor, row: AccountInsert): Promise<void> => {
@@ -171,11 +166,14 @@ export const findLostRanges = async (
   hostId: string,
   queueIds: readonly Uint8Array[],
 ): Promise<{ from: bigint; through: bigint }[]> => {
-  const rows = await tx.execute<{ first: string; last: string }>(sql`
-    select details->>'from' as first, details->>'through' as last from audit_event
-    where action = 'ingest.gap' and actor_display = ${hostId} 
-      and details->>'queue_id' = any(${arrayLiteral(queueIds.map((id) => id.toHex()))}::text[])`);
-  return rows.map(({ first, last }) => ({ from: BigInt(first), through: BigInt(last) }));
+  return readRows(
+    tx,
+    { from: BigInt, through: BigInt },
+    sql`
+    select details->>'from' as from, details->>'through' as through from audit_event
+    where action = 'ingest.gap' and actor_display = ${hostId}
+      and details->>'queue_id' = any(${arrayLiteral(queueIds.map((id) => id.toHex()))}::text[])`,
+  );
 };
 
 /** Counts the stored envelopes of a range. Accounts end where blocks end. */
@@ -184,11 +182,15 @@ export const countStoredWithin = async (
   { hostId, queueId }: QueueName,
   { firstSequence, lastSequence }: { firstSequence: bigint; lastSequence: bigint },
 ): Promise<bigint> => {
-  const [row] = await tx.execute<{ stored: string }>(sql`
-    select coalesce(sum(envelopes), 0)::text as stored from ingest_block
+  const { stored } = await readOne(
+    tx,
+    { stored: BigInt },
+    sql`
+    select coalesce(sum(envelopes), 0) as stored from ingest_block
     where host_id = ${hostId} and queue_id = ${queueId} and first_sequence >= ${String(firstSequence)}::bigint
-      and last_sequence <= ${String(lastSequence)}::bigint`);
-  return BigInt(row?.stored ?? 0);
+      and last_sequence <= ${String(lastSequence)}::bigint`,
+  );
+  return stored;
 };
 
 /** A certificate that core has issued to a host. */

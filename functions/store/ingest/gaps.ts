@@ -6,6 +6,7 @@ import { ingestGap } from "#drizzle/schema/ingest.ts";
 import type { StreamPlace } from "#proto/completeness/hour-state.ts";
 import type { LostRange } from "#proto/completeness/lost-ranges.ts";
 import type { Database, Executor } from "../database/database.ts";
+import { asIs, readRows } from "../database/statements.ts";
 import type { QueueName } from "./queues.ts";
 
 /** Counts the hosts whose last reports, after `since`, say that core acknowledged more than the database has. */
@@ -68,23 +69,15 @@ export const addLostRange = async (
 };
 
 /** Finds the queues with accounts whose ranges end after a message of a stream, and the sequences of these accounts. */
-export const findRangesBehind = async (
+export const findRangesBehind = (
   db: Executor,
   { stream, sequence }: StreamPlace,
-): Promise<(QueueName & LostRange)[]> => {
-  const rows = await db.execute<{
-    host_id: string;
-    queue: string;
-    first: string;
-    last: string;
-  }>(sql`
-    select host_id, encode(queue_id, 'hex') as queue, min(last_sequence - accepted + 1)::text as first, max(last_sequence)::text as last
+): Promise<(QueueName & LostRange)[]> =>
+  readRows(
+    db,
+    { hostId: String, queueId: asIs<Uint8Array>, from: BigInt, through: BigInt },
+    sql`
+    select host_id, queue_id, min(last_sequence - accepted + 1) as from, max(last_sequence) as through
     from ingest_account where stream = ${stream} and stream_end > ${String(sequence)}::bigint and refused is null and accepted > 0
-    group by host_id, queue_id`);
-  return rows.map(({ host_id: hostId, queue, first, last }) => ({
-    hostId,
-    queueId: Uint8Array.fromHex(queue),
-    from: BigInt(first),
-    through: BigInt(last),
-  }));
-};
+    group by host_id, queue_id`,
+  );

@@ -2,8 +2,10 @@
  * Finds and reads the blocks of one host by the time of receipt. Statements are short, and each reads one block: a reader occupies a
  * connection for milliseconds at a time, and uses no more memory than a block.
  */
+
 import { type SQL, sql } from "drizzle-orm";
 import type { Executor } from "../database/database.ts";
+import { asDate, asIs, orNull, readOne, readRow, readRows } from "../database/statements.ts";
 import {
   type BlockCodec,
   type DamagedBlock,
@@ -39,12 +41,14 @@ export interface BlockSearch {
   xids?: { from: bigint | null; to: bigint } | undefined;
 }
 
-const microseconds = sql`(extract(epoch from received_at) * 1e6)::bigint::text`;
-
-type PlaceRow = Record<"at" | "at_text" | "first" | "last", string> & {
-  queue_id: Uint8Array;
-  envelopes: number;
-  kinds: string[];
+const placeColumns = {
+  receivedAt: BigInt,
+  receivedText: String,
+  queueId: asIs<Uint8Array>,
+  firstSequence: BigInt,
+  lastSequence: BigInt,
+  envelopes: Number,
+  kinds: asIs<string[]>,
 };
 
 const key = sql`(received_at, queue_id, first_sequence)`;
@@ -84,25 +88,25 @@ export const findBlockPlaces = async (
     xids && sql`xid < ${String(xids.to)}::bigint`,
     xids && xids.from !== null ? sql`xid >= ${String(xids.from)}::bigint` : undefined,
   ];
-  // No result column has the name of a sort column, which "order by" would use instead.
-  const rows = await db.execute<PlaceRow>(sql`
-    select ${microseconds} as at, received_at::text as at_text, queue_id, first_sequence::text as first,
-      last_sequence::text as last, envelopes, kinds
-    from ingest_block where ${every(conditions)}
-    order by received_at ${direction}, queue_id ${direction}, first_sequence ${direction} limit ${limit}`);
-  return rows.map((row) => ({
-    hostId: range.hostId,
-    receivedAt: BigInt(row.at),
-    receivedText: row.at_text,
-    queueId: row.queue_id,
-    firstSequence: BigInt(row.first),
-    lastSequence: BigInt(row.last),
-    envelopes: row.envelopes,
-    kinds: row.kinds,
-  }));
+  // Not by the result's `received_at`, for which there is no index.
+  const rows = await readRows(
+    db,
+    placeColumns,
+    sql`
+    select (extract(epoch from received_at) * 1e6)::bigint as received_at, received_at::text as received_text, queue_id, first_sequence,
+      last_sequence, envelopes, kinds
+    from ingest_block b where ${every(conditions)}
+    order by b.received_at ${direction}, queue_id ${direction}, first_sequence ${direction} limit ${limit}`,
+  );
+  return rows.map((row) => ({ ...row, hostId: range.hostId }));
 };
 
-type DataRow = { raw_bytes: number; encoding: number; data: Uint8Array; digest: Uint8Array };
+const blockColumns = {
+  rawBytes: Number,
+  encoding: Number,
+  data: asIs<Uint8Array>,
+  digest: asIs<Uint8Array>,
+};
 
 /** Reads a block; none if retention has dropped it. Throws `BlockCorrupt`. */
 export const readBlockAt = async (
@@ -111,12 +115,16 @@ export const readBlockAt = async (
   codec: Pick<BlockCodec, "decompress" | "digest">,
 ): Promise<StoredEnvelope[]> => {
   const { hostId, queueId, receivedAt } = place;
-  const [row] = await db.execute<DataRow>(sql`
+  const block = await readRow(
+    db,
+    blockColumns,
+    sql`
     select raw_bytes, encoding, data, digest from ingest_block where host_id = ${hostId} and received_at = ${place.receivedText}::timestamptz
-      and queue_id = ${bytea(queueId)} and first_sequence = ${String(place.firstSequence)}::bigint limit 1`);
-  if (row === undefined) return [];
-  const { raw_bytes: rawBytes, encoding, data, digest } = row;
-  return readCheckedBlock({ hostId, queueId, receivedAt, rawBytes, encoding, data, digest }, codec);
+      and queue_id = ${bytea(queueId)} and first_sequence = ${String(place.firstSequence)}::bigint limit 1`,
+  );
+  return block === undefined
+    ? []
+    : readCheckedBlock({ hostId, queueId, receivedAt, ...block }, codec);
 };
 
 /** Returns when the first of the blocks with `from <= xid < to` was received, of all hosts, by the index on `xid`; null without one. */
@@ -124,8 +132,12 @@ export const findFirstReceipt = async (
   db: Pick<Executor, "execute">,
   { from, to }: { from: bigint; to: bigint },
 ): Promise<Date | null> => {
-  const [row] = await db.execute<{ ms: string | null }>(sql`
-    select floor(extract(epoch from min(received_at)) * 1000)::bigint::text as ms from ingest_block
-    where xid >= ${String(from)}::bigint and xid < ${String(to)}::bigint`);
-  return row?.ms == null ? null : new Date(Number(row.ms));
+  const { at } = await readOne(
+    db,
+    { at: orNull(asDate) },
+    sql`
+    select min(received_at) as at from ingest_block
+    where xid >= ${String(from)}::bigint and xid < ${String(to)}::bigint`,
+  );
+  return at;
 };

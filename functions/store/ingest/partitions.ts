@@ -9,6 +9,7 @@
 import { sql } from "drizzle-orm";
 import { dayMs } from "#kit/clock.ts";
 import type { Database, Executor } from "../database/database.ts";
+import { orNull, readOne, readRow, readRows } from "../database/statements.ts";
 
 const tables = ["ingest_block", "ingest_envelope"] as const;
 type Table = (typeof tables)[number];
@@ -26,9 +27,13 @@ const dayOf = (name: string) => {
 };
 
 const findDaysOf = async (db: Pick<Database, "execute">, table: Table): Promise<number[]> => {
-  const rows = await db.execute<{ name: string }>(sql`
+  const rows = await readRows(
+    db,
+    { name: String },
+    sql`
     select relname as name from pg_inherits join pg_class on pg_class.oid = inhrelid
-    where inhparent = ${table}::regclass order by relname`);
+    where inhparent = ${table}::regclass order by relname`,
+  );
   return rows.flatMap(({ name }) => dayOf(name) ?? []);
 };
 
@@ -90,20 +95,26 @@ const countTable = async (
 ): Promise<{ rows: number; isExact: boolean }> => {
   const name = partitionNameOf(table, day);
   try {
-    const [counted] = await db.transaction(async (tx) => {
+    const { rows } = await db.transaction(async (tx) => {
       await tx.execute(sql`set local statement_timeout = '8s'`);
-      return tx.execute<{ rows: string }>(
+      return readOne(
+        tx,
+        { rows: Number },
         sql`select coalesce(sum(${envelopesIn[table]}), 0) as rows from ${sql.identifier(name)}`,
       );
     });
-    return { rows: Number(counted?.rows ?? 0), isExact: true };
+    return { rows, isExact: true };
   } catch {
     // The size of a table says more about blocks than the planner's number of rows; a sample gives the envelopes of each.
-    const [estimated] = await db.execute<{ rows: string }>(sql`
+    const estimated = await readRow(
+      db,
+      { rows: Number },
+      sql`
       select (greatest(reltuples, 0) * coalesce((
         select avg(some) from (select ${envelopesIn[table]} as some from ${sql.identifier(name)} limit 1000) as sample), 0))::bigint as rows
-      from pg_class where oid = to_regclass(${name})`);
-    return { rows: Number(estimated?.rows ?? 0), isExact: false };
+      from pg_class where oid = to_regclass(${name})`,
+    );
+    return { rows: estimated?.rows ?? 0, isExact: false };
   }
 };
 
@@ -139,21 +150,28 @@ export const deleteOldestDefaultDay = async (
 ): Promise<number | undefined> =>
   db.transaction(async (tx) => {
     await lockPartitions(tx);
-    const [oldest] = await tx.execute<{ ms: string | null }>(sql`
-      select (extract(epoch from least(
-        (select min(received_at) from ingest_block_default), (select min(received_at) from ingest_envelope_default)
-      )) * 1000)::bigint::text as ms`);
-    if (oldest?.ms == null) return undefined;
-    const day = Math.floor(Number(oldest.ms) / dayMs) * dayMs;
+    const { oldest } = await readOne(
+      tx,
+      { oldest: orNull(Date.parse) },
+      sql`
+      select least(
+        (select min(received_at) from ingest_block_default), (select min(received_at) from ingest_envelope_default)) as oldest`,
+    );
+    if (oldest === null) return undefined;
+    const day = Math.floor(oldest / dayMs) * dayMs;
     if (day + dayMs > keptFrom) return undefined;
     let rows = 0;
     for (const table of tables) {
-      const [deleted] = await tx.execute<{ rows: string }>(sql`
+      const deleted = await readOne(
+        tx,
+        { rows: Number },
+        sql`
         with deleted as (
           delete from ${sql.identifier(`${table}_default`)} where received_at < ${new Date(day + dayMs).toISOString()}::timestamptz
           returning ${envelopesIn[table]} as envelopes)
-        select coalesce(sum(envelopes), 0) as rows from deleted`);
-      rows += Number(deleted?.rows ?? 0);
+        select coalesce(sum(envelopes), 0) as rows from deleted`,
+      );
+      rows += deleted.rows;
     }
     await record(tx, { day, rows });
     return day;

@@ -10,7 +10,17 @@ import { and, desc, eq, sql } from "drizzle-orm";
 import { ingestCursor, ingestQueue } from "#drizzle/schema/ingest.ts";
 import { type QueueEnding, queueEndings } from "#proto/completeness/hour-state.ts";
 import type { Executor } from "../database/database.ts";
-import { arrayLiteral, defineStatement, executePrepared, hasRows } from "../database/statements.ts";
+import {
+  arrayLiteral,
+  asIs,
+  defineStatement,
+  executePrepared,
+  hasRows,
+  orNull,
+  type RowOf,
+  readRow,
+  rowReader,
+} from "../database/statements.ts";
 
 /** Open queues of a host that have their own row. */
 const openQueuesMax = 64;
@@ -130,7 +140,9 @@ export const findEnding = async (
   db: Executor,
   { hostId, queueId }: QueueName,
 ): Promise<string | null> => {
-  const [row] = await db.execute<{ ending: string | null }>(
+  const row = await readRow(
+    db,
+    { ending: orNull(String) },
     sql`select ending from ingest_queue where host_id = ${hostId} and queue_id = ${queueId}`,
   );
   return row?.ending ?? null;
@@ -167,11 +179,13 @@ export const deleteOldQueues = async (db: Executor, before: Date): Promise<void>
 export const cursorsOfHostMax = 16;
 
 /** A queue's cursor, the session that opened it last, and when it was last written, in milliseconds. */
-export interface LockedCursor {
-  cursor: bigint;
-  sessionId: Uint8Array | null;
-  updatedAt: number;
-}
+export type LockedCursor = RowOf<typeof lockedCursor>;
+const lockedCursor = {
+  cursor: BigInt,
+  sessionId: asIs<Uint8Array | null>,
+  updatedAt: Date.parse,
+};
+const lockedOf = rowReader(lockedCursor);
 
 /** A queue to store; without a session, it keeps its stored one. */
 export interface StoredQueue extends QueueName {
@@ -206,38 +220,22 @@ export const lockCursors = async (
     queues.map(({ hostId, queueId }) => ({ host: hostId, queue: queueId.toHex() })),
   );
   const rows = await lockOrInsert(db, { wanted, now: now.toISOString() });
-  const found = new Map(rows.map((row) => [row.host_id, row]));
+  const found = new Map(rows.map((row) => [row.host_id, lockedOf(row)]));
   return queues.map(({ hostId }) => {
     const row = found.get(hostId);
     if (row === undefined) throw new Error("an upsert returned no row");
-    return lockedOf(row);
+    return row;
   });
 };
 
-const lockOrInsert = defineStatement<{
-  host_id: string;
-  cursor: string;
-  session: string | null;
-  updated: string;
-}>(
+const lockOrInsert = defineStatement<{ host_id: string }>(
   sql`insert into ingest_cursor (host_id, queue_id, cursor, counted_through, updated_at)
     select host, decode(queue, 'hex'), 0, 0, ${sql.placeholder("now")}::timestamptz
     from json_to_recordset(${sql.placeholder("wanted")}::json) as wanted (host text, queue text)
     order by host collate "C", decode(queue, 'hex')
     on conflict (host_id, queue_id) do update set updated_at = ingest_cursor.updated_at
-    returning host_id, cursor::text, encode(session_id, 'hex') as session,
-      (extract(epoch from ingest_cursor.updated_at) * 1000)::bigint::text as updated`,
+    returning host_id, cursor, session_id, updated_at`,
 );
-
-const lockedOf = (row: {
-  cursor: string;
-  session: string | null;
-  updated: string;
-}): LockedCursor => ({
-  cursor: BigInt(row.cursor),
-  sessionId: row.session === null ? null : Uint8Array.fromHex(row.session),
-  updatedAt: Number(row.updated),
-});
 
 /**
  * Locks queues of the host of `queue` until the transaction ends, and `queue` itself if core knows it, in the order of `lockCursors`. A
@@ -249,27 +247,18 @@ export const lockLeftCursors = async (
   leftIds: readonly Uint8Array[],
 ): Promise<readonly (LockedCursor | null)[]> => {
   const ids = arrayLiteral([queueId, ...leftIds].map((id) => id.toHex()));
-  const rows = await executePrepared<{
-    queue: string;
-    cursor: string;
-    session: string | null;
-    updated: string;
-  }>(
+  const rows = await executePrepared<{ queue: string }>(
     db,
-    sql`select encode(queue_id, 'hex') as queue, cursor::text, encode(session_id, 'hex') as session,
-      (extract(epoch from updated_at) * 1000)::bigint::text as updated
+    sql`select encode(queue_id, 'hex') as queue, cursor, session_id, updated_at
     from ingest_cursor where host_id = ${hostId} and encode(queue_id, 'hex') = any (${ids}::text[])
     order by queue_id for update`,
   );
-  const found = new Map(rows.map(({ queue, ...row }) => [queue, row]));
+  const found = new Map(rows.map((row) => [row.queue, lockedOf(row)]));
   // Read after the locks: if a queue was trimmed meanwhile, as many are left as are kept.
   const isTrimmed =
     (await db.$count(ingestCursor, eq(ingestCursor.hostId, hostId))) >= cursorsOfHostMax;
   const missing = isTrimmed ? null : { cursor: 0n, sessionId: null, updatedAt: 0 };
-  return leftIds.map((id) => {
-    const row = found.get(id.toHex());
-    return row ? lockedOf(row) : missing;
-  });
+  return leftIds.map((id) => found.get(id.toHex()) ?? missing);
 };
 
 /** Stores the cursors of locked queues, and their sessions if they have one. */

@@ -1,5 +1,6 @@
 import { sql } from "drizzle-orm";
 import type { Executor } from "../database/database.ts";
+import { orNull, readRow } from "../database/statements.ts";
 
 /** Stores which sink core uses, and since when it has used another one than before. */
 export const noteSink = async (
@@ -14,8 +15,10 @@ export const noteSink = async (
 
 /** Returns when core began to use another sink, in milliseconds; null if never. */
 export const findSinkChange = async (db: Executor): Promise<number | null> => {
-  const [row] = await db.execute<{ at: string | null }>(
-    sql`select (extract(epoch from changed_at) * 1000)::bigint::text as at from ingest_sink`,
+  const row = await readRow(
+    db,
+    { at: orNull(Date.parse) },
+    sql`select changed_at as at from ingest_sink`,
   );
-  return row?.at == null ? null : Number(row.at);
+  return row?.at ?? null;
 };

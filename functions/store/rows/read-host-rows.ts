@@ -1,5 +1,6 @@
 import { sql } from "drizzle-orm";
 import type { Executor } from "../database/database.ts";
+import { arrayLiteral, asIs, orNull, readRows } from "../database/statements.ts";
 import { type HostRange, isInRange } from "../ingest/host-blocks.ts";
 import type { StoredEnvelope } from "../ingest/stored-envelope.ts";
 
@@ -8,11 +9,18 @@ const pagesOfScan = 512n;
 const rowsOfRead = 500;
 const bytesOfRead = 1024 * 1024;
 
-type Row = Record<"sequence" | "received_at", string> &
-  Pick<StoredEnvelope, "kind" | "source" | "attributes" | "payload"> & {
-    queue_id: Uint8Array;
-    observed_at: string | null;
-  };
+const microseconds = (column: string) => sql.raw(`(extract(epoch from ${column}) * 1e6)::bigint`);
+
+const envelopeColumns = {
+  queueId: asIs<Uint8Array>,
+  sequence: BigInt,
+  kind: String,
+  observedAt: orNull(BigInt),
+  receivedAt: BigInt,
+  source: String,
+  attributes: asIs<StoredEnvelope["attributes"]>,
+  payload: asIs<Uint8Array>,
+};
 
 /**
  * Yields the rows of a host in the order of the disk, nearly that of their receipt. Yields nothing between scans, so that a reader can end
@@ -26,8 +34,12 @@ export async function* readHostRows(
   for (const { table, pages } of await findPartitions(db, range))
     for (let page = 0n; page < pages; page += pagesOfScan) {
       const between = sql`ctid >= ${`(${page},0)`}::tid and ctid < ${`(${page + pagesOfScan},0)`}::tid`;
-      const found = await db.execute<{ at: string; bytes: number }>(sql`
-        select ctid::text as at, octet_length(payload) as bytes from ${sql.identifier(table)} where ${between} and ${isWanted}`);
+      const found = await readRows(
+        db,
+        { at: String, bytes: Number },
+        sql`
+        select ctid::text as at, octet_length(payload) as bytes from ${sql.identifier(table)} where ${between} and ${isWanted}`,
+      );
       yield [];
       for (const places of cut(found)) yield await readAt(db, table, range.hostId, places);
     }
@@ -40,12 +52,15 @@ const findPartitions = async (
   const day = (date: Date) =>
     `ingest_envelope_${date.toISOString().slice(0, 10).replaceAll("-", "")}`;
   // The default partition, whose name sorts after those of the days, may have rows of any day.
-  const rows = await db.execute<{ table: string; pages: string }>(sql`
-    select relname as table, (pg_relation_size(oid) / current_setting('block_size')::bigint)::text as pages
+  return readRows(
+    db,
+    { table: String, pages: BigInt },
+    sql`
+    select relname as table, pg_relation_size(oid) / current_setting('block_size')::bigint as pages
     from pg_class where oid in (select inhrelid from pg_inherits where inhparent = 'ingest_envelope'::regclass)
       and (relname = 'ingest_envelope_default' or (relname >= ${from ? day(from) : ""} and relname <= ${to ? day(to) : "z"}))
-    order by relname`);
-  return rows.map(({ table, pages }) => ({ table, pages: BigInt(pages) }));
+    order by relname`,
+  );
 };
 
 /** Splits the positions of rows into reads of bounded size. */
@@ -63,36 +78,19 @@ function* cut(found: readonly { at: string; bytes: number }[]): Generator<string
   if (places.length > 0) yield places;
 }
 
-const microseconds = (column: string) =>
-  sql.raw(`(extract(epoch from ${column}) * 1e6)::bigint::text`);
-
 const readAt = async (
   db: Pick<Executor, "execute">,
   table: string,
   hostId: string,
   places: readonly string[],
 ): Promise<StoredEnvelope[]> => {
-  const rows = await db.execute<Row>(sql`
-    select queue_id, sequence::text as sequence, kind, ${microseconds("observed_at")} as observed_at,
-      ${microseconds("received_at")} as received_at, source, attributes, payload
-    from ${sql.identifier(table)} where host_id = ${hostId} and ctid = any(${`{${places.map((at) => `"${at}"`).join(",")}}`}::tid[])`);
-  return rows.map(
-    ({
-      queue_id: queueId,
-      sequence,
-      observed_at: observedAt,
-      received_at: receivedAt,
-      ...row
-    }) => ({
-      kind: row.kind,
-      source: row.source,
-      attributes: row.attributes,
-      payload: row.payload,
-      hostId,
-      queueId,
-      sequence: BigInt(sequence),
-      receivedAt: BigInt(receivedAt),
-      observedAt: observedAt === null ? null : BigInt(observedAt),
-    }),
+  const rows = await readRows(
+    db,
+    envelopeColumns,
+    sql`
+    select queue_id, sequence, kind, ${microseconds("observed_at")} as observed_at, ${microseconds("received_at")} as received_at,
+      source, attributes, payload
+    from ${sql.identifier(table)} where host_id = ${hostId} and ctid = any(${arrayLiteral(places)}::tid[])`,
   );
+  return rows.map((row) => ({ ...row, hostId }));
 };

@@ -8,7 +8,7 @@ import {
 } from "#drizzle/schema/operator.ts";
 import { scimGroup, scimHeldMember, scimMember, scimUser } from "#drizzle/schema/scim.ts";
 import type { Executor } from "../database/database.ts";
-import { anyOf, arrayLiteral } from "../database/statements.ts";
+import { anyOf, arrayLiteral, readOne } from "../database/statements.ts";
 
 /** A person whose access was held or confirmed. */
 export type AccessRow = Pick<typeof person.$inferSelect, "userId" | "primaryEmail" | "scopes">;
@@ -126,13 +126,15 @@ export const findHeldAccess = async (
 };
 
 /** Counts the held access, with the memberships of these groups. */
-export const countHeldAccess = async (
+export const countHeldAccess = (
   db: Executor,
   groups: readonly string[],
-): Promise<{ people: number; memberships: number }> => {
-  const [row] = await db.execute<{ people: number; memberships: number }>(sql`select
-    (select count(*)::int from ${person} where status = 'held') as people,
-    (select count(*)::int from ${scimHeldMember} m join ${scimGroup} g on g.id = m.group_id
-      where g.display_name_key = any(${arrayLiteral(groups)}::text[])) as memberships`);
-  return row ?? { people: 0, memberships: 0 };
-};
+): Promise<{ people: number; memberships: number }> =>
+  readOne(
+    db,
+    { people: Number, memberships: Number },
+    sql`select
+    (select count(*) from ${person} where status = 'held') as people,
+    (select count(*) from ${scimHeldMember} m join ${scimGroup} g on g.id = m.group_id
+      where g.display_name_key = any(${arrayLiteral(groups)}::text[])) as memberships`,
+  );

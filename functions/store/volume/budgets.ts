@@ -2,7 +2,7 @@ import { count, eq, gt, sql } from "drizzle-orm";
 import { heldHost, volumeBudget } from "#drizzle/schema/volume.ts";
 import type { FleetFilter } from "#proto/fleet-health/filter.ts";
 import type { Executor } from "../database/database.ts";
-import { arrayLiteral, insertRows } from "../database/statements.ts";
+import { arrayLiteral, insertRows, type RowOf, readOne, readRows } from "../database/statements.ts";
 import { timestampAt } from "../fleet/columns/expression.ts";
 import { fleetPredicate } from "../fleet/predicate.ts";
 import type { FleetRules } from "../fleet/rows.ts";
@@ -68,10 +68,12 @@ export const deleteHeldHosts = async (tx: Executor, hostIds: readonly string[]):
 
 /** Lets one core at a time decide which hosts are held, until its transaction ends; returns false if another one does. */
 export const tryLockHolds = async (tx: Executor): Promise<boolean> => {
-  const [row] = await tx.execute<{ locked: boolean }>(
+  const { locked } = await readOne(
+    tx,
+    { locked: Boolean },
     sql`select pg_try_advisory_xact_lock(hashtext('held_host')) as locked`,
   );
-  return row?.locked ?? false;
+  return locked;
 };
 
 /** A budget with its parsed filter. */
@@ -81,6 +83,8 @@ interface FilteredBudget {
   bytesPerHour: number;
 }
 
+const hostOver = { hostId: String, identityId: String, budget: String };
+
 /**
  * Finds the hosts of which core has stored so much in the hour that began at `hour`, each with the first of its budgets that it has
  * reached. Looks up each host of any filter: identities are compared by the collation of the index, without which each would be a scan.
@@ -89,17 +93,21 @@ export const findHostsOver = async (
   db: Executor,
   rules: FleetRules,
   { budgets, hour }: { budgets: readonly FilteredBudget[]; hour: Date },
-): Promise<{ hostId: string; identityId: string; budget: string }[]> => {
+): Promise<RowOf<typeof hostOver>[]> => {
   if (budgets.length === 0) return [];
   const filters = budgets.map(({ filter }) => sql`(${fleetPredicate(filter, rules)})`);
   const isOver = budgets.map(
     ({ name, bytesPerHour }, index) =>
       sql`when ${filters[index]} and sent >= ${bytesPerHour}::bigint then ${name}`,
   );
-  return db.execute<{ hostId: string; identityId: string; budget: string }>(sql`
-    select identity as "hostId", identity_id as "identityId", budget from (
+  return readRows(
+    db,
+    hostOver,
+    sql`
+    select identity as host_id, identity_id, budget from (
       select identity, identity_id, case ${sql.join(isOver, sql` `)} end as budget from (
         select *, (select sum(payload_bytes) from ingest_hour where host_id = identity collate "default" and hour = ${timestampAt(hour)}) as sent
         from fleet where ${sql.join(filters, sql` or `)} offset 0) counted) judged
-    where budget is not null`);
+    where budget is not null`,
+  );
 };
