@@ -4,18 +4,15 @@ import { chmodSync, writeFileSync } from "node:fs";
 import { type AddressInfo, connect, createServer } from "node:net";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { afterAll, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { createTestCa } from "#scripts/lab/ca/test-pki.ts";
-import { createTestDatabase } from "#tests/support/database.ts";
+import { useTestDatabase } from "#tests/support/database.ts";
 import { newFolder } from "#tests/support/new-folder.ts";
 import { programFile } from "#tests/support/program.ts";
 
 const program = programFile("functions/main.ts");
 const directory = newFolder();
-const database = await createTestDatabase();
-afterAll(async () => {
-  await database.drop();
-});
+const database = await useTestDatabase();
 
 const complete = {
   PORT: "0",

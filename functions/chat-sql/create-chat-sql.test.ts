@@ -10,7 +10,7 @@ import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import { fleetStates } from "#proto/fleet-health/vocabulary.ts";
 import { parseProcessTimes } from "#scripts/bench/support/processes.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
-import { createTestCore } from "#tests/support/core.ts";
+import { useTestCore } from "#tests/support/core.ts";
 import { eventually } from "#tests/support/eventually.ts";
 import { harmlessStatements } from "#tests/support/harmless-statements.ts";
 import { isSlow } from "#tests/support/is-slow.ts";
@@ -21,7 +21,7 @@ import { arrayLiteral } from "../store/database/statements.ts";
 import { createChatSql } from "./create-chat-sql.ts";
 import { functions } from "./statement-grammar.ts";
 
-const test = await createTestCore({ env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } });
+const test = await useTestCore({ env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } });
 const { sql: tools, offReason } = await createChatSql({
   db: test.db,
   locate: async () => test.databaseUrl,
@@ -31,10 +31,7 @@ const { sql: tools, offReason } = await createChatSql({
   readRules: () => readFleetRules(test.core),
   revokePublic: false,
 });
-afterAll(async () => {
-  await tools?.close();
-  await test.close();
-});
+afterAll(() => tools?.close());
 await seedFleet(test.db, { count: 320, now: new Date(test.clock.now()) });
 
 const query = async (statement: string, signal = new AbortController().signal) => {

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, it, onTestFinished } from "vitest";
 import { startDatabaseProxy } from "#tests/fakes/tcp-proxy.ts";
-import { createTestDatabase, type TestDatabase } from "#tests/support/database.ts";
+import { type TestDatabase, useTestDatabase } from "#tests/support/database.ts";
 import { eventually } from "#tests/support/eventually.ts";
 import { type EnvelopeStore, openEnvelopeStore } from "#tests/support/stored-envelopes.ts";
 import { zstdCodec } from "../node/ingest/zstd-codec.ts";
@@ -27,14 +27,13 @@ let connection: ConnectedDatabase;
 const sources: ClosableSource[] = [];
 const damaged: string[] = [];
 beforeEach(async () => {
-  database = await createTestDatabase();
+  database = await useTestDatabase();
   connection = database.connect();
   store = await openEnvelopeStore(database);
 });
 afterEach(async () => {
   for (const source of sources.splice(0)) source.close();
   await store.close();
-  await database.drop();
 });
 
 const none = { exported: 0, rejectedItems: 0, deadLetters: [], dropped: [], partial: [] };

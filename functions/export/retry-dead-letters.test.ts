@@ -1,6 +1,6 @@
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import { createSeededEntropy } from "#tests/fakes/entropy.ts";
-import { createTestDatabase, type TestDatabase } from "#tests/support/database.ts";
+import { type TestDatabase, useTestDatabase } from "#tests/support/database.ts";
 import type { ConnectedDatabase } from "../store/database/database.ts";
 import {
   acquireExportLease,
@@ -16,10 +16,9 @@ import { type RetryOptions, retryDeadLetters } from "./retry-dead-letters.ts";
 let database: TestDatabase;
 let connection: ConnectedDatabase;
 beforeEach(async () => {
-  database = await createTestDatabase();
+  database = await useTestDatabase();
   connection = database.connect();
 });
-afterEach(() => database.drop());
 
 const accepted: OtlpOutcome = { status: "accepted", rejectedItems: 0, message: "" };
 const envelope = (sequence: number, kind = "log_line") => ({

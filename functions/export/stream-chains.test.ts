@@ -3,7 +3,7 @@ import { headers } from "@nats-io/transport-node";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { canStartNats, type RunningNats, startNats } from "#scripts/lab/nats-servers.ts";
 import { createTestLog } from "#tests/fakes/log.ts";
-import { createTestDatabase } from "#tests/support/database.ts";
+import { useTestDatabase } from "#tests/support/database.ts";
 import { streamSettings } from "#tests/support/nats-sink.ts";
 import { openStreamStore } from "#tests/support/stored-envelopes.ts";
 import { type StreamMessage, storedMessage } from "./stream-pulls.ts";
@@ -22,12 +22,11 @@ describe.skipIf(!(await canStartNats()))(
 
     /** Stores blocks of two hosts in turn, and returns the stream's messages. */
     const storeBlocks = async (count: number) => {
-      const database = await createTestDatabase();
+      const database = await useTestDatabase();
       const store = await openStreamStore(nats, database);
       onTestFinished(async () => {
         await store.close();
         for (const name of [stream, `${stream}_QUEUES`]) await nats.manager.streams.delete(name);
-        await database.drop();
       });
       for (let block = 0; block < count; block += 1)
         await store.lines(`h${block % 2}`, [`line ${block}`]);

@@ -4,7 +4,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { OpenSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { canStartNats, type RunningNats, startNats } from "#scripts/lab/nats-servers.ts";
 import { createTestLog } from "#tests/fakes/log.ts";
-import { createTestDatabase, type TestDatabase } from "#tests/support/database.ts";
+import { type TestDatabase, useTestDatabase } from "#tests/support/database.ts";
 import { streamSettings } from "#tests/support/nats-sink.ts";
 import {
   type EnvelopeStore,
@@ -50,7 +50,7 @@ beforeAll(async () => {
   nats = await startNats();
 });
 beforeEach(async () => {
-  database = await createTestDatabase();
+  database = await useTestDatabase();
   connection = database.connect();
   store = await openStreamStore(nats, database);
   log = createTestLog();
@@ -59,7 +59,6 @@ afterEach(async () => {
   for (const source of sources.splice(0)) source.close();
   await store.close();
   await deleteStreams().catch(() => undefined);
-  await database.drop();
 });
 afterAll(() => nats.stop());
 

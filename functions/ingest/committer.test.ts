@@ -2,7 +2,7 @@ import type { Client } from "pg";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { systemClock } from "#kit/clock.ts";
 import { createTestClock } from "#tests/fakes/clock.ts";
-import { createTestDatabase, type TestDatabase } from "#tests/support/database.ts";
+import { type TestDatabase, useTestDatabase } from "#tests/support/database.ts";
 import { findStored, testRun } from "#tests/support/stored-envelopes.ts";
 import { zstdCodec } from "../node/ingest/zstd-codec.ts";
 import type { ConnectedDatabase } from "../store/database/database.ts";
@@ -13,11 +13,10 @@ import { type Committer, type CommitterOptions, createCommitter } from "./commit
 let database: TestDatabase;
 const committers: Committer[] = [];
 beforeEach(async () => {
-  database = await createTestDatabase();
+  database = await useTestDatabase();
 });
 afterEach(async () => {
   for (const committer of committers.splice(0)) await committer.close();
-  await database.drop();
 });
 
 const start = (options: Partial<CommitterOptions> = {}) => {

@@ -1,21 +1,20 @@
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { beforeAll, expect, it } from "vitest";
 import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import { OpenSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { createTestLog } from "#tests/fakes/log.ts";
-import { createTestDatabase, type TestDatabase } from "#tests/support/database.ts";
+import { useTestDatabase } from "#tests/support/database.ts";
 import type { ConnectedDatabase } from "../store/database/database.ts";
 import { noteSink } from "../store/ingest/sinks.ts";
 import { createQueueOpener, type OpenedQueue, type QueueOpener } from "./open-queue.ts";
 import { createPostgresRegister } from "./postgres-sink.ts";
 
-let database: TestDatabase;
+const database = await useTestDatabase();
 let connection: ConnectedDatabase;
 let opener: QueueOpener;
 const gaps: bigint[] = [];
 beforeAll(async () => {
-  database = await createTestDatabase();
   connection = database.connect();
   const { db } = connection;
   const clock = systemClock;
@@ -27,7 +26,6 @@ beforeAll(async () => {
   const register = createPostgresRegister({ db, clock, entropy: systemEntropy, log });
   opener = createQueueOpener({ register, clock, observe, log });
 });
-afterAll(() => database.drop());
 
 const bytes = (fill: number) => new Uint8Array(16).fill(fill);
 const left = (fill: number, storedThrough: number) => ({

@@ -1,21 +1,19 @@
 import { create } from "@bufbuild/protobuf";
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { beforeAll, expect, it } from "vitest";
 import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import { type Open, OpenSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { createTestLog } from "#tests/fakes/log.ts";
-import { createTestDatabase, type TestDatabase } from "#tests/support/database.ts";
+import { useTestDatabase } from "#tests/support/database.ts";
 import type { ConnectedDatabase } from "../store/database/database.ts";
 import { createQueueOpener } from "./open-queue.ts";
 import { createPostgresRegister } from "./postgres-sink.ts";
 
-let database: TestDatabase;
+const database = await useTestDatabase();
 let connection: ConnectedDatabase;
 beforeAll(async () => {
-  database = await createTestDatabase();
   connection = database.connect();
 });
-afterAll(() => database.drop());
 
 const bytes = (fill: number) => new Uint8Array(16).fill(fill);
 const openOf = (

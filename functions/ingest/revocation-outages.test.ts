@@ -1,12 +1,12 @@
 import { once } from "node:events";
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import { status } from "@grpc/grpc-js";
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { beforeAll, expect, it } from "vitest";
 import { systemClock } from "#kit/clock.ts";
 import { encodePem } from "#proto/pem.ts";
 import { startDatabaseProxy, type TcpProxy } from "#tests/fakes/tcp-proxy.ts";
 import { createTestToken, type TestCollector } from "#tests/support/collector.ts";
-import { createTestCore, type TestCore } from "#tests/support/core.ts";
+import { useTestCore } from "#tests/support/core.ts";
 import { connectForeign, openForward } from "#tests/support/grpc-client.ts";
 import { startTestIngest } from "#tests/support/ingest.ts";
 import { createDatabaseServers } from "../node/database/database-servers.ts";
@@ -23,14 +23,12 @@ import { listen } from "../store/database/listen.ts";
  * A revocation ends the open streams of every replica within 5 s, also on one whose connections to the database fail, by the machine's
  * clock.
  */
-let core: TestCore;
+const core = await useTestCore();
 let enroll: (deviceId: string) => Promise<TestCollector>;
 beforeAll(async () => {
-  core = await createTestCore();
   core.clock.set(systemClock.now());
   ({ enroll } = await createTestToken(core));
 });
-afterAll(() => core.close());
 
 /** The connections of a replica: one for notifications, and the pool that rechecks. */
 interface Connections {

@@ -15,7 +15,7 @@ import {
   OpenSchema,
 } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { createTestLog } from "#tests/fakes/log.ts";
-import { createTestDatabase } from "#tests/support/database.ts";
+import { useTestDatabase } from "#tests/support/database.ts";
 import { isSlow, runsOf } from "#tests/support/is-slow.ts";
 import {
   ingestSteps,
@@ -32,7 +32,7 @@ import { examineFrame } from "./examine-frame.ts";
 import { readFrame } from "./fast-path/create-fast-path.ts";
 import { createPostgresSink } from "./postgres-sink.ts";
 
-const database = await createTestDatabase();
+const database = await useTestDatabase();
 const { sql, db } = database.connect();
 let now = Date.UTC(2026, 10, 23, 6);
 const startCore = () =>
@@ -46,10 +46,7 @@ const startCore = () =>
     observe: { batch: () => undefined, gap: () => undefined, implausibleGap: () => undefined },
   });
 const cores = [startCore(), startCore()] as const;
-afterAll(async () => {
-  await Promise.all(cores.map((core) => core.close()));
-  await database.drop();
-});
+afterAll(() => Promise.all(cores.map((core) => core.close())));
 
 /** Examines what a sender made of envelopes, as core does with the form. */
 const examine = (

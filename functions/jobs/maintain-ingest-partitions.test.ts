@@ -1,7 +1,7 @@
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import { createTestClock, type TestClock } from "#tests/fakes/clock.ts";
 import { createSeededEntropy } from "#tests/fakes/entropy.ts";
-import { createTestDatabase, type TestDatabase } from "#tests/support/database.ts";
+import { type TestDatabase, useTestDatabase } from "#tests/support/database.ts";
 import type { ConnectedDatabase } from "../store/database/database.ts";
 import { confirmClock } from "../store/retention/retention-clock.ts";
 import { findRetentionPause } from "../store/retention/retention-pause.ts";
@@ -14,12 +14,11 @@ let clock: TestClock;
 let databaseNow: number | undefined;
 const entropy = createSeededEntropy();
 beforeEach(async () => {
-  database = await createTestDatabase();
+  database = await useTestDatabase();
   connection = database.connect();
   clock = createTestClock(Date.UTC(2026, 5, 1, 12));
   databaseNow = undefined;
 });
-afterEach(() => database.drop());
 
 const tick = (retentionDays = 30, db = connection.db) =>
   maintainIngestPartitions(

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { afterAll, expect, it } from "vitest";
 import { person } from "#drizzle/schema/operator.ts";
 import { startDirectoryApi } from "#scripts/lab/directory-api.ts";
-import { createTestCore, type TestCore } from "#tests/support/core.ts";
+import { type TestCore, useTestCore } from "#tests/support/core.ts";
 import { newFolder } from "#tests/support/new-folder.ts";
 import { readKeyFile, readTrustedFile } from "../node/read-key-file.ts";
 import { findDirectorySync } from "../store/directory/directory.ts";
@@ -12,13 +12,10 @@ import { runDirectorySync } from "./run-directory-sync.ts";
 const folder = newFolder();
 const directory = await startDirectoryApi();
 const keyFile = join(folder, "service-account.json");
-const test = await createTestCore({
+const test = await useTestCore({
   env: { SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: keyFile, SVC_DIRECTORY_API_URL: directory.url },
 });
-afterAll(async () => {
-  await directory.close();
-  await test.close();
-});
+afterAll(() => directory.close());
 
 const startJob = (core: TestCore, outcomes: string[], signal: AbortSignal) =>
   runDirectorySync(
@@ -70,7 +67,7 @@ it("syncs at once and at every interval, sooner after a failure, and uses a corr
 
 it("applies a directory file within seconds of a change, and a faulty one leaves people unchanged", async () => {
   const path = join(folder, "directory.yaml");
-  const core = await createTestCore({
+  const core = await useTestCore({
     env: {
       SVC_DIRECTORY_PROVIDER: "file",
       SVC_DIRECTORY_FILE: path,
@@ -115,5 +112,4 @@ it("applies a directory file within seconds of a change, and a faulty one leaves
   expect(await scopes()).toContainEqual(["ada@example.test", ["read"]]);
   stop.abort();
   await running;
-  await core.close();
 });

@@ -1,17 +1,16 @@
-import { expect, it, onTestFinished } from "vitest";
+import { expect, it } from "vitest";
 import { mintBridgeToken, people } from "#scripts/lab/people.ts";
 import { createTestToken } from "#tests/support/collector.ts";
-import { createTestCore } from "#tests/support/core.ts";
+import { useTestCore } from "#tests/support/core.ts";
 
 const old = "the old secret, of more than 32 bytes";
 const next = "the next secret, of more than 32 bytes";
 
 /** A core with these secrets, and requests with bridge tokens by either. */
 const startReplica = async (secret: string, previous?: string) => {
-  const test = await createTestCore({
+  const test = await useTestCore({
     env: { SVC_AUTH_TOKEN_SECRET: secret, SVC_AUTH_TOKEN_SECRET_PREVIOUS: previous },
   });
-  onTestFinished(() => test.close());
   const bearer = (by: string) =>
     mintBridgeToken(by, { sub: people.admin.userId, now: test.clock.now() });
   const call = async (by: string, path: string) =>

@@ -1,14 +1,13 @@
 import { readdir, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { expect, it, onTestFinished } from "vitest";
-import { createTestDatabase } from "#tests/support/database.ts";
+import { expect, it } from "vitest";
+import { useTestDatabase } from "#tests/support/database.ts";
 import { newFolder } from "#tests/support/new-folder.ts";
 import { bundleProgram } from "./bundle-programs.ts";
 
 it("a bundled program finds the wasm of PostgreSQL's parser, and runs a query of the chat's SQL tools", async () => {
   const folder = newFolder();
-  const database = await createTestDatabase();
-  onTestFinished(() => database.drop());
+  const database = await useTestDatabase();
   await bundleProgram("functions/chat-sql/create-chat-sql.ts", folder);
   expect(await readdir(folder)).toContain("libpg-query.wasm");
   const bundle: typeof import("#functions/chat-sql/create-chat-sql.ts") = await import(

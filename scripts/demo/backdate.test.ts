@@ -1,11 +1,10 @@
-import { afterAll, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
-import { createTestCore } from "#tests/support/core.ts";
+import { useTestCore } from "#tests/support/core.ts";
 import { seedFleet } from "../lab/seed-fleet.ts";
 import { backdate } from "./backdate.ts";
 
-const test = await createTestCore();
-afterAll(() => test.close());
+const test = await useTestCore();
 const day = 86_400_000;
 
 it("dates back a host's enrollment, certificates, last heartbeat and last envelope, in every table that the report reads", async () => {

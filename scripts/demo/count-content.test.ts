@@ -1,20 +1,18 @@
 import { create, toBinary } from "@bufbuild/protobuf";
-import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
+import { beforeAll, beforeEach, expect, it } from "vitest";
 import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
 import { ExportTraceServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
-import { createTestDatabase, type TestDatabase } from "#tests/support/database.ts";
+import { useTestDatabase } from "#tests/support/database.ts";
 import { countContent } from "./count-content.ts";
 import { spanIdAttribute } from "./send-spans.ts";
 
-let database: TestDatabase;
+const database = await useTestDatabase();
 let sql: SqlClient;
 let sequence = 0;
 
 beforeAll(async () => {
-  database = await createTestDatabase();
   ({ sql } = database.connect());
 });
-afterAll(() => database.drop());
 beforeEach(() => sql`truncate ingest_envelope`);
 
 const store = (kind: string, payload: Uint8Array) => sql`

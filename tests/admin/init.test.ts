@@ -1,8 +1,8 @@
 import { existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { createAdminUser } from "../support/admin.ts";
-import { startTestWeb } from "../support/web.ts";
+import { useTestWeb } from "../support/web.ts";
 
 const ingest = {
   SVC_INGEST_GRPC_ADDR: "0.0.0.0:8443",
@@ -15,11 +15,10 @@ const advertised = {
   SVC_ADVERTISED_INGEST_ADDR: "core.example.com:8443",
 };
 const [web, unfinished] = await Promise.all([
-  startTestWeb({ core: { env: { ...ingest, ...advertised } } }),
-  startTestWeb(),
+  useTestWeb({ core: { env: { ...ingest, ...advertised } } }),
+  useTestWeb(),
 ]);
 const scratch = createAdminUser();
-afterAll(() => Promise.all([web.close(), unfinished.close()]));
 const tokenFile = join(scratch.home, "bootstrap.token");
 
 /** A person with a token of core in a script. */

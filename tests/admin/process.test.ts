@@ -3,15 +3,14 @@ import { once } from "node:events";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { transformSync } from "esbuild";
-import { afterAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { programEntries } from "#scripts/bundle/bundle-programs.ts";
 import { createAdminUser } from "../support/admin.ts";
 import { programFile } from "../support/program.ts";
-import { startTestWeb } from "../support/web.ts";
+import { useTestWeb } from "../support/web.ts";
 
-const web = await startTestWeb();
+const web = await useTestWeb();
 const user = createAdminUser();
-afterAll(() => web.close());
 const tokenFile = join(user.home, "token");
 writeFileSync(tokenFile, await web.core.bridgeToken("admin"));
 

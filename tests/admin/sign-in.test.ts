@@ -1,12 +1,11 @@
 import { chmodSync, existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { people } from "#scripts/lab/people.ts";
 import { createAdminUser } from "../support/admin.ts";
-import { startTestWeb } from "../support/web.ts";
+import { useTestWeb } from "../support/web.ts";
 
-const web = await startTestWeb();
-afterAll(() => web.close());
+const web = await useTestWeb();
 const { origin } = web;
 const cookie = (await web.sessionOf("admin")).header;
 

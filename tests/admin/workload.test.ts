@@ -8,7 +8,7 @@ import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import { createAdminUser } from "../support/admin.ts";
 import { createTestToken, manage } from "../support/collector.ts";
 import { coreAudience, startKubernetesIssuer } from "../support/kubernetes-issuer.ts";
-import { startTestWeb } from "../support/web.ts";
+import { useTestWeb } from "../support/web.ts";
 import { publishWorkloadKeys } from "../support/workload-issuer.ts";
 
 const platform = await publishWorkloadKeys();
@@ -16,7 +16,7 @@ const cluster = await startKubernetesIssuer();
 const issuer = "https://token.actions.githubusercontent.com";
 const subject = "repo:acme/fleet-config:ref:refs/heads/main";
 
-const web = await startTestWeb({
+const web = await useTestWeb({
   core: {
     env: { SVC_WORKLOAD_ISSUERS_FILE: "/issuers.yaml" },
     files: {
@@ -25,10 +25,9 @@ const web = await startTestWeb({
   },
 });
 const job = createAdminUser({ env: { SVC_ADMIN_URL: web.origin } });
-afterAll(async () => {
+afterAll(() => {
   platform.close();
   cluster.close();
-  await web.close();
 });
 
 const platformToken = (sub: string) =>

@@ -7,7 +7,7 @@ import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import { createTestCa, type TestCa } from "#scripts/lab/ca/test-pki.ts";
 import { createTestLog } from "../fakes/log.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { type TestDatabase, useTestDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { startTestIngest, type TestClient, type TestIngest } from "../support/ingest.ts";
 import { newFolder } from "../support/new-folder.ts";
@@ -207,7 +207,7 @@ it("Q12: collectors continue on a database restored from a backup, and the lost 
     core = await startTestIngest({ ca, database });
     machine.forward();
   };
-  const database = await createTestDatabase();
+  const database = await useTestDatabase();
   await restartCore(database);
   await machine.append(...texts("before", 1, 20));
   await machine.empty();
@@ -215,8 +215,7 @@ it("Q12: collectors continue on a database restored from a backup, and the lost 
   await machine.pause();
   await core.connection.close();
   await core.close();
-  const backup = await createTestDatabase(database);
-  ends.unshift(() => backup.drop());
+  const backup = await useTestDatabase(database);
   core = await startTestIngest({ ca, database });
   machine.forward();
   await machine.append(...texts("lost", 21, 45));
@@ -228,5 +227,4 @@ it("Q12: collectors continue on a database restored from a backup, and the lost 
   expect(await stored()).toEqual(new Set([...texts("before", 1, 20), ...texts("after", 46, 60)]));
   expect(await events()).toEqual([{ action: "ingest.gap", from: 21, through: 45 }]);
   expect(machine.queue().stats()).toMatchObject({ forks: 0, deadLetters: 0 });
-  await database.drop();
 });

@@ -1,16 +1,8 @@
 import { appendFile, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { parseDocument } from "yaml";
-import type { ConnectedDatabase } from "#functions/store/database/database.ts";
-import { systemClock } from "#kit/clock.ts";
-import { createLabPki, type LabPki } from "#scripts/lab/ca/pki.ts";
-import { labCoreEnvironment } from "#scripts/lab/core-environment.ts";
-import { type Edge, startEdge } from "#scripts/lab/edge.ts";
-import { mintBridgeToken, people, seedPeople } from "#scripts/lab/people.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { createHostProgram } from "../support/host-program.ts";
-import { newFolder } from "../support/new-folder.ts";
+import { createTestLab } from "../support/lab.ts";
 import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
 import { findStored } from "../support/stored-envelopes.ts";
 
@@ -18,25 +10,12 @@ import { findStored } from "../support/stored-envelopes.ts";
  * The lifecycle of a host with the real programs: core and collector as processes, PostgreSQL, mutual TLS, a TLS edge. The tests build on
  * each other, in order.
  */
-const secret = "a-test-secret-of-more-than-32-bytes";
-const identity = "https://fleet.test/d/host-1";
-const header = "x-client-cert";
-
-const dir = newFolder();
-let database: TestDatabase;
-let db: ConnectedDatabase;
-let pki: LabPki;
-let edge: Edge | undefined;
-let core: Program;
-let corePort: number;
-let ingestPort: number;
+const { dir, pki, sql, tokenFile, ...lab } = await createTestLab();
+const core = await lab.startCore({ SVC_HEARTBEAT_INTERVAL: "11s" });
+const { ingestPort } = core;
+const host = lab.createHost("host-1", await lab.startEdge(core), core);
 
 const collector = (...args: string[]) => startProgram("collector/main.ts", args);
-const host = createHostProgram("host-1", { dir, identityPrefix: "https://fleet.test/d/" }, () => ({
-  coreUrl: edge?.url ?? "",
-  ingestPort,
-  caBundle: pki.serverCaFile,
-}));
 const config = join(host.configDir, "collector.yaml");
 const log = join(dir, "host-1.log");
 
@@ -45,66 +24,20 @@ const begin = async () => {
   await logged(run, "collector runs");
   return run;
 };
-
-const admin = async (path: string, body: object) => {
-  const token = await mintBridgeToken(secret, { sub: people.admin.userId, now: Date.now() });
-  const answer = await fetch(`http://127.0.0.1:${corePort}${path}`, {
-    method: "POST",
-    headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
-    body: JSON.stringify(body),
-  });
-  if (!answer.ok) throw new Error(await answer.text());
-  return await answer.json();
-};
-
 const stopCleanly = async (program: Program) => {
   expect(await stopProgram(program), program.stderr).toBe(0);
 };
 
-beforeAll(async () => {
-  pki = await createLabPki({ dir: join(dir, "pki"), clock: systemClock });
-  database = await createTestDatabase();
-  db = database.connect();
-  await seedPeople(db.db, Date.now());
-  core = startProgram("functions/main.ts", [], {
-    ...labCoreEnvironment({ databaseUrl: database.url, pki, authTokenSecret: secret }),
-    SVC_ENROLLMENT_CLIENT_CERT_HEADER: header,
-    SVC_HEARTBEAT_INTERVAL: "11s",
-  });
-  const ready = await logged(core, "ready");
-  corePort = Number(ready.port);
-  ingestPort = Number(ready.ingest_port);
-  edge = await startEdge({
-    certPem: await readFile(pki.edge.certFile, "utf8"),
-    keyPem: await readFile(pki.edge.keyFile, "utf8"),
-    clientCaPem: await readFile(pki.enrollmentCa.certFile, "utf8"),
-    coreUrl: `http://127.0.0.1:${corePort}`,
-    clientCertificateHeader: header,
-  });
-});
-afterAll(async () => {
-  await stopProgram(core);
-  await edge?.close();
-  await database.drop();
-});
-
 const storedLines = async () =>
-  (await findStored(db.sql)).flatMap(({ kind, text }) => (kind === "otel_metric" ? [] : [text]));
+  (await findStored(sql)).flatMap(({ kind, text }) => (kind === "otel_metric" ? [] : [text]));
 /** The states of the host's certificates, oldest first. */
 const certificates = async () =>
-  (await db.sql`select status from certificate order by not_before, id`).map(
-    ({ status }) => status,
-  );
-const heartbeats = () => db.sql`
+  (await sql`select status from certificate order by not_before, id`).map(({ status }) => status);
+const heartbeats = () => sql`
   select last_heartbeat_at as at, boot_id as boot from collector_health`;
 
 it("enrolls through the TLS edge", async () => {
-  const policy = await admin("/v1/collector/enrollment-policies", {
-    name: "lab",
-    allowed_identity_prefixes: ["https://fleet.test/d/"],
-  });
-  const { token } = await admin(`/v1/collector/enrollment-policies/${policy.id}/tokens`, {});
-  await writeFile(join(dir, "token"), String(token), { mode: 0o600 });
+  await lab.writeToken(core);
   await host.enroll();
 });
 
@@ -143,20 +76,24 @@ it("sends heartbeats directly to the ingest listener with its new certificate an
 it("loads a desired config and a certificate that another process renewed, without a restart", async () => {
   await host.edit(["management", "apply_desired_config"], true);
   await host.edit(["management", "file_roots"], [dir]);
-  const [row] = await db.sql`select id from collector_identity`;
+  const [row] = await sql`select id from collector_identity`;
   const document = parseDocument(await readFile(config, "utf8"));
   document.addIn(["sources"], document.createNode({ type: "host_metrics" }));
   const desired = `# by core\n${document.toString()}`;
-  const published = await admin("/v1/collector/configs", { yaml: desired });
-  await admin(`/v1/collector/configs/${published.id}/assignments`, { identity_ids: [row?.id] });
+  const configs = "/v1/collector/configs";
+  const published = await core.api<{ id: string; config_hash: string }>("admin", "POST", configs, {
+    yaml: desired,
+  });
+  await core.api("admin", "POST", `${configs}/${published.id}/assignments`, {
+    identity_ids: [row?.id],
+  });
 
   const run = collector("run", "--config", config);
   await logged(run, "the desired config is promoted");
   expect(await readFile(config, "utf8")).toBe(desired);
-  const metrics = async () =>
-    (await findStored(db.sql)).filter(({ kind }) => kind === "otel_metric");
+  const metrics = async () => (await findStored(sql)).filter(({ kind }) => kind === "otel_metric");
   await expect.poll(async () => (await metrics()).length).toBe(1);
-  const hashes = () => db.sql`select running_config_hash as running from collector_health`;
+  const hashes = () => sql`select running_config_hash as running from collector_health`;
   await expect.poll(async () => (await hashes())[0]?.running).toBe(published.config_hash);
 
   const renew = collector("renew", "--config", config, "--json");
@@ -190,8 +127,8 @@ it("loses nothing when the collector is killed with kill -9", async () => {
 });
 
 it("E12: stores the bootstrap token nowhere but in its file", async () => {
-  const token = (await readFile(join(dir, "token"), "utf8")).slice(12);
-  expect(JSON.stringify(core.records) + core.stderr).not.toContain(token);
+  const token = (await readFile(tokenFile, "utf8")).slice(12);
+  expect(JSON.stringify(core.program.records) + core.program.stderr).not.toContain(token);
   for (const entry of await readdir(host.configDir, {
     withFileTypes: true,
     recursive: true,
@@ -202,9 +139,11 @@ it("E12: stores the bootstrap token nowhere but in its file", async () => {
 });
 
 it("keeps its records, and reports why, once its identity is revoked", async () => {
-  const [row] = await db.sql`select id from collector_identity`;
+  const [row] = await sql`select id from collector_identity`;
   const run = await begin();
-  await admin(`/v1/collector/identities/${row?.id}/revoke`, { reason_code: "lost_device" });
+  await core.api("admin", "POST", `/v1/collector/identities/${row?.id}/revoke`, {
+    reason_code: "lost_device",
+  });
   await expect
     .poll(() => JSON.stringify(run.records))
     .toMatch(/forwarding interrupted.*|identity_revoked|certificate_revoked/);
@@ -213,5 +152,8 @@ it("keeps its records, and reports why, once its identity is revoked", async () 
   expect(await storedLines()).toHaveLength(2004);
   const diag = startProgram("collector/main.ts", ["diag", "--config", config, "--json"]);
   expect(await diag.exited).toBe(0);
-  expect(diag.records[0]).toMatchObject({ validation: { ok: true }, certificate: { identity } });
+  expect(diag.records[0]).toMatchObject({
+    validation: { ok: true },
+    certificate: { identity: host.identity },
+  });
 });

@@ -2,58 +2,42 @@ import { X509Certificate } from "node:crypto";
 import { appendFile, copyFile, readFile, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { connect } from "node:tls";
-import { afterAll, beforeAll, expect, it } from "vitest";
-import type { ConnectedDatabase } from "#functions/store/database/database.ts";
-import { systemClock } from "#kit/clock.ts";
+import { afterAll, expect, it } from "vitest";
 import { encodePem } from "#proto/pem.ts";
-import { createLabPki, type LabPki } from "#scripts/lab/ca/pki.ts";
 import {
   createTestCa,
   createTestKey,
   issueTestCertificate,
   randomSerial,
   serverExtensions,
-  type TestCa,
   testNames,
 } from "#scripts/lab/ca/test-pki.ts";
-import { labCoreEnvironment } from "#scripts/lab/core-environment.ts";
-import { type Edge, startEdge } from "#scripts/lab/edge.ts";
-import { createOperatorApi, createPolicyWithToken } from "#scripts/lab/operator-api.ts";
-import { seedPeople } from "#scripts/lab/people.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
-import { createHostProgram, type HostProgram } from "../support/host-program.ts";
-import { newFolder } from "../support/new-folder.ts";
-import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
+import type { HostProgram } from "../support/host-program.ts";
+import { createTestLab } from "../support/lab.ts";
 import { findStored } from "../support/stored-envelopes.ts";
 
 /* docs/upgrade.md with the real programs, while two collectors forward lines. The tests build on each other, in order. */
 
-const secret = "a-test-secret-of-more-than-32-bytes";
-const header = "x-client-cert";
-const lineIntervalMs = 50;
-
-const dir = newFolder();
-let database: TestDatabase;
-let db: ConnectedDatabase;
-let pki: LabPki;
-let clientCaFile: string;
-let edge: Edge | undefined;
-let core: Program;
-let ports: { http: number; ingest: number };
+const { dir, pki, sql, ...lab } = await createTestLab();
 /** Signs the next server certificates; collectors trust it from the start. */
-let serverCa: TestCa;
-let renewing: HostProgram;
-let waiting: HostProgram;
-const written = { renewing: 0, waiting: 0 };
-let writer: NodeJS.Timeout;
-
-const files = { dir, identityPrefix: "https://fleet.test/d/" };
-const target = () => ({
-  coreUrl: edge?.url ?? "",
-  ingestPort: ports.ingest,
-  caBundle: pki.serverCaFile,
+const serverCa = await createTestCa({ name: "Second server CA" });
+await appendFile(pki.serverCaFile, serverCa.pem);
+const clientCaFile = join(dir, "client-ca.crt");
+await copyFile(pki.enrollmentCa.certFile, clientCaFile);
+const {
+  ingestPort,
+  program: core,
+  ...started
+} = await lab.startCore({
+  SVC_INGEST_CLIENT_CA_FILE: clientCaFile,
+  SVC_HEARTBEAT_INTERVAL: "11s",
 });
+const edge = await lab.startEdge(started);
+await lab.writeToken(started);
+const renewing = lab.createHost("renewing", edge, { ingestPort });
+const waiting = lab.createHost("waiting", edge, { ingestPort });
+const written = { renewing: 0, waiting: 0 };
 
 /** Replaces a file as an operator does, by a rename. */
 const replace = async (path: string, text: string) => {
@@ -96,7 +80,7 @@ const servedFingerprint = async () => {
   const ca = await readFile(pki.serverCaFile, "utf8");
   return new Promise((resolve, reject) => {
     const socket = connect(
-      { host: "127.0.0.1", port: ports.ingest, servername: "localhost", ca },
+      { host: "127.0.0.1", port: ingestPort, servername: "localhost", ca },
       () => {
         resolve(socket.getPeerCertificate().fingerprint256);
         socket.destroy();
@@ -113,9 +97,7 @@ const interruptions = () =>
   );
 
 const storedLines = async (host: HostProgram) =>
-  (await findStored(db.sql))
-    .filter(({ hostId }) => hostId === host.identity)
-    .map(({ text }) => text);
+  (await findStored(sql)).filter(({ hostId }) => hostId === host.identity).map(({ text }) => text);
 /** Waits until core has stored what was written so far, each line once and in order. */
 const untilStored = async (host: HostProgram) => {
   const expected = Array.from(
@@ -131,61 +113,27 @@ const issuerOf = async (host: HostProgram) =>
   new X509Certificate(await readFile(join(host.configDir, "identity", "current", "tls.crt")))
     .issuer;
 const lastHeartbeat = async (host: HostProgram) => {
-  const [row] = await db.sql`
+  const [row] = await sql`
     select (extract(epoch from last_heartbeat_at) * 1000)::float8 as at from fleet_status where identity = ${host.identity}`;
   return row?.at ?? 0;
 };
 
-beforeAll(async () => {
-  pki = await createLabPki({ dir: join(dir, "pki"), clock: systemClock });
-  serverCa = await createTestCa({ name: "Second server CA" });
-  await appendFile(pki.serverCaFile, serverCa.pem);
-  clientCaFile = join(dir, "client-ca.crt");
-  await copyFile(pki.enrollmentCa.certFile, clientCaFile);
-  database = await createTestDatabase();
-  db = database.connect();
-  await seedPeople(db.db, Date.now());
-  core = startProgram("functions/main.ts", [], {
-    ...labCoreEnvironment({ databaseUrl: database.url, pki, authTokenSecret: secret }),
-    SVC_INGEST_CLIENT_CA_FILE: clientCaFile,
-    SVC_ENROLLMENT_CLIENT_CERT_HEADER: header,
-    SVC_HEARTBEAT_INTERVAL: "11s",
-  });
-  const ready = await logged(core, "ready");
-  ports = { http: Number(ready.port), ingest: Number(ready.ingest_port) };
-  edge = await startEdge({
-    certPem: await readFile(pki.edge.certFile, "utf8"),
-    keyPem: await readFile(pki.edge.keyFile, "utf8"),
-    clientCaPem: await readFile(pki.enrollmentCa.certFile, "utf8"),
-    coreUrl: `http://127.0.0.1:${ports.http}`,
-    clientCertificateHeader: header,
-  });
-  const policy = { name: "lab", allowed_identity_prefixes: [files.identityPrefix] };
-  const api = createOperatorApi(`http://127.0.0.1:${ports.http}`, secret);
-  const { token } = await createPolicyWithToken(api, policy, { max_uses: 2 });
-  await writeFile(join(dir, "token"), token, { mode: 0o600 });
-  renewing = createHostProgram("renewing", files, target);
-  waiting = createHostProgram("waiting", files, target);
-  for (const host of [renewing, waiting]) {
-    await host.enroll();
-    await host.tail();
-    await host.edit(["management", "core_url"], `https://localhost:${ports.ingest}`);
-    host.start();
-  }
-  writer = setInterval(() => {
-    void renewing.write(`${written.renewing++}`);
-    void waiting.write(`${written.waiting++}`);
-  }, lineIntervalMs);
-  await untilStored(renewing);
-  await untilStored(waiting);
-});
+for (const host of [renewing, waiting]) {
+  await host.enroll();
+  await host.tail();
+  await host.edit(["management", "core_url"], `https://localhost:${ingestPort}`);
+  host.start();
+}
+const writer = setInterval(() => {
+  void renewing.write(`${written.renewing++}`);
+  void waiting.write(`${written.waiting++}`);
+}, 50);
 afterAll(async () => {
   clearInterval(writer);
-  for (const host of [renewing, waiting]) await host?.stop();
-  if (core) await stopProgram(core);
-  await edge?.close();
-  await database?.drop();
+  for (const host of [renewing, waiting]) await host.stop();
 });
+await untilStored(renewing);
+await untilStored(waiting);
 
 it("core serves a replaced ingest certificate to new connections within seconds, and ends no open stream", async () => {
   const before = await servedFingerprint();

@@ -5,14 +5,14 @@ import { formBytesMax } from "#kit/form.ts";
 import { decodePem } from "#proto/pem.ts";
 import { workloadEnvironment } from "#scripts/lab/core-environment.ts";
 import { cpuMillisecondsOf } from "../support/cpu-time.ts";
-import { startTestWeb } from "../support/web.ts";
+import { useTestWeb } from "../support/web.ts";
 
 /*
  * Hostile bytes of somebody without credentials, to every parser that reads them before core or web knows the caller. Each takes the
  * program less than 10 ms: the size of a text is that of the limit before the parser, else 1 MiB and 16 MiB.
  */
 const certificateHeader = "x-client-certificate";
-const web = await startTestWeb({
+const web = await useTestWeb({
   core: { env: { ...workloadEnvironment, SVC_ENROLLMENT_CLIENT_CERT_HEADER: certificateHeader } },
 });
 const runs = Number(process.env.SVC_FUZZ_RUNS ?? 20);
@@ -20,7 +20,6 @@ const seed = Number(process.env.SVC_FUZZ_SEED ?? 20_261_123);
 const reportFile = process.env.SVC_FUZZ_REPORT;
 const answers: Record<string, Record<string, number>> = {};
 afterAll(async () => {
-  await web.close();
   if (reportFile !== undefined) writeFileSync(`${reportFile}.web`, JSON.stringify(answers));
 });
 

@@ -19,7 +19,7 @@ import {
 } from "../support/arbitrary-values.ts";
 import { createTestToken, identityPrefix, manage, withProof } from "../support/collector.ts";
 import { undocumented } from "../support/conformance.ts";
-import { createTestCore } from "../support/core.ts";
+import { useTestCore } from "../support/core.ts";
 import { isSlow } from "../support/is-slow.ts";
 import { publishWorkloadKeys } from "../support/workload-issuer.ts";
 
@@ -68,7 +68,7 @@ const issuers = `issuers:
 const receiverNames = ["one", "two", "three", "four"];
 const receivers = `web_url: https://fleet.test
 receivers: [${receiverNames.map((name) => `{ kind: alertmanager, name: ${name}, url: "https://am.test" }`)}]`;
-const test = await createTestCore({
+const test = await useTestCore({
   env: {
     SVC_TRUST_LOOPBACK_OPS: "true",
     SVC_WORKLOAD_ISSUERS_FILE: "/issuers.yaml",
@@ -80,7 +80,6 @@ const { clock } = test;
 const answers: Record<string, Record<string, number>> = {};
 afterAll(async () => {
   platform.close();
-  await test.close();
   if (reportFile !== undefined) writeFileSync(reportFile, JSON.stringify(answers));
 });
 

@@ -2,7 +2,7 @@ import { generateKeyPairSync } from "node:crypto";
 import { once } from "node:events";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from "vitest";
+import { beforeAll, beforeEach, describe, expect, it, onTestFinished } from "vitest";
 import { chatMessage, chatSession } from "#drizzle/schema/chat.ts";
 import type { ReceiptFile } from "#proto/chat/receipt.ts";
 import { verifyReceipts } from "#proto/chat/verify-receipts.ts";
@@ -13,19 +13,15 @@ import {
   type ScriptedReply,
   startModelProvider,
 } from "../fakes/model-provider.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { type TestDatabase, useTestDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { newFolder } from "../support/new-folder.ts";
 import { logged, startProgram, stopProgram } from "../support/program.ts";
 
 const directory = newFolder();
-let database: TestDatabase;
+const database = await useTestDatabase();
 beforeAll(async () => {
-  database = await createTestDatabase();
   await seedPeople(database.connect().db, Date.now());
-});
-afterAll(async () => {
-  await database.drop();
 });
 
 const keyFile = (name: string, type: "ed25519" | "x25519" = "ed25519", mode = 0o600) => {
@@ -247,8 +243,7 @@ registerHooks({ load(url, context, next) {
 describe("the packages of chat", () => {
   let own: TestDatabase;
   beforeEach(async () => {
-    own = await createTestDatabase();
-    onTestFinished(() => own.drop());
+    own = await useTestDatabase();
   });
 
   /** Starts core from its source, since in a bundle packages are not files; returns what it loads until it is ready. */

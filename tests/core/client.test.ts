@@ -6,36 +6,35 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { build } from "esbuild";
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import * as fleet from "#client/index.ts";
 import { connectFleet, type FleetClient, FleetError, items, pages } from "#client/index.ts";
-import { systemClock } from "#kit/clock.ts";
 import openApiJson from "#proto/openapi.json" with { type: "json" };
 import { encodePem } from "#proto/pem.ts";
 import { dereference } from "#scripts/generate/dereference.ts";
-import { createLabPki } from "#scripts/lab/ca/pki.ts";
 import { createTestCsr, createTestKey } from "#scripts/lab/ca/test-pki.ts";
-import { labCoreEnvironment } from "#scripts/lab/core-environment.ts";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import { bridgeTokenOf } from "#scripts/lab/operator-api.ts";
-import { seedPeople } from "#scripts/lab/people.ts";
 import { repositoryFiles } from "#scripts/repository-files.ts";
 import { collectorOf, identityPrefix, withProof } from "../support/collector.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { newFolder } from "../support/new-folder.ts";
-import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
+import { createTestLab, labHeader, labSecret } from "../support/lab.ts";
 
 /* The generated client against a core process, over HTTP. */
-const secret = "a-test-secret-of-more-than-32-bytes";
-const header = "X-Client-Cert";
 const execute = promisify(execFile);
 
-const dir = newFolder();
-let database: TestDatabase;
-let core: Program;
-let baseUrl: string;
-let bearer: string;
-let client: FleetClient;
+const { dir, startCore } = await createTestLab();
+const { url: baseUrl } = await startCore({
+  SVC_OPS_BEARER_TOKEN: "an-ops-token",
+  SVC_INFERENCE_CHAT_MODEL: "mock",
+  // The role of the SQL tools is one for all databases of the server.
+  SVC_CHAT_SQL_TOOL_ENABLED: "false",
+});
+const bearer = await bridgeTokenOf(labSecret, "admin");
+const client: FleetClient = connectFleet({
+  baseUrl: `${baseUrl}/`,
+  bearer: async () => bearer,
+  throwOnError: true,
+});
 
 interface Operation {
   operationId: string;
@@ -43,28 +42,6 @@ interface Operation {
   parameters?: readonly { name: string; in: string }[];
   requestBody?: { content: object };
 }
-
-beforeAll(async () => {
-  const pki = await createLabPki({ dir: join(dir, "lab"), clock: systemClock });
-  database = await createTestDatabase();
-  await seedPeople(database.connect().db, Date.now());
-  core = startProgram("functions/main.ts", [], {
-    ...labCoreEnvironment({ databaseUrl: database.url, pki, authTokenSecret: secret }),
-    SVC_ENROLLMENT_CLIENT_CERT_HEADER: header,
-    SVC_OPS_BEARER_TOKEN: "an-ops-token",
-    SVC_INFERENCE_CHAT_MODEL: "mock",
-    // The role of the SQL tools is one for all databases of the server.
-    SVC_CHAT_SQL_TOOL_ENABLED: "false",
-  });
-  const { port } = await logged(core, "ready");
-  baseUrl = `http://127.0.0.1:${port}`;
-  bearer = await bridgeTokenOf(secret, "admin");
-  client = connectFleet({ baseUrl: `${baseUrl}/`, bearer: async () => bearer, throwOnError: true });
-});
-afterAll(async () => {
-  await stopProgram(core);
-  await database.drop();
-});
 
 const createPolicy = async (name: string) =>
   (
@@ -150,7 +127,7 @@ it("calls core: JSON, YAML, CSV, lines, plain text and a stream of events", asyn
   const beat = heartbeatBody(Date.now());
   const heartbeat = await fleet.sendHeartbeat<true>({
     client,
-    headers: { [header]: encodeURIComponent(encodePem(host.certificate, "CERTIFICATE")) },
+    headers: { [labHeader]: encodeURIComponent(encodePem(host.certificate, "CERTIFICATE")) },
     body: withProof(host, "heartbeat", beat) as fleet.SendHeartbeatData["body"],
   });
   expect(heartbeat.data.desired_config?.config_id).toBe(published.id);

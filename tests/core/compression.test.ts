@@ -1,14 +1,13 @@
 import { type IncomingMessage, get as requestOf } from "node:http";
 import { buffer } from "node:stream/consumers";
 import { brotliDecompressSync, gunzipSync, zstdDecompressSync } from "node:zlib";
-import { afterAll, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
-import { startTestWeb } from "../support/web.ts";
+import { useTestWeb } from "../support/web.ts";
 
 /* The bytes of 200 hosts on the wire to a browser. */
 
-const web = await startTestWeb();
-afterAll(() => web.close());
+const web = await useTestWeb();
 await seedFleet(web.core.db, { count: 200, now: new Date(web.clock.now()) });
 const { header: Cookie } = await web.sessionOf("auditor");
 

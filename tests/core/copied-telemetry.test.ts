@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process";
 import { symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, expect, it } from "vitest";
-import { createTestDatabase } from "../support/database.ts";
+import { useTestDatabase } from "../support/database.ts";
 import { createBlockRunner } from "../support/documented-block.ts";
 import { newFolder } from "../support/new-folder.ts";
 import { startProgram } from "../support/program.ts";
@@ -10,16 +10,13 @@ import { openEnvelopeStore } from "../support/stored-envelopes.ts";
 
 /* `svc-server envelopes` of the bundle and as docs/telemetry.md prints it, on a database with blocks and a row of an earlier version. */
 
-const database = await createTestDatabase();
+const database = await useTestDatabase();
 const { sql } = database.connect();
 let at = Date.parse("2026-11-20T03:00:00Z");
 const store = await openEnvelopeStore(database, () => at);
 const dir = newFolder();
 const documented = createBlockRunner(dir);
-afterAll(async () => {
-  await store.close();
-  await database.drop();
-});
+afterAll(() => store.close());
 
 const env = {
   SVC_DATABASE_URL: database.url,

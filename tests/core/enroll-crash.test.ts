@@ -17,7 +17,7 @@ import {
   type TestCollector,
   withProof,
 } from "../support/collector.ts";
-import { createTestDatabase } from "../support/database.ts";
+import { useTestDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { newFolder } from "../support/new-folder.ts";
 import { programFile } from "../support/program.ts";
@@ -51,7 +51,7 @@ ${process.execPath} -p "JSON.stringify({certificate_pem: require('fs').readFileS
 );
 chmodSync(file("sign"), 0o755);
 
-const database = await createTestDatabase();
+const database = await useTestDatabase();
 const { sql, db } = database.connect();
 await seedPeople(db, Date.now());
 const authTokenSecret = systemEntropy.bytes(32).toHex();
@@ -80,7 +80,6 @@ const kill = async () => {
 afterAll(async () => {
   await kill();
   await core.remove();
-  await database.drop();
 });
 
 const post = async (path: string, headers: Readonly<Record<string, string>>, body: object) => {

@@ -11,7 +11,7 @@ import {
   startProgram as startPeer,
 } from "#scripts/bench/support/processes.ts";
 import { findPorts } from "#scripts/ports.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { type TestDatabase, useTestDatabase } from "../support/database.ts";
 import { newFolder } from "../support/new-folder.ts";
 import { type OtlpBackend, startOtlpBackend } from "../support/otlp-backend.ts";
 import { type Program, startProgram } from "../support/program.ts";
@@ -26,7 +26,7 @@ let folder: string;
 let collector: RunningProgram | undefined;
 const programs: Program[] = [];
 beforeEach(async () => {
-  database = await createTestDatabase();
+  database = await useTestDatabase();
   store = await openEnvelopeStore(database);
   backend = await startOtlpBackend();
   folder = newFolder();
@@ -40,7 +40,6 @@ afterEach(async () => {
   collector = undefined;
   await backend.close();
   await store.close();
-  await database.drop();
 });
 
 /** Starts the Collector between ports of its own and the backend. */

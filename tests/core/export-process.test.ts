@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, it, onTestFinished } from "vitest";
 import { startTcpProxy } from "../fakes/tcp-proxy.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { type TestDatabase, useTestDatabase } from "../support/database.ts";
 import { createExports, texts, within } from "../support/exported-program.ts";
 import type { OtlpBackend } from "../support/otlp-backend.ts";
 import { logged, stopProgram } from "../support/program.ts";
@@ -12,14 +12,11 @@ let database: TestDatabase;
 let store: EnvelopeStore;
 let backend: OtlpBackend;
 beforeEach(async () => {
-  database = await createTestDatabase();
+  database = await useTestDatabase();
   store = await openEnvelopeStore(database);
   backend = await startBackend();
 });
-afterEach(async () => {
-  await store.close();
-  await database.drop();
-});
+afterEach(() => store.close());
 /** Registered last, it ends the programs before their database goes. */
 const { startBackend, startExport, handOver } = createExports(() => ({
   SVC_DATABASE_URL: database.url,

@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
 import { canStartNats, type RunningNats, startNats } from "#scripts/lab/nats-servers.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { type TestDatabase, useTestDatabase } from "../support/database.ts";
 import { createExports, texts, within } from "../support/exported-program.ts";
 import { streamSettings } from "../support/nats-sink.ts";
 import type { OtlpBackend } from "../support/otlp-backend.ts";
@@ -19,7 +19,7 @@ beforeAll(async () => {
   nats = await startNats();
 });
 beforeEach(async () => {
-  database = await createTestDatabase();
+  database = await useTestDatabase();
   store = await openStreamStore(nats, database);
   backend = await startBackend();
 });
@@ -27,7 +27,6 @@ afterEach(async () => {
   await store.close();
   const { stream } = streamSettings;
   for (const name of [stream, `${stream}_QUEUES`]) await nats.manager.streams.delete(name);
-  await database.drop();
 });
 afterAll(() => nats.stop());
 

@@ -3,7 +3,7 @@ import { X509Certificate } from "node:crypto";
 import { chmodSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { and, eq } from "drizzle-orm";
-import { afterAll, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { auditEvent } from "#drizzle/schema/audit.ts";
 import { certificate } from "#drizzle/schema/enrollment.ts";
 import { signerLoader } from "#functions/node/load-signer.ts";
@@ -13,7 +13,7 @@ import { createTestCa, createTestCsr, createTestKey } from "#scripts/lab/ca/test
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import { createTestLog } from "../fakes/log.ts";
 import { collectorOf, createTestToken, manage } from "../support/collector.ts";
-import { createTestCore } from "../support/core.ts";
+import { useTestCore } from "../support/core.ts";
 import { newFolder } from "../support/new-folder.ts";
 
 const dir = newFolder();
@@ -53,13 +53,10 @@ const config = {
 const needs = { cryptography, log, clock: { now: () => Date.now() }, path: process.env.PATH ?? "" };
 const { signer, authorities } = await (await signerLoader(config, needs))();
 const clientCertificates = createClientCertificateReader({ authorities, cryptography });
-const test = await createTestCore({ core: { signer, clientCertificates } });
+const test = await useTestCore({ core: { signer, clientCertificates } });
 const { clock } = test;
 // The signer uses the machine's clock, so core must, too.
 clock.set(Date.now());
-afterAll(async () => {
-  await test.close();
-});
 
 /** Returns the one failure of an action. */
 const failureOf = async (action: string) => {

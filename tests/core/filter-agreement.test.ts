@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import fc from "fast-check";
 import { compare, valid } from "semver";
-import { afterAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { readFleetRules } from "#functions/domain/fleet/rules.ts";
 import { dayAt, saveDays } from "#functions/store/completeness/days.ts";
 import { createFleetColumns } from "#functions/store/fleet/columns/fleet-columns.ts";
@@ -27,10 +27,9 @@ import {
 } from "#proto/fleet-health/vocabulary.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { createTestToken } from "../support/collector.ts";
-import { createTestCore } from "../support/core.ts";
+import { useTestCore } from "../support/core.ts";
 
-const test = await createTestCore({ env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } });
-afterAll(() => test.close());
+const test = await useTestCore({ env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } });
 const { policyId } = await createTestToken(test, { name: "kiosks" });
 const now = test.clock.now();
 await seedFleet(test.db, { count: 400, now: new Date(now) });

@@ -1,5 +1,5 @@
 import fc from "fast-check";
-import { afterAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { readFleetRules } from "#functions/domain/fleet/rules.ts";
 import { dayAt, saveDays } from "#functions/store/completeness/days.ts";
 import { findFleetPage } from "#functions/store/fleet/report.ts";
@@ -18,12 +18,11 @@ import {
 } from "#proto/fleet-health/vocabulary.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { layOutExpiry } from "#ui/app/fleet/charts/layouts.ts";
-import { createTestCore } from "../support/core.ts";
+import { useTestCore } from "../support/core.ts";
 import { fleetDifferences } from "../support/fleet-differences.ts";
 import { figuresOf, seededFilter } from "../support/fleet-figures.ts";
 
-const test = await createTestCore({ env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } });
-afterAll(() => test.close());
+const test = await useTestCore({ env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } });
 const now = test.clock.now();
 await seedFleet(test.db, { count: 320, now: new Date(now) });
 const get = async <Body>(path: string) =>

@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { beforeAll, expect, it } from "vitest";
 import { createHistoryKeeper } from "#functions/domain/fleet/keep-history.ts";
 import type { FleetFacets } from "#proto/fleet-health/facets.ts";
 import type { FleetHealthDetail, FleetHealthReport } from "#proto/fleet-health/report.ts";
@@ -10,15 +10,14 @@ import { createTestCsr, createTestKey } from "#scripts/lab/ca/test-pki.ts";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import { createSeededEntropy } from "../fakes/entropy.ts";
 import { collectorOf, createTestToken, manage, type TestCollector } from "../support/collector.ts";
-import { createTestCore } from "../support/core.ts";
+import { useTestCore } from "../support/core.ts";
 import { publishTestConfig } from "../support/rollout.ts";
 
 const minute = 60_000;
 const hour = 60 * minute;
-const test = await createTestCore({
+const test = await useTestCore({
   env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0", SVC_STATE_RETENTION_DAYS: "2" },
 });
-afterAll(() => test.close());
 const { clock, core, db } = test;
 const keepHistory = createHistoryKeeper(core);
 

@@ -1,11 +1,11 @@
-import { afterAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { anyone } from "#functions/http/resource.ts";
 import { type Route, route } from "#functions/http/route.ts";
 import { insertSession } from "#functions/store/operator-session/operator-sessions.ts";
 import { systemEntropy, uuidv7 } from "#kit/entropy.ts";
 import { workloadEnvironment } from "#scripts/lab/core-environment.ts";
 import type { PersonName } from "#scripts/lab/people.ts";
-import { createTestCore, type TestCore } from "../support/core.ts";
+import { type TestCore, useTestCore } from "../support/core.ts";
 import { scimEnvironment } from "../support/scim.ts";
 
 /** The routes that need no credentials. A route enters this list by a decision, not by omission. */
@@ -128,8 +128,7 @@ const program = async ({ db, clock, people, bridgeToken }: TestCore) => {
 
 const refusedSignIn = { reason_code: "suspended", remote_addr: "192.0.2.7" };
 
-const test = await createTestCore({ env: workloadEnvironment });
-afterAll(() => test.close());
+const test = await useTestCore({ env: workloadEnvironment });
 const declared = new Map(test.routes.map((entry) => [nameOf(entry), entry]));
 const registered = registeredIn(test.app);
 
@@ -183,7 +182,7 @@ describe("I1: access is denied by default", () => {
   );
 
   it("every route of SCIM rejects callers without its token, admins too", async () => {
-    const scim = await createTestCore({ env: scimEnvironment });
+    const scim = await useTestCore({ env: scimEnvironment });
     const routes = scim.routes.filter(({ guard }) => guard.kind === "scim");
     expect(routes.map(nameOf)).toEqual(
       registeredIn(scim.app)
@@ -199,15 +198,13 @@ describe("I1: access is denied by default", () => {
     }
     expect(faults).toEqual([]);
     expect(registered.filter(({ path }) => path.startsWith("/scim"))).toEqual([]);
-    await scim.close();
   });
 
   it("the exchange of tokens exists only with an issuer of workloads", async () => {
-    const without = await createTestCore();
+    const without = await useTestCore();
     const { status } = await without.api("POST", "/v1/operator/token-exchange", {
       raw: { type: "text/plain", content: "{" },
     });
-    await without.close();
     expect(status).toBe(404);
   });
 
@@ -242,13 +239,12 @@ describe("I1: access is denied by default", () => {
         handle: async () => ({ status: 200, body: {} }),
       });
     const careless = leak({ kind: "scope", scope: "admin" });
-    const leaky = await createTestCore({ routes: () => [careless] });
+    const leaky = await useTestCore({ routes: () => [careless] });
     expect(registeredIn(leaky.app).map(nameOf)).toEqual(["GET /v1/leak"]);
     expect(await accessFaults(leaky, careless, "GET", "/v1/leak")).toHaveLength(3);
     expect(await accessFaults(leaky, undefined, "GET", "/v1/leak")).toEqual(["declares no guard"]);
     expect(await accessFaults(leaky, leak({ kind: "open" }), "GET", "/v1/leak")).toEqual([
       "is open and not listed",
     ]);
-    await leaky.close();
   });
 });

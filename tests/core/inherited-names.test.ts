@@ -1,14 +1,13 @@
-import { afterAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { otlpLineOf } from "#admin/terminal/otlp-lines.ts";
 import { labelColumns } from "#functions/v1/collector/health/export.ts";
 import type { FleetHealthRow } from "#proto/fleet-health/row.ts";
 import type { EnvelopeLine } from "#proto/telemetry/line.ts";
 import { recordTexts } from "#proto/telemetry/record-texts.ts";
-import { createTestCore } from "../support/core.ts";
+import { useTestCore } from "../support/core.ts";
 import { publishTestConfig } from "../support/rollout.ts";
 
-const test = await createTestCore();
-afterAll(() => test.close());
+const test = await useTestCore();
 const configId = await publishTestConfig(test);
 
 /** What every object has: no lookup of what others send may find it. */

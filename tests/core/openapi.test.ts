@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { Validator } from "@seriousme/openapi-schema-validator";
 import * as v from "valibot";
-import { afterAll, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { anyone } from "#functions/http/resource.ts";
 import { route } from "#functions/http/route.ts";
 import { Problem } from "#functions/problems.ts";
@@ -9,10 +9,9 @@ import { renderOpenApi } from "#scripts/generate/artifacts.ts";
 import { dereference } from "#scripts/generate/dereference.ts";
 import { documentedRoutes } from "#scripts/generate/documented-routes.ts";
 import { workloadEnvironment } from "#scripts/lab/core-environment.ts";
-import { createTestCore } from "../support/core.ts";
+import { useTestCore } from "../support/core.ts";
 
-const test = await createTestCore({ env: workloadEnvironment });
-afterAll(() => test.close());
+const test = await useTestCore({ env: workloadEnvironment });
 
 interface Operation {
   operationId: string;
@@ -105,7 +104,7 @@ it("states what core accepts: patterns, formats, what 0 means, caps and the answ
 
 it("is checked by every route test: an undocumented response fails the call", async () => {
   const answers = { status: 200, body: {}, fail: false };
-  const liar = await createTestCore({
+  const liar = await useTestCore({
     routes: () => [
       route({
         method: "GET",
@@ -129,5 +128,4 @@ it("is checked by every route test: an undocumented response fails the call", as
   await expect(call()).rejects.toThrow(/returned 202, which is not among its replies/);
   answers.fail = true;
   await expect(call()).rejects.toThrow(/403 policy_frozen, which it does not list/);
-  await liar.close();
 });

@@ -23,7 +23,7 @@ import {
   withProof,
 } from "../support/collector.ts";
 import type { Api } from "../support/core.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { useTestDatabase } from "../support/database.ts";
 import { createHostProgram } from "../support/host-program.ts";
 import { isSlow } from "../support/is-slow.ts";
 import { newFolder } from "../support/new-folder.ts";
@@ -38,7 +38,7 @@ const header = "X-Client-Cert";
 const dir = newFolder();
 let pki: LabPki;
 let serverCa: string;
-let database: TestDatabase;
+const database = await useTestDatabase();
 let db: ConnectedDatabase;
 let core: Program;
 let headerless: Program;
@@ -61,7 +61,6 @@ beforeAll(async () => {
     clock: { now: () => Date.now() - 2 * 86_400_000 },
   });
   serverCa = await readFile(pki.serverCaFile, "utf8");
-  database = await createTestDatabase();
   db = database.connect();
   await seedPeople(db.db, Date.now());
   const env = labCoreEnvironment({ databaseUrl: database.url, pki, authTokenSecret: secret });
@@ -78,7 +77,6 @@ beforeAll(async () => {
 afterAll(async () => {
   if (!anyInstalled) return;
   await Promise.all([stopProgram(core), stopProgram(headerless)]);
-  await database.drop();
 });
 
 interface Reply {

@@ -1,104 +1,32 @@
-import { readFile, writeFile } from "node:fs/promises";
-import { join } from "node:path";
-import { afterAll, beforeAll, expect, it } from "vitest";
-import { systemClock } from "#kit/clock.ts";
-import { createLabPki, type LabPki } from "#scripts/lab/ca/pki.ts";
-import { labCoreEnvironment } from "#scripts/lab/core-environment.ts";
-import { type Edge, startEdge } from "#scripts/lab/edge.ts";
-import { mintBridgeToken, people, seedPeople } from "#scripts/lab/people.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { createHostProgram } from "../support/host-program.ts";
-import { newFolder } from "../support/new-folder.ts";
-import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
+import { expect, it } from "vitest";
+import { people } from "#scripts/lab/people.ts";
+import { createTestDatabase } from "../support/database.ts";
+import { createTestLab } from "../support/lab.ts";
+import { whenDone } from "../support/new-folder.ts";
+import { startProgram, stopProgram } from "../support/program.ts";
 import { findStored } from "../support/stored-envelopes.ts";
 
 /* docs/backup.md with the real programs: a database restored to before hosts enrolled and renewed, and the way back for these hosts. */
 
-const secret = "a-test-secret-of-more-than-32-bytes";
-const prefix = "https://fleet.test/d/";
-const header = "x-client-cert";
 const wait = { timeout: 60_000 };
 
-const dir = newFolder();
-let pki: LabPki;
-let edge: Edge;
-let core: Program;
-let ports = { httpPort: 0, ingestPort: 0 };
-const databases: TestDatabase[] = [];
-
-const startCore = async (database: TestDatabase) => {
-  core = startProgram("functions/main.ts", [], {
-    ...labCoreEnvironment({ databaseUrl: database.url, pki, authTokenSecret: secret, ...ports }),
-    SVC_ENROLLMENT_CLIENT_CERT_HEADER: header,
-    SVC_HEARTBEAT_INTERVAL: "11s",
-  });
-  const ready = await logged(core, "ready");
-  ports = { httpPort: Number(ready.port), ingestPort: Number(ready.ingest_port) };
-};
-
-const admin = async (path: string, body: object) => {
-  const token = await mintBridgeToken(secret, { sub: people.admin.userId, now: Date.now() });
-  const answer = await fetch(`http://127.0.0.1:${ports.httpPort}${path}`, {
-    method: "POST",
-    headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
-    body: JSON.stringify(body),
-  });
-  if (!answer.ok) throw new Error(await answer.text());
-  return (await answer.json()) as Record<string, unknown>;
-};
-
-/** Creates a policy, and writes a token of it to `dir/token`. */
-const writeToken = async (name: string, more: object = {}) => {
-  const policy = await admin("/v1/collector/enrollment-policies", {
-    name,
-    allowed_identity_prefixes: [prefix],
-    ...more,
-  });
-  const { token } = await admin(`/v1/collector/enrollment-policies/${policy.id}/tokens`, {
-    max_uses: 0,
-  });
-  await writeFile(join(dir, "token"), String(token), { mode: 0o600 });
-};
-
-const createHost = (deviceId: string) =>
-  createHostProgram(deviceId, { dir, identityPrefix: prefix }, () => ({
-    coreUrl: edge.url,
-    ingestPort: ports.ingestPort,
-    caBundle: pki.serverCaFile,
-  }));
-
-beforeAll(async () => {
-  pki = await createLabPki({ dir: join(dir, "pki"), clock: systemClock });
-});
-afterAll(async () => {
-  await stopProgram(core);
-  await edge?.close();
-  for (const database of databases) await database.drop();
-});
-
 it("Q12: hosts that enrolled or renewed after the backup say so, and lose nothing when they are enrolled again", async () => {
-  const database = await createTestDatabase();
-  databases.push(database);
-  const seeding = database.connect();
-  await seedPeople(seeding.db, Date.now());
-  await seeding.close();
-  await startCore(database);
-  edge = await startEdge({
-    certPem: await readFile(pki.edge.certFile, "utf8"),
-    keyPem: await readFile(pki.edge.keyFile, "utf8"),
-    clientCaPem: await readFile(pki.enrollmentCa.certFile, "utf8"),
-    coreUrl: `http://127.0.0.1:${ports.httpPort}`,
-    clientCertificateHeader: header,
-  });
-  const renewed = createHost("renewed");
-  const late = createHost("late");
-  await writeToken("lab");
+  const { database, envOf, ...lab } = await createTestLab();
+  const interval = { SVC_HEARTBEAT_INTERVAL: "11s" };
+  const first = await lab.startCore(interval);
+  const ports = { PORT: `${first.port}`, SVC_INGEST_GRPC_ADDR: `127.0.0.1:${first.ingestPort}` };
+  const startAgain = (on = database) => lab.startCore({ ...interval, ...ports }, on);
+  const edge = await lab.startEdge(first);
+  const renewed = lab.createHost("renewed", edge, first);
+  const late = lab.createHost("late", edge, first);
+  await lab.writeToken(first);
   await renewed.enroll();
-  await stopProgram(core);
+  await stopProgram(first.program);
+  await lab.disconnect();
   const backup = await createTestDatabase(database);
-  databases.push(backup);
+  whenDone(() => backup.drop());
 
-  await startCore(database);
+  const second = await startAgain();
   await late.enroll();
   const before = database.connect();
   const count = async () => (await findStored(before.sql)).length;
@@ -111,16 +39,13 @@ it("Q12: hosts that enrolled or renewed after the backup say so, and lose nothin
   await renewed.renew();
   await expect.poll(renewed.hasPendingPromotion, wait).toBe(false);
   await before.close();
-  await stopProgram(core);
+  await stopProgram(second.program);
   for (const host of [renewed, late]) await host.write("core is away 1", "core is away 2");
 
-  await startCore(backup);
-  await expect(admin("/v1/collector/enrollment-policies", { name: "held" })).rejects.toThrow(
-    "access_held",
-  );
+  const core = await startAgain(backup);
+  await expect(lab.writeToken(core)).rejects.toThrow("access_held");
   const confirm = startProgram("functions/main.ts", ["confirm-access", people.admin.email], {
-    ...labCoreEnvironment({ databaseUrl: backup.url, pki, authTokenSecret: secret, ...ports }),
-    USER: "root",
+    ...envOf({ USER: "root" }, backup),
   });
   expect(await confirm.exited).toBe(0);
   expect(confirm.records).toEqual([
@@ -142,10 +67,10 @@ it("Q12: hosts that enrolled or renewed after the backup say so, and lose nothin
       reason: "certificate_unknown",
       host_id: host.identity,
     };
-    expect(core.records).toContainEqual(expect.objectContaining(rejected));
+    expect(core.program.records).toContainEqual(expect.objectContaining(rejected));
   }
 
-  await writeToken("after the restore", { reenrollment: "replace" });
+  await lab.writeToken(core, { reenrollment: "replace" });
   for (const host of [renewed, late]) await host.enroll("--reenroll");
   const restored = backup.connect();
   const stored = async () => (await findStored(restored.sql)).map(({ text }) => text);

@@ -1,18 +1,15 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { afterAll, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { mintBridgeToken, testTenantId } from "#scripts/lab/people.ts";
-import { createTestDatabase } from "../support/database.ts";
+import { useTestDatabase } from "../support/database.ts";
 import { newFolder } from "../support/new-folder.ts";
 import { logged, startProgram, stopProgram } from "../support/program.ts";
 import { scimToken } from "../support/scim.ts";
 
 const folder = newFolder();
-const database = await createTestDatabase();
+const database = await useTestDatabase();
 const { sql, close: closeConnections } = database.connect();
-afterAll(async () => {
-  await database.drop();
-});
 
 const tokenFile = join(folder, "scim-token");
 const env = {
@@ -108,7 +105,7 @@ it("Q12: a restore to before a dismissal gives nobody access until the provider 
   });
   await stopProgram(core.program);
   await closeConnections();
-  const backup = await createTestDatabase(database);
+  const backup = await useTestDatabase(database);
   core = await serve(database.url);
   expect((await scim(core.origin, "PATCH", `/Users/${user?.id}`, setActive(false))).status).toBe(
     200,
@@ -140,5 +137,4 @@ it("Q12: a restore to before a dismissal gives nobody access until the provider 
     output: { confirmed: held },
   });
   expect(await run("hold-access")).toMatchObject({ code: 0, output: { held: 1 } });
-  await backup.drop();
 });

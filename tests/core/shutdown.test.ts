@@ -1,16 +1,14 @@
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { beforeAll, expect, it } from "vitest";
 import { coreEnvironment } from "#scripts/lab/core-environment.ts";
 import { seedPeople } from "#scripts/lab/people.ts";
 import { isListening } from "#scripts/ports.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { useTestDatabase } from "../support/database.ts";
 import { logged, startProgram } from "../support/program.ts";
 
-let database: TestDatabase;
+const database = await useTestDatabase();
 beforeAll(async () => {
-  database = await createTestDatabase();
   await seedPeople(database.connect().db, Date.now());
 });
-afterAll(() => database.drop());
 
 it("is not ready before it closes its listeners, and serves until then", async () => {
   const core = startProgram("functions/main.ts", [], {

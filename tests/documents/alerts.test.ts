@@ -2,18 +2,15 @@ import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { readFile, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { afterAll, beforeEach, describe, expect, it } from "vitest";
 import { parse, stringify } from "yaml";
-import { systemClock } from "#kit/clock.ts";
-import { createLabPki } from "#scripts/lab/ca/pki.ts";
-import { labCoreEnvironment } from "#scripts/lab/core-environment.ts";
-import { canStartNats, type RunningNats, startNats } from "#scripts/lab/nats-servers.ts";
+import { canStartNats, startNats } from "#scripts/lab/nats-servers.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { repositoryFiles } from "#scripts/repository-files.ts";
 import { type AlertScenario, alertScenarios, one, type Series, up } from "../support/alerts.ts";
-import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { createTestLab } from "../support/lab.ts";
 import { newFolder } from "../support/new-folder.ts";
-import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
+import { logged, startProgram, stopProgram } from "../support/program.ts";
 
 /* docs/deploy/monitoring: the alerts fire when they should, and name metrics that a real core reports. */
 
@@ -86,59 +83,41 @@ describe("alerts", () => {
 
 const hasNats = await canStartNats();
 
-describe("the metrics of real programs", () => {
-  let database: TestDatabase;
-  let nats: RunningNats | undefined;
-  const programs: Program[] = [];
-  const scrapes: (() => Promise<string>)[] = [];
-  const scrapeCore = async () => (await scrapes[0]?.()) ?? "";
-  const sendHeartbeats = ({ queueBytes }: { queueBytes: number }) =>
-    database.connect()
-      .sql`update collector_health set last_heartbeat_at = clock_timestamp(), queue_bytes = ${queueBytes}`;
-  beforeAll(async () => {
-    database = await createTestDatabase();
-    nats = hasNats ? await startNats() : undefined;
-    // Two hosts, healthy with their next heartbeat, that have forwarded nothing for an hour.
-    await seedFleet(database.connect().db, {
-      first: 4,
-      count: 5,
-      now: new Date(Date.now() - 3_600_000),
-    });
-    const pki = await createLabPki({ dir: join(dir, "lab"), clock: systemClock });
-    const core = {
-      ...labCoreEnvironment({
-        databaseUrl: database.url,
-        pki,
-        authTokenSecret: "a-test-secret-of-more-than-32-bytes",
-      }),
-      ...(nats && {
-        SVC_INGEST_SINK: "nats",
-        SVC_NATS_URLS: nats.addresses.map((address) => `nats://${address}`).join(),
-        SVC_NATS_REPLICAS: "1",
-        SVC_NATS_DURABILITY: "replicated",
-      }),
-      SVC_TRUST_LOOPBACK_OPS: "true",
-    };
-    const exporter = {
-      ...core,
-      SVC_EXPORT_ENDPOINT: "http://127.0.0.1:9",
-      SVC_EXPORT_METRICS_ADDR: "127.0.0.1:0",
-    };
-    for (const [args, env] of [
-      [[], core],
-      [["export"], exporter],
-    ] as const) {
-      const program = startProgram("functions/main.ts", args, env);
-      programs.push(program);
-      const { port, metrics_port = port } = await logged(program, "ready");
-      scrapes.push(async () => (await fetch(`http://127.0.0.1:${metrics_port}/metrics`)).text());
-    }
+describe("the metrics of real programs", async () => {
+  const { database, sql, startCore, envOf } = await createTestLab();
+  const nats = hasNats ? await startNats() : undefined;
+  const settings = {
+    ...(nats && {
+      SVC_INGEST_SINK: "nats",
+      SVC_NATS_URLS: nats.addresses.map((address) => `nats://${address}`).join(),
+      SVC_NATS_REPLICAS: "1",
+      SVC_NATS_DURABILITY: "replicated",
+    }),
+    SVC_TRUST_LOOPBACK_OPS: "true",
+  };
+  // Two hosts, healthy with their next heartbeat, that have forwarded nothing for an hour.
+  await seedFleet(database.connect().db, {
+    first: 4,
+    count: 5,
+    now: new Date(Date.now() - 3_600_000),
   });
+  const core = await startCore(settings);
+  const exporter = startProgram("functions/main.ts", ["export"], {
+    ...envOf(settings),
+    SVC_EXPORT_ENDPOINT: "http://127.0.0.1:9",
+    SVC_EXPORT_METRICS_ADDR: "127.0.0.1:0",
+  });
+  const { metrics_port } = await logged(exporter, "ready");
+  const scrape = async (port: unknown) => (await fetch(`http://127.0.0.1:${port}/metrics`)).text();
+  const scrapeCore = () => scrape(core.port);
+  const scrapes = [scrapeCore, () => scrape(metrics_port)];
+  const sendHeartbeats = ({ queueBytes }: { queueBytes: number }) =>
+    sql`update collector_health set last_heartbeat_at = clock_timestamp(), queue_bytes = ${queueBytes}`;
   beforeEach(() => sendHeartbeats({ queueBytes: 0 }));
   afterAll(async () => {
-    for (const program of programs) await stopProgram(program);
+    await stopProgram(exporter);
+    await stopProgram(core.program);
     await nats?.stop();
-    await database.drop();
   });
 
   it.runIf(hasNats)(
@@ -209,7 +188,7 @@ describe("the metrics of real programs", () => {
           Array.from(
             (await scrapeCore()).matchAll(/^((?:core|directory)_\w+)(?:\{(.*)\})? (\S+)$/gm),
           ).map(([, name, labels, value]) => [
-            one(`${name}`, labels && `,${labels}`),
+            one(`${name}`).replace(/(?=\}$)/, labels ? `,${labels}` : ""),
             `${value}x300`,
           ]),
         ),

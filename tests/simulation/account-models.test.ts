@@ -17,7 +17,7 @@ import { accountPayload } from "#proto/completeness/account.ts";
 import { OpenSchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { createTestClock } from "../fakes/clock.ts";
 import { createSeededEntropy } from "../fakes/entropy.ts";
-import { createTestDatabase } from "../support/database.ts";
+import { useTestDatabase } from "../support/database.ts";
 import { testRun } from "../support/stored-envelopes.ts";
 import { createAccountStatements } from "./account-statements.ts";
 import { connectCommitClient } from "./commit-client.ts";
@@ -190,7 +190,7 @@ const columns = [
 const flags = ["is_checked", "is_linked", "follows_gap"];
 
 it("the model decides on accounts as PostgreSQL does", async () => {
-  const database = await createTestDatabase();
+  const database = await useTestDatabase();
   const committer = await openCommitClient(database.url);
   const { db, sql } = database.connect();
   const observe = { gap: () => undefined, implausibleGap: () => undefined };
@@ -279,6 +279,5 @@ it("the model decides on accounts as PostgreSQL does", async () => {
     await fc.assert(property, { numRuns: 40 });
   } finally {
     await committer.end();
-    await database.drop();
   }
 });

@@ -23,7 +23,7 @@ import { commitFrames, openCommitClient } from "#functions/store/ingest/commit-f
 import { destroyClient, openCopyClient } from "#functions/store/ingest/copy-transaction.ts";
 import { describeDamage } from "#functions/store/ingest/stored-envelope.ts";
 import { systemClock } from "#kit/clock.ts";
-import { createTestDatabase } from "../support/database.ts";
+import { useTestDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { startOtlpBackend } from "../support/otlp-backend.ts";
 import { testRun } from "../support/stored-envelopes.ts";
@@ -223,7 +223,7 @@ const outcomesOf = async (side: Side, steps: readonly ExportStep[]) => {
 };
 
 it("the model of the database does for an export what PostgreSQL does", async () => {
-  const database = await createTestDatabase();
+  const database = await useTestDatabase();
   const committer = await openCommitClient(database.url);
   const { db, sql } = database.connect();
   const real: Side = {
@@ -285,7 +285,6 @@ it("the model of the database does for an export what PostgreSQL does", async ()
     await fc.assert(property, { numRuns: 25 });
   } finally {
     await committer.end();
-    await database.drop();
   }
 });
 

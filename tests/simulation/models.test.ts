@@ -16,7 +16,7 @@ import {
 } from "#functions/store/ingest/commit-frames.ts";
 import { queueKey } from "#functions/store/ingest/decide-frames.ts";
 import { createSeededEntropy } from "../fakes/entropy.ts";
-import { createTestDatabase } from "../support/database.ts";
+import { useTestDatabase } from "../support/database.ts";
 import { testRecord } from "../support/queue.ts";
 import { findStored, testRun } from "../support/stored-envelopes.ts";
 import { connectCommitClient } from "./commit-client.ts";
@@ -163,7 +163,7 @@ const outcomesOf = async (client: Client, steps: readonly CommitStep[]) => {
 };
 
 it("the database commits what PostgreSQL commits", async () => {
-  const database = await createTestDatabase();
+  const database = await useTestDatabase();
   const client = await openCommitClient(database.url);
   const connection = database.connect();
   const property = fc.asyncProperty(
@@ -202,7 +202,6 @@ it("the database commits what PostgreSQL commits", async () => {
     await fc.assert(property, { numRuns: 40 });
   } finally {
     await client.end();
-    await database.drop();
   }
 });
 

@@ -1,6 +1,6 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { afterAll, expect } from "vitest";
+import { expect } from "vitest";
 import type { runAdmin } from "#admin/run-admin.ts";
 import type { Terminal } from "#admin/terminal/terminal.ts";
 import { systemClock } from "#kit/clock.ts";
@@ -8,7 +8,7 @@ import { systemEntropy } from "#kit/entropy.ts";
 import type { PersonName } from "#scripts/lab/people.ts";
 import { newFolder } from "./new-folder.ts";
 import { programFile } from "./program.ts";
-import { startTestWeb, type TestWebOptions } from "./web.ts";
+import { type TestWebOptions, useTestWeb } from "./web.ts";
 
 /** Loads `runAdmin` of the bundle that ships: what a bundle breaks, such as the names of a package, the sources do not show. */
 const loadRunAdmin = async (): Promise<typeof runAdmin> => {
@@ -95,7 +95,7 @@ export const createAdminUser = (
  * person as `createAdminUser` does, who is signed in; `signIn` replaces the token, which lives for minutes of core's clock.
  */
 export const startTestAdmin = async (options?: TestWebOptions) => {
-  const web = await startTestWeb(options);
+  const web = await useTestWeb(options);
   const home = newFolder();
   const tokenFile = join(home, "token");
   const signIn = async (person: PersonName = "admin") =>
@@ -104,7 +104,6 @@ export const startTestAdmin = async (options?: TestWebOptions) => {
     const signedIn = { SVC_ADMIN_URL: web.origin, SVC_ADMIN_TOKEN_FILE: tokenFile };
     return createAdminUser({ ...terminal, env: { ...signedIn, ...env } });
   };
-  afterAll(() => web.close());
   await signIn();
   return { web, home, tokenFile, signIn, adminAt };
 };

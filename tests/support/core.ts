@@ -1,4 +1,4 @@
-import { afterAll, inject } from "vitest";
+import { inject } from "vitest";
 import { createApp } from "#functions/app.ts";
 import { type CoreConfig, parseCoreConfig } from "#functions/config/core-config.ts";
 import type { Core } from "#functions/core.ts";
@@ -42,6 +42,7 @@ import { createWorkerFetch, type FetchAs } from "../workerd/fetch.ts";
 import { serveSigner } from "../workerd/remote-signer.ts";
 import { undocumented } from "./conformance.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
+import { whenDone } from "./new-folder.ts";
 
 /** The caller of a request, and its contents. */
 export interface Call {
@@ -268,10 +269,10 @@ export const createTestCore = async (options: TestCoreOptions = {}): Promise<Tes
   };
 };
 
-/** Creates a test core that ends with the tests of the file, or of the group. */
+/** Creates a test core that ends with the test, or with those of the file or the group. */
 export const useTestCore = async (options?: TestCoreOptions): Promise<TestCore> => {
   const test = await createTestCore(options);
-  afterAll(() => test.close());
+  whenDone(() => test.close());
   return test;
 };
 

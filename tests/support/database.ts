@@ -1,10 +1,11 @@
-import { afterAll, inject } from "vitest";
+import { inject } from "vitest";
 import { openDatabaseSocket } from "#functions/node/database/database-servers.ts";
 import {
   type ConnectedDatabase,
   connectDatabase,
   type DatabaseOptions,
 } from "#functions/store/database/database.ts";
+import { whenDone } from "./new-folder.ts";
 
 declare module "vitest" {
   interface ProvidedContext {
@@ -46,10 +47,10 @@ export const createTestDatabase = async (
   };
 };
 
-/** Creates a database that is dropped after the tests of the file, or of the group. */
-export const useTestDatabase = async (): Promise<TestDatabase> => {
-  const database = await createTestDatabase();
-  afterAll(() => database.drop());
+/** Creates a database that is dropped after the test, or after those of the file or the group. */
+export const useTestDatabase = async (from?: Pick<TestDatabase, "url">): Promise<TestDatabase> => {
+  const database = await createTestDatabase(from);
+  whenDone(() => database.drop());
   return database;
 };
 

@@ -2,13 +2,13 @@ import { afterAll } from "vitest";
 import { people } from "#scripts/lab/people.ts";
 import { createUserAgent } from "#scripts/lab/user-agent.ts";
 import { startTamperingProvider } from "../fakes/tampering-provider.ts";
-import { startTestWeb } from "./web.ts";
+import { useTestWeb } from "./web.ts";
 
 /** Starts web with an identity provider that the test tampers with, for the tests of a file; both are in one time. */
 export const startTamperedWeb = async () => {
   let now = Date.now();
   const provider = await startTamperingProvider({ subject: people.admin.subject, now: () => now });
-  const web = await startTestWeb({
+  const web = await useTestWeb({
     env: {
       IDP_ISSUER: provider.issuer,
       IDP_CLIENT_ID: provider.clientId,
@@ -16,10 +16,7 @@ export const startTamperedWeb = async () => {
     },
   });
   now = web.clock.now();
-  afterAll(async () => {
-    await web.close();
-    await provider.close();
-  });
+  afterAll(() => provider.close());
   return {
     provider,
     web,

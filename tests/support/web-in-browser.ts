@@ -1,11 +1,11 @@
-import { afterAll, afterEach } from "vitest";
+import { afterEach } from "vitest";
 import { launchBrowser } from "#scripts/lab/browser.ts";
 import { buildUi } from "#scripts/lab/built-ui.ts";
 import type { PersonName } from "#scripts/lab/people.ts";
 import { flawsOf, viewports } from "#scripts/lab/ui-states.ts";
 import { type VisitOptions, visitPage } from "#scripts/lab/visit-page.ts";
 import { isSlow } from "./is-slow.ts";
-import { startTestWeb, type TestWebOptions } from "./web.ts";
+import { type TestWebOptions, useTestWeb } from "./web.ts";
 
 /** The build, and the browser of this worker's test files, which ends with the worker. */
 let shared: ReturnType<typeof prepare> | undefined;
@@ -22,8 +22,7 @@ export const openTestBrowser = async (): ReturnType<typeof prepare> => {
 /** Starts web for a test file: at its top, or in a `describe`. */
 export const startWebInBrowser = async (options: TestWebOptions = {}) => {
   const { ui, browser } = await openTestBrowser();
-  const web = await startTestWeb({ ui, ...options });
-  afterAll(() => web.close());
+  const web = await useTestWeb({ ui, ...options });
   const visit = (
     path: string,
     { as = "auditor", ...rest }: VisitOptions & { as?: PersonName | null } = {},

@@ -1,12 +1,12 @@
 import type { Page } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { systemClock } from "#kit/clock.ts";
 import { people } from "#scripts/lab/people.ts";
 import { axeViolationsOf } from "#scripts/lab/ui-states.ts";
 import { type AdminUser, createAdminUser } from "../support/admin.ts";
 import { createTestToken } from "../support/collector.ts";
 import { isSlow } from "../support/is-slow.ts";
-import { startTestWeb, type TestWeb } from "../support/web.ts";
+import { type TestWeb, useTestWeb } from "../support/web.ts";
 import { openTestBrowser } from "../support/web-in-browser.ts";
 
 /* Signs in with a real browser from a clean profile, through a provider that is another site, or another origin of the same site. */
@@ -18,7 +18,7 @@ const siteNames = Object.keys(sites) as Site[];
 
 const { ui, browser } = await openTestBrowser();
 const start = (hostname: (typeof sites)[Site]) =>
-  startTestWeb({
+  useTestWeb({
     ui,
     hostname,
     clock: systemClock,
@@ -31,7 +31,6 @@ beforeAll(async () => {
   const { enroll } = await createTestToken(core);
   hostId = (await enroll("edge-1")).identityId;
 });
-afterAll(() => Promise.all(Object.values(webs).map((web) => web.close())));
 
 /** A browser that has never been at web or at the provider. */
 const cleanProfile = async () => {

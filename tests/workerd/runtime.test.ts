@@ -4,13 +4,12 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { gzipSync } from "node:zlib";
-import { afterAll, expect, inject, it } from "vitest";
+import { expect, inject, it } from "vitest";
 import { unstable_startWorker } from "wrangler";
-import { createTestCore } from "../support/core.ts";
+import { useTestCore } from "../support/core.ts";
 import { newFolder } from "../support/new-folder.ts";
 
-const test = await createTestCore();
-afterAll(() => test.close());
+const test = await useTestCore();
 
 it("serves the route tests of this run", async () => {
   expect(inject("workerUrls")?.[0]).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/$/);

@@ -1,16 +1,13 @@
 import { spawnSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll, expect, it } from "vitest";
-import { createTestDatabase } from "#tests/support/database.ts";
+import { expect, it } from "vitest";
+import { useTestDatabase } from "#tests/support/database.ts";
 import { newFolder } from "#tests/support/new-folder.ts";
 import { logged, programFile, startProgram, stopProgram } from "#tests/support/program.ts";
 
 const directory = newFolder();
-const database = await createTestDatabase();
-afterAll(async () => {
-  await database.drop();
-});
+const database = await useTestDatabase();
 
 const secretFile = join(directory, "webauth-secret");
 writeFileSync(secretFile, "a-session-secret-of-more-than-32-bytes\n");

@@ -19,7 +19,7 @@ import {
 import { accountsPayload } from "#proto/completeness/statement-line.ts";
 import { createTestCa, createTestKey } from "#scripts/lab/ca/test-pki.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
-import { createTestCore, type TestCore } from "#tests/support/core.ts";
+import { useTestCore } from "#tests/support/core.ts";
 import { createStatedHost, type StatedHost } from "#tests/support/stated-host.ts";
 import { exportStatement, type StatementOrder } from "./export-statement.ts";
 import { createLogSigner, type LogSigner } from "./log-signer.ts";
@@ -29,7 +29,7 @@ const ten = Date.UTC(2026, 10, 25, 10);
 const host = "https://fleet.example.test/dc-3/host-3";
 const owner = "01920000-0000-7000-8000-00000000000a";
 
-let test: TestCore;
+const test = await useTestCore({ now: ten + hourMs + 15 * 60_000 });
 let stated: StatedHost & { close(): Promise<void> };
 let keys: string;
 /** A head that a witness kept after the first hour. */
@@ -51,7 +51,6 @@ const exported = async (order: Partial<StatementOrder>) => {
 };
 
 beforeAll(async () => {
-  test = await createTestCore({ now: ten + hourMs + 15 * 60_000 });
   const ca = await createTestCa();
   await seedFleet(test.db, { count: 6, now: new Date(test.clock.now()) });
   stated = await createStatedHost(test, { host, ca });
@@ -73,10 +72,7 @@ beforeAll(async () => {
   await writeStatement(core, owner);
   files = { all: await exported({}), own: await exported({ host, since: 1 }) };
 });
-afterAll(async () => {
-  await stated.close();
-  await test.close();
-});
+afterAll(() => stated.close());
 
 type Verdict = "verifies" | "faults" | "malformed";
 

@@ -1,13 +1,13 @@
 import { createHash, createPrivateKey } from "node:crypto";
 import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { signBytes } from "#collector/management/signed-request.ts";
 import { noteQueues } from "#functions/store/ingest/queues.ts";
 import { hourMs } from "#kit/clock.ts";
 import { accountPayload } from "#proto/completeness/account.ts";
 import { AccountBodySchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { createTestToken, type TestCollector } from "#tests/support/collector.ts";
-import { createTestCore, type TestCore } from "#tests/support/core.ts";
+import { type TestCore, useTestCore } from "#tests/support/core.ts";
 import { readHourRules, readHourStatuses } from "../completeness/report-completeness.ts";
 import { createAccountAcceptor, type SentAccount, type StreamOfAccount } from "./accept-account.ts";
 import { createStreamRanges } from "./account-ranges.ts";
@@ -15,7 +15,7 @@ import { noCounts } from "./decide-account.ts";
 
 type Fields = Omit<MessageInitShape<typeof AccountBodySchema>, "$typeName">;
 
-let test: TestCore;
+const test = await useTestCore();
 let sql: ReturnType<TestCore["database"]["connect"]>["sql"];
 let host: TestCollector;
 let other: TestCollector;
@@ -23,10 +23,8 @@ let hour: number;
 const queueId = new Uint8Array(16).fill(5);
 
 beforeAll(async () => {
-  test = await createTestCore();
   ({ sql } = test.database.connect());
 });
-afterAll(() => test.close());
 
 beforeEach(async () => {
   await sql`delete from ingest_account`;

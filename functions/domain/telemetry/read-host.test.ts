@@ -1,17 +1,14 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { createTestToken } from "#tests/support/collector.ts";
-import { createTestCore } from "#tests/support/core.ts";
+import { useTestCore } from "#tests/support/core.ts";
 import { openEnvelopeStore } from "#tests/support/stored-envelopes.ts";
 import { readHostTelemetry, type TelemetryQuery } from "./read-host.ts";
 
-const test = await createTestCore();
+const test = await useTestCore();
 const { enroll } = await createTestToken(test);
 const host = await enroll("web-1");
 const store = await openEnvelopeStore(test.database, () => test.clock.now());
-afterAll(async () => {
-  await store.close();
-  await test.close();
-});
+afterAll(() => store.close());
 
 /** 4,096 empty spans in 8 KiB: lines of 116 KiB. */
 const spans = Buffer.concat([

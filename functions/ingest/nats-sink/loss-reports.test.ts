@@ -1,21 +1,19 @@
 import type { StreamInfo } from "@nats-io/jetstream";
-import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
+import { beforeAll, beforeEach, expect, it } from "vitest";
 import type { ConnectedDatabase } from "#functions/store/database/database.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import { createTestClock } from "#tests/fakes/clock.ts";
 import { createTestLog } from "#tests/fakes/log.ts";
 import { storeAccount } from "#tests/support/accounts.ts";
-import { createTestDatabase, type TestDatabase } from "#tests/support/database.ts";
+import { useTestDatabase } from "#tests/support/database.ts";
 import type { AckedMessages } from "./acked-messages.ts";
 import { createLossReports } from "./loss-reports.ts";
 
-let database: TestDatabase;
+const database = await useTestDatabase();
 let connection: ConnectedDatabase;
 beforeAll(async () => {
-  database = await createTestDatabase();
   connection = database.connect();
 });
-afterAll(() => database.drop());
 beforeEach(async () => {
   await connection.sql`truncate ingest_account, ingest_lost_range`;
 });

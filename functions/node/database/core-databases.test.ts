@@ -3,12 +3,12 @@ import { findEndedCertificates } from "#functions/store/certificate/certificates
 import { connectionsMaxDefault } from "#functions/store/database/call-limits.ts";
 import { Secret } from "#kit/secret.ts";
 import { untraced } from "#kit/tracing/tracer.ts";
-import { createTestDatabase } from "#tests/support/database.ts";
+import { useTestDatabase } from "#tests/support/database.ts";
 import { openCoreDatabases } from "./core-databases.ts";
 import { createCoreServers } from "./database-servers.ts";
 
 it("D8: looks up certificates while requests have all of their connections, so that no stream ends for want of one", async () => {
-  const database = await createTestDatabase();
+  const database = await useTestDatabase();
   const config = { databaseUrl: new Secret(database.url), databaseSessionUrl: null };
   const { requests, certificates, close } = openCoreDatabases(createCoreServers(config), untraced);
   const end = Promise.withResolvers<void>();
@@ -21,5 +21,4 @@ it("D8: looks up certificates while requests have all of their connections, so t
   end.resolve();
   await Promise.all(held);
   await close(0);
-  await database.drop();
 });

@@ -1,14 +1,13 @@
 import { createHash } from "node:crypto";
 import { sql } from "drizzle-orm";
-import { afterAll, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { createTestToken } from "#tests/support/collector.ts";
-import { createTestCore } from "#tests/support/core.ts";
+import { useTestCore } from "#tests/support/core.ts";
 import type { Executor } from "../database/database.ts";
 import { findEndedCertificates, updateIdentityCertificatesRevoked } from "./certificates.ts";
 
-const test = await createTestCore();
+const test = await useTestCore();
 const token = await createTestToken(test);
-afterAll(() => test.close());
 
 const enroll = async (deviceId: string) => {
   const host = await token.enroll(deviceId);

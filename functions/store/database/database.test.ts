@@ -8,7 +8,7 @@ import {
 import { databaseCheck } from "#functions/ops/checks.ts";
 import { systemClock } from "#kit/clock.ts";
 import { socketOf, startDatabaseProxy } from "#tests/fakes/tcp-proxy.ts";
-import { createTestDatabase, useTestDatabase } from "#tests/support/database.ts";
+import { useTestDatabase } from "#tests/support/database.ts";
 import { callDeadlineMs } from "./call-limits.ts";
 import { connectDatabase, type DatabaseOptions } from "./database.ts";
 import { databaseProblem } from "./problem.ts";
@@ -268,7 +268,7 @@ describe("deadlines", () => {
   });
 
   it("D2: leaves a server that became read-only with all pools, and stays away until it accepts writes", async () => {
-    const own = await createTestDatabase();
+    const own = await useTestDatabase();
     const name = new URL(own.url).pathname.slice(1);
     const servers = createDatabaseServers(own.url);
     const [one, other] = [1, 2].map(() =>
@@ -305,7 +305,6 @@ describe("deadlines", () => {
     expect(await refused).toMatchObject({ code: "25006" });
     await expect.poll(servers.count).toBe(0);
     await Promise.all([one.close(), other.close()]);
-    await own.drop();
   });
 });
 

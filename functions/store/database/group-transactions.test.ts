@@ -1,19 +1,16 @@
 import { sql } from "drizzle-orm";
 import { afterAll, expect, it } from "vitest";
 import { enrollmentPolicy } from "#drizzle/schema/enrollment.ts";
-import { createTestDatabase } from "#tests/support/database.ts";
+import { useTestDatabase } from "#tests/support/database.ts";
 import { lockPolicies } from "../enrollment/policies.ts";
 import { connectDatabase } from "./database.ts";
 import { groupTransactions } from "./group-transactions.ts";
 import { executePrepared } from "./statements.ts";
 
-const database = await createTestDatabase();
+const database = await useTestDatabase();
 const { db } = database.connect();
 const pooled = connectDatabase({ url: database.url, pooled: true });
-afterAll(async () => {
-  await pooled.close();
-  await database.drop();
-});
+afterAll(() => pooled.close());
 
 it.each([
   ["prepared", db],

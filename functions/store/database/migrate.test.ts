@@ -1,7 +1,7 @@
-import { afterEach, expect, inject, it } from "vitest";
+import { expect, inject, it } from "vitest";
 import { openDatabaseSocket } from "#functions/node/database/database-servers.ts";
 import { readMigrations } from "#functions/node/read-migrations.ts";
-import { createTestDatabase, type TestDatabase } from "#tests/support/database.ts";
+import { useTestDatabase } from "#tests/support/database.ts";
 import { readCatalog } from "#tests/support/schema-catalog.ts";
 import { connectDatabase } from "./database.ts";
 import {
@@ -13,15 +13,9 @@ import {
 } from "./migrate.ts";
 import { databaseProblem, isLockTimeout } from "./problem.ts";
 
-const databases: TestDatabase[] = [];
-afterEach(async () => {
-  for (const database of databases.splice(0)) await database.drop();
-});
-
 /** A database without any table of core. */
 const emptyDatabase = async () => {
-  const database = await createTestDatabase();
-  databases.push(database);
+  const database = await useTestDatabase();
   const { sql } = database.connect();
   await sql`drop schema public cascade`;
   await sql`create schema public`;
@@ -29,6 +23,7 @@ const emptyDatabase = async () => {
 };
 
 const connectEmpty = async () => (await emptyDatabase()).connect().sql;
+type Sql = Awaited<ReturnType<typeof connectEmpty>>;
 
 const file = (name: string, text: string) => ({ name, sha256: text, text });
 const files = (
@@ -48,12 +43,17 @@ const files = (
   recompute: null,
   lockedFirst: [],
 });
+const appliedTo = async (sql: Sql, schema: SchemaFiles) => (await migrate(sql, schema)).applied;
 const namesOf = (schema: SchemaFiles) =>
   [...schema.migrations, ...schema.definitions].map(({ name }) => name);
 
 const baseline = file("0000", "create table a (x int)");
-const view = (text: string) =>
-  file("answer", `create or replace view answer as select ${text} as answer`);
+const second = file("0001", "create table b (x int)");
+const view = (answer: number) =>
+  file("answer", `create or replace view answer as select ${answer} as answer`);
+const answerOf = async (sql: Sql) => (await sql`select answer from answer`)[0]?.answer;
+const tablesOf = (sql: Sql) =>
+  sql`select relname from pg_class where relnamespace = 'public'::regnamespace and relkind = 'r'`;
 
 it("D4: four migrators at once apply everything once", async () => {
   const database = await emptyDatabase();
@@ -70,14 +70,14 @@ it("D4: four migrators at once apply everything once", async () => {
 it("D4: a migrator killed in the middle changes nothing, and the next one applies everything", async () => {
   const database = await emptyDatabase();
   const { sql } = database.connect();
-  const second = (pause: string) =>
+  const paused = (pause: string) =>
     file("0001", `create table b (x int); ${pause} create table c (x int)`);
   const victim = connectDatabase({
     url: database.url,
     connectionsMax: 1,
     openSocket: openDatabaseSocket,
   });
-  const killed = migrate(victim.sql, files([baseline, second("select pg_sleep(30);")])).then(
+  const killed = migrate(victim.sql, files([baseline, paused("select pg_sleep(30);")])).then(
     () => "done",
     (err: unknown) => databaseProblem(err)?.code,
   );
@@ -90,12 +90,10 @@ it("D4: a migrator killed in the middle changes nothing, and the next one applie
     .toBe(1);
   expect(await killed).toBe("database_unavailable");
   await victim.close(0);
-  expect(
-    await sql`select relname from pg_class where relnamespace = 'public'::regnamespace`,
-  ).toEqual([]);
-  const whole = files([baseline, second("")]);
+  expect(await tablesOf(sql)).toEqual([]);
+  const whole = files([baseline, paused("")]);
   expect(await pendingMigrations(sql, whole)).toEqual(["0000", "0001"]);
-  expect(await migrate(sql, whole)).toEqual({ applied: ["0000", "0001"] });
+  expect(await appliedTo(sql, whole)).toEqual(["0000", "0001"]);
 });
 
 it("rejects a migration that was edited after it was applied", async () => {
@@ -114,25 +112,24 @@ it("rejects a migration that was edited after it was applied", async () => {
 it("D7: brings an earlier text of the baseline up to date once, and lets the core that applied it start again", async () => {
   const sql = await connectEmpty();
   const previous = {
-    ...files([{ ...file("0000", "earlier"), text: "create table a ()" }], [view("1")]),
+    ...files([{ ...file("0000", "earlier"), text: "create table a ()" }], [view(1)]),
     baselineEdits: { ...file("0000_older_edits", ""), from: [] },
   };
   await migrate(sql, previous);
-  const present = files([baseline, file("0001", "create table b (x int)")], [view("2")], {
+  const present = files([baseline, second], [view(2)], {
     edits: "alter table a add column x int",
   });
   expect(await pendingMigrations(sql, present)).toEqual(["0000_edits", "0001", "answer"]);
-  expect(await migrate(sql, present)).toEqual({ applied: ["0000_edits", "0001", "answer"] });
-  expect(await migrate(sql, present)).toEqual({ applied: [] });
-  expect(await migrate(sql, previous)).toEqual({ applied: [] });
+  expect(await appliedTo(sql, present)).toEqual(["0000_edits", "0001", "answer"]);
+  expect(await appliedTo(sql, present)).toEqual([]);
+  expect(await appliedTo(sql, previous)).toEqual([]);
   expect(await sql`select x, answer from a right join answer on true`).toEqual([
     { x: null, answer: 2 },
   ]);
 });
 
 it("carries a database of the previous text of this repository's baseline over", async () => {
-  const fresh = await createTestDatabase();
-  databases.push(fresh);
+  const fresh = await useTestDatabase();
   const sql = await connectEmpty();
   const schema = await readMigrations();
   const [first, ...later] = schema.migrations;
@@ -162,47 +159,45 @@ it("rejects a database that an unreleased version made, and leaves it as it is",
     "this database was made before 0000_baseline and cannot be upgraded: export what is in it with pg_dump",
   );
   expect(await pendingMigrations(sql, schema)).toEqual(namesOf(schema));
-  expect(
-    await sql`select relname from pg_class where relnamespace = 'public'::regnamespace and relkind = 'r'`,
-  ).toEqual([{ relname: "schema_migration" }]);
+  expect(await tablesOf(sql)).toEqual([{ relname: "schema_migration" }]);
 });
 
 it("applies all definitions again when one has changed or a migration was applied, and not otherwise", async () => {
   const sql = await connectEmpty();
   const other = file("other", "create or replace view other as select answer from answer");
-  const first = files([baseline], [view("1"), other]);
-  expect(await migrate(sql, first)).toEqual({ applied: ["0000", "answer", "other"] });
-  expect(await migrate(sql, first)).toEqual({ applied: [] });
+  const first = files([baseline], [view(1), other]);
+  expect(await appliedTo(sql, first)).toEqual(["0000", "answer", "other"]);
+  expect(await appliedTo(sql, first)).toEqual([]);
 
-  const changed = files([baseline], [view("2"), other]);
+  const changed = files([baseline], [view(2), other]);
   expect(await pendingMigrations(sql, changed)).toEqual(["answer", "other"]);
-  expect(await migrate(sql, changed)).toEqual({ applied: ["answer", "other"] });
+  expect(await appliedTo(sql, changed)).toEqual(["answer", "other"]);
   expect(await sql`select answer from other`).toEqual([{ answer: 2 }]);
 
   const altering = files([baseline, file("0001", "drop view other")], changed.definitions);
-  expect(await migrate(sql, altering)).toEqual({ applied: ["0001", "answer", "other"] });
+  expect(await appliedTo(sql, altering)).toEqual(["0001", "answer", "other"]);
   expect(await sql`select answer from other`).toEqual([{ answer: 2 }]);
 });
 
 it("D7: an older core leaves the schema and the definitions of a newer one alone", async () => {
   const sql = await connectEmpty();
-  await migrate(sql, files([baseline, file("0001", "create table b (x int)")], [view("2")]));
-  const older = files([baseline], [view("1")]);
+  await migrate(sql, files([baseline, second], [view(2)]));
+  const older = files([baseline], [view(1)]);
   expect(await pendingMigrations(sql, older)).toEqual([]);
-  expect(await migrate(sql, older)).toEqual({ applied: [] });
-  expect(await sql`select answer from answer`).toEqual([{ answer: 2 }]);
+  expect(await appliedTo(sql, older)).toEqual([]);
+  expect(await answerOf(sql)).toBe(2);
 });
 
 it("D7: two cores whose definitions alone differ do not apply theirs in turn: the later revision stays", async () => {
   const sql = await connectEmpty();
-  const older = files([baseline], [view("1")]);
-  const newer = files([baseline], [view("2")], { revision: 2 });
+  const older = files([baseline], [view(1)]);
+  const newer = files([baseline], [view(2)], { revision: 2 });
   await migrate(sql, older);
-  expect(await migrate(sql, newer)).toEqual({ applied: ["answer"] });
-  expect(await migrate(sql, older)).toEqual({ applied: [] });
+  expect(await appliedTo(sql, newer)).toEqual(["answer"]);
+  expect(await appliedTo(sql, older)).toEqual([]);
   expect(await pendingMigrations(sql, older)).toEqual([]);
   expect(await pendingMigrations(sql, newer)).toEqual([]);
-  expect(await sql`select answer from answer`).toEqual([{ answer: 2 }]);
+  expect(await answerOf(sql)).toBe(2);
 });
 
 it("D7: rejects a newer database when a migration says that it breaks older cores", async () => {
@@ -218,11 +213,11 @@ it("D7: rejects a newer database when a migration says that it breaks older core
 it("D7: serves on the schema of the next minor version, and refuses that of a later one", async () => {
   const sql = await connectEmpty();
   const next = (version: string, revision: number) =>
-    files([baseline], [view(String(revision))], { version, revision });
-  const own = files([baseline], [view("1")], { version: "0.3.7" });
+    files([baseline], [view(revision)], { version, revision });
+  const own = files([baseline], [view(1)], { version: "0.3.7" });
   await migrate(sql, next("0.4.2", 2));
-  for (const older of [own, files([baseline], [view("1")], { version: "0.4.0" })])
-    expect(await migrate(sql, older)).toEqual({ applied: [] });
+  for (const older of [own, files([baseline], [view(1)], { version: "0.4.0" })])
+    expect(await appliedTo(sql, older)).toEqual([]);
   await migrate(sql, next("0.5.0", 3));
   for (const call of [migrate, pendingMigrations])
     await expect(call(sql, own)).rejects.toThrow(
@@ -231,30 +226,30 @@ it("D7: serves on the schema of the next minor version, and refuses that of a la
           "the one before it",
       ),
     );
-  expect(await migrate(sql, next("0.4.2", 2))).toEqual({ applied: [] });
+  expect(await appliedTo(sql, next("0.4.2", 2))).toEqual([]);
   await migrate(sql, next("1.0.0", 4));
-  expect(await migrate(sql, next("0.5.0", 3))).toEqual({ applied: [] });
+  expect(await appliedTo(sql, next("0.5.0", 3))).toEqual([]);
   await migrate(sql, next("1.1.0", 5));
   await expect(migrate(sql, next("0.5.0", 3))).rejects.toThrow(
     "was migrated by version 1.1, and 0.5.0 serves",
   );
-  expect(await sql`select answer from answer`).toEqual([{ answer: 5 }]);
+  expect(await answerOf(sql)).toBe(5);
 });
 
 it("waits for a table in use for half a second, so that others wait no longer, and leaves the database as it was", async () => {
   const database = await emptyDatabase();
   const { sql } = database.connect();
-  await migrate(sql, files([baseline], [view("1")]));
+  await migrate(sql, files([baseline], [view(1)]));
   const changing = files(
     [baseline, file("0001", "create table b (); alter table a add column y int")],
-    [view("1")],
+    [view(1)],
   );
   await sql.begin(async (reader) => {
     await reader`lock table a in access share mode`;
     await expect(migrate(database.connect().sql, changing)).rejects.toSatisfy(isLockTimeout);
   });
   expect(await sql`select to_regclass('b') as b`).toEqual([{ b: null }]);
-  expect(await migrate(sql, changing)).toEqual({ applied: ["0001", "answer"] });
+  expect(await appliedTo(sql, changing)).toEqual(["0001", "answer"]);
 });
 
 it("takes the first table of the most frequent transactions that exists, so that one that has it gets the others", async () => {
@@ -320,9 +315,7 @@ it("names the file that cannot be applied, and the server's reason", async () =>
 });
 
 it("applies the definitions of this repository a second time without a change", async () => {
-  const database = await createTestDatabase();
-  databases.push(database);
-  const { sql } = database.connect();
+  const { sql } = (await useTestDatabase()).connect();
   const { definitions } = await readMigrations();
   const before = await readCatalog(sql);
   for (const { text } of definitions) await sql.unsafe(text);
@@ -330,8 +323,7 @@ it("applies the definitions of this repository a second time without a change", 
 });
 
 it("gives every test a migrated, empty database of its own", async () => {
-  const one = await createTestDatabase();
-  databases.push(one);
+  const one = await useTestDatabase();
   expect(one.url).toContain(inject("database").prefix);
   expect(await one.connect().sql`select count(*)::int as rows from ingest_envelope`).toEqual([
     { rows: 0 },

@@ -2,24 +2,20 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createDatabaseServers } from "#functions/node/database/database-servers.ts";
 import { systemClock } from "#kit/clock.ts";
 import { startDatabaseProxy, type TcpProxy } from "#tests/fakes/tcp-proxy.ts";
-import { createTestDatabase, type TestDatabase } from "#tests/support/database.ts";
+import { useTestDatabase } from "#tests/support/database.ts";
 import { createDirectoryLock } from "../directory/lock.ts";
 import { connectDatabase } from "./database.ts";
 import { tryLock } from "./try-lock.ts";
 
 /* The network to a core that has a lock of a job fails without a word: the server sees a client that stays connected. */
 const limits = { timeout: 60_000 };
-let database: TestDatabase;
+const database = await useTestDatabase();
 let proxy: TcpProxy;
 let url: string;
 beforeAll(async () => {
-  database = await createTestDatabase();
   ({ proxy, url } = await startDatabaseProxy(database.url));
 });
-afterAll(async () => {
-  await proxy.close();
-  await database.drop();
-});
+afterAll(() => proxy.close());
 
 /** Polls until `attempt` resolves with true; returns the milliseconds. */
 const elapsedUntil = async (attempt: () => Promise<boolean | undefined>) => {

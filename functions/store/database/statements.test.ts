@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { auditEvent } from "#drizzle/schema/audit.ts";
 import { bootstrapToken, enrollmentReservation } from "#drizzle/schema/enrollment.ts";
 import { createTestToken } from "#tests/support/collector.ts";
-import { createTestCore } from "#tests/support/core.ts";
+import { useTestCore } from "#tests/support/core.ts";
 import { useTestDatabase } from "#tests/support/database.ts";
 import { anyOf, insertRows } from "./statements.ts";
 
@@ -41,7 +41,7 @@ it("store every type of value exactly, and find rows by awkward values", async (
 });
 
 it("store bytes exactly, and reject a duplicate without a conflict clause", async () => {
-  const core = await createTestCore();
+  const core = await useTestCore();
   await createTestToken(core);
   const [token] = await core.db.select().from(bootstrapToken);
   if (token === undefined) throw new Error("no token");
@@ -62,5 +62,4 @@ it("store bytes exactly, and reject a duplicate without a conflict clause", asyn
   const keys = anyOf(enrollmentReservation.spkiSha256, [Uint8Array.of(1), row.spkiSha256]);
   expect(await core.db.select().from(enrollmentReservation).where(keys)).toHaveLength(1);
   await expect(insertRows(core.db, enrollmentReservation, [row])).rejects.toThrow();
-  await core.close();
 });

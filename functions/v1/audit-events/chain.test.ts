@@ -1,15 +1,14 @@
 import { sql } from "drizzle-orm";
-import { expect, it, onTestFinished } from "vitest";
+import { expect, it } from "vitest";
 import { verifyAudit } from "#functions/domain/audit/chain.ts";
 import { chainAuditEvents } from "#functions/domain/audit/chain-events.ts";
 import { verifyChain } from "#functions/domain/audit/verify-chain.ts";
 import type { AuditChainView } from "#proto/audit-event.ts";
-import { createTestCore, type TestCore } from "#tests/support/core.ts";
+import { type TestCore, useTestCore } from "#tests/support/core.ts";
 
 /** A core with a chain of three events, made by policies. */
 const setUp = async () => {
-  const test = await createTestCore();
-  onTestFinished(() => test.close());
+  const test = await useTestCore();
   const create = (name: string) =>
     test.admin.post("/v1/collector/enrollment-policies", {
       name,

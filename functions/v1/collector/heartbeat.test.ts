@@ -15,7 +15,7 @@ import {
   type TestCollector,
   withProof,
 } from "#tests/support/collector.ts";
-import { type Call, createTestCore, useTestCore } from "#tests/support/core.ts";
+import { type Call, useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore();
 const { clock, db } = test;
@@ -228,13 +228,12 @@ it("rejects more than 6 a minute of one certificate, and accepts one ten seconds
 });
 
 it("accepts the heartbeats of any interval that it names", async () => {
-  const brief = await createTestCore({ env: { SVC_HEARTBEAT_INTERVAL: "2s" } });
+  const brief = await useTestCore({ env: { SVC_HEARTBEAT_INTERVAL: "2s" } });
   const enrolled = await (await createTestToken(brief)).enroll("brief");
   for (let sent = 0; sent < 20; sent++) {
     expect((await sendHeartbeat(brief, enrolled)).status).toBe(200);
     await brief.clock.advance(1_800);
   }
-  await brief.close();
 });
 
 it("accepts a certificate until its last millisecond", async () => {

@@ -3,7 +3,7 @@ import type { AddressInfo } from "node:net";
 import { exportJWK, generateKeyPair, SignJWT } from "jose";
 import { afterAll, expect, it } from "vitest";
 import { operatorOf } from "#functions/domain/operator/authenticate.ts";
-import { createTestCore, useTestCore } from "#tests/support/core.ts";
+import { useTestCore } from "#tests/support/core.ts";
 
 /** An issuer with discovery and one key, as GitHub Actions, GitLab and Kubernetes are. */
 const { publicKey, privateKey } = await generateKeyPair("ES256");
@@ -174,7 +174,7 @@ it("E7: limits the refusals of one address, such as web's, no other's and no val
 
 it("answers 502 while the issuer's keys cannot be read, and recovers", async () => {
   isDown = true;
-  const fresh = await createTestCore({
+  const fresh = await useTestCore({
     env: { SVC_WORKLOAD_ISSUERS_FILE: "/issuers.yaml" },
     files: {
       "/issuers.yaml": `issuers: [{ issuer: "${issuer}", audience: a, subjects: [{ pattern: x, scopes: [read] }] }]`,
@@ -192,5 +192,4 @@ it("answers 502 while the issuer's keys cannot be read, and recovers", async () 
   expect((await ask()).body.code).toBe("issuer_unavailable");
   isDown = false;
   expect((await ask()).status).toBe(200);
-  await fresh.close();
 });

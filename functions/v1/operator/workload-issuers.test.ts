@@ -1,7 +1,7 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, expect, it } from "vitest";
-import { createTestCore } from "#tests/support/core.ts";
+import { useTestCore } from "#tests/support/core.ts";
 import { publishWorkloadKeys } from "#tests/support/workload-issuer.ts";
 
 const platform = await publishWorkloadKeys();
@@ -13,7 +13,7 @@ await new Promise<void>((done) => redirecting.listen(0, "127.0.0.1", done));
 const { port } = redirecting.address() as AddressInfo;
 const issuer = "https://token.actions.githubusercontent.com";
 const subject = "repo:acme/fleet:ref:refs/heads/main";
-const test = await createTestCore({
+const test = await useTestCore({
   env: {
     SVC_WORKLOAD_ISSUERS: `issuers: [{ issuer: "${issuer}", audience: fleet, jwks_uri: "${platform.url}", subjects: [{ pattern: "${subject}", claims: { repository_owner_id: 1001 }, scopes: [read] }] },
       { issuer: "https://gitlab.example.com", audience: fleet, jwks_uri: "http://127.0.0.1:${port}/", subjects: [{ pattern: "${subject}", scopes: [read] }] }]`,
@@ -22,7 +22,6 @@ const test = await createTestCore({
 afterAll(async () => {
   platform.close();
   redirecting.close();
-  await test.close();
 });
 
 const exchange = async (claims: object = {}) =>

@@ -4,8 +4,8 @@ import { Secret } from "#kit/secret.ts";
 import { driftKinds, fleetStates } from "#proto/fleet-health/vocabulary.ts";
 import { decodePem } from "#proto/pem.ts";
 import { createTestToken, identityPrefix } from "#tests/support/collector.ts";
-import { createTestCore } from "#tests/support/core.ts";
-import { createTestDatabase } from "#tests/support/database.ts";
+import { useTestCore } from "#tests/support/core.ts";
+import { useTestDatabase } from "#tests/support/database.ts";
 import { startTestIngest } from "#tests/support/ingest.ts";
 import type { ModelDatabase } from "../model/predict-health.ts";
 import { driveFleet } from "./drive-fleet.ts";
@@ -14,23 +14,16 @@ import type { Wire, WireResponse } from "./wire.ts";
 
 /** Runs a prediction with an empty database of the test server. */
 const withDatabase = async <Result>(use: (database: ModelDatabase) => Promise<Result>) => {
-  const database = await createTestDatabase();
-  try {
-    return await use({ db: database.connect().db, url: database.url });
-  } finally {
-    await database.drop();
-  }
+  const database = await useTestDatabase();
+  return await use({ db: database.connect().db, url: database.url });
 };
 
 describe("a driven fleet", async () => {
-  const test = await createTestCore({ env: { SVC_COLLECTOR_MIN_VERSION: "1.4.0" } });
+  const test = await useTestCore({ env: { SVC_COLLECTOR_MIN_VERSION: "1.4.0" } });
   // The listener stamps frames by core's clock. TLS checks dates by the machine's, so its certificates are of the listener's own CA.
   const clock = { ...systemClock, now: test.clock.now };
   const ingest = await startTestIngest({ database: test.database, needs: { clock } });
-  afterAll(async () => {
-    await ingest.close();
-    await test.close();
-  });
+  afterAll(() => ingest.close());
   const forward = createForward({ url: `https://localhost:${ingest.port}`, caPem: ingest.caPem });
 
   const read = async (response: Response) => ({

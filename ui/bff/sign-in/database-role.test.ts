@@ -5,7 +5,7 @@ import { connectDatabase } from "#functions/store/database/database.ts";
 import { people } from "#scripts/lab/people.ts";
 import { createUserAgent } from "#scripts/lab/user-agent.ts";
 import { walkSignIn } from "#scripts/lab/walk-sign-in.ts";
-import { startTestWeb } from "#tests/support/web.ts";
+import { useTestWeb } from "#tests/support/web.ts";
 
 /** The statements of docs/deploy.md that operators run. */
 const documented =
@@ -15,7 +15,7 @@ const documented =
 
 const role = `svc_web_${crypto.randomUUID().replaceAll("-", "")}`;
 let connection: ReturnType<typeof connectDatabase> | undefined;
-const web = await startTestWeb({
+const web = await useTestWeb({
   db: (core) => {
     connection = connectDatabase({
       url: core.databaseUrl,
@@ -31,7 +31,6 @@ await connection?.sql.unsafe(`set session authorization ${role}`);
 afterAll(async () => {
   await connection?.close();
   await admin.sql.unsafe(`drop owned by ${role}; drop role ${role}`);
-  await web.close();
 });
 
 it("suffices to sign in and to be ready", async () => {

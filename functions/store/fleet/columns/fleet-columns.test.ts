@@ -4,7 +4,7 @@ import { afterAll, describe, expect, it } from "vitest";
 import { readFleetRules } from "#functions/domain/fleet/rules.ts";
 import { fleetSorts, fleetStates } from "#proto/fleet-health/vocabulary.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
-import { createTestCore } from "#tests/support/core.ts";
+import { useTestCore } from "#tests/support/core.ts";
 import { runsOf } from "#tests/support/is-slow.ts";
 import { countFleet } from "../facets.ts";
 import { countFactors } from "../factors.ts";
@@ -14,12 +14,9 @@ import { compare } from "./expression.ts";
 import { createFleetColumns } from "./fleet-columns.ts";
 import { markHosts } from "./select-hosts.ts";
 
-const test = await createTestCore({ env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } });
+const test = await useTestCore({ env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } });
 const stop = new AbortController();
-afterAll(() => {
-  stop.abort();
-  return test.close();
-});
+afterAll(() => stop.abort());
 const now = new Date(test.clock.now());
 await seedFleet(test.db, { count: 300, now });
 const createColumns = () =>

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { chatMessage, chatSession } from "#drizzle/schema/chat.ts";
 import { person } from "#drizzle/schema/operator.ts";
 import { createTestConversation, namesOf } from "#tests/support/chat.ts";
-import { createTestCore, useTestCore } from "#tests/support/core.ts";
+import { useTestCore } from "#tests/support/core.ts";
 
 const test = await useTestCore();
 
@@ -196,22 +196,20 @@ describe("the switches", () => {
   ];
 
   it("SVC_CHAT_ENABLED=false answers 503 on every path, to anybody", async () => {
-    const off = await createTestCore({ env: { SVC_CHAT_ENABLED: "false" } });
+    const off = await useTestCore({ env: { SVC_CHAT_ENABLED: "false" } });
     for (const [method, path] of paths)
       for (const call of [{}, { as: "auditor" as const }])
         expect(await off.api(method, path, call)).toMatchObject({
           body: { code: "service_disabled" },
         });
-    await off.close();
   });
 
   it("without a model the routes do not exist, whatever the provider", async () => {
-    const none = await createTestCore({
+    const none = await useTestCore({
       env: { SVC_INFERENCE_CHAT_MODEL: "", SVC_INFERENCE_PROVIDER: "mock" },
     });
     for (const [method, path] of paths)
       expect((await none.api(method, path, { as: "auditor" })).status).toBe(404);
-    await none.close();
   });
 
   it("the status names model, tools and key", { tags: "workerd" }, async () => {

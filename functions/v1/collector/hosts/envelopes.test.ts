@@ -3,20 +3,17 @@ import { sql } from "drizzle-orm";
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
 import { ExportTraceServiceRequestSchema } from "#proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
 import { createTestToken } from "#tests/support/collector.ts";
-import { createTestCore } from "#tests/support/core.ts";
+import { useTestCore } from "#tests/support/core.ts";
 import { openEnvelopeStore } from "#tests/support/stored-envelopes.ts";
 
-const test = await createTestCore({ now: Date.parse("2026-11-20T12:00:00Z") });
+const test = await useTestCore({ now: Date.parse("2026-11-20T12:00:00Z") });
 const { enroll } = await createTestToken(test);
 const host = await enroll("web-1");
 const other = await enroll("web-2");
 const start = Date.parse("2026-11-20T03:00:00Z");
 let at = start;
 const store = await openEnvelopeStore(test.database, () => at);
-afterAll(async () => {
-  await store.close();
-  await test.close();
-});
+afterAll(() => store.close());
 beforeEach(() => test.clock.advance(1000));
 
 const path = (query = "", id = host.identityId) => `/v1/collector/hosts/${id}/envelopes${query}`;

@@ -2,17 +2,14 @@ import { sql } from "drizzle-orm";
 import { afterAll, expect, it, onTestFinished } from "vitest";
 import { findBlockPlaces } from "#functions/store/ingest/host-blocks.ts";
 import { createTestToken } from "#tests/support/collector.ts";
-import { createTestCore } from "#tests/support/core.ts";
+import { useTestCore } from "#tests/support/core.ts";
 import { openEnvelopeStore } from "#tests/support/stored-envelopes.ts";
 
-const test = await createTestCore({ now: Date.now() });
+const test = await useTestCore({ now: Date.now() });
 const { enroll } = await createTestToken(test);
 const host = await enroll("web-1");
 const store = await openEnvelopeStore(test.database);
-afterAll(async () => {
-  await store.close();
-  await test.close();
-});
+afterAll(() => store.close());
 
 const get = async (query = "", { identityId } = host) => {
   const authorization = `Bearer ${await test.bridgeToken("auditor")}`;

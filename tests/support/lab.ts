@@ -1,0 +1,90 @@
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { type Clock, systemClock } from "#kit/clock.ts";
+import { createLabPki } from "#scripts/lab/ca/pki.ts";
+import { labCoreEnvironment } from "#scripts/lab/core-environment.ts";
+import { startEdge } from "#scripts/lab/edge.ts";
+import {
+  createOperatorApi,
+  createPolicyWithToken,
+  type OperatorApi,
+} from "#scripts/lab/operator-api.ts";
+import { seedPeople } from "#scripts/lab/people.ts";
+import { identityPrefix } from "./collector.ts";
+import { type TestDatabase, useTestDatabase } from "./database.ts";
+import { createHostProgram } from "./host-program.ts";
+import { newFolder, whenDone } from "./new-folder.ts";
+import { logged, startProgram, stopProgram } from "./program.ts";
+
+/** The secret of the lab's cores, and the header in which they take a certificate from its edge. */
+export const labSecret = "a-test-secret-of-more-than-32-bytes";
+export const labHeader = "x-client-cert";
+
+/**
+ * Creates certificates and a database with people for cores and collectors that run as processes. All of it ends with the tests of the file,
+ * in reverse order.
+ */
+export const createTestLab = async ({
+  clock = systemClock,
+}: {
+  clock?: Pick<Clock, "now">;
+} = {}) => {
+  const dir = newFolder();
+  const pki = await createLabPki({ dir: join(dir, "pki"), clock });
+  const database = await useTestDatabase();
+  const { db, sql, close } = database.connect();
+  await seedPeople(db, Date.now());
+  const tokenFile = join(dir, "token");
+  const envOf = (
+    env: Readonly<Record<string, string>> = {},
+    { url }: Pick<TestDatabase, "url"> = database,
+  ) => ({
+    ...labCoreEnvironment({ databaseUrl: url, pki, authTokenSecret: labSecret }),
+    SVC_ENROLLMENT_CLIENT_CERT_HEADER: labHeader,
+    ...env,
+  });
+  return {
+    dir,
+    pki,
+    database,
+    sql,
+    /** Ends the lab's own connection: nobody may be connected to a database that is copied. */
+    disconnect: close,
+    tokenFile,
+    envOf,
+    /** Starts a core, on the lab's database unless told otherwise. */
+    startCore: async (env?: Readonly<Record<string, string>>, on?: Pick<TestDatabase, "url">) => {
+      const program = startProgram("functions/main.ts", [], envOf(env, on));
+      whenDone(() => stopProgram(program));
+      const ready = await logged(program, "ready");
+      const url = `http://127.0.0.1:${ready.port}`;
+      const api = createOperatorApi(url, labSecret);
+      return { program, url, api, port: Number(ready.port), ingestPort: Number(ready.ingest_port) };
+    },
+    /** Starts an edge in front of a core. */
+    startEdge: async ({ url }: { url: string }) => {
+      const edge = await startEdge({
+        certPem: await readFile(pki.edge.certFile, "utf8"),
+        keyPem: await readFile(pki.edge.keyFile, "utf8"),
+        clientCaPem: await readFile(pki.enrollmentCa.certFile, "utf8"),
+        coreUrl: url,
+        clientCertificateHeader: labHeader,
+      });
+      whenDone(() => edge.close());
+      return edge;
+    },
+    /** Writes a token of a new policy to the file from which the lab's hosts enroll. */
+    writeToken: async ({ api }: { api: OperatorApi }, policy: object = {}) => {
+      const named = { name: crypto.randomUUID(), allowed_identity_prefixes: [identityPrefix] };
+      const { token } = await createPolicyWithToken(api, { ...named, ...policy }, { max_uses: 0 });
+      await writeFile(tokenFile, token, { mode: 0o600 });
+    },
+    /** Creates a host that enrolls and sends heartbeats through `url`, and forwards to a core. */
+    createHost: (deviceId: string, { url }: { url: string }, core: { ingestPort: number }) =>
+      createHostProgram(deviceId, { dir, identityPrefix }, () => ({
+        coreUrl: url,
+        ingestPort: core.ingestPort,
+        caBundle: pki.serverCaFile,
+      })),
+  };
+};
