@@ -12,7 +12,7 @@ import { dirname, join } from "node:path";
 import * as v from "valibot";
 import { ActionFailure, signInError } from "./exit-codes.ts";
 
-const StoredSession = v.object({
+const Session = v.object({
   url: v.string(),
   access_token: v.string(),
   /** RFC 3339. */
@@ -22,7 +22,9 @@ const StoredSession = v.object({
 });
 
 /** The session of `svc-admin login`. */
-type StoredSession = v.InferOutput<typeof StoredSession>;
+type StoredSession = v.InferOutput<typeof Session>;
+
+const StoredText = v.fallback(v.nullable(v.pipe(v.string(), v.parseJson(), Session)), null);
 
 /** Returns the path of the session: `$XDG_CONFIG_HOME/svc-admin/session.json`, by default below `~/.config`. */
 export const sessionPath = (env: Readonly<Record<string, string | undefined>>): string =>
@@ -30,17 +32,14 @@ export const sessionPath = (env: Readonly<Record<string, string | undefined>>): 
 
 /** Reads the session; null without one. Throws when others may read the file. */
 export const readSession = (path: string): StoredSession | null => {
-  let text: string;
   try {
     if ((statSync(path).mode & 0o077) !== 0)
       throw signInError(`${path} is open to others: chmod it to 0600, or sign in again`);
-    text = readFileSync(path, "utf8");
+    return v.parse(StoredText, readFileSync(path, "utf8"));
   } catch (error) {
     if (error instanceof ActionFailure) throw error;
     return null;
   }
-  const parsed = v.safeParse(v.pipe(v.string(), v.parseJson(), StoredSession), text);
-  return parsed.success ? parsed.output : null;
 };
 
 /** Replaces the session by one rename; only the person may read it. */

@@ -12,7 +12,7 @@ import { describeConfigError, loadConfig } from "./load-config.ts";
 
 const Sha256 = v.pipe(v.string(), v.regex(/^[0-9a-f]{64}$/));
 
-const DesiredState = v.object({
+const Saved = v.object({
   /** The assignment whose config was applied and promoted. */
   applied: v.nullable(v.string()),
   /** The assignment that is pending promotion; `starts` counts the starts of the collector with it. */
@@ -24,14 +24,14 @@ const DesiredState = v.object({
 });
 
 /** The state of desired configs that a collector keeps across restarts. */
-export type DesiredState = v.InferOutput<typeof DesiredState>;
+export type DesiredState = v.InferOutput<typeof Saved>;
 
-const initialState: DesiredState = {
+const SavedState = v.fallback(v.pipe(v.string(), v.parseJson(), Saved), {
   applied: null,
   pending: null,
   rejected: null,
   last_known_good_hash: null,
-};
+});
 
 /** Returns the paths of the files beside a config. */
 export const desiredFiles = (configPath: string) => ({
@@ -41,16 +41,8 @@ export const desiredFiles = (configPath: string) => ({
 });
 
 /** Reads the state beside the config at `configPath`. A missing or malformed one counts as none. */
-export const readDesiredState = async (configPath: string): Promise<DesiredState> => {
-  try {
-    return v.parse(
-      DesiredState,
-      JSON.parse(await readFile(desiredFiles(configPath).state, "utf8")),
-    );
-  } catch {
-    return initialState;
-  }
-};
+export const readDesiredState = async (configPath: string): Promise<DesiredState> =>
+  v.parse(SavedState, await readFile(desiredFiles(configPath).state, "utf8").catch(() => null));
 
 /** Writes the state durably. */
 export const writeDesiredState = (

@@ -6,10 +6,10 @@
  * - Damage of what they say keeps no record back: an account that is not sealed, or the open period, is then left out, and a sealed one is
  *   not sent on its own any more, but keeps its place in the chain.
  */
-import { DatabaseSync, type SQLOutputValue } from "node:sqlite";
+import type { DatabaseSync, SQLOutputValue } from "node:sqlite";
 import { crc32 } from "node:zlib";
 import { equalBytes } from "#kit/bytes.ts";
-import { bytesOf, numberOf, queueFiles } from "./format.ts";
+import { bytesOf, numberOf, readDamaged } from "./format.ts";
 import { type Period, stoppedAccount } from "./period.ts";
 import type { AccountContent, SealedAccount } from "./queue-accounts.ts";
 
@@ -93,19 +93,10 @@ interface RemainingAccounts {
 /** Reads what can be read of the accounts in a corrupt database in `dir`. */
 export const readRemainingAccounts = (dir: string): RemainingAccounts => {
   const rows: AccountRow[] = [];
-  let period: Period | undefined;
-  const read = (act: (database: DatabaseSync) => void): void => {
-    try {
-      using database = new DatabaseSync(queueFiles(dir).database, { readOnly: true });
-      act(database);
-    } catch {
-      // The rest is lost with the database.
-    }
-  };
-  read((database) => {
-    period = decode(database.prepare("SELECT period FROM account_period").get()?.period);
-  });
-  read((database) => {
+  const period = readDamaged(dir, (database) =>
+    decode<Period>(database.prepare("SELECT period FROM account_period").get()?.period),
+  );
+  readDamaged(dir, (database) => {
     for (const row of database.prepare("SELECT * FROM account ORDER BY id").iterate())
       rows.push(...rowsOf(row));
   });

@@ -1,7 +1,7 @@
-import type { Clock } from "#kit/clock.ts";
+import { type Clock, dayMs } from "#kit/clock.ts";
 
 /** The longest stop that counts. A longer one is taken for a wall clock that was or is wrong, and adds nothing. */
-const unobservedMsMax = 86_400_000;
+const unobservedMsMax = dayMs;
 
 /** A saved reading: the queue's time, and the wall clock at the same instant. */
 export interface AgeReading {

@@ -11,7 +11,7 @@ import {
   recordsOf,
 } from "./block.ts";
 import { sizeOfEnvelope } from "./envelope.ts";
-import { bytesOf, MalformedRowError, numberOf } from "./format.ts";
+import { bytesOf, MalformedRowError, numberOf, readOldestAge } from "./format.ts";
 import type { QueuedRecords } from "./record.ts";
 
 /** The table `block`, which holds the records. Blocks do not overlap. Call its changing members inside a transaction. */
@@ -67,7 +67,7 @@ export const createBlockTable = (database: DatabaseSync): BlockTable => {
      WHERE sequence >= coalesce((SELECT max(sequence) FROM block WHERE sequence <= ?1), 0) AND last_sequence >= ?1
      ORDER BY sequence`,
   );
-  const selectOldest = database.prepare("SELECT age_ms FROM block ORDER BY sequence LIMIT 1");
+
   const selectSince = database.prepare(
     "SELECT sequence FROM block WHERE age_ms >= ? ORDER BY sequence LIMIT 1",
   );
@@ -171,10 +171,7 @@ export const createBlockTable = (database: DatabaseSync): BlockTable => {
         if (!reader.take(row.block, row.sequence, Math.max(sequence + 1, row.sequence))) break;
       return reader;
     },
-    oldestAgeMs: () => {
-      const row = selectOldest.get();
-      return row === undefined ? null : numberOf(row.age_ms);
-    },
+    oldestAgeMs: () => readOldestAge(database),
     firstSequenceSince: (ageMs) => {
       const row = selectSince.get(ageMs);
       return row === undefined ? null : numberOf(row.sequence);

@@ -12,15 +12,10 @@ export interface FileGaps {
 /** The source of these checkpoints; the key is the name of the `file` source. */
 export const fileGapSource = "file.gap";
 
-const Saved = v.object({ gaps: v.number(), bytes: v.number(), unknown: v.optional(v.number(), 0) });
-
-const parseGaps = (value: string | undefined): FileGaps => {
-  try {
-    return v.parse(Saved, JSON.parse(value ?? ""));
-  } catch {
-    return { gaps: 0, bytes: 0, unknown: 0 };
-  }
-};
+const Gaps = v.object({ gaps: v.number(), bytes: v.number(), unknown: v.optional(v.number(), 0) });
+const noGaps: FileGaps = { gaps: 0, bytes: 0, unknown: 0 };
+/** None where nothing is saved, or nothing that can be read. */
+const SavedGaps = v.fallback(v.pipe(v.string(), v.parseJson(), Gaps), noGaps);
 
 /** Returns the checkpoint that adds one gap of at least `bytes` to those of a source; 0: nobody knows how many. */
 export const addFileGap = (
@@ -28,7 +23,7 @@ export const addFileGap = (
   source: string,
   bytes: number,
 ): Checkpoint => {
-  const before = parseGaps(saved.get(source));
+  const before = v.parse(SavedGaps, saved.get(source));
   const value: FileGaps = {
     gaps: before.gaps + 1,
     bytes: before.bytes + bytes,
@@ -39,9 +34,9 @@ export const addFileGap = (
 
 /** Returns the sum over all sources. */
 export const sumFileGaps = (saved: ReadonlyMap<string, string>): FileGaps => {
-  const sum = { gaps: 0, bytes: 0, unknown: 0 };
+  const sum = { ...noGaps };
   for (const value of saved.values()) {
-    const { gaps, bytes, unknown } = parseGaps(value);
+    const { gaps, bytes, unknown } = v.parse(SavedGaps, value);
     sum.gaps += gaps;
     sum.bytes += bytes;
     sum.unknown += unknown;

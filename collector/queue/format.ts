@@ -40,6 +40,23 @@ CREATE TABLE checkpoint (
 ) STRICT, WITHOUT ROWID;
 `;
 
+/** A row that no queue wrote. */
+export class MalformedRowError extends Error {}
+
+/** Returns a value that must be a number. */
+export const numberOf = (value: SQLOutputValue | undefined): number => {
+  if (typeof value !== "number") throw new MalformedRowError("a value is not a number");
+  return value;
+};
+
+/** Returns a value that must be bytes. */
+export const bytesOf = (value: SQLOutputValue | undefined): Uint8Array => {
+  if (!(value instanceof Uint8Array)) throw new MalformedRowError("a value is not bytes");
+  return value;
+};
+
+const copiedBytesOf = (value: SQLOutputValue | undefined) => Uint8Array.from(bytesOf(value));
+
 /** The single row of the table `state`. */
 export interface QueueState {
   queueId: Uint8Array<ArrayBuffer>;
@@ -102,9 +119,6 @@ export const newOrigin = (
   checkpoints: [],
 });
 
-/** A row that no queue wrote. */
-export class MalformedRowError extends Error {}
-
 /** Throws `QueueVersionError` unless the database has this format or is new. */
 export const checkFormat = (database: DatabaseSync, dir: string): void => {
   const version = readVersion(database);
@@ -116,64 +130,47 @@ export const checkFormat = (database: DatabaseSync, dir: string): void => {
 const readVersion = (database: DatabaseSync): number =>
   numberOf(database.prepare("PRAGMA user_version").get()?.user_version);
 
+/** What reads each column of `state`; its name is that of the column in camelCase. */
+const stateReaders: {
+  [Name in keyof QueueState]: (value: SQLOutputValue | undefined) => QueueState[Name];
+} = {
+  queueId: copiedBytesOf,
+  nextSequence: numberOf,
+  records: numberOf,
+  bytes: numberOf,
+  droppedRecords: numberOf,
+  deadLetters: numberOf,
+  ageMs: numberOf,
+  wallMs: numberOf,
+  quarantined: numberOf,
+  quarantinedRecords: numberOf,
+  hostId: String,
+  sessions: copiedBytesOf,
+  answeredSession: copiedBytesOf,
+  isAnswered: numberOf,
+  ackedThrough: numberOf,
+  sentThrough: numberOf,
+  forks: numberOf,
+};
+
+const stateNames = Object.keys(stateReaders) as (keyof QueueState)[];
+
+const columnOf = (name: string) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+
 /** Reads the `state` row. */
 export const readState = (database: DatabaseSync): QueueState => {
   const row = database.prepare("SELECT * FROM state").get();
   if (row === undefined) throw new MalformedRowError("the queue's database has no state row");
-  return {
-    queueId: Uint8Array.from(bytesOf(row.queue_id)),
-    nextSequence: numberOf(row.next_sequence),
-    records: numberOf(row.records),
-    bytes: numberOf(row.bytes),
-    droppedRecords: numberOf(row.dropped_records),
-    deadLetters: numberOf(row.dead_letters),
-    ageMs: numberOf(row.age_ms),
-    wallMs: numberOf(row.wall_ms),
-    quarantined: numberOf(row.quarantined),
-    quarantinedRecords: numberOf(row.quarantined_records),
-    hostId: String(row.host_id),
-    sessions: Uint8Array.from(bytesOf(row.sessions)),
-    answeredSession: Uint8Array.from(bytesOf(row.answered_session)),
-    isAnswered: numberOf(row.is_answered),
-    ackedThrough: numberOf(row.acked_through),
-    sentThrough: numberOf(row.sent_through),
-    forks: numberOf(row.forks),
-  };
+  const values = stateNames.map((name) => [name, stateReaders[name](row[columnOf(name)])]);
+  return Object.fromEntries(values);
 };
 
 /** Prepares the statement that stores the state row, except what its creation fixes. */
 export const prepareSaveState = (database: DatabaseSync): ((state: QueueState) => void) => {
-  const save = database.prepare(
-    `UPDATE state SET queue_id = ?, next_sequence = ?, records = ?, bytes = ?, dropped_records = ?, dead_letters = ?,
-     age_ms = ?, wall_ms = ?, host_id = ?, sessions = ?, answered_session = ?, is_answered = ?, acked_through = ?, sent_through = ?,
-     forks = ?`,
-  );
-  return (state) => {
-    const { queueId, nextSequence, records, bytes, droppedRecords, deadLetters, ageMs, wallMs } =
-      state;
-    const { hostId, sessions, answeredSession, isAnswered, ackedThrough, sentThrough, forks } =
-      state;
-    const totals = [
-      queueId,
-      nextSequence,
-      records,
-      bytes,
-      droppedRecords,
-      deadLetters,
-      ageMs,
-      wallMs,
-    ];
-    save.run(
-      ...totals,
-      hostId,
-      sessions,
-      answeredSession,
-      isAnswered,
-      ackedThrough,
-      sentThrough,
-      forks,
-    );
-  };
+  const saved = stateNames.filter((name) => !/^quarantined/.test(name));
+  const assignments = saved.map((name) => `${columnOf(name)} = ?`);
+  const save = database.prepare(`UPDATE state SET ${assignments.join()}`);
+  return (state) => void save.run(...saved.map((name) => state[name]));
 };
 
 /** Reads the `ageMs` of the oldest record; null if there is none. */
@@ -193,19 +190,17 @@ export const readCheckpoints = (database: DatabaseSync): Checkpoint[] =>
       value: String(value),
     }));
 
-/** Reads what is still readable of a corrupt database in `dir`; leaves out the rest. */
-export const readRemains = (dir: string): { state?: QueueState; checkpoints?: Checkpoint[] } => {
-  const attempt = <Found>(read: (database: DatabaseSync) => Found): Found | undefined => {
-    try {
-      using database = new DatabaseSync(queueFiles(dir).database, { readOnly: true });
-      return read(database);
-    } catch {
-      return undefined;
-    }
-  };
-  const state = attempt(readState);
-  const checkpoints = attempt(readCheckpoints);
-  return { ...(state && { state }), ...(checkpoints && { checkpoints }) };
+/** Reads a corrupt database in `dir`; returns undefined where it cannot be read. */
+export const readDamaged = <Found>(
+  dir: string,
+  read: (database: DatabaseSync) => Found,
+): Found | undefined => {
+  try {
+    using database = new DatabaseSync(queueFiles(dir).database, { readOnly: true });
+    return read(database);
+  } catch {
+    return undefined;
+  }
 };
 
 /** Creates the tables of a new database, and checks an existing one. Throws `QueueVersionError`, or an error for which `isCorruption` is true. */
@@ -267,18 +262,6 @@ export const isCorruption = (error: unknown): boolean => {
     code === 26 ||
     (code === 1 && error instanceof Error && error.message.startsWith("no such "))
   );
-};
-
-/** Returns a value that must be a number. */
-export const numberOf = (value: SQLOutputValue | undefined): number => {
-  if (typeof value !== "number") throw new MalformedRowError("a value is not a number");
-  return value;
-};
-
-/** Returns a value that must be bytes. */
-export const bytesOf = (value: SQLOutputValue | undefined): Uint8Array => {
-  if (!(value instanceof Uint8Array)) throw new MalformedRowError("a value is not bytes");
-  return value;
 };
 
 /**

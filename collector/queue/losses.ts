@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { dayMs } from "#kit/clock.ts";
 import type { Checkpoint } from "./record.ts";
 
 /**
@@ -15,37 +16,26 @@ export interface Losses {
 const own = { source: "queue", key: "losses" } as const;
 
 const Saved = v.object({ records: v.number(), lastAgeMs: v.nullable(v.number()) });
-
-/** Returns the losses that a queue with these checkpoints has. */
-const lossesOf = (checkpoints: Iterable<Checkpoint>): Losses => {
-  for (const { source, key, value } of checkpoints)
-    if (source === own.source && key === own.key && value !== null) return parseLosses(value);
-  return parseLosses(undefined);
-};
+const noLosses: Losses = { records: 0, lastAgeMs: null };
+const SavedLosses = v.fallback(v.pipe(v.string(), v.parseJson(), Saved), noLosses);
 
 /** Returns the losses that are saved under the key `losses` of the source `queue`. */
-export const parseLosses = (value: string | undefined): Losses => {
-  const none: Losses = { records: 0, lastAgeMs: null };
-  if (value === undefined) return none;
-  try {
-    return v.parse(Saved, JSON.parse(value));
-  } catch {
-    return none;
-  }
-};
+export const parseLosses = (value: string | null | undefined): Losses =>
+  v.parse(SavedLosses, value);
 
 /** Returns the checkpoint that adds `records` more at the queue's time `ageMs`. */
 export const addLosses = (
-  checkpoints: Iterable<Checkpoint>,
+  checkpoints: readonly Checkpoint[],
   records: number,
   ageMs: number,
 ): Checkpoint => {
-  const losses: Losses = { records: lossesOf(checkpoints).records + records, lastAgeMs: ageMs };
+  const saved = checkpoints.find(({ source, key }) => source === own.source && key === own.key);
+  const losses: Losses = { records: parseLosses(saved?.value).records + records, lastAgeMs: ageMs };
   return { ...own, value: JSON.stringify(losses) };
 };
 
 /** How long a queue is at risk after damage: long enough for somebody to see it. */
-const riskMs = 86_400_000;
+const riskMs = dayMs;
 
 /** Whether damage was found within the last day of the queue's time `nowAgeMs`. */
 export const isLosing = ({ lastAgeMs }: Losses, nowAgeMs: number): boolean =>

@@ -27,7 +27,15 @@ import { fsyncDirectorySync } from "../files/private-files.ts";
 import { copyAccounts, readRemainingAccounts } from "./account-table.ts";
 import { type AgeReading, leastReading } from "./age.ts";
 import { QueueCorruptError, QueueUnreadableError } from "./errors.ts";
-import { isCorruption, newOrigin, type QueueOrigin, queueFiles, readRemains } from "./format.ts";
+import {
+  isCorruption,
+  newOrigin,
+  type QueueOrigin,
+  queueFiles,
+  readCheckpoints,
+  readDamaged,
+  readState,
+} from "./format.ts";
 import { leaveQueue, leftQueueSource } from "./left-queues.ts";
 import { addLosses } from "./losses.ts";
 import type { Checkpoint } from "./record.ts";
@@ -110,7 +118,8 @@ export const openRecoveringStore = (
 
   /** The origin of the database that replaces a corrupt one: what it says of itself, or the watermark if that knows of more. */
   const originOfRemains = (): QueueOrigin => {
-    const { state, checkpoints } = readRemains(dir);
+    const state = readDamaged(dir, readState);
+    const checkpoints = readDamaged(dir, readCheckpoints);
     const {
       droppedRecords = 0,
       deadLetters = 0,

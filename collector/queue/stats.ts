@@ -146,7 +146,7 @@ export const readQueueStats = (
     const ageMs = ageAt(reading, wallMs);
     const missing = missingRecords(watermark, state);
     const checkpoints = readCheckpoints(database);
-    const { losses, gaps } = damageOf(
+    const { losses: saved, gaps } = damageOf(
       (source) =>
         new Map(
           checkpoints
@@ -154,8 +154,8 @@ export const readQueueStats = (
             .map(({ key, value }) => [key, value ?? ""]),
         ),
     );
-    if (missing > 0 || reading !== state)
-      Object.assign(losses, { records: losses.records + missing, lastAgeMs: ageMs });
+    const hasLost = missing > 0 || reading !== state;
+    const losses = hasLost ? { records: saved.records + missing, lastAgeMs: ageMs } : saved;
     const droppedRecords = state.droppedRecords + missing;
     return statsOf(
       { ...state, droppedRecords },

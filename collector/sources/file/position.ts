@@ -32,7 +32,7 @@ interface Head {
 
 const headBytesMax = 1024;
 
-const SavedPosition = v.object({
+const Saved = v.object({
   path: v.string(),
   directory: v.optional(v.string()),
   foundMs: v.optional(v.number()),
@@ -43,6 +43,7 @@ const SavedPosition = v.object({
     sha256: v.string(),
   }),
 });
+const SavedPosition = v.fallback(v.nullable(v.pipe(v.string(), v.parseJson(), Saved)), null);
 
 /** Returns the key of a file's checkpoint. */
 export const fileKey = (stat: { dev: number; ino: number }): string => `${stat.dev}:${stat.ino}`;
@@ -58,13 +59,7 @@ export const savePosition = ({
 }: Position): string => JSON.stringify({ path, directory, foundMs, readThroughMs, offset, head });
 
 /** Decodes a checkpoint's value; null if it is malformed. */
-export const parsePosition = (value: string): Position | null => {
-  try {
-    return v.parse(SavedPosition, JSON.parse(value));
-  } catch {
-    return null;
-  }
-};
+export const parsePosition = (value: string): Position | null => v.parse(SavedPosition, value);
 
 /** Creates the position `offset` in an open file. Reuses the head of `before` if it is complete. */
 export const positionAt = async (
