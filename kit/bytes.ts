@@ -22,6 +22,21 @@ export const readBytes = async (
   return bytes.subarray(0, size);
 };
 
+/** Returns the bytes of all parts together. */
+export const lengthOf = (parts: readonly Uint8Array[]): number =>
+  parts.reduce((sum, { length }) => sum + length, 0);
+
+/** Concatenates parts. */
+export const concatBytes = (parts: readonly Uint8Array[]): Uint8Array<ArrayBuffer> => {
+  const bytes = new Uint8Array(lengthOf(parts));
+  let at = 0;
+  for (const part of parts) {
+    bytes.set(part, at);
+    at += part.length;
+  }
+  return bytes;
+};
+
 /** Returns the SHA-256 by WebCrypto, which Node and workerd share. */
 export const sha256 = async (
   data: Uint8Array<ArrayBuffer> | string,

@@ -2,8 +2,14 @@
  * The status of a gRPC call (grpc/doc/PROTOCOL-HTTP2.md, "Responses"; google/rpc/status.proto), for programs that speak gRPC without a
  * library, and without the descriptors of its messages, which would take a seventh of the collector's start.
  */
-import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
-import { decodeText, eachField, readWire, wireTag } from "./wire.ts";
+import {
+  bytesField,
+  declareMessage,
+  integerField,
+  listField,
+  optionalField,
+  textField,
+} from "./declared-message.ts";
 
 /** A `google.protobuf.Any` beside an error. */
 interface GrpcDetail {
@@ -52,34 +58,44 @@ export class GrpcError extends Error {
 
   /** Returns `google.rpc.ErrorInfo.reason`, core's stable code; null without one. */
   reason(): string | null {
-    const info = this.#find("ErrorInfo");
-    return info === undefined ? null : readReason(info);
+    const info = this.#find("ErrorInfo", errorInfo);
+    return info?.reason ?? null;
   }
 
   /** Returns the whole seconds of `google.rpc.RetryInfo`, after which to try again; 0 without one. */
   retryAfterSeconds(): number {
-    const info = this.#find("RetryInfo");
-    return info === undefined ? 0 : readRetryDelay(info);
+    const info = this.#find("RetryInfo", delayInfo);
+    return Math.max(0, info?.delay.seconds ?? 0);
   }
 
-  #find(type: string): Uint8Array | undefined {
-    return this.details.find(({ typeUrl }) => typeUrl.endsWith(`/google.rpc.${type}`))?.value;
+  #find<Info>(type: string, { decode }: { decode(bytes: Uint8Array): Info }) {
+    const found = this.details.find(({ typeUrl }) => typeUrl.endsWith(`/google.rpc.${type}`));
+    return found && ifWellFormed(() => decode(found.value));
   }
 }
 
-const field = (number: number) => wireTag(number, WireType.LengthDelimited);
-const varintField = (number: number) => wireTag(number, WireType.Varint);
+const ifWellFormed = <Decoded>(decode: () => Decoded): Decoded | undefined => {
+  try {
+    return decode();
+  } catch {
+    return undefined;
+  }
+};
+
+const statusMessage = declareMessage({
+  code: integerField(1),
+  message: textField(2),
+  details: listField(declareMessage({ typeUrl: textField(1), value: bytesField(2) }).field(3)),
+});
+
+const errorInfo = declareMessage({ reason: optionalField(textField(1)) });
+
+const delayInfo = declareMessage({ delay: declareMessage({ seconds: integerField(1) }).field(1) });
 
 /** Makes a `google.rpc.RetryInfo`. */
 export const retryInfo = (seconds: number): GrpcDetail => ({
   typeUrl: "type.googleapis.com/google.rpc.RetryInfo",
-  value: new BinaryWriter()
-    .uint32(field(1))
-    .fork()
-    .uint32(varintField(1))
-    .int64(seconds)
-    .join()
-    .finish(),
+  value: delayInfo.encode({ delay: { seconds } }),
 });
 
 /** Encodes a `google.rpc.Status`. */
@@ -87,23 +103,7 @@ export const encodeGrpcStatus = (
   code: GrpcCode,
   message: string,
   details: readonly GrpcDetail[] = [],
-): Uint8Array => {
-  const writer = new BinaryWriter()
-    .uint32(varintField(1))
-    .int32(grpcCodes[code])
-    .uint32(field(2))
-    .string(message);
-  for (const { typeUrl, value } of details)
-    writer
-      .uint32(field(3))
-      .fork()
-      .uint32(field(1))
-      .string(typeUrl)
-      .uint32(field(2))
-      .bytes(value)
-      .join();
-  return writer.finish();
-};
+): Uint8Array => statusMessage.encode({ code: grpcCodes[code], message, details });
 
 /** Returns the headers or trailers of a failed call. */
 export const grpcStatusHeaders = ({
@@ -134,9 +134,9 @@ export const readGrpcStatus = (
   if (status === "0") return "ok";
   const code = codeNames.get(Number(status));
   if (code === undefined) return new GrpcError("unknown", "the server sent an invalid grpc-status");
-  const details = headers["grpc-status-details-bin"];
-  const found = typeof details === "string" ? decodeStatus(details) : undefined;
-  return new GrpcError(code, found?.message ?? decodeMessage(headers["grpc-message"]), {
+  const encoded = headers["grpc-status-details-bin"];
+  const found = ifWellFormed(() => statusMessage.decode(Uint8Array.fromBase64(String(encoded))));
+  return new GrpcError(code, found?.message ?? decodeText(headers["grpc-message"]), {
     details: found?.details ?? [],
   });
 };
@@ -145,60 +145,7 @@ const codeNames = new Map(
   Object.entries(grpcCodes).map(([name, code]) => [code as number, name as GrpcCode]),
 );
 
-const decodeStatus = (base64: string): { message: string; details: GrpcDetail[] } | undefined => {
-  try {
-    const bytes = Uint8Array.fromBase64(base64);
-    return readWire(bytes, (reader) => {
-      const status = { message: "", details: [] as GrpcDetail[] };
-      eachField(reader, bytes.length, (tag, end) => {
-        if (tag === field(2)) status.message = decodeText(bytes.subarray(reader.pos, end));
-        if (tag !== field(3)) return;
-        const detail = { typeUrl: "", value: new Uint8Array() };
-        eachField(reader, end, (inner, innerEnd) => {
-          if (inner === field(1)) detail.typeUrl = decodeText(bytes.subarray(reader.pos, innerEnd));
-          else if (inner === field(2)) detail.value = bytes.slice(reader.pos, innerEnd);
-        });
-        status.details.push(detail);
-      });
-      return status;
-    });
-  } catch {
-    return undefined;
-  }
-};
-
-const readReason = (info: Uint8Array) => {
-  try {
-    return readWire(info, (reader) => {
-      let reason: string | null = null;
-      eachField(reader, info.length, (tag, end) => {
-        if (tag === field(1)) reason = decodeText(info.subarray(reader.pos, end));
-      });
-      return reason;
-    });
-  } catch {
-    return null;
-  }
-};
-
-const readRetryDelay = (info: Uint8Array) => {
-  try {
-    return readWire(info, (reader) => {
-      let seconds = 0;
-      eachField(reader, info.length, (tag, end) => {
-        if (tag !== field(1)) return;
-        eachField(reader, end, (inner) => {
-          if (inner === varintField(1)) seconds = Math.max(0, Number(reader.int64()));
-        });
-      });
-      return seconds;
-    });
-  } catch {
-    return 0;
-  }
-};
-
-const decodeMessage = (encoded: unknown) => {
+const decodeText = (encoded: unknown) => {
   if (typeof encoded !== "string") return "";
   try {
     return decodeURIComponent(encoded);

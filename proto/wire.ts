@@ -2,7 +2,7 @@
  * Reads protobuf without decoding it (protobuf.dev/programming-guides/encoding), to check, count or copy parts of a message. Adds to
  * `BinaryReader` of @bufbuild/protobuf that a nested message ends before the bytes do.
  */
-import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
+import { BinaryReader, BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 
 /** The bytes are not well-formed protobuf. The message does not quote them. */
 export class ProtobufError extends Error {
@@ -26,6 +26,10 @@ export class WireLimitError extends ProtobufError {
 
 /** Returns the tag of a field of up to 15, one byte: its number and its wire type. */
 export const wireTag = (number: number, type: WireType): number => (number << 3) | type;
+
+/** Encodes the tag and the length of a length-delimited field. */
+export const wireHead = (number: number, length: number): Uint8Array =>
+  new BinaryWriter().uint32(wireTag(number, WireType.LengthDelimited)).uint32(length).finish();
 
 /** Calls `read` with a reader of `bytes`. Throws `ProtobufError` if they end inside a field or have a varint that is too long. */
 export const readWire = <Result>(

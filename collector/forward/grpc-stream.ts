@@ -12,6 +12,7 @@ import {
 } from "node:http2";
 import type { TLSSocket } from "node:tls";
 import { unpooled } from "#kit/buffer-pool.ts";
+import { lengthOf } from "#kit/bytes.ts";
 import { type Clock, callAfter } from "#kit/clock.ts";
 import { createGrpcMessageReader, grpcMessagePrefix } from "#proto/grpc-framing.ts";
 import {
@@ -212,9 +213,8 @@ const write = (
   compressed: boolean,
 ): Promise<void> =>
   new Promise((resolve) => {
-    const length = parts.reduce((sum, part) => sum + part.length, 0);
     stream.cork();
-    for (const part of [grpcMessagePrefix(length, compressed), ...parts.slice(0, -1)])
+    for (const part of [grpcMessagePrefix(lengthOf(parts), compressed), ...parts.slice(0, -1)])
       stream.write(part);
     stream.write(parts.at(-1), () => resolve());
     stream.uncork();

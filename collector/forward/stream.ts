@@ -1,3 +1,4 @@
+import { concatBytes, lengthOf } from "#kit/bytes.ts";
 import type { Clock } from "#kit/clock.ts";
 import { freeBytes } from "#kit/free-bytes.ts";
 import type { Span, Tracer } from "#kit/tracing/tracer.ts";
@@ -20,6 +21,7 @@ import {
   type Opened,
   type Status,
   type StatusAnswer,
+  zstd,
 } from "./messages.ts";
 
 /** Core has acknowledged more than this queue ever sent: a copy of it has, so its disk was restored or its machine cloned. */
@@ -142,11 +144,11 @@ export const runStream = async (
         lastSequence: sent,
       };
       const envelopes = batch.map((records) => records.envelopes);
-      if (compressBlock !== undefined && bytesOf(envelopes) >= blockBytesMin) {
-        const raw = joinBytes(envelopes);
-        const rawBytes = raw.length;
+      if (compressBlock !== undefined && lengthOf(envelopes) >= blockBytesMin) {
+        const raw = concatBytes(envelopes);
+        const block = { ...head, count: frame.records, rawBytes: raw.length };
         freeBatch(batch);
-        yield encodeBlock(head, { count: frame.records, rawBytes, data: await compressBlock(raw) });
+        yield encodeBlock(block, await compressBlock(raw));
         continue;
       }
       const request = encodeFrame(head, envelopes);
@@ -160,18 +162,19 @@ export const runStream = async (
   const open = ({
     cursor: committed,
     leftCursors,
-    takesZstd,
-    takesStatus,
+    blockEncodings,
+    statusIntervalSeconds,
     takesAccounts,
   }: Opened) => {
-    if (takesZstd) compressBlock = options.compressBlock;
+    if (blockEncodings.includes(zstd)) compressBlock = options.compressBlock;
     if (committed > queue.sentThrough()) throw new QueueForkedError();
     queue.sessionAnswered(leftCursors);
     answerDueSince = null;
     cursor = committed;
     const [oldest] = queue.read(0, { maxRecords: 1, maxBytes: 0 });
     sent = Math.min(cursor, (oldest?.firstSequence ?? Number.POSITIVE_INFINITY) - 1);
-    options.onOpened({ send: takesStatus ? statuses.send : undefined, takesAccounts });
+    const send = statusIntervalSeconds > 0 ? statuses.send : undefined;
+    options.onOpened({ send, takesAccounts });
     accounts.opened(takesAccounts);
     opened.resolve();
   };
@@ -192,15 +195,15 @@ export const runStream = async (
   };
 
   const onResponse = (bytes: Uint8Array) => {
-    const response = decodeResponse(bytes);
-    if (response === undefined) return;
-    if ("ack" in response) acknowledge(response.ack);
-    else if ("opened" in response) open(response.opened);
-    else if ("statusAnswer" in response) statuses.answered(response.statusAnswer);
-    else if ("accountAck" in response) {
+    const { ack, opened, statusAnswer, accountAck, directive } = decodeResponse(bytes);
+    if (ack) acknowledge(ack);
+    if (opened) open(opened);
+    if (statusAnswer) statuses.answered(statusAnswer);
+    if (accountAck) {
       options.onAccountAnswered();
-      accounts.acknowledged(response.accountAck);
-    } else options.onDirective?.(response.directive);
+      accounts.acknowledged(accountAck);
+    }
+    if (directive) options.onDirective?.(directive);
   };
 
   watchAnswers(options, { accounts, answerDueSince: () => answerDueSince }, end);
@@ -262,18 +265,6 @@ const followAccounts = (queue: Queue, accounts: AccountSender, end: AbortControl
 
 /** Smaller frames are sent as they are. */
 const blockBytesMin = 1024;
-
-const bytesOf = (parts: readonly Uint8Array[]) => parts.reduce((sum, part) => sum + part.length, 0);
-
-const joinBytes = (parts: readonly Uint8Array[]): Uint8Array => {
-  const bytes = new Uint8Array(bytesOf(parts));
-  let at = 0;
-  for (const part of parts) {
-    bytes.set(part, at);
-    at += part.length;
-  }
-  return bytes;
-};
 
 /** How long acknowledged records may stay on disk, to save fsyncs. */
 const ackLingerMs = 50;

@@ -84,7 +84,7 @@ export const createStreamHeartbeats = (options: {
           config_hash: desiredConfig.configHash,
         },
         renew_now: renewNow,
-        ...(sendDiag === "" ? {} : { send_diag: { request_id: sendDiag } }),
+        ...(sendDiag && { send_diag: { request_id: sendDiag.requestId } }),
       };
     },
     isChanged: () =>

@@ -2,7 +2,14 @@
  * The queue stores a record as it is sent: encoded once, as a field `envelopes` of a `Frame` (docs/protocol.md). The concatenation of
  * stored records is therefore a `Frame` with nothing but envelopes. Decoding is rare.
  */
-import { decodeText, eachField, readWire } from "#proto/wire.ts";
+import {
+  bytesField,
+  declareMessage,
+  integerField,
+  listField,
+  optionalField,
+  textField,
+} from "#proto/declared-message.ts";
 import {
   attributeLength,
   type EnvelopeWriter,
@@ -105,40 +112,28 @@ export const sizeOfEnvelope = (length: number, sequence: number): number => {
   return Math.max(0, length - headBytes - numberLength(sequence) + overheadBytes);
 };
 
+const timestamp = declareMessage({ seconds: integerField(1), nanos: integerField(2) });
+const attribute = declareMessage({ name: textField(1), value: textField(2) });
+const frame = declareMessage({
+  envelopes: listField(
+    declareMessage({
+      kind: textField(2),
+      observedAt: optionalField(timestamp.field(3)),
+      source: textField(4),
+      attributes: listField(attribute.field(5)),
+      payload: bytesField(6),
+    }).field(4),
+  ),
+});
+
 /** Decodes a stored envelope. Throws if it is malformed. */
-export const decodeEnvelope = (bytes: Uint8Array): NewRecord =>
-  readWire(bytes, (reader) => {
-    const record = { kind: "", observedAtMs: Number.NaN, source: "", payload: new Uint8Array() };
-    const attributes: Record<string, string> = {};
-    const readText = (end: number) => decodeText(bytes.subarray(reader.pos, end));
-    const readTime = (end: number): number => {
-      let ms = 0;
-      eachField(reader, end, (tag) => {
-        if (tag === field.seconds) ms += Number(reader.int64()) * 1000;
-        else if (tag === field.nanos) ms += Math.round(reader.int32() / 1_000_000);
-      });
-      return ms;
-    };
-    const readAttribute = (end: number): void => {
-      let name = "";
-      let value = "";
-      eachField(reader, end, (tag, to) => {
-        if (tag === field.attributeName) name = readText(to);
-        else if (tag === field.attributeValue) value = readText(to);
-      });
-      attributes[name] = value;
-    };
-    eachField(reader, bytes.length, (tag, end) => {
-      if (tag !== field.envelope) return;
-      eachField(reader, end, (inner, to) => {
-        if (inner === field.kind) record.kind = readText(to);
-        else if (inner === field.observedAt) record.observedAtMs = readTime(to);
-        else if (inner === field.source) record.source = readText(to);
-        else if (inner === field.attribute) readAttribute(to);
-        else if (inner === field.payload) record.payload = bytes.slice(reader.pos, to);
-      });
-    });
-    if (Number.isNaN(record.observedAtMs))
-      throw new TypeError("this is not an envelope of a queue");
-    return { ...record, attributes };
-  });
+export const decodeEnvelope = (bytes: Uint8Array): NewRecord => {
+  const envelope = frame.decode(bytes).envelopes.at(-1);
+  if (!envelope?.observedAt) throw new TypeError("this is not an envelope of a queue");
+  const { observedAt, attributes, ...record } = envelope;
+  return {
+    ...record,
+    observedAtMs: observedAt.seconds * 1000 + Math.round(observedAt.nanos / 1_000_000),
+    attributes: Object.fromEntries(attributes.map(({ name, value }) => [name, value])),
+  };
+};

@@ -7,10 +7,16 @@
  * - No account of a queue id follows the one that ended it.
  */
 import { createHash } from "node:crypto";
-import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import type { Clock } from "#kit/clock.ts";
 import { accountPayload, type SourceRefusal, sourceRefusals } from "#proto/completeness/account.ts";
-import { wireTag } from "#proto/wire.ts";
+import {
+  bytesField,
+  declareMessage,
+  flagField,
+  integerField,
+  listField,
+  textField,
+} from "#proto/declared-message.ts";
 import { type AccountRow, type AccountTable, missingAccount } from "./account-table.ts";
 import {
   type AccountEvent,
@@ -293,7 +299,7 @@ const sealAll = (table: AccountTable, { hostId, certificateSha256, sign }: Accou
   }
 };
 
-/** An account of a host before it has its place in a chain, and its encoding (`AccountBody` in ingest.proto), by hand as in forward/messages.ts. */
+/** An account of a host before it has its place in a chain, and its encoding (`AccountBody` in ingest.proto). */
 
 /** Records that a source did not accept. */
 export type RefusedRecords = Pick<RecordCount, "kind" | "source" | "records">;
@@ -354,51 +360,43 @@ export interface AccountSigner {
   sign(payload: Uint8Array): Uint8Array;
 }
 
-const text = (number: number) => wireTag(number, WireType.LengthDelimited);
-const varint = (number: number) => wireTag(number, WireType.Varint);
+const countFields = { kind: textField(1), source: textField(2), records: integerField(3) };
+
+const bodyMessage = declareMessage({
+  hostId: textField(1),
+  queueId: bytesField(2),
+  number: integerField(3),
+  previousSha256: bytesField(4),
+  previousQueueId: bytesField(5),
+  fromMs: integerField(6),
+  toMs: integerField(7),
+  firstSequence: integerField(8),
+  lastSequence: integerField(9),
+  stopped: flagField(10),
+  atLeast: flagField(11),
+  accepted: listField(declareMessage({ ...countFields, bytes: integerField(4) }).field(12)),
+  refused: listField(
+    declareMessage({ ...countFields, reason: integerField(1), kind: textField(4) }).field(13),
+  ),
+  expired: integerField(14),
+  damaged: integerField(15),
+  fileGapBytes: integerField(16),
+  waitedMs: integerField(17),
+  ackedBeforeThrough: integerField(18),
+  certificateSha256: bytesField(19),
+  ended: flagField(20),
+  fileGaps: integerField(21),
+  fileGapsUnknown: integerField(22),
+});
 
 /** Encodes an `AccountBody`. */
 export const encodeAccountBody = (content: AccountContent, place: AccountPlace): Uint8Array => {
-  const writer = new BinaryWriter();
-  const bytes = (field: number, value: Uint8Array) =>
-    value.length > 0 && writer.uint32(text(field)).bytes(value);
-  const number = (field: number, value = 0) =>
-    value > 0 && writer.uint32(varint(field)).uint64(value);
-  const flag = (field: number, value = false) => value && writer.uint32(varint(field)).bool(true);
-  writer.uint32(text(1)).string(place.hostId);
-  bytes(2, place.queueId);
-  number(3, place.number);
-  bytes(4, place.previousSha256);
-  bytes(5, place.previousQueueId);
-  number(6, content.fromMs);
-  number(7, content.toMs);
-  number(8, content.firstSequence);
-  number(9, content.lastSequence);
-  flag(10, content.stopped);
-  flag(11, content.atLeast);
-  for (const { kind, source, records, bytes: size } of content.accepted) {
-    writer.uint32(text(12)).fork().uint32(text(1)).string(kind).uint32(text(2)).string(source);
-    writer.uint32(varint(3)).uint64(records).uint32(varint(4)).uint64(size).join();
-  }
-  for (const { reason, kind, source, records } of content.refused) {
-    writer
-      .uint32(text(13))
-      .fork()
-      .uint32(varint(1))
-      .int32(sourceRefusals.indexOf(reason) + 1);
-    writer.uint32(text(2)).string(source).uint32(varint(3)).uint64(records);
-    // An earlier version saved counts without it.
-    if (kind) writer.uint32(text(4)).string(kind);
-    writer.join();
-  }
-  number(14, content.expired);
-  number(15, content.damaged);
-  number(16, content.fileGapBytes);
-  number(17, Math.round(content.waitedMs));
-  number(18, content.ackedBeforeThrough);
-  bytes(19, place.certificateSha256);
-  flag(20, content.ended);
-  number(21, content.fileGaps);
-  number(22, content.fileGapsUnknown);
-  return writer.finish();
+  const { fileGaps = 0, fileGapsUnknown = 0, ended = false } = content;
+  const refused = content.refused.map(({ reason, ...count }) => ({
+    ...count,
+    reason: sourceRefusals.indexOf(reason) + 1,
+  }));
+  const waitedMs = Math.round(content.waitedMs);
+  const rounded = { ...content, refused, waitedMs, fileGaps, fileGapsUnknown, ended };
+  return bodyMessage.encode({ ...rounded, ...place });
 };

@@ -1,4 +1,5 @@
 /** Accounts of hosts (`Account` in ingest.proto): the bytes that their signature and hash cover, and the losses that they state. */
+import { concatBytes } from "#kit/bytes.ts";
 import type { AccountBody } from "../gen/svc/ingest/v1/ingest_pb.js";
 
 /** Why a collector did not accept records, in the order of `AccountRefusalReason`, which begins at 1. */
@@ -10,12 +11,8 @@ export type SourceRefusal = (typeof sourceRefusals)[number];
 const prefix = new TextEncoder().encode("svc-account-v1\n");
 
 /** Returns the bytes that an account's signature covers, and of which its hash is the SHA-256. */
-export const accountPayload = (body: Uint8Array): Uint8Array<ArrayBuffer> => {
-  const payload = new Uint8Array(prefix.length + body.length);
-  payload.set(prefix);
-  payload.set(body, prefix.length);
-  return payload;
-};
+export const accountPayload = (body: Uint8Array): Uint8Array<ArrayBuffer> =>
+  concatBytes([prefix, body]);
 
 /** The records that a host reports not to have accepted, to have lost, or to have changed. */
 export interface StatedLosses {

@@ -1,27 +1,18 @@
 /** Merkle trees as RFC 6962 hashes them, and their proofs (section 2.1); proofs are verified as RFC 9162 describes it. */
-import { equalBytes } from "#kit/bytes.ts";
+import { concatBytes, equalBytes } from "#kit/bytes.ts";
 
 /** A synchronous SHA-256: a promise for each of a tree's 100,000 nodes would cost more than the hash. */
 export type Sha256 = (bytes: Uint8Array) => Uint8Array;
 
-const leafPrefix = 0;
-const nodePrefix = 1;
+const leafPrefix = Uint8Array.of(0);
+const nodePrefix = Uint8Array.of(1);
 
 /** Returns the hash of a leaf. */
-export const leafHash = (sha256: Sha256, leaf: Uint8Array): Uint8Array => {
-  const bytes = new Uint8Array(1 + leaf.length);
-  bytes[0] = leafPrefix;
-  bytes.set(leaf, 1);
-  return sha256(bytes);
-};
+export const leafHash = (sha256: Sha256, leaf: Uint8Array): Uint8Array =>
+  sha256(concatBytes([leafPrefix, leaf]));
 
-const nodeHash = (sha256: Sha256, left: Uint8Array, right: Uint8Array): Uint8Array => {
-  const bytes = new Uint8Array(1 + left.length + right.length);
-  bytes[0] = nodePrefix;
-  bytes.set(left, 1);
-  bytes.set(right, 1 + left.length);
-  return sha256(bytes);
-};
+const nodeHash = (sha256: Sha256, left: Uint8Array, right: Uint8Array): Uint8Array =>
+  sha256(concatBytes([nodePrefix, left, right]));
 
 /** A tree that grows by leaves and keeps only the roots of its complete subtrees. */
 interface GrowingTree {

@@ -1,4 +1,5 @@
 /** The lines of an hour's statement and the entry of the log that states their tree (docs/completeness-proof.md). */
+import { concatBytes } from "#kit/bytes.ts";
 import { hourMs as hourLengthMs } from "#kit/clock.ts";
 import {
   type BindingQueue,
@@ -285,27 +286,12 @@ interface AccountDigest {
 const hashBytes = 32;
 
 /** Returns 64 bytes of an account: its hash, and the digest of its blocks or zeroes. */
-export const accountPart = ({ sha256, rangeDigest }: AccountDigest): Uint8Array => {
-  const bytes = new Uint8Array(2 * hashBytes);
-  bytes.set(sha256);
-  if (rangeDigest !== null) bytes.set(rangeDigest, hashBytes);
-  return bytes;
-};
+export const accountPart = ({ sha256, rangeDigest }: AccountDigest): Uint8Array =>
+  concatBytes([sha256, rangeDigest ?? new Uint8Array(hashBytes)]);
 
 /** Returns the bytes whose SHA-256 is the `of` of a line: a part for each account, in their order. */
 export const accountsPayload = (accounts: readonly AccountDigest[]): Uint8Array =>
-  joinParts(accounts.map(accountPart));
-
-/** Concatenates parts. */
-export const joinParts = (parts: readonly Uint8Array[]): Uint8Array => {
-  const joined = new Uint8Array(parts.reduce((sum, { length }) => sum + length, 0));
-  let offset = 0;
-  for (const part of parts) {
-    joined.set(part, offset);
-    offset += part.length;
-  }
-  return joined;
-};
+  concatBytes(accounts.map(accountPart));
 
 /** Returns the rank of a UTF-16 unit in the order of UTF-8, in which surrogates come last. */
 const orderOf = (unit: number) => {

@@ -1,5 +1,5 @@
 import { fromBinary } from "@bufbuild/protobuf";
-import { equalBytes } from "#kit/bytes.ts";
+import { concatBytes, equalBytes } from "#kit/bytes.ts";
 import { hourMs as hourLengthMs } from "#kit/clock.ts";
 import { type AccountBody, AccountBodySchema } from "../gen/svc/ingest/v1/ingest_pb.js";
 import { accountPayload, statedLosses } from "./account.ts";
@@ -9,7 +9,6 @@ import type { FileAccount, FileLine } from "./statement-file.ts";
 import {
   accountPart,
   countsOfVersion,
-  joinParts,
   type LineCount,
   type LogEntry,
   lineOf,
@@ -156,18 +155,17 @@ const checkBlocks = (
   for (const block of blocks) {
     const { firstSequence, lastSequence } = block;
     const name = `${firstSequence}-${lastSequence}`;
-    if (
-      firstSequence <= through ||
-      lastSequence < firstSequence ||
-      lastSequence > body.lastSequence
-    )
+    const isOrdered = firstSequence > through && lastSequence >= firstSequence;
+    if (!isOrdered || lastSequence > body.lastSequence)
       fault("account_blocks", "a block is not of this account's range", {
         host,
         account,
         block: name,
       });
     through = lastSequence;
-    digest = sha256(joinParts([digest, Uint8Array.from(block.isStored ? [1] : []), block.sha256]));
+    digest = sha256(
+      concatBytes([digest, Uint8Array.from(block.isStored ? [1] : []), block.sha256]),
+    );
     const data = readBlock?.(body.queueId, block);
     if (readBlock === undefined || data === null) {
       result.blocks.absent += 1;
@@ -268,7 +266,7 @@ const digestOfItems = (sha256: Sha256, { accounts, unknown }: FileLine) => {
   );
   for (const { after, text } of unknown.toReversed())
     parts.splice(after, 0, sha256(new TextEncoder().encode(text)));
-  return sha256(joinParts(parts));
+  return sha256(concatBytes(parts));
 };
 
 /** Decodes the body of an account; undefined if it is none. */

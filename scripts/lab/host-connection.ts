@@ -55,10 +55,9 @@ export const connectHost = async (
     requests,
     onResponse: (message) => {
       const response = decodeResponse(message);
-      if (response === undefined) return;
-      if ("opened" in response) opened.resolve();
-      else if ("statusAnswer" in response) statuses.answered(response.statusAnswer);
-      else if ("directive" in response) onDirective?.(response.directive);
+      if (response.opened) opened.resolve();
+      if (response.statusAnswer) statuses.answered(response.statusAnswer);
+      if (response.directive) onDirective?.(response.directive);
     },
     signal: new AbortController().signal,
   });

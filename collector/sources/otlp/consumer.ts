@@ -1,9 +1,10 @@
-import { type BinaryReader, BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
+import type { BinaryReader } from "@bufbuild/protobuf/wire";
 import { QueueClosedError, QueueFullError } from "#collector/queue/errors.ts";
+import { lengthOf } from "#kit/bytes.ts";
 import type { Clock } from "#kit/clock.ts";
 import type { SourceRefusal } from "#proto/completeness/account.ts";
 import type { WireCheck } from "#proto/limits/wire-check.ts";
-import { eachField, ProtobufError, readWire, WireLimitError, wireTag } from "#proto/wire.ts";
+import { eachField, ProtobufError, readWire, WireLimitError, wireHead } from "#proto/wire.ts";
 import type { SourceDependencies } from "../source.ts";
 import { countItems, type Signal } from "./signals.ts";
 
@@ -312,11 +313,5 @@ const headerOf = (bytes: Uint8Array, reader: BinaryReader, message: Span): Uint8
 };
 
 /** Encodes the parts as one length-delimited field. */
-const wrap = (number: number, parts: readonly Uint8Array[]): Uint8Array => {
-  const length = parts.reduce((sum, part) => sum + part.length, 0);
-  const head = new BinaryWriter()
-    .uint32(wireTag(number, WireType.LengthDelimited))
-    .uint32(length)
-    .finish();
-  return Buffer.concat([head, ...parts]);
-};
+const wrap = (number: number, parts: readonly Uint8Array[]): Uint8Array =>
+  Buffer.concat([wireHead(number, lengthOf(parts)), ...parts]);

@@ -1,5 +1,5 @@
-import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
-import { eachField, readWire, wireTag } from "#proto/wire.ts";
+import { declareMessage, integerField, optionalField, textField } from "#proto/declared-message.ts";
+import { eachField, readWire } from "#proto/wire.ts";
 
 /** One of the three OTLP signals. */
 export interface Signal {
@@ -38,18 +38,12 @@ export interface PartialSuccess {
   message: string;
 }
 
+const partialSuccess = declareMessage({ rejectedItems: integerField(1), message: textField(2) });
+const exportResponse = declareMessage({ partialSuccess: optionalField(partialSuccess.field(1)) });
+
 /** Encodes an export response, which has the same fields for all signals. */
-export const encodeResponse = (partial: PartialSuccess | undefined): Uint8Array => {
-  const writer = new BinaryWriter();
-  if (partial === undefined) return writer.finish();
-  writer.uint32(wireTag(1, WireType.LengthDelimited)).fork();
-  writer.uint32(wireTag(1, WireType.Varint)).int64(partial.rejectedItems);
-  return writer
-    .uint32(wireTag(2, WireType.LengthDelimited))
-    .string(partial.message)
-    .join()
-    .finish();
-};
+export const encodeResponse = (partial: PartialSuccess | undefined): Uint8Array =>
+  exportResponse.encode({ partialSuccess: partial ?? null });
 
 /** Returns an export response as an object for OTLP/JSON, in which integers of 64 bits are text. */
 export const jsonResponse = (
