@@ -242,7 +242,7 @@ export const ChatContent = (props: ContentProps) => {
           <Messages conversation={conversation()} onAsk={ask} />
         </section>
       </Show>
-      <div class="chat-foot">
+      <div class="chat-foot stack">
         <Show when={!scroll.atEnd() && !listing()}>
           <button class="button chat-jump" type="button" onClick={scroll.stick}>
             <Icon name="descending" /> Latest
@@ -346,7 +346,7 @@ const Messages = (props: { conversation: OpenConversation; onAsk: (question: str
     props.conversation.messages().findLastIndex(({ role }) => role === "user"),
   );
   return (
-    <div class="chat-messages">
+    <div class="chat-messages stack">
       <Beginning {...props} />
       <Index each={props.conversation.messages()}>
         {(message, index) => (

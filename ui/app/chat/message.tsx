@@ -35,7 +35,7 @@ const ReceiptBadge = (props: { status: ReceiptStatus }) => {
         {receiptMarks[tone()][1]}
         <span class="visually-hidden">: the receipt of this answer</span>
       </summary>
-      <div class="receipt-facts">
+      <div class="receipt-facts stack">
         <Switch>
           <Match when={verified()}>
             {(proof) => (
@@ -126,7 +126,7 @@ const ToolCall = (props: { call: Extract<ShownPart, { type: "tool" }>; answering
           {props.call.result ? outcomeOf(props.call.result) : withoutResult()}
         </span>
       </summary>
-      <div class="tool-body">
+      <div class="tool-body stack">
         <Show when={statement()}>
           {(text) => (
             <div class="copied">
@@ -268,7 +268,7 @@ export const AnswerMessage = (props: {
   const parts = () => shownParts(props.message.parts);
   const answering = () => props.message.status === "answering";
   return (
-    <div class="chat-answer">
+    <div class="chat-answer stack">
       <Index each={parts()}>
         {(part) => (
           <Switch>

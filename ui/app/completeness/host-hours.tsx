@@ -91,7 +91,7 @@ export const HostHours = (props: { id: string }) => {
         {(known) => (
           <>
             <p>{summaryOf(known().hours)}</p>
-            <div class="hour-parts">
+            <div class="hour-parts stack">
               <div>
                 <table class="hour-grid" ref={grid} onKeyDown={onKeyDown}>
                   <caption class="visually-hidden">
@@ -196,7 +196,7 @@ const HourAccount = (props: { host: string; hour: HostHourView }) => {
   const state = () => shownState(props.hour.state);
   return (
     <section
-      class="panel hour-account"
+      class="panel hour-account stack"
       aria-label={`Account of ${dayHourText(props.hour.from)} UTC`}
     >
       <h3>

@@ -82,7 +82,7 @@ const Result = (props: PreviewProps) => {
       <Warnings preview={props.preview} />
       <Show when={props.preview.from.length > 0}>
         <h3>What they have now</h3>
-        <ul class="preview-from">
+        <ul class="preview-from stack">
           <For each={props.preview.from}>
             {(before) => (
               <li>

@@ -15,6 +15,21 @@ import { type LiveReport, UpdatesProvider, useUpdates } from "../api/live-report
 import { formatDuration, formatTimestamp, type TimeZone } from "../format/format.ts";
 import { Icon } from "./icon.tsx";
 
+/** A box with a warning, announced when it appears. */
+export const Banner = (props: { class?: string; role?: "alert"; children: JSX.Element }) => (
+  <div class={`banner ${props.class ?? ""}`} role={props.role ?? "status"}>
+    <Icon name="warning" />
+    {props.children}
+  </div>
+);
+
+/** Stands where something is not loaded yet. */
+export const Loading = () => (
+  <p class="page-loading" role="status">
+    Loading
+  </p>
+);
+
 /** Returns why a report is old, as a sentence with a space at its end. */
 export const causeOf = ({ state }: Pick<LiveReport<unknown>, "state">, paused = false): string => {
   const { problem } = state();
@@ -32,13 +47,12 @@ export const OldNotice = (props: {
   const { paused } = useUpdates();
   return (
     <Show when={props.report.phase() === "stale"}>
-      <p class="banner" role="status">
-        <Icon name="warning" />
+      <Banner>
         <span>
           {causeOf(props.report, props.pauses && paused())}
           {props.what} old: updated {formatDuration(props.report.ageSeconds() ?? 0)} ago.
         </span>
-      </p>
+      </Banner>
     </Show>
   );
 };
@@ -134,13 +148,12 @@ export const LoadFailure = (props: {
 
 /** Reports that a part of the page could not be loaded: an open page outlives an update of the server, which has other files. */
 const PartFailed = (props: { what: string }) => (
-  <div class="banner part-failed" role="alert">
-    <Icon name="warning" /> {props.what} could not be loaded. The server may have a newer version of
-    this page.
+  <Banner class="part-failed" role="alert">
+    {props.what} could not be loaded. The server may have a newer version of this page.
     <button class="button" type="button" onClick={() => location.reload()}>
       Reload
     </button>
-  </div>
+  </Banner>
 );
 
 /** Returns a part whose script is loaded on demand: `Loading` until it is there, and what failed if it cannot be loaded. */

@@ -9,7 +9,7 @@ export const FleetPage = () => {
   const faults = createMemo(() => linkFaults(location.search));
   return (
     <Show when={faults().length > 0} fallback={<Fleet />}>
-      <div class="fleet">
+      <div class="fleet stack">
         <div class="fleet-head">
           <h1>Fleet</h1>
         </div>

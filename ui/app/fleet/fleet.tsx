@@ -6,8 +6,7 @@ import { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import { createReport, UpdatesProvider } from "../api/live-report.tsx";
 import { createShortcuts } from "../browser/shortcuts.ts";
 import { FleetSentence } from "../completeness/fleet-sentence.tsx";
-import { Icon } from "../design/icon.tsx";
-import { lazyPart } from "../design/report-parts.tsx";
+import { Banner, lazyPart } from "../design/report-parts.tsx";
 import { InventoryLine } from "../inventory/inventory-line.tsx";
 import { canAsk, usePageContext } from "../session/page-context.tsx";
 import { FleetCharts } from "./charts/fleet-charts.tsx";
@@ -23,8 +22,8 @@ import { createTablePreferences } from "./table/table-preferences.ts";
 import { ExportMenu, Pager, PreferencesMenu, WatchLink } from "./table/table-tools.tsx";
 import { createListHistory } from "./view/create-list-history.ts";
 import {
+  aboutPath,
   type FleetView,
-  facetsPath,
   parseView,
   reportPath,
   sortPath,
@@ -61,7 +60,7 @@ export const Fleet = () => {
   const { view, report, paused, answer } = fleet;
   return (
     <UpdatesProvider value={{ paused, asOf: () => Date.parse(answer()?.generated_at ?? "") }}>
-      <div class="fleet" data-past={view().at}>
+      <div class="fleet stack" data-past={view().at}>
         <Head of={fleet} />
         <Show when={report.phase() !== "failed" && !fleet.isEmptyFleet()}>
           <div class="shown" data-shown={report.phase()}>
@@ -72,13 +71,12 @@ export const Fleet = () => {
           <Tools of={fleet} />
         </Show>
         <Show when={fleet.isPageLost()}>
-          <p class="banner" role="status">
-            <Icon name="warning" /> The page that this address named does not exist. This is the
-            first page.
+          <Banner>
+            The page that this address named does not exist. This is the first page.
             <button class="button" type="button" onClick={fleet.dismiss}>
               Dismiss
             </button>
-          </p>
+          </Banner>
         </Show>
         <Rows of={fleet} />
         <Show when={nameIn(view())}>{(name) => <RefusedHosts name={name()} />}</Show>
@@ -145,7 +143,7 @@ const createView = () => {
   });
   const facets = createReport({
     schema: FleetFacets,
-    path: createMemo(() => facetsPath(view())),
+    path: createMemo(() => aboutPath("facets", view())),
     ...options,
   });
   const page = createRows(report, times.zone);
@@ -251,14 +249,13 @@ const Charts = (props: PartProps) => {
         }}
       />
       <Show when={report.phase() !== "stale" && ["stale", "failed"].includes(facets.phase())}>
-        <p class="banner" role="status">
-          <Icon name="warning" />
+        <Banner>
           {hasFailed() ? "The charts could not be loaded" : "The charts are old"}:{" "}
           {facets.state().problem?.message ?? "No answer yet"}.
           <button class="button" type="button" onClick={() => facets.refresh()}>
             Try again
           </button>
-        </p>
+        </Banner>
       </Show>
     </div>
   );

@@ -9,7 +9,7 @@ import { HostHours } from "../completeness/host-hours.tsx";
 import { CopyButton } from "../design/buttons.tsx";
 import { StateMark } from "../design/icon.tsx";
 import { LabelLinks, type RecordColumn, RecordTable } from "../design/records.tsx";
-import { Loaded, LoadFailure, Notice } from "../design/report-parts.tsx";
+import { Loaded, LoadFailure, Loading, Notice } from "../design/report-parts.tsx";
 import { Detail, HostName } from "../fleet/drawer/detail.tsx";
 import { formatUntil, plainText, shortened } from "../format/format.ts";
 import { RolloutsOf } from "../rollouts/rollout-parts.tsx";
@@ -54,7 +54,7 @@ const Host = (props: { id: string }) => {
         {(known) => (
           <UpdatesProvider value={{ paused, asOf: report.asOf }}>
             <div class="page host">
-              <header class="host-head">
+              <header class="host-head stack">
                 <PageHead of={page} />
                 <p class="host-state">
                   <StateMark state={known().item.state} />
@@ -86,8 +86,8 @@ const HostParts = (props: { id: string; detail: FleetHealthDetail }) => {
   return (
     <>
       <HostHours id={props.id} />
-      <div class="host-columns">
-        <div class="host-column">
+      <div class="host-columns stack">
+        <div class="host-column stack">
           <h2 class="visually-hidden">State</h2>
           <Detail detail={props.detail} withoutTimeline />
         </div>
@@ -105,7 +105,7 @@ const History = (props: { id: string; detail: FleetHealthDetail }) => {
   const location = useLocation();
   const cursor = () => new URLSearchParams(location.search).get("cursor") ?? undefined;
   return (
-    <div class="host-column">
+    <div class="host-column stack">
       <h2 class="visually-hidden">History</h2>
       <HostEvents
         id={props.id}
@@ -208,12 +208,6 @@ const HostByName = (props: { name: string }) => {
     </Switch>
   );
 };
-
-const Loading = () => (
-  <p class="page-loading" role="status">
-    Loading
-  </p>
-);
 
 /** The certificates of a host, newest first: serial number, fingerprint, dates, status and successor. */
 const Certificates = (props: { id: string }) => {

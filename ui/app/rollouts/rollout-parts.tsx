@@ -123,7 +123,7 @@ export const RolloutsOf = (props: {
       <Loaded report={report} what="rollouts">
         {(known) => (
           <Show when={known().items.length > 0} fallback={<p class="quiet">{props.none}</p>}>
-            <ul class="rollouts-of">
+            <ul class="rollouts-of stack">
               <For each={known().items}>
                 {(rollout) => (
                   <li>

@@ -211,8 +211,7 @@ interface ChartsProps {
   failed: boolean;
   /** `typicalRenewalSeconds` of the rows on this page. */
   renewalSeconds: number | undefined;
-  /** Returns the address of the view with its filter narrowed to that of a bar; undefined where no host can match both. */
-  hrefOf: (figure: FleetFilter) => string | undefined;
+  hrefOf: HrefOf;
 }
 
 /** Three charts of the facets: heartbeat age, certificate expiry, versions. They keep their place while the facets load. */
@@ -360,7 +359,7 @@ const Figure = (props: {
   const isEmpty = () => props.bars?.every(({ count }) => count === 0) === true;
   return (
     <figure
-      class="chart-figure"
+      class="chart-figure stack"
       classList={{ "chart-figure-dense": props.dense ?? false }}
       aria-labelledby={id}
     >

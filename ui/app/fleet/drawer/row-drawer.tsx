@@ -3,7 +3,7 @@ import { createMemo, Match, Show, Switch } from "solid-js";
 import { FleetHealthDetail } from "#proto/fleet-health/report.ts";
 import { createReport, type LiveReport, useUpdates } from "#ui/app/api/live-report.tsx";
 import { Icon, StateMark } from "#ui/app/design/icon.tsx";
-import { LoadFailure, OldNotice } from "#ui/app/design/report-parts.tsx";
+import { LoadFailure, Loading, OldNotice } from "#ui/app/design/report-parts.tsx";
 import { formatTimestamp, plainName } from "#ui/app/format/format.ts";
 import { usePageContext } from "#ui/app/session/page-context.tsx";
 import { hostPath } from "../view/view-state.ts";
@@ -49,7 +49,7 @@ export const RowDrawer = (props: {
       <Dialog.Portal>
         <Dialog.Overlay class="drawer-overlay" />
         <Dialog.Content
-          class="drawer"
+          class="drawer stack"
           {...keepsDocumentStyles}
           onOpenAutoFocus={(event) => {
             // The same element each time, whether the answer has arrived or not.
@@ -112,13 +112,7 @@ const DrawerName = (props: { detail: FleetHealthDetail }) => {
 const DrawerBody = (props: { report: LiveReport<FleetHealthDetail> }) => {
   const problem = () => props.report.state().problem;
   return (
-    <Switch
-      fallback={
-        <p class="page-loading" role="status">
-          Loading
-        </p>
-      }
-    >
+    <Switch fallback={<Loading />}>
       <Match when={props.report.current()}>
         {(known) => (
           <div class="shown" data-shown={props.report.phase()}>

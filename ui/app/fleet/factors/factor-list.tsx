@@ -3,7 +3,7 @@ import { FleetFactors } from "#proto/fleet-health/factors.ts";
 import { narrowFilter } from "#proto/fleet-health/narrow-filter.ts";
 import { createReport } from "#ui/app/api/live-report.tsx";
 import { inWords } from "#ui/app/format/format.ts";
-import { type FleetView, factorsPath, viewPath, withFilter } from "../view/view-state.ts";
+import { aboutPath, type FleetView, viewPath, withFilter } from "../view/view-state.ts";
 import {
   comparedView,
   type Factor,
@@ -25,7 +25,7 @@ export const FactorList = (props: { view: FleetView }) => {
   const compared = createMemo(() => comparedView(props.view));
   const report = createReport({
     schema: FleetFactors,
-    path: createMemo(() => factorsPath(compared())),
+    path: createMemo(() => aboutPath("factors", compared())),
     intervalMs,
     showsAge: true,
   });

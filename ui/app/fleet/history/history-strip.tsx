@@ -20,7 +20,7 @@ const refreshMs = 60_000;
 export const HistoryStrip = (props: { view: FleetView }) => {
   const strip = createStrip(props);
   return (
-    <section class="history" aria-label="History of the whole fleet">
+    <section class="history stack" aria-label="History of the whole fleet">
       <div class="history-head">
         <h2>Not healthy</h2>
         <p class="history-words">
@@ -41,7 +41,7 @@ export const HistoryStrip = (props: { view: FleetView }) => {
           </For>
         </fieldset>
       </div>
-      <div class="history-drawing">
+      <div class="history-drawing stack">
         <Drawing strip={strip} />
         <Show when={strip.known()}>
           <input

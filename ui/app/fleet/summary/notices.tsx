@@ -1,6 +1,6 @@
 import { For, Show } from "solid-js";
 import type { ExportLagView, FleetHealthReport } from "#proto/fleet-health/report.ts";
-import { Icon } from "#ui/app/design/icon.tsx";
+import { Banner } from "#ui/app/design/report-parts.tsx";
 import { formatCountOf, formatDuration } from "#ui/app/format/format.ts";
 import { Outages } from "./outages.tsx";
 
@@ -28,8 +28,7 @@ const ExportLags = (props: { exports: readonly ExportLagView[] | undefined }) =>
   const troubled = () => props.exports?.filter(wordsOf) ?? [];
   return (
     <Show when={troubled().length > 0}>
-      <div class="banner export-lags" role="status">
-        <Icon name="warning" />
+      <Banner class="export-lags">
         <ul>
           <For each={troubled()}>
             {(lag) => (
@@ -39,7 +38,7 @@ const ExportLags = (props: { exports: readonly ExportLagView[] | undefined }) =>
             )}
           </For>
         </ul>
-      </div>
+      </Banner>
     </Show>
   );
 };
@@ -48,14 +47,13 @@ const ExportLags = (props: { exports: readonly ExportLagView[] | undefined }) =>
 const RetentionPaused = (props: { pause: FleetHealthReport["retention_paused"] }) => (
   <Show when={props.pause}>
     {(pause) => (
-      <div class="banner retention-paused" role="status">
-        <Icon name="warning" />
+      <Banner class="retention-paused">
         <p>
           <b>The database's clock jumped</b> from {minute(pause().jumped_from)} to{" "}
           {minute(pause().jumped_to)}. Stored days are kept until {minute(pause().until)}. Correct
           the clock; if it is right, run <code>svc-server confirm-clock</code>.
         </p>
-      </div>
+      </Banner>
     )}
   </Show>
 );

@@ -3,10 +3,9 @@ import { expect, it } from "vitest";
 import { fleetSorts } from "#proto/fleet-health/vocabulary.ts";
 import { arbitraryFilter } from "#tests/support/arbitrary-filter.ts";
 import {
+  aboutPath,
   defaultView,
   exportPath,
-  facetsPath,
-  factorsPath,
   hostPath,
   linkFaults,
   parseView,
@@ -70,7 +69,7 @@ it("is short for the default view", () => {
   expect(viewPath(defaultView)).toBe("/fleet");
   expect(parseView("")).toEqual(defaultView);
   expect(reportPath(defaultView)).toBe("/api/core/collector/health?sort=severity&limit=200");
-  expect(facetsPath(defaultView)).toBe("/api/core/collector/health/facets");
+  expect(aboutPath("facets", defaultView)).toBe("/api/core/collector/health/facets");
 });
 
 it("sends the page to the report but not the drawer, and to the facets neither page nor sort", () => {
@@ -80,7 +79,7 @@ it("sends the page to the report but not the drawer, and to the facets neither p
   expect(reportPath(view)).toBe(
     "/api/core/collector/health?state=stale&q=db&sort=queue_bytes&order=desc&cursor=c1&limit=200",
   );
-  expect(facetsPath(view)).toBe("/api/core/collector/health/facets?state=stale&q=db");
+  expect(aboutPath("facets", view)).toBe("/api/core/collector/health/facets?state=stale&q=db");
 });
 
 it("sends every filter to an export, and every state", () => {
@@ -97,8 +96,8 @@ it("keeps its time in every request and every other view, until it is left", () 
   const at = "at=2026-11-23T02%3A41Z";
   for (const path of [
     reportPath(view),
-    facetsPath(view),
-    factorsPath(view),
+    aboutPath("facets", view),
+    aboutPath("factors", view),
     exportPath("stale", view),
     hostPath("h", view),
     ...[

@@ -90,9 +90,9 @@ export const reportPath = (view: FleetView): string => {
   return withQuery(apiPath, params);
 };
 
-/** Returns the API path of the facets of a view, over all its pages. */
-export const facetsPath = (view: FleetView): string =>
-  withQuery(`${apiPath}/facets`, selectionParams(view));
+/** Returns the API path of the facets of a view, over all its pages, or of what its hosts have in common. */
+export const aboutPath = (what: "facets" | "factors", view: FleetView): string =>
+  withQuery(`${apiPath}/${what}`, selectionParams(view));
 
 /** Returns the API path of a CSV export of all pages of a view. */
 export const exportPath = (kind: ExportKind, view: Pick<FleetView, "filter" | "at">): string =>
@@ -100,10 +100,6 @@ export const exportPath = (kind: ExportKind, view: Pick<FleetView, "filter" | "a
     `${apiPath}/export.csv`,
     new URLSearchParams([["kind", kind], ...selectionParams(view)]),
   );
-
-/** Returns the API path of what the hosts of a view have in common. */
-export const factorsPath = (view: FleetView): string =>
-  withQuery(`${apiPath}/factors`, selectionParams(view));
 
 /** Returns the address of the form that watches the hosts of a view as they are now. */
 export const watchPath = ({ filter }: FleetView): string =>
