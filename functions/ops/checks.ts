@@ -1,4 +1,3 @@
-import type { Clock } from "#kit/clock.ts";
 import { errorCode } from "#kit/describe-error.ts";
 import type { CoreConfig } from "../config/core-config.ts";
 import type { Core, ReadCore, TimedCore } from "../core.ts";
@@ -6,7 +5,6 @@ import type { Chat } from "../domain/chat/chat.ts";
 import type { HeldFor } from "../domain/directory/rules.ts";
 import { checkLicense, type LicenseSource } from "../domain/licensing/license.ts";
 import { readHeldCounts } from "../domain/scim/confirm-access.ts";
-import type { Signer } from "../signer/signer.ts";
 import { countCollectors } from "../store/certificate/identities.ts";
 import { coreConnectionsMax } from "../store/database/call-limits.ts";
 import type { Database } from "../store/database/database.ts";
@@ -36,77 +34,63 @@ export const stoppingCheck = (isStopping: () => boolean): Check => ({
 });
 
 /** The database answers, accepts writes, is recent enough, and has no setting that core cannot use. */
-export const databaseCheck = (db: Database): Check => ({
-  name: "database",
-  find: () =>
-    withDatabase(async () => {
-      const { version, writable, faults } = await readServerSettings(db);
-      if (version < serverVersionMin)
-        return notReady(`PostgreSQL ${version}; ${serverVersionMin} or later is needed`);
-      if (!writable) return notReady(acceptsNoWrites);
-      return faults[0] === undefined
-        ? ready(`PostgreSQL ${version}`)
-        : notReady(`the URL leads to ${faults[0]}`);
-    }),
-});
+export const databaseCheck = (db: Database): Check =>
+  checkOfDatabase("database", async () => {
+    const { version, writable, faults } = await readServerSettings(db);
+    if (version < serverVersionMin)
+      return notReady(`PostgreSQL ${version}; ${serverVersionMin} or later is needed`);
+    if (!writable) return notReady(acceptsNoWrites);
+    return faults[0] === undefined
+      ? ready(`PostgreSQL ${version}`)
+      : notReady(`the URL leads to ${faults[0]}`);
+  });
 
 /**
  * Commits survive a crash of the server: core acknowledges only what is committed, so it is not ready with `fsync=off` (docs/protocol.md).
  */
-export const durabilityCheck = (db: Database): Check => ({
-  name: "durability",
-  find: () =>
-    withDatabase(async () =>
-      (await readServerSettings(db)).fsync
-        ? ready("fsync is on")
-        : notReady("fsync is off: commits may be lost"),
-    ),
-});
+export const durabilityCheck = (db: Database): Check =>
+  checkOfDatabase("durability", async () =>
+    (await readServerSettings(db)).fsync
+      ? ready("fsync is on")
+      : notReady("fsync is off: commits may be lost"),
+  );
 
 /** The schema is at least as new as this program; `pending` returns the missing migrations. */
-export const migrationsCheck = (pending: () => Promise<readonly string[]>): Check => ({
-  name: "migrations",
-  find: () =>
-    withDatabase(async () => {
-      const missing = await pending();
-      return missing.length === 0
-        ? ready("all applied")
-        : notReady(`not applied: ${missing.join(", ")}`);
-    }),
-});
+export const migrationsCheck = (pending: () => Promise<readonly string[]>): Check =>
+  checkOfDatabase("migrations", async () => {
+    const missing = await pending();
+    return missing.length === 0
+      ? ready("all applied")
+      : notReady(`not applied: ${missing.join(", ")}`);
+  });
 
 /**
  * Reports the age of the newest directory snapshot and the faults of the sync. Always ready: serving with older scopes is better than
  * taking every core out of rotation at once (docs/decisions/directory.md).
  */
-export const directoryCheck = ({ db, clock, config }: ReadCore): Check => ({
-  name: "directory",
-  find: () =>
-    withDatabase(async () => {
-      const [last, held, restores] = await Promise.all([
-        findDirectorySync(db),
-        countHeld(db),
-        restoreFacts({ db, clock }),
-      ]);
-      const ageOf = (at: Date) =>
-        `${Math.max(0, Math.round((clock.now() - at.getTime()) / 1000))} s`;
-      const facts = [
-        config.directory.provider.kind === "scim"
-          ? (last?.pushedAt && `last push ${ageOf(last.pushedAt)} ago`) || "nothing was pushed yet"
-          : (last?.syncedAt && `snapshot ${ageOf(last.syncedAt)} old`) ||
-            "no directory snapshot yet",
-        ...(last && last.failures > 0
-          ? [
-              `${last.failures} syncs in a row wrote nothing, the last one ${last.outcome}: ${last.reasonCode}`,
-            ]
-          : []),
-        ...restores,
-        ...(held > 0 ? [heldFact(held, last?.reasonCode)] : []),
-        ...(last?.missingGroups ?? []).map((group) => `no group ${group}`),
-      ];
-      return ready(facts.join("; "));
-    }),
-});
+export const directoryCheck = ({ db, clock, config }: ReadCore): Check =>
+  checkOfDatabase("directory", async () => {
+    const [last, held, restores] = await Promise.all([
+      findDirectorySync(db),
+      countHeld(db),
+      restoreFacts({ db, clock }),
+    ]);
+    const ageOf = (at: Date) => `${Math.max(0, Math.round((clock.now() - at.getTime()) / 1000))} s`;
+    const facts = [
+      config.directory.provider.kind === "scim"
+        ? (last?.pushedAt && `last push ${ageOf(last.pushedAt)} ago`) || "nothing was pushed yet"
+        : (last?.syncedAt && `snapshot ${ageOf(last.syncedAt)} old`) || "no directory snapshot yet",
+      ...(last && last.failures > 0
+        ? [
+            `${last.failures} syncs in a row wrote nothing, the last one ${last.outcome}: ${last.reasonCode}`,
+          ]
+        : []),
+      ...restores,
+      ...(held > 0 ? [heldFact(held, last?.reasonCode)] : []),
+      ...(last?.missingGroups ?? []).map((group) => `no group ${group}`),
+    ];
+    return ready(facts.join("; "));
+  });
 
 /** Hosts report losses for so long after a restore. */
 const reportsMs = 7 * 86_400_000;
@@ -141,22 +125,19 @@ const heldFact = (held: number, reasonCode: string | null | undefined) => {
 export const clockCheck = (
   clock: { measure(): Promise<number>; aheadMs(): number },
   db: Database,
-): Check => ({
-  name: "clock",
-  find: () =>
-    withDatabase(async () => {
-      await clock.measure();
-      const ahead = clock.aheadMs();
-      if (Math.abs(ahead) <= clockDifferenceMsMax) {
-        const pause = await findRetentionPause(db);
-        return ready(`agrees with the database's${pause === null ? "" : `; ${pauseFact(pause)}`}`);
-      }
-      const seconds = Math.round(Math.abs(ahead) / 1000);
-      return notReady(
-        `core's clock is ${seconds} s ${ahead > 0 ? "ahead of" : "behind"} the database's`,
-      );
-    }),
-});
+): Check =>
+  checkOfDatabase("clock", async () => {
+    await clock.measure();
+    const ahead = clock.aheadMs();
+    if (Math.abs(ahead) <= clockDifferenceMsMax) {
+      const pause = await findRetentionPause(db);
+      return ready(`agrees with the database's${pause === null ? "" : `; ${pauseFact(pause)}`}`);
+    }
+    const seconds = Math.round(Math.abs(ahead) / 1000);
+    return notReady(
+      `core's clock is ${seconds} s ${ahead > 0 ? "ahead of" : "behind"} the database's`,
+    );
+  });
 
 const pauseFact = ({ from, to, until }: RetentionPause) =>
   `warning: the database's clock jumped from ${from.toISOString()} to ${to.toISOString()}: no stored day is dropped until ${until.toISOString()} or svc-server confirm-clock`;
@@ -171,7 +152,7 @@ export const committerCheck = (health: () => { healthy: boolean; detail: string 
 });
 
 /** The signer can issue a certificate now, as far as core knows without requesting one. */
-export const signerCheck = ({ signer, clock }: { signer: Signer | null; clock: Clock }): Check => ({
+export const signerCheck = ({ signer, clock }: Pick<Core, "signer" | "clock">): Check => ({
   name: "signer",
   find: () => {
     if (signer === null) return disabled("no enrollment signer is configured");
@@ -195,14 +176,11 @@ export const chatCheck = ({
   name: "chat",
   find: () => {
     const warnings = [
-      ...(signer.key.svc_ephemeral
-        ? [
-            "warning: receipts are signed with an ephemeral key; set SVC_CHAT_RECEIPT_SIGNING_KEY_PATH",
-          ]
-        : []),
-      ...(sqlOffReason === null ? [] : [`the SQL tools are off: ${sqlOffReason}`]),
+      signer.key.svc_ephemeral &&
+        "warning: receipts are signed with an ephemeral key; set SVC_CHAT_RECEIPT_SIGNING_KEY_PATH",
+      sqlOffReason && `the SQL tools are off: ${sqlOffReason}`,
     ];
-    return ready(warnings.join("; ") || "answers questions");
+    return ready(warnings.filter(Boolean).join("; ") || "answers questions");
   },
 });
 
@@ -220,20 +198,14 @@ export const filesCheck = (name: string, files: { fault(): string | undefined })
 });
 
 /** The license is valid and covers the enrolled collectors. Without a license: the community edition. */
-export const licenseCheck = (
-  license: LicenseSource | null,
-  { db, clock }: { db: Database; clock: Clock },
-): Check => ({
-  name: "license",
-  find: () =>
-    withDatabase(async () => {
-      const { status, detail } = await checkLicense(license, {
-        clock,
-        countCollectors: () => countCollectors(db, new Date(clock.now())),
-      });
-      return { status, detail };
-    }),
-});
+export const licenseCheck = (license: LicenseSource | null, { db, clock }: TimedCore): Check =>
+  checkOfDatabase("license", async () => {
+    const { status, detail } = await checkLicense(license, {
+      clock,
+      countCollectors: () => countCollectors(db, new Date(clock.now())),
+    });
+    return { status, detail };
+  });
 
 /** The only check of a component that is not configured. */
 export const disabledCheck = (name: string, detail: string): Check => ({
@@ -246,18 +218,22 @@ const causes: Readonly<Record<string, string>> = {
   53300: `the server refuses further connections, and a core opens up to ${coreConnectionsMax}: raise the limit of the role or of the server`,
 };
 
-const withDatabase = async (find: () => Promise<CheckResult>): Promise<CheckResult> => {
-  try {
-    return await find();
-  } catch (cause) {
-    if (cause instanceof SchemaMismatch) return notReady(cause.message);
-    const problem = databaseProblem(cause);
-    if (problem === undefined) throw cause;
-    return notReady(
-      causes[errorCode(problem.options.cause) ?? ""] ?? "the database cannot be reached",
-    );
-  }
-};
+/** Creates a check that is not ready while it cannot query the database. */
+const checkOfDatabase = (name: string, find: () => Promise<CheckResult>): Check => ({
+  name,
+  find: async () => {
+    try {
+      return await find();
+    } catch (cause) {
+      if (cause instanceof SchemaMismatch) return notReady(cause.message);
+      const problem = databaseProblem(cause);
+      if (problem === undefined) throw cause;
+      return notReady(
+        causes[errorCode(problem.options.cause) ?? ""] ?? "the database cannot be reached",
+      );
+    }
+  },
+});
 
 /** The parts of core that the checks query. */
 interface CheckedParts {

@@ -57,93 +57,62 @@ export const figuresOf = (
     read: async () =>
       (await Promise.all(Object.entries(sources.checks).map(readChecks(core)))).flat(),
   },
-  {
-    name: "core_certificate_expiry_timestamp_seconds",
-    help: "when `enrollment_ca` and `ingest_server` expire",
-    labels: ["certificate"],
-    read: () =>
-      sources
-        .certificates()
-        .map(({ name, notAfter }) => sample({ certificate: name }, notAfter / 1000)),
-  },
-  {
-    name: "core_rollouts",
-    help: "rollouts that have not ended",
-    labels: ["state"],
-    read: async () => {
-      const counts = await countOpenRollouts(core.reports);
-      const open = rolloutStates.filter((state) => !endedStates.includes(state));
-      return open.map((state) => sample({ state }, counts.get(state) ?? 0));
-    },
-  },
-  {
-    name: "core_retention_paused",
-    help: "1 while a clock's jump pauses retention",
-    labels: [],
-    read: async () => [sample({}, (await findRetentionPause(core.reports)) === null ? 0 : 1)],
-  },
-  ...hostFiguresOf(core),
+  figureBy(
+    "certificate",
+    "core_certificate_expiry_timestamp_seconds",
+    "when `enrollment_ca` and `ingest_server` expire",
+    () => sources.certificates().map(({ name, notAfter }) => [name, notAfter / 1000]),
+  ),
+  figureBy("state", "core_rollouts", "rollouts that have not ended", async () => {
+    const counts = await countOpenRollouts(core.reports);
+    const open = rolloutStates.filter((state) => !endedStates.includes(state));
+    return open.map((state) => [state, counts.get(state) ?? 0]);
+  }),
+  figureOf("core_retention_paused", "1 while a clock's jump pauses retention", async () =>
+    (await findRetentionPause(core.reports)) === null ? 0 : 1,
+  ),
+  ...hostFiguresOf({ ...core, db: core.reports }),
   ...exportFiguresOf(core),
   ...watchFiguresOf(core),
 ];
 
 /** Returns the numbers of hosts as the pages show them. */
 const hostFiguresOf = (core: Pick<Core, "db" | "reports" | "clock" | "config">): Figure[] => [
-  {
-    name: "core_hosts",
-    help: "hosts by state, as on `/fleet`",
-    labels: ["state"],
-    read: async () => {
-      const { byState } = await summarizeFleet(
-        core.reports,
-        await readFleetRules({ ...core, db: core.reports }),
-        {},
-      );
-      return fleetStates.map((state) => sample({ state }, byState.get(state) ?? 0));
-    },
-  },
-  {
-    name: "core_waiting_hosts",
-    help: "hosts whose records wait",
-    labels: [],
-    read: async () => {
-      const rules = await readFleetRules({ ...core, db: core.reports });
-      const filter = parseFilter(waitingHosts, core.clock.now());
-      return [sample({}, await countHosts(core.reports, rules, [filter]))];
-    },
-  },
-  {
-    name: "core_completeness_states",
-    help: "hours of hosts in the last day, as on `/completeness`",
-    labels: ["state"],
-    read: async () => {
+  figureBy("state", "core_hosts", "hosts by state, as on `/fleet`", async () => {
+    const { byState } = await summarizeFleet(core.db, await readFleetRules(core), {});
+    return fleetStates.map((state) => [state, byState.get(state) ?? 0]);
+  }),
+  figureOf("core_waiting_hosts", "hosts whose records wait", async () => {
+    const filter = parseFilter(waitingHosts, core.clock.now());
+    return countHosts(core.db, await readFleetRules(core), [filter]);
+  }),
+  figureBy(
+    "state",
+    "core_completeness_states",
+    "hours of hosts in the last day, as on `/completeness`",
+    async () => {
       const toMs = core.clock.now();
-      const hours = await findHourCounts(core.reports, { fromMs: toMs - dayMs, toMs });
+      const hours = await findHourCounts(core.db, { fromMs: toMs - dayMs, toMs });
       const hostsIn = (state: HourState) =>
         hours.reduce((sum, { hosts }) => sum + (hosts.get(state) ?? 0), 0);
-      return hourStates.map((state) => sample({ state }, hostsIn(state)));
+      return hourStates.map((state) => [state, hostsIn(state)]);
     },
-  },
-  {
-    name: "core_inventory_hosts",
-    help: "hosts by status of the inventory, if there is one",
-    labels: ["status"],
-    read: async () => {
-      const counts = await countAgainstFleet({ ...core, db: core.reports });
-      return counts === null
-        ? []
-        : inventoryStatuses.map((status) => sample({ status }, counts[status]));
+  ),
+  figureBy(
+    "status",
+    "core_inventory_hosts",
+    "hosts by status of the inventory, if there is one",
+    async () => {
+      const counts = await countAgainstFleet(core);
+      return counts === null ? [] : inventoryStatuses.map((status) => [status, counts[status]]);
     },
-  },
-  {
-    name: "core_held_hosts",
-    help: "hosts that each budget holds, as `budget:held`",
-    labels: ["budget"],
-    read: async () => {
-      const budgets = await browseBudgets({ ...core, db: core.reports });
-      return budgets.map(({ name, heldHosts }) => sample({ budget: name }, heldHosts));
-    },
-  },
+  ),
+  figureBy(
+    "budget",
+    "core_held_hosts",
+    "hosts that each budget holds, as `budget:held`",
+    async () => (await browseBudgets(core)).map(({ name, heldHosts }) => [name, heldHosts]),
+  ),
 ];
 
 /** Watches and their messages (docs/watches.md). */
@@ -151,52 +120,41 @@ const watchFiguresOf = ({ reports, clock }: Pick<Core, "reports" | "clock">): Fi
   const readWaiting = singleFlight(() => findWaitingMessages(reports));
   const secondsSince = (at: Date) => Math.max(0, (clock.now() - at.getTime()) / 1000);
   return [
-    {
-      name: "core_watches",
-      help: "watches, by state",
-      labels: ["state"],
-      read: async () => {
-        const counts = await countWatches(reports);
-        return watchStates.map((state) => sample({ state }, counts.get(state) ?? 0));
-      },
-    },
-    {
-      name: "core_watch_evaluation_age_seconds",
-      help: "since when a watch was not evaluated",
-      labels: [],
-      read: async () => {
+    figureBy("state", "core_watches", "watches, by state", async () => {
+      const counts = await countWatches(reports);
+      return watchStates.map((state) => [state, counts.get(state) ?? 0]);
+    }),
+    figureOf(
+      "core_watch_evaluation_age_seconds",
+      "since when a watch was not evaluated",
+      async () => {
         const at = await findOldestEvaluation(reports);
-        return at === null ? [] : [sample({}, secondsSince(at))];
+        return at && secondsSince(at);
       },
-    },
-    {
-      name: "core_watch_messages_waiting",
-      help: "messages of watches that a receiver does not have yet",
-      labels: ["receiver"],
-      read: async () =>
-        (await readWaiting()).map(({ receiver, messages }) => sample({ receiver }, messages)),
-    },
-    {
-      name: "core_watch_message_age_seconds",
-      help: "age of the oldest message that a receiver does not have yet",
-      labels: ["receiver"],
-      read: async () =>
-        (await readWaiting()).map(({ receiver, oldestAt }) =>
-          sample({ receiver }, secondsSince(oldestAt)),
-        ),
-    },
+    ),
+    figureBy(
+      "receiver",
+      "core_watch_messages_waiting",
+      "messages of watches that a receiver does not have yet",
+      async () => (await readWaiting()).map(({ receiver, messages }) => [receiver, messages]),
+    ),
+    figureBy(
+      "receiver",
+      "core_watch_message_age_seconds",
+      "age of the oldest message that a receiver does not have yet",
+      async () =>
+        (await readWaiting()).map(({ receiver, oldestAt }) => [receiver, secondsSince(oldestAt)]),
+    ),
   ];
 };
 
 /** Returns how far exports are behind (docs/export.md); without samples if nothing is exported. Reads once for each scrape. */
 const exportFiguresOf = ({ reports }: Pick<Core, "reports">): Figure[] => {
   const lags = singleFlight(() => findExportLags(reports));
-  const figure = (name: string, help: string, read: (lag: ExportLag) => number): Figure => ({
-    name: `core_export_${name}`,
-    help,
-    labels: ["export"],
-    read: async () => (await lags()).map((lag) => sample({ export: lag.name }, read(lag))),
-  });
+  const figure = (name: string, help: string, read: (lag: ExportLag) => number) =>
+    figureBy("export", `core_export_${name}`, help, async () =>
+      (await lags()).map((lag) => [lag.name, read(lag)]),
+    );
   return [
     figure("lag_seconds", "how far an export is behind", ({ ageSeconds }) => ageSeconds),
     figure(
@@ -218,7 +176,35 @@ const exportFiguresOf = ({ reports }: Pick<Core, "reports">): Figure[] => {
   ];
 };
 
-const sample = (labels: Sample["labels"], value: number): Sample => ({ labels, value });
+type LabelledValues = readonly (readonly [label: string, value: number])[];
+
+/** Creates a figure with a sample for each value of one label. */
+const figureBy = (
+  label: string,
+  name: Figure["name"],
+  help: string,
+  read: () => LabelledValues | Promise<LabelledValues>,
+): Figure => ({
+  name,
+  help,
+  labels: [label],
+  read: async () => (await read()).map(([of, value]) => ({ labels: { [label]: of }, value })),
+});
+
+/** Creates a figure without labels; it has no sample while it is null. */
+const figureOf = (
+  name: Figure["name"],
+  help: string,
+  read: () => Promise<number | null>,
+): Figure => ({
+  name,
+  help,
+  labels: [],
+  read: async () => {
+    const value = await read();
+    return value === null ? [] : [{ labels: {}, value }];
+  },
+});
 
 const readChecks =
   (tools: Pick<Core, "clock" | "log">) =>
@@ -226,5 +212,8 @@ const readChecks =
     const report = await runChecks(checks, tools);
     return report.checks
       .filter(({ status }) => status !== "disabled")
-      .map(({ name, status }) => sample({ endpoint, check: name }, status === "ready" ? 1 : 0));
+      .map(({ name, status }) => ({
+        labels: { endpoint, check: name },
+        value: status === "ready" ? 1 : 0,
+      }));
   };
