@@ -1,13 +1,36 @@
-import { operatorName, withDatabase, withMigratedCore } from "./command-core.ts";
+import { mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import { hourMs, systemClock } from "#kit/clock.ts";
+import { timeAt } from "#proto/telemetry/time-at.ts";
+import { type MigratedCore, operatorName, withDatabase, withMigratedCore } from "./command-core.ts";
 import type { CoreConfig } from "./config/core-config.ts";
 import { verifyAudit } from "./domain/audit/chain.ts";
+import { blockFileName } from "./domain/completeness/block-file.ts";
+import { exportStatement } from "./domain/completeness/export-statement.ts";
 import { createRestoreCheck, holdAccess } from "./domain/directory/restored.ts";
 import { confirmRetention } from "./domain/retention/confirm-retention.ts";
 import { confirmAccess, listHeldAccess } from "./domain/scim/confirm-access.ts";
-import { envelopesCommand } from "./envelopes-command.ts";
-import { exportCompleteness } from "./export-completeness.ts";
-import { printResult } from "./node/command-line.ts";
+import { copyTelemetry, type TelemetryCopy } from "./domain/telemetry/copy-telemetry.ts";
+import {
+  printResult,
+  printUsage,
+  readCommandLine,
+  switchOption,
+  textOption,
+} from "./node/command-line.ts";
+import { zstdCodec } from "./node/ingest/zstd-codec.ts";
 import { createNodeCryptography } from "./node/node-cryptography.ts";
+import { Problem } from "./problems.ts";
+import type { RangeBlock } from "./store/completeness/range-blocks.ts";
+import type { Database } from "./store/database/database.ts";
+import {
+  blockEncodings,
+  type DamagedBlock,
+  describeDamage,
+} from "./store/ingest/stored-envelope.ts";
+import { dropTelemetryTable, TableRefused } from "./store/ingest/telemetry-table.ts";
 
 /** What `svc-server --help` prints. */
 export const serverUsage = `svc-server: core of the collector fleet
@@ -94,3 +117,127 @@ const membershipView = (membership: { userName: string; group: string }) => ({
   user_name: membership.userName,
   group: membership.group,
 });
+
+const envelopesUsage =
+  "svc-server envelopes --from TIME [--to TIME] [--host HOST] --table NAME, or --drop --table NAME; a TIME is as 2026-11-22T10:00:00Z, or as 2h before now\n";
+/** Rejects the prefixes of core's own tables, which future partitions use. */
+const tablePattern = /^(?!ingest_|pg_)[a-z_][a-z0-9_]{0,62}$/;
+
+/**
+ * Copies telemetry into a table and prints the number of envelopes, or drops such a table. Returns 1 if the table is refused or a block
+ * damaged, and 2 for wrong arguments.
+ */
+const envelopesCommand = async (config: CoreConfig, args: readonly string[]): Promise<number> => {
+  const request = parseEnvelopesArgs(args);
+  if (request === null) return printUsage(envelopesUsage);
+  try {
+    return await withMigratedCore(config, (core) =>
+      "drop" in request ? dropTable(core, request.table) : copyToTable(core, request),
+    );
+  } catch (error) {
+    if (!(error instanceof TableRefused)) throw error;
+    process.stderr.write(`${error.message}\n`);
+    return 1;
+  }
+};
+
+const dropTable = async ({ sql }: MigratedCore, table: string) => {
+  await dropTelemetryTable(sql, table);
+  printResult({ dropped: table });
+  return 0;
+};
+
+const copyToTable = async (core: MigratedCore, request: CopyRequest) => {
+  let damaged = 0;
+  const onDamaged = (block: DamagedBlock) => {
+    damaged++;
+    process.stderr.write(`a stored block is damaged: ${describeDamage(block)}\n`);
+  };
+  const copy = { ...request, onDamaged };
+  const envelopes = await copyTelemetry({ ...core, codec: zstdCodec }, copy, operatorName());
+  printResult({ table: request.table, envelopes, damaged_blocks: damaged });
+  return damaged > 0 ? 1 : 0;
+};
+
+type CopyRequest = Omit<TelemetryCopy, "onDamaged">;
+type DropRequest = { table: string; drop: true };
+
+const envelopesOptions = {
+  from: textOption,
+  to: textOption,
+  host: textOption,
+  table: textOption,
+  drop: switchOption,
+};
+
+const parseEnvelopesArgs = (args: readonly string[]): CopyRequest | DropRequest | null => {
+  const line = readCommandLine(args, envelopesOptions, { takesArgument: false });
+  if (line === null) return null;
+  const { from, to, host, table = "", drop } = line.values;
+  if (!tablePattern.test(table)) return null;
+  if (drop)
+    return from === undefined && to === undefined && host === undefined ? { table, drop } : null;
+  const first = timeAt(from ?? "");
+  const last = timeAt(to ?? "0s");
+  return first && last ? { table, host, from: first, to: last } : null;
+};
+
+const statementUsage = `svc-server export-completeness HOUR [--host HOST] [--accounts] [--since SIZE] [--blocks DIR] > FILE
+
+  Writes the signed statement of an hour to standard output, for svc-server verify-completeness (docs/completeness-proof.md).
+  HOUR          as 2026-11-25T10:00:00Z, or as 3h before now
+  --host HOST   only this host's lines, with their proofs and accounts; without it, the lines of all hosts
+  --accounts    with the accounts of all hosts
+  --since SIZE  with the proof that the log continues what it was at this size
+  --blocks DIR  with accounts, and the blocks of telemetry that they state as files in DIR
+`;
+
+/** Writes the file of a statement. Returns 1 if the hour has none, or its lines were dropped. */
+const exportCompleteness = async (db: Database, args: readonly string[]): Promise<number> => {
+  const order = readOrder(args);
+  if (order === null) return printUsage(statementUsage);
+  const { blocks, ...statement } = order;
+  if (blocks !== undefined) await mkdir(blocks, { recursive: true, mode: 0o700 });
+  const onBlock = blocks === undefined ? undefined : blockWriter(blocks);
+  const parts = exportStatement({ db, codec: zstdCodec }, { ...statement, onBlock });
+  try {
+    await pipeline(Readable.from(parts), process.stdout, { end: false });
+    return 0;
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    process.stderr.write(
+      `there is no statement of the hour ${statement.hour.toISOString()}: one is written 15 minutes after its hour, and kept for SVC_ACCOUNT_RETENTION_DAYS\n`,
+    );
+    return 1;
+  }
+};
+
+/** Creates the function that writes blocks to files of a directory. */
+const blockWriter =
+  (directory: string) =>
+  async (queueId: Uint8Array, block: RangeBlock): Promise<void> => {
+    const name = blockFileName(queueId, block, block.encoding === blockEncodings.zstd);
+    await writeFile(join(directory, name), block.data, { mode: 0o600 });
+  };
+
+const statementOptions = {
+  host: textOption,
+  since: textOption,
+  blocks: textOption,
+  accounts: switchOption,
+};
+
+const readOrder = (args: readonly string[]) => {
+  const line = readCommandLine(args, statementOptions, { takesArgument: true });
+  const at = line && timeAt(line.argument)?.(systemClock.now());
+  if (line === null || at == null) return null;
+  const { host, since, blocks, accounts } = line.values;
+  if (since !== undefined && !/^\d{1,15}$/.test(since)) return null;
+  return {
+    hour: new Date(Math.floor(at / hourMs) * hourMs),
+    host,
+    blocks,
+    since: since === undefined ? undefined : Number(since),
+    withAccounts: accounts || host !== undefined || blocks !== undefined,
+  };
+};

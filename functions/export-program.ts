@@ -13,13 +13,13 @@ import { retryDeadLetters } from "./export/retry-dead-letters.ts";
 import { runExport } from "./export/run-export.ts";
 import { serveMetrics } from "./export/serve-metrics.ts";
 import { printResult } from "./node/command-line.ts";
+import { loadTogether } from "./node/config-files.ts";
 import { createCoreServers } from "./node/database/database-servers.ts";
 import { untilAvailable } from "./node/database/prepare-database.ts";
 import { reloadChangedFiles } from "./node/follow-files.ts";
 import { checkSinkFiles } from "./node/ingest/open-sink.ts";
 import { readMigrations } from "./node/read-migrations.ts";
 import { listenFor, runConfigured, StartFault, stopSignal } from "./node/run-configured.ts";
-import { createConfigLoads } from "./node/with-config-error.ts";
 import { callDeadlineMs } from "./store/database/call-limits.ts";
 import { connectDatabase } from "./store/database/database.ts";
 import { pendingMigrations } from "./store/database/migrate.ts";
@@ -46,21 +46,18 @@ const usage = `svc-server export: sends committed envelopes as OTLP to a backend
 `;
 
 /** Loads the files of the backend's and the database's TLS, and of the headers. */
-const load = async (config: ExportConfig, log: Log) => {
-  const loads = createConfigLoads();
-  const client = await loads.run(() => createExportClient(config, { log, clock: systemClock }));
-  const servers = await loads.run(() => createCoreServers(config));
-  await loads.run(() => checkSinkFiles(config));
-  loads.end();
-  if (!client || !servers) throw new Error("a load failed without a fault");
-  return { client, sessions: servers.sessions };
-};
+const load = (config: ExportConfig, log: Log) =>
+  loadTogether({
+    client: () => createExportClient(config, { log, clock: systemClock }),
+    servers: () => createCoreServers(config),
+    sink: () => checkSinkFiles(config),
+  });
 
 /** Exports until SIGTERM or SIGINT, then delivers what it has read, for at most five seconds, and releases the lease. */
 const serve = async (
   config: ExportConfig,
   log: Log,
-  { client, sessions }: Awaited<ReturnType<typeof load>>,
+  { client, servers: { sessions } }: Awaited<ReturnType<typeof load>>,
 ) => {
   const { name } = config;
   const database = connectDatabase({ ...sessions, ...connection });

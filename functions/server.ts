@@ -11,21 +11,30 @@ import { createApp } from "./app.ts";
 import { databaseCommands, serverUsage } from "./commands.ts";
 import { type CoreConfig, parseCommandConfig, parseCoreConfig } from "./config/core-config.ts";
 import type { Core } from "./core.ts";
+import { createLogSigner, type LogSigner } from "./domain/completeness/log-signer.ts";
 import { createRestoreCheck } from "./domain/directory/restored.ts";
+import type { LicenseSource } from "./domain/licensing/license.ts";
 import { sendMsMax } from "./domain/watch/deliver.ts";
 import { coreJobsOf, statementJobOf } from "./jobs/core-jobs.ts";
 import { createDatabaseClock, followDatabase } from "./jobs/database-clock.ts";
 import { createSessionKeeper } from "./jobs/keep-core-session.ts";
 import { createDatabaseProbe } from "./jobs/probe-database.ts";
 import { runDirectorySync } from "./jobs/run-directory-sync.ts";
-import { type LoadedCore, loadCoreFiles } from "./load-core-files.ts";
+import {
+  loadTogether,
+  readKeyFile,
+  readTrustedFile,
+  withConfigError,
+} from "./node/config-files.ts";
 import { openCoreDatabases } from "./node/database/core-databases.ts";
+import { createCoreServers } from "./node/database/database-servers.ts";
 import { prepareDatabase } from "./node/database/prepare-database.ts";
-import { reloadChangedFiles } from "./node/follow-files.ts";
+import { followFiles, reloadChangedFiles } from "./node/follow-files.ts";
 import { httpPeerOf, listenHttp } from "./node/http/http-listener.ts";
+import { checkSinkFiles } from "./node/ingest/open-sink.ts";
 import { zstdCodec } from "./node/ingest/zstd-codec.ts";
 import { createMetrics } from "./node/metrics.ts";
-import { readKeyFile, readTrustedFile } from "./node/read-key-file.ts";
+import { createNodeCryptography, createNodeSigningKey } from "./node/node-cryptography.ts";
 import { readMigrations } from "./node/read-migrations.ts";
 import { listenFor, runConfigured, stopSignal } from "./node/run-configured.ts";
 import { createSendRequest } from "./node/send-request.ts";
@@ -34,7 +43,7 @@ import { figuresOf } from "./ops/figures.ts";
 import { opsRoutesOf } from "./ops/index.ts";
 import { coreReportIntervalMs, createCoreReporter } from "./ops/report-core.ts";
 import { createClientCertificateReader } from "./signer/certificate.ts";
-import { startChat } from "./start-chat.ts";
+import { loadReceiptSigner, startChat } from "./start-chat.ts";
 import { type RunningIngest, startIngest } from "./start-ingest.ts";
 import { countAuditEvents } from "./store/audit/audit.ts";
 import { createHourColumns } from "./store/completeness/hour-columns.ts";
@@ -302,3 +311,44 @@ export const runServer = (
     { command, env: process.env },
   );
 };
+
+/** The PATH of an external signer if the environment has none. */
+const defaultPath = "/usr/local/bin:/usr/bin:/bin";
+
+/**
+ * Loads the files that the configuration names, except those of the directory, which each sync reads again. Throws one `ConfigError` with
+ * every fault. Uses no network.
+ */
+const loadCoreFiles = async (config: CoreConfig, log: Log) => {
+  const { chat, ingest } = config;
+  const cryptography = createNodeCryptography();
+  const tools = { cryptography, clock: systemClock, log, path: process.env.PATH ?? defaultPath };
+  const loaded = await loadTogether({
+    files: () => followFiles(config, tools),
+    /** Null: the community edition. */
+    license: () => readLicense(config),
+    servers: () => createCoreServers(config),
+    /** Null without chat. */
+    receiptSigner: () => chat && loadReceiptSigner(chat),
+    /** Null: the log of statements is not signed. */
+    logSigner: () => readLogKey(config),
+    sink: () => ingest && checkSinkFiles(ingest),
+  });
+  return { ...loaded, cryptography };
+};
+
+type LoadedCore = Awaited<ReturnType<typeof loadCoreFiles>>;
+
+const readLogKey = async ({ completeness }: CoreConfig): Promise<LogSigner | null> =>
+  completeness &&
+  withConfigError("SVC_COMPLETENESS_KEY_FILE", () =>
+    createLogSigner(completeness.origin, createNodeSigningKey(readKeyFile(completeness.keyFile))),
+  );
+
+const readLicense = async ({ license }: CoreConfig): Promise<LicenseSource | null> =>
+  license && {
+    token: license.token,
+    publicKeyPem: await withConfigError("SVC_LICENSE_PUBLIC_KEY_FILE", () =>
+      readTrustedFile(license.publicKeyFile).toString("utf8"),
+    ),
+  };

@@ -10,9 +10,8 @@ import { keepReceiptKey } from "./domain/chat/receipts.ts";
 import { readFleetRules } from "./domain/fleet/rules.ts";
 import { fleetThresholds } from "./domain/fleet/thresholds.ts";
 import { runChatRoleJob } from "./jobs/run-chat-role-job.ts";
+import { readKeyFile, withConfigError } from "./node/config-files.ts";
 import { withDatabaseFaults } from "./node/database/prepare-database.ts";
-import { readKeyFile } from "./node/read-key-file.ts";
-import { withConfigError } from "./node/with-config-error.ts";
 
 /** The interval of the search for turns whose core was killed. */
 const turnsIntervalMs = 3_000;

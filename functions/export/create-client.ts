@@ -1,9 +1,8 @@
 import { createSecureContext } from "node:tls";
 import type { Clock } from "#kit/clock.ts";
 import type { ExportConfig } from "../config/export-config.ts";
-import { readKeyFile, readTrustedFile } from "../node/read-key-file.ts";
+import { readKeyFile, readTrustedFile, withConfigError } from "../node/config-files.ts";
 import { loadFiles, type ReloadOptions } from "../node/reload-files.ts";
-import { withConfigError } from "../node/with-config-error.ts";
 import type { OtlpClient, OtlpClientOptions } from "./otlp-client.ts";
 import { createOtlpGrpcClient } from "./otlp-grpc.ts";
 import { createOtlpHttpClient } from "./otlp-http.ts";

@@ -1,3 +1,5 @@
+import { promisify } from "node:util";
+import { constants, gzip } from "node:zlib";
 import type { Clock } from "#kit/clock.ts";
 import { jsonLimits } from "#kit/foreign-json.ts";
 import type { ExportSignal } from "../config/export-config.ts";
@@ -30,3 +32,9 @@ export const connectMsMax = 5_000;
 
 /** The longest response that is read: it has a count and a message. */
 export const responseBytesMax = jsonLimits.backendAnswer.bytes;
+
+const compress = promisify<Uint8Array, { level: number }, Buffer>(gzip);
+
+/** Compresses on zlib's threads, by its fastest level: a tenth larger, in a third of the time. */
+export const gzipFast = (bytes: Uint8Array): Promise<Buffer> =>
+  compress(bytes, { level: constants.Z_BEST_SPEED });

@@ -2,9 +2,9 @@ import { type ClientHttp2Session, connect, constants, type IncomingHttpHeaders }
 import { gunzipSync } from "node:zlib";
 import { callAfter } from "#kit/clock.ts";
 import type { ExportSignal } from "../config/export-config.ts";
-import { gzipFast } from "./gzip.ts";
 import {
   connectMsMax,
+  gzipFast,
   type OtlpClient,
   type OtlpClientOptions,
   responseBytesMax,

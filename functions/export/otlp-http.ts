@@ -1,9 +1,9 @@
 import { Agent, request } from "undici";
 import { errorCode } from "#kit/describe-error.ts";
 import type { ExportSignal } from "../config/export-config.ts";
-import { gzipFast } from "./gzip.ts";
 import {
   connectMsMax,
+  gzipFast,
   type OtlpClient,
   type OtlpClientOptions,
   responseBytesMax,

@@ -5,7 +5,7 @@ import { person } from "#drizzle/schema/operator.ts";
 import { startDirectoryApi } from "#scripts/lab/directory-api.ts";
 import { type TestCore, useTestCore } from "#tests/support/core.ts";
 import { newFolder } from "#tests/support/new-folder.ts";
-import { readKeyFile, readTrustedFile } from "../node/read-key-file.ts";
+import { readKeyFile, readTrustedFile } from "../node/config-files.ts";
 import { findDirectorySync } from "../store/directory/directory.ts";
 import { runDirectorySync } from "./run-directory-sync.ts";
 

@@ -15,16 +15,18 @@ import {
   createClientCertificateReader,
 } from "../signer/certificate.ts";
 import type { Cryptography } from "../signer/cryptography.ts";
+import { createExternalCommand } from "../signer/external-command.ts";
+import { createLocalCa } from "../signer/local-ca.ts";
 import type { Signer } from "../signer/signer.ts";
-import { type SignerNeeds, signerLoader } from "./load-signer.ts";
-import { readKeyFile, readTrustedFile } from "./read-key-file.ts";
+import { loadTogether, readKeyFile, readTrustedFile, withConfigError } from "./config-files.ts";
+import { createNodeSigningKey } from "./node-cryptography.ts";
 import {
   loadFiles,
   type Reloaded,
   type ReloadedFiles,
   type ReloadOptions,
 } from "./reload-files.ts";
-import { createConfigLoads, withConfigError } from "./with-config-error.ts";
+import { createSignerCommand } from "./run-signer-command.ts";
 
 /** A signer and a reader of client certificates, reloaded when the CA files change. */
 interface FollowedSigner {
@@ -58,12 +60,14 @@ export const followFiles = async (
   { signer, ingest, watchesFile }: Pick<CoreConfig, "signer" | "ingest" | "watchesFile">,
   needs: FollowNeeds,
 ): Promise<FollowedFiles> => {
-  const loads = createConfigLoads();
-  const signing = signer && ((await loads.run(() => followSigner(signer, ingest, needs))) ?? null);
-  const tls = ingest && ((await loads.run(() => followTls(ingest, signing, needs))) ?? null);
-  const watches =
-    watchesFile && ((await loads.run(() => followWatches(watchesFile, needs))) ?? null);
-  loads.end();
+  let signing = null as FollowedSigner | null;
+  const { tls, watches } = await loadTogether({
+    signing: async () => {
+      signing = signer && (await followSigner(signer, ingest, needs));
+    },
+    tls: () => ingest && followTls(ingest, signing, needs),
+    watches: () => watchesFile && followWatches(watchesFile, needs),
+  });
   return {
     signing,
     tls,
@@ -238,4 +242,69 @@ const checkPair = (cert: Buffer, key: Buffer) => {
     // OpenSSL's own message does not help an operator.
     throw new Error("is not an unencrypted private key in PEM that fits the certificate");
   }
+};
+
+/** A signer and the bundle that its certificates are verified against. */
+interface LoadedSigner {
+  signer: Signer;
+  authorities: readonly Authority[];
+}
+
+/** The parts of core that signers use, and the PATH of an external one. */
+export interface SignerNeeds {
+  cryptography: Cryptography;
+  clock: Pick<Clock, "now">;
+  log: Pick<Log, "warn">;
+  path: string;
+}
+
+/**
+ * Returns a function that loads the configured signer from its files, each time it is called. An external command is created once, so
+ * that its limits hold across reloads. Both throw `ConfigError` with the variable; the message quotes no file.
+ */
+export const signerLoader = async (
+  config: SignerConfig,
+  needs: SignerNeeds,
+): Promise<() => Promise<LoadedSigner>> => {
+  const { cryptography, clock, log, path } = needs;
+  const readBundle = () =>
+    withConfigError("SVC_ENROLLMENT_CA_CERT_FILE", () =>
+      readAuthorities(readTrustedFile(config.caCertFile).toString("utf8")),
+    );
+  if (config.kind === "local-ca") {
+    const files = { certificateFile: config.caCertFile, keyFile: config.caKeyFile };
+    return async () => {
+      await readBundle();
+      return withConfigError("SVC_ENROLLMENT_CA_KEY_FILE", () =>
+        loadLocalCa({ ...files, cryptography }),
+      );
+    };
+  }
+  const command = await withConfigError("SVC_ENROLLMENT_SIGNER_COMMAND", () =>
+    createSignerCommand({ command: config.command, path, log }),
+  );
+  return async () => {
+    const authorities = await readBundle();
+    return {
+      signer: createExternalCommand({ command, authorities, cryptography, clock }),
+      authorities,
+    };
+  };
+};
+
+/**
+ * Loads the local CA of a certificate file and a key file. Throws an error for the operator, which quotes no file, if one cannot be
+ * read, if the key is open to others or does not match, or if a certificate may not sign certificates.
+ */
+export const loadLocalCa = async (options: {
+  certificateFile: string;
+  keyFile: string;
+  cryptography: Cryptography;
+}): Promise<LoadedSigner> => {
+  const authorities = readAuthorities(readTrustedFile(options.certificateFile).toString("utf8"));
+  const key = createNodeSigningKey(readKeyFile(options.keyFile));
+  return {
+    signer: await createLocalCa({ authorities, key, cryptography: options.cryptography }),
+    authorities,
+  };
 };

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { beforeAll, expect, it } from "vitest";
 import { createTestCa, createTestKey, type TestCa } from "#scripts/lab/ca/test-pki.ts";
 import { newFolder } from "#tests/support/new-folder.ts";
-import { loadLocalCa } from "./load-signer.ts";
+import { loadLocalCa } from "./follow-files.ts";
 import { createNodeCryptography } from "./node-cryptography.ts";
 
 const dir = newFolder();

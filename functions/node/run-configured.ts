@@ -5,7 +5,7 @@ import { ConfigError, type Environment } from "#kit/env.ts";
 import { createLineLog, type LineLog } from "#kit/line-log.ts";
 import type { Log } from "#kit/log.ts";
 import { printUsage } from "./command-line.ts";
-import { readTrustedFile } from "./read-key-file.ts";
+import { readTrustedFile } from "./config-files.ts";
 
 /** EX_CONFIG of sysexits(3): the units do not start such a program again. */
 const exitConfig = 78;

@@ -6,7 +6,7 @@ import { and, eq } from "drizzle-orm";
 import { expect, it } from "vitest";
 import { auditEvent } from "#drizzle/schema/audit.ts";
 import { certificate } from "#drizzle/schema/enrollment.ts";
-import { signerLoader } from "#functions/node/load-signer.ts";
+import { signerLoader } from "#functions/node/follow-files.ts";
 import { createNodeCryptography } from "#functions/node/node-cryptography.ts";
 import { createClientCertificateReader } from "#functions/signer/certificate.ts";
 import { createTestCa, createTestCsr, createTestKey } from "#scripts/lab/ca/test-pki.ts";

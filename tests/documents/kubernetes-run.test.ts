@@ -16,7 +16,7 @@ import { join } from "node:path";
 import { parseEnv } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { parse } from "yaml";
-import { readKeyFile } from "#functions/node/read-key-file.ts";
+import { readKeyFile } from "#functions/node/config-files.ts";
 import { systemClock } from "#kit/clock.ts";
 import { systemEntropy } from "#kit/entropy.ts";
 import { createLabPki, type LabPki } from "#scripts/lab/ca/pki.ts";

@@ -41,7 +41,7 @@ import {
   withoutStored,
 } from "../queue-events.ts";
 import type { Sink } from "../sink.ts";
-import { type AckedMessage, createAckedMessages } from "./acked-messages.ts";
+import { type AckedMessage, createAckedMessages, createRestoreDetector } from "./acked-messages.ts";
 import { createServerInspection } from "./check-servers.ts";
 import { streamStateOf, watchExportLags } from "./export-lags.ts";
 import { createHealth } from "./health.ts";
@@ -72,7 +72,6 @@ import {
   totalsOf,
   viewKey,
 } from "./queue-view.ts";
-import { createRestoreDetector } from "./restore-detector.ts";
 import { createStoredCounts, type StoredCounts } from "./stored-counts.ts";
 import { createViews, type Views } from "./views.ts";
 

@@ -9,7 +9,7 @@ import { splitDatabaseUrl } from "#kit/database-url.ts";
 import { fileFault } from "#kit/describe-error.ts";
 import { ConfigError } from "#kit/env.ts";
 import { singleFlight } from "#kit/group-calls.ts";
-import { readKeyFile, readTrustedFile } from "../read-key-file.ts";
+import { readKeyFile, readTrustedFile } from "../config-files.ts";
 
 /** The servers of one URL, shared by the pools of a process. */
 export interface DatabaseServers extends SharedServers {

@@ -9,9 +9,8 @@ import {
 import type { NatsConfig } from "#functions/config/nats-config.ts";
 import type { Clock } from "#kit/clock.ts";
 import type { Log } from "#kit/log.ts";
-import { readKeyFile, readTrustedFile } from "../read-key-file.ts";
+import { readKeyFile, readTrustedFile, withConfigError } from "../config-files.ts";
 import { StartFault } from "../run-configured.ts";
-import { withConfigError } from "../with-config-error.ts";
 
 const startTimeoutMs = 60_000;
 const retryDelayMs = 500;

@@ -1,7 +1,7 @@
 import { fileURLToPath } from "node:url";
 import { Agent, request } from "undici";
 import { encodeRequest } from "#functions/export/export-requests.ts";
-import { gzipFast } from "#functions/export/gzip.ts";
+import { gzipFast } from "#functions/export/otlp-client.ts";
 import { type Committer, createCommitter } from "#functions/ingest/committer.ts";
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import { readEnvelopes, readerSetup } from "#functions/store/export/read-envelopes.ts";

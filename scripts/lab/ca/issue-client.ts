@@ -1,6 +1,6 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import { loadLocalCa } from "#functions/node/load-signer.ts";
+import { loadLocalCa } from "#functions/node/follow-files.ts";
 import { createNodeCryptography } from "#functions/node/node-cryptography.ts";
 import type { Clock } from "#kit/clock.ts";
 import type { Entropy } from "#kit/entropy.ts";

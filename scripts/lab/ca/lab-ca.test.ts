@@ -3,7 +3,7 @@ import { readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { createSecureContext } from "node:tls";
 import { beforeEach, expect, it } from "vitest";
-import { readKeyFile } from "#functions/node/read-key-file.ts";
+import { readKeyFile } from "#functions/node/config-files.ts";
 import { identityOfCertificate } from "#proto/identity.ts";
 import { createTestClock } from "#tests/fakes/clock.ts";
 import { createSeededEntropy } from "#tests/fakes/entropy.ts";

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { beforeEach, describe, expect, it } from "vitest";
 import { repositoryFiles } from "#scripts/repository-files.ts";
 import { newFolder } from "#tests/support/new-folder.ts";
-import { readKeyFile, readTrustedFile } from "./read-key-file.ts";
+import { readKeyFile, readTrustedFile } from "./config-files.ts";
 
 let dir: string;
 
@@ -38,7 +38,7 @@ describe("readTrustedFile", () => {
     expect(readers.sort()).toEqual([
       // The parser, which the program gives a reader.
       "functions/config/workload-config.ts",
-      "functions/node/read-key-file.ts",
+      "functions/node/config-files.ts",
       // Files of the program itself, and of the kernel.
       "functions/node/read-migrations.ts",
       "functions/node/run-signer-command.ts",
