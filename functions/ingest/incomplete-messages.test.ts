@@ -1,7 +1,11 @@
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { createTestClock, type TestClock } from "#tests/fakes/clock.ts";
-import { type ByteBudget, createByteBudget } from "./byte-budget.ts";
-import { createIncompleteMessages, type IncompleteMessages } from "./create-ingest.ts";
+import {
+  type ByteBudget,
+  createByteBudget,
+  createIncompleteMessages,
+  type IncompleteMessages,
+} from "./byte-budget.ts";
 
 type Bytes = Uint8Array<ArrayBuffer>;
 const second = 1_000;

@@ -12,8 +12,8 @@ import { createJsonCheck } from "#proto/limits/json-check.ts";
 import { createWireCheck } from "#proto/limits/wire-check.ts";
 import { ProtobufError, WireLimitError } from "#proto/wire.ts";
 import { Problem } from "../problems.ts";
+import type { Reception } from "./byte-budget.ts";
 import { toConnectError } from "./connect-error.ts";
-import type { Reception } from "./create-ingest.ts";
 
 /** Limits of the messages of one method. */
 export interface MessageLimits {

@@ -41,9 +41,8 @@ import {
   callerKey,
   callerOf,
 } from "./admission.ts";
-import { type ByteBudget, reserveOnce } from "./byte-budget.ts";
+import { type ByteBudget, type IncompleteMessages, reserveOnce } from "./byte-budget.ts";
 import { toConnectError } from "./connect-error.ts";
-import type { IncompleteMessages } from "./create-ingest.ts";
 import { acceptedEncodings, examineSent } from "./examine-block.ts";
 import { ackBytes, checkClaims, type ExaminedFrame, type FrameLimits } from "./examine-frame.ts";
 import {
@@ -68,10 +67,12 @@ export interface IngestDependencies {
   incomplete: IncompleteMessages;
   sink: Sink;
   statuses: Pick<Statuses, "open" | "intervalSeconds">;
-  accounts: AccountRegister | undefined;
+  accounts?: AccountRegister | undefined;
   limits: FrameLimits & { frameBytesMax: number };
   /** Serves Forward over binary gRPC in place of `plain`. Without it Connect's handlers serve everything. */
-  fastPath: ((plain: UniversalHandler, shared: SharedWithFastPath) => UniversalHandler) | undefined;
+  fastPath?:
+    | ((plain: UniversalHandler, shared: SharedWithFastPath) => UniversalHandler)
+    | undefined;
   codec: Pick<BlockCodec, "decompress" | "free">;
   clock: Pick<Clock, "now" | "sleep">;
   observe: IngestObserver;

@@ -62,18 +62,19 @@ import {
 } from "./publisher.ts";
 import { createQueueStreams, type QueueStreams } from "./queue-streams.ts";
 import {
-  countsOf,
+  countConsumed,
+  createChainNames,
+  createViews,
+  decideCountStart,
+  decideRefusal,
   hasExpired,
   highestStored,
-  nameChains,
   type QueueView,
-  refusalOf,
-  restartOf,
   totalsOf,
+  type Views,
   viewKey,
 } from "./queue-view.ts";
 import { createStoredCounts, type StoredCounts } from "./stored-counts.ts";
-import { createViews, type Views } from "./views.ts";
 
 /** The dependencies of the sink. */
 interface NatsSinkNeeds extends QueueEventNeeds {
@@ -103,8 +104,8 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
   await inspectServers(0);
   const names = await prepareStreams(manager, settings);
   const restores = createRestoreDetector(manager, names.envelopes);
-  const found = await checkStreams(manager, settings);
-  await restores.isFound(found);
+  const atStart = await checkStreams(manager, settings);
+  await restores.isFound(atStart);
   const inspect = async (round: number) => {
     try {
       const infos = await checkStreams(manager, settings);
@@ -130,7 +131,7 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
     await inspectServers(round);
   };
   const publisher = createPublisher({ connection, clock, observe });
-  const acked = createAckedMessages(manager, found[0]);
+  const acked = createAckedMessages(manager, atStart[0]);
   const onAcked = (message: AckedMessage) => {
     acked.note(message);
     restores.noteStored(message);
@@ -148,7 +149,7 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
       }),
   });
   // It may have gone back while no core ran.
-  void losses.compare(found[0], true);
+  void losses.compare(atStart[0], true);
   const counts = createStoredCounts({
     connect: needs.connectCommitter,
     clock,
@@ -157,7 +158,7 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
   });
   const { waiting } = publisher;
   const health = createHealth({ ...needs, manager, streams: names, waiting, inspect });
-  const views = createViews(streams);
+  const views = createViews(streams.load);
   const stopped = new AbortController();
   const counting = counts.run(stopped.signal);
   const watching = watchExportLags({ manager, db, clock, stream: names.envelopes }, stopped.signal);
@@ -245,7 +246,7 @@ const createCommit = (parts: SinkParts) => {
   ): Promise<void> => {
     const blocks = planBlocks(frame, {
       cursor: view.cursor,
-      chainOf: nameChains(view),
+      chainOf: createChainNames(view),
       storedThrough: (chain) => view.chains.get(chain)?.storedThrough ?? 0n,
       // Another server may have another limit.
       bytesMax: (connection.info?.max_payload ?? 0) - headerBytesMax,
@@ -256,7 +257,7 @@ const createCommit = (parts: SinkParts) => {
       blocks.map(({ chain }) => chain),
     );
     for (const block of blocks) {
-      const added = countsOf(frame, {
+      const added = countConsumed(frame, {
         above: view.cursor,
         through: block.cursor,
         stored: block.run.count,
@@ -270,7 +271,11 @@ const createCommit = (parts: SinkParts) => {
     if (frame.lastSequence <= view.cursor) return;
     // All of the rest was rejected or discarded, or is stored: no block has moved the cursor.
     const totals = totalsOf(view);
-    const added = countsOf(frame, { above: view.cursor, through: frame.lastSequence, stored: 0 });
+    const added = countConsumed(frame, {
+      above: view.cursor,
+      through: frame.lastSequence,
+      stored: 0,
+    });
     await streams.writeState(view, {
       cursor: frame.lastSequence,
       totals: totals && addTotals(totals, added),
@@ -291,7 +296,7 @@ const createCommit = (parts: SinkParts) => {
         isFenced = true;
         view.isOwn = true;
       }
-      const refused = refusalOf(view, frame);
+      const refused = decideRefusal(view, frame);
       if (refused && !isFresh) throw new StaleSequence();
       first ??= view.cursor;
       if (refused === undefined) await store(view, frame, stored);
@@ -339,7 +344,7 @@ const createOpens = ({ db, settings, clock, streams, views, losses }: SinkParts)
     const recorded =
       lost && !isExpired ? withoutStored(lost, await findCursor(db, queue)) : undefined;
     await losses.record(queue, recorded, "stream");
-    const restart = restartOf(view, lost, recorded);
+    const restart = decideCountStart(view, lost, recorded);
     if (restart) await streams.writeState(view, { cursor, ...restart });
     view.isOwn = true;
     return { ...queue, cursor };

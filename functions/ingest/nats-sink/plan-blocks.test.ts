@@ -4,7 +4,7 @@ import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import { readStoredBlock } from "#functions/store/ingest/stored-envelope.ts";
 import { testRun } from "#tests/support/stored-envelopes.ts";
 import { planBlocks } from "./plan-blocks.ts";
-import { nameChains } from "./queue-view.ts";
+import { createChainNames } from "./queue-view.ts";
 
 const queue = { hostId: "a", queueId: new Uint8Array(16) };
 const bytesMax = 4_000;
@@ -50,7 +50,7 @@ it("stores each envelope once, in the order of its kind, however often a frame i
       const frame = { ...queue, previousSequence, lastSequence, receivedAt: 0, run: testRun(kept) };
       const blocks = planBlocks(frame, {
         cursor: view.cursor,
-        chainOf: nameChains(view),
+        chainOf: createChainNames(view),
         storedThrough: (chain) => view.chains.get(chain)?.storedThrough ?? 0n,
         bytesMax,
         codec: zstdCodec,

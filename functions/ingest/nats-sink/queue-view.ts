@@ -1,15 +1,26 @@
-/** A queue as a core last read or wrote it in JetStream; `queue-streams.ts` reads and writes it. */
+/**
+ * Queues as this core last read or wrote them in JetStream; `queue-streams.ts` reads and writes them. Invariants:
+ * - A view is used and changed under the lock of its queue only. It is dropped after any failure, and then read again.
+ * - A view may be behind the stream, when another core has written, and ahead of one that has gone back. So each write expects what the view
+ *   has, and rejects with `StaleSequence` where the stream has something else.
+ * - The cursor and what a chain has stored only rise while a view is read; a later message of a chain decides its session.
+ * - Totals are undefined where a message or state of an earlier version has none, and never guessed.
+ */
 import type { StoredMsg } from "@nats-io/jetstream";
+import { LRUCache } from "lru-cache";
 import { noCounts, type RangeCounts } from "#functions/domain/telemetry/decide-account.ts";
 import {
   type CountStart,
+  highest,
   highestTotals,
   parseTotals,
 } from "#functions/domain/telemetry/stream-range.ts";
+import { Problem } from "#functions/problems.ts";
 import { type FrameToCommit, queueKey } from "#functions/store/ingest/decide-frames.ts";
 import type { QueueName } from "#functions/store/ingest/queues.ts";
 import { type Loss, sequencesOf } from "../queue-events.ts";
 import type { StreamSettings } from "./prepare-streams.ts";
+import { StaleSequence } from "./publisher.ts";
 import type { QueueSubjects } from "./subjects.ts";
 
 /** A chain of envelopes, as this core last read or wrote it. */
@@ -44,51 +55,93 @@ export interface QueueView extends QueueName {
   isOwn: boolean;
 }
 
-/** Kinds of a queue that have a chain of their own: a caller must not fill the servers' memory with subjects. */
-const kindsMax = 16;
-/** The chain of all further kinds. */
-const otherKind = "other";
-
 /** A chain without a message. */
-export const emptyChain: Chain = {
-  end: 0,
-  storedThrough: 0n,
-  session: "",
-  totals: undefined,
-};
+export const emptyChain: Chain = { end: 0, storedThrough: 0n, session: "", totals: undefined };
 
 /** Returns the chain of a kind. */
 export const chainOf = ({ chains }: QueueView, kind: string): Chain =>
   chains.get(kind) ?? emptyChain;
 
+/** The key of a queue in the maps of this core. */
+export const viewKey = ({ hostId, queueId }: QueueName): string => queueKey(hostId, queueId);
+
+/** Moves the view to a message of a chain. One of an earlier version is one envelope, and has no last sequence. */
+export const readMessage = (view: QueueView, kind: string, { seq, header }: StoredMsg): void => {
+  const cursor = BigInt(header.get("Svc-Sequence") || 0);
+  const storedThrough = BigInt(header.get("Svc-Last-Sequence") || cursor);
+  const totals = parseTotals(header.get("Svc-Totals"));
+  const chain = { ...chainOf(view, kind) };
+  if (chain.end === 0) chain.totals = totals;
+  // A fence has those of before what it follows.
+  else chain.totals = totals && chain.totals && highestTotals(totals, chain.totals);
+  if (storedThrough > chain.storedThrough) chain.storedThrough = storedThrough;
+  if (seq > chain.end) {
+    chain.end = seq;
+    chain.session = header.get("Svc-Fence") || header.get("Svc-Session");
+  }
+  view.chains.set(kind, chain);
+  if (cursor > view.cursor) view.cursor = cursor;
+};
+
+/**
+ * Moves a view that was read from the chains alone to its state's cursor. A state that has counted more as stored than any message is ahead of a
+ * stream of envelopes that went back without it: then what the messages have is valid. `isLost`: it has none, and retention has not deleted them.
+ */
+export const moveToState = (view: QueueView, cursor: bigint, isLost: boolean): void => {
+  const { stateTotals, countedFrom } = view;
+  const chains = chainsWithMessages(view);
+  const counted = chains.reduce(
+    (totals, chain) => highestTotals(totals, chain.totals ?? noCounts),
+    noCounts,
+  );
+  // What was stored below a later start is lost, too.
+  const starts = countedFrom.filter(({ totals }) => totals.stored <= counted.stored);
+  const start = { through: 0n, totals: noCounts, ...starts.at(-1) };
+  const totals = highestTotals(counted, start.totals);
+  // Retention deletes the newest message last.
+  const isCounted =
+    (chains.length > 0 || isLost) && chains.every((chain) => chain.totals !== undefined);
+  if (isCounted && stateTotals !== undefined && stateTotals.stored > totals.stored) {
+    view.stateTotals = totals;
+    view.countedFrom = starts;
+    view.cursor = highest(view.cursor, start.through);
+  } else view.cursor = highest(view.cursor, cursor);
+};
+
+/**
+ * Moves a view to the session of its newest message, if that is behind what the state names as the end of its chains: the state went back without
+ * them, and its own session may be that of another copy.
+ */
+export const moveToSession = (view: QueueView, chainsEnd: number): void => {
+  const newest = newestOf(view.chains.values());
+  if (newest && newest.end > chainsEnd && newest.session !== "") view.session = newest.session;
+};
+
+const chainsWithMessages = ({ chains }: QueueView): Chain[] =>
+  [...chains.values()].filter(({ end }) => end > 0);
+
 const newestOf = (chains: Iterable<Chain>): Chain | undefined =>
   [...chains].reduce<Chain | undefined>(
-    (last, chain) => (last && last.end > chain.end ? last : chain),
+    (newest, chain) => (newest && newest.end > chain.end ? newest : chain),
     undefined,
   );
 
 /** Returns what became of a queue's sequences up to its cursor; null where an earlier version has counted nothing. */
-export const totalsOf = ({
-  chains,
-  stateEnd,
-  stateTotals,
-  countedFrom,
-}: QueueView): RangeCounts | null => {
+export const totalsOf = (view: QueueView): RangeCounts | null => {
+  const { stateEnd, stateTotals, countedFrom } = view;
   const start = countedFrom.at(-1)?.through ?? 0n;
-  const ends = [...chains.values()].filter(
-    ({ end, storedThrough }) => end > 0 && storedThrough > start,
-  );
-  if (stateTotals === undefined) return stateEnd === 0 && ends.length === 0 ? noCounts : null;
-  const newest = newestOf(ends);
+  const chains = chainsWithMessages(view).filter(({ storedThrough }) => storedThrough > start);
+  if (stateTotals === undefined) return stateEnd === 0 && chains.length === 0 ? noCounts : null;
+  const newest = newestOf(chains);
   if (newest && newest.totals === undefined) return null;
-  return ends.reduce(
+  return chains.reduce(
     (totals, chain) => (chain.totals ? highestTotals(totals, chain.totals) : totals),
     stateTotals,
   );
 };
 
-/** Returns what a frame makes of the sequences above `above` through `through`, of which `stored` are stored. */
-export const countsOf = (
+/** Counts what a frame makes of the sequences above `above` through `through`, of which `stored` are stored. */
+export const countConsumed = (
   { unstored }: Pick<FrameToCommit, "unstored">,
   { above, through, stored }: { above: bigint; through: bigint; stored: number },
 ): RangeCounts => {
@@ -105,89 +158,36 @@ export const countsOf = (
 /** How many starts a queue keeps: an account is settled within an hour, between one and the next. */
 const countStartsMax = 8;
 
-/** Returns from where the totals of an opened queue go on: behind what it lost, or where an earlier version has counted nothing. */
-export const restartOf = (
+/** Decides from where the totals of an opened queue go on: behind what it lost, or where an earlier version has counted nothing. */
+export const decideCountStart = (
   view: QueueView,
   lost: Loss | undefined,
   recorded: Loss | undefined,
 ): { totals: RangeCounts; countedFrom: CountStart[] } | undefined => {
   const before = totalsOf(view);
   if (before === null) {
-    const stored = highestStored(view);
-    const through = lost && lost.through > stored ? lost.through : stored;
-    return {
-      totals: noCounts,
-      countedFrom: [{ from: 1n, through, isLost: false, totals: noCounts }],
-    };
+    const through = highest(highestStored(view), lost?.through ?? 0n);
+    const start = { from: 1n, through, isLost: false, totals: noCounts };
+    return { totals: noCounts, countedFrom: [start] };
   }
   if (lost === undefined) return undefined;
+  const { from, through } = lost;
   // Unless another sink has some of it, or it expired.
-  const isLost = recorded?.from === lost.from;
+  const isLost = recorded?.from === from;
   const totals = isLost ? { ...before, lost: before.lost + sequencesOf(lost) } : before;
   const earlier = view.countedFrom
-    .filter(({ through }) => through < lost.from)
+    .filter((start) => start.through < from)
     .slice(1 - countStartsMax);
-  return {
-    totals,
-    countedFrom: [...earlier, { from: lost.from, through: lost.through, isLost, totals }],
-  };
+  return { totals, countedFrom: [...earlier, { from, through, isLost, totals }] };
 };
 
-/** Moves the view to a message of a chain. One of an earlier version is one envelope, and has no last sequence. */
-export const readMessage = (view: QueueView, kind: string, { seq, header }: StoredMsg): void => {
-  const cursor = BigInt(header.get("Svc-Sequence") || 0);
-  const last = BigInt(header.get("Svc-Last-Sequence") || cursor);
-  const found = parseTotals(header.get("Svc-Totals"));
-  const chain = chainOf(view, kind);
-  const { end, storedThrough, totals = end === 0 ? found : undefined } = chain;
-  const session = header.get("Svc-Fence") || header.get("Svc-Session");
-  view.chains.set(kind, {
-    end: Math.max(end, seq),
-    session: seq > end ? session : chain.session,
-    storedThrough: last > storedThrough ? last : storedThrough,
-    // A fence has those of before what it follows.
-    totals: found && totals && highestTotals(found, totals),
-  });
-  if (cursor > view.cursor) view.cursor = cursor;
-};
+/** Kinds of a queue that have a chain of their own: a caller must not fill the servers' memory with subjects. */
+const kindsMax = 16;
+/** The chain of all further kinds. */
+const otherKind = "other";
 
-/**
- * Moves a view to the session of its newest message, if that is behind what the state names as the end of its chains: the state went back without
- * them, and its own session may be that of another copy.
- */
-export const moveToSession = (view: QueueView, chainsEnd: number): void => {
-  const newest = newestOf(view.chains.values());
-  if (newest && newest.end > chainsEnd && newest.session !== "") view.session = newest.session;
-};
-
-/**
- * Moves a view that was read from the chains alone to its state's cursor. A state that has counted more as stored than any message is ahead of a
- * stream of envelopes that went back without it: then what the messages have is valid. `isLost`: it has none, and retention has not deleted them.
- */
-export const moveToState = (view: QueueView, cursor: bigint, isLost: boolean): void => {
-  const { chains, stateTotals, countedFrom } = view;
-  const ends = [...chains.values()].filter(({ end }) => end > 0);
-  const found = ends.reduce(
-    (totals, end) => highestTotals(totals, end.totals ?? noCounts),
-    noCounts,
-  );
-  // What was stored below a later start is lost, too.
-  const starts = countedFrom.filter(({ totals }) => totals.stored <= found.stored);
-  const start = { through: 0n, totals: noCounts, ...starts.at(-1) };
-  const counted = highestTotals(found, start.totals);
-  // Retention deletes the newest message last.
-  const isCounted = (ends.length > 0 || isLost) && ends.every(({ totals }) => totals !== undefined);
-  const isAhead = stateTotals !== undefined && isCounted && stateTotals.stored > counted.stored;
-  if (isAhead) {
-    view.stateTotals = counted;
-    view.countedFrom = starts;
-  }
-  const least = isAhead ? start.through : cursor;
-  if (least > view.cursor) view.cursor = least;
-};
-
-/** Returns how the envelopes of a kind are named in their subject, if those before it are, too. */
-export const nameChains = ({
+/** Creates the function that names the chain of a kind, if it has named those of the kinds before. */
+export const createChainNames = ({
   chains,
 }: {
   chains: ReadonlyMap<string, unknown>;
@@ -202,20 +202,10 @@ export const nameChains = ({
 
 /** Returns the highest sequence that is stored of a queue: above the cursor where a frame is stored in part. */
 export const highestStored = ({ cursor, chains }: Pick<QueueView, "cursor" | "chains">): bigint =>
-  [...chains.values()].reduce(
-    (highest, { storedThrough: last }) => (last > highest ? last : highest),
-    cursor,
-  );
+  [...chains.values()].reduce((most, { storedThrough }) => highest(most, storedThrough), cursor);
 
-/** The key of a queue in the maps of this core. */
-export const viewKey = ({ hostId, queueId }: QueueName): string => queueKey(hostId, queueId);
-
-/** Returns a number that rises with each block that is stored of a queue. */
-export const storedOf = ({ cursor, chains }: QueueView): bigint =>
-  [...chains.values()].reduce((sum, { storedThrough }) => sum + storedThrough, cursor);
-
-/** Returns why nothing of a frame is stored, as `commitFrames` decides it. */
-export const refusalOf = (
+/** Decides why nothing of a frame is stored, as `commitFrames` does; undefined if it may be stored. */
+export const decideRefusal = (
   view: QueueView,
   frame: FrameToCommit,
 ): "sequence_gap" | "session_superseded" | undefined => {
@@ -226,11 +216,60 @@ export const refusalOf = (
 
 /** Whether retention explains that the streams know less of a queue than its sender: it has stored nothing for so long. */
 export const hasExpired = (
-  { chains, stateAt }: QueueView,
+  view: QueueView,
   { maxAgeSeconds }: StreamSettings,
   now: number,
 ): boolean =>
   maxAgeSeconds > 0 &&
-  [...chains.values()].every(({ end }) => end === 0) &&
-  stateAt > 0 &&
-  now - stateAt >= maxAgeSeconds * 1000;
+  chainsWithMessages(view).length === 0 &&
+  view.stateAt > 0 &&
+  now - view.stateAt >= maxAgeSeconds * 1000;
+
+/** The queues that this core has read or written; see the invariants above. */
+export interface Views {
+  /** Runs `work` on a queue's view, and again on a new one when another core has written since the view was read. */
+  use<Result>(
+    queue: QueueName,
+    work: (view: QueueView, isFresh: boolean) => Promise<Result>,
+  ): Promise<Result>;
+  forget(queue: QueueName): void;
+  clear(): void;
+}
+
+/** Views in memory; one that was evicted is read again. */
+const viewsMax = 20_000;
+const attemptsMax = 5;
+
+/** Creates the views, empty. */
+export const createViews = (load: (queue: QueueName) => Promise<QueueView>): Views => {
+  const views = new LRUCache<string, QueueView>({ max: viewsMax });
+  return {
+    async use(queue, work) {
+      const key = viewKey(queue);
+      let progress = -1n;
+      for (let attempt = 1; ; attempt++) {
+        const cached = views.get(key);
+        try {
+          const view = cached ?? (await load(queue));
+          // While others move the queue, each attempt is at another one of its blocks.
+          const progressNow = progressOf(view);
+          if (progressNow > progress) attempt = 1;
+          progress = progressNow;
+          const result = await work(view, cached === undefined);
+          views.set(key, view);
+          return result;
+        } catch (error) {
+          views.delete(key);
+          if (!(error instanceof StaleSequence)) throw error;
+          if (attempt >= attemptsMax) throw new Problem("stream_unavailable", { cause: error });
+        }
+      }
+    },
+    forget: (queue) => void views.delete(viewKey(queue)),
+    clear: () => views.clear(),
+  };
+};
+
+/** Returns a number that rises with each block that is stored of a queue. */
+const progressOf = ({ cursor, chains }: QueueView): bigint =>
+  [...chains.values()].reduce((sum, { storedThrough }) => sum + storedThrough, cursor);
