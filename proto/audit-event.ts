@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { Id, IsoTimestamp, TextOrNull } from "./values.ts";
+import { Id, IsoTimestamp, NumberOrNull, TextOrNull } from "./values.ts";
 
 /** The kinds of actor of an audit event. */
 const actorTypes = ["operator", "workload", "collector", "system"] as const;
@@ -10,7 +10,7 @@ export const auditOutcomes = ["success", "failure"] as const;
 /** An audit event in a response (docs/audit.md). An event that was just written has no `seq` and no hashes yet. */
 export const AuditEventView = v.strictObject({
   id: Id,
-  seq: v.nullable(v.number()),
+  seq: NumberOrNull,
   occurred_at: IsoTimestamp,
   actor: v.strictObject({ type: v.picklist(actorTypes), id: v.string(), display: v.string() }),
   action: v.string(),
@@ -66,7 +66,7 @@ export type RecordNames = v.InferOutput<typeof RecordNames>;
 /** Response of `GET /v1/audit-events`: one page, newest first. */
 export const AuditEventPage = v.strictObject({
   items: v.array(AuditEventView),
-  next_cursor: v.nullable(v.string()),
+  next_cursor: TextOrNull,
   names: RecordNames,
 });
 

@@ -6,23 +6,24 @@ export const Id = v.pipe(v.string("must be a UUID"), v.uuid("must be a UUID"), v
 /** A timestamp in a response: RFC 3339 in UTC with milliseconds. */
 export const IsoTimestamp = v.pipe(v.string(), v.isoTimestamp());
 
+/** A text, a number or a timestamp that a response may lack. */
+export const TextOrNull = v.nullable(v.string());
+export const NumberOrNull = v.nullable(v.number());
+export const TimestampOrNull = v.nullable(IsoTimestamp);
+
 /** A time in which core could not receive. No threshold of a host counts it. */
 export const OutageView = v.strictObject({
   began_at: IsoTimestamp,
   /** Null while it lasts. */
-  ended_at: v.nullable(IsoTimestamp),
+  ended_at: TimestampOrNull,
   /** The silence of hosts counts from this time on, `return_seconds` after the end. */
-  counted_from: v.nullable(IsoTimestamp),
+  counted_from: TimestampOrNull,
   /** True if cores went on, and the database's clock skipped this time; absent otherwise. */
   is_clock_skip: v.optional(v.boolean()),
 });
 
 /** A time in which core could not receive. */
 export type OutageView = v.InferOutput<typeof OutageView>;
-
-/** A text, or a timestamp, that a response may lack. */
-export const TextOrNull = v.nullable(v.string());
-export const TimestampOrNull = v.nullable(IsoTimestamp);
 
 /** An integer of a body. */
 export const Integer = (min: number, max: number) =>

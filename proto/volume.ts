@@ -1,7 +1,7 @@
 /** What hosts sent, by host, kind, source or label (docs/volume.md). */
 import * as v from "valibot";
 import { labelPair } from "./labels.ts";
-import { Id, IsoTimestamp } from "./values.ts";
+import { Id, IsoTimestamp, NumberOrNull, TextOrNull } from "./values.ts";
 
 /** The most days of a volume by kind, for which there are sums, and by anything else. */
 export const volumeDaysMax = { kind: 400, others: 31 } as const;
@@ -37,7 +37,7 @@ const volume = { envelopes: v.number(), payload_bytes: v.number() };
 /** Bytes of a host in the last 24 whole hours, and on a usual day: the median of two weeks, null while it is not known. */
 export const HostVolumeView = v.strictObject({
   day_bytes: v.number(),
-  usual_bytes: v.nullable(v.number()),
+  usual_bytes: NumberOrNull,
 });
 
 /** Why core stores nothing more of a host in this hour (docs/volume.md). */
@@ -60,19 +60,19 @@ export const VolumeReport = v.strictObject({
   /** Of all parts, as many as `parts`. */
   total: v.strictObject(volume),
   parts: v.number(),
-  retention_days: v.nullable(v.number()),
+  retention_days: NumberOrNull,
   /** On disk, what the range would take if it went on for all of retention; null without retention, or while the ratio is not known. */
-  disk_bytes: v.nullable(v.number()),
+  disk_bytes: NumberOrNull,
   /** Those with the most bytes first. */
   items: v.array(
     v.strictObject({
       /** An identity, a kind, `KIND SOURCE` or the value of a label; null for hosts without the label. */
-      name: v.nullable(v.string()),
+      name: TextOrNull,
       ...volume,
-      disk_bytes: v.nullable(v.number()),
+      disk_bytes: NumberOrNull,
       /** Of hosts. */
       identity_id: v.optional(v.nullable(Id)),
-      device_id: v.optional(v.nullable(v.string())),
+      device_id: v.optional(TextOrNull),
       day: v.optional(HostVolumeView),
     }),
   ),

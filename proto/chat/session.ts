@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { Id, IsoTimestamp } from "../values.ts";
+import { Id, IsoTimestamp, TextOrNull } from "../values.ts";
 import { Receipt } from "./receipt.ts";
 
 /** The largest message of a person, in bytes of UTF-8. */
@@ -53,7 +53,7 @@ export type RelationSummary = v.InferOutput<typeof RelationSummary>;
 export const ColumnDescription = v.strictObject({
   name: v.string(),
   type: v.string(),
-  unit: v.nullable(v.string()),
+  unit: TextOrNull,
   description: v.string(),
 });
 
@@ -123,7 +123,7 @@ export type ChatMessage = v.InferOutput<typeof ChatMessage>;
 /** A conversation of one person. The title is the start of the first question until the person renames it. */
 export const ChatSession = v.strictObject({
   id: Id,
-  title: v.nullable(v.string()),
+  title: TextOrNull,
   created_at: IsoTimestamp,
   updated_at: IsoTimestamp,
   message_count: v.number(),
@@ -148,7 +148,7 @@ export const ChatStatus = v.strictObject({
   sql_tools: v.strictObject({
     offered: v.boolean(),
     /** Why the tools are not offered; null when they are. */
-    reason: v.nullable(v.string()),
+    reason: TextOrNull,
   }),
   receipts: v.strictObject({
     key_id: v.string(),

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { Id, IsoTimestamp } from "../values.ts";
+import { Id, IsoTimestamp, NumberOrNull, TextOrNull, TimestampOrNull } from "../values.ts";
 import { hourStates, queueEndings, shortageKinds } from "./hour-state.ts";
 
 /** The hours that a report covers at most: 31 days. */
@@ -12,7 +12,7 @@ const State = v.picklist(hourStates, "must be a state of an hour");
 /** In the unit of the kind (`Shortage`); null where nobody can say how much. */
 const ShortageView = v.strictObject({
   kind: v.picklist(shortageKinds),
-  count: v.nullable(v.number()),
+  count: NumberOrNull,
   reason: v.optional(v.string()),
 });
 
@@ -27,13 +27,13 @@ const AccountView = v.strictObject({
   to: IsoTimestamp,
   received_at: IsoTimestamp,
   /** Its sequences in the queue; null for none. */
-  first_sequence: v.nullable(v.string()),
-  last_sequence: v.nullable(v.string()),
+  first_sequence: TextOrNull,
+  last_sequence: TextOrNull,
   stopped: v.boolean(),
   /** Where its records are stored. */
   sink: v.string(),
   /** Why core refuses it; null for an accepted one. */
-  refused: v.nullable(v.string()),
+  refused: TextOrNull,
 });
 
 /** A queue of a host that binds its hours, or did; `queue_id` is empty for those beyond 64. */
@@ -41,7 +41,7 @@ export const HostQueueView = v.strictObject({
   queue_id: v.string(),
   first_seen_at: IsoTimestamp,
   last_seen_at: IsoTimestamp,
-  ended_at: v.nullable(IsoTimestamp),
+  ended_at: TimestampOrNull,
   ending: v.nullable(v.picklist(queueEndings)),
 });
 
@@ -116,7 +116,7 @@ const HostStrip = v.strictObject({
   host_id: v.string(),
   /** Null for a host that is not enrolled. */
   identity_id: v.nullable(Id),
-  device_id: v.nullable(v.string()),
+  device_id: TextOrNull,
   /** Its hours in the states that the list is of. */
   hours: v.number(),
   /** The hour that is short of most records, else the newest of them. */
@@ -136,7 +136,7 @@ export const FleetCompleteness = v.strictObject({
   from: IsoTimestamp,
   to: IsoTimestamp,
   /** The end of the last hour of the range whose states are settled; null for none. */
-  settled_until: v.nullable(IsoTimestamp),
+  settled_until: TimestampOrNull,
   /** The hosts that have a state in that hour. */
   hosts: v.number(),
   /** The hosts of the list, on all its pages: those with an hour in one of its states. */
@@ -145,7 +145,7 @@ export const FleetCompleteness = v.strictObject({
   hours: v.array(v.strictObject({ from: IsoTimestamp, hosts: v.record(State, v.number()) })),
   /** Those with the most such hours first. */
   items: v.array(HostStrip),
-  next_cursor: v.nullable(v.string()),
+  next_cursor: TextOrNull,
 });
 
 /** Response of `GET /v1/collector/completeness`. */

@@ -1,6 +1,6 @@
 /** Comparisons of changed hosts with similar unchanged ones (docs/judged-changes.md). */
 import * as v from "valibot";
-import { IsoTimestamp } from "../values.ts";
+import { IsoTimestamp, TextOrNull } from "../values.ts";
 
 /**
  * The measures by which hosts are compared: the share that sends no heartbeats any more, loses more records than before, starts more often, or
@@ -175,10 +175,10 @@ export const FleetChange = v.strictObject({
   id: v.string(),
   kind: v.picklist(changeKinds),
   /** The key of the label; null for a version. */
-  name: v.nullable(v.string()),
+  name: TextOrNull,
   /** Null for a label that the hosts did not have, or no longer have. */
-  from: v.nullable(v.string()),
-  to: v.nullable(v.string()),
+  from: TextOrNull,
+  to: TextOrNull,
   /** When the first host changed, and the last one. */
   began_at: IsoTimestamp,
   ended_at: IsoTimestamp,
@@ -198,7 +198,7 @@ export const changesPerDay = 20;
 /** Response of `GET /v1/collector/health/changes`. */
 export const FleetChangeList = v.strictObject({
   items: v.array(FleetChange),
-  next_cursor: v.nullable(v.string()),
+  next_cursor: TextOrNull,
   /** Changes of the last 24 hours that core does not compare, because others had reached `changesPerDay`. */
   refused: v.number(),
 });

@@ -1,6 +1,6 @@
 /** Configs and the hosts that should run them, as core reports them to `/configs` (docs/rollouts.md). */
 import * as v from "valibot";
-import { Id, IsoTimestamp, TextOrNull } from "../values.ts";
+import { Id, IsoTimestamp, TextOrNull, TimestampOrNull } from "../values.ts";
 import { configProgress } from "./vocabulary.ts";
 
 /** The progress of a config: how many hosts should run it, and how many do. Revoked hosts are not counted. */
@@ -13,7 +13,7 @@ export const ProgressHosts = v.strictObject({
   /** Hosts whose last heartbeat names it although another config, or none, is desired. */
   undesired: v.number(),
   /** When the last host began to report it; null unless the newest heartbeats of all hosts do. */
-  finished_at: v.nullable(IsoTimestamp),
+  finished_at: TimestampOrNull,
 });
 
 /** The progress of a config. */
@@ -84,11 +84,11 @@ export const ConfigAssignment = v.strictObject({
   assigned_by: v.string(),
   assigned_by_email: TextOrNull,
   /** When another config or none was assigned. */
-  ended_at: v.nullable(IsoTimestamp),
+  ended_at: TimestampOrNull,
   /** The config progress of the host; null once the assignment has ended or the host is revoked. */
   progress: v.nullable(v.picklist(configProgress)),
   /** When the host first reported that it runs the config; null while its last heartbeat does not. */
-  applied_at: v.nullable(IsoTimestamp),
+  applied_at: TimestampOrNull,
 });
 
 /** One assignment of a config to a host. */
@@ -115,7 +115,7 @@ export const UnstoredConfigs = v.strictObject({
     v.strictObject({
       config_hash: v.string(),
       running: v.number(),
-      last_heartbeat_at: v.nullable(IsoTimestamp),
+      last_heartbeat_at: TimestampOrNull,
     }),
   ),
 });

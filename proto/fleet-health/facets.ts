@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { IsoTimestamp } from "../values.ts";
+import { IsoTimestamp, NumberOrNull } from "../values.ts";
 import { FleetThresholdsView } from "./report.ts";
 import { driftKinds, exportKinds } from "./vocabulary.ts";
 
@@ -55,7 +55,7 @@ export const FleetFacets = v.strictObject({
     buckets: v.array(
       v.strictObject({
         from_seconds: v.number(),
-        to_seconds: v.nullable(v.number()),
+        to_seconds: NumberOrNull,
         count: v.number(),
       }),
     ),

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { Id, IsoTimestamp, OutageView } from "../values.ts";
+import { Id, IsoTimestamp, OutageView, TextOrNull } from "../values.ts";
 import { FleetHealthRow } from "./row.ts";
 import { fleetStates } from "./vocabulary.ts";
 
@@ -17,7 +17,7 @@ export const FleetThresholdsView = v.strictObject({
   /** A certificate with a smaller fraction of its lifetime left, and no successor, is expiring. */
   cert_expiring_fraction: v.number(),
   /** Oldest supported SemVer version; null supports any. */
-  min_version: v.nullable(v.string()),
+  min_version: TextOrNull,
 });
 
 /** The thresholds that decide the states. */
@@ -55,7 +55,7 @@ export const ExportLagView = v.strictObject({
   /** Envelopes that the backend rejected for good. */
   dead_letters: v.number(),
   /** Why its last request failed, with the backend's message; null while requests succeed. */
-  last_error: v.nullable(v.string()),
+  last_error: TextOrNull,
 });
 
 /** How far an export is behind. */
@@ -78,7 +78,7 @@ export const FleetHealthReport = v.strictObject({
     v.strictObject({ jumped_from: IsoTimestamp, jumped_to: IsoTimestamp, until: IsoTimestamp }),
   ),
   items: v.array(FleetHealthRow),
-  next_cursor: v.nullable(v.string()),
+  next_cursor: TextOrNull,
 });
 
 /** Response of `GET /v1/collector/health`. */
@@ -96,7 +96,7 @@ export const FleetHistoryEvent = v.strictObject({
     display: v.string(),
   }),
   outcome: v.picklist(["success", "failure"]),
-  reason_code: v.nullable(v.string()),
+  reason_code: TextOrNull,
   details: v.record(v.string(), v.unknown()),
 });
 

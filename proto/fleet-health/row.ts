@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { mapValues } from "#kit/map-values.ts";
 import { reportedNumbers } from "../management/reported-numbers.ts";
-import { Id, IsoTimestamp, TextOrNull, TimestampOrNull } from "../values.ts";
+import { Id, IsoTimestamp, NumberOrNull, TextOrNull, TimestampOrNull } from "../values.ts";
 import { HoldView, HostVolumeView } from "../volume.ts";
 import {
   certificateStatuses,
@@ -11,8 +11,6 @@ import {
   fleetStates,
   forwardings,
 } from "./vocabulary.ts";
-
-const NumberOrNull = v.nullable(v.number());
 
 const { cpu_ms: _, ...process } = reportedNumbers.process;
 

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { IsoTimestamp } from "../values.ts";
+import { IsoTimestamp, TimestampOrNull } from "../values.ts";
 import { fleetStates } from "./vocabulary.ts";
 
 /** The spans of the timeline, and the time between its counts. */
@@ -19,7 +19,7 @@ export const FleetTimelineView = v.strictObject({
   from: IsoTimestamp,
   to: IsoTimestamp,
   /** The earliest time for `at`; null before history begins. */
-  history_from: v.nullable(IsoTimestamp),
+  history_from: TimestampOrNull,
   /** The time between two counts; a longer one means that no core took counts. */
   step_seconds: v.number(),
   /** The oldest first. `at` of the report with the time of an item finds its counts. */

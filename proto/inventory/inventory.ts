@@ -3,7 +3,7 @@ import * as v from "valibot";
 import { sha256 } from "#kit/bytes.ts";
 import { type InventoryStatus, inventoryStatuses } from "../fleet-health/vocabulary.ts";
 import { Labels } from "../labels.ts";
-import { Id, Identifier, IsoTimestamp } from "../values.ts";
+import { Id, Identifier, IsoTimestamp, TextOrNull, TimestampOrNull } from "../values.ts";
 
 /** The largest inventory as CSV or JSON, in bytes: below what one address may send at once. */
 export const inventoryBytesMax = 12 * 1024 * 1024;
@@ -65,11 +65,11 @@ export type InventoryChange = v.InferOutput<typeof InventoryChange>;
 export const InventoryItem = v.strictObject({
   name: v.string(),
   status: v.picklist(inventoryStatuses),
-  owner: v.nullable(v.string()),
+  owner: TextOrNull,
   /** Those of the inventory. */
   labels: v.record(v.string(), v.string()),
   identity_id: v.nullable(Id),
-  identity: v.nullable(v.string()),
+  identity: TextOrNull,
 });
 
 /** A host of the inventory, of the fleet, or of both. */
@@ -87,12 +87,12 @@ const InventoryCounts = v.strictObject(
 export const InventoryReport = v.strictObject({
   generated_at: IsoTimestamp,
   /** Of the inventory, for `If-Match`. */
-  etag: v.nullable(v.string()),
+  etag: TextOrNull,
   /** When the inventory changed last; null without one, and then there are no counts and items. */
-  updated_at: v.nullable(IsoTimestamp),
+  updated_at: TimestampOrNull,
   counts: v.nullable(InventoryCounts),
   items: v.array(InventoryItem),
-  next_cursor: v.nullable(v.string()),
+  next_cursor: TextOrNull,
 });
 
 /** Response of `GET /v1/collector/inventory`. */

@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { certificateStatuses } from "../fleet-health/vocabulary.ts";
-import { Id, IsoTimestamp, TimestampOrNull } from "../values.ts";
+import { Id, IsoTimestamp, TextOrNull, TimestampOrNull } from "../values.ts";
 
 /** A certificate in a response. */
 export const CertificateView = v.strictObject({
@@ -26,5 +26,5 @@ export type CertificateView = v.InferOutput<typeof CertificateView>;
 /** Response of `GET /v1/collector/identities/{id}/certificates`: one page, newest first. */
 export const CertificatePage = v.strictObject({
   items: v.array(CertificateView),
-  next_cursor: v.nullable(v.string()),
+  next_cursor: TextOrNull,
 });

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { IsoTimestamp } from "../values.ts";
+import { IsoTimestamp, TextOrNull, TimestampOrNull } from "../values.ts";
 
 const Count = v.pipe(v.number(), v.integer(), v.minValue(0));
 
@@ -10,19 +10,19 @@ export const DirectoryStatus = v.strictObject({
     v.strictObject({
       finished_at: IsoTimestamp,
       outcome: v.picklist(["synced", "held", "refused", "failed"]),
-      reason_code: v.nullable(v.string()),
+      reason_code: TextOrNull,
     }),
   ),
   /** When an identity provider last pushed a change over SCIM; null if never. */
-  last_push_at: v.nullable(IsoTimestamp),
-  snapshot_at: v.nullable(IsoTimestamp),
+  last_push_at: TimestampOrNull,
+  snapshot_at: TimestampOrNull,
   snapshot_age_seconds: v.nullable(Count),
   failures_in_a_row: Count,
   missing_groups: v.array(v.string()),
   /** The variable of core's configuration that the directory suggests is wrong. */
-  suspect_setting: v.nullable(v.string()),
+  suspect_setting: TextOrNull,
   /** When core last noticed that its database was restored from a backup; null if never. */
-  restored_at: v.nullable(IsoTimestamp),
+  restored_at: TimestampOrNull,
   /** What a restored backup grants and nobody has confirmed: people, and their memberships of the groups that grant scopes. */
   access_held: v.strictObject({ people: Count, memberships: Count }),
   sync_interval_seconds: Count,

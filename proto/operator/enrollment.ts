@@ -1,6 +1,6 @@
 /** Enrollment as core reports it to `/enrollment` (docs/enroll.md). No view has the value of a token. */
 import * as v from "valibot";
-import { Id, IsoTimestamp, TextOrNull } from "../values.ts";
+import { Id, IsoTimestamp, TextOrNull, TimestampOrNull } from "../values.ts";
 import { WorkloadTerms } from "./workload.ts";
 
 /**
@@ -38,7 +38,7 @@ export const ListedPolicy = v.strictObject({
   enrollment_count: v.number(),
   created_at: IsoTimestamp,
   created_by: v.string(),
-  frozen_at: v.nullable(IsoTimestamp),
+  frozen_at: TimestampOrNull,
   labels: v.record(v.string(), v.string()),
   /** Which service account tokens enroll hosts under it; null for bootstrap tokens alone. */
   workload: v.nullable(WorkloadTerms),
@@ -75,7 +75,7 @@ export const ListedToken = v.strictObject({
   /** 0 means unlimited. */
   max_uses: v.number(),
   use_count: v.number(),
-  last_used_at: v.nullable(IsoTimestamp),
+  last_used_at: TimestampOrNull,
   last_used_address: TextOrNull,
   state: v.picklist(tokenStates),
   created_at: IsoTimestamp,

@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { diagRefusals } from "../management/diag.ts";
-import { Id, IsoTimestamp } from "../values.ts";
+import { Id, IsoTimestamp, TimestampOrNull } from "../values.ts";
 
 /** The states of a request for the diagnostics of a host. */
 const hostDiagStates = ["pending", "received", "refused", "unanswered"] as const;
@@ -12,7 +12,7 @@ export const HostDiagView = v.strictObject({
   state: v.picklist(hostDiagStates),
   requested_at: IsoTimestamp,
   answer_by: IsoTimestamp,
-  answered_at: v.nullable(IsoTimestamp),
+  answered_at: TimestampOrNull,
   /** Why the host sent none. */
   refusal: v.nullable(v.picklist(diagRefusals)),
   expires_at: IsoTimestamp,

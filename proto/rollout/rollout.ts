@@ -1,7 +1,15 @@
 /** Rollouts as core reports them (docs/rollouts.md). */
 import * as v from "valibot";
 import { HostComparison } from "../fleet-health/comparison.ts";
-import { Id, Integer, IsoTimestamp, OutageView, TextOrNull, TimestampOrNull } from "../values.ts";
+import {
+  Id,
+  Integer,
+  IsoTimestamp,
+  NumberOrNull,
+  OutageView,
+  TextOrNull,
+  TimestampOrNull,
+} from "../values.ts";
 import {
   rolloutConditions,
   rolloutReasons,
@@ -96,8 +104,8 @@ const revertedFailed = { reverted_failed: v.optional(v.number()) };
 export const RolloutWave = v.strictObject({
   number: v.number(),
   /** As requested; the other of the two is null. Of all targets, with those of the waves before. */
-  percent: v.nullable(v.number()),
-  count: v.nullable(v.number()),
+  percent: NumberOrNull,
+  count: NumberOrNull,
   soak_seconds: v.number(),
   targets: v.number(),
   ...v.entriesFromList(targetStatuses, v.number()),

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { Id, IsoTimestamp } from "../values.ts";
+import { Id, IsoTimestamp, NumberOrNull, TextOrNull, TimestampOrNull } from "../values.ts";
 
 /** The states of a part, the worst last. `disabled`: not configured, or stopped on purpose. */
 export const partStates = ["disabled", "ready", "warning", "not_ready"] as const;
@@ -14,12 +14,12 @@ const Count = v.pipe(v.number(), v.integer(), v.minValue(0));
 export const SystemPart = v.strictObject({
   area: v.picklist(["core", "database", "export", "certificate"]),
   /** The core or export that it belongs to; null where all cores share it. */
-  of: v.nullable(v.string()),
+  of: TextOrNull,
   name: v.string(),
   state: State,
   detail: v.string(),
   /** Since when it has this state; null where nobody recorded that. */
-  since: v.nullable(IsoTimestamp),
+  since: TimestampOrNull,
 });
 
 /** A part of the system. */
@@ -54,15 +54,15 @@ export const SystemReport = v.strictObject({
     /** Of the stored telemetry, indexes included. */
     telemetry_bytes: Count,
     /** The oldest day of which telemetry is stored. */
-    oldest_day: v.nullable(IsoTimestamp),
+    oldest_day: TimestampOrNull,
     retention_days: v.nullable(Count),
     /** Statements that have run for more than ten seconds, and the longest of them. */
     slow_statements: Count,
     slowest_seconds: v.number(),
-    standbys: v.array(v.strictObject({ name: v.string(), lag_seconds: v.nullable(v.number()) })),
+    standbys: v.array(v.strictObject({ name: v.string(), lag_seconds: NumberOrNull })),
   }),
   /** Times of the last week in which no core could receive. */
-  outages: v.array(v.strictObject({ began_at: IsoTimestamp, ended_at: v.nullable(IsoTimestamp) })),
+  outages: v.array(v.strictObject({ began_at: IsoTimestamp, ended_at: TimestampOrNull })),
 });
 
 /** Response of `GET /v1/system`. */

@@ -1,7 +1,16 @@
 /** Watches as core reports them (docs/watches.md). */
 import * as v from "valibot";
 import { factorKinds } from "../fleet-health/factors.ts";
-import { Id, Identifier, Integer, IsoTimestamp, OutageView } from "../values.ts";
+import {
+  Id,
+  Identifier,
+  Integer,
+  IsoTimestamp,
+  NumberOrNull,
+  OutageView,
+  TextOrNull,
+  TimestampOrNull,
+} from "../values.ts";
 import { watchStates } from "./vocabulary.ts";
 
 /** The kinds of events in the history of a watch. */
@@ -93,19 +102,17 @@ export const Watch = v.strictObject({
   revision: v.number(),
   state: v.picklist(watchStates),
   /** Since when more hosts match than allowed; null while no more do. */
-  since: v.nullable(IsoTimestamp),
+  since: TimestampOrNull,
   /** The hosts that matched at `evaluated_at`; null before the first time, and while `fault` says why they cannot be counted. */
-  count: v.nullable(v.number()),
-  evaluated_at: v.nullable(IsoTimestamp),
-  fault: v.nullable(v.string()),
+  count: NumberOrNull,
+  evaluated_at: TimestampOrNull,
+  fault: TextOrNull,
   /** When the state last became firing, or ceased to be. */
   changed_at: IsoTimestamp,
   common_factor: v.nullable(CommonFactor),
   /** The watch whose message covers this one. */
   explained_by: v.nullable(Id),
-  silence: v.nullable(
-    v.strictObject({ until: IsoTimestamp, by: v.string(), reason: v.nullable(v.string()) }),
-  ),
+  silence: v.nullable(v.strictObject({ until: IsoTimestamp, by: v.string(), reason: TextOrNull })),
   /** Messages that no receiver has acknowledged yet. */
   waiting_messages: v.number(),
   created_at: IsoTimestamp,
@@ -127,7 +134,7 @@ const heldBy = { held_by: v.optional(OutageView) };
 /** Response of `GET /v1/collector/watches`. */
 export const WatchList = v.strictObject({
   items: v.array(Watch),
-  next_cursor: v.nullable(v.string()),
+  next_cursor: TextOrNull,
   receivers: v.array(Receiver),
   ...heldBy,
 });
@@ -136,9 +143,9 @@ export const WatchList = v.strictObject({
 export const WatchEvent = v.strictObject({
   at: IsoTimestamp,
   kind: v.picklist(watchEventKinds),
-  count: v.nullable(v.number()),
-  receiver: v.nullable(v.string()),
-  detail: v.nullable(v.string()),
+  count: NumberOrNull,
+  receiver: TextOrNull,
+  detail: TextOrNull,
 });
 
 /** Response of `GET /v1/collector/watches/{id}`: the newest events first. */

@@ -12,7 +12,7 @@ import { viewOf } from "#functions/http/route.ts";
 import type { IdentityRow } from "#functions/store/certificate/identities.ts";
 import { certificateStatus } from "#proto/fleet-health/vocabulary.ts";
 import { CertificatePage, CertificateView } from "#proto/operator/certificate.ts";
-import { Id, Identifier, IsoTimestamp } from "#proto/values.ts";
+import { Id, Identifier, IsoTimestamp, TextOrNull, TimestampOrNull } from "#proto/values.ts";
 
 const IdentityView = v.strictObject({
   id: Id,
@@ -20,12 +20,12 @@ const IdentityView = v.strictObject({
   device_id: v.string(),
   policy_id: Id,
   token_id: Id,
-  hostname: v.nullable(v.string()),
+  hostname: TextOrNull,
   platform: v.string(),
   collector_version: v.string(),
   status: v.picklist(["active", "revoked"]),
   enrolled_at: IsoTimestamp,
-  revoked_at: v.nullable(IsoTimestamp),
+  revoked_at: TimestampOrNull,
   last_auth_failure: v.nullable(v.strictObject({ at: IsoTimestamp, reason: v.string() })),
 });
 

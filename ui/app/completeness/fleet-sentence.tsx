@@ -1,20 +1,21 @@
 import { Show } from "solid-js";
 import * as v from "valibot";
 import { shortRecords } from "#proto/completeness/short-records.ts";
+import { TextOrNull } from "#proto/values.ts";
 import { createReport, useUpdates } from "../api/live-report.tsx";
 import { formatCountOf, plainText } from "../format/format.ts";
 import { incompleteText } from "./incomplete-text.ts";
 
 /** The part of the report that the sentence needs: the whole schema would be a tenth of the page's script. */
 const FleetHours = v.object({
-  settled_until: v.nullable(v.string()),
+  settled_until: TextOrNull,
   hosts: v.number(),
   hosts_listed: v.number(),
   hours: v.array(v.object({ hosts: v.record(v.string(), v.number()) })),
   items: v.array(
     v.object({
       host_id: v.string(),
-      device_id: v.nullable(v.string()),
+      device_id: TextOrNull,
       worst: v.nullable(
         v.object({
           from: v.string(),

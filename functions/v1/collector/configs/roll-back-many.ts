@@ -7,7 +7,7 @@ import {
 } from "#functions/domain/config/desired-config.ts";
 import { resource } from "#functions/http/resource.ts";
 import { ReasonCode, viewOf } from "#functions/http/route.ts";
-import { Id, QueryFlag } from "#proto/values.ts";
+import { Id, QueryFlag, TextOrNull } from "#proto/values.ts";
 
 /** The route that rolls up to 1,000 hosts back to their last known good or their previous config. */
 export const configRollbacks = (core: ConfiguredCore) =>
@@ -55,9 +55,7 @@ const ResultsView = v.strictObject({
     v.strictObject({
       identity_id: Id,
       outcome: v.picklist(rollbackOutcomes),
-      config: v.nullable(
-        v.strictObject({ id: Id, name: v.nullable(v.string()), config_hash: v.string() }),
-      ),
+      config: v.nullable(v.strictObject({ id: Id, name: TextOrNull, config_hash: v.string() })),
     }),
   ),
 });

@@ -6,7 +6,7 @@ import { route } from "#functions/http/route.ts";
 import { Problem } from "#functions/problems.ts";
 import { RemoteAddress } from "#functions/v1/shapes.ts";
 import { IdentityPrefix } from "#proto/operator/policy-draft.ts";
-import { Id, Identifier, Platform, Sha256Hex } from "#proto/values.ts";
+import { Id, Identifier, Platform, Sha256Hex, TextOrNull } from "#proto/values.ts";
 
 const SimulationBody = v.strictObject({
   device_id: v.optional(
@@ -37,19 +37,13 @@ const SimulationBody = v.strictObject({
 
 const SimulationView = v.strictObject({
   allowed: v.boolean(),
-  identity: v.pipe(
-    v.nullable(v.string()),
-    v.description("null: the service account token names no device"),
-  ),
+  identity: v.pipe(TextOrNull, v.description("null: the service account token names no device")),
   labels: v.pipe(
     v.record(v.string(), v.string()),
     v.description("those that the policy would give the host"),
   ),
-  code: v.pipe(
-    v.nullable(v.string()),
-    v.description("the problem code that enrollment would answer with"),
-  ),
-  rule: v.pipe(v.nullable(v.string()), v.description("the first rule that refuses")),
+  code: v.pipe(TextOrNull, v.description("the problem code that enrollment would answer with")),
+  rule: v.pipe(TextOrNull, v.description("the first rule that refuses")),
   detail: v.string(),
   checks: v.array(
     v.strictObject({
