@@ -21,10 +21,19 @@ const need = (ok, what) => {
 };
 
 // Base64 has one spelling here: with padding, and without other characters.
-const isBase64 = (text) => text === Buffer.from(text, "base64").toString("base64");
+const none = Buffer.alloc(0);
+const base64 = (text) => {
+  const data = Buffer.from(text, "base64");
+  return data.toString("base64") === text ? data : undefined;
+};
+const hashOf = (text) => {
+  const data = base64(text);
+  return data?.length === 32 ? data : undefined;
+};
 const bytes = (text) => {
-  need(isBase64(text), "something is not base64");
-  return Buffer.from(text, "base64");
+  const data = base64(text);
+  need(data, "something is not base64");
+  return data;
 };
 const bytesOrNone = (text) => bytes(text === "-" ? "" : text);
 const hashes = (texts) => {
@@ -42,23 +51,23 @@ const rootOf = (leaves) => {
   const split = 2 ** Math.ceil(Math.log2(leaves.length) - 1);
   return nodeOf(rootOf(leaves.slice(0, split)), rootOf(leaves.slice(split)));
 };
-const none = Buffer.alloc(0);
 const half = (number) => Math.floor(number / 2);
-const passLeft = (at, last) => {
-  while (at % 2 === 0 && at > 0) [at, last] = [half(at), half(last)];
-  return [at, last];
-};
-const climb = (leaf, index, size, path) => {
-  if (index >= size) return none;
-  let [at, last, root] = [index, size - 1, leaf];
+const follow = (path, [at, last], join) => {
   for (const hash of path) {
-    if (last === 0) return none;
+    if (last === 0) return false;
     const isRight = at % 2 === 1 || at === last;
-    root = isRight ? nodeOf(hash, root) : nodeOf(root, hash);
-    if (isRight) [at, last] = passLeft(at, last);
+    join(hash, isRight);
+    while (isRight && at % 2 === 0 && at > 0) [at, last] = [half(at), half(last)];
     [at, last] = [half(at), half(last)];
   }
-  return last === 0 ? root : none;
+  return last === 0;
+};
+const climb = (leaf, index, size, path) => {
+  let root = leaf;
+  const join = (hash, isRight) => {
+    root = isRight ? nodeOf(hash, root) : nodeOf(root, hash);
+  };
+  return index < size && follow(path, [index, size - 1], join) ? root : none;
 };
 const isContinued = (before, after, path) => {
   if (before.size > after.size || before.size === 0) return before.size === 0 && path.length === 0;
@@ -66,18 +75,13 @@ const isContinued = (before, after, path) => {
   if (path.length === 0) return false;
   let [at, last] = [before.size - 1, after.size - 1];
   while (at % 2 === 1) [at, last] = [half(at), half(last)];
-  const rest = at === 0 ? path : path.slice(1);
-  const start = at === 0 ? before.root : path[0];
+  const [start, ...rest] = at === 0 ? [before.root, ...path] : path;
   let [old, now] = [start, start];
-  for (const hash of rest) {
-    if (last === 0) return false;
-    if (at % 2 === 1 || at === last) {
-      [old, now] = [nodeOf(hash, old), nodeOf(hash, now)];
-      [at, last] = passLeft(at, last);
-    } else now = nodeOf(now, hash);
-    [at, last] = [half(at), half(last)];
-  }
-  return last === 0 && old.equals(before.root) && now.equals(after.root);
+  const join = (hash, isRight) => {
+    if (isRight) old = nodeOf(hash, old);
+    now = isRight ? nodeOf(hash, now) : nodeOf(now, hash);
+  };
+  return follow(rest, [at, last], join) && old.equals(before.root) && now.equals(after.root);
 };
 
 // The fields of a protobuf message, by number.
@@ -132,11 +136,7 @@ const openHead = (note, logKeys) => {
   const end = note.lastIndexOf("\n\n");
   const text = note.slice(0, end + 1);
   const [origin, size = "", root = "", ...rest] = text.split("\n");
-  const isHead =
-    isCount(size) &&
-    isBase64(root) &&
-    Buffer.from(root, "base64").length === 32 &&
-    rest.pop() === "";
+  const isHead = isCount(size) && hashOf(root) && rest.pop() === "";
   // biome-ignore lint/suspicious/noControlCharactersInRegex: notes have none
   const hasControl = /[\u0000-\u0009\u000b-\u001f]/.test(note);
   const isText = note.length <= 1_000_000 && !hasControl && note.endsWith("\n");
@@ -144,14 +144,14 @@ const openHead = (note, logKeys) => {
   const signatures = note.slice(end + 2, -1).split("\n");
   const isGood = signatures.map((line) => {
     const [, name, encoded = ""] = /^— ([^\s\u0085+]+) (\S+)$/u.exec(line) ?? [];
-    const data = isBase64(encoded) ? Buffer.from(encoded, "base64") : none;
+    const data = base64(encoded) ?? none;
     if (data.length <= 4) return false;
     const known = logKeys.find((key) => key.name === name && data.toString("hex", 0, 4) === key.id);
     if (known === undefined) return null;
     return verify(null, Buffer.from(text), known.key, data.subarray(4)) && name;
   });
   const isSigned = signatures.length <= 100 && !isGood.includes(false) && isGood.includes(origin);
-  return { origin, size: Number(size), root: Buffer.from(root, "base64"), isSigned };
+  return { origin, size: Number(size), root: hashOf(root), isSigned };
 };
 
 // A name has one spelling, with `:`, `/` and `@` as they are.
@@ -173,50 +173,34 @@ const timeOf = (text) => {
   return isHour ? ms : undefined;
 };
 const readEntry = (text) => {
-  const [, name, hour, lines, root] =
+  const [, version, hour, lines, encoded = ""] =
     /^svc-completeness-v([12]) (\S+) (\S+) (\S+)$/.exec(text) ?? [];
-  const isRoot = root !== undefined && isBase64(root) && Buffer.from(root, "base64").length === 32;
-  if (name === undefined || timeOf(hour) === undefined || !isCount(lines) || !isRoot)
-    return undefined;
-  return { version: Number(name), hour, ms: timeOf(hour), lines: Number(lines), root: bytes(root) };
+  const ms = timeOf(hour);
+  const root = hashOf(encoded);
+  if (ms === undefined || !isCount(lines) || !root) return undefined;
+  return { version: Number(version), hour, ms, lines: Number(lines), root };
 };
 
 // The fields of a line, in their order: version 2 has more, and passes over those that it does not know.
+const words = (text) => text.split(" ");
+const refusals = words("queue_full too_large malformed retry");
 const counts = [
-  ...[
-    "accepted",
-    "stored",
-    "rejected",
-    "discarded",
-    "lost",
-    "missing",
-    "expired",
-    "damaged",
-    "file_gap_bytes",
-  ],
-  ...["queue_full", "too_large", "malformed", "retry", "export_rejected", "export_rejected_items"],
+  ...words("accepted stored rejected discarded lost missing expired damaged file_gap_bytes"),
+  ...refusals,
+  ...words("export_rejected export_rejected_items"),
 ];
-const laterCounts = ["file_gaps", "filtered", "redacted"];
-const others = ["short", "clock", "sink", "delivered"];
+const laterCounts = words("file_gaps filtered redacted");
+const others = words("short clock sink delivered");
 const namesOf = {
   1: ["hour", ...counts, ...others, "of"],
   2: ["hour", ...counts, ...laterCounts, ...others, "queues", "of"],
 };
-const states = [
-  "complete",
-  "undelivered",
-  "short",
-  "late",
-  "silent",
-  "not_running",
-  "core_out",
-  "not_accounted",
-];
+const states = words("complete undelivered short late silent not_running core_out not_accounted");
 const lossCounts = [
-  ...["rejected", "lost", "missing", "file_gap_bytes", "file_gaps", "queue_full", "too_large"],
-  ...["export_rejected", "export_rejected_items"],
+  ...words("rejected lost missing file_gap_bytes file_gaps queue_full too_large"),
+  ...words("export_rejected export_rejected_items"),
 ];
-const words = (text) => text.split(",").every((word) => /^[a-z_]+(:[a-z_]+)?$/.test(word));
+const isWords = (text) => text.split(",").every((word) => /^[a-z_]+(:[a-z_]+)?$/.test(word));
 const readQueue = (text, ms) => {
   const [, id, from = "0", to = String(hourMs)] =
     /^(any|others|[0-9a-f]{32})(?::(0|[1-9]\d{0,6})-(0|[1-9]\d{0,6}))?$/.exec(text) ?? [];
@@ -245,9 +229,9 @@ const readLine = (text, { version, ms }) => {
     decodeName(name) !== undefined && own !== undefined && !queues.includes(undefined),
     [...counts, ...laterCounts].every(isCounted) &&
       ["ahead", undefined].includes(fields.get("clock")),
-    words(fields.get("short") ?? "a") && words(fields.get("sink") ?? "a"),
+    isWords(fields.get("short") ?? "a") && isWords(fields.get("sink") ?? "a"),
     (fields.get("delivered") ?? "a").split(",").every((each) => decodeName(each) !== undefined),
-    of === undefined || (isBase64(of) && Buffer.from(of, "base64").length === 32),
+    of === undefined || hashOf(of),
   ].every(Boolean);
   if (!isGood) return undefined;
   return {
@@ -272,15 +256,7 @@ const readFile = (text) => {
   const [entryText, ...items] = head.split("\n");
   need(proof !== undefined && rest.length > 0, "the file has no proof and no head of a log");
   const entry = readEntry(entryText);
-  const file = {
-    entryText,
-    entry,
-    only: undefined,
-    lines: [],
-    certificates: [],
-    consistency: [],
-    first: undefined,
-  };
+  const file = { entryText, entry, lines: [], certificates: [], consistency: [] };
   for (const item of items) readItem(file, item);
   const [name, index = "", ...path] = proof.split("\n");
   const isProof =
@@ -558,54 +534,52 @@ const checkBinding = ({ queues, own }, stated, says, entry) => {
 };
 
 // The counts that are the host's own; the others are core's.
-const firstHostCounts = [
-  "accepted",
-  "expired",
-  "damaged",
-  "file_gap_bytes",
-  "queue_full",
-  "too_large",
-  "malformed",
-  "retry",
-];
+const firstHostCounts = [...words("accepted expired damaged file_gap_bytes"), ...refusals];
 const hostCounts = { 1: firstHostCounts, 2: [...firstHostCounts, ...laterCounts] };
-const reasons = [undefined, "queue_full", "too_large", "malformed", "retry"];
+const numberIn = (fields, field) => fields[field]?.at(-1) ?? 0n;
 const readAccount = ({ body }, ofHost) => {
   const fields = decode(body);
-  const number = (field) => fields[field]?.at(-1) ?? 0n;
-  const records = (field, at) =>
-    (fields[field] ?? []).reduce((sum, each) => sum + (decode(each)[at]?.at(-1) ?? 0n), 0n);
-  const refused = { queue_full: 0n, too_large: 0n, malformed: 0n, retry: 0n };
-  for (const each of (fields[13] ?? []).map(decode)) {
-    const reason = reasons[Number(each[1]?.at(-1) ?? 0n)];
-    if (reason) refused[reason] += each[3]?.at(-1) ?? 0n;
-  }
+  const number = (field) => numberIn(fields, field);
+  const data = (field) => fields[field]?.at(-1) ?? none;
+  const inside = (field) => (fields[field] ?? []).map(decode);
+  const records = (counted, field) =>
+    counted.reduce((sum, each) => sum + numberIn(each, field), 0n);
+  const refused = refusals.map((name, place) => {
+    const reason = BigInt(place + 1);
+    return [
+      name,
+      records(
+        inside(13).filter((each) => numberIn(each, 1) === reason),
+        3,
+      ),
+    ];
+  });
   const [first, last, acked] = [8, 9, 18].map(number);
   let through = last;
   if (acked < last) through = acked;
   return {
-    host: String(fields[1]?.at(-1) ?? ""),
-    queue: (fields[2]?.at(-1) ?? none).toString("hex"),
+    host: String(data(1)),
+    queue: data(2).toString("hex"),
     number: number(3),
     name: `account ${number(3)} of ${ofHost}`,
     hash: sha("svc-account-v1\n", body),
-    previous: fields[4]?.at(-1) ?? none,
+    previous: data(4),
     from: Number(number(6)),
     to: Number(number(7)),
     first,
     last,
     isStopped: number(10) === 1n,
     ackedBefore: through < first ? 0n : through - first + 1n,
-    certificate: (fields[19]?.at(-1) ?? none).toString("hex"),
+    certificate: data(19).toString("hex"),
     counts: {
-      ...refused,
-      accepted: records(12, 3),
+      ...Object.fromEntries(refused),
+      accepted: records(inside(12), 3),
       expired: number(14),
       damaged: number(15),
       file_gap_bytes: number(16),
       file_gaps: number(21),
-      filtered: records(23, 4),
-      redacted: records(24, 4),
+      filtered: records(inside(23), 4),
+      redacted: records(inside(24), 4),
     },
   };
 };
