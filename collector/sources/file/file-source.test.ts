@@ -45,9 +45,10 @@ describe("lines", () => {
 
   it("of 1 MiB become one record; longer ones are split and marked as partial", async () => {
     const mebibyte = 1024 * 1024;
-    writeFileSync(files.log(), `a\n${"x".repeat(mebibyte)}\r\n${"y".repeat(mebibyte + 10)}\nz\n`);
+    const text = ["a", `${"x".repeat(mebibyte)}\r`, "y".repeat(mebibyte + 10), "z"];
+    writeFileSync(files.log(), `${text.join("\n")}\n${"w".repeat(mebibyte + 1)}\n`);
     await files.start();
-    await eventually(() => expect(files.records()).toHaveLength(5));
+    await eventually(() => expect(files.records()).toHaveLength(7));
     expect(
       files
         .records()
@@ -57,6 +58,8 @@ describe("lines", () => {
       [mebibyte, undefined],
       [mebibyte, "true"],
       [10, undefined],
+      [1, undefined],
+      [mebibyte, "true"],
       [1, undefined],
     ]);
   });

@@ -37,14 +37,13 @@ export const readLines = async (
   while (start < chunk.length) {
     const found = chunk.indexOf(newline, start);
     const stop = found === -1 ? chunk.length : found;
-    // The line may still end with `\r`.
-    if (stop - start > lineBytesMax + 1) {
+    const end = chunk[stop - 1] === carriageReturn ? stop - 1 : stop;
+    if (end - start > lineBytesMax) {
       if (bounds.length > 0) break;
       const cut = start + lineBytesMax;
       return { bounds: [start, cut], partial: true, next: offset + cut, chunk };
     }
     if (found === -1 && !options.final) break;
-    const end = chunk[stop - 1] === carriageReturn ? stop - 1 : stop;
     if (!options.admits(end - start) && bounds.length > 0) break;
     bounds.push(start, end);
     start = found === -1 ? stop : found + 1;
