@@ -10,8 +10,9 @@ export interface Clock {
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
 }
 
-/** The milliseconds of an hour and of a day. */
-export const hourMs = 3_600_000;
+/** The milliseconds of a minute, an hour and a day. */
+export const minuteMs = 60_000;
+export const hourMs = 60 * minuteMs;
 export const dayMs = 24 * hourMs;
 
 /** Returns the two times that may be correct: by `now`, and by this machine's own clock. */

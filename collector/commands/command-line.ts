@@ -4,6 +4,7 @@ import {
   type Command,
   CommandFailure,
   type CommandOutcome,
+  commandFailure,
   exitCode,
   parseFlags,
 } from "./command.ts";
@@ -112,11 +113,7 @@ const renderFailure = (error: unknown, { name, env, asJson }: Output): number =>
   const failure =
     error instanceof CommandFailure
       ? error
-      : new CommandFailure(
-          exitCode.failed,
-          "internal",
-          error instanceof Error ? error.message : "unknown failure",
-        );
+      : commandFailure("internal", error instanceof Error ? error.message : "unknown failure");
   if (asJson) {
     const { code, message, details } = failure;
     env.stdout.write(`${JSON.stringify({ ok: false, error: { code, message, details } })}\n`);

@@ -1,11 +1,11 @@
 import { parseArgs } from "node:util";
-import type { ConfigTextError } from "#proto/collector-config/tree.ts";
+import type { CollectorConfig } from "#proto/collector-config/parse.ts";
 import {
   describeConfigError,
   isUsable,
+  type LoadedConfig,
   loadConfig,
   type UsableConfig,
-  unreadable,
 } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
 
@@ -144,26 +144,38 @@ export class CommandFailure extends Error {
 export const usageFailure = (message: string): CommandFailure =>
   new CommandFailure(exitCode.usage, "usage", message);
 
-/** Creates the failure of a config with these errors: exit code 78, or 1 for an error of the disk, which a restart may fix. */
-export const configFailure = (errors: readonly ConfigTextError[]): CommandFailure => {
-  const isTemporary = errors.some(({ message }) => message.endsWith(unreadable));
-  const message = "the config is invalid or missing (line:column key error)";
-  return new CommandFailure(
-    isTemporary ? exitCode.failed : exitCode.config,
+/** Creates the failure of a command that did not do its work: exit code 1. */
+export const commandFailure = (
+  code: string,
+  message: string,
+  options?: { details?: readonly string[]; cause?: unknown },
+): CommandFailure => new CommandFailure(exitCode.failed, code, message, options);
+
+/** Creates the failure of a config with errors: exit code 78, or 1 after an error of the disk, which a restart may fix. */
+export const configFailure = ({ errors, isUnreadable }: LoadedConfig): CommandFailure =>
+  new CommandFailure(
+    isUnreadable ? exitCode.failed : exitCode.config,
     "config_invalid",
-    message,
-    {
-      details: errors.map(describeConfigError),
-    },
+    "the config is invalid or missing (line:column key error)",
+    { details: errors.map(describeConfigError) },
   );
+
+/** Loads the config at `path`. Throws a failure that lists every error if it cannot be parsed. */
+export const loadParsedConfig = async (
+  path: string | undefined,
+  env: Pick<CollectorEnv, "effectiveUid">,
+): Promise<CollectorConfig> => {
+  const loaded = await loadConfig(path, env);
+  if (loaded.config === undefined) throw configFailure(loaded);
+  return loaded.config;
 };
 
 /** Loads the config at `path`. Throws a failure that lists every error if it cannot run. */
 export const loadUsableConfig = async (
-  path: string,
+  path: string | undefined,
   env: Pick<CollectorEnv, "effectiveUid">,
 ): Promise<UsableConfig> => {
   const loaded = await loadConfig(path, env);
   if (isUsable(loaded)) return loaded;
-  throw configFailure(loaded.errors);
+  throw configFailure(loaded);
 };

@@ -2,7 +2,7 @@ import { UnsafeFileError } from "../files/private-files.ts";
 import { CredentialsError } from "../identity/credentials.ts";
 import { IdentityLockedError } from "../identity/identity-directory.ts";
 import { ManagementError, type ManagementFailure } from "../management/management-error.ts";
-import { CommandFailure, exitCode } from "./command.ts";
+import { commandFailure } from "./command.ts";
 
 const advice: Record<string, string> = {
   retry: "try again; the same request is safe to repeat",
@@ -24,26 +24,16 @@ const adviceOfCode: Record<string, string> = {
 export const asCommandFailure = (error: unknown): unknown => {
   if (error instanceof ManagementError) {
     const { code, message, action } = error.failure;
-    return new CommandFailure(
-      exitCode.failed,
-      code,
-      `${message} (${code}); ${adviceOfCode[code] ?? advice[action]}`,
-      {
-        cause: error,
-      },
-    );
+    return commandFailure(code, `${message} (${code}); ${adviceOfCode[code] ?? advice[action]}`, {
+      cause: error,
+    });
   }
   if (error instanceof CredentialsError || error instanceof UnsafeFileError)
-    return new CommandFailure(
-      exitCode.failed,
-      "identity_invalid",
-      `nothing was changed: ${error.message}`,
-      {
-        cause: error,
-      },
-    );
+    return commandFailure("identity_invalid", `nothing was changed: ${error.message}`, {
+      cause: error,
+    });
   if (error instanceof IdentityLockedError)
-    return new CommandFailure(exitCode.failed, "identity_locked", error.message, { cause: error });
+    return commandFailure("identity_locked", error.message, { cause: error });
   return error;
 };
 

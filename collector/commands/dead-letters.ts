@@ -2,15 +2,15 @@ import { closeSync, fsyncSync, openSync, writeFileSync } from "node:fs";
 import { rfc3339 } from "#kit/clock.ts";
 import { errorCode } from "#kit/describe-error.ts";
 import { cutText } from "#proto/values.ts";
-import { defaultConfigPath, loadConfig } from "../config/load-config.ts";
+import { defaultConfigPath } from "../config/load-config.ts";
 import { type DeadLetter, eachDeadLetter } from "../queue/dead-letters.ts";
 import { readQueueStats } from "../queue/stats.ts";
 import {
-  CommandFailure,
   type CommandOutcome,
-  configFailure,
+  commandFailure,
   defineCommand,
   exitCode,
+  loadParsedConfig,
 } from "./command.ts";
 
 /**
@@ -24,8 +24,7 @@ export const deadLettersCommand = defineCommand({
 `,
   flags: { config: "text", out: "text" },
   run: async (flags, env) => {
-    const { config, errors } = await loadConfig(flags.config ?? defaultConfigPath, env);
-    if (config === undefined) throw configFailure(errors);
+    const config = await loadParsedConfig(flags.config, env);
     const { dir } = config.buffer;
     const letters: ListedLetter[] = [];
     const save = flags.out === undefined ? undefined : createExport(flags.out);
@@ -66,8 +65,7 @@ const createExport = (path: string) => {
     file = openSync(path, "wx", 0o600);
   } catch (cause) {
     const exists = errorCode(cause) === "EEXIST";
-    throw new CommandFailure(
-      exitCode.failed,
+    throw commandFailure(
       exists ? "file_exists" : "file_unwritable",
       exists
         ? "the file of --out exists and is kept; choose another"

@@ -12,7 +12,7 @@ export const diagCommand = defineCommand({
 `,
   flags: { config: "text" },
   run: async (flags, env) => {
-    const loaded = await loadConfig(flags.config ?? defaultConfigPath, env);
+    const loaded = await loadConfig(flags.config, env);
     return {
       exitCode: exitCode.done,
       lines: [],

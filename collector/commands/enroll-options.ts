@@ -12,7 +12,13 @@ import { composeIdentity } from "#proto/identity.ts";
 import type { CollectorEnv } from "../env.ts";
 import { readTrustedText, UnsafeFileError } from "../files/private-files.ts";
 import { readableCertificates } from "../identity/credentials.ts";
-import { CommandFailure, exitCode, type FlagValues, usageFailure } from "./command.ts";
+import {
+  CommandFailure,
+  commandFailure,
+  exitCode,
+  type FlagValues,
+  usageFailure,
+} from "./command.ts";
 
 /** The flags of `enroll` (docs/enroll.md). */
 export const enrollFlags = {
@@ -175,15 +181,11 @@ const checkRoot = (acknowledgement: string | undefined, effectiveUid: number | u
 export const readBundle = async (name: string, path: string): Promise<string> => {
   const text = await readTrustedText(path).catch((error: unknown) => {
     const fault = error instanceof UnsafeFileError ? error.message : "cannot be read";
-    throw new CommandFailure(exitCode.failed, "file_unreadable", `the file of --${name} ${fault}`);
+    throw commandFailure("file_unreadable", `the file of --${name} ${fault}`);
   });
   const pem = readableCertificates(text);
   if (pem === "")
-    throw new CommandFailure(
-      exitCode.failed,
-      "file_invalid",
-      `the file of --${name} contains no PEM certificate`,
-    );
+    throw commandFailure("file_invalid", `the file of --${name} contains no PEM certificate`);
   return pem;
 };
 
@@ -204,11 +206,7 @@ export const readToken = async (
   const kind = attested === undefined ? "bootstrap" : "service account";
   const pattern = attested === undefined ? /^svcbt_[0-9A-Za-z]{49}$/ : /^[\w-]+\.[\w-]+\.[\w-]+$/;
   if (token.length > tokenBytesMax || !pattern.test(token))
-    throw new CommandFailure(
-      exitCode.failed,
-      "token_malformed",
-      `this is not a ${kind} token; nothing was sent`,
-    );
+    throw commandFailure("token_malformed", `this is not a ${kind} token; nothing was sent`);
   return new Secret(token);
 };
 
@@ -218,7 +216,7 @@ const readTokenFile = (path: string): Promise<string> =>
     const hint =
       errorCode(cause) === "EACCES" ? "; --token-stdin takes it from a user who can" : "";
     const fault = `the file of the token ${fileFault(cause)}${hint}`;
-    throw new CommandFailure(exitCode.failed, "file_unreadable", fault);
+    throw commandFailure("file_unreadable", fault);
   });
 
 const readStdin = async ({ stdin }: Pick<CollectorEnv, "stdin">) => {

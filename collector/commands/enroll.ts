@@ -23,8 +23,8 @@ import { retryCall } from "../management/retry-call.ts";
 import { queueFiles } from "../queue/format.ts";
 import { version } from "../version.ts";
 import {
-  CommandFailure,
   type CommandOutcome,
+  commandFailure,
   configFailure,
   defineCommand,
   exitCode,
@@ -106,20 +106,18 @@ const keepsIdentity = async (
     if (reenroll || attested) return undefined;
     const message =
       "the credentials of this host are damaged, and are kept; --reenroll requests new ones";
-    throw new CommandFailure(exitCode.failed, "identity_damaged", message, { cause });
+    throw commandFailure("identity_damaged", message, { cause });
   });
   if (current === undefined) return false;
   if (current.identity !== identity)
-    throw new CommandFailure(
-      exitCode.failed,
+    throw commandFailure(
       "identity_exists",
       "this host is enrolled under another identity, which is kept; --force replaces it",
     );
   if (reenroll) return false;
   if (current.certificate.validToDate.getTime() > clock.now()) return true;
   if (attested) return false;
-  throw new CommandFailure(
-    exitCode.failed,
+  throw commandFailure(
     "certificate_expired",
     "this host is enrolled, and its certificate has expired; --reenroll requests a new one",
   );
@@ -189,7 +187,7 @@ const readExisting = async (path: string): Promise<string | undefined> => {
     if (errorCode(cause) === "ENOENT") return undefined;
     const message =
       "the existing config cannot be read, and is kept: make it readable by this user, or remove it";
-    throw new CommandFailure(exitCode.failed, "config_unreadable", message, { cause });
+    throw commandFailure("config_unreadable", message, { cause });
   }
 };
 
@@ -237,7 +235,7 @@ const describe = async (
   done: { kept: boolean; configKept: boolean; tokenFile: boolean },
 ): Promise<CommandOutcome> => {
   const loaded = await loadConfig(options.paths.config, env);
-  if (loaded.errors.length > 0) throw configFailure(loaded.errors);
+  if (loaded.errors.length > 0) throw configFailure(loaded);
   const run = `svc-collector run --config ${options.paths.config}`;
   const isPackaged = options.paths.config === defaultConfigPath;
   const packaged = "sudo systemctl start svc-collector, or without the package ";

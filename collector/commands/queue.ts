@@ -1,9 +1,15 @@
-import { defaultConfigPath, loadConfig } from "../config/load-config.ts";
+import { defaultConfigPath } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
 import { QueueFullError, QueueLockedError, QueueVersionError } from "../queue/errors.ts";
 import { type Imported, importQueue, NoQueueError } from "../queue/import-queue.ts";
 import { openQueue } from "../queue/queue.ts";
-import { CommandFailure, configFailure, defineCommand, exitCode, usageFailure } from "./command.ts";
+import {
+  commandFailure,
+  defineCommand,
+  exitCode,
+  loadParsedConfig,
+  usageFailure,
+} from "./command.ts";
 
 /** `queue import DIR`: stores the readable records of a quarantined queue again, in the queue of the config. */
 export const queueCommand = defineCommand({
@@ -18,9 +24,8 @@ Run it as the collector's own user. A second run stores nothing twice, and conti
   run: async (flags, env, _progress, [verb, dir, ...others]) => {
     if (verb !== "import" || dir === undefined || others.length > 0)
       throw usageFailure("write: queue import <dir>");
-    const { config, errors } = await loadConfig(flags.config ?? defaultConfigPath, env);
-    if (config === undefined) throw configFailure(errors);
-    const imported = await importInto(config.buffer, dir, env);
+    const { buffer } = await loadParsedConfig(flags.config, env);
+    const imported = await importInto(buffer, dir, env);
     const { records, before, expected } = imported;
     return {
       exitCode: exitCode.done,
@@ -47,8 +52,7 @@ const importInto = async (
 };
 
 const asFailure = (cause: unknown): unknown => {
-  const failed = (code: string, message: string) =>
-    new CommandFailure(exitCode.failed, code, message, { cause });
+  const failed = (code: string, message: string) => commandFailure(code, message, { cause });
   if (cause instanceof QueueLockedError)
     return failed(
       "queue_locked",

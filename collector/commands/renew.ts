@@ -9,7 +9,7 @@ import {
   renewTimeoutMs,
 } from "../renewal/renew-credentials.ts";
 import {
-  CommandFailure,
+  commandFailure,
   configFailure,
   defineCommand,
   exitCode,
@@ -31,7 +31,7 @@ export const renewCommand = defineCommand({
 `,
   flags: { config: "text", core: "text", "ca-bundle": "text" },
   run: async (flags, env, progress) => {
-    const loaded = await loadUsableConfig(flags.config ?? defaultConfigPath, env);
+    const loaded = await loadUsableConfig(flags.config, env);
     const transport = await chooseTransport(loaded, flags.core, flags["ca-bundle"]);
     const directory = openIdentityDirectory(identityDirectoryFor(loaded.config), env);
     try {
@@ -61,7 +61,7 @@ export const renewCommand = defineCommand({
         },
       };
     } catch (error) {
-      if (error instanceof CredentialsRejectedByConfigError) throw configFailure(error.errors);
+      if (error instanceof CredentialsRejectedByConfigError) throw configFailure(error.loaded);
       throw asCommandFailure(error);
     }
   },
@@ -88,8 +88,7 @@ const chooseTransport = async (
 const identityDirectoryFor = (config: CollectorConfig) => {
   const path = identityDirectoryOf(config);
   if (path !== undefined) return path;
-  throw new CommandFailure(
-    exitCode.failed,
+  throw commandFailure(
     "identity_layout",
     "cert_file and key_file must be current/tls.crt and current/tls.key of one identity directory, as enroll lays it out: only there can both be replaced in one step",
   );

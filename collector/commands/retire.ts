@@ -1,12 +1,13 @@
+import { minuteMs } from "#kit/clock.ts";
 import { untraced } from "#kit/tracing/tracer.ts";
 import { defaultConfigPath } from "../config/load-config.ts";
 import { QueueLockedError } from "../queue/errors.ts";
 import { openQueue } from "../queue/queue.ts";
 import { createSessionForwarder } from "../runtime/core-session.ts";
 import { drainAccounts } from "../runtime/keep-accounts.ts";
-import { CommandFailure, defineCommand, exitCode, loadUsableConfig } from "./command.ts";
+import { commandFailure, defineCommand, exitCode, loadUsableConfig } from "./command.ts";
 
-const waitMs = 60_000;
+const waitMs = minuteMs;
 
 /** `retire`: forwards the queue's records and sends its last account, after which core expects no more of it. */
 export const retireCommand = defineCommand({
@@ -18,7 +19,7 @@ collector that starts again has a new queue.
 `,
   flags: { config: "text" },
   run: async (flags, env, progress) => {
-    const loaded = await loadUsableConfig(flags.config ?? defaultConfigPath, env);
+    const loaded = await loadUsableConfig(flags.config, env);
     const queue = openUnlocked({ ...loaded.config.buffer, clock: env.clock, entropy: env.entropy });
     const stop = new AbortController();
     const report = (_: object, message: string) => progress(message);
@@ -34,8 +35,7 @@ collector that starts again has a new queue.
       await drainAccounts(accounting, { forwarder: forwarder.status, isEnding: true, waitMs });
       const { records } = queue.stats();
       if (!queue.accounts.hasEnded() || queue.accounts.pendingThrough() !== undefined)
-        throw new CommandFailure(
-          exitCode.failed,
+        throw commandFailure(
           "queue_unsent",
           `core lacks ${records} records of the queue, or its accounts; once it can be reached, retire again, or start the collector`,
           { details: [forwarder.status().lastError ?? "core takes no accounts, or is slow"] },
@@ -59,6 +59,6 @@ const openUnlocked = (options: Parameters<typeof openQueue>[0]): ReturnType<type
   } catch (cause) {
     if (!(cause instanceof QueueLockedError)) throw cause;
     const message = "a collector runs with this queue; stop it for good, and retire then";
-    throw new CommandFailure(exitCode.failed, "queue_locked", message, { cause });
+    throw commandFailure("queue_locked", message, { cause });
   }
 };

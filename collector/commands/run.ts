@@ -14,7 +14,13 @@ import { createOtlpSource } from "../sources/otlp/otlp-source.ts";
 import type { Source, SourceSettings } from "../sources/source.ts";
 import { SourceStartError } from "../sources/source-set.ts";
 import { readCommit, version } from "../version.ts";
-import { CommandFailure, defineCommand, exitCode, loadUsableConfig } from "./command.ts";
+import {
+  CommandFailure,
+  commandFailure,
+  defineCommand,
+  exitCode,
+  loadUsableConfig,
+} from "./command.ts";
 
 /** `run`: collects, forwards, sends heartbeats and renews its certificate until SIGTERM or SIGINT. Logs to stdout, one line a record. */
 export const runCommand = defineCommand({
@@ -50,7 +56,7 @@ With SVC_TRACES_URL it sends traces of its own work there.
         superviseCollector({ loaded, env, facts, log, tracer, createSource }, signal);
       // An error that no handler caught: the collector logged it and stopped.
       if (await drainOnEscape(log, run))
-        throw new CommandFailure(exitCode.failed, "internal", "an error escaped; the log has it");
+        throw commandFailure("internal", "an error escaped; the log has it");
     } catch (error) {
       throw asRunFailure(error);
     } finally {

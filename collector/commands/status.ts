@@ -1,7 +1,7 @@
 import { describeCondition } from "#proto/management/heartbeat.ts";
-import { defaultConfigPath, loadConfig } from "../config/load-config.ts";
+import { defaultConfigPath } from "../config/load-config.ts";
 import { type CollectorStatus, fetchStatus, NoStatusError } from "../status/status-socket.ts";
-import { CommandFailure, configFailure, defineCommand, exitCode } from "./command.ts";
+import { commandFailure, defineCommand, exitCode, loadParsedConfig } from "./command.ts";
 
 type Row = [name: string, ...lines: string[]];
 
@@ -174,14 +174,13 @@ export const statusCommand = defineCommand({
   flags: { config: "text" },
   run: async (flags, env) => {
     // Only the data directory is needed: the running collector reports the other errors of the file.
-    const { config, errors } = await loadConfig(flags.config ?? defaultConfigPath, env);
-    if (config === undefined) throw configFailure(errors);
+    const { buffer } = await loadParsedConfig(flags.config, env);
     try {
-      const found = await fetchStatus(config.buffer.dir);
+      const found = await fetchStatus(buffer.dir);
       return { exitCode: exitCode.done, lines: [], text: describeStatus(found), json: found };
     } catch (error) {
       if (error instanceof NoStatusError)
-        throw new CommandFailure(exitCode.failed, error.code, error.message, { cause: error });
+        throw commandFailure(error.code, error.message, { cause: error });
       throw error;
     }
   },

@@ -8,7 +8,7 @@ export const validateConfigCommand = defineCommand({
 `,
   flags: { config: "text" },
   run: async (flags, env) => {
-    const { errors, runningConfigHash } = await loadConfig(flags.config ?? defaultConfigPath, env);
+    const { errors, runningConfigHash } = await loadConfig(flags.config, env);
     const ok = errors.length === 0;
     return {
       exitCode: ok ? exitCode.done : exitCode.config,

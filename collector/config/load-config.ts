@@ -9,8 +9,8 @@ import {
   anyTokens,
   type ConfigTextError,
   configBytesMax,
-  type ParsedTree,
   parseTree,
+  type TreePath,
 } from "#proto/collector-config/tree.ts";
 import { readPrivateText, readTrustedText, UnsafeFileError } from "../files/private-files.ts";
 import {
@@ -32,6 +32,8 @@ export interface LoadedConfig {
   /** The absolute path of the file. */
   path: string;
   errors: ConfigTextError[];
+  /** Whether the disk returned an error for one of the files: the next attempt may read it. */
+  isUnreadable?: boolean;
   /** Null if the text is not one well-formed document. */
   runningConfigHash: string | null;
   /** With absolute paths; undefined if the text is invalid. */
@@ -67,68 +69,81 @@ export const isUsable = (loaded: LoadedConfig): loaded is UsableConfig =>
  * a value nor the path of a file.
  */
 export const loadConfig = async (
-  path: string,
+  path: string | undefined,
   { effectiveUid }: { effectiveUid: number | undefined },
 ): Promise<LoadedConfig> => {
-  const loaded: LoadedConfig = { path: resolve(path), errors: [], runningConfigHash: null };
-  const text = await readConfigText(loaded.path);
-  if (typeof text !== "string") return { ...loaded, errors: [text] };
+  const loaded: LoadedConfig = {
+    path: resolve(path ?? defaultConfigPath),
+    errors: [],
+    runningConfigHash: null,
+  };
+  const text = await readConfigText(loaded);
+  if (text === undefined) return loaded;
   const tree = parseTree(text, anyTokens);
   loaded.runningConfigHash = await hashTree(tree);
   const parsed = validateCollectorConfig(tree);
   if (!parsed.ok) return { ...loaded, errors: parsed.errors };
 
   const config = resolvePaths(parsed.config, dirname(loaded.path));
-  const { errorAt } = parsed;
   loaded.config = config;
+  const reject: Reject = (at, fault) => {
+    const message = typeof fault === "string" ? fault : describeFault(loaded, fault);
+    loaded.errors.push(parsed.errorAt(at, message));
+  };
   if (effectiveUid === 0 && !config.runAsRootAcknowledged)
-    loaded.errors.push(
-      errorAt(
-        ["run_as_root_acknowledged"],
-        `must be ${rootAcknowledgement} when the collector runs as root`,
-      ),
+    reject(
+      ["run_as_root_acknowledged"],
+      `must be ${rootAcknowledgement} when the collector runs as root`,
     );
-  await loadCredentials(loaded, config, errorAt);
-  await loadAuthorities(loaded, config, errorAt);
-  await checkBuffer(loaded, config, errorAt);
-  checkFilePatterns(loaded.path, config, loaded.errors, errorAt);
+  await loadCredentials(loaded, config, reject);
+  await loadAuthorities(loaded, config, reject);
+  await checkBuffer(config, reject);
+  checkFilePatterns(loaded.path, config, reject);
   return loaded;
 };
 
-const fileError = (message: string): ConfigTextError => ({ path: "", line: 1, column: 1, message });
+/** Adds an error at a path of the config: its message, or what was thrown for a file. */
+type Reject = (path: TreePath, fault: unknown) => void;
 
-const readConfigText = async (path: string): Promise<string | ConfigTextError> => {
+/** Reads the text of a config; undefined, with the error in `loaded`, if it cannot. */
+const readConfigText = async (loaded: LoadedConfig): Promise<string | undefined> => {
+  const { path } = loaded;
+  const reject = (message: string) =>
+    void loaded.errors.push({ path: "", line: 1, column: 1, message: `the config ${message}` });
   try {
     const handle = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
     try {
       const status = await handle.stat();
-      if (!status.isFile()) return fileError("the config is not a regular file");
+      if (!status.isFile()) return reject("is not a regular file");
       // Its group may write it, as one that administers hosts together may.
       if (process.platform !== "win32" && (status.mode & 0o002) !== 0)
-        return fileError("the config may be written by others; set its mode to 0644");
-      if (status.size > configBytesMax)
-        return fileError(`the config must be at most ${configBytesMax} bytes`);
+        return reject("may be written by others; set its mode to 0644");
+      if (status.size > configBytesMax) return reject(`must be at most ${configBytesMax} bytes`);
       return new TextDecoder("utf-8", { fatal: true }).decode(await handle.readFile());
     } finally {
       await handle.close();
     }
   } catch (error) {
-    if (error instanceof TypeError) return fileError("the config is not UTF-8 text");
+    if (error instanceof TypeError) return reject("is not UTF-8 text");
     // The path of --config may be something else by mistake, and is not repeated.
-    return fileError(
-      `the config ${path === defaultConfigPath ? `${path} ` : ""}${describeReadFailure(error)}`,
-    );
+    const known = path === defaultConfigPath ? `${path} ` : "";
+    return reject(`${known}${describeFault(loaded, error)}`);
   }
 };
 
-/** The end of the message about a file whose disk returned an error: the next attempt may read it. */
-export const unreadable = "cannot be read";
+const readFaults = new Map([
+  ["ENOENT", "does not exist"],
+  ["ENOTDIR", "does not exist"],
+  ["EACCES", "may not be read by this user"],
+  ["EPERM", "may not be read by this user"],
+]);
 
-const describeReadFailure = (error: unknown): string => {
-  const code = errorCode(error);
-  if (code === "ENOENT" || code === "ENOTDIR") return "does not exist";
-  if (code === "EACCES" || code === "EPERM") return "may not be read by this user";
-  return unreadable;
+/** Describes why a file that a config names cannot be used, and notes in `loaded` an error of the disk. */
+const describeFault = (loaded: LoadedConfig, error: unknown): string => {
+  if (error instanceof CredentialsError || error instanceof UnsafeFileError) return error.message;
+  const known = readFaults.get(errorCode(error) ?? "");
+  loaded.isUnreadable ||= known === undefined;
+  return known ?? "cannot be read";
 };
 
 const resolvePaths = (config: CollectorConfig, base: string): CollectorConfig => {
@@ -163,88 +178,63 @@ const resolvePaths = (config: CollectorConfig, base: string): CollectorConfig =>
   };
 };
 
-type ErrorAt = ParsedTree["errorAt"];
 const mtlsPath = ["forwarder", "mtls"] as const;
 
 const loadCredentials = async (
   loaded: LoadedConfig,
   config: CollectorConfig,
-  errorAt: ErrorAt,
+  reject: Reject,
 ): Promise<void> => {
   const { certFile, keyFile } = config.forwarder.mtls;
-  const reject = (key: "cert_file" | "key_file", error: unknown) =>
-    void loaded.errors.push(
-      errorAt(
-        [...mtlsPath, key],
-        error instanceof CredentialsError || error instanceof UnsafeFileError
-          ? error.message
-          : describeReadFailure(error),
-      ),
-    );
+  const rejectPart = (part: "certificate" | "key", error: unknown) =>
+    reject([...mtlsPath, part === "key" ? "key_file" : "cert_file"], error);
   const [certificatePem, keyPem] = await Promise.allSettled([
     readTrustedText(certFile),
     readPrivateText(keyFile),
   ]);
-  if (certificatePem.status === "rejected") reject("cert_file", certificatePem.reason);
-  if (keyPem.status === "rejected") reject("key_file", keyPem.reason);
+  if (certificatePem.status === "rejected") rejectPart("certificate", certificatePem.reason);
+  if (keyPem.status === "rejected") rejectPart("key", keyPem.reason);
   if (certificatePem.status === "rejected") return;
   try {
     const certificate = readPemCertificate(certificatePem.value);
     loaded.certificate = certificate;
-    if (config.hostId !== undefined && config.hostId !== certificate.identity) {
-      loaded.errors.push(
-        errorAt(["host_id"], "must equal the name in the certificate, byte for byte"),
-      );
-      return;
-    }
+    if (config.hostId !== undefined && config.hostId !== certificate.identity)
+      return reject(["host_id"], "must equal the name in the certificate, byte for byte");
     if (keyPem.status === "fulfilled")
       loaded.credentials = joinCredentials(certificatePem.value, keyPem.value);
   } catch (error) {
-    reject(
-      error instanceof CredentialsError && error.part === "key" ? "key_file" : "cert_file",
-      error,
-    );
+    rejectPart(error instanceof CredentialsError ? error.part : "certificate", error);
   }
 };
 
 const loadAuthorities = async (
   loaded: LoadedConfig,
-  config: CollectorConfig,
-  errorAt: ErrorAt,
+  { forwarder, management }: CollectorConfig,
+  reject: Reject,
 ): Promise<void> => {
-  const read = async (file: string, path: readonly string[]): Promise<string | undefined> => {
+  const read = async (file: string, path: TreePath): Promise<string | undefined> => {
     try {
       const pem = readableCertificates(await readTrustedText(file));
       if (pem !== "") return pem;
-      loaded.errors.push(errorAt(path, "contains no PEM certificate"));
+      reject(path, "contains no PEM certificate");
     } catch (error) {
-      loaded.errors.push(
-        errorAt(
-          path,
-          error instanceof UnsafeFileError ? error.message : describeReadFailure(error),
-        ),
-      );
+      reject(path, error);
     }
     return undefined;
   };
-  const ingestCaPem = await read(config.forwarder.mtls.caFile, [...mtlsPath, "ca_file"]);
+  const ingestCaPem = await read(forwarder.mtls.caFile, [...mtlsPath, "ca_file"]);
   if (ingestCaPem !== undefined) loaded.ingestCaPem = ingestCaPem;
-  if (config.management.caFile === undefined) return;
-  const coreCaPem = await read(config.management.caFile, ["management", "ca_file"]);
+  if (management.caFile === undefined) return;
+  const coreCaPem = await read(management.caFile, ["management", "ca_file"]);
   if (coreCaPem !== undefined) loaded.coreCaPem = coreCaPem;
 };
 
-const checkBuffer = async (
-  loaded: LoadedConfig,
-  config: CollectorConfig,
-  errorAt: ErrorAt,
-): Promise<void> => {
+const checkBuffer = async ({ buffer }: CollectorConfig, reject: Reject): Promise<void> => {
   try {
-    if (!(await stat(config.buffer.dir)).isDirectory())
-      loaded.errors.push(errorAt(["buffer", "dir"], "is not a directory"));
+    if (!(await stat(buffer.dir)).isDirectory()) reject(["buffer", "dir"], "is not a directory");
   } catch (error) {
-    if (describeReadFailure(error) !== "does not exist")
-      loaded.errors.push(errorAt(["buffer", "dir"], describeReadFailure(error)));
+    if (readFaults.get(errorCode(error) ?? "") !== "does not exist")
+      reject(["buffer", "dir"], error);
   }
 };
 
@@ -274,12 +264,7 @@ export const sourceSettings = (loaded: Pick<UsableConfig, "path" | "config">): S
 };
 
 /** Rejects patterns that can match nothing but the collector's own files, which no source reads. */
-const checkFilePatterns = (
-  path: string,
-  config: CollectorConfig,
-  errors: ConfigTextError[],
-  errorAt: ErrorAt,
-): void => {
+const checkFilePatterns = (path: string, config: CollectorConfig, reject: Reject): void => {
   const own = ownPaths({ path, config }).map((entry) =>
     entry.endsWith("/") ? entry : `${entry}/`,
   );
@@ -287,11 +272,9 @@ const checkFilePatterns = (
     if (entry.type !== "file") continue;
     for (const [index, pattern] of entry.include.entries())
       if (own.some((directory) => pattern.startsWith(directory)))
-        errors.push(
-          errorAt(
-            ["sources", source, "include", index],
-            "must be outside the directories of the config, the identity and the buffer",
-          ),
+        reject(
+          ["sources", source, "include", index],
+          "must be outside the directories of the config, the identity and the buffer",
         );
   }
 };

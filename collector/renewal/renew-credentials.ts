@@ -14,11 +14,12 @@ export const renewTimeoutMs = 45_000;
 /** The config was valid with the old credentials and is not with the new ones. The old ones have been restored. */
 export class CredentialsRejectedByConfigError extends Error {
   override readonly name = "CredentialsRejectedByConfigError";
-  readonly errors: LoadedConfig["errors"];
+  /** The config with the new ones. */
+  readonly loaded: LoadedConfig;
 
-  constructor(errors: LoadedConfig["errors"]) {
+  constructor(loaded: LoadedConfig) {
     super("the config does not validate with the new credentials; rolled back to the old ones");
-    this.errors = errors;
+    this.loaded = loaded;
   }
 }
 
@@ -74,7 +75,7 @@ export const renewCredentials = (renewal: Renewal): Promise<Credentials> => {
         const after = await loadConfig(configPath, env);
         // A config that was already invalid must not prevent the renewal.
         if (before.errors.length === 0 && after.errors.length > 0)
-          throw new CredentialsRejectedByConfigError(after.errors);
+          throw new CredentialsRejectedByConfigError(after);
       },
     });
   });
