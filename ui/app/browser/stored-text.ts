@@ -1,29 +1,27 @@
-/** Returns the text that this browser stores under a name; null without one, and where storage is denied. */
-export const readStoredText = (name: string): string | null => {
-  try {
-    return localStorage.getItem(name);
-  } catch {
-    return null;
-  }
-};
+/** Reads and stores texts by name. Where storage is denied there is none, and a full one drops what it should store. */
+const createTexts = (storage: () => Storage) => ({
+  /** Returns the stored text; null without one. */
+  read: (name: string): string | null => {
+    try {
+      return storage().getItem(name);
+    } catch {
+      return null;
+    }
+  },
+  store: (name: string, text: string): void => {
+    try {
+      storage().setItem(name, text);
+    } catch {
+      // The text then lasts as long as the page.
+    }
+  },
+});
 
-/** Returns the text that this tab stores under a name, until it is closed; null without one, and where storage is denied. */
-export const readTabText = (name: string): string | null => {
-  try {
-    return sessionStorage.getItem(name);
-  } catch {
-    return null;
-  }
-};
+/** The texts that this browser stores for the next visit. */
+export const { read: readStoredText, store: storeText } = createTexts(() => localStorage);
 
-/** Stores a text for this tab, unless storage is denied or full. */
-export const storeTabText = (name: string, text: string): void => {
-  try {
-    sessionStorage.setItem(name, text);
-  } catch {
-    // A reload then starts anew.
-  }
-};
+/** The texts that this tab stores until it is closed. */
+export const { read: readTabText, store: storeTabText } = createTexts(() => sessionStorage);
 
 /** Makes this tab's storage a person's, or nobody's (""): deletes what anybody else has left in it. */
 export const claimTab = (person: string): void => {
@@ -34,13 +32,4 @@ export const claimTab = (person: string): void => {
     // Then it is empty.
   }
   storeTabText("person", person);
-};
-
-/** Stores a text for the next visit, unless storage is denied or full. */
-export const storeText = (name: string, text: string): void => {
-  try {
-    localStorage.setItem(name, text);
-  } catch {
-    // The choice then lasts as long as the page.
-  }
 };
