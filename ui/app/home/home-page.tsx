@@ -113,58 +113,27 @@ export const HomePage = () => {
   );
 };
 
-const records = [
-  {
-    path: "/audit",
-    name: "Audit",
-    about: "Who changed what, when and why, with the state of the hash chain.",
-  },
-  {
-    path: "/configs",
-    name: "Configs",
-    about: "Published configs, and how far each one is rolled out.",
-  },
-  {
-    path: "/rollouts",
-    name: "Rollouts",
-    about: "Configs that go out wave by wave, and why one stopped.",
-  },
-  {
-    path: "/enrollment",
-    name: "Enrollment",
-    about: "Policies, bootstrap tokens and rejected enrollments.",
-  },
-  {
-    path: "/watches",
-    name: "Watches",
-    about: "Conditions that send a message when too many hosts match, and which of them fire.",
-  },
-  {
-    path: "/inventory",
-    name: "Inventory",
-    about: "Hosts that are expected and never enrolled, or not expected.",
-  },
-  {
-    path: "/volume",
-    name: "Volume",
-    about: "Which hosts, kinds and sources send the most, and what it takes on disk.",
-  },
-  {
-    path: "/system",
-    name: "System",
-    about: "Cores, database, exports and certificates: which one needs attention.",
-  },
-];
+/** What each page of records shows; each has the path of its name. */
+const records = {
+  Audit: "Who changed what, when and why, with the state of the hash chain.",
+  Configs: "Published configs, and how far each one is rolled out.",
+  Rollouts: "Configs that go out wave by wave, and why one stopped.",
+  Enrollment: "Policies, bootstrap tokens and rejected enrollments.",
+  Watches: "Conditions that send a message when too many hosts match, and which of them fire.",
+  Inventory: "Hosts that are expected and never enrolled, or not expected.",
+  Volume: "Which hosts, kinds and sources send the most, and what it takes on disk.",
+  System: "Cores, database, exports and certificates: which one needs attention.",
+};
 
 /** Links to the pages of records. */
 const RecordLinks = () => (
   <section class="panel" aria-labelledby="home-records">
     <h2 id="home-records">Records</h2>
     <ul class="record-links">
-      <For each={records}>
-        {({ path, name, about }) => (
+      <For each={Object.entries(records)}>
+        {([name, about]) => (
           <li>
-            <a href={path}>{name}</a>
+            <a href={`/${name.toLowerCase()}`}>{name}</a>
             <span class="home-lead">{about}</span>
           </li>
         )}

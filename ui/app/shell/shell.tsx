@@ -163,24 +163,26 @@ const TimeZoneSwitch = () => {
   );
 };
 
-/** The entries of the navigation that need scope `audit`. A page below one of them, such as a host, marks it as current too. */
-const auditPages: readonly { path: string; name: string; below: string; isWide?: true }[] = [
-  { path: "/fleet", name: "Fleet", below: "/hosts/" },
-  { path: "/completeness", name: "Completeness", below: "/completeness/" },
-  { path: "/audit", name: "Audit", below: "/audit/" },
-  { path: "/configs", name: "Configs", below: "/configs/" },
-  { path: "/rollouts", name: "Rollouts", below: "/rollouts/" },
-  { path: "/enrollment", name: "Enrollment", below: "/enrollment/" },
-  // On a narrow screen one line has no room for these: home leads there.
-  { path: "/watches", name: "Watches", below: "/watches/", isWide: true },
-  { path: "/system", name: "System", below: "/system/", isWide: true },
+/** The entries of the navigation that need scope `audit`; each has the path of its name. */
+const auditPages = [
+  "Fleet",
+  "Completeness",
+  "Audit",
+  "Configs",
+  "Rollouts",
+  "Enrollment",
+  "Watches",
+  "System",
 ];
+/** On a narrow screen one line has no room for these: home leads there. */
+const widePages = ["Watches", "System"];
 
 /** The frame of every page: product, navigation, operator, theme, and the page as `<main>` once the session is known. */
 export const Shell = (props: { children?: JSX.Element }) => {
   const { session } = usePageContext();
   const location = useLocation();
-  const current = (path: string, below = "//") => {
+  /** A page below one of them, such as a host, marks it as current too. */
+  const current = (path: string, below = `${path}/`) => {
     if (location.pathname === path) return "page";
     return location.pathname.startsWith(below) ? "true" : undefined;
   };
@@ -203,16 +205,19 @@ export const Shell = (props: { children?: JSX.Element }) => {
           {/* They keep their place, unseen, until the session is known: nothing moves then. */}
           <Show when={seesFleet()}>
             <For each={auditPages}>
-              {({ path, name, below, isWide }) => (
-                <a
-                  href={path}
-                  aria-current={current(path, below)}
-                  data-unknown={session() === undefined ? "" : undefined}
-                  data-wide={isWide ? "" : undefined}
-                >
-                  {name}
-                </a>
-              )}
+              {(name) => {
+                const path = `/${name.toLowerCase()}`;
+                return (
+                  <a
+                    href={path}
+                    aria-current={current(path, name === "Fleet" ? "/hosts/" : undefined)}
+                    data-unknown={session() === undefined ? "" : undefined}
+                    data-wide={widePages.includes(name) ? "" : undefined}
+                  >
+                    {name}
+                  </a>
+                );
+              }}
             </For>
           </Show>
         </nav>
