@@ -66,7 +66,7 @@ export const AuditFilters = (props: FilterProps) => {
   const isWide = matchMedia("(min-width: 721px)").matches;
   const hasFields = () => fieldParameters.some((name) => props.list.params().has(name));
   return (
-    <section class="panel audit-filters" aria-label="Filters">
+    <section class="panel stack gap-1 audit-filters" aria-label="Filters">
       <div class="audit-sets">
         <Chips
           label="Time range"

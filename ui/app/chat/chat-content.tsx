@@ -36,7 +36,7 @@ const Composer = (props: ComposerProps) => {
   const composer = createComposer(props);
   return (
     <form
-      class="composer"
+      class="composer stack"
       onSubmit={(event) => {
         event.preventDefault();
         composer.send();
@@ -242,7 +242,7 @@ export const ChatContent = (props: ContentProps) => {
           <Messages conversation={conversation()} onAsk={ask} />
         </section>
       </Show>
-      <div class="chat-foot stack">
+      <div class="chat-foot stack gap-1">
         <Show when={!scroll.atEnd() && !listing()}>
           <button class="button chat-jump" type="button" onClick={scroll.stick}>
             <Icon name="descending" /> Latest
@@ -346,7 +346,7 @@ const Messages = (props: { conversation: OpenConversation; onAsk: (question: str
     props.conversation.messages().findLastIndex(({ role }) => role === "user"),
   );
   return (
-    <div class="chat-messages stack">
+    <div class="chat-messages stack gap-4">
       <Beginning {...props} />
       <Index each={props.conversation.messages()}>
         {(message, index) => (
@@ -389,7 +389,7 @@ const Beginning = (props: {
       )}
     </Match>
     <Match when={!props.conversation.loaded()}>
-      <p class="chat-note chat-loading" role="status">
+      <p class="chat-note page-loading" role="status">
         Loading
       </p>
     </Match>

@@ -34,7 +34,7 @@ export const History = (props: HistoryProps) => {
     void list.load();
   });
   return (
-    <section class="chat-history" aria-labelledby="chat-history">
+    <section class="chat-history stack gap-3" aria-labelledby="chat-history">
       <h3
         ref={(element) => {
           heading = element;
@@ -118,7 +118,7 @@ const ListEnd = (props: { list: ReturnType<typeof createSessionList> }) => {
         )}
       </Match>
       <Match when={loading()}>
-        <p class="chat-note chat-loading" role="status">
+        <p class="chat-note page-loading" role="status">
           Loading
         </p>
       </Match>

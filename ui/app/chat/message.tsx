@@ -360,7 +360,7 @@ const AnswerFailed = (props: {
 
 /** Questions to start with. */
 export const SuggestedQuestions = (props: { onAsk: (question: string) => void }) => (
-  <ul class="chat-suggestions">
+  <ul class="chat-suggestions stack">
     <For each={suggestions}>
       {(question) => (
         <li>

@@ -191,7 +191,7 @@ const runsText = ({ runs }: HostStrip) =>
 const HourTable = (props: { report: FleetCompleteness; hrefOf: HrefOf }) => (
   <details>
     <summary>Figures of each hour</summary>
-    <ul class="hours-list">
+    <ul class="hours-list stack gap-1">
       <For each={props.report.hours.toReversed()}>
         {(hour) => (
           <li>

@@ -52,7 +52,7 @@ export const FleetPicture = (props: {
   );
   const roving = createRoving(() => columns().map((_, index) => index));
   return (
-    <figure class="hours-picture stack" aria-label="Hosts by state in each hour">
+    <figure class="hours-picture stack gap-1" aria-label="Hosts by state in each hour">
       <div class="hours-columns">
         <svg
           viewBox={`0 0 ${picture.width} ${picture.height}`}

@@ -92,7 +92,7 @@ export const HostHours = (props: { id: string }) => {
           <>
             <p>{summaryOf(known().hours)}</p>
             <div class="hour-parts stack">
-              <div>
+              <div class="stack gap-3">
                 <table class="hour-grid" ref={grid} onKeyDown={onKeyDown}>
                   <caption class="visually-hidden">
                     Hours in UTC, a row for each day. Arrow keys move, Enter opens the account of an
@@ -196,7 +196,7 @@ const HourAccount = (props: { host: string; hour: HostHourView }) => {
   const state = () => shownState(props.hour.state);
   return (
     <section
-      class="panel hour-account stack"
+      class="panel stack hour-account"
       aria-label={`Account of ${dayHourText(props.hour.from)} UTC`}
     >
       <h3>
@@ -264,7 +264,7 @@ const HourAccount = (props: { host: string; hour: HostHourView }) => {
               </a>{" "}
               with them, to verify it offline.
             </p>
-            <ul class="hour-accounts">
+            <ul>
               <For each={props.hour.accounts}>
                 {(account) => (
                   <li>

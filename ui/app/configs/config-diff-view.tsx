@@ -23,7 +23,7 @@ export const ConfigDiffView = (props: { config: ConfigDetail; otherId: string })
   const counted = (kind: "added" | "removed") =>
     (lines() ?? []).filter((line) => line.kind === kind).length;
   return (
-    <section class="page-part" aria-labelledby="diff">
+    <section class="stack gap-3" aria-labelledby="diff">
       <div class="page-tools">
         <h2 id="diff">
           Changes

@@ -156,8 +156,8 @@ export const ConfigPage = () => {
 
 /** The hash of the config, and who published it. */
 const ConfigHead = (props: { config: ConfigDetail }) => (
-  <div class="config-head">
-    <p class="config-hash">
+  <div class="stack gap-1">
+    <p class="copied">
       <code>{props.config.config_hash}</code>
       <CopyButton text={props.config.config_hash} what="the hash" />
     </p>

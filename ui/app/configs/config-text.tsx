@@ -11,7 +11,7 @@ import { configName, linesOf } from "./progress-view.ts";
 
 /** The published text with line numbers, a button that copies it as it is, and the choice of a config to compare it with. */
 export const ConfigText = (props: { yaml: string; configId: string }) => (
-  <section class="page-part" aria-labelledby="text">
+  <section class="stack gap-3" aria-labelledby="text">
     <div class="page-tools">
       <h2 id="text">
         Text <CopyButton text={props.yaml} what="the text" />

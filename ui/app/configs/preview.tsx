@@ -36,7 +36,7 @@ export const Preview = (props: { configId: string }) => {
     }),
   });
   return (
-    <Section class="panel preview" id="preview" title="What would a rollout change?">
+    <Section class="panel" id="preview" title="What would a rollout change?">
       <SearchForm
         name="preview"
         value={query() ?? ""}
@@ -82,7 +82,7 @@ const Result = (props: PreviewProps) => {
       <Warnings preview={props.preview} />
       <Show when={props.preview.from.length > 0}>
         <h3>What they have now</h3>
-        <ul class="preview-from stack">
+        <ul class="stack">
           <For each={props.preview.from}>
             {(before) => (
               <li>
@@ -95,7 +95,7 @@ const Result = (props: PreviewProps) => {
       </Show>
       <Skipped preview={props.preview} />
       <Show when={props.preview.will_change > 0}>
-        <p class="command-line">
+        <p class="copied">
           <code>{command()}</code>
           <CopyButton text={command()} what="the command that begins this rollout" />
         </p>

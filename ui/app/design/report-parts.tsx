@@ -298,7 +298,7 @@ export const Section = (props: {
 }) => {
   const heading = () => <h2 id={props.id}>{props.title}</h2>;
   return (
-    <section class={`page-part ${props.class ?? ""}`} aria-labelledby={props.id}>
+    <section class={`stack gap-3 ${props.class ?? ""}`} aria-labelledby={props.id}>
       <Show when={props.tools} fallback={heading()}>
         <div class="page-tools">
           {heading()}

@@ -54,7 +54,7 @@ const Host = (props: { id: string }) => {
         {(known) => (
           <UpdatesProvider value={{ paused, asOf: report.asOf }}>
             <div class="page host">
-              <header class="host-head stack">
+              <header class="host-head stack gap-1">
                 <PageHead of={page} />
                 <p class="host-state">
                   <StateMark state={known().item.state} />

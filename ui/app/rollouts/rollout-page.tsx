@@ -62,7 +62,7 @@ export const RolloutPage = () => {
     >
       {(known, report) => (
         <>
-          <div class="shown page-part" data-shown={report.phase()}>
+          <div class="shown stack gap-3" data-shown={report.phase()}>
             <Show when={known().ended_at === null}>
               <Outages outages={known().outages?.slice(-1)} />
             </Show>
@@ -249,7 +249,7 @@ const Wave = (props: { rollout: Rollout; wave: RolloutWave }) => {
         Wave {props.wave.number} <span>to {reachOf(props.wave)}</span>
       </h3>
       <TargetBar counts={props.wave} />
-      <p class="wave-figures">
+      <p class="inline-list">
         <span>
           {figure("targets")} {props.wave.targets === 1 ? "host" : "hosts"}
         </span>
@@ -282,11 +282,11 @@ const Commands = (props: { rollout: Rollout }) => (
       <p class="quiet">
         This page changes nothing. An administrator runs one of these in a terminal:
       </p>
-      <ul class="commands">
+      <ul class="stack">
         <For each={commandsOf(props.rollout)}>
           {({ command, about }) => (
             <li>
-              <span class="command-line">
+              <span class="copied">
                 <code>{command}</code>
                 <CopyButton text={command} what={`the command that ${about}`} />
               </span>

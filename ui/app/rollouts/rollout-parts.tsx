@@ -123,7 +123,7 @@ export const RolloutsOf = (props: {
       <Loaded report={report} what="rollouts">
         {(known) => (
           <Show when={known().items.length > 0} fallback={<p class="quiet">{props.none}</p>}>
-            <ul class="rollouts-of stack">
+            <ul class="rollouts-of stack gap-3">
               <For each={known().items}>
                 {(rollout) => (
                   <li>

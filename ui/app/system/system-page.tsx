@@ -81,7 +81,7 @@ export const SystemPage = () => {
               isFailed={({ state }) => state === "silent"}
             />
             <h2>Database</h2>
-            <ul class="fact-lines">
+            <ul class="stack gap-1">
               <For each={databaseFacts(known())}>{(fact) => <li>{fact}</li>}</For>
             </ul>
             <h2>Outages of the last week</h2>
@@ -99,7 +99,7 @@ const LastOutages = (props: { outages: SystemReport["outages"] }) => (
     when={props.outages.length > 0}
     fallback={<p class="quiet">None: a core could always receive.</p>}
   >
-    <ul class="fact-lines">
+    <ul class="stack gap-1">
       <For each={props.outages.toReversed()}>
         {(outage) => (
           <li>

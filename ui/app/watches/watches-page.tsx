@@ -261,7 +261,7 @@ export const WatchPage = () => {
 
 /** What a watch counts, what its hosts have in common, and who receives its messages. */
 const WatchFacts = (props: { watch: WatchDetail }) => (
-  <ul class="fact-lines">
+  <ul class="stack gap-1">
     <li>
       Fires at {thresholdWords(props.watch)} that match{" "}
       <HostsOfWatch watch={props.watch}>

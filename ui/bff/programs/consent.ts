@@ -49,14 +49,14 @@ const consentPage = ({
   const card = html`<h1>Sign in <bdi>${plainLine(clientName)}</bdi>?</h1>
 <p>This program asks to act as <strong><bdi>${plainLine(person.displayName)}</bdi></strong> (<bdi>${plainLine(person.email)}</bdi>). ${origin}</p>
 <p>For an hour at most, and until you sign out here or your session ends, it may:</p>
-<ul class="login-list">
+<ul class="login-list stack gap-1">
 ${person.scopes.map((scope) => html`<li><strong>${scope}</strong>: ${allows[scope]}</li>`)}
 </ul>
 <div class="login-notice" role="status">
 <h2>Allow only what you started yourself</h2>
 <p>Refuse if somebody sent you this link or code. Core records who allowed it.</p>
 </div>
-<form class="login-decision" method="post" action="${action}">
+<form class="stack" method="post" action="${action}">
 <button class="button button-primary login-button" name="decision" value="allow">Allow</button>
 <button class="button login-button" name="decision" value="refuse">Refuse</button>
 </form>`;
@@ -68,8 +68,8 @@ const devicePage = ({ fault, links }: { fault?: string; links: PageLinks }): Htm
   const card = html`<h1>Sign in a device</h1>
 ${fault && html`<div class="login-refusal" role="alert"><h2>${fault}</h2><p>Codes expire after ten minutes: start again on the device.</p></div>`}
 <p class="login-lead">Type the code that the device shows.</p>
-<form class="login-form" method="get" action="/device">
-<div class="login-field">
+<form class="stack gap-4" method="get" action="/device">
+<div class="stack gap-1">
 <label for="user_code">Code</label>
 <input class="login-code" id="user_code" name="user_code" required maxlength="16" autocomplete="off" autocapitalize="characters" spellcheck="false" placeholder="XXXX-XXXX" autofocus>
 </div>
