@@ -1,8 +1,14 @@
 import { scimBasePath } from "#proto/scim/resources.ts";
-import { createGroup, deleteGroup, replaceGroup, updateGroup } from "../domain/scim/groups.ts";
+import {
+  createGroup,
+  deleteGroup,
+  findGroup,
+  replaceGroup,
+  updateGroup,
+} from "../domain/scim/groups.ts";
 import { parseOperations } from "../domain/scim/parse-scim.ts";
 import type { ScimCore } from "../domain/scim/push.ts";
-import { readGroup, readGroups } from "../domain/scim/read.ts";
+import { listGroups, readMembers } from "../domain/scim/read.ts";
 import {
   listMessage,
   listQueryOf,
@@ -22,7 +28,8 @@ const hasMembers = ({ attributes, excluded }: Projection) =>
 /** `/scim/v2/Groups` (RFC 7644, 3). */
 export const groupRoutesOf = (core: ScimCore): readonly ScimRouteDefinition[] => {
   const replyWith = async (id: string, projection: Projection): Promise<ScimReply> => {
-    const { group, members } = await readGroup(core, id, hasMembers(projection));
+    const group = await findGroup(core.db, id);
+    const members = hasMembers(projection) ? await readMembers(core, id) : [];
     return { status: 200, body: project(groupView(group, members), projection) };
   };
   return [
@@ -33,7 +40,7 @@ export const groupRoutesOf = (core: ScimCore): readonly ScimRouteDefinition[] =>
       summary: "Groups that match a filter, by page",
       handle: async ({ query, projection }) => {
         const page = listQueryOf(query);
-        const { rows, total } = await readGroups(core, page, hasMembers(projection));
+        const { rows, total } = await listGroups(core, page, hasMembers(projection));
         const resources = rows.map(({ group, members }) =>
           project(groupView(group, members), projection),
         );

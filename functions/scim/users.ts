@@ -1,8 +1,8 @@
 import { scimBasePath } from "#proto/scim/resources.ts";
 import { parseOperations } from "../domain/scim/parse-scim.ts";
 import type { ScimCore } from "../domain/scim/push.ts";
-import { readUser, readUsers } from "../domain/scim/read.ts";
-import { createUser, deleteUser, replaceUser, updateUser } from "../domain/scim/users.ts";
+import { listUsers } from "../domain/scim/read.ts";
+import { createUser, deleteUser, findUser, replaceUser, updateUser } from "../domain/scim/users.ts";
 import { listMessage, listQueryOf, type ScimRouteDefinition } from "./scim-route.ts";
 import { locationOf, project, userView } from "./views.ts";
 
@@ -18,7 +18,7 @@ export const userRoutesOf = (core: ScimCore): readonly ScimRouteDefinition[] => 
     summary: "Users that match a filter, by page",
     handle: async ({ query, projection }) => {
       const page = listQueryOf(query);
-      const { rows, total } = await readUsers(core, page);
+      const { rows, total } = await listUsers(core, page);
       const resources = rows.map((row) => project(userView(row), projection));
       return { status: 200, body: listMessage(total, page, resources) };
     },
@@ -44,7 +44,7 @@ export const userRoutesOf = (core: ScimCore): readonly ScimRouteDefinition[] => 
     summary: "A user",
     handle: async ({ id, projection }) => ({
       status: 200,
-      body: project(userView(await readUser(core, id)), projection),
+      body: project(userView(await findUser(core.db, id)), projection),
     }),
   },
   {

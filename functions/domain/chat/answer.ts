@@ -105,7 +105,8 @@ const beginTurn = (
     const questionId = uuidv7({ clock, entropy });
     const answerId = uuidv7({ clock, entropy });
     const shared = { sessionId, createdAt: now };
-    await insertChatMessages(tx, [
+    await insertChatMessages(
+      tx,
       {
         ...shared,
         id: questionId,
@@ -124,7 +125,7 @@ const beginTurn = (
         provider: inference.provider,
         model: inference.model,
       },
-    ]);
+    );
     const [receipt] = await appendReceipts(tx, needs, session, [
       { kind: "user_message", payload: { message_id: questionId, content } },
     ]);

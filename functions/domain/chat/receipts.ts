@@ -2,14 +2,12 @@ import type { TimedCore } from "#functions/core.ts";
 import { Problem, requireFound } from "#functions/problems.ts";
 import {
   type ChatReceiptKeyRow,
+  findChatSession,
   insertChatReceipts,
   keepChatReceiptKey,
+  type LeasedChatSession,
   listChatReceiptKeys,
   listChatReceipts,
-} from "#functions/store/chat/receipts.ts";
-import {
-  findChatSession,
-  type LeasedChatSession,
   updateChatSession,
 } from "#functions/store/chat/sessions.ts";
 import type { Executor } from "#functions/store/database/database.ts";
@@ -72,7 +70,7 @@ export const appendReceipts = async (
     session.lastReceiptSha256 = await canonicalSha256(receipt);
   }
   const { receiptCount, lastReceiptSha256 } = session;
-  await insertChatReceipts(tx, rows);
+  await insertChatReceipts(tx, ...rows);
   await updateChatSession(tx, session.id, { receiptCount, lastReceiptSha256 });
   return receipts;
 };

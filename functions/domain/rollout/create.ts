@@ -87,7 +87,7 @@ export const createRollout = async (
         comparison: null,
       };
     });
-    await insertWaves(tx, waves);
+    await insertWaves(tx, ...waves);
     await recordOperatorAction(tx, core, operator, origin, {
       action: "rollout.create",
       target: { type: "rollout", id: row.id },

@@ -1,4 +1,4 @@
-import { Problem } from "#functions/problems.ts";
+import { Problem, requireFound } from "#functions/problems.ts";
 import type { Executor } from "#functions/store/database/database.ts";
 import {
   deleteScimGroup,
@@ -18,7 +18,7 @@ import { lowerAscii } from "#kit/lower-ascii.ts";
 import type { ScimFilter } from "#proto/scim/filter.ts";
 import { ScimGroupInput, ScimMembers, type ScimOperation } from "#proto/scim/resources.ts";
 import type { Origin } from "../audit/audit-log.ts";
-import { canonicalName, parseScim, targetsOf } from "./parse-scim.ts";
+import { canonicalName, parseScim, refuseReadOnly, targetsOf, unknownPath } from "./parse-scim.ts";
 import { type Pushed, push, roleGroups, type ScimCore } from "./push.ts";
 import { isResourceId } from "./users.ts";
 
@@ -111,11 +111,8 @@ export const deleteGroup = (core: ScimCore, id: string, origin: Origin): Promise
   });
 
 /** Finds a group. Throws 404 `not_found`. */
-export const findGroup = async (db: Executor, id: string): Promise<ScimGroupRow> => {
-  const row = isResourceId(id) ? await findScimGroup(db, id) : undefined;
-  if (row === undefined) throw new Problem("not_found", { detail: "No such group" });
-  return row;
-};
+export const findGroup = async (db: Executor, id: string): Promise<ScimGroupRow> =>
+  requireFound(isResourceId(id) ? await findScimGroup(db, id) : undefined, "group");
 
 const applyChange = async (
   tx: Executor,
@@ -180,7 +177,7 @@ export const groupChangeOf = (
         patchMembers(members, operation, { filter: path.filter, sub: path.sub, value });
         continue;
       }
-      if (path.filter || path.sub) throw unknownPath();
+      if (path.filter || path.sub) throw unknownPath("group");
       if (name === "displayName") displayName = written;
       else if (name === "externalId") externalId = written;
       else checkIgnored(name);
@@ -190,13 +187,9 @@ export const groupChangeOf = (
 };
 
 const checkIgnored = (name: string) => {
-  if (["id", "meta", "schemas"].includes(name))
-    throw new Problem("scim_read_only", { detail: `${name} is read-only` });
-  if (!name.startsWith("urn:")) throw unknownPath();
+  refuseReadOnly(name);
+  if (!name.startsWith("urn:")) throw unknownPath("group");
 };
-
-const unknownPath = () =>
-  new Problem("scim_path_invalid", { detail: "The path names no attribute of a group" });
 
 const patchMembers = (
   members: Set<string>,
@@ -204,11 +197,11 @@ const patchMembers = (
   { filter, sub, value }: { filter: ScimFilter | null; sub: string | null; value: unknown },
 ) => {
   if (filter) {
-    if (op !== "remove" || sub !== null) throw unknownPath();
+    if (op !== "remove" || sub !== null) throw unknownPath("group");
     for (const member of namedBy(filter)) members.delete(member);
     return;
   }
-  if (sub !== null) throw unknownPath();
+  if (sub !== null) throw unknownPath("group");
   // Entra ID names the members to remove in the value. Without one, all are removed (RFC 7644, 3.5.2.2).
   const isNamed = op !== "remove" || value != null;
   const named = isNamed ? parseScim(ScimMembers, value) : [...members];

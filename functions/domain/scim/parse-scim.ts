@@ -65,9 +65,21 @@ export const targetsOf = ({
       detail: "An operation without a path needs an object",
     });
   return Object.entries(value)
-    .filter(([name]) => !["schemas", "id", "meta"].includes(name.toLowerCase()))
+    .filter(([name]) => !readOnlyNames.includes(name.toLowerCase()))
     .map(([name, member]) => ({ path: parsePath(name), value: member }));
 };
+
+const readOnlyNames = ["schemas", "id", "meta"];
+
+/** Throws `scim_read_only` for an attribute that only core sets. */
+export const refuseReadOnly = (name: string): void => {
+  if (readOnlyNames.includes(name))
+    throw new Problem("scim_read_only", { detail: `${name} is read-only` });
+};
+
+/** The problem of a path of a PATCH that names no attribute of a resource. */
+export const unknownPath = (resource: "user" | "group"): Problem =>
+  new Problem("scim_path_invalid", { detail: `The path names no attribute of a ${resource}` });
 
 const names = [
   "schemas",

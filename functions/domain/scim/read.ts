@@ -1,20 +1,13 @@
 import { Problem } from "#functions/problems.ts";
-import { UnsupportedFilter } from "#functions/store/scim/filter.ts";
+import { type ScimList, type ScimPage, UnsupportedFilter } from "#functions/store/scim/filter.ts";
 import {
   findScimMembers,
   listScimGroups,
   type ScimGroupRow,
   type ScimMemberRow,
 } from "#functions/store/scim/groups.ts";
-import {
-  listScimUsers,
-  type ScimList,
-  type ScimPage,
-  type ScimUserRow,
-} from "#functions/store/scim/users.ts";
-import { findGroup } from "./groups.ts";
+import { listScimUsers, type ScimUserRow } from "#functions/store/scim/users.ts";
 import type { ScimCore } from "./push.ts";
-import { findUser } from "./users.ts";
 
 type Reading = Pick<ScimCore, "db">;
 
@@ -24,25 +17,12 @@ interface GroupWithMembers {
   members: readonly ScimMemberRow[];
 }
 
-/** Returns a user. Throws 404 `not_found`. */
-export const readUser = ({ db }: Reading, id: string): Promise<ScimUserRow> => findUser(db, id);
-
-/** Returns a group. Throws 404 `not_found`. */
-export const readGroup = async (
-  core: Reading,
-  id: string,
-  withMembers: boolean,
-): Promise<GroupWithMembers> => {
-  const group = await findGroup(core.db, id);
-  return { group, members: withMembers ? await findScimMembers(core.db, [id]) : [] };
-};
-
 /** Returns one page of the users. Throws `scim_filter_invalid` for a filter that core does not support. */
-export const readUsers = ({ db }: Reading, page: ScimPage): Promise<ScimList<ScimUserRow>> =>
+export const listUsers = ({ db }: Reading, page: ScimPage): Promise<ScimList<ScimUserRow>> =>
   withFilterProblem(() => listScimUsers(db, page));
 
 /** Returns one page of the groups. Throws `scim_filter_invalid` for a filter that core does not support. */
-export const readGroups = async (
+export const listGroups = async (
   { db }: Reading,
   page: ScimPage,
   withMembers: boolean,
@@ -53,6 +33,10 @@ export const readGroups = async (
   const byGroup = Map.groupBy(members, ({ groupId }) => groupId);
   return { rows: rows.map((group) => ({ group, members: byGroup.get(group.id) ?? [] })), total };
 };
+
+/** Returns the members of a group. */
+export const readMembers = ({ db }: Reading, groupId: string): Promise<ScimMemberRow[]> =>
+  findScimMembers(db, [groupId]);
 
 const withFilterProblem = async <Result>(list: () => Promise<Result>): Promise<Result> => {
   try {

@@ -1,4 +1,4 @@
-import { Problem } from "#functions/problems.ts";
+import { Problem, requireFound } from "#functions/problems.ts";
 import type { Executor } from "#functions/store/database/database.ts";
 import {
   deleteScimUser,
@@ -18,7 +18,7 @@ import {
 } from "#proto/scim/filter.ts";
 import { emailsMax, type ScimOperation, ScimUserInput } from "#proto/scim/resources.ts";
 import type { Origin } from "../audit/audit-log.ts";
-import { canonicalName, parseScim, targetsOf } from "./parse-scim.ts";
+import { canonicalName, parseScim, refuseReadOnly, targetsOf, unknownPath } from "./parse-scim.ts";
 import { push, type ScimCore, subjectOf } from "./push.ts";
 
 const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
@@ -82,11 +82,8 @@ export const deleteUser = (core: ScimCore, id: string, origin: Origin): Promise<
   });
 
 /** Finds a user. Throws 404 `not_found`. */
-export const findUser = async (db: Executor, id: string): Promise<ScimUserRow> => {
-  const row = isResourceId(id) ? await findScimUser(db, id) : undefined;
-  if (row === undefined) throw new Problem("not_found", { detail: "No such user" });
-  return row;
-};
+export const findUser = async (db: Executor, id: string): Promise<ScimUserRow> =>
+  requireFound(isResourceId(id) ? await findScimUser(db, id) : undefined, "user");
 
 const changeUser = (
   core: ScimCore,
@@ -184,21 +181,20 @@ const applyOperation = (
 ): UserDocument => {
   const name = canonicalName(path.name);
   if (name.startsWith("urn:") || ignored.has(name)) return user;
-  if (["id", "meta", "schemas"].includes(name))
-    throw new Problem("scim_read_only", { detail: `${name} is read-only` });
+  refuseReadOnly(name);
   switch (name) {
     case "userName":
     case "externalId":
     case "active":
     case "displayName":
-      if (path.filter || path.sub) throw unknownPath();
+      if (path.filter || path.sub) throw unknownPath("user");
       // Without a value the user becomes inactive: a removal never grants access.
       return {
         ...user,
         [name]: (op === "remove" ? null : value) ?? (name === "active" ? false : null),
       };
     case "name":
-      if (path.filter) throw unknownPath();
+      if (path.filter) throw unknownPath("user");
       return { ...user, name: patchName(elementOf(user.name), op, path.sub, value) };
     case "emails":
       return {
@@ -206,12 +202,9 @@ const applyOperation = (
         emails: withinLimit(patchEmails(user.emails as Element[], op, path, value)),
       };
     default:
-      throw unknownPath();
+      throw unknownPath("user");
   }
 };
-
-const unknownPath = () =>
-  new Problem("scim_path_invalid", { detail: "The path names no attribute of a user" });
 
 const patchName = (
   name: Element,
@@ -233,7 +226,7 @@ const patchEmails = (
   value: unknown,
 ): Element[] => {
   if (filter === null) {
-    if (sub !== null) throw unknownPath();
+    if (sub !== null) throw unknownPath("user");
     if (op === "remove") return [];
     const added = listOf(value);
     if (op === "replace") return added;

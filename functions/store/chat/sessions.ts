@@ -10,9 +10,17 @@ import {
   type SQL,
   sql,
 } from "drizzle-orm";
-import { chatMessage, chatSession } from "#drizzle/schema/chat.ts";
+import { chatMessage, chatReceipt, chatReceiptKey, chatSession } from "#drizzle/schema/chat.ts";
 import type { Executor } from "../database/database.ts";
-import type { Paged, PageRequest } from "../database/statements.ts";
+import {
+  finderOf,
+  firstRow,
+  hasRows,
+  inserterOf,
+  type Paged,
+  type PageRequest,
+  updaterOf,
+} from "../database/statements.ts";
 
 /** A conversation's row. */
 export type ChatSessionRow = typeof chatSession.$inferSelect;
@@ -30,12 +38,7 @@ const leaseEnd = sql`clock_timestamp() + ${sql.raw(`interval '${leaseSeconds} se
 const isExpired = sql<boolean>`coalesce(${chatSession.turnExpiresAt} < clock_timestamp(), false)`;
 
 /** Inserts a conversation. */
-export const insertChatSession = async (
-  db: Executor,
-  row: typeof chatSession.$inferInsert,
-): Promise<void> => {
-  await db.insert(chatSession).values(row);
-};
+export const insertChatSession = inserterOf(chatSession);
 
 /** Counts the conversations of a person. */
 export const countChatSessions = async (db: Executor, userId: string): Promise<number> => {
@@ -47,22 +50,14 @@ export const countChatSessions = async (db: Executor, userId: string): Promise<n
 };
 
 /** Finds a conversation of a person. */
-export const findChatSession = async (
+export const findChatSession = (
   db: Executor,
-  { id, userId }: { id: string; userId: string },
-): Promise<LeasedChatSession | undefined> => {
-  const [row] = await selectLeased(db, isOwn({ id, userId }));
-  return row;
-};
+  session: { id: string; userId: string },
+): Promise<LeasedChatSession | undefined> => firstRow(selectLeased(db, isOwn(session)));
 
 /** Locks a conversation until the transaction ends. */
-export const lockChatSession = async (
-  db: Executor,
-  id: string,
-): Promise<LeasedChatSession | undefined> => {
-  const [row] = await selectLeased(db, eq(chatSession.id, id)).for("update");
-  return row;
-};
+export const lockChatSession = (db: Executor, id: string): Promise<LeasedChatSession | undefined> =>
+  firstRow(selectLeased(db, eq(chatSession.id, id)).for("update"));
 
 const selectLeased = (db: Executor, where: SQL | undefined) =>
   db
@@ -103,25 +98,14 @@ export const listChatSessions = async (
 };
 
 /** Changes a conversation. */
-export const updateChatSession = async (
-  db: Executor,
-  id: string,
-  change: Partial<ChatSessionRow>,
-): Promise<void> => {
-  await db.update(chatSession).set(change).where(eq(chatSession.id, id));
-};
+export const updateChatSession = updaterOf(chatSession);
 
 /** Deletes a conversation of a person with its messages and receipts. Returns false if there is none. */
-export const deleteChatSession = async (
+export const deleteChatSession = (
   db: Executor,
-  { id, userId }: { id: string; userId: string },
-): Promise<boolean> => {
-  const rows = await db
-    .delete(chatSession)
-    .where(isOwn({ id, userId }))
-    .returning({ id: chatSession.id });
-  return rows.length > 0;
-};
+  session: { id: string; userId: string },
+): Promise<boolean> =>
+  hasRows(db.delete(chatSession).where(isOwn(session)).returning({ id: chatSession.id }));
 
 /** Gives a turn the lease of its conversation. */
 export const leaseTurn = async (db: Executor, id: string, turnId: string): Promise<void> => {
@@ -132,17 +116,17 @@ export const leaseTurn = async (db: Executor, id: string, turnId: string): Promi
 };
 
 /** Renews the lease of a turn. Returns false when the turn was closed, or its conversation deleted. */
-export const renewTurn = async (
+export const renewTurn = (
   db: Executor,
   { sessionId, turnId }: { sessionId: string; turnId: string },
-): Promise<boolean> => {
-  const rows = await db
-    .update(chatSession)
-    .set({ turnExpiresAt: leaseEnd })
-    .where(and(eq(chatSession.id, sessionId), eq(chatSession.turnId, turnId)))
-    .returning({ id: chatSession.id });
-  return rows.length > 0;
-};
+): Promise<boolean> =>
+  hasRows(
+    db
+      .update(chatSession)
+      .set({ turnExpiresAt: leaseEnd })
+      .where(and(eq(chatSession.id, sessionId), eq(chatSession.turnId, turnId)))
+      .returning({ id: chatSession.id }),
+  );
 
 /** Ends the turn of a conversation. */
 export const releaseTurn = (db: Executor, id: string): Promise<void> =>
@@ -163,21 +147,10 @@ export const findExpiredTurns = async (db: Executor, limit: number): Promise<str
 export type ChatMessageRow = typeof chatMessage.$inferSelect;
 
 /** Inserts messages. */
-export const insertChatMessages = async (
-  db: Executor,
-  rows: readonly (typeof chatMessage.$inferInsert)[],
-): Promise<void> => {
-  await db.insert(chatMessage).values([...rows]);
-};
+export const insertChatMessages = inserterOf(chatMessage);
 
 /** Finds a message. */
-export const findChatMessage = async (
-  db: Executor,
-  id: string,
-): Promise<ChatMessageRow | undefined> => {
-  const [row] = await db.select().from(chatMessage).where(eq(chatMessage.id, id));
-  return row;
-};
+export const findChatMessage = finderOf(chatMessage);
 
 /** Returns the messages of a conversation, oldest first. */
 export const listChatMessages = (db: Executor, sessionId: string): Promise<ChatMessageRow[]> =>
@@ -212,10 +185,35 @@ export const sizeOfChatMessages = async (db: Executor, sessionId: string): Promi
 };
 
 /** Changes a message. */
-export const updateChatMessage = async (
+export const updateChatMessage = updaterOf(chatMessage);
+
+/** A receipt's row. */
+type ChatReceiptRow = typeof chatReceipt.$inferSelect;
+
+/** A receipt key's row. */
+export type ChatReceiptKeyRow = typeof chatReceiptKey.$inferSelect;
+
+/** Inserts receipts. */
+export const insertChatReceipts = inserterOf(chatReceipt);
+
+/** Returns the receipts of a conversation in the order of the chain. */
+export const listChatReceipts = (db: Executor, sessionId: string): Promise<ChatReceiptRow[]> =>
+  db
+    .select()
+    .from(chatReceipt)
+    .where(eq(chatReceipt.sessionId, sessionId))
+    .orderBy(chatReceipt.seq);
+
+/** Stores a public key unless its id is known. Returns the key that has the id. */
+export const keepChatReceiptKey = async (
   db: Executor,
-  id: string,
-  change: Partial<Pick<ChatMessageRow, "status" | "parts" | "tail">>,
-): Promise<void> => {
-  await db.update(chatMessage).set(change).where(eq(chatMessage.id, id));
+  row: ChatReceiptKeyRow,
+): Promise<ChatReceiptKeyRow> => {
+  await db.insert(chatReceiptKey).values(row).onConflictDoNothing();
+  const [kept] = await db.select().from(chatReceiptKey).where(eq(chatReceiptKey.keyId, row.keyId));
+  return kept ?? row;
 };
+
+/** Returns every public key, oldest first. */
+export const listChatReceiptKeys = (db: Executor): Promise<ChatReceiptKeyRow[]> =>
+  db.select().from(chatReceiptKey).orderBy(chatReceiptKey.createdAt, chatReceiptKey.keyId);

@@ -157,11 +157,11 @@ export const lockerOf =
   (tx: Executor, value: string): Promise<Row<Table> | undefined> =>
     firstRow(tx.select().from<PgTable>(table).where(eq(column, value)).for("no key update"));
 
-/** Creates the function that inserts a row. */
+/** Creates the function that inserts one or several rows. */
 export const inserterOf =
   <Table extends PgTable>(table: Table) =>
-  async (db: Executor, row: Table["$inferInsert"]) => {
-    await db.insert<PgTable>(table).values(row);
+  async (db: Executor, ...rows: readonly Table["$inferInsert"][]) => {
+    await db.insert<PgTable>(table).values([...rows]);
   };
 
 /** Creates the function that changes the row with an id. */
@@ -169,6 +169,16 @@ export const updaterOf =
   <Table extends TableWithId>(table: Table) =>
   async (db: Executor, id: string, change: Partial<Row<Table>>) => {
     await db.update<PgTable>(table).set(change).where(eq(table.id, id));
+  };
+
+/** Creates the function that deletes the row with a value of a unique column. */
+export const deleterOf =
+  <Table extends PgTable & Partial<TableWithId>>(
+    table: Table,
+    column: AnyPgColumn = table.id as AnyPgColumn,
+  ) =>
+  async (db: Executor, value: string) => {
+    await db.delete<PgTable>(table).where(eq(column, value));
   };
 
 const dialect = new PgDialect();

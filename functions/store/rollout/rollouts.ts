@@ -61,9 +61,7 @@ export const lockRolloutCreation = async (tx: Executor): Promise<void> => {
 export const insertRollout = inserterOf(rollout);
 
 /** Inserts the waves of a rollout. */
-export const insertWaves = async (tx: Executor, rows: readonly WaveRow[]): Promise<void> => {
-  await tx.insert(rolloutWave).values([...rows]);
-};
+export const insertWaves = inserterOf(rolloutWave);
 
 /** Finds a rollout and locks its row until the transaction ends. */
 export const lockRollout = lockerOf(rollout);

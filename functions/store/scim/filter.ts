@@ -1,6 +1,8 @@
-import { type SQL, sql } from "drizzle-orm";
+import { asc, type SQL, sql } from "drizzle-orm";
+import type { AnyPgColumn, PgTable } from "drizzle-orm/pg-core";
 import { lowerAscii } from "#kit/lower-ascii.ts";
 import type { ScimAttribute, ScimFilter, ScimValue } from "#proto/scim/filter.ts";
+import type { Executor } from "../database/database.ts";
 
 /** How a filter compares an attribute. `key`: text without case, in a column of its own. */
 interface FilterColumn {
@@ -24,7 +26,7 @@ export class UnsupportedFilter extends Error {
 }
 
 /** Converts a filter to a condition. Throws `UnsupportedFilter`. */
-export const filterCondition = (filter: ScimFilter, columns: FilterColumns): SQL => {
+const filterCondition = (filter: ScimFilter, columns: FilterColumns): SQL => {
   switch (filter.kind) {
     case "and":
       return sql`(${filterCondition(filter.left, columns)} and ${filterCondition(filter.right, columns)})`;
@@ -108,4 +110,37 @@ const sidesOf = (type: FilterColumn["type"], column: SQL, value: ScimValue): [SQ
   if (type === "exact") return [column, sql`${value}::text`];
   if (type === "key") return [column, sql`${lowerAscii(value)}::text`];
   return [sql`lower(${column})`, sql`lower(${value}::text)`];
+};
+
+/** The part of a list that a request names: `offset` rows are skipped. */
+export interface ScimPage {
+  filter: ScimFilter | null;
+  offset: number;
+  limit: number;
+}
+
+/** One page of a list, and how many rows there are. */
+export interface ScimList<Row> {
+  rows: Row[];
+  total: number;
+}
+
+/** Returns one page of a table, in the order of creation. Throws `UnsupportedFilter`. */
+export const listScim = async <Table extends PgTable & { readonly id: AnyPgColumn }>(
+  db: Executor,
+  table: Table,
+  filtered: FilterColumns,
+  { filter, offset, limit }: ScimPage,
+): Promise<ScimList<Table["$inferSelect"]>> => {
+  const where = filter === null ? undefined : filterCondition(filter, filtered);
+  const total = await db.$count(table, where);
+  if (limit === 0 || offset >= total) return { rows: [], total };
+  const rows = await db
+    .select()
+    .from<PgTable>(table)
+    .where(where)
+    .orderBy(asc(table.id))
+    .limit(limit)
+    .offset(offset);
+  return { rows, total };
 };

@@ -1,9 +1,15 @@
-import { and, asc, count, eq, ne, sql } from "drizzle-orm";
+import { and, asc, eq, ne, sql } from "drizzle-orm";
 import { scimGroup, scimMember, scimUser } from "#drizzle/schema/scim.ts";
 import type { Executor } from "../database/database.ts";
-import { anyOf, finderOf, inserterOf, insertRows } from "../database/statements.ts";
-import { type FilterColumns, filterCondition } from "./filter.ts";
-import type { ScimList, ScimPage } from "./users.ts";
+import {
+  anyOf,
+  deleterOf,
+  finderOf,
+  hasRows,
+  inserterOf,
+  insertRows,
+} from "../database/statements.ts";
+import { type FilterColumns, listScim, type ScimList, type ScimPage } from "./filter.ts";
 
 /** A group that an identity provider pushed. */
 export type ScimGroupRow = typeof scimGroup.$inferSelect;
@@ -43,40 +49,27 @@ export const updateScimGroup = async (
 };
 
 /** Deletes a group with its memberships. */
-export const deleteScimGroup = async (tx: Executor, id: string): Promise<void> => {
-  await tx.delete(scimGroup).where(eq(scimGroup.id, id));
-};
+export const deleteScimGroup = deleterOf(scimGroup);
 
 /** Finds a group by id. */
 export const findScimGroup = finderOf(scimGroup);
 
 /** Whether another group than `id` has this name. */
-export const isGroupNameTaken = async (
+export const isGroupNameTaken = (
   tx: Executor,
   { id, displayNameKey }: Pick<ScimGroupRow, "id" | "displayNameKey">,
-): Promise<boolean> => {
-  const same = and(ne(scimGroup.id, id), eq(scimGroup.displayNameKey, displayNameKey));
-  return (await tx.select({ id: scimGroup.id }).from(scimGroup).where(same).limit(1)).length > 0;
-};
+): Promise<boolean> =>
+  hasRows(
+    tx
+      .select({ id: scimGroup.id })
+      .from(scimGroup)
+      .where(and(ne(scimGroup.id, id), eq(scimGroup.displayNameKey, displayNameKey)))
+      .limit(1),
+  );
 
 /** Returns one page of the groups, in the order of their creation. Throws `UnsupportedFilter`. */
-export const listScimGroups = async (
-  db: Executor,
-  { filter, offset, limit }: ScimPage,
-): Promise<ScimList<ScimGroupRow>> => {
-  const where = filter === null ? undefined : filterCondition(filter, columns);
-  const [found] = await db.select({ total: count() }).from(scimGroup).where(where);
-  const total = found?.total ?? 0;
-  if (limit === 0 || offset >= total) return { rows: [], total };
-  const rows = await db
-    .select()
-    .from(scimGroup)
-    .where(where)
-    .orderBy(asc(scimGroup.id))
-    .limit(limit)
-    .offset(offset);
-  return { rows, total };
-};
+export const listScimGroups = (db: Executor, page: ScimPage): Promise<ScimList<ScimGroupRow>> =>
+  listScim(db, scimGroup, columns, page);
 
 /** Finds the members of groups, in the order of their creation. */
 export const findScimMembers = (

@@ -1,25 +1,11 @@
-import { and, asc, count, eq, ne, or, type SQL, sql } from "drizzle-orm";
+import { and, asc, eq, ne, or, sql } from "drizzle-orm";
 import { scimUser } from "#drizzle/schema/scim.ts";
-import type { ScimFilter } from "#proto/scim/filter.ts";
 import type { Executor } from "../database/database.ts";
-import { anyOf, finderOf, inserterOf } from "../database/statements.ts";
-import { type FilterColumns, filterCondition } from "./filter.ts";
+import { anyOf, deleterOf, finderOf, hasRows, inserterOf } from "../database/statements.ts";
+import { type FilterColumns, listScim, type ScimList, type ScimPage } from "./filter.ts";
 
 /** A user that an identity provider pushed. */
 export type ScimUserRow = typeof scimUser.$inferSelect;
-
-/** The part of a list that a request names: `offset` rows are skipped. */
-export interface ScimPage {
-  filter: ScimFilter | null;
-  offset: number;
-  limit: number;
-}
-
-/** One page of a list, and how many rows there are. */
-export interface ScimList<Row> {
-  rows: Row[];
-  total: number;
-}
 
 const batchSize = 2000;
 
@@ -57,9 +43,7 @@ export const updateScimUser = async (tx: Executor, { id, ...row }: ScimUserRow):
 };
 
 /** Deletes a user with its memberships. */
-export const deleteScimUser = async (tx: Executor, id: string): Promise<void> => {
-  await tx.delete(scimUser).where(eq(scimUser.id, id));
-};
+export const deleteScimUser = deleterOf(scimUser);
 
 /** Finds a user by id. */
 export const findScimUser = finderOf(scimUser);
@@ -87,23 +71,8 @@ export const findTakenAttribute = async (
 };
 
 /** Returns one page of the users, in the order of their creation. Throws `UnsupportedFilter`. */
-export const listScimUsers = async (
-  db: Executor,
-  { filter, offset, limit }: ScimPage,
-): Promise<ScimList<ScimUserRow>> => {
-  const where: SQL | undefined = filter === null ? undefined : filterCondition(filter, columns);
-  const [found] = await db.select({ total: count() }).from(scimUser).where(where);
-  const total = found?.total ?? 0;
-  if (limit === 0 || offset >= total) return { rows: [], total };
-  const rows = await db
-    .select()
-    .from(scimUser)
-    .where(where)
-    .orderBy(asc(scimUser.id))
-    .limit(limit)
-    .offset(offset);
-  return { rows, total };
-};
+export const listScimUsers = (db: Executor, page: ScimPage): Promise<ScimList<ScimUserRow>> =>
+  listScim(db, scimUser, columns, page);
 
 /** Returns all users. Reads in batches, so that the rows of a large company do not block the event loop. */
 export const findAllScimUsers = async (db: Executor): Promise<ScimUserRow[]> => {
@@ -122,8 +91,8 @@ export const findAllScimUsers = async (db: Executor): Promise<ScimUserRow[]> => 
 };
 
 /** Whether there is any user. */
-export const hasScimUsers = async (db: Executor): Promise<boolean> =>
-  (await db.select({ id: scimUser.id }).from(scimUser).limit(1)).length > 0;
+export const hasScimUsers = (db: Executor): Promise<boolean> =>
+  hasRows(db.select({ id: scimUser.id }).from(scimUser).limit(1));
 
 /** Returns which of the ids are users. */
 export const findScimUserIds = async (db: Executor, ids: readonly string[]): Promise<string[]> => {

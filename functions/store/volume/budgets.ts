@@ -1,8 +1,15 @@
-import { count, eq, gt, sql } from "drizzle-orm";
+import { count, gt, sql } from "drizzle-orm";
 import { heldHost, volumeBudget } from "#drizzle/schema/volume.ts";
 import type { FleetFilter } from "#proto/fleet-health/filter.ts";
 import type { Executor } from "../database/database.ts";
-import { arrayLiteral, insertRows, type RowOf, readOne, readRows } from "../database/statements.ts";
+import {
+  arrayLiteral,
+  deleterOf,
+  insertRows,
+  type RowOf,
+  readOne,
+  readRows,
+} from "../database/statements.ts";
 import { timestampAt } from "../fleet/columns/expression.ts";
 import { fleetPredicate } from "../fleet/predicate.ts";
 import type { FleetRules } from "../fleet/rows.ts";
@@ -34,9 +41,7 @@ export const putBudgetRow = async (tx: Executor, row: BudgetRow): Promise<void> 
 };
 
 /** Deletes a budget. */
-export const deleteBudgetRow = async (tx: Executor, name: string): Promise<void> => {
-  await tx.delete(volumeBudget).where(eq(volumeBudget.name, name));
-};
+export const deleteBudgetRow = deleterOf(volumeBudget, volumeBudget.name);
 
 /** Counts the hosts that each budget holds. */
 export const countHeldHosts = async (

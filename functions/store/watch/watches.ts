@@ -18,6 +18,7 @@ import type { Executor } from "../database/database.ts";
 import {
   arrayLiteral,
   asDate,
+  deleterOf,
   hasRows,
   lockerOf,
   orNull,
@@ -69,9 +70,7 @@ export const isWatchNamed = async (tx: Executor, name: string, id: string): Prom
 export const updateWatch = updaterOf(watch);
 
 /** Deletes a watch and its history; its messages stay. */
-export const deleteWatch = async (tx: Executor, id: string): Promise<void> => {
-  await tx.delete(watch).where(eq(watch.id, id));
-};
+export const deleteWatch = deleterOf(watch);
 
 /** Finds the watches that were last evaluated before a time, or after `now`, when a clock went back. */
 export const findDueWatches = (
