@@ -34,13 +34,6 @@ interface DeliveryNeeds {
   observe: Omit<DeliveryObserver, "partial">;
 }
 
-/** Delivers envelopes of whole hosts in their order, and learns which outcomes are stored. */
-interface Delivery {
-  /** Rejects only when the signal aborts. */
-  deliverAll(envelopes: Iterable<StoredEnvelope>, signal: AbortSignal): Promise<ChunkOutcome>;
-  committed(outcome: ChunkOutcome): void;
-}
-
 /** A line of the log names no more hosts. */
 const namedMax = 20;
 
@@ -51,8 +44,8 @@ export const limitsOf = ({ signals, isAttested }: ExportConfig, pace: Pace): Req
   isAttested,
 });
 
-/** Makes the delivery of an export. It logs by host what the backend rejects. */
-export const createDelivery = (needs: DeliveryNeeds): Delivery => {
+/** Creates the delivery of an export, of whole hosts in their order. It logs by host what the backend rejects. */
+export const createDelivery = (needs: DeliveryNeeds) => {
   const { db, config, client, clock, entropy, log } = needs;
   const { name, isAttested } = config;
   const pace = createPace({ bytesMax: config.requestBytesMax, timeoutMs: config.timeoutMs }, clock);
@@ -80,7 +73,11 @@ export const createDelivery = (needs: DeliveryNeeds): Delivery => {
     isAttested,
     decideDeadLetter: letters.decide,
   };
-  const deliverAll: Delivery["deliverAll"] = async (envelopes, signal) => {
+  /** Rejects only when the signal aborts. */
+  const deliverAll = async (
+    envelopes: Iterable<StoredEnvelope>,
+    signal: AbortSignal,
+  ): Promise<ChunkOutcome> => {
     const limits = { ...limitsOf(config, pace), apartOf: suspects.apartOf };
     const outcome = await deliverInOrder(cutRequests(envelopes, limits), { ...delivery, signal });
     logLetters(
@@ -99,7 +96,8 @@ export const createDelivery = (needs: DeliveryNeeds): Delivery => {
   };
   return {
     deliverAll,
-    committed: ({ deadLetters }) =>
+    /** Learns that an outcome is stored. */
+    committed: ({ deadLetters }: ChunkOutcome) =>
       letters.stored(deadLetters.map(({ envelope }) => envelope.hostId)),
   };
 };
@@ -155,19 +153,12 @@ const hostsAtLimitShare = 0.05;
 /** At a limit the stored ones are counted again, no more often than this. */
 const recountMs = 1_000;
 
-/** The decisions on rejected envelopes. */
-interface DeadLetterLimit {
-  decide(hostId: string): Promise<DeadLetterDecision>;
-  /** These dead letters are stored now: the next count has them. */
-  stored(hostIds: Iterable<string>): void;
-}
-
 /**
  * Makes the decision on each rejected envelope. A host beyond its share loses its own envelopes, so that it stops nobody else's export. When
  * more than 5 % of the hosts that send, and at least three, have reached theirs, or all of them, the fault is the backend's: the export
  * then waits. At a limit it counts the stored ones again, so it continues once somebody has deleted or retried some.
  */
-export const createDeadLetterLimit = (options: DeadLetterLimitOptions): DeadLetterLimit => {
+export const createDeadLetterLimit = (options: DeadLetterLimitOptions) => {
   const { max, clock } = options;
   const hostMax = Math.min(options.hostMax, max);
   /** Decided and not stored yet. */
@@ -199,7 +190,7 @@ export const createDeadLetterLimit = (options: DeadLetterLimitOptions): DeadLett
     return true;
   };
   return {
-    async decide(hostId) {
+    async decide(hostId: string): Promise<DeadLetterDecision> {
       if (countedAt === Number.NEGATIVE_INFINITY) await recount();
       if (admit(hostId)) return "store";
       await recount();
@@ -209,7 +200,8 @@ export const createDeadLetterLimit = (options: DeadLetterLimitOptions): DeadLett
       const tooMany = Math.max(hostsAtLimitMin, Math.floor(sending * hostsAtLimitShare) + 1);
       return atLimit >= Math.min(sending, tooMany) ? "wait" : "drop";
     },
-    stored(hostIds) {
+    /** These dead letters are stored now: the next count has them. */
+    stored(hostIds: Iterable<string>): void {
       for (const hostId of hostIds) pending.set(hostId, (pending.get(hostId) ?? 0) - 1);
     },
   };
@@ -221,12 +213,6 @@ const sum = (counts: Iterable<number>) => {
   return all;
 };
 
-/** Hosts of which a backend may have rejected items. */
-interface Suspects {
-  apartOf(hostId: string): Apartness;
-  note(rejected: PartialRejection): void;
-}
-
 /** So many envelopes of a host go apart after one that was rejected in part. */
 const envelopesApart = 1_000;
 const hostsMax = 10_000;
@@ -235,17 +221,17 @@ const hostsMax = 10_000;
  * Narrows down who sends what a backend rejects: an accepted request does not say which of its items were not, and must not be sent again. The
  * hosts of such a request go apart from others for a while, and one that is then alone in such a request has each envelope alone.
  */
-export const createSuspects = (): Suspects => {
+export const createSuspects = () => {
   const suspects = new Map<string, { apart: Apartness; left: number }>();
   return {
-    apartOf(hostId) {
+    apartOf(hostId: string): Apartness {
       const suspect = suspects.get(hostId);
       if (suspect === undefined) return "no";
       suspect.left -= 1;
       if (suspect.left <= 0) suspects.delete(hostId);
       return suspect.apart;
     },
-    note({ envelopes }) {
+    note({ envelopes }: PartialRejection): void {
       const hosts = new Set(envelopes.map(({ hostId }) => hostId));
       for (const hostId of hosts)
         if (suspects.size < hostsMax)

@@ -3,17 +3,13 @@ import type { DeliveryObserver } from "./create-delivery.ts";
 import type { PumpOptions } from "./run-export.ts";
 
 /** The metrics of an exporter, and what they observe. */
-export interface ExportMetrics {
-  observe: Omit<DeliveryObserver, "partial"> &
-    PumpOptions["observe"] & { active(isActive: boolean): void };
-  /** Why requests currently fail; null while they succeed. */
-  lastError(): string | null;
-  isActive(): boolean;
-  render(): Promise<{ type: string; content: string }>;
-}
+export type ExportMetrics = ReturnType<typeof createExportMetrics>;
+
+type ExportObserver = Omit<DeliveryObserver, "partial"> &
+  PumpOptions["observe"] & { active(isActive: boolean): void };
 
 /** Creates the metrics of this process (docs/export.md). Each core reports the lag of an export, whichever process exports. */
-export const createExportMetrics = (): ExportMetrics => {
+export const createExportMetrics = () => {
   const registry = new Registry();
   const registers = [registry];
   const counter = (name: string, help: string, labelNames: string[] = []) =>
@@ -39,24 +35,29 @@ export const createExportMetrics = (): ExportMetrics => {
   const active = gauge("active", "Whether this process exports, and does not wait to take over");
   let lastError: string | null = null;
   let isActive = false;
-  return {
-    observe: {
-      request: (outcome) => requests.inc({ outcome }),
-      state: (reason) => (lastError = reason),
-      buffered: (bytes) => buffered.set(bytes),
-      committed: (outcome) => {
-        envelopes.inc(outcome.exported);
-        rejected.inc(outcome.rejectedItems);
-        deadLetters.inc(outcome.deadLetters.length);
-        dropped.inc(outcome.dropped.length);
-      },
-      active: (now) => {
-        isActive = now;
-        active.set(now ? 1 : 0);
-      },
+  const observe: ExportObserver = {
+    request: (outcome) => requests.inc({ outcome }),
+    state: (reason) => (lastError = reason),
+    buffered: (bytes) => buffered.set(bytes),
+    committed: (outcome) => {
+      envelopes.inc(outcome.exported);
+      rejected.inc(outcome.rejectedItems);
+      deadLetters.inc(outcome.deadLetters.length);
+      dropped.inc(outcome.dropped.length);
     },
+    active: (now) => {
+      isActive = now;
+      active.set(now ? 1 : 0);
+    },
+  };
+  return {
+    observe,
+    /** Why requests currently fail; null while they succeed. */
     lastError: () => lastError,
     isActive: () => isActive,
-    render: async () => ({ type: registry.contentType, content: await registry.metrics() }),
+    render: async (): Promise<{ type: string; content: string }> => ({
+      type: registry.contentType,
+      content: await registry.metrics(),
+    }),
   };
 };

@@ -1,15 +1,7 @@
 import type { Clock } from "#kit/clock.ts";
 
-/** Adapts the size and the timeout of requests to the backend. */
-export interface Pace {
-  bytesMax(): number;
-  timeoutMs(): number;
-  /** Records that a request with this timeout had no response in time. */
-  timedOut(timeoutMs: number): void;
-  /** Records the response time of a request. */
-  answered(ms: number): void;
-  clock: Pick<Clock, "monotonic">;
-}
+/** The size and the timeout of requests, adapted to the backend. */
+export type Pace = ReturnType<typeof createPace>;
 
 const timeoutFactor = 4;
 const timeoutMsMax = 300_000;
@@ -25,7 +17,7 @@ const fastMin = 32;
 export const createPace = (
   { bytesMax, timeoutMs }: { bytesMax: number; timeoutMs: number },
   clock: Pick<Clock, "monotonic">,
-): Pace => {
+) => {
   const longest = Math.max(timeoutMs, timeoutMsMax);
   const smallest = Math.min(bytesMax, bytesMin);
   let bytes = bytesMax;
@@ -35,14 +27,16 @@ export const createPace = (
     clock,
     bytesMax: () => bytes,
     timeoutMs: () => timeout,
-    timedOut(used) {
+    /** Records that a request with this timeout had no response in time. */
+    timedOut(used: number) {
       fast = 0;
       // Only one of several concurrent requests changes the pace.
       if (used < timeout) return;
       timeout = Math.min(longest, timeout * timeoutFactor);
       bytes = Math.max(smallest, Math.floor(bytes / 2));
     },
-    answered(ms) {
+    /** Records the response time of a request. */
+    answered(ms: number) {
       fast = ms < timeoutMs / 2 ? fast + 1 : 0;
       if (fast < fastMin) return;
       fast = 0;

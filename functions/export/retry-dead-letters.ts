@@ -27,32 +27,23 @@ export interface RetryOptions {
   requestMs: number;
 }
 
-/** The outcome of a retry. */
-interface RetryReport {
-  /** Dead letters that the backend accepted: they are deleted. */
-  accepted: number;
-  /** Spans, log records and data points of these that the backend rejected nevertheless. */
-  rejectedItems: number;
-  /** Dead letters that it rejected again. */
-  rejected: number;
-  /** Dead letters of signals that are not exported. */
-  skipped: number;
-  /** Why the retry ended before the last dead letter; null when it did not. */
-  failure: string | null;
-}
-
 /**
  * Sends the dead letters of an export once more, the oldest first. Deletes those that the backend accepts, and stores the new reason of the
  * others. If the process is killed after an acceptance, the next retry sends that one again.
  */
-export const retryDeadLetters = async (options: RetryOptions): Promise<RetryReport> => {
+export const retryDeadLetters = async (options: RetryOptions) => {
   const { db, name, limits, clock } = options;
-  const report: RetryReport = {
+  const report = {
+    /** Dead letters that the backend accepted: they are deleted. */
     accepted: 0,
+    /** Spans, log records and data points of these that the backend rejected nevertheless. */
     rejectedItems: 0,
+    /** Dead letters that it rejected again. */
     rejected: 0,
+    /** Dead letters of signals that are not exported. */
     skipped: 0,
-    failure: null,
+    /** Why the retry ended before the last dead letter; null when it did not. */
+    failure: null as string | null,
   };
   for await (const page of readDeadLetters(db, name)) {
     const letters = new Map<StoredEnvelope, StoredDeadLetter>(

@@ -93,16 +93,6 @@ export const storedMessage = ({ subject, seq, header, data, time }: StoredMsg): 
 const heldBytesOf = (data: Uint8Array, headers: MsgHdrs | undefined) =>
   Math.max(data.length, Number(headers?.get("Svc-Raw-Bytes") || 0)) + overheadBytes;
 
-/** The buffer of pulls. */
-interface StreamPulls {
-  /**
-   * Returns the buffered messages in the order of the stream, up to the target size, when that is reached or after a tenth of a second. Rejects
-   * when a delivery or the consumer is missing.
-   */
-  receive(): Promise<StreamMessage[]>;
-  close(): void;
-}
-
 const lingerMs = 100;
 const batch = 1_000;
 const expiresMs = 5_000;
@@ -114,7 +104,7 @@ const nanosOfMs = 1_000_000;
 const ends = new Set([404, 408, 409, 503]);
 
 /** Begins to pull; see the invariants above. */
-export const pullMessages = (options: PullOptions): StreamPulls => {
+export const pullMessages = (options: PullOptions) => {
   const { connection, clock, bytes } = options;
   const inbox = createInbox();
   const closed = new AbortController();
@@ -226,6 +216,10 @@ export const pullMessages = (options: PullOptions): StreamPulls => {
   pull().catch(end);
 
   return {
+    /**
+     * Returns the buffered messages in the order of the stream, up to the target size, when that is reached or after a tenth of a second. Rejects
+     * when a delivery or the consumer is missing.
+     */
     async receive() {
       const waited = clock.sleep(lingerMs, closed.signal).catch(() => undefined);
       await Promise.race([filled.promise, waited]);

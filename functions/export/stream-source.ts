@@ -324,14 +324,6 @@ const microsecondsOf = (text: string): bigint | undefined => {
  * - Messages before the position, or delivered too long ago to be remembered, are not checked.
  */
 
-/** Completes messages; see the invariants above. */
-interface StreamChains {
-  /** Returns the messages as the stream has them, and how many the leader lacks too. Rejects when the leader does not answer. */
-  complete(
-    messages: readonly StreamMessage[],
-  ): Promise<{ messages: StreamMessage[]; lost: number }>;
-}
-
 const subjectsMax = 200_000;
 /** Replicas differ in the messages of one moment. */
 const blocksMax = 20_000;
@@ -347,7 +339,7 @@ export const createStreamChains = ({
   stream: string;
   position: number;
   log: Pick<Log, "warn">;
-}): StreamChains => {
+}) => {
   /** The sequence of the last message of each subject. */
   const ends = new Map<string, number>();
   /** The newest blocks, by `blockKey`. */
@@ -386,7 +378,8 @@ export const createStreamChains = ({
   };
 
   return {
-    async complete(messages) {
+    /** Returns the messages as the stream has them, and how many the leader lacks too. Rejects when the leader does not answer. */
+    async complete(messages: readonly StreamMessage[]) {
       const complete: StreamMessage[] = [];
       let lost = 0;
       const add = (message: StreamMessage) => {

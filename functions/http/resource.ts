@@ -201,27 +201,20 @@ export const ListView = <Item extends v.GenericSchema>(item: Item) =>
 /** The secrets that keys of cursors are derived from. */
 type CursorSecrets = Pick<CoreConfig, "authTokenSecret" | "authTokenSecretPrevious">;
 
-/** Converts positions in a list to opaque cursors and back. Rejects a cursor of another list, order or deployment. */
-interface CursorSeal {
-  seal(list: string, position: readonly string[]): Promise<string>;
-  /** Returns the position. Throws 422 `validation_failed` for text that `seal` did not return for this list. */
-  open(list: string, cursor: string): Promise<string[]>;
-}
-
 const macBytes = 16;
 
 type Mac = (list: string, payload: string) => Promise<Uint8Array>;
 
-/** Authenticates cursors by HMAC-SHA-256. Opens those of the previous secret too. */
-export const createCursorSeal = ({
-  authTokenSecret,
-  authTokenSecretPrevious,
-}: CursorSecrets): CursorSeal => {
+/**
+ * Creates what converts positions in a list to opaque cursors and back. Authenticates cursors by HMAC-SHA-256, and rejects one of another list,
+ * order or deployment. Opens those of the previous secret too.
+ */
+export const createCursorSeal = ({ authTokenSecret, authTokenSecretPrevious }: CursorSecrets) => {
   const macOf = createMac(authTokenSecret);
   const macs =
     authTokenSecretPrevious === null ? [macOf] : [macOf, createMac(authTokenSecretPrevious)];
   return {
-    async seal(list, position) {
+    async seal(list: string, position: readonly string[]) {
       const payload = JSON.stringify(position);
       const mac = await macOf(list, payload);
       const text = new TextEncoder().encode(payload);
@@ -230,7 +223,8 @@ export const createCursorSeal = ({
       sealed.set(text, macBytes);
       return textOf(sealed);
     },
-    async open(list, cursor) {
+    /** Returns the position. Throws 422 `validation_failed` for text that `seal` did not return for this list. */
+    async open(list: string, cursor: string): Promise<string[]> {
       try {
         const sealed = Uint8Array.fromBase64(cursor, { alphabet: "base64url" });
         if (textOf(sealed) !== cursor) throw invalidCursor();

@@ -3,19 +3,7 @@ import type { Clock } from "#kit/clock.ts";
 import { destroyClient } from "../store/ingest/copy-transaction.ts";
 
 /** The committer's connections. One is kept only after success, as a failure leaves it in an unknown state, and until the server closes it. */
-export interface CommitConnections {
-  /**
-   * Runs work on an idle or a new connection, which is closed when the work fails or exceeds the timeout; then it rejects with
-   * `DEADLINE_EXCEEDED`.
-   */
-  run<Result>(work: (client: Client) => Promise<Result>): Promise<Result>;
-  /** Resolves once a connection has been opened; returns false if `signal` aborts first, or `close` comes. */
-  untilAvailable(signal: AbortSignal): Promise<boolean>;
-  /** Closes the connections that are in use; their work rejects. */
-  destroyActive(): void;
-  /** Closes the idle connections. */
-  close(): Promise<void>;
-}
+export type CommitConnections = ReturnType<typeof createCommitConnections>;
 
 const retryMs = 500;
 
@@ -28,7 +16,7 @@ export const createCommitConnections = ({
   connect(): Promise<Client>;
   clock: Clock;
   timeoutMs: number;
-}): CommitConnections => {
+}) => {
   const idle: Client[] = [];
   const active = new Set<Client>();
   const closed = new AbortController();
@@ -42,7 +30,11 @@ export const createCommitConnections = ({
     return client;
   };
   return {
-    async run(work) {
+    /**
+     * Runs work on an idle or a new connection, which is closed when the work fails or exceeds the timeout; then it rejects with
+     * `DEADLINE_EXCEEDED`.
+     */
+    async run<Result>(work: (client: Client) => Promise<Result>): Promise<Result> {
       const client = idle.pop() ?? (await open());
       active.add(client);
       // The one way to end a query that the server does not answer: its promise rejects when the socket closes.
@@ -71,7 +63,8 @@ export const createCommitConnections = ({
         ended.abort("ended");
       }
     },
-    async untilAvailable(signal) {
+    /** Resolves once a connection has been opened; returns false if `signal` aborts first, or `close` comes. */
+    async untilAvailable(signal: AbortSignal) {
       const ended = AbortSignal.any([closed.signal, signal]);
       for (;;) {
         await clock.sleep(retryMs, ended).catch(() => undefined);
@@ -82,9 +75,11 @@ export const createCommitConnections = ({
         return true;
       }
     },
+    /** Closes the connections that are in use; their work rejects. */
     destroyActive() {
       for (const client of active) destroyClient(client);
     },
+    /** Closes the idle connections. */
     async close() {
       closed.abort();
       await Promise.all(idle.splice(0).map((client) => client.end().catch(() => undefined)));

@@ -99,29 +99,23 @@ export const withoutStored = (lost: Loss, cursor: bigint): Loss | undefined => {
   return cursor < lost.from ? lost : { ...lost, from: cursor + 1n };
 };
 
-/** The losses that this core has recorded of queues whose cursors stay: their hosts may state them again. */
-interface RecordedLosses {
-  /** Returns what of a loss is not recorded yet. */
-  without(queue: QueueName, lost: Loss): Loss | undefined;
-  /** Call it once the record is committed. */
-  add(queue: QueueName, lost: Loss): void;
-}
-
 const recordedLossesMax = 10_000;
 
-/** Makes it, empty. */
-export const createRecordedLosses = (): RecordedLosses => {
+/** Creates the losses that this core has recorded of queues whose cursors stay, empty: their hosts may state them again. */
+export const createRecordedLosses = () => {
   const recorded = new LRUCache<string, Loss>({
     maxSize: recordedLossesMax,
     sizeCalculation: () => 1,
   });
   const keyOf = ({ hostId, queueId }: QueueName) => `${hostId}\0${queueId.toHex()}`;
   return {
-    without(queue, lost) {
+    /** Returns what of a loss is not recorded yet. */
+    without(queue: QueueName, lost: Loss): Loss | undefined {
       const known = recorded.get(keyOf(queue));
       return known?.from === lost.from ? withoutStored(lost, known.through) : lost;
     },
-    add(queue, lost) {
+    /** Call it once the record is committed. */
+    add(queue: QueueName, lost: Loss): void {
       const known = recorded.get(keyOf(queue));
       // What is recorded above an earlier loss continues it.
       const from = known !== undefined && known.through + 1n === lost.from ? known.from : lost.from;

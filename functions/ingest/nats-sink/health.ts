@@ -6,14 +6,6 @@ import type { Committer } from "../committer.ts";
 import type { StreamNames } from "./prepare-streams.ts";
 import type { Publisher } from "./publisher.ts";
 
-/** Whether the streams store what they receive. */
-interface StreamHealth {
-  /** Runs work on the streams unless they have a fault, watches its outcome and returns it. */
-  observe<Result>(work: () => Promise<Result>): Promise<Result>;
-  status: Committer["health"];
-  close(): void;
-}
-
 const probeMs = 500;
 const inspectionMs = 1_000;
 const stalledSeconds = 10;
@@ -37,7 +29,7 @@ export const createHealth = ({
   waiting: Publisher["waiting"];
   /** Throws `ConfigError` when an acknowledgement would promise more than the streams do. `round` counts the calls. */
   inspect(round: number): Promise<void>;
-}): StreamHealth => {
+}) => {
   const closed = new AbortController();
   let failure: string | undefined;
   let fault: ConfigError | undefined;
@@ -76,7 +68,8 @@ export const createHealth = ({
   void watch();
 
   return {
-    async observe(work) {
+    /** Runs work on the streams unless they have a fault, watches its outcome and returns it. */
+    async observe<Result>(work: () => Promise<Result>): Promise<Result> {
       if (fault)
         throw new Problem("stream_unavailable", {
           detail: "the stream would lose what it acknowledges",
@@ -96,7 +89,8 @@ export const createHealth = ({
         throw error;
       }
     },
-    status() {
+    /** Returns whether the streams store what they receive. */
+    status(): ReturnType<Committer["health"]> {
       if (fault)
         return { healthy: false, detail: fault.faults.map(({ message }) => message).join("; ") };
       if (failure !== undefined) return { healthy: false, detail: failure };

@@ -1,15 +1,9 @@
-/** Runs work by key: that of one key in the order of the calls, one at a time. */
-interface KeyedMutex {
-  run<Result>(key: string, work: () => Promise<Result>): Promise<Result>;
-  /** Resolves when nothing runs or waits. */
-  idle(): Promise<void>;
-}
-
-/** Makes tails; one exists only while it has work. */
-export const createKeyedMutex = (): KeyedMutex => {
+/** Creates what runs work by key: that of one key in the order of the calls, one at a time. */
+export const createKeyedMutex = () => {
+  /** One exists only while its key has work. */
   const tails = new Map<string, Promise<unknown>>();
   return {
-    run(key, work) {
+    run<Result>(key: string, work: () => Promise<Result>): Promise<Result> {
       const before = tails.get(key);
       const result = before ? before.then(work) : work();
       const settled: Promise<unknown> = result.then(
@@ -22,6 +16,7 @@ export const createKeyedMutex = (): KeyedMutex => {
       });
       return result;
     },
+    /** Resolves when nothing runs or waits. */
     async idle() {
       while (tails.size > 0) await Promise.all(tails.values());
     },

@@ -5,22 +5,15 @@ import { HourCounts } from "#functions/store/ingest/hours.ts";
 import type { Clock } from "#kit/clock.ts";
 import { createCommitConnections } from "../commit-connections.ts";
 
-/** Counts for PostgreSQL what the stream stored: `last_envelope_at` and the volume of each host. */
-export interface StoredCounts {
-  /** Counts envelopes that the stream has stored, by their kinds. */
-  add(host: string, kinds: EnvelopeRun["kinds"]): void;
-  /** Notes that envelopes of a host were consumed, stored or not. */
-  host(host: string): void;
-  /** Writes every second, until the signal aborts, then once more. */
-  run(signal: AbortSignal): Promise<void>;
-}
-
 const intervalMs = 1_000;
 const deadlineMs = 5_000;
 
+/** What counts for PostgreSQL; see `createStoredCounts`. */
+export type StoredCounts = ReturnType<typeof createStoredCounts>;
+
 /**
- * Makes the counts. A core that is killed loses those of its last second; while PostgreSQL is unavailable they wait in memory, one
- * entry for each host and kind.
+ * Counts for PostgreSQL what the stream stored: `last_envelope_at` and the volume of each host. A core that is killed loses those
+ * of its last second; while PostgreSQL is unavailable they wait in memory, one entry for each host and kind.
  */
 export const createStoredCounts = ({
   connect,
@@ -31,7 +24,7 @@ export const createStoredCounts = ({
   connect(): Promise<Client>;
   clock: Clock;
   onError(cause: unknown): void;
-}): StoredCounts => {
+}) => {
   const connections = createCommitConnections({ connect, clock, timeoutMs: deadlineMs });
   let hosts = new Map<string, number>();
   let hours = new HourCounts();
@@ -54,11 +47,14 @@ export const createStoredCounts = ({
   };
 
   return {
-    add: (host, kinds) => hours.add(host, kinds),
-    host(host) {
+    /** Counts envelopes that the stream has stored, by their kinds. */
+    add: (host: string, kinds: EnvelopeRun["kinds"]) => hours.add(host, kinds),
+    /** Notes that envelopes of a host were consumed, stored or not. */
+    host(host: string) {
       hosts.set(host, clock.now());
     },
-    async run(signal) {
+    /** Writes every second, until the signal aborts, then once more. */
+    async run(signal: AbortSignal) {
       while (!signal.aborted) {
         await clock.sleep(intervalMs, signal).catch(() => undefined);
         await write();

@@ -45,15 +45,7 @@ export const handshakeLimits: HandshakeLimits = {
   waitingMax: 512,
 };
 
-/** The connections of a TLS server, those with an unfinished handshake included. */
-interface Connections {
-  /** Destroys the connections whose handshake is unfinished. */
-  destroyUnfinished(): void;
-  /** Destroys all. */
-  destroyAll(): void;
-}
-
-/** Enforces the limits on a TLS server, and logs refused addresses at most once a minute each. */
+/** Enforces the limits on a TLS server, and logs refused addresses at most once a minute each. Returns what ends its connections. */
 export const limitHandshakes = (
   server: Server,
   {
@@ -65,7 +57,7 @@ export const limitHandshakes = (
     clock: Pick<Clock, "monotonic">;
     log: { warn(fields: object, message: string): void };
   },
-): Connections => {
+) => {
   const { timeoutMs, unfinishedMax, burst, perSecond } = limits;
   const gate = createHandshakeGate(limits);
   const slots = createSlots(unfinishedMax);
@@ -121,6 +113,7 @@ export const limitHandshakes = (
     unfinished.get(connectionId(socket))?.finish(),
   );
   return {
+    /** Destroys the connections whose handshake is unfinished. */
     destroyUnfinished() {
       for (const { socket } of unfinished.values()) socket.destroy();
     },
@@ -133,15 +126,6 @@ export const limitHandshakes = (
 /** Names a connection: a TLS socket has the addresses of the TCP socket under it, and no reference to it. */
 const connectionId = ({ remoteAddress, remotePort, localAddress, localPort }: Socket): string =>
   `${remoteAddress} ${remotePort} ${localAddress} ${localPort}`;
-
-/** Starts handshakes; see `createHandshakeGate`. */
-interface HandshakeGate {
-  /**
-   * Calls `start` now, or when its turn comes. The caller calls the returned function when the handshake has ended, begun or not. Returns null
-   * when too many wait: then `start` is not called.
-   */
-  enter(start: () => void): (() => void) | null;
-}
 
 /**
  * Creates a gate for the handshakes of all addresses together. A turn of the event loop then computes at most `atOnceMax` of them: when a
@@ -157,7 +141,7 @@ export const createHandshakeGate = ({
   atOnceMax: number;
   slowMs: number;
   waitingMax: number;
-}): HandshakeGate => {
+}) => {
   interface Entry {
     start(): void;
     /** Runs while the handshake has a slot. */
@@ -184,7 +168,11 @@ export const createHandshakeGate = ({
     entry.start();
   };
   return {
-    enter(start) {
+    /**
+     * Calls `start` now, or when its turn comes. The caller calls the returned function when the handshake has ended, begun or not. Returns null
+     * when too many wait: then `start` is not called.
+     */
+    enter(start: () => void): (() => void) | null {
       const entry: Entry = { start };
       if (running < atOnceMax) begin(entry);
       else if (waiting.size < waitingMax) waiting.add(entry);

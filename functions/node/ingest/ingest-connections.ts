@@ -85,19 +85,14 @@ export interface Connection {
   reject(): void;
 }
 
-/** All connections. */
-interface IngestConnections {
-  open(socket: TLSSocket, session?: ServerHttp2Session): Connection;
-  /** Closes those of a fifteenth of the connections that are idle or whose host has vanished; for every second. */
-  check(): void;
-}
-
 /** Creates an empty set of connections. */
-export const createIngestConnections = (needs: ConnectionNeeds): IngestConnections => {
+export const createIngestConnections = (needs: ConnectionNeeds) => {
   const shared = shareAmongConnections(needs);
   const nextChecked = createTurns(shared.open, checkParts);
   return {
-    open: (socket, session) => openConnection(shared, socket, session),
+    open: (socket: TLSSocket, session?: ServerHttp2Session) =>
+      openConnection(shared, socket, session),
+    /** Closes those of a fifteenth of the connections that are idle or whose host has vanished; for every second. */
     check() {
       const now = needs.clock.monotonic();
       for (const entry of nextChecked()) entry.check(now);

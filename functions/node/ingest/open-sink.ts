@@ -7,12 +7,6 @@ import type { Log } from "#kit/log.ts";
 import type { Metrics } from "../metrics.ts";
 import { zstdCodec } from "./zstd-codec.ts";
 
-/** A sink, and the largest payload that it stores. */
-interface OpenedSink {
-  sink: Sink;
-  payloadBytesMax: number;
-}
-
 /** Bytes of a message beside the payload of its envelope: headers, and the source and attributes of the envelope. */
 const envelopeBytesReserved = 16 * 1024;
 
@@ -23,7 +17,7 @@ export const checkSinkFiles = async ({ sink }: Pick<IngestConfig, "sink">): Prom
   await readNatsOptions(sink);
 };
 
-/** Opens the sink that the configuration names. Imports the client of NATS only for NATS. */
+/** Opens the sink that the configuration names; returns also the largest payload that it stores. Imports the client of NATS only for NATS. */
 export const openSink = async (
   config: IngestConfig,
   {
@@ -31,7 +25,7 @@ export const openSink = async (
     log,
     ...needs
   }: Omit<PostgresSinkNeeds, "observe" | "log" | "codec"> & { metrics: Metrics; log: Log },
-): Promise<OpenedSink> => {
+): Promise<{ sink: Sink; payloadBytesMax: number }> => {
   const { sink: settings, payloadBytesMax } = config;
   const shared = { ...needs, log, codec: zstdCodec, observe: metrics.observeIngest };
   await noteSink(needs.db, settings.kind, new Date(needs.clock.now()));
