@@ -1,25 +1,13 @@
 import { isDeepStrictEqual } from "node:util";
-import {
-  assignCollectorConfig,
-  changeWatch,
-  clearDesiredConfig,
-  createEnrollmentPolicy,
-  createWatch,
-  deleteWatch,
-  type FleetClient,
-  freezeEnrollmentPolicy,
-  publishCollectorConfig,
-  putAppliedSet,
-  putInventory,
-} from "#client/index.ts";
+import { type FleetClient, publishCollectorConfig, putAppliedSet } from "#client/index.ts";
 import { FleetError, type Problem } from "#client/problem.ts";
 import type { Clock } from "#kit/clock.ts";
 import { type AppliedContent, applyLeaseMs } from "#proto/applied-set/applied-set.ts";
 import { isUnanswered } from "../terminal/describe-problem.ts";
 import type { FleetPlan } from "./compare.ts";
 import { type Definitions, type FileFault, refuseFaults } from "./definitions.ts";
-import { configKey, type FleetObjects } from "./fleet-objects.ts";
-import { contentOf, type Entry, type PlanStep, type Work } from "./step.ts";
+import type { FleetObjects } from "./fleet-objects.ts";
+import { contentOf, type PlanStep } from "./step.ts";
 
 /** Has core check the configs that a plan publishes, by rules that only core has. Ends the command with the faults of each file. */
 export const checkAtCore = async (
@@ -28,10 +16,10 @@ export const checkAtCore = async (
   { configs }: Definitions,
 ): Promise<void> => {
   const faults: FileFault[] = [];
-  for (const { work } of steps) {
-    if (work?.do !== "publish") continue;
-    const { name, yaml } = work;
-    const file = configs.find(({ item }) => item.name === name)?.item.file ?? name;
+  const published = steps.filter(({ kind }) => kind === "config").map(({ name }) => name);
+  for (const { item } of configs) {
+    const { name, yaml, file } = item;
+    if (!published.includes(name)) continue;
     try {
       await publishCollectorConfig<true>({
         client,
@@ -71,14 +59,13 @@ export const applyPlan = async (
     if (lease.isDue()) await writeIntended();
   };
   await writeIntended();
-  const configs = new Map(objects.configs);
+  const applying = { client, configs: new Map(objects.configs), keepLease };
   const done = new Set<PlanStep>();
   let problem: Problem | null = null;
   for (const step of work) {
     try {
       await keepLease();
-      const createdId = step.work && (await carryOut(client, step.work, { configs, keepLease }));
-      if (createdId) plan = withId(plan, step, createdId);
+      await step.work?.(applying);
       done.add(step);
     } catch (error) {
       if (!(error instanceof FleetError)) throw error;
@@ -147,63 +134,4 @@ const contentAfter = (
     }
   }
   return contentOf(entries, { complete });
-};
-
-const withId = (plan: FleetPlan, { keys }: PlanStep, id: string): FleetPlan => {
-  const after = new Map<string, Entry>(plan.after);
-  for (const key of keys) {
-    const entry = after.get(key);
-    if (entry?.kind === "watch") after.set(key, { ...entry, id });
-  }
-  return { ...plan, after };
-};
-
-/** Sends the requests of a step. Returns the id of a watch that it created; adds a published config to `configs`. */
-const carryOut = async (
-  client: FleetClient,
-  work: Work,
-  { configs, keepLease }: { configs: Map<string, string>; keepLease: () => Promise<void> },
-) => {
-  switch (work.do) {
-    case "publish": {
-      const { name, yaml, hash } = work;
-      const { data } = await publishCollectorConfig<true>({ client, body: { name, yaml } });
-      if ("id" in data) configs.set(configKey(hash, name), data.id);
-      return undefined;
-    }
-    case "create_policy":
-      await createEnrollmentPolicy<true>({ client, body: work.draft });
-      return undefined;
-    case "freeze_policy":
-      await freezeEnrollmentPolicy<true>({ client, path: { id: work.id }, body: {} });
-      return undefined;
-    case "create_watch":
-      return (await createWatch<true>({ client, body: work.body })).data.id;
-    case "change_watch": {
-      const body = { ...work.body, revision: work.revision };
-      await changeWatch<true>({ client, path: { id: work.id }, body });
-      return undefined;
-    }
-    case "delete_watch":
-      await deleteWatch<true>({ client, path: { id: work.id } });
-      return undefined;
-    case "put_inventory": {
-      const headers = work.etag === null ? {} : { "If-Match": work.etag };
-      const query = work.hosts.length === 0 ? { allow_empty: "true" as const } : {};
-      await putInventory<true>({ client, query, headers, body: { hosts: [...work.hosts] } });
-      return undefined;
-    }
-    case "assign": {
-      const path = { id: configs.get(configKey(work.hash, work.config)) ?? "" };
-      const body = { identity_ids: [...work.ids] };
-      await assignCollectorConfig<true>({ client, path, body });
-      return undefined;
-    }
-    case "clear":
-      for (const id of work.ids) {
-        await keepLease();
-        await clearDesiredConfig<true>({ client, path: { id } });
-      }
-      return undefined;
-  }
 };

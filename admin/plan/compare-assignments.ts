@@ -1,10 +1,20 @@
+import { assignCollectorConfig, clearDesiredConfig } from "#client/index.ts";
 import { type FleetFilter, selectsEveryHost } from "#proto/fleet-health/filter.ts";
 import { parseQuery } from "#proto/fleet-health/query-language/parse.ts";
 import { type FleetQuery, filterToQuery } from "../terminal/fleet-query.ts";
-import type { Compared, PlanComparison } from "./compare.ts";
+import type { PlanComparison } from "./compare.ts";
 import { type Defined, type Definitions, type FileFault, refuseFaults } from "./definitions.ts";
-import type { FoundHost } from "./fleet-objects.ts";
-import { type Entry, entryOf, keyOf, ofKind, stepHostsMax } from "./step.ts";
+import { configKey, type FoundHost } from "./fleet-objects.ts";
+import {
+  type Applying,
+  type Entry,
+  entryOf,
+  keyOf,
+  ofKind,
+  removeOrKeep,
+  stepDefaults,
+  stepHostsMax,
+} from "./step.ts";
 
 /** Parts of a filter that an assignment does not change, and that stay as they are between two applies. */
 const lasting: ReadonlySet<string> = new Set(
@@ -54,47 +64,50 @@ const faultOfSelection = (filter: FleetFilter, all: boolean) => {
 };
 
 /** Compares, host by host, the config that the files assign, the one that was last applied, and the one that the host has. */
-export const compareAssignments = ({
-  definitions,
-  objects,
-  before,
-  isComplete,
-  prune,
-  faults,
-}: PlanComparison): Compared => {
+export const compareAssignments = (comparison: PlanComparison): void => {
+  const { definitions, objects, before, isComplete, steps, entries, faults } = comparison;
   const wanted = wantedConfigs(definitions, objects.selected, faults);
-  const compared: Compared = { steps: [], pruned: [], entries: [] };
   const assigned: (FoundHost & { config: string; hash: string; drift: boolean })[] = [];
   for (const { id, identity, config, hash } of wanted.values()) {
     const live = objects.assigned.get(id)?.hash;
     const entry = entryOf(before, "host", id);
-    compared.entries.push({ kind: "host", id, hash, made: entry?.made ?? live !== hash });
+    entries.push({ kind: "host", id, hash, made: entry?.made ?? live !== hash });
     const drift = isComplete && entry !== undefined && entry.hash !== live;
     if (live !== hash) assigned.push({ id, identity, config, hash, drift });
   }
   refuseRollouts(wanted, assigned, objects.inRollouts, faults);
-  const cleared = clearedHosts({ before, objects }, wanted);
-  if (!prune) compared.entries.push(...cleared.map(({ entry }) => entry));
-  for (const group of Map.groupBy(assigned, ({ config, drift }) => `${drift} ${config}`).values())
-    for (const batch of inBatches(group)) {
-      const [{ config, hash, drift }] = batch;
-      const work = { do: "assign" as const, config, hash, ids: batch.map(({ id }) => id) };
-      compared.steps.push({
-        ...stepOf(batch, "assigned"),
-        action: "assign",
-        name: config,
-        drift,
-        work,
-      });
-    }
-  for (const group of Map.groupBy(cleared, ({ hash }) => hash).values())
-    for (const batch of inBatches(group)) {
-      const step = { ...stepOf(batch, "cleared"), name: batch[0].hash.slice(0, 12) };
-      const work = { do: "clear" as const, ids: batch.map(({ id }) => id) };
-      if (prune) compared.pruned.push({ ...step, action: "clear", work });
-      else compared.steps.push({ ...step, action: "keep", work: null });
-    }
-  return compared;
+  for (const batch of batchesBy(assigned, ({ config, drift }) => `${drift} ${config}`)) {
+    const [{ config, hash, drift }] = batch;
+    steps.push({
+      ...stepOf(batch, "assigned"),
+      action: "assign",
+      name: config,
+      drift,
+      work: ({ client, configs }) => {
+        const path = { id: configs.get(configKey(hash, config)) ?? "" };
+        const body = { identity_ids: batch.map(({ id }) => id) };
+        return assignCollectorConfig<true>({ client, path, body });
+      },
+    });
+  }
+  for (const batch of batchesBy(clearedHosts(comparison, wanted), ({ hash }) => hash)) {
+    const step = {
+      ...stepOf(batch, "cleared"),
+      action: "clear" as const,
+      name: batch[0].hash.slice(0, 12),
+      work: async ({ client, keepLease }: Applying) => {
+        for (const { id } of batch) {
+          await keepLease();
+          await clearDesiredConfig<true>({ client, path: { id } });
+        }
+      },
+    };
+    removeOrKeep(
+      comparison,
+      step,
+      batch.map(({ entry }) => entry),
+    );
+  }
 };
 
 /** Returns the hosts that still have the config that apply assigned, and to which no file assigns one any more. */
@@ -163,16 +176,17 @@ const namedHosts = (hosts: readonly FoundHost[]) =>
     .join(", ")}${hosts.length > 3 ? ` and ${hosts.length - 3} more` : ""}`;
 
 const stepOf = (hosts: readonly FoundHost[], change: "assigned" | "cleared") => ({
+  ...stepDefaults,
   kind: "assignment" as const,
-  drift: false,
-  fields: [],
   hosts: hosts.map(({ identity }) => ({ name: identity, change })),
   keys: hosts.map(({ id }) => keyOf("host", id)),
 });
 
-const inBatches = function* <Item>(
+const batchesBy = function* <Item>(
   hosts: readonly Item[],
+  keyOfGroup: (host: Item) => string,
 ): Generator<[Item, ...Item[]], void, void> {
-  for (let from = 0; from < hosts.length; from += stepHostsMax)
-    yield hosts.slice(from, from + stepHostsMax) as [Item, ...Item[]];
+  for (const group of Map.groupBy(hosts, keyOfGroup).values())
+    for (let from = 0; from < group.length; from += stepHostsMax)
+      yield group.slice(from, from + stepHostsMax) as [Item, ...Item[]];
 };

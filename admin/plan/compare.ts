@@ -1,4 +1,13 @@
 import { isDeepStrictEqual } from "node:util";
+import {
+  changeWatch,
+  createEnrollmentPolicy,
+  createWatch,
+  deleteWatch,
+  freezeEnrollmentPolicy,
+  publishCollectorConfig,
+  putInventory,
+} from "#client/index.ts";
 import { type InventoryHost, inventoryDigest } from "#proto/inventory/inventory.ts";
 import { certificateTtlSecondsMax, faultOfWorkload } from "#proto/operator/policy-draft.ts";
 import { watchesMax } from "#proto/watch/watch.ts";
@@ -6,6 +15,7 @@ import { compareAssignments } from "./compare-assignments.ts";
 import { type Definitions, type FileFault, refuseFaults } from "./definitions.ts";
 import { configKey, type FleetObjects, inventoryEtagOf } from "./fleet-objects.ts";
 import {
+  type Applying,
   byKey,
   type Entries,
   type Entry,
@@ -16,6 +26,8 @@ import {
   keyOf,
   ofKind,
   type PlanStep,
+  removeOrKeep,
+  stepDefaults,
 } from "./step.ts";
 
 /** The steps of an apply, in order, and the set before and after them. */
@@ -28,7 +40,7 @@ export interface FleetPlan {
   after: Entries;
 }
 
-/** The input of the comparisons of all kinds of objects, and the faults that they add. */
+/** What the comparisons of all kinds of objects read, and what they add to. */
 export interface PlanComparison {
   definitions: Definitions;
   objects: FleetObjects;
@@ -36,14 +48,12 @@ export interface PlanComparison {
   /** Whether the last apply ended, so that what differs from it is drift. */
   isComplete: boolean;
   prune: boolean;
-  faults: FileFault[];
-}
-
-/** The steps of one kind of objects, those of `--prune` separately because they come last, and its entries afterwards. */
-export interface Compared {
   steps: PlanStep[];
+  /** The steps of `--prune`, which come last. */
   pruned: PlanStep[];
+  /** The entries of the set afterwards. */
   entries: Entry[];
+  faults: FileFault[];
 }
 
 /** Compares what was last applied, the files, and core. Ends the command if core cannot be changed to what the files define. */
@@ -54,56 +64,45 @@ export const comparePlan = async (
 ): Promise<FleetPlan> => {
   const { applied } = objects;
   const before = entriesOf(applied?.content);
-  const faults: FileFault[] = [];
-  const comparison: PlanComparison = {
-    definitions,
-    objects,
-    before,
-    isComplete: applied?.content.complete === true,
-    prune,
-    faults,
-  };
-  // Configs before the assignments that name them; removals come last.
-  const kinds = [
-    compareConfigs(comparison),
-    comparePolicies(comparison),
-    compareWatches(comparison),
-    await compareInventory(comparison),
-    compareAssignments(comparison),
-  ];
+  const isComplete = applied?.content.complete === true;
+  const added = { steps: [], pruned: [], entries: [], faults: [] };
+  const comparison: PlanComparison = { definitions, objects, before, isComplete, prune, ...added };
+  // Configs before the assignments that name them; removals come last, the other way round.
+  compareConfigs(comparison);
+  comparePolicies(comparison);
+  compareWatches(comparison);
+  await compareInventory(comparison);
+  compareAssignments(comparison);
+  const { steps, pruned, entries, faults } = comparison;
   refuseFaults(faults);
-  const entries = kinds.flatMap((kind) => kind.entries);
+  const removals = [...Map.groupBy(pruned, ({ kind }) => kind).values()].toReversed().flat();
   return {
     set: definitions.set,
     revision: applied?.revision ?? 0,
-    steps: [
-      ...kinds.flatMap(({ steps }) => steps),
-      ...kinds.toReversed().flatMap(({ pruned }) => pruned),
-    ],
+    steps: [...steps, ...removals],
     before,
     after: byKey(entries),
   };
 };
 
-const stepDefaults = { drift: false, fields: [], hosts: [] };
-
-const compareConfigs = ({ definitions, objects }: PlanComparison): Compared => {
-  const missing = definitions.configs.filter(
-    ({ item }) => !objects.configs.has(configKey(item.hash, item.name)),
-  );
-  const steps = missing.map(({ item: { name, yaml, hash } }): PlanStep => {
-    const fields = [{ field: "config_hash", from: null, to: hash, drift: false }];
-    return {
+const compareConfigs = ({ definitions, objects, steps }: PlanComparison) => {
+  for (const { item } of definitions.configs) {
+    const { name, yaml, hash } = item;
+    const key = configKey(hash, name);
+    if (objects.configs.has(key)) continue;
+    steps.push({
       ...stepDefaults,
       action: "publish",
       kind: "config",
       name,
-      fields,
-      work: { do: "publish", name, yaml, hash },
+      fields: [{ field: "config_hash", from: null, to: hash, drift: false }],
+      work: async ({ client, configs }) => {
+        const { data } = await publishCollectorConfig<true>({ client, body: { name, yaml } });
+        if ("id" in data) configs.set(key, data.id);
+      },
       keys: [],
-    };
-  });
-  return { steps, pruned: [], entries: [] };
+    });
+  }
 };
 
 const stepOf = <Kind extends "policy" | "watch">(kind: Kind, name: string) => ({
@@ -113,49 +112,26 @@ const stepOf = <Kind extends "policy" | "watch">(kind: Kind, name: string) => ({
   keys: [keyOf(kind, name)],
 });
 
-/** Adds the step that removes an object that no file has any more, or without `--prune` one that keeps it. */
-const removeOrKeep = (
-  { steps, pruned, entries }: Compared,
-  prune: boolean,
-  {
-    step,
-    entry,
-    ...removal
-  }: Pick<PlanStep, "action" | "work"> & {
-    step: Omit<PlanStep, "action" | "work">;
-    entry: Entry;
-  },
-): void => {
-  if (prune) {
-    pruned.push({ ...step, ...removal });
-    return;
-  }
-  steps.push({ ...step, action: "keep", work: null });
-  entries.push(entry);
-};
-
-const comparePolicies = (comparison: PlanComparison): Compared => {
-  const { definitions, objects, before, prune } = comparison;
-  const compared: Compared = { steps: [], pruned: [], entries: [] };
-  for (const policy of definitions.policies) comparePolicy(comparison, policy, compared);
+const comparePolicies = (comparison: PlanComparison) => {
+  const { definitions, objects, before } = comparison;
+  for (const policy of definitions.policies) comparePolicy(comparison, policy);
   const names = new Set(definitions.policies.map(({ item }) => item.name));
   for (const entry of ofKind(before.values(), "policy")) {
     const live = objects.policies.get(entry.name);
     if (names.has(entry.name) || !entry.made || live?.state !== "active") continue;
-    removeOrKeep(compared, prune, {
-      step: stepOf("policy", entry.name),
-      entry,
-      action: "freeze",
-      work: { do: "freeze_policy", id: live.id },
-    });
+    const step = { ...stepOf("policy", entry.name), ...freezeOf(live.id) };
+    removeOrKeep(comparison, step, [entry]);
   }
-  return compared;
 };
 
+const freezeOf = (id: string): Pick<PlanStep, "action" | "work"> => ({
+  action: "freeze",
+  work: ({ client }) => freezeEnrollmentPolicy<true>({ client, path: { id }, body: {} }),
+});
+
 const comparePolicy = (
-  { objects, before, faults }: PlanComparison,
+  { objects, before, steps, entries, faults }: PlanComparison,
   { item: { frozen, ...given }, fault }: Definitions["policies"][number],
-  { steps, entries }: Compared,
 ) => {
   const draft = {
     ...given,
@@ -170,7 +146,9 @@ const comparePolicy = (
     const wrong = faultOfWorkload(draft, objects.workloadIssuers);
     if (wrong !== undefined) faults.push(fault(wrong.path.split("."), wrong.message));
     if (frozen) faults.push(fault(["frozen"], "must be false: the policy is not in core"));
-    steps.push({ ...step, action: "create", work: { do: "create_policy", draft } });
+    const work: PlanStep["work"] = ({ client }) =>
+      createEnrollmentPolicy<true>({ client, body: draft });
+    steps.push({ ...step, action: "create", work });
     return;
   }
   for (const [field, value] of Object.entries(draft))
@@ -183,7 +161,7 @@ const comparePolicy = (
       );
   if (frozen && live.state === "active") {
     const fields = [{ field: "state", from: "active", to: "frozen", drift: false }];
-    steps.push({ ...step, action: "freeze", fields, work: { do: "freeze_policy", id: live.id } });
+    steps.push({ ...step, fields, ...freezeOf(live.id) });
   }
   if (!frozen && live.state === "frozen")
     faults.push(
@@ -196,10 +174,9 @@ const comparePolicy = (
 
 const watchFields = ["filter", "more_than", "for_seconds", "receivers"] as const;
 
-const compareWatches = (comparison: PlanComparison): Compared => {
-  const { definitions, objects, before, prune, faults } = comparison;
-  const compared: Compared = { steps: [], pruned: [], entries: [] };
-  for (const watch of definitions.watches) compareWatch(comparison, watch, compared);
+const compareWatches = (comparison: PlanComparison) => {
+  const { definitions, objects, before, faults } = comparison;
+  for (const watch of definitions.watches) compareWatch(comparison, watch);
   const created = definitions.watches.filter(({ item }) => !objects.watches.has(item.name));
   for (const { fault } of created.slice(Math.max(0, watchesMax - objects.watches.size)))
     faults.push(
@@ -213,20 +190,15 @@ const compareWatches = (comparison: PlanComparison): Compared => {
     const live = objects.watches.get(entry.name);
     if (live === undefined || names.has(entry.name)) continue;
     if (!entry.made || (entry.id ?? live.id) !== live.id) continue;
-    removeOrKeep(compared, prune, {
-      step: stepOf("watch", entry.name),
-      entry,
-      action: "delete",
-      work: { do: "delete_watch", id: live.id },
-    });
+    const work: PlanStep["work"] = ({ client }) =>
+      deleteWatch<true>({ client, path: { id: live.id } });
+    removeOrKeep(comparison, { ...stepOf("watch", entry.name), action: "delete", work }, [entry]);
   }
-  return compared;
 };
 
 const compareWatch = (
-  { objects, before, isComplete, faults }: PlanComparison,
+  { objects, before, isComplete, steps, entries, faults }: PlanComparison,
   { item: body, fault }: Definitions["watches"][number],
-  { steps, entries }: Compared,
 ) => {
   const { name } = body;
   const unknown = body.receivers.findIndex((receiver) => !objects.receivers.includes(receiver));
@@ -236,11 +208,14 @@ const compareWatch = (
   // An id of null: the apply that was creating it was killed.
   const isOurs = entry !== undefined && live !== undefined && (entry.id ?? live.id) === live.id;
   const made = isOurs ? entry.made : live === undefined;
-  entries.push({ kind: "watch", ...body, id: live?.id ?? null, made });
+  const after: Entry = { kind: "watch", ...body, id: live?.id ?? null, made };
+  entries.push(after);
   const step = stepOf("watch", name);
   const wasApplied = isComplete && entry !== undefined;
   if (live === undefined) {
-    const work = { do: "create_watch" as const, body };
+    const work: PlanStep["work"] = async ({ client }) => {
+      after.id = (await createWatch<true>({ client, body })).data.id;
+    };
     steps.push({ ...step, action: "create", drift: wasApplied, work });
     return;
   }
@@ -251,13 +226,13 @@ const compareWatch = (
       return { field, from: live[field], to: body[field], drift: wasApplied && !isApplied };
     });
   if (fields.length === 0) return;
-  const work = { do: "change_watch" as const, id: live.id, revision: live.revision, body };
+  const { id, revision } = live;
   steps.push({
     ...step,
     action: "change",
     drift: fields.some(({ drift }) => drift),
     fields,
-    work,
+    work: ({ client }) => changeWatch<true>({ client, path: { id }, body: { ...body, revision } }),
   });
 };
 
@@ -266,46 +241,35 @@ const receiverMessage = (receivers: readonly string[]) =>
     ? "is no receiver of core: it has none, see SVC_WATCH_RECEIVERS"
     : `is no receiver of core, which has ${receivers.join(", ")}`;
 
-const compareInventory = async ({
-  definitions,
-  objects,
-  before,
-  isComplete,
-  prune,
-}: PlanComparison): Promise<Compared> => {
+const compareInventory = async (comparison: PlanComparison) => {
+  const { definitions, objects, before, isComplete, steps, entries } = comparison;
   const { etag, hosts: live } = objects.inventory;
   const entry = entryOf(before, "inventory");
   const emptyEtag = inventoryEtagOf(await inventoryDigest([]));
   const isAbsent = etag === null || etag === emptyEtag;
-  const drift = isComplete && entry !== undefined && entry.etag !== etag;
+  const wanted = definitions.hosts;
   const step = {
     ...stepDefaults,
-    drift,
+    drift: isComplete && entry !== undefined && entry.etag !== etag,
     kind: "inventory" as const,
     name: "inventory",
+    work: ({ client }: Applying) => {
+      const headers = etag === null ? {} : { "If-Match": etag };
+      const query = wanted?.length ? {} : { allow_empty: "true" as const };
+      return putInventory<true>({ client, query, headers, body: { hosts: wanted ?? [] } });
+    },
     keys: [keyOf("inventory")],
   };
-  if (definitions.hosts === undefined) {
-    const compared: Compared = { steps: [], pruned: [], entries: [] };
+  if (wanted === undefined) {
     if (entry?.made && entry.etag === etag && !isAbsent)
-      removeOrKeep(compared, prune, {
-        step,
-        entry,
-        action: "delete",
-        work: { do: "put_inventory", hosts: [], etag },
-      });
-    return compared;
+      removeOrKeep(comparison, { ...step, action: "delete" }, [entry]);
+    return;
   }
-  const wanted = inventoryEtagOf(await inventoryDigest(definitions.hosts));
-  const entries: Entry[] = [{ kind: "inventory", etag: wanted, made: entry?.made ?? isAbsent }];
-  if (wanted === etag) return { steps: [], pruned: [], entries };
-  const hosts = compareHosts(definitions.hosts, live ?? new Map());
-  const work = { do: "put_inventory" as const, hosts: definitions.hosts, etag };
-  return {
-    steps: [{ ...step, action: isAbsent ? "create" : "change", hosts, work }],
-    pruned: [],
-    entries,
-  };
+  const wantedEtag = inventoryEtagOf(await inventoryDigest(wanted));
+  entries.push({ kind: "inventory", etag: wantedEtag, made: entry?.made ?? isAbsent });
+  if (wantedEtag === etag) return;
+  const hosts = compareHosts(wanted, live ?? new Map());
+  steps.push({ ...step, action: isAbsent ? "create" : "change", hosts });
 };
 
 const compareHosts = (

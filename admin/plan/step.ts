@@ -1,8 +1,5 @@
-import type * as v from "valibot";
+import type { FleetClient } from "#client/index.ts";
 import type { AppliedContent } from "#proto/applied-set/applied-set.ts";
-import type { InventoryHost } from "#proto/inventory/inventory.ts";
-import type { PolicyDraftBody } from "#proto/operator/policy-draft.ts";
-import type { WatchBody } from "#proto/watch/watch.ts";
 
 /** A member of an object that apply changes; `drift`: somebody changed it since the last apply. */
 export interface FieldChange {
@@ -18,17 +15,14 @@ export interface HostChange {
   change: "added" | "changed" | "removed" | "assigned" | "cleared";
 }
 
-/** The request that carries a step out. */
-export type Work =
-  | { do: "publish"; name: string; yaml: string; hash: string }
-  | { do: "create_policy"; draft: v.InferOutput<typeof PolicyDraftBody> }
-  | { do: "freeze_policy"; id: string }
-  | { do: "create_watch"; body: WatchBody }
-  | { do: "change_watch"; id: string; revision: number; body: WatchBody }
-  | { do: "delete_watch"; id: string }
-  | { do: "put_inventory"; hosts: readonly InventoryHost[]; etag: string | null }
-  | { do: "assign"; config: string; hash: string; ids: readonly string[] }
-  | { do: "clear"; ids: readonly string[] };
+/** What the steps of an apply share. */
+export interface Applying {
+  client: FleetClient;
+  /** As those of the objects in core, with the configs that this apply has published. */
+  configs: Map<string, string>;
+  /** Renews the lease of the set if it is due. */
+  keepLease(): Promise<void>;
+}
 
 /** One line of a plan. */
 export interface PlanStep {
@@ -40,11 +34,14 @@ export interface PlanStep {
   fields: readonly FieldChange[];
   /** The hosts of an inventory or an assignment. */
   hosts: readonly HostChange[];
-  /** Null for an object that is kept although no file has it any more. */
-  work: Work | null;
+  /** Sends the requests of the step; null for an object that is kept although no file has it any more. */
+  work: ((applying: Applying) => Promise<unknown>) | null;
   /** The keys of the set's entries that the step changes. */
   keys: readonly string[];
 }
+
+/** The members of a step that most steps leave as they are. */
+export const stepDefaults = { drift: false, fields: [], hosts: [] };
 
 /** The most hosts of a step, which core changes in one transaction. */
 export const stepHostsMax = 1000;
@@ -113,4 +110,23 @@ export const contentOf = (
       identity_ids: group.map(({ id }) => id),
     })),
   };
+};
+
+/** Adds a step that removes objects that no file has any more, or without `--prune` one that keeps them and their entries. */
+export const removeOrKeep = (
+  {
+    prune,
+    steps,
+    pruned,
+    entries,
+  }: { prune: boolean; steps: PlanStep[]; pruned: PlanStep[]; entries: Entry[] },
+  step: PlanStep,
+  kept: readonly Entry[],
+): void => {
+  if (prune) {
+    pruned.push(step);
+    return;
+  }
+  steps.push({ ...step, action: "keep", work: null });
+  entries.push(...kept);
 };
