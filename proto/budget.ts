@@ -1,6 +1,6 @@
 /** Budgets: how many bytes core stores of a host in an hour (docs/volume.md). */
 import * as v from "valibot";
-import { Integer, IsoTimestamp } from "./values.ts";
+import { Integer, IsoTimestamp, Text, TextUpTo } from "./values.ts";
 
 /** The most budgets of a deployment: each is compared with the hosts of its filter every few seconds. */
 export const budgetsMax = 20;
@@ -13,7 +13,7 @@ export const budgetCheckSeconds = 5;
 
 /** The name of a budget, which a path contains. */
 export const BudgetName = v.pipe(
-  v.string("must be a string"),
+  Text,
   v.regex(
     /^[a-z0-9][a-z0-9._-]{0,63}$/,
     "must be 1 to 64 lowercase letters, digits, dots, dashes or underscores",
@@ -23,10 +23,7 @@ export const BudgetName = v.pipe(
 /** Body of `PUT /v1/collector/budgets/{name}`. */
 export const BudgetBody = v.strictObject({
   /** A query of the language of `/fleet` by permanent facts of a host, not by its state; empty for every host. */
-  filter: v.pipe(
-    v.string("must be a string"),
-    v.maxLength(4096, "must be at most 4096 characters"),
-  ),
+  filter: TextUpTo(4096),
   bytes_per_hour: Integer(budgetBytesMin, Number.MAX_SAFE_INTEGER),
 });
 

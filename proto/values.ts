@@ -3,8 +3,19 @@ import * as v from "valibot";
 /** An id (UUIDv7) in a path or a body. Other text is 422, not 404. */
 export const Id = v.pipe(v.string("must be a UUID"), v.uuid("must be a UUID"), v.toLowerCase());
 
+/** Reports whether a text is an id as core writes it. */
+export const isUuid = (text: string): boolean =>
+  /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(text);
+
 /** A timestamp in a response: RFC 3339 in UTC with milliseconds. */
 export const IsoTimestamp = v.pipe(v.string(), v.isoTimestamp());
+
+/** A text of a body. */
+export const Text = v.string("must be a string");
+
+/** A text of a body, of at most so many characters. */
+export const TextUpTo = (charactersMax: number) =>
+  v.pipe(Text, v.maxLength(charactersMax, `must be at most ${charactersMax} characters`));
 
 /** A text, a number or a timestamp that a response may lack. */
 export const TextOrNull = v.nullable(v.string());
@@ -106,7 +117,7 @@ const hasControl = (text: string, allowed = "") => {
 /** A name or id: 1 to `charactersMax` characters, without control characters (C0, DEL, C1) and lone surrogates. */
 export const Identifier = (charactersMax: number) =>
   v.pipe(
-    v.string("must be a string"),
+    Text,
     v.minLength(1, "must not be empty"),
     v.maxLength(charactersMax, `must be at most ${charactersMax} characters`),
     v.check((text) => !hasControl(text), "must not hold control characters"),
@@ -116,7 +127,7 @@ export const Identifier = (charactersMax: number) =>
 /** Text of an operator: up to `charactersMax` characters, with line feeds and tabs and no other control characters. */
 export const Prose = (charactersMax: number) =>
   v.pipe(
-    v.string("must be a string"),
+    Text,
     v.maxLength(charactersMax, `must be at most ${charactersMax} characters`),
     v.check((text) => !hasControl(text, "\n\t"), "must not hold control characters"),
     v.check((text) => text.isWellFormed(), "must be well-formed Unicode"),
@@ -124,7 +135,7 @@ export const Prose = (charactersMax: number) =>
 
 /** Text for people: control characters are removed, then it is truncated to 500 characters. A lone surrogate is rejected. */
 export const FreeText = v.pipe(
-  v.string("must be a string"),
+  Text,
   v.check((text) => text.isWellFormed(), "must be well-formed Unicode"),
   v.transform((text) => cutText(text, 500)),
 );
@@ -188,7 +199,7 @@ export const StoredTimestamp = v.pipe(
 
 /** SHA-256 as 64 lowercase hexadecimal digits. */
 export const Sha256Hex = v.pipe(
-  v.string("must be a string"),
+  Text,
   v.regex(/^[0-9a-f]{64}$/, "must be 64 lowercase hexadecimal digits"),
 );
 
@@ -196,7 +207,7 @@ const platformPattern = /^[a-z0-9_]{1,32}\/[a-z0-9_]{1,32}$/;
 
 /** `os/arch`, such as `linux/amd64`. */
 export const Platform = v.pipe(
-  v.string("must be a string"),
+  Text,
   v.check(
     (text) => text.length <= 65 && platformPattern.test(text),
     "must be os/arch, such as linux/amd64",

@@ -2,7 +2,7 @@ import type { Hono } from "hono";
 import * as v from "valibot";
 import type { FieldError } from "#kit/problem.ts";
 import type { ParseBody } from "#kit/request-bodies.ts";
-import { type CamelCase, camelCase } from "#proto/values.ts";
+import { type CamelCase, camelCase, Text } from "#proto/values.ts";
 import { Problem, type ProblemCode, type ProblemKind } from "../problems.ts";
 import type { HttpContext, HttpEnv, RequestOrigin } from "./request.ts";
 
@@ -405,7 +405,7 @@ export const parse = <Schema extends v.GenericSchema>(
 
 /** The code of a reason, for the audit log. */
 export const ReasonCode = v.pipe(
-  v.string("must be a string"),
+  Text,
   v.regex(/^[a-z][a-z0-9_]{0,63}$/, "must match ^[a-z][a-z0-9_]{0,63}$"),
 );
 

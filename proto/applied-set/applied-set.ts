@@ -1,6 +1,6 @@
 /** The objects that `svc-admin apply` last created or changed by the files of a repository (docs/plan.md). */
 import * as v from "valibot";
-import { Id, Identifier, Integer, IsoTimestamp, Sha256Hex } from "../values.ts";
+import { Id, Identifier, Integer, IsoTimestamp, Sha256Hex, Text } from "../values.ts";
 import { WatchBody } from "../watch/watch.ts";
 
 /** The largest set as JSON, in bytes: below what one address may send at once. A host that has a config needs 39. */
@@ -14,7 +14,7 @@ export const applyLeaseMs = 120_000;
 
 /** The name of a set, which its files give. */
 export const AppliedSetName = v.pipe(
-  v.string("must be a string"),
+  Text,
   v.regex(
     /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/,
     "must be 1 to 63 lowercase letters, digits and dashes",

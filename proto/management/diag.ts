@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { Id, Timestamp } from "../values.ts";
+import { Id, Text, Timestamp } from "../values.ts";
 import { ProofFields } from "./proof.ts";
 
 /** Why a host sends no bundle: its own config forbids it, or the bundle is over the limit. */
@@ -27,7 +27,7 @@ export const DiagRequest = v.pipe(
     request_id: Id,
     bundle: v.optional(
       v.pipe(
-        v.string("must be a string"),
+        Text,
         v.maxLength(diagBytesMax, `must be at most ${diagBytesMax} characters`),
         v.check(isJsonObject, "must be the text of a JSON object"),
       ),

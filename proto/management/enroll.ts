@@ -1,11 +1,8 @@
 import * as v from "valibot";
-import { Identifier, Platform, Sha256Hex, Timestamp } from "../values.ts";
+import { Identifier, Platform, Sha256Hex, Text, Timestamp } from "../values.ts";
 
 /** PEM of a PKCS#10 request. Its faults are `csr_invalid`, not schema faults. */
-export const CsrPem = v.pipe(
-  v.string("must be a string"),
-  v.maxLength(65_536, "must be at most 64 KiB"),
-);
+export const CsrPem = v.pipe(Text, v.maxLength(65_536, "must be at most 64 KiB"));
 
 /** Body of `POST /v1/collector/enroll`. Unknown fields are ignored. */
 export const EnrollRequest = v.object({

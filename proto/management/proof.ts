@@ -1,6 +1,5 @@
 import canonicalize from "canonicalize";
-import * as v from "valibot";
-import { Timestamp } from "../values.ts";
+import { TextUpTo, Timestamp } from "../values.ts";
 
 /** The purpose of a proof; a proof is valid only for its purpose. */
 export type ProofPurpose = "renew" | "heartbeat" | "config_desired" | "diag";
@@ -14,7 +13,7 @@ export const clockSkewMsMax = 120_000;
 /** The two fields of every management request. A `proof` that is not a signature is `proof_invalid`, not a schema fault. */
 export const ProofFields = {
   sent_at: Timestamp,
-  proof: v.pipe(v.string("must be a string"), v.maxLength(1024, "must be at most 1024 characters")),
+  proof: TextUpTo(1024),
 };
 
 /** The values that a proof signs. */

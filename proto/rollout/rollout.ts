@@ -8,6 +8,7 @@ import {
   NumberOrNull,
   OutageView,
   TextOrNull,
+  TextUpTo,
   TimestampOrNull,
 } from "../values.ts";
 import {
@@ -70,10 +71,7 @@ export const Gate = v.strictObject({
 export const OnBreach = v.picklist(["pause", "roll_back"], "must be pause or roll_back");
 
 /** A query of the language of `/fleet`; empty for every host. */
-export const RolloutQuery = v.pipe(
-  v.string("must be a string"),
-  v.maxLength(4096, "must be at most 4096 characters"),
-);
+export const RolloutQuery = TextUpTo(4096);
 
 /** Body of `POST /v1/collector/rollouts`. */
 export const RolloutBody = v.strictObject({

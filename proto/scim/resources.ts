@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { Text } from "#proto/values.ts";
 
 /** URNs of the schemas and messages of SCIM 2.0 (RFC 7643, RFC 7644). */
 export const scimUrn = {
@@ -26,7 +27,7 @@ const membersMax = 25_000;
 
 const text = (max = charactersMax) =>
   v.pipe(
-    v.string("must be a string"),
+    Text,
     v.maxLength(max, `must be at most ${max} characters`),
     v.regex(/^[^\p{Cc}]*$/u, "must have no control characters"),
     v.check((value) => value.isWellFormed(), "must be well-formed text"),
@@ -159,11 +160,11 @@ export type ScimGroupInput = v.InferOutput<typeof ScimGroupInput>;
 
 const Operation = v.object({
   op: v.pipe(
-    v.string("must be a string"),
+    Text,
     v.toLowerCase(),
     v.picklist(["add", "replace", "remove"], "must be add, replace or remove"),
   ),
-  path: v.nullish(v.string("must be a string")),
+  path: v.nullish(Text),
   value: v.optional(v.unknown()),
 });
 

@@ -9,6 +9,7 @@ import {
   NumberOrNull,
   OutageView,
   TextOrNull,
+  TextUpTo,
   TimestampOrNull,
 } from "../values.ts";
 import { watchStates } from "./vocabulary.ts";
@@ -41,10 +42,7 @@ const ReceiverName = Identifier(64);
 export const WatchBody = v.strictObject({
   name: Identifier(120),
   /** A query of the language of `/fleet`; empty for every host. */
-  filter: v.pipe(
-    v.string("must be a string"),
-    v.maxLength(4096, "must be at most 4096 characters"),
-  ),
+  filter: TextUpTo(4096),
   more_than: v.optional(Integer(0, 10_000_000), 0),
   for_seconds: v.optional(Integer(0, watchSecondsMax), 300),
   /** Names of receivers of core's configuration; without one, the watch is seen in core only. */

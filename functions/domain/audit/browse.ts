@@ -8,6 +8,7 @@ import {
   type RecordName,
 } from "#functions/store/audit/list.ts";
 import type { Paged, PageRequest } from "#functions/store/database/statements.ts";
+import { isUuid } from "#proto/values.ts";
 import { auditedExport, exportBatchRows, type RequestedExport } from "./audited-export.ts";
 
 /** The filters of the audit log as an operator requests them. */
@@ -74,14 +75,12 @@ const withNames = async (
   }));
 };
 
-const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
-
 /** The most names for one event: a revocation lists every certificate of a host. */
 const idsMax = 100;
 
 const idsIn = ({ actorId, targetId, details }: ListedAuditEvent): string[] => {
   const texts = [actorId, targetId, ...Object.values(details).flat()];
   return [
-    ...new Set(texts.filter((text): text is string => typeof text === "string" && uuid.test(text))),
+    ...new Set(texts.filter((text): text is string => typeof text === "string" && isUuid(text))),
   ].slice(0, idsMax);
 };

@@ -6,6 +6,7 @@ import {
   createTelemetryTable,
   type TelemetryTable,
 } from "#functions/store/ingest/telemetry-table.ts";
+import { isUuid } from "#proto/values.ts";
 import { recordAudit } from "../audit/audit-log.ts";
 import { exportBegun } from "../audit/audited-export.ts";
 
@@ -32,7 +33,7 @@ export const copyTelemetry = async (
   const now = await readDatabaseTime(core.db);
   const from = new Date(copy.from(now));
   const to = new Date(copy.to(now));
-  const isId = host !== undefined && /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(host);
+  const isId = host !== undefined && isUuid(host);
   const hostId = isId ? (await findIdentity(core.db, host))?.identity : host;
   const record = (
     outcome: "success" | "failure",

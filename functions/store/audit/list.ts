@@ -14,6 +14,7 @@ import {
 import { auditChain, auditEvent } from "#drizzle/schema/audit.ts";
 import { certificate } from "#drizzle/schema/enrollment.ts";
 import type { NamedRecordType } from "#proto/audit-event.ts";
+import { isUuid } from "#proto/values.ts";
 import type { Executor } from "../database/database.ts";
 import {
   arrayLiteral,
@@ -324,13 +325,12 @@ const isNamed = (text: string): SQL =>
  */
 export const findAuditSubject = async (db: Executor, text: string): Promise<AuditSubject> => {
   const hex = text.toLowerCase().replaceAll(":", "");
-  const isId = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(text);
   const fingerprint = /^[0-9a-f]{64}$/.test(hex) ? `\\x${hex}` : null;
   const serial = /^[0-9a-f]{8,64}$/.test(hex) ? hex : null;
   const hash = /^[0-9a-f]{6,64}$/.test(text) ? `${text}%` : null;
   const rows = await db.execute<{ id: string; identity: string | null }>(sql`
     with host as (
-      select f.identity_id, f.identity from fleet f where ${isId ? sql`f.identity_id = ${text}::uuid` : isNamed(text)} limit ${hostsMax}
+      select f.identity_id, f.identity from fleet f where ${isUuid(text) ? sql`f.identity_id = ${text}::uuid` : isNamed(text)} limit ${hostsMax}
     )
     select identity_id as id, identity from host
     union all select c.id, null from host join certificate c using (identity_id)

@@ -14,14 +14,11 @@ import {
 import { resource, webItself, webPerson } from "#functions/http/resource.ts";
 import { viewOf } from "#functions/http/route.ts";
 import { scopes } from "#proto/operator/scopes.ts";
-import { Id, IsoTimestamp, inCamelCase } from "#proto/values.ts";
+import { Id, IsoTimestamp, inCamelCase, Text } from "#proto/values.ts";
 import { LoopbackUri, Name, RemoteAddress } from "../shapes.ts";
 
 /** A code that core has issued. */
-const Code = v.pipe(
-  v.string("must be a string"),
-  v.regex(/^[A-Za-z0-9_-]{1,128}$/, "must be a code of this server"),
-);
+const Code = v.pipe(Text, v.regex(/^[A-Za-z0-9_-]{1,128}$/, "must be a code of this server"));
 
 /** A program, and its address as web saw it. */
 const ProgramBody = v.strictObject({ client_name: Name, remote_addr: RemoteAddress });
@@ -42,7 +39,7 @@ export const authorizationRoutes = (core: ConfiguredCore) =>
         by: webPerson(core),
         body: v.strictObject({
           code_challenge: v.pipe(
-            v.string("must be a string"),
+            Text,
             v.regex(/^[A-Za-z0-9_-]{43}$/, "must be BASE64URL(SHA-256(code_verifier))"),
           ),
           redirect_uri: LoopbackUri,
@@ -155,7 +152,7 @@ const TokenBody = v.variant(
       grant_type: v.literal("authorization_code"),
       code: Code,
       code_verifier: v.pipe(
-        v.string("must be a string"),
+        Text,
         v.regex(/^[A-Za-z0-9._~-]{43,128}$/, "must be 43 to 128 unreserved characters"),
       ),
       redirect_uri: LoopbackUri,

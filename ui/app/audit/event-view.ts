@@ -1,5 +1,6 @@
 import { auditSentences } from "#proto/audit-actions.ts";
 import type { AuditEventView, NamedRecord, RecordNames } from "#proto/audit-event.ts";
+import { isUuid } from "#proto/values.ts";
 import { plainText, shortened } from "../format/format.ts";
 
 /** A piece of a sentence; `href` where it names a record with a page of its own, `full` where its text is shortened. */
@@ -8,8 +9,6 @@ export interface EventPiece {
   href?: string;
   full?: string;
 }
-
-const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 /** Returns a host's name for itself: the last part of its identity. */
 export const deviceOf = (identity: string): string => {
@@ -34,7 +33,7 @@ const pageOf = (id: string, { type, name, identity_id: identityId }: NamedRecord
 /** Returns a value of an event: a record by its name and page, anything else as its text. */
 const valuePiece = (value: unknown, names: RecordNames): EventPiece => {
   const text = typeof value === "string" ? value : JSON.stringify(value);
-  const record = uuid.test(text) && Object.hasOwn(names, text) ? names[text] : undefined;
+  const record = isUuid(text) && Object.hasOwn(names, text) ? names[text] : undefined;
   if (record === undefined) return { text: plainText(text) };
   const href = pageOf(text, record);
   return { ...namePiece(record), ...(href === undefined ? {} : { href }) };

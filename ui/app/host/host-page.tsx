@@ -3,6 +3,7 @@ import { createMemo, createResource, createSignal, For, Match, Show, Switch } fr
 import { FleetHealthDetail, FleetHealthReport } from "#proto/fleet-health/report.ts";
 import { CertificatePage, type CertificateView } from "#proto/operator/certificate.ts";
 import { HostDiagView } from "#proto/operator/host-diag.ts";
+import { isUuid } from "#proto/values.ts";
 import { type ApiClient, type ApiProblem, caughtProblem, parseAnswer } from "../api/api-client.ts";
 import { createReport, UpdatesProvider } from "../api/live-report.tsx";
 import { HostHours } from "../completeness/host-hours.tsx";
@@ -19,15 +20,14 @@ import { createPageTitle } from "../shell/page-title.ts";
 import { HostEvents, RefusedHosts } from "./host-events.tsx";
 import "./host.css";
 
-const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
-
 /** `/hosts/{host}`: one host by its id. An identity or a device id leads to the host of that name. */
 export const HostPage = () => {
   const params = useParams<{ host: string }>();
   const name = createMemo(() => decoded(params.host));
+  const id = () => name().toLowerCase();
   return (
-    <Show when={uuid.test(name())} fallback={<HostByName name={name()} />}>
-      <Host id={name().toLowerCase()} />
+    <Show when={isUuid(id())} fallback={<HostByName name={name()} />}>
+      <Host id={id()} />
     </Show>
   );
 };

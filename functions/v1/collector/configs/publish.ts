@@ -4,12 +4,12 @@ import { checkConfig, publishConfig } from "#functions/domain/config/publish.ts"
 import { scope } from "#functions/http/resource.ts";
 import { route, viewOf } from "#functions/http/route.ts";
 import { Name } from "#functions/v1/shapes.ts";
-import { QueryFlag } from "#proto/values.ts";
+import { QueryFlag, Text } from "#proto/values.ts";
 import { ConfigView, configView } from "./config.ts";
 
 const PublishBody = v.strictObject({
   name: v.optional(v.nullable(Name), null),
-  yaml: v.string("must be a string"),
+  yaml: Text,
 });
 
 const CheckedView = v.strictObject({

@@ -6,7 +6,7 @@ import {
   fleetSorts,
   sortsOfNow,
 } from "#proto/fleet-health/vocabulary.ts";
-import { parsePastTime } from "#proto/values.ts";
+import { isUuid, parsePastTime } from "#proto/values.ts";
 import { withQuery } from "#ui/app/browser/with-query.ts";
 
 /** Rows of a page. */
@@ -34,7 +34,6 @@ export interface FleetView {
 /** The whole fleet, the hosts that need somebody first, no drawer. */
 export const defaultView: FleetView = { filter: {}, sort: "severity", order: "asc" };
 
-const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 const cursorLengthMax = 8192;
 
 /** Parses the view of an address from its valid parts; `linkFaults` reports the others, and core judges the cursor. */
@@ -49,7 +48,7 @@ export const parseView = (search: string): FleetView => {
     sort: fleetSorts.find((name) => name === params.get("sort")) ?? defaultView.sort,
     order: params.get("order") === "desc" ? "desc" : "asc",
     ...(cursor === "" ? {} : { cursor: cursor.slice(0, cursorLengthMax) }),
-    ...(uuid.test(rowId) ? { rowId } : {}),
+    ...(isUuid(rowId) ? { rowId } : {}),
   };
 };
 
@@ -69,7 +68,7 @@ export const linkFaults = (search: string): readonly string[] => {
       ? []
       : [`sort is one of ${fleetSorts.join(", ")}.`]),
     ...(order == null || order === "asc" || order === "desc" ? [] : ["order is asc or desc."]),
-    ...(id == null || uuid.test(id.toLowerCase()) ? [] : ["id is the id of a host."]),
+    ...(id == null || isUuid(id.toLowerCase()) ? [] : ["id is the id of a host."]),
   ];
 };
 
