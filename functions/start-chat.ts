@@ -16,13 +16,6 @@ import { withDatabaseFaults } from "./node/database/prepare-database.ts";
 /** The interval of the search for turns whose core was killed. */
 const turnsIntervalMs = 3_000;
 
-/** The chat agent of a server. */
-interface StartedChat {
-  chat: Chat;
-  /** Ends its jobs and closes its connections, after `stopping` has aborted. */
-  close(): Promise<void>;
-}
-
 /** Loads the key that signs receipts, or generates one if none is configured. Throws `ConfigError` for an unusable key. */
 export const loadReceiptSigner = ({
   receiptKey,
@@ -54,7 +47,7 @@ export const startChat = async (
     locate(): Promise<string>;
     stopping: AbortSignal;
   },
-): Promise<StartedChat> => {
+) => {
   await checkReceiptKey(core, config, signer);
   const { createInference } = await import("./inference/create-inference.ts");
   const inference = await createInference(config.inference, core);
@@ -79,6 +72,7 @@ export const startChat = async (
   ]);
   return {
     chat,
+    /** Ends its jobs and closes its connections, after `stopping` has aborted. */
     close: async () => {
       await running;
       await chat.sql?.close();

@@ -66,15 +66,7 @@ const rarePauseMs = 250;
 const statusPauseMs = 1_000;
 
 /** A serving ingest. */
-export interface RunningIngest {
-  port: number;
-  health: Ingest["health"];
-  /** The Forward streams that are open. */
-  openStreams(): number;
-  reopenStreams: Ingest["reopenStreams"];
-  /** Lets calls under way finish for `graceMs`, stores what is pending, and waits for the jobs, which end with the signal. */
-  close(graceMs: number): Promise<void>;
-}
+export type RunningIngest = Awaited<ReturnType<typeof startIngest>>;
 
 interface StartNeeds {
   config: IngestConfig;
@@ -90,7 +82,7 @@ interface StartNeeds {
 }
 
 /** Starts the ingest listener with its jobs, after creating the partitions for the first frame. */
-export const startIngest = async (core: Core, needs: StartNeeds): Promise<RunningIngest> => {
+export const startIngest = async (core: Core, needs: StartNeeds) => {
   const { config, databases, jobsCore, sessions, metrics, signal } = needs;
   const { db, clock, entropy, log } = core;
   const keepPartitions = createPartitionKeeper(needs);
@@ -138,9 +130,11 @@ export const startIngest = async (core: Core, needs: StartNeeds): Promise<Runnin
   return {
     port: listener.port,
     health: ingest.health,
+    /** The Forward streams that are open. */
     openStreams: () => ingest.gauges().openStreams,
     reopenStreams: ingest.reopenStreams,
-    close: async (graceMs) => {
+    /** Lets calls under way finish for `graceMs`, stores what is pending, and waits for the jobs, which end with the signal. */
+    close: async (graceMs: number) => {
       await listener.close(graceMs);
       await ingest.close();
       await Promise.all(runningJobs);

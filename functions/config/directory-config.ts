@@ -28,14 +28,7 @@ export type DirectoryProvider =
   | ScimProvider;
 
 /** The directory of people, and how core syncs with it. */
-export interface DirectoryConfig {
-  provider: DirectoryProvider;
-  /** In lower case. */
-  domain: string;
-  syncIntervalSeconds: number;
-  /** Applies a mass removal immediately. */
-  allowMassRemoval: boolean;
-}
+export type DirectoryConfig = ReturnType<typeof directoryConfigOf>;
 
 /** One bearer token, or two on separate lines. */
 const ScimTokens = v.pipe(
@@ -147,10 +140,12 @@ export const directoryConfigFaults = (env: Environment, faults: ConfigFault[]): 
 type DirectoryValues = v.InferOutput<v.ObjectSchema<typeof directoryVariables, undefined>>;
 
 /** Returns the directory of variables without faults. */
-export const directoryConfigOf = (values: DirectoryValues): DirectoryConfig => ({
+export const directoryConfigOf = (values: DirectoryValues) => ({
   provider: providerOf(values),
+  /** In lower case. */
   domain: values.SVC_DIRECTORY_DOMAIN,
   syncIntervalSeconds: values.SVC_DIRECTORY_SYNC_INTERVAL,
+  /** Applies a mass removal immediately. */
   allowMassRemoval: values.SVC_DIRECTORY_ALLOW_MASS_REMOVAL,
 });
 

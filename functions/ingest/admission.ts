@@ -77,29 +77,7 @@ export interface CertificateRegister {
 }
 
 /** Decides who may send. */
-export interface Admission {
-  /** Returns the caller, or throws a Problem that says why it may not send. */
-  admit(certificate: CallerCertificate | undefined): Promise<Caller>;
-  /**
-   * Returns why a certificate has no active row, and the Problem with which ingest rejects it for that. For a connection; `admit` decides
-   * on each call.
-   */
-  check(
-    certificate: CallerCertificate,
-  ): Promise<{ fault: ProblemCode | undefined; refuse: Problem | undefined }>;
-  /**
-   * Records an expired certificate, of which TLS has not checked the chain, as the last auth failure of its identity: only if core has
-   * issued it. Never rejects.
-   */
-  recordExpired(certificate: CallerCertificate): Promise<void>;
-  /**
-   * Returns why callers may send no longer; those who may are absent. Looks up the callers that are new to it, and those whose
-   * certificate has ended since the last time: a replica has thousands of others. Calls may overlap.
-   */
-  recheck(callers: readonly Caller[]): Promise<ReadonlyMap<Caller, Problem>>;
-  /** Returns `certificate_expired` once the certificate has expired. */
-  expiryFault(caller: Caller): Problem | undefined;
-}
+export type Admission = ReturnType<typeof createAdmission>;
 
 /** Certificates of one query. */
 const lookupsMax = 128;
@@ -116,7 +94,7 @@ export const createAdmission = ({
   requireEnrollment: boolean;
   /** Resolves when the next query of certificates may begin: more connections share it. None by default. */
   pause?: (() => Promise<void>) | undefined;
-}): Admission => {
+}) => {
   const expiryFault = (caller: Caller): Problem | undefined =>
     clock.now() < caller.notAfter + 1000 ? undefined : new Problem("certificate_expired");
 
@@ -149,7 +127,11 @@ export const createAdmission = ({
   let endsRead: EndsRead | undefined;
 
   return {
-    async check({ identity, fingerprintSha256 }) {
+    /**
+     * Returns why a certificate has no active row, and the Problem with which ingest rejects it for that. For a connection; `admit` decides
+     * on each call.
+     */
+    async check({ identity, fingerprintSha256 }: CallerCertificate) {
       if (!identity.ok) return { fault: undefined, refuse: undefined };
       const state = await findState(fingerprintSha256);
       const fault = faultOf(state);
@@ -158,7 +140,8 @@ export const createAdmission = ({
       await recordRefusal(identity.identity, fault.code, state);
       return { fault: fault.code, refuse: fault };
     },
-    async admit(certificate) {
+    /** Returns the caller, or throws a Problem that says why it may not send. */
+    async admit(certificate: CallerCertificate | undefined): Promise<Caller> {
       if (certificate === undefined) throw new Problem("client_certificate_required");
       const { identity, ...rest } = certificate;
       if (!identity.ok) throw new Problem("certificate_identity_invalid");
@@ -177,7 +160,11 @@ export const createAdmission = ({
       if (state && !state.used && faultOf(state) === undefined) await certificates.use(state);
       return state === undefined ? caller : { ...caller, identityId: state.identityId };
     },
-    async recordExpired({ identity, fingerprintSha256 }) {
+    /**
+     * Records an expired certificate, of which TLS has not checked the chain, as the last auth failure of its identity: only if core has
+     * issued it. Never rejects.
+     */
+    async recordExpired({ identity, fingerprintSha256 }: CallerCertificate) {
       if (!identity.ok) return;
       try {
         const state = await findState(fingerprintSha256);
@@ -186,7 +173,11 @@ export const createAdmission = ({
         // The database is unavailable, and the host will try again.
       }
     },
-    async recheck(callers) {
+    /**
+     * Returns why callers may send no longer; those who may are absent. Looks up the callers that are new to it, and those whose
+     * certificate has ended since the last time: a replica has thousands of others. Calls may overlap.
+     */
+    async recheck(callers: readonly Caller[]): Promise<ReadonlyMap<Caller, Problem>> {
       const faults = new Map<Caller, Problem>();
       if (!requireEnrollment || callers.length === 0) return faults;
       // Before the lookup: what ends after a caller was looked up is read the next time.
@@ -207,6 +198,7 @@ export const createAdmission = ({
       endsRead = read;
       return faults;
     },
+    /** Returns `certificate_expired` once the certificate has expired. */
     expiryFault,
   };
 };

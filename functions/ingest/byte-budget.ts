@@ -13,22 +13,10 @@ import type { Clock } from "#kit/clock.ts";
 import { Problem } from "../problems.ts";
 
 /** Bounds the bytes of frames that are received and not yet committed, and of messages that are incomplete. */
-export interface ByteBudget {
-  /**
-   * Returns undefined while frames, and those of this host, fill less than their parts of the limit; above, a promise that resolves when they
-   * may, to ask again, or rejects with the reason of an aborted signal.
-   */
-  untilReadable(hostId: string, ...signals: AbortSignal[]): Promise<void> | undefined;
-  /** Reserves bytes if they fit; returns false, reserving nothing, if they do not. */
-  reserve(bytes: number, of?: "frame" | "incomplete", hostId?: string): boolean;
-  /** Releases reserved bytes. */
-  release(bytes: number, of?: "frame" | "incomplete", hostId?: string): void;
-  /** Returns the reserved bytes. */
-  used(): number;
-}
+export type ByteBudget = ReturnType<typeof createByteBudget>;
 
 /** Makes a budget of `bytesMax`. A frame larger than the whole budget fits when nothing else is reserved. */
-export const createByteBudget = (bytesMax: number): ByteBudget => {
+export const createByteBudget = (bytesMax: number) => {
   const readableBelow = bytesMax * 0.75;
   const hostBelow = bytesMax * 0.25;
   const ofHosts = new Map<string, number>();
@@ -41,7 +29,11 @@ export const createByteBudget = (bytesMax: number): ByteBudget => {
     else ofHosts.set(hostId, bytesOfHost);
   };
   return {
-    untilReadable(hostId, ...signals) {
+    /**
+     * Returns undefined while frames, and those of this host, fill less than their parts of the limit; above, a promise that resolves when they
+     * may, to ask again, or rejects with the reason of an aborted signal.
+     */
+    untilReadable(hostId: string, ...signals: AbortSignal[]): Promise<void> | undefined {
       if (used - incomplete < readableBelow && (ofHosts.get(hostId) ?? 0) < hostBelow)
         return undefined;
       const signal = AbortSignal.any(signals);
@@ -59,14 +51,16 @@ export const createByteBudget = (bytesMax: number): ByteBudget => {
         signal.addEventListener("abort", stop, { once: true });
       });
     },
-    reserve(bytes, of = "frame", hostId = "") {
+    /** Reserves bytes if they fit; returns false, reserving nothing, if they do not. */
+    reserve(bytes: number, of: "frame" | "incomplete" = "frame", hostId = ""): boolean {
       if (used > 0 && used + bytes > bytesMax) return false;
       used += bytes;
       if (of === "incomplete") incomplete += bytes;
       else if (hostId !== "") addTo(hostId, bytes);
       return true;
     },
-    release(bytes, of = "frame", hostId = "") {
+    /** Releases reserved bytes. */
+    release(bytes: number, of: "frame" | "incomplete" = "frame", hostId = "") {
       used -= bytes;
       if (of === "incomplete") incomplete -= bytes;
       else if (hostId !== "") addTo(hostId, -bytes);
@@ -76,6 +70,7 @@ export const createByteBudget = (bytesMax: number): ByteBudget => {
         proceed();
       }
     },
+    /** Returns the reserved bytes. */
     used: () => used,
   };
 };
@@ -104,12 +99,7 @@ export interface Reception {
 }
 
 /** All messages that core is receiving. */
-export interface IncompleteMessages {
-  /** Starts the body of a call; `ended` aborts when the call has ended. The first message counts as incomplete from now on. */
-  begin(identity: string, ended: AbortSignal): Reception;
-  /** Ends calls whose message is overdue, once a second, until the signal aborts. */
-  watch(signal: AbortSignal): Promise<void>;
-}
+export type IncompleteMessages = ReturnType<typeof createIncompleteMessages>;
 
 /** Limits of an incomplete message. */
 interface IncompleteLimits {
@@ -139,7 +129,7 @@ export const createIncompleteMessages = ({
 }: IncompleteLimits & {
   budget: ByteBudget;
   clock: Pick<Clock, "monotonic" | "sleep">;
-}): IncompleteMessages => {
+}) => {
   const heldBy = new Map<string, number>();
   const waiting = new Set<Waiting>();
 
@@ -159,7 +149,8 @@ export const createIncompleteMessages = ({
   };
 
   return {
-    begin(identity, ended) {
+    /** Starts the body of a call; `ended` aborts when the call has ended. The first message counts as incomplete from now on. */
+    begin(identity: string, ended: AbortSignal): Reception {
       let held = 0;
       let isIncomplete = true;
       let waitedMs = 0;
@@ -223,7 +214,8 @@ export const createIncompleteMessages = ({
         },
       };
     },
-    async watch(signal) {
+    /** Ends calls whose message is overdue, once a second, until the signal aborts. */
+    async watch(signal: AbortSignal) {
       while (!signal.aborted) {
         await clock.sleep(tickMs, signal).catch(() => undefined);
         const now = clock.monotonic();

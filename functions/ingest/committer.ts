@@ -40,14 +40,7 @@ export interface CommitObserver {
 }
 
 /** Commits frames; see the invariants above. */
-export interface Committer {
-  /** Resolves once the frame is committed; rejects with `database_unavailable` or the database's error, with nothing stored. */
-  commit(frame: FrameToCommit, bytes: number): Promise<FrameOutcome>;
-  /** Returns whether the last batch committed, or none ran yet, and no frame has waited longer than `stalledAfterMs`. */
-  health(): { healthy: boolean; detail: string };
-  /** Rejects new frames, waits `graceMs` (3 s) for those pending, and closes the connections. */
-  close(graceMs?: number): Promise<void>;
-}
+export type Committer = ReturnType<typeof createCommitter>;
 
 /** The dependencies of a committer. */
 export interface CommitterOptions {
@@ -90,7 +83,7 @@ const batchBytesMin = 256 * 1024;
 const bytesOf = (frames: FrameGroup["frames"]) => frames.reduce((sum, { bytes }) => sum + bytes, 0);
 
 /** Makes a committer; it connects with the first frame. */
-export const createCommitter = (options: CommitterOptions): Committer => {
+export const createCommitter = (options: CommitterOptions) => {
   const { connect, clock, connections = 2 } = options;
   const {
     batchTimeoutMs: timeoutMs = commitDeadlineMs,
@@ -225,13 +218,15 @@ export const createCommitter = (options: CommitterOptions): Committer => {
   };
 
   return {
-    commit: (frame, bytes) =>
+    /** Resolves once the frame is committed; rejects with `database_unavailable` or the database's error, with nothing stored. */
+    commit: (frame: FrameToCommit, bytes: number): Promise<FrameOutcome> =>
       new Promise((resolve, reject) => {
         if (state.name === "closing") return reject(new Error("the committer is closed"));
         waiting.add({ frame, bytes, since: clock.monotonic(), resolve, reject });
         pump();
       }),
-    health() {
+    /** Returns whether the last batch committed, or none ran yet, and no frame has waited longer than `stalledAfterMs`. */
+    health(): { healthy: boolean; detail: string } {
       if (state.name === "failing")
         return { healthy: false, detail: "the last batch did not commit" };
       let oldest = waiting.oldest() ?? clock.monotonic();
@@ -242,6 +237,7 @@ export const createCommitter = (options: CommitterOptions): Committer => {
         ? { healthy: false, detail: `a frame has been waiting for ${Math.round(waited / 1000)} s` }
         : { healthy: true, detail: "committing" };
     },
+    /** Rejects new frames, waits `graceMs` (3 s) for those pending, and closes the connections. */
     async close(graceMs = 3_000) {
       await drain(graceMs);
       await pool.close();

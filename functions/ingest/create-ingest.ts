@@ -12,7 +12,7 @@ import {
 import { createByteBudget, createIncompleteMessages } from "./byte-budget.ts";
 import { inGroups } from "./in-groups.ts";
 import { createOpenStreams } from "./open-streams.ts";
-import { createIngestRoutes, type IngestDependencies, type IngestRoutes } from "./service.ts";
+import { createIngestRoutes, type IngestDependencies } from "./service.ts";
 import { createStatuses, type StatusRegister } from "./statuses.ts";
 
 /** The parts of core that ingest uses; without `accounts`, hosts keep theirs, and without `fastPath` the plain path serves everything. */
@@ -54,23 +54,10 @@ export interface IngestNotifications {
 }
 
 /** Ingest without its listener. */
-export interface Ingest {
-  /** For the listener. */
-  routes: IngestRoutes;
-  /** Ends open streams on expiry and revocation, and overdue messages, until the signal aborts. */
-  watch(signal: AbortSignal): Promise<void>;
-  /** Ends open streams, so that each host opens its queue again: of a restored database, only they know what it lacks. */
-  reopenStreams(): void;
-  /** For `/readyz/ingest`: whether the sink stores what it receives, and no frame waits too long. */
-  health(): { healthy: boolean; detail: string };
-  /** For `/metrics`: bytes received and not yet committed, and open streams. */
-  gauges(): { inFlightBytes: number; openStreams: number };
-  /** Stores what is pending and closes the sink. Close the listener first. */
-  close(): Promise<void>;
-}
+export type Ingest = ReturnType<typeof createIngest>;
 
 /** Makes ingest. */
-export const createIngest = (needs: IngestNeeds): Ingest => {
+export const createIngest = (needs: IngestNeeds) => {
   const { clock, log } = needs;
   const admission = createSharedAdmission(needs);
   const streams = createOpenStreams({
@@ -103,17 +90,23 @@ export const createIngest = (needs: IngestNeeds): Ingest => {
   });
   needs.sink.onRestored?.(streams.reopen);
   return {
+    /** For the listener. */
     routes,
-    async watch(signal) {
+    /** Ends open streams on expiry and revocation, and overdue messages, until the signal aborts. */
+    async watch(signal: AbortSignal) {
       const on = { revoked: streams.triggerRecheck, directive: statuses.direct };
       await needs.listen?.(on).catch((err: unknown) => {
         log.warn({ err }, "notifications failed; streams are rechecked every 2 s");
       });
       await Promise.all([streams.watch(signal), incomplete.watch(signal)]);
     },
+    /** Ends open streams, so that each host opens its queue again: of a restored database, only they know what it lacks. */
     reopenStreams: streams.reopen,
+    /** For `/readyz/ingest`: whether the sink stores what it receives, and no frame waits too long. */
     health: needs.sink.health,
+    /** For `/metrics`: bytes received and not yet committed, and open streams. */
     gauges: () => ({ inFlightBytes: budget.used(), openStreams: streams.count() }),
+    /** Stores what is pending and closes the sink. Close the listener first. */
     close: () => needs.sink.close(),
   };
 };

@@ -10,21 +10,18 @@ export interface Hold {
 }
 
 /** The hosts that have sent their budget, as this core knows them. */
-export interface HeldHosts {
-  /** Replaces them. */
-  set(holds: readonly Hold[]): void;
-  /** Returns `budget_exceeded` for one of them. */
-  faultOf(hostId: string): Problem | undefined;
-}
+export type HeldHosts = ReturnType<typeof createHeldHosts>;
 
 /** Creates an empty set. A hold ends at its time, also if this core is not told. */
-export const createHeldHosts = (clock: Pick<Clock, "now">): HeldHosts => {
+export const createHeldHosts = (clock: Pick<Clock, "now">) => {
   let held: ReadonlyMap<string, Hold> = new Map();
   return {
-    set(holds) {
+    /** Replaces them. */
+    set(holds: readonly Hold[]) {
       held = new Map(holds.map((hold) => [hold.hostId, hold]));
     },
-    faultOf(hostId) {
+    /** Returns `budget_exceeded` for one of them. */
+    faultOf(hostId: string): Problem | undefined {
       const hold = held.size === 0 ? undefined : held.get(hostId);
       if (hold === undefined || hold.until.getTime() <= clock.now()) return undefined;
       return new Problem("budget_exceeded", {

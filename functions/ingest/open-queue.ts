@@ -44,13 +44,7 @@ export interface LeftCursor {
 }
 
 /** Opens queues; see the invariants above. */
-export interface QueueOpener {
-  /**
-   * Opens a queue. Throws `queue_forked`, `frame_invalid`, or `overloaded` when a thousand others wait. Records no fork once `isGone`
-   * returns true: nobody waits for the answer.
-   */
-  open(claims: Open, isGone?: () => boolean): Promise<OpenedQueue>;
-}
+export type QueueOpener = ReturnType<typeof createQueueOpener>;
 
 /** The cursors and sessions of queues, and what is recorded of them, in transactions of `Tx`. */
 export interface QueueRegister<Tx> {
@@ -106,7 +100,7 @@ export const createQueueOpener = <Tx>({
   observe,
   log,
   pause,
-}: QueueOpenerNeeds<Tx>): QueueOpener => {
+}: QueueOpenerNeeds<Tx>) => {
   const losses = createLosses({ register, observe, log });
   const decideAll = async (tx: Tx, opens: readonly Open[], now: Date) => {
     const rows = await register.lock(tx, opens, now);
@@ -174,7 +168,11 @@ export const createQueueOpener = <Tx>({
   const findInTurn = inTurn(register.findCursor, keyOf);
 
   return {
-    async open(claims, isGone = () => false) {
+    /**
+     * Opens a queue. Throws `queue_forked`, `frame_invalid`, or `overloaded` when a thousand others wait. Records no fork once `isGone`
+     * returns true: nobody waits for the answer.
+     */
+    async open(claims: Open, isGone = () => false): Promise<OpenedQueue> {
       checkOpen(claims);
       const queue = queueOf(claims);
       const sessionId = sessionOf(claims);

@@ -13,19 +13,7 @@ export interface OpenStream {
 }
 
 /** The open streams of this replica: bounded for each identity, rechecked, and ended when their caller may send no longer. */
-export interface OpenStreams {
-  /** Adds a stream, or throws `too_many_streams`. */
-  enter(caller: Caller): OpenStream;
-  /** Triggers a recheck at once, instead of at the next interval. */
-  triggerRecheck(): void;
-  /** Ends all streams with `database_unavailable`: their senders open them again, and say what they know to be stored. */
-  reopen(): void;
-  /** Checks expiry every second and the database every `recheckMs`, until the signal aborts. */
-  watch(signal: AbortSignal): Promise<void>;
-  count(): number;
-  /** Ends all streams, and rejects new ones, with `shutting_down`. */
-  stop(): void;
-}
+export type OpenStreams = ReturnType<typeof createOpenStreams>;
 
 /** Short, so that the lateness of ticks is what turns of the event loop take. */
 const tickMs = 100;
@@ -66,7 +54,7 @@ export const createOpenStreams = ({
   onError(cause: unknown): void;
   streamsOfIdentityMax?: number;
   recheckMs?: number;
-}): OpenStreams => {
+}) => {
   const open = new Map<Caller, AbortController>();
   const counts = new Map<string, number>();
   let wake = new AbortController();
@@ -109,7 +97,8 @@ export const createOpenStreams = ({
   };
 
   return {
-    enter(admitted) {
+    /** Adds a stream, or throws `too_many_streams`. */
+    enter(admitted: Caller): OpenStream {
       if (stopped) throw new Problem("shutting_down");
       const { identity } = admitted;
       const streams = counts.get(identity) ?? 0;
@@ -136,12 +125,15 @@ export const createOpenStreams = ({
         },
       };
     },
+    /** Triggers a recheck at once, instead of at the next interval. */
     triggerRecheck() {
       isTriggered = true;
       wake.abort();
     },
+    /** Ends all streams with `database_unavailable`: their senders open them again, and say what they know to be stored. */
     reopen: () => void endInTurns(new Set(open.keys()), "database_unavailable"),
-    async watch(signal) {
+    /** Checks expiry every second and the database every `recheckMs`, until the signal aborts. */
+    async watch(signal: AbortSignal) {
       let startedAt = clock.monotonic();
       let confirmedAt = startedAt;
       let expiryCheckedAt = startedAt;
@@ -202,6 +194,7 @@ export const createOpenStreams = ({
       }
     },
     count: () => open.size,
+    /** Ends all streams, and rejects new ones, with `shutting_down`. */
     stop() {
       stopped = true;
       void endInTurns(new Set(open.keys()), "shutting_down");

@@ -101,22 +101,7 @@ export interface SharedWithFastPath {
 }
 
 /** Options for the adapter that serves the routes: limits that Connect itself must enforce, and the gate before any body is read. */
-export interface IngestRoutes {
-  /** Registers the service; `gzip` bounds its output before it makes it (G1). */
-  routes(router: ConnectRouter, gzip: Compression): void;
-  readMaxBytes: number;
-  requestGate(context: HandlerContext): Promise<void>;
-  /** Checks the certificate of a connection. */
-  check: Admission["check"];
-  /** Records a connection that is rejected for its expired certificate. */
-  recordExpired: Admission["recordExpired"];
-  /** Counts a call that the listener rejects, and translates the reason. Logs what is no Problem. */
-  refused(reason: unknown): ConnectError;
-  /** Reserves bytes for a body of a management request, in the budget of frames. Returns their release, or null beyond the budget. */
-  reserve(bytes: number): (() => void) | null;
-  /** Ends every stream, and rejects new ones, with `shutting_down`. */
-  stop(): void;
-}
+export type IngestRoutes = ReturnType<typeof createIngestRoutes>;
 
 /** Bytes that ForwardRequest or SubmitRequest adds to a Frame at most: a tag and a length. */
 const wrapperBytesMax = 16;
@@ -127,7 +112,7 @@ const submitStreamKey = createContextKey<OpenStream | undefined>(undefined, {
 });
 
 /** Makes the ingest service of `proto/svc/ingest/v1/ingest.proto` (docs/protocol.md). */
-export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
+export const createIngestRoutes = (needs: IngestDependencies) => {
   const { admission, streams, budget, incomplete, sink, limits, codec, clock } = needs;
   const readMaxBytes = limits.frameBytesMax + wrapperBytesMax;
   const { count, refuse } = createRefusals(needs);
@@ -199,7 +184,8 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
   };
 
   return {
-    routes(router, gzip) {
+    /** Registers the service; `gzip` bounds its output before it makes it (G1). */
+    routes(router: ConnectRouter, gzip: Compression) {
       router.service(IngestService, service);
       const handlers = router.handlers.map((handler) => {
         const isForward = handler.method === IngestService.method.forward;
@@ -226,12 +212,17 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
       serveHealth(router, () => sink.health().healthy);
     },
     readMaxBytes,
+    /** Ends every stream, and rejects new ones, with `shutting_down`. */
     stop: streams.stop,
+    /** Checks the certificate of a connection. */
     check: admission.check,
+    /** Records a connection that is rejected for its expired certificate. */
     recordExpired: admission.recordExpired,
+    /** Counts a call that the listener rejects, and translates the reason. Logs what is no Problem. */
     refused: count,
-    reserve: (bytes) => reserveOnce(budget, bytes),
-    async requestGate(context) {
+    /** Reserves bytes for a body of a management request, in the budget of frames. Returns their release, or null beyond the budget. */
+    reserve: (bytes: number) => reserveOnce(budget, bytes),
+    async requestGate(context: HandlerContext) {
       const caller = await admit(context.values.get(callerCertificateKey));
       context.values.set(callerKey, caller);
       if (context.method === IngestService.method.submit) enterSubmit(caller, context);

@@ -58,13 +58,7 @@ interface StatusChannel {
 }
 
 /** The statuses of all streams of this replica. */
-export interface Statuses {
-  /** 0 if this core takes none. */
-  intervalSeconds: number;
-  open(caller: Caller, send: SendAside): StatusChannel;
-  /** Sends a directive to those streams of its hosts that take directives. */
-  direct(directive: HostDirective): void;
-}
+export type Statuses = ReturnType<typeof createStatuses>;
 
 const actions = {
   config_assigned: () => ({ case: "configAssigned", value: {} }),
@@ -96,7 +90,7 @@ export const createStatuses = ({
   clock: Pick<Clock, "monotonic">;
   /** A status failed by a fault of core. */
   onFailure(cause: unknown): void;
-}): Statuses => {
+}) => {
   const channels = new Map<string, Set<SendAside>>();
   const turns = createTokenBuckets({
     burst: minuteCountMax,
@@ -132,8 +126,9 @@ export const createStatuses = ({
   };
 
   return {
+    /** 0 if this core takes none. */
     intervalSeconds: register?.intervalSeconds ?? 0,
-    open(caller, send) {
+    open(caller: Caller, send: SendAside): StatusChannel {
       let isWaiting = false;
       let isClosed = false;
       return {
@@ -171,7 +166,8 @@ export const createStatuses = ({
         },
       };
     },
-    direct(directive) {
+    /** Sends a directive to those streams of its hosts that take directives. */
+    direct(directive: HostDirective) {
       const { action, identityIds, spreadMs } = directive;
       const value = create(DirectiveSchema, { spreadMs, action: actions[action](directive) });
       for (const id of identityIds)

@@ -12,27 +12,7 @@ export interface Pending {
 }
 
 /** The frames of each queue that are in no batch, oldest first. */
-export interface WaitingFrames {
-  add(pending: Pending): void;
-  /**
-   * Removes and returns the frames of queues, oldest first, while they fit; at least one frame, unless every queue has to wait. A queue
-   * that is in a running batch joins only a batch in which every queue has an expected cursor.
-   */
-  removeBatch(): Pending[];
-  /** Puts frames back before the later ones of their queues. */
-  putBack(frames: readonly Pending[]): void;
-  /** Removes nothing of these queues until they are released. */
-  hold(keys: Iterable<string>): void;
-  release(keys: Iterable<string>): void;
-  /** Removes these queues in batches of their own from now on, for half a minute or until they rejoin. */
-  isolate(keys: Iterable<string>): void;
-  rejoin(keys: Iterable<string>): void;
-  rejectAll(reason: unknown): void;
-  bytes(): number;
-  /** Returns since when the oldest frame has been waiting; undefined without one. */
-  oldest(): number | undefined;
-  isEmpty(): boolean;
-}
+export type WaitingFrames = ReturnType<typeof createWaitingFrames>;
 
 const isolatedMs = 30_000;
 const isolatedMax = 20_000;
@@ -50,7 +30,7 @@ export const createWaitingFrames = ({
   isBusy(key: string): boolean;
   /** Whether a queue has no expected cursor. */
   isUnknown(key: string): boolean;
-}): WaitingFrames => {
+}) => {
   const waiting = new Map<string, Pending[]>();
   const held = new Set<string>();
   // Grows as it fills: with `max` it would take the memory of all entries at once.
@@ -61,14 +41,18 @@ export const createWaitingFrames = ({
     isolated.size > 0 && (isolated.get(key) ?? 0) > clock.monotonic();
 
   return {
-    add(pending) {
+    add(pending: Pending) {
       const key = queueKey(pending.frame.hostId, pending.frame.queueId);
       waitingBytes += pending.bytes;
       const queue = waiting.get(key);
       if (queue) queue.push(pending);
       else waiting.set(key, [pending]);
     },
-    removeBatch() {
+    /**
+     * Removes and returns the frames of queues, oldest first, while they fit; at least one frame, unless every queue has to wait. A queue
+     * that is in a running batch joins only a batch in which every queue has an expected cursor.
+     */
+    removeBatch(): Pending[] {
       const frames: Pending[] = [];
       const bytesMax = batchBytesMax();
       let bytes = 0;
@@ -104,32 +88,36 @@ export const createWaitingFrames = ({
       waitingBytes -= bytes;
       return frames;
     },
-    putBack(frames) {
+    /** Puts frames back before the later ones of their queues. */
+    putBack(frames: readonly Pending[]) {
       for (const pending of frames.toReversed()) {
         const key = queueKey(pending.frame.hostId, pending.frame.queueId);
         waitingBytes += pending.bytes;
         waiting.set(key, [pending, ...(waiting.get(key) ?? [])]);
       }
     },
-    hold(keys) {
+    /** Removes nothing of these queues until they are released. */
+    hold(keys: Iterable<string>) {
       for (const key of keys) held.add(key);
     },
-    release(keys) {
+    release(keys: Iterable<string>) {
       for (const key of keys) held.delete(key);
     },
-    isolate(keys) {
+    /** Removes these queues in batches of their own from now on, for half a minute or until they rejoin. */
+    isolate(keys: Iterable<string>) {
       for (const key of keys) isolated.set(key, clock.monotonic() + isolatedMs);
     },
-    rejoin(keys) {
+    rejoin(keys: Iterable<string>) {
       if (isolated.size > 0) for (const key of keys) isolated.delete(key);
     },
-    rejectAll(reason) {
+    rejectAll(reason: unknown) {
       for (const { reject } of [...waiting.values()].flat()) reject(reason);
       waiting.clear();
       waitingBytes = 0;
     },
     bytes: () => waitingBytes,
-    oldest() {
+    /** Returns since when the oldest frame has been waiting; undefined without one. */
+    oldest(): number | undefined {
       let oldest: number | undefined;
       for (const [first] of waiting.values())
         if (first && (oldest === undefined || first.since < oldest)) oldest = first.since;

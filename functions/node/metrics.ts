@@ -14,18 +14,7 @@ import type { PublishObserver } from "../ingest/nats-sink/publisher.ts";
 import type { Figure } from "../ops/figures.ts";
 
 /** Core's metrics, counted by prom-client in a registry of their own. */
-export interface Metrics {
-  observe: Observer;
-  observeIngest: IngestObserver & CommitObserver;
-  observeDirectory: DirectoryObserver;
-  observePublishes: PublishObserver;
-  /** Has `read` supply a gauge at each scrape. */
-  gauge(name: GaugeName, read: () => number): void;
-  /** Adds a figure that is read at each scrape; scrapes that overlap share one read. */
-  figure(figure: Figure): void;
-  /** Returns the text that Prometheus scrapes, and its media type. */
-  render(): Promise<{ type: string; content: string }>;
-}
+export type Metrics = ReturnType<typeof createMetrics>;
 
 /** Seconds: from a cached response to the timeout of a statement, 30 s. */
 const durationBuckets = [
@@ -33,7 +22,7 @@ const durationBuckets = [
 ];
 
 /** Creates the metrics, with those of the process and of the event loop. */
-export const createMetrics = (log: Log): Metrics => {
+export const createMetrics = (log: Log) => {
   const registry = new Registry();
   const registers = [registry];
   collectDefaultMetrics({ register: registry });
@@ -46,16 +35,22 @@ export const createMetrics = (log: Log): Metrics => {
       ...record,
       httpRequest: (route, method, status, seconds) =>
         record.httpRequest(route, known(method), status, seconds),
-    },
+    } satisfies Observer,
     observeIngest: ingestObserverOf(record),
     observeDirectory: directoryObserverOf(record),
-    observePublishes: { published: record.publish, publishFailed: record.publishError },
-    gauge: (name, read) => {
+    observePublishes: {
+      published: record.publish,
+      publishFailed: record.publishError,
+    } satisfies PublishObserver,
+    /** Has `read` supply a gauge at each scrape. */
+    gauge: (name: GaugeName, read: () => number) => {
       const { name: metricName, help } = countedMetrics[name];
       const collect = () => value.set(read());
       const value: Gauge = new Gauge({ name: metricName, help, registers, collect });
     },
-    figure: (figure) => addFigure(figure, registers, log),
+    /** Adds a figure that is read at each scrape; scrapes that overlap share one read. */
+    figure: (figure: Figure) => addFigure(figure, registers, log),
+    /** Returns the text that Prometheus scrapes, and its media type. */
     render: singleFlight(async () => ({
       type: registry.contentType,
       content: await registry.metrics(),

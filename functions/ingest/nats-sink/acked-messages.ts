@@ -17,14 +17,7 @@ export interface AckedMessage {
 }
 
 /** Remembers what was acknowledged, and compares it; see the invariants above. */
-export interface AckedMessages {
-  note(message: AckedMessage): void;
-  /**
-   * Returns what the stream's leader lacks, in its order, each message once; nothing unless the leader has changed since the last call or
-   * `mayDiffer`. Rejects when the stream does not answer: the next call compares all of it.
-   */
-  findDifferences(info: StreamInfo, mayDiffer: boolean): Promise<StreamDifference[]>;
-}
+export type AckedMessages = ReturnType<typeof createAckedMessages>;
 
 /**
  * A block that is lost below its queue's end, and one that the stream has in the place of the acknowledged message `seq`. What is lost at the end
@@ -51,7 +44,7 @@ export const isAcked = ({ subject, header }: StoredMsg, acked: AckedMessage): bo
 export const createAckedMessages = (
   { streams }: Pick<JetStreamManager, "streams">,
   found: Pick<StreamInfo, "config" | "created" | "cluster">,
-): AckedMessages => {
+) => {
   const stream = found.config.name;
   const kept = new Map<number, AckedMessage>();
   /** By leader: the sequence up to which it has what was acknowledged. */
@@ -85,7 +78,7 @@ export const createAckedMessages = (
   };
 
   return {
-    note(message) {
+    note(message: AckedMessage) {
       kept.set(message.seq, message);
       newest = Math.max(newest, message.seq);
       for (const seq of kept.keys()) {
@@ -93,7 +86,14 @@ export const createAckedMessages = (
         kept.delete(seq);
       }
     },
-    async findDifferences({ created: createdNow, cluster, state }, mayDiffer) {
+    /**
+     * Returns what the stream's leader lacks, in its order, each message once; nothing unless the leader has changed since the last call or
+     * `mayDiffer`. Rejects when the stream does not answer: the next call compares all of it.
+     */
+    async findDifferences(
+      { created: createdNow, cluster, state }: StreamInfo,
+      mayDiffer: boolean,
+    ): Promise<StreamDifference[]> {
       const leads = cluster?.leader ?? "";
       if (createdNow !== created) {
         kept.clear();

@@ -24,26 +24,7 @@ import {
 import { viewKey } from "./queue-view.ts";
 
 /** Records events of queues in PostgreSQL. */
-export interface LossReports {
-  /** Records a loss, if any, and other events of the queue with it. */
-  record(
-    queue: QueueName,
-    lost: Loss | undefined,
-    cause: GapCause,
-    others?: readonly QueueEvent[],
-  ): Promise<void>;
-  /** As `record`, of a queue whose cursor stays: what its host states again is recorded once, and nothing through `storedThrough`. */
-  recordOnce(
-    queue: QueueName,
-    lost: Loss | undefined,
-    options: { others?: readonly QueueEvent[]; storedThrough?: bigint },
-  ): Promise<void>;
-  /**
-   * Compares what was acknowledged with what the stream has, see `AckedMessages`, and records the differences; one comparison runs at a time. Where
-   * the stream has gone back, what it lost is taken off accounts, also of hosts that never come back to say so.
-   */
-  compare(info: StreamInfo, mayDiffer: boolean): Promise<void>;
-}
+export type LossReports = ReturnType<typeof createLossReports>;
 
 /** The differences of a queue that are not recorded yet. */
 interface Waiting {
@@ -65,7 +46,7 @@ export const createLossReports = ({
   acked: AckedMessages;
   /** Returns the cursor of a queue as the stream has it now. */
   cursorOf(queue: QueueName): Promise<bigint>;
-}): LossReports => {
+}) => {
   const { clock, log } = needs;
   const recordEvents = createQueueEventRecorder(needs);
   const recordedLosses = createRecordedLosses();
@@ -73,7 +54,13 @@ export const createLossReports = ({
   let isComparing = false;
   let wasDoubted = false;
 
-  const record: LossReports["record"] = async (queue, lost, cause, others = []) => {
+  /** Records a loss, if any, and other events of the queue with it. */
+  const record = async (
+    queue: QueueName,
+    lost: Loss | undefined,
+    cause: GapCause,
+    others: readonly QueueEvent[] = [],
+  ) => {
     if (lost === undefined && others.length === 0) return;
     const event = lost && gapEvent(lost, cause);
     const isPlausible = await db.transaction(async (tx) => {
@@ -120,12 +107,24 @@ export const createLossReports = ({
 
   return {
     record,
-    async recordOnce(queue, lost, { others = [], storedThrough = 0n }) {
+    /** As `record`, of a queue whose cursor stays: what its host states again is recorded once, and nothing through `storedThrough`. */
+    async recordOnce(
+      queue: QueueName,
+      lost: Loss | undefined,
+      {
+        others = [],
+        storedThrough = 0n,
+      }: { others?: readonly QueueEvent[]; storedThrough?: bigint },
+    ) {
       const unrecorded = lost && recordedLosses.without(queue, lost);
       await record(queue, unrecorded && withoutStored(unrecorded, storedThrough), "stream", others);
       if (lost) recordedLosses.add(queue, lost);
     },
-    async compare(info, mayDiffer) {
+    /**
+     * Compares what was acknowledged with what the stream has, see `AckedMessages`, and records the differences; one comparison runs at a time.
+     * Where the stream has gone back, what it lost is taken off accounts, also of hosts that never come back to say so.
+     */
+    async compare(info: StreamInfo, mayDiffer: boolean) {
       wasDoubted ||= mayDiffer;
       if (isComparing) return;
       isComparing = true;

@@ -27,18 +27,7 @@ interface FencedMessage {
 }
 
 /** Publishes messages; see the invariants above. */
-export interface Publisher {
-  /** Resolves with the stream sequence. Rejects with `StaleSequence`, `stream_unavailable` or `frame_too_large`. */
-  publish(message: FencedMessage): Promise<number>;
-  /**
-   * Returns what a server answers to a request of the client. Rejects with `stream_unavailable` when there is no answer, and once the
-   * connection is lost: the client itself would wait for its timeout.
-   */
-  answerTo<Answer>(request: Promise<Answer>): Promise<Answer>;
-  /** The publishes that wait for their acknowledgement, and for how long the oldest has, in seconds. */
-  waiting(): { messages: number; seconds: number };
-  close(): void;
-}
+export type Publisher = ReturnType<typeof createPublisher>;
 
 /** Reports that another message than the expected one is the last of the subject. */
 export class StaleSequence extends Error {}
@@ -70,7 +59,7 @@ export const createPublisher = ({
   observe: PublishObserver;
   windowMax?: number;
   ackDeadlineMs?: number;
-}): Publisher => {
+}) => {
   const inbox = createInbox();
   /** By the last token of the reply's subject; the oldest first. */
   const pending = new Map<string, Pending>();
@@ -142,7 +131,8 @@ export const createPublisher = ({
   void sweep();
 
   return {
-    async publish({ subject, expected, headers: facts, payload }) {
+    /** Resolves with the stream sequence. Rejects with `StaleSequence`, `stream_unavailable` or `frame_too_large`. */
+    async publish({ subject, expected, headers: facts, payload }: FencedMessage) {
       if (pending.size >= windowMax) await new Promise<void>((resolve) => turns.push(resolve));
       if (!isConnected) {
         turns.shift()?.();
@@ -168,7 +158,11 @@ export const createPublisher = ({
         }
       });
     },
-    answerTo(request) {
+    /**
+     * Returns what a server answers to a request of the client. Rejects with `stream_unavailable` when there is no answer, and once the
+     * connection is lost: the client itself would wait for its timeout.
+     */
+    answerTo<Answer>(request: Promise<Answer>): Promise<Answer> {
       return new Promise((resolve, reject) => {
         requests.add(reject);
         request
@@ -178,7 +172,8 @@ export const createPublisher = ({
           .finally(() => requests.delete(reject));
       });
     },
-    waiting() {
+    /** The publishes that wait for their acknowledgement, and for how long the oldest has, in seconds. */
+    waiting(): { messages: number; seconds: number } {
       const [oldest] = pending.values();
       return {
         messages: pending.size,

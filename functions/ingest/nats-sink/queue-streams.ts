@@ -46,26 +46,7 @@ import {
 import { type QueueSubjects, stateSubjectsOf, subjectsOf } from "./subjects.ts";
 
 /** Reads and extends the chains of queues; see the invariants above. All reject with `StaleSequence` when the view is not current. */
-export interface QueueStreams {
-  load(queue: QueueName): Promise<QueueView>;
-  /** Adds the chains to a view that its state does not name. */
-  findChains(view: QueueView): Promise<void>;
-  /** Stores chains that are to be extended in the queue's state. */
-  declare(view: QueueView, chains: Iterable<string>): Promise<void>;
-  /** Stores a block of a declared chain, and moves the view's cursor. `added` is what became of the sequences up to there. */
-  append(
-    view: QueueView,
-    block: PlannedBlock,
-    added: RangeCounts,
-    receivedAt: number,
-  ): Promise<void>;
-  /** Stores the state. For a new queue, deletes the oldest states of its host above `cursorsOfHostMax`. */
-  writeState(view: QueueView, state: QueueStateChange): Promise<void>;
-  /** Extends every chain, so that no earlier session can; the view's cursor then is the queue's. The state must be its session's. */
-  fence(view: QueueView): Promise<void>;
-  /** Returns how many queues of a host have a state. */
-  countStates(hostId: string): Promise<number>;
-}
+export type QueueStreams = ReturnType<typeof createQueueStreams>;
 
 /** What changes of a queue's state. */
 interface QueueStateChange {
@@ -93,7 +74,7 @@ export const createQueueStreams = ({
   codec: Pick<BlockCodec, "digest">;
   /** Receives each message that extends a chain. */
   onAcked(message: AckedMessage): void;
-}): QueueStreams => {
+}) => {
   const reader = createChainReader(manager, publisher, streams);
   const { last, loadEnd, findStates } = reader;
 
@@ -111,14 +92,15 @@ export const createQueueStreams = ({
       await publisher.answerTo(manager.streams.purge(streams.queues, { filter: subject }));
   };
 
-  const writeState: QueueStreams["writeState"] = async (
-    view,
+  /** Stores the state. For a new queue, deletes the oldest states of its host above `cursorsOfHostMax`. */
+  const writeState = async (
+    view: QueueView,
     {
       session = view.session,
       cursor = view.cursor,
       totals = totalsOf(view),
       countedFrom = view.countedFrom,
-    },
+    }: QueueStateChange,
   ) => {
     const isNew = view.stateEnd === 0;
     view.stateEnd = await publisher.publish({
@@ -207,13 +189,16 @@ export const createQueueStreams = ({
 
   return {
     load: reader.load,
+    /** Adds the chains to a view that its state does not name. */
     findChains: reader.findChains,
-    async declare(view, chains) {
+    /** Stores chains that are to be extended in the queue's state. */
+    async declare(view: QueueView, chains: Iterable<string>) {
       const known = view.chains.size;
       for (const kind of chains) if (!view.chains.has(kind)) view.chains.set(kind, emptyChain);
       if (view.chains.size > known) await writeState(view, {});
     },
-    async append(view, block, added, receivedAt) {
+    /** Stores a block of a declared chain, and moves the view's cursor. `added` is what became of the sequences up to there. */
+    async append(view: QueueView, block: PlannedBlock, added: RangeCounts, receivedAt: number) {
       const { chain, run, cursor, data } = block;
       const headers = blockHeaders(view, block, receivedAt, codec);
       const before = totalsOf(view);
@@ -228,8 +213,10 @@ export const createQueueStreams = ({
       view.cursor = cursor;
     },
     writeState,
-    countStates: async (hostId) => (await findStates(hostId)).length,
-    async fence(view) {
+    /** Returns how many queues of a host have a state. */
+    countStates: async (hostId: string) => (await findStates(hostId)).length,
+    /** Extends every chain, so that no earlier session can; the view's cursor then is the queue's. The state must be its session's. */
+    async fence(view: QueueView) {
       if (view.stateEnd > 0) await writeState(view, {});
       if (view.chains.size === 0) return;
       const { state } = await publisher.answerTo(manager.streams.info(streams.envelopes));

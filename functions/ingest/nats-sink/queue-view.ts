@@ -226,25 +226,21 @@ export const hasExpired = (
   now - view.stateAt >= maxAgeSeconds * 1000;
 
 /** The queues that this core has read or written; see the invariants above. */
-export interface Views {
-  /** Runs `work` on a queue's view, and again on a new one when another core has written since the view was read. */
-  use<Result>(
-    queue: QueueName,
-    work: (view: QueueView, isFresh: boolean) => Promise<Result>,
-  ): Promise<Result>;
-  forget(queue: QueueName): void;
-  clear(): void;
-}
+export type Views = ReturnType<typeof createViews>;
 
 /** Views in memory; one that was evicted is read again. */
 const viewsMax = 20_000;
 const attemptsMax = 5;
 
 /** Creates the views, empty. */
-export const createViews = (load: (queue: QueueName) => Promise<QueueView>): Views => {
+export const createViews = (load: (queue: QueueName) => Promise<QueueView>) => {
   const views = new LRUCache<string, QueueView>({ max: viewsMax });
   return {
-    async use(queue, work) {
+    /** Runs `work` on a queue's view, and again on a new one when another core has written since the view was read. */
+    async use<Result>(
+      queue: QueueName,
+      work: (view: QueueView, isFresh: boolean) => Promise<Result>,
+    ): Promise<Result> {
       const key = viewKey(queue);
       let progress = -1n;
       for (let attempt = 1; ; attempt++) {
@@ -265,7 +261,7 @@ export const createViews = (load: (queue: QueueName) => Promise<QueueView>): Vie
         }
       }
     },
-    forget: (queue) => void views.delete(viewKey(queue)),
+    forget: (queue: QueueName) => void views.delete(viewKey(queue)),
     clear: () => views.clear(),
   };
 };

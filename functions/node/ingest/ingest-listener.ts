@@ -72,13 +72,6 @@ export interface IngestListenerOptions {
   stalledMs?: number;
 }
 
-/** A listening ingest port. */
-export interface IngestListener {
-  port: number;
-  /** Accepts no new connection, sends GOAWAY on open ones, and destroys those still open after `graceMs`. */
-  close(graceMs: number): Promise<void>;
-}
-
 /** The bytes that a stream may send before core has read them. */
 const streamWindowBytes = 1024 * 1024;
 /** Far above the open calls of an identity, so that core can respond to the ninth with a reason. */
@@ -97,9 +90,7 @@ const bodyTimeoutMsDefault = 15_000;
 const checkMs = 1_000;
 
 /** Starts listening. Rejects when the address is not available. */
-export const startIngestListener = async (
-  options: IngestListenerOptions,
-): Promise<IngestListener> => {
+export const startIngestListener = async (options: IngestListenerOptions) => {
   const { ingest, app, clock, log } = options;
   const limits = { ...callerLimits, ...options.callers };
   const sessions = new Map<ServerHttp2Session, Connection>();
@@ -231,7 +222,8 @@ export const startIngestListener = async (
 
   return {
     port,
-    async close(graceMs) {
+    /** Accepts no new connection, sends GOAWAY on open ones, and destroys those still open after `graceMs`. */
+    async close(graceMs: number) {
       clearInterval(checks);
       stalled.stop();
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
