@@ -10,7 +10,7 @@ const createGroup = (over: Partial<GroupOptions<string, string>> = {}) => {
         const end = async (error?: unknown) => {
           if (error === undefined) resolve(items.map((item) => item.toUpperCase()));
           else reject(error);
-          await new Promise((settled) => setImmediate(settled));
+          await settle();
         };
         runs.push({ items, end });
       }),
@@ -20,68 +20,69 @@ const createGroup = (over: Partial<GroupOptions<string, string>> = {}) => {
     isolate: () => false,
     ...over,
   });
-  return { runs, call, items: () => runs.map((run) => run.items.join(" ")) };
+  return {
+    call,
+    items: () => runs.map((run) => run.items.join(" ")),
+    /** Ends these runs, one after the other. */
+    end: async (...numbers: number[]) => {
+      for (const number of numbers) await runs[number]?.end();
+    },
+    fail: (number: number, message: string) => runs[number]?.end(new Error(message)),
+  };
 };
+const settle = () => new Promise((settled) => setImmediate(settled));
+/** Returns how each call ended. */
+const statusesOf = async (outcomes: Promise<PromiseSettledResult<string>[]>) =>
+  (await outcomes).map(({ status }) => status);
 
 it("starts the first call at once and groups later calls, up to the limit", async () => {
-  const { runs, call, items } = createGroup();
+  const { call, items, end } = createGroup();
   const answers = ["a", "b", "c", "d", "e"].map(call);
   expect(items()).toEqual(["a"]);
-  await runs[0]?.end();
+  await end(0);
   expect(items()).toEqual(["a", "b c d"]);
-  await runs[1]?.end();
-  await runs[2]?.end();
+  await end(1, 2);
   expect(await Promise.all(answers)).toEqual(["A", "B", "C", "D", "E"]);
 });
 
 it("never runs two items of one key concurrently, and keeps their order", async () => {
-  const { runs, call, items } = createGroup({ concurrency: 2 });
+  const { call, items, end } = createGroup({ concurrency: 2 });
   const answers = ["a1", "a2", "b1", "a3", "b2"].map(call);
   expect(items()).toEqual(["a1", "b1"]);
-  await runs[1]?.end();
+  await end(1);
   expect(items()).toEqual(["a1", "b1", "b2"]);
-  await runs[0]?.end();
+  await end(0);
   expect(items()).toEqual(["a1", "b1", "b2", "a2"]);
-  await runs[2]?.end();
-  await runs[3]?.end();
-  await runs[4]?.end();
+  await end(2, 3, 4);
   expect(await Promise.all(answers)).toEqual(["A1", "A2", "B1", "A3", "B2"]);
 });
 
 it("fails the whole group, or with `isolate` only the item that fails on its own", async () => {
   const together = createGroup();
   const outcomes = Promise.allSettled(["a", "b", "c"].map(together.call));
-  await together.runs[0]?.end();
-  await together.runs[1]?.end(new Error("away"));
-  expect((await outcomes).map(({ status }) => status)).toEqual([
-    "fulfilled",
-    "rejected",
-    "rejected",
-  ]);
+  await together.end(0);
+  await together.fail(1, "away");
+  expect(await statusesOf(outcomes)).toEqual(["fulfilled", "rejected", "rejected"]);
 
   const alone = createGroup({ isolate: () => true });
   const isolated = Promise.allSettled(["a", "b", "c"].map(alone.call));
-  await alone.runs[0]?.end();
-  await alone.runs[1]?.end(new Error("bad"));
-  await alone.runs[2]?.end(new Error("bad"));
-  await alone.runs[3]?.end();
-  expect((await isolated).map(({ status }) => status)).toEqual([
-    "fulfilled",
-    "rejected",
-    "fulfilled",
-  ]);
+  await alone.end(0);
+  await alone.fail(1, "bad");
+  await alone.fail(2, "bad");
+  await alone.end(3);
+  expect(await statusesOf(isolated)).toEqual(["fulfilled", "rejected", "fulfilled"]);
   expect(alone.items()).toEqual(["a", "b c", "b", "c"]);
 });
 
 it("with a pause, starts the first call at once and gathers later ones until the pause ends or a run is full", async () => {
   const pauses: (() => void)[] = [];
-  const { runs, call, items } = createGroup({
+  const { call, items, end } = createGroup({
     concurrency: 3,
     pause: () => new Promise<void>((resolve) => pauses.push(resolve)),
   });
   const endPause = async () => {
     pauses.shift()?.();
-    await new Promise((settled) => setImmediate(settled));
+    await settle();
   };
   const answers = ["a", "b", "c"].map(call);
   expect(items()).toEqual(["a"]);
@@ -89,80 +90,72 @@ it("with a pause, starts the first call at once and gathers later ones until the
   expect(items()).toEqual(["a", "b c"]);
   answers.push(...["d", "e", "f"].map(call));
   expect(items()).toEqual(["a", "b c", "d e f"]);
-  for (const run of runs) await run.end();
+  await end(0, 1, 2);
   await endPause();
   answers.push(call("g"));
   expect(items()).toEqual(["a", "b c", "d e f", "g"]);
-  await runs[3]?.end();
+  await end(3);
   expect(await Promise.all(answers)).toEqual(["A", "B", "C", "D", "E", "F", "G"]);
 });
 
 it("rejects calls beyond the bound, and those that wait for a run that fails as a whole", async () => {
   const full = new Error("full");
-  const { runs, call, items } = createGroup({ waiting: { max: 2, full: () => full } });
+  const { call, items, end, fail } = createGroup({ waiting: { max: 2, full: () => full } });
   const outcomes = Promise.allSettled(["a", "b", "c", "d"].map(call));
-  await runs[0]?.end(new Error("away"));
+  await fail(0, "away");
   const reasons = (await outcomes).map((outcome) =>
     outcome.status === "rejected" ? outcome.reason.message : "",
   );
   expect(reasons).toEqual(["away", "away", "away", "full"]);
   expect(items()).toEqual(["a"]);
   const next = call("e");
-  await runs[1]?.end();
+  await end(1);
   expect(await next).toBe("E");
 });
 
 it("keeps the calls that wait when a run fails but another one has succeeded since it began", async () => {
-  const { runs, call } = createGroup({ concurrency: 2, itemsMax: 1 });
+  const { call, end, fail } = createGroup({ concurrency: 2, itemsMax: 1 });
   const outcomes = Promise.allSettled(["a", "b", "c", "d"].map(call));
-  await runs[1]?.end();
-  await runs[0]?.end(new Error("late"));
-  await runs[2]?.end();
-  await runs[3]?.end();
-  const statuses = (await outcomes).map(({ status }) => status);
-  expect(statuses).toEqual(["rejected", "fulfilled", "fulfilled", "fulfilled"]);
+  await end(1);
+  await fail(0, "late");
+  await end(2, 3);
+  expect(await statusesOf(outcomes)).toEqual(["rejected", "fulfilled", "fulfilled", "fulfilled"]);
 });
 
 it("delays each run until it has gathered, and then takes the calls made meanwhile", async () => {
   const gathering: (() => void)[] = [];
   const gather = () => new Promise<void>((resolve) => gathering.push(resolve));
-  const { runs, call, items } = createGroup({ gather });
+  const { call, items, end } = createGroup({ gather });
   const gathered = async () => {
     gathering.shift()?.();
-    await new Promise((resolve) => setImmediate(resolve));
+    await settle();
   };
   const answers = ["a", "b"].map(call);
   await gathered();
   expect(items()).toEqual(["a b"]);
   answers.push(call("c"));
-  await runs[0]?.end();
+  await end(0);
   answers.push(call("d"));
   expect(items()).toEqual(["a b"]);
   await gathered();
-  await runs[1]?.end();
+  await end(1);
   expect(await Promise.all(answers)).toEqual(["A", "B", "C", "D"]);
   expect(items()).toEqual(["a b", "c d"]);
   // A call made while a run of its key is in flight waits for its end.
   const again = ["a1", "a2"].map(call);
   await gathered();
-  await runs[2]?.end();
+  await end(2);
   await gathered();
-  await runs[3]?.end();
+  await end(3);
   expect(await Promise.all(again)).toEqual(["A1", "A2"]);
 });
 
 it("lets calls that the bound exempts wait beyond it", async () => {
   const exempt = (item: string) => item.endsWith("!");
-  const { runs, call } = createGroup({
+  const { call, end } = createGroup({
     waiting: { max: 1, full: () => new Error("full"), exempt },
   });
   const outcomes = Promise.allSettled(["a", "b", "c!", "d"].map(call));
-  await runs[0]?.end();
-  await runs[1]?.end();
-  expect((await outcomes).map(({ status }) => status)).toEqual([
-    "fulfilled",
-    "fulfilled",
-    "fulfilled",
-    "rejected",
-  ]);
+  await end(0, 1);
+  expect(await statusesOf(outcomes)).toEqual(["fulfilled", "fulfilled", "fulfilled", "rejected"]);
 });

@@ -7,6 +7,9 @@ beforeAll(() => loadModule());
 const check = (statement: string) => () => checkStatement(statement, parseSync, readable);
 const times = (count: number, text: string, separator: string) =>
   Array(count).fill(text).join(separator);
+/** A FROM item within so many subqueries. */
+const within = (count: number, opening: string, item: string, closing = ") q") =>
+  opening.repeat(count) + item + closing.repeat(count);
 
 describe("T4: a statement whose one row PostgreSQL could not end is refused:", () => {
   it.each<[what: string, statement: string, message?: string]>([
@@ -21,10 +24,7 @@ describe("T4: a statement whose one row PostgreSQL could not end is refused:", (
     ],
     [
       "squares of squares",
-      `select n from ${times(4, "(select n * n as n from ", "")}t${times(4, ") q", "")}`.replace(
-        "t)",
-        "generate_series(2, 3) n)",
-      ),
+      `select n from ${within(4, "(select n * n as n from ", "generate_series(2, 3) n")}`,
       "SELECTs that multiply",
     ],
     [
@@ -107,7 +107,7 @@ describe("T4: a statement whose one row PostgreSQL could not end is refused:", (
     ],
     [
       "expressions of expressions",
-      `select x from ${times(8, "(select x + x as x from ", "")}generate_series(1, 2) x${times(8, ") q", "")}`,
+      `select x from ${within(8, "(select x + x as x from ", "generate_series(1, 2) x")}`,
     ],
     [
       "expressions of CTEs",
@@ -115,7 +115,7 @@ describe("T4: a statement whose one row PostgreSQL could not end is refused:", (
     ],
     [
       "expressions of columns of an alias",
-      `select x from ${times(8, "(select x + x from ", "")}generate_series(1, 2) x${times(8, ") q(x)", "")}`,
+      `select x from ${within(8, "(select x + x from ", "generate_series(1, 2) x", ") q(x)")}`,
     ],
     [
       "expressions of CTEs under other names",
@@ -123,18 +123,18 @@ describe("T4: a statement whose one row PostgreSQL could not end is refused:", (
     ],
     [
       "expressions of names of names",
-      `select x from ${times(6, "(select y - y - y - y as x from (select x as y from ", "")}(select queue_bytes as x from collectors) s${times(6, ") q) r", "")}`,
+      `select x from ${within(6, "(select y - y - y - y as x from (select x as y from ", "(select queue_bytes as x from collectors) s", ") q) r")}`,
     ],
     [
       "expressions of names of columns without a name",
-      `select a from ${times(6, "(select abs(a - a) from (select abs as a from ", "")}(select abs(queue_bytes) from collectors) s${times(6, ") q) r", "")}`.replace(
+      `select a from ${within(6, "(select abs(a - a) from (select abs as a from ", "(select abs(queue_bytes) from collectors) s", ") q) r")}`.replace(
         "select a from",
         "select abs from",
       ),
     ],
     [
       "expressions that the first branch of a union names",
-      `select x from ${times(5, "(select queue_bytes as x from collectors where false union all select x - x - x - x from ", "")}(select queue_bytes as x from collectors) s${times(5, ") q", "")}`,
+      `select x from ${within(5, "(select queue_bytes as x from collectors where false union all select x - x - x - x from ", "(select queue_bytes as x from collectors) s")}`,
     ],
     [
       "expressions of columns that core computes",
@@ -147,7 +147,7 @@ describe("T4: a statement whose one row PostgreSQL could not end is refused:", (
     ],
     [
       "expressions that a join names as columns",
-      `select x from ${times(6, "(select hostname - hostname - hostname as x from (", "")}(select queue_bytes as x from collectors) s${times(6, " cross join (values (1)) as o(one)) as j(hostname, p)) q", "")}`,
+      `select x from ${within(6, "(select hostname - hostname - hostname as x from (", "(select queue_bytes as x from collectors) s", " cross join (values (1)) as o(one)) as j(hostname, p)) q")}`,
     ],
     [
       "functions in FROM that PostgreSQL replaces by their bodies",
@@ -155,15 +155,15 @@ describe("T4: a statement whose one row PostgreSQL could not end is refused:", (
     ],
     [
       "a condition that moves into subqueries",
-      `select x from ${times(9, "(select distinct x - x - x - x as x from ", "")}(select distinct queue_bytes as x from collectors) s${times(9, ") q", "")} where x > 0`,
+      `select x from ${within(9, "(select distinct x - x - x - x as x from ", "(select distinct queue_bytes as x from collectors) s")} where x > 0`,
     ],
     [
       "a condition of a join that moves into subqueries",
-      `select 1 from collectors c join ${times(9, "(select x + x as x from ", "")}(select queue_bytes as x from collectors group by 1) s${times(9, " group by 1) q", "")} on x = c.queue_bytes`,
+      `select 1 from collectors c join ${within(9, "(select x + x as x from ", "(select queue_bytes as x from collectors group by 1) s", " group by 1) q")} on x = c.queue_bytes`,
     ],
     [
       "expressions of columns without a name",
-      `select abs from (${times(6, "select abs(abs + abs) from (", "")}select abs(1)${times(6, ") q", "")}) q`,
+      `select abs from (${within(6, "select abs(abs + abs) from (", "select abs(1)")}) q`,
     ],
     [
       "CTEs that are copied",

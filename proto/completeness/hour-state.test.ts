@@ -72,6 +72,8 @@ const stateWith = (
     nowMs,
   );
 
+const expectState = (...hour: Parameters<typeof stateWith>) => expect(stateWith(...hour)?.state);
+
 test("is complete when all that the host accepted is stored and delivered", () => {
   expect(stateWith([account()])).toEqual({
     state: "complete",
@@ -83,16 +85,14 @@ test("is complete when all that the host accepted is stored and delivered", () =
     account({ toMs: hour + minute, accepted: 1 }),
     account({ fromMs: hour + minute, accepted: 7 }),
   ];
-  expect(stateWith(parts)?.state).toBe("complete");
-  expect(stateWith([account({ accepted: 0, stored: 0 })], { exportedBelow: [] })?.state).toBe(
-    "complete",
-  );
+  expectState(parts).toBe("complete");
+  expectState([account({ accepted: 0, stored: 0 })], { exportedBelow: [] }).toBe("complete");
 });
 
 test("is undelivered while an export is behind its accounts, or none is on", () => {
-  expect(stateWith([account()], { exportedBelow: [100n, 70n] })?.state).toBe("undelivered");
-  expect(stateWith([account()], { exportedBelow: [100n, 71n] })?.state).toBe("complete");
-  expect(stateWith([account()], { exportedBelow: [] })?.state).toBe("undelivered");
+  expectState([account()], { exportedBelow: [100n, 70n] }).toBe("undelivered");
+  expectState([account()], { exportedBelow: [100n, 71n] }).toBe("complete");
+  expectState([account()], { exportedBelow: [] }).toBe("undelivered");
 });
 
 test("is delivered by the exports of the stream that stores it, whatever those of PostgreSQL have passed", () => {
@@ -110,8 +110,8 @@ test("is delivered by the exports of the stream that stores it, whatever those o
   // A stream that was created again numbers its messages anew.
   expect(stateFor(at("S 2", 900n))).toBe("undelivered");
   const parts = [{ ...streamed, toMs: hour + minute }, account({ fromMs: hour + minute })];
-  expect(stateWith(parts, { exports: [at("S 1", 500n)] })?.state).toBe("undelivered");
-  expect(stateWith(parts, { exports: [at("S 1", 500n), at(null, 71n)] })?.state).toBe("complete");
+  expectState(parts, { exports: [at("S 1", 500n)] }).toBe("undelivered");
+  expectState(parts, { exports: [at("S 1", 500n), at(null, 71n)] }).toBe("complete");
   expect(sumHour(hour, parts)).toMatchObject({ sinks: ["nats", "postgres"], xid: 70n });
 });
 
@@ -157,7 +157,7 @@ test("is short of what the backends of exports rejected, also while another expo
 
 test("is not short of what was discarded as configured, sent again, or malformed", () => {
   const stated = { ...noLosses, refused: { malformed: 5, retry: 9 }, expired: 4, damaged: 3 };
-  expect(stateWith([account({ stated, stored: 900, discarded: 100 })])?.state).toBe("complete");
+  expectState([account({ stated, stored: 900, discarded: 100 })]).toBe("complete");
 });
 
 test("is short of an account that core refuses, with the reason, also before the others come", () => {
@@ -165,7 +165,7 @@ test("is short of an account that core refuses, with the reason, also before the
   const shortages = [{ kind: "account_refused", count: null, reason: "signature_invalid" }];
   expect(stateWith([refused])).toMatchObject({ state: "short", shortages });
   expect(stateWith([refused, account()])).toMatchObject({ state: "short", shortages });
-  expect(stateWith([refused], { hourMs: hour - hourLength })?.state).not.toBe("complete");
+  expectState([refused], { hourMs: hour - hourLength }).not.toBe("complete");
 });
 
 test("is short of accounts that are lost: later ones have come", () => {
@@ -175,51 +175,49 @@ test("is short of accounts that are lost: later ones have come", () => {
     shortages: [{ kind: "accounts_lost", count: null }],
   });
   const half = account({ toMs: hour + 30 * minute });
-  expect(stateWith([half, next])?.state).toBe("short");
-  expect(stateWith([half])?.state).toBe("late");
+  expectState([half, next]).toBe("short");
+  expectState([half]).toBe("late");
 });
 
 test("is late of what two accounts of the same time leave out, as of a restored disk", () => {
   const half = account({ toMs: hour + 30 * minute });
-  expect(stateWith([half, half])?.state).toBe("late");
-  expect(stateWith([half, account({ fromMs: hour + 20 * minute })])?.state).toBe("complete");
+  expectState([half, half]).toBe("late");
+  expectState([half, account({ fromMs: hour + 20 * minute })]).toBe("complete");
 });
 
 test("is late when a host that speaks has sent no account of it, and silent when it does not speak", () => {
-  expect(stateWith([])?.state).toBe("late");
-  expect(stateWith([], { isSilent: true })?.state).toBe("silent");
+  expectState([]).toBe("late");
+  expectState([], { isSilent: true }).toBe("silent");
 });
 
 test("is not running when no collector ran, through all hours of a sleep of three days", () => {
   const sleep = [stopped(hour - 30 * minute, hour + 72 * hourLength)];
   for (const at of [hour, hour + hourLength, hour + 71 * hourLength]) {
-    expect(stateWith(sleep, { hourMs: at, nowMs: hour + 80 * hourLength })?.state).toBe(
-      "not_running",
-    );
+    expectState(sleep, { hourMs: at, nowMs: hour + 80 * hourLength }).toBe("not_running");
   }
   const fromMs = hour + 72 * hourLength - minute;
   const toMs = hour + 72 * hourLength;
   const awake = account({ fromMs, toMs, receivedMs: toMs, accepted: 3 });
   const woken = [stopped(hour, hour + 72 * hourLength - minute), awake];
   const at = { hourMs: hour + 71 * hourLength, nowMs: hour + 80 * hourLength };
-  expect(stateWith(woken, at)?.state).toBe("complete");
+  expectState(woken, at).toBe("complete");
 });
 
 test("is core's outage until the account comes", () => {
   const outages = [{ fromMs: hour + 40 * minute, untilMs: hour + 55 * minute }];
-  expect(stateWith([], { outages })?.state).toBe("core_out");
-  expect(stateWith([], { outages, isSilent: true })?.state).toBe("core_out");
-  expect(stateWith([account()], { outages })?.state).toBe("complete");
+  expectState([], { outages }).toBe("core_out");
+  expectState([], { outages, isSilent: true }).toBe("core_out");
+  expectState([account()], { outages }).toBe("complete");
   const inGrace = [{ fromMs: end + 5 * minute, untilMs: Number.POSITIVE_INFINITY }];
-  expect(stateWith([], { outages: inGrace })?.state).toBe("core_out");
+  expectState([], { outages: inGrace }).toBe("core_out");
   const earlier = [{ fromMs: hour - 40 * minute, untilMs: hour }];
-  expect(stateWith([], { outages: earlier })?.state).toBe("late");
+  expectState([], { outages: earlier }).toBe("late");
 });
 
 test("is not accounted for hosts that send no accounts, and for what core cannot have counted", () => {
-  expect(stateWith([], { queues: [] })?.state).toBe("not_accounted");
-  expect(stateWith([], { fromMs: end, throughMs: end + hourLength })?.state).toBe("not_accounted");
-  expect(stateWith([account({ isChecked: false })])?.state).toBe("not_accounted");
+  expectState([], { queues: [] }).toBe("not_accounted");
+  expectState([], { fromMs: end, throughMs: end + hourLength }).toBe("not_accounted");
+  expectState([account({ isChecked: false })]).toBe("not_accounted");
 });
 
 test("may lack more than it has counts for where core cannot have counted", () => {
@@ -238,14 +236,14 @@ test("may lack more than it has counts for where core cannot have counted", () =
 
 test("counts the first hour of a host from its first account", () => {
   const fromMs = hour + 20 * minute;
-  expect(stateWith([account({ fromMs })], { fromMs })?.state).toBe("complete");
-  expect(stateWith([account({ fromMs })])?.state).not.toBe("complete");
+  expectState([account({ fromMs })], { fromMs }).toBe("complete");
+  expectState([account({ fromMs })]).not.toBe("complete");
 });
 
 test("is not decided before the hour is over, while its account is not due, and for hosts that were not there", () => {
   expect(stateWith([account()], { nowMs: end - 1 })).toBeNull();
   expect(stateWith([], { nowMs: afterGrace - 1 })).toBeNull();
-  expect(stateWith([account()], { nowMs: end })?.state).toBe("complete");
+  expectState([account()], { nowMs: end }).toBe("complete");
   expect(stateWith([], { enrolledMs: end })).toBeNull();
   expect(stateWith([], { revokedMs: hour })).toBeNull();
 });
@@ -279,15 +277,16 @@ const stateOf = (
   accounts = [account()],
   facts: Partial<HourFacts> = {},
 ) => stateWith(accounts, { queues, ...facts });
+const expectOf = (...hour: Parameters<typeof stateOf>) => expect(stateOf(...hour)?.state);
 const unknown = { state: "short", shortages: [{ kind: "unknown", count: null }] };
 
 test("L1: is not complete while a queue that core has seen is not accounted for, and says so for good once it has ended", () => {
-  expect(stateOf([queue()])?.state).toBe("complete");
-  expect(stateOf([queue(), bb({ fromMs: hour + minute })])?.state).toBe("late");
-  expect(stateOf([queue(), bb({ fromMs: end })])?.state).toBe("complete");
+  expectOf([queue()]).toBe("complete");
+  expectOf([queue(), bb({ fromMs: hour + minute })]).toBe("late");
+  expectOf([queue(), bb({ fromMs: end })]).toBe("complete");
   for (const ending of ["forked", "revoked", "closed", "lost"] as const)
     expect(stateOf([queue(), bb({ ending, endMs: end })]), ending).toMatchObject(unknown);
-  expect(stateOf([queue(), bb({ ending: "lost", endMs: hour })])?.state).toBe("complete");
+  expectOf([queue(), bb({ ending: "lost", endMs: hour })]).toBe("complete");
   expect(stateOf([queue(), bb()], [account({ stored: 90, missing: 10 })])).toMatchObject({
     shortages: [
       { kind: "missing", count: 10 },
@@ -298,8 +297,8 @@ test("L1: is not complete while a queue that core has seen is not accounted for,
 
 test("L2: is not complete while the account of one of two queues ends before it does", () => {
   const early = account({ queueId: "bb", toMs: hour + 10 * minute });
-  expect(stateOf([queue(), bb()], [account(), early])?.state).toBe("late");
-  expect(stateOf([queue(), bb()], [account(), { ...early, toMs: end }])?.state).toBe("complete");
+  expectOf([queue(), bb()], [account(), early]).toBe("late");
+  expectOf([queue(), bb()], [account(), { ...early, toMs: end }]).toBe("complete");
   expect(stateOf([queue(), bb({ accountedThroughMs: end })], [account(), early])).toMatchObject({
     shortages: [{ kind: "accounts_lost", count: null }],
   });
@@ -314,7 +313,7 @@ test("L3: is short of what nobody knows when a copy of a queue has sent, unless 
   const next = { queueId: "bb", fromMs: hour };
   expect(stateOf([forked, bb({ fromMs: hour })], [account(next)])).toMatchObject(unknown);
   const own = account({ toMs: hour + 20 * minute });
-  expect(stateOf([forked, bb({ fromMs: hour })], [own, account(next)])?.state).toBe("complete");
+  expectOf([forked, bb({ fromMs: hour })], [own, account(next)]).toBe("complete");
 });
 
 test("L4: is short of what nobody knows when its host is revoked in the middle of it", () => {
@@ -337,12 +336,12 @@ test("follows a queue into its successor, and ends with the last account of one 
   const first = queue({ ending: "succeeded", endMs: at, accountedThroughMs: at });
   const one = account({ toMs: at });
   const two = account({ queueId: "bb", fromMs: at });
-  expect(stateOf([first, bb({ fromMs: at })], [one, two])?.state).toBe("complete");
+  expectOf([first, bb({ fromMs: at })], [one, two]).toBe("complete");
   expect(stateOf([first, bb({ fromMs: at })], [two])).toMatchObject({
     shortages: [{ kind: "accounts_lost" }],
   });
   const ended = queue({ ending: "ended", endMs: at, accountedThroughMs: at });
-  expect(stateOf([ended], [one])?.state).toBe("complete");
+  expectOf([ended], [one]).toBe("complete");
   expect(
     stateWith([], { queues: [ended], hourMs: end, nowMs: afterGrace + hourLength })?.state,
   ).toBe("not_running");
@@ -350,6 +349,6 @@ test("follows a queue into its successor, and ends with the last account of one 
 
 test("is not accounted for a client that sends none, unless its host has sent some", () => {
   const silent = bb({ sendsAccounts: false });
-  expect(stateOf([silent], [])?.state).toBe("not_accounted");
-  expect(stateOf([queue(), silent])?.state).toBe("late");
+  expectOf([silent], []).toBe("not_accounted");
+  expectOf([queue(), silent]).toBe("late");
 });

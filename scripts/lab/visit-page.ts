@@ -44,7 +44,11 @@ export const visitPage = async (
   path: string,
   { width = 1440, height = 900, scheme = "light", now, slowdown = 1 }: VisitOptions = {},
 ): Promise<PageVisit> => {
-  const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme });
+  const context = await browser.newContext({
+    viewport: { width, height },
+    colorScheme: scheme,
+    baseURL: web.origin,
+  });
   if (now !== undefined) await context.clock.setFixedTime(now);
   if (person !== null) {
     const { name, value } = await web.sessionOf(person);
@@ -70,7 +74,7 @@ export const visitPage = async (
     const devtools = await context.newCDPSession(page);
     await devtools.send("Emulation.setCPUThrottlingRate", { rate: slowdown });
   }
-  await page.goto(web.origin + path);
+  await page.goto(path);
   const layoutShift = () =>
     page.evaluate(() =>
       (globalThis as unknown as { shifts: number[] }).shifts.reduce((sum, value) => sum + value, 0),

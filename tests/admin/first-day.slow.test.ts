@@ -9,6 +9,7 @@ import { bundlePrograms } from "#scripts/bundle/bundle-programs.ts";
 import { bundleUi } from "#scripts/bundle/bundle-ui.ts";
 import { readDocument } from "#scripts/docs-check/read-document.ts";
 import { launchBrowser } from "#scripts/lab/browser.ts";
+import { follow, press } from "#tests/support/web-in-browser.ts";
 import { runScript } from "../support/documented-block.ts";
 import { newFolder } from "../support/new-folder.ts";
 
@@ -87,9 +88,9 @@ const allow = async (address: string) => {
   context.setDefaultTimeout(60_000);
   const page = await context.newPage();
   await page.goto(address);
-  await page.getByRole("link", { name: /^Sign in with/ }).click();
-  await page.getByRole("button", { name: "ada@example.com" }).click();
-  await page.getByRole("button", { name: "Allow" }).click();
+  await follow(page, /^Sign in with/);
+  await press(page, "ada@example.com");
+  await press(page, "Allow");
   await page.getByText("You can close this page").waitFor();
   await page.goto(`${origin}/fleet`);
   await page.getByRole("heading", { level: 1, name: "Fleet" }).waitFor();

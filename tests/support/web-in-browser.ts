@@ -1,3 +1,4 @@
+import type { Locator, Page } from "playwright-core";
 import { afterEach } from "vitest";
 import { launchBrowser } from "#scripts/lab/browser.ts";
 import { buildUi } from "#scripts/lab/built-ui.ts";
@@ -18,6 +19,18 @@ export const openTestBrowser = async (): ReturnType<typeof prepare> => {
   afterEach(() => Promise.all(browser.contexts().map((context) => context.close())));
   return { ui, browser };
 };
+
+/** Clicks the link of this name. */
+export const follow = (within: Page | Locator, name: string | RegExp) =>
+  within.getByRole("link", { name }).click();
+
+/** Clicks the button of this name. */
+export const press = (within: Page | Locator, name: string | RegExp) =>
+  within.getByRole("button", { name }).click();
+
+/** Waits until there is a heading of this name. */
+export const waitForHeading = (within: Page | Locator, name: string | RegExp) =>
+  within.getByRole("heading", { name }).waitFor();
 
 /** Starts web for a test file: at its top, or in a `describe`. */
 export const startWebInBrowser = async (options: TestWebOptions = {}) => {

@@ -19,7 +19,7 @@ import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { axeViolationsOf, flawsOf } from "#scripts/lab/ui-states.ts";
 import type { VisitOptions } from "#scripts/lab/visit-page.ts";
 import { createTestChat } from "../support/core.ts";
-import { startWebInBrowser } from "../support/web-in-browser.ts";
+import { follow, press, startWebInBrowser, waitForHeading } from "../support/web-in-browser.ts";
 
 const hostile = [
   '<img src=x onerror="globalThis.taken=1"><script>globalThis.taken=1</script>',
@@ -122,7 +122,7 @@ it("T1: streams an answer with its SQL, rows and a receipt that the browser and 
   const { page, panel, messages } = await visit("/fleet");
   await page.locator(".row-link").first().waitFor();
   await page.keyboard.press("a");
-  await panel.getByRole("button", { name: "Which certificates expire within 7 days?" }).click();
+  await press(panel, "Which certificates expire within 7 days?");
   await badges(page, "Verified");
   expect(conversationOf(page)).toMatch(/^[0-9a-f-]{36}$/);
   const call = panel.locator(".tool-call").last();
@@ -138,7 +138,7 @@ it("T1: streams an answer with its SQL, rows and a receipt that the browser and 
 
   const [download] = await Promise.all([
     page.waitForEvent("download"),
-    panel.getByRole("link", { name: "Download the conversation" }).click(),
+    follow(panel, "Download the conversation"),
   ]);
   const file = v.parse(ReceiptFile, JSON.parse(await readFile(await download.path(), "utf8")));
   expect(await verifyReceipts(file)).toMatchObject({ turns: 1, fault: null });
@@ -179,7 +179,7 @@ it("T1: stops an answer, keeps what arrived and its receipt, and lets the operat
   await shown.getByText("Line 3.").waitFor();
   await field.fill("A draft");
   const before = stops;
-  await panel.getByRole("button", { name: "Stop" }).click();
+  await press(panel, "Stop");
   await shown.getByText("Stopped before the end.").waitFor();
   await expect.poll(() => stops).toBe(before + 1);
   await badges(page, "Verified");
@@ -205,10 +205,10 @@ it("sticks to the end only while the reader is there, without layout shift", asy
   await panel.getByRole("button", { name: "Latest" }).waitFor();
   await shown.getByText("Line 45.").waitFor();
   expect(await shown.evaluate((element) => element.scrollTop)).toBe(40);
-  await panel.getByRole("button", { name: "Latest" }).click();
+  await press(panel, "Latest");
   await expect.poll(fromEnd).toBeLessThan(24);
   expect(await layoutShift()).toBe(begun);
-  await panel.getByRole("button", { name: "Stop" }).click();
+  await press(panel, "Stop");
 });
 
 it("T2: shows a hostile answer as text, and links only to pages of ours", async () => {
@@ -228,7 +228,7 @@ it("T2: shows a hostile answer as text, and links only to pages of ours", async 
   expect(await page.evaluate(() => "taken" in globalThis)).toBe(false);
   expect(requested.filter((url) => !url.startsWith(web.origin))).toEqual([]);
   await links.first().click();
-  await page.getByRole("heading", { name: "Fleet" }).waitFor();
+  await waitForHeading(page, "Fleet");
   expect(new URL(page.url()).searchParams.get("state")).toBe("stale");
   expect(await panel.isVisible()).toBe(true);
   await page.evaluate(() => history.back());
@@ -240,7 +240,7 @@ it("reports a failure of the model with Retry, and a lost connection with what a
   const { page, panel, shown } = await visit("/?chat=new");
   await ask(page, "fail once");
   await shown.getByText("The model answered with status 500").waitFor();
-  await panel.getByRole("button", { name: "Retry" }).click();
+  await press(panel, "Retry");
   await shown.getByText("The second attempt worked.").waitFor();
   await badges(page, "Verified", 2);
   await page.route("**/messages", (route) =>
@@ -260,17 +260,17 @@ it("lists, renames and deletes conversations", async () => {
   const { page, panel } = await visit("/?chat=new");
   await ask(page, "Hello, rename me");
   await badges(page, "Verified");
-  await panel.getByRole("button", { name: "History" }).click();
-  await panel.getByRole("button", { name: "Rename Hello, rename me" }).click();
+  await press(panel, "History");
+  await press(panel, "Rename Hello, rename me");
   await page.getByRole("textbox", { name: "Title" }).fill("Rollout 1.4.2");
   await page.keyboard.press("Enter");
-  await panel.getByRole("button", { name: /^Rollout 1.4.2/ }).click();
+  await press(panel, /^Rollout 1.4.2/);
   await panel.locator(".chat-title", { hasText: "Rollout 1.4.2" }).waitFor();
   await page.reload();
   await panel.locator(".chat-title", { hasText: "Rollout 1.4.2" }).waitFor();
   const address = page.url();
-  await panel.getByRole("button", { name: "History" }).click();
-  await panel.getByRole("button", { name: "Delete Rollout 1.4.2" }).click();
+  await press(panel, "History");
+  await press(panel, "Delete Rollout 1.4.2");
   await panel.getByRole("button", { name: "Delete", exact: true }).click();
   await expect.poll(() => conversationOf(page)).toBe("new");
   await expect.poll(() => panel.getByText("Rollout 1.4.2").count()).toBe(0);
@@ -332,7 +332,7 @@ it("has no axe violation and no sideways scroll", async () => {
   // Another width closes the calls.
   expect(await axeViolationsOf(page)).toEqual([]);
   expect(await flawsOf(page)).toEqual([]);
-  await panel.getByRole("button", { name: "History" }).click();
+  await press(panel, "History");
   await panel
     .getByRole("button", { name: /^Delete / })
     .first()

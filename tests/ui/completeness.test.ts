@@ -4,7 +4,7 @@ import { settleHours } from "#functions/domain/completeness/settle-hours.ts";
 import { hourMs, systemClock } from "#kit/clock.ts";
 import { exportThrough, storeAccount } from "../support/accounts.ts";
 import { createTestToken, type TestCollector } from "../support/collector.ts";
-import { startWebInBrowser } from "../support/web-in-browser.ts";
+import { follow, startWebInBrowser, waitForHeading } from "../support/web-in-browser.ts";
 
 const { web, visit, flawsAt } = await startWebInBrowser({ clock: systemClock });
 let shop: TestCollector;
@@ -85,9 +85,7 @@ describe("the completeness of the fleet", () => {
       .getByRole("link", { name: /^4 hosts: 2 with an incomplete hour in the last 24 h; shop-4 / })
       .waitFor();
     expect(await layoutShift()).toBe(0);
-    await page
-      .getByRole("link", { name: /^4 hosts: 2 with an incomplete hour in the last 24 h; shop-4 / })
-      .click();
+    await follow(page, /^4 hosts: 2 with an incomplete hour in the last 24 h; shop-4 /);
     await page.getByText("4 hosts: 2 with an incomplete hour").waitFor();
     const rows = page.getByRole("table").getByRole("row");
     expect(await rows.count()).toBe(3);
@@ -96,7 +94,7 @@ describe("the completeness of the fleet", () => {
     await page.getByRole("link", { name: "Short", exact: true }).click();
     await expect.poll(() => rows.count()).toBe(2);
     await rows.nth(1).getByRole("link", { name: "shop-3" }).click();
-    await page.getByRole("heading", { name: "Completeness, last 7 days" }).waitFor();
+    await waitForHeading(page, "Completeness, last 7 days");
     expect(messages).toEqual([]);
   });
 

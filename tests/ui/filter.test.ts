@@ -5,7 +5,7 @@ import { terms } from "#proto/fleet-health/query-language/terms.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { axeViolationsOf } from "#scripts/lab/ui-states.ts";
 import { questions } from "#ui/app/fleet/query-language/suggest.ts";
-import { startWebInBrowser } from "../support/web-in-browser.ts";
+import { follow, startWebInBrowser } from "../support/web-in-browser.ts";
 
 const { web, visit } = await startWebInBrowser({ clock: systemClock });
 await seedFleet(web.core.db, { count: 150, now: new Date() });
@@ -73,7 +73,7 @@ it("refuses a link with a misspelt value or parameter, in a sentence, without ro
   await page.getByText("state has no value stal. Did you mean stale?").waitFor();
   expect(await page.locator("tr[data-id]").count()).toBe(0);
   expect(await axeViolationsOf(page)).toEqual([]);
-  await page.getByRole("link", { name: "Show without these parts" }).click();
+  await follow(page, "Show without these parts");
   await expect.poll(() => addressOf(page)).toBe("?drift=drifted");
   await page.locator("tr[data-id]").first().waitFor();
 });

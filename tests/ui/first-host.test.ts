@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { systemClock } from "#kit/clock.ts";
 import { flawsOf } from "#scripts/lab/ui-states.ts";
 import { createTestToken, identityPrefix } from "../support/collector.ts";
-import { startWebInBrowser } from "../support/web-in-browser.ts";
+import { startWebInBrowser, waitForHeading } from "../support/web-in-browser.ts";
 
 const env = {
   SVC_INGEST_GRPC_ADDR: "0.0.0.0:8443",
@@ -31,7 +31,7 @@ describe("the fleet page without hosts", () => {
 
   it("shows an admin the missing steps and the commands, without a secret, until the first host enrolls", async () => {
     const { page, messages } = await visit("/fleet", { as: "admin" });
-    await page.getByRole("heading", { name: "No host is enrolled yet" }).waitFor();
+    await waitForHeading(page, "No host is enrolled yet");
     const steps = page.locator(".first-host-steps li");
     await expect.poll(() => steps.count()).toBe(6);
     expect(await steps.filter({ hasText: "missing" }).allTextContents()).toEqual([

@@ -6,7 +6,7 @@ import type { Scope } from "#proto/operator/scopes.ts";
 import { people } from "#scripts/lab/people.ts";
 import { axeViolationsOf, uiStates, viewports } from "#scripts/lab/ui-states.ts";
 import { createTestToken } from "../support/collector.ts";
-import { startWebInBrowser } from "../support/web-in-browser.ts";
+import { follow, startWebInBrowser, waitForHeading } from "../support/web-in-browser.ts";
 
 const { web, visit } = await startWebInBrowser({ clock: systemClock });
 let hostId: string;
@@ -92,7 +92,7 @@ describe("the pages in a browser, under the content security policy", () => {
     await page.getByRole("link", { name: "edge-1" }).waitFor();
     await holds(["read"]);
     await page.keyboard.press("r");
-    await page.getByRole("heading", { name: "This page needs the scope audit" }).waitFor();
+    await waitForHeading(page, "This page needs the scope audit");
     await holds(["read", "audit", "admin"]);
     await page.reload();
     await page.getByRole("link", { name: "edge-1" }).waitFor();
@@ -127,7 +127,7 @@ describe("the pages of records", () => {
       await expect.poll(() => page.title()).toBe(`${name} · ${product}`);
       expect(await nav.locator("[aria-current=page]").textContent()).toBe(name);
     }
-    await page.goto(`${web.origin}/hosts/${hostId}`);
+    await page.goto(`/hosts/${hostId}`);
     await page.getByRole("heading", { level: 1, name: "edge-1" }).waitFor();
     await expect.poll(() => page.title()).toBe(`edge-1 · ${product}`);
     expect(await nav.locator("[aria-current]").textContent()).toBe("Fleet");
@@ -169,14 +169,14 @@ describe("the pages of records", () => {
       "/enrollment",
       "/watches",
     ]) {
-      await page.goto(web.origin + path);
-      await page.getByRole("heading", { name: "This page needs the scope audit" }).waitFor();
+      await page.goto(path);
+      await waitForHeading(page, "This page needs the scope audit");
       expect(
         await page.getByRole("navigation", { name: "Main" }).getByRole("link").allTextContents(),
       ).toEqual(["Home"]);
     }
-    await page.getByRole("link", { name: "Show your scopes" }).click();
-    await page.getByRole("heading", { name: "Your scopes" }).waitFor();
+    await follow(page, "Show your scopes");
+    await waitForHeading(page, "Your scopes");
     expect(await page.getByRole("listitem").filter({ hasText: "audit" }).textContent()).toContain(
       "not held",
     );

@@ -11,7 +11,7 @@ import type { FleetState } from "#proto/fleet-health/vocabulary.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { axeViolationsOf, flawsOf } from "#scripts/lab/ui-states.ts";
 import type { VisitOptions } from "#scripts/lab/visit-page.ts";
-import { startWebInBrowser } from "../support/web-in-browser.ts";
+import { follow, press, startWebInBrowser } from "../support/web-in-browser.ts";
 
 const { web, visit, flawsAt } = await startWebInBrowser();
 /** Fifteen hosts are silent from three hours ago, for half an hour. */
@@ -58,7 +58,7 @@ describe("the page as it was", () => {
     const { page, messages } = await visit("/fleet?state=stale");
     const slider = page.getByRole("slider", { name: "Show the page as it was at" });
     await rowOf(page).waitFor();
-    await page.getByRole("button", { name: "History" }).click();
+    await press(page, "History");
     await slider.waitFor();
     const stale = async () =>
       Number(await page.locator(".chip", { hasText: "Stale" }).locator("b").textContent());
@@ -72,10 +72,10 @@ describe("the page as it was", () => {
     expect(await page.locator(".fleet[data-past]").count()).toBe(1);
     expect(paramOf(page, "state")).toBe("stale");
     // Every link of the page keeps the time.
-    await page.getByRole("link", { name: /^Healthy/ }).click();
+    await follow(page, /^Healthy/);
     await page.getByText("recent", { exact: true }).first().waitFor();
     expect(paramOf(page, "at")).not.toBeNull();
-    await page.getByRole("link", { name: "Back to now" }).click();
+    await follow(page, "Back to now");
     await page.getByText(/^Updated .* ago$/).waitFor();
     expect(await page.locator(".fleet[data-past]").count()).toBe(0);
     expect(messages).toEqual([]);
@@ -93,15 +93,15 @@ describe("the page as it was", () => {
   it("names the filter that has no history, and the time that has none", async () => {
     const { page } = await visit(`/fleet?queue_above_percent=5&at=${text(silentFrom)}`);
     await page.getByText("queue_above_percent: this has no history").waitFor();
-    await page.goto(`${web.origin}/fleet?at=2020-01-01T00:00Z`);
+    await page.goto("/fleet?at=2020-01-01T00:00Z");
     await page.getByText("History does not go back so far").waitFor();
     const box = page.getByRole("combobox", { name: "Search and filter hosts" });
-    await page.goto(`${web.origin}/fleet?state=stale&at=${midst()}`);
+    await page.goto(`/fleet?state=stale&at=${midst()}`);
     await expect.poll(() => box.inputValue()).toMatch(/^state:stale at:\d\d:\d\d/);
     await box.fill("state:stale");
     await box.press("Enter");
     await expect.poll(() => new URL(page.url()).search).toBe("?state=stale");
-    await page.goto(`${web.origin}/fleet?at=yesterday`);
+    await page.goto("/fleet?at=yesterday");
     await page.getByText("at is a time in UTC").waitFor();
   });
 
@@ -146,11 +146,11 @@ describe("what hosts have in common", () => {
       },
       { times: 1 },
     );
-    await page.getByRole("button", { name: "In common" }).click();
+    await press(page, "In common");
     const panel = page.getByRole("region", { name: "What these hosts have in common" });
     await panel.getByText("core is reading those of the hosts").waitFor();
     expect(await panel.getByText("source nginx").count()).toBe(0);
-    await panel.getByRole("link", { name: "source nginx" }).click();
+    await follow(panel, "source nginx");
     expect(await panel.getByText("core is reading").count()).toBe(0);
     await expect.poll(() => paramOf(page, "source")).toBe("nginx");
     await rowOf(page).waitFor();
@@ -219,7 +219,7 @@ describe("what hosts changed", () => {
     await waiting.getByText(/^Soaks until .* UTC, longer if core is unavailable\.$/).waitFor();
     await panel.getByText("17 further changes of the last 24 h are not compared").waitFor();
     expect(await flawsOf(page)).toEqual([]);
-    await panel.getByRole("link", { name: "version 1.10.2 to 1.11.0" }).click();
+    await follow(panel, "version 1.10.2 to 1.11.0");
     await expect.poll(() => paramOf(page, "version")).toBe("1.11.0");
     expect(messages).toEqual([]);
   });

@@ -5,7 +5,7 @@ import { systemClock } from "#kit/clock.ts";
 import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
 import type { VisitOptions } from "#scripts/lab/visit-page.ts";
 import { createTestToken, manage } from "../support/collector.ts";
-import { startWebInBrowser } from "../support/web-in-browser.ts";
+import { follow, press, startWebInBrowser, waitForHeading } from "../support/web-in-browser.ts";
 
 /** Runs a script and draws an image if a page treats it as markup. */
 const hostile = '<img src=x onerror="globalThis.taken=1">';
@@ -43,7 +43,7 @@ const visitFleet = async (viewport?: VisitOptions) => {
 
 const addressIs = (page: Page, search: string) =>
   expect.poll(() => new URL(page.url()).search).toBe(search);
-const press = async (page: Page, ...keys: readonly string[]) => {
+const typeKeys = async (page: Page, ...keys: readonly string[]) => {
   for (const key of keys) await page.keyboard.press(key);
 };
 const rowOf = (page: Page, name: string) => page.getByRole("link", { name });
@@ -66,7 +66,7 @@ it("T2: shows names and messages of hosts as text everywhere", async () => {
 it("works by keyboard alone: rows, drawer, exports, help", async () => {
   const { page, messages } = await visitFleet();
   const focused = () => page.evaluate(() => document.activeElement?.textContent);
-  await press(page, "j", "j", "j", "k");
+  await typeKeys(page, "j", "j", "j", "k");
   await expect.poll(focused).toBe("edge-1");
   await page.keyboard.press("Enter");
   await drawerShows(page, "edge-1");
@@ -80,9 +80,9 @@ it("works by keyboard alone: rows, drawer, exports, help", async () => {
 
   await page.keyboard.press("e");
   await page.locator("a:focus", { hasText: "Stale hosts" }).waitFor();
-  await press(page, "Escape", "?");
-  await page.getByRole("heading", { name: "Keyboard shortcuts" }).waitFor();
-  await press(page, "Space", "Escape", "e");
+  await typeKeys(page, "Escape", "?");
+  await waitForHeading(page, "Keyboard shortcuts");
+  await typeKeys(page, "Space", "Escape", "e");
   expect(await page.locator("#export-menu").isVisible()).toBe(false);
   expect(messages).toEqual([]);
 });
@@ -120,9 +120,9 @@ it("filters by a query with suggestions and faults, which stays in the address",
   await page.keyboard.press("/");
   await page.keyboard.type("edge stat");
   await page.getByRole("option", { name: /^state: / }).waitFor();
-  await press(page, "ArrowDown", "Enter");
+  await typeKeys(page, "ArrowDown", "Enter");
   await page.keyboard.type("enr");
-  await press(page, "ArrowDown", "Tab");
+  await typeKeys(page, "ArrowDown", "Tab");
   await expect.poll(() => box.inputValue()).toBe("edge state:enrolling ");
   await addressIs(page, "?state=enrolling&q=edge");
   await page.getByText("1 to 1 of 1").first().waitFor();
@@ -133,7 +133,7 @@ it("filters by a query with suggestions and faults, which stays in the address",
   await expect.poll(() => box.getAttribute("aria-invalid")).toBe("true");
   await addressIs(page, "?state=enrolling&q=edge");
   await page.keyboard.press("Escape");
-  await page.getByRole("button", { name: "Remove filter state:enrolling" }).click();
+  await press(page, "Remove filter state:enrolling");
   await addressIs(page, "?q=edge");
   await page.evaluate(() => history.back());
   await expect.poll(() => box.inputValue()).toBe("edge state:enrolling");
@@ -150,7 +150,7 @@ it("filters by the bars of its charts, and exports under that filter", async () 
   for (const key of ["Tab", "Tab", "Tab", "End", "Enter"]) await page.keyboard.press(key);
   await addressIs(page, "?version=1.2.3");
   await page.getByText("1 to 1 of 1").first().waitFor();
-  await page.getByRole("button", { name: "Export" }).click();
+  await press(page, "Export");
   const link = page.locator(".exports-link", { hasText: "Config drift" });
   await page.getByRole("link", { name: "Config drift 0 rows" }).waitFor();
   expect(await link.getAttribute("href")).toBe(
@@ -162,12 +162,12 @@ it("shows no figure, chart or skeleton of a report that failed to load, and all 
   const { page } = await visitFleet();
   const figures = page.locator(".summary, .state-bar, .charts, .skeleton, .row-link");
   await page.route("**/api/core/collector/health**", (route) => route.abort());
-  await page.getByRole("link", { name: /^Enrolling/ }).click();
-  await page.getByRole("heading", { name: "The report could not be loaded" }).waitFor();
+  await follow(page, /^Enrolling/);
+  await waitForHeading(page, "The report could not be loaded");
   await expect.poll(() => figures.count()).toBe(0);
   await addressIs(page, "?state=enrolling");
   await page.unroute("**/api/core/collector/health**");
-  await page.getByRole("button", { name: "Try again" }).click();
+  await press(page, "Try again");
   await rowOf(page, "edge-2").waitFor();
   await page
     .getByRole("heading", { name: "The report could not be loaded" })
@@ -178,12 +178,12 @@ it("shows no figure, chart or skeleton of a report that failed to load, and all 
 it("shows no titles of charts that failed to load, and all of them after a retry", async () => {
   const { page } = await visit("/");
   await page.route("**/api/core/collector/health/facets**", (route) => route.abort());
-  await page.goto(`${web.origin}/fleet`);
+  await page.goto("/fleet");
   await page.getByText("The charts could not be loaded").waitFor();
   await rowOf(page, "edge-2").waitFor();
   expect(await page.getByText("Certificate expiry", { exact: true }).isVisible()).toBe(false);
   await page.unroute("**/api/core/collector/health/facets**");
-  await page.getByRole("button", { name: "Try again" }).click();
+  await press(page, "Try again");
   await page.getByRole("toolbar", { name: "Versions: filters" }).waitFor();
 });
 

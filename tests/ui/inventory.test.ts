@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, it } from "vitest";
 import { systemClock } from "#kit/clock.ts";
 import { createTestToken } from "../support/collector.ts";
-import { startWebInBrowser } from "../support/web-in-browser.ts";
+import { follow, startWebInBrowser, waitForHeading } from "../support/web-in-browser.ts";
 
 const { web, visit, flawsAt } = await startWebInBrowser({ clock: systemClock });
 
@@ -16,8 +16,8 @@ it("without an inventory the fleet has no line of it, and its page says how to p
   const { page, messages } = await visit("/fleet");
   await page.getByRole("link", { name: "stray-1" }).first().waitFor();
   expect(await page.getByText("Inventory:").count()).toBe(0);
-  await page.goto(`${web.origin}/inventory`);
-  await page.getByRole("heading", { name: "There is no inventory" }).waitFor();
+  await page.goto("/inventory");
+  await waitForHeading(page, "There is no inventory");
   expect(messages).toEqual([]);
 });
 
@@ -34,18 +34,18 @@ describe("an inventory", () => {
     const { page, messages, layoutShift } = await visit("/fleet");
     await page.getByRole("link", { name: "1 host never enrolled" }).waitFor();
     expect(await layoutShift()).toBe(0);
-    await page.getByRole("link", { name: "1 host not expected" }).click();
+    await follow(page, "1 host not expected");
     await expect.poll(() => page.locator("tbody tr[data-id]").count()).toBe(1);
     await page.getByRole("link", { name: "stray-1" }).first().waitFor();
-    await page.getByRole("link", { name: "1 host never enrolled" }).click();
+    await follow(page, "1 host never enrolled");
     const rows = page.getByRole("table").getByRole("row");
     await rows.nth(1).getByText("shop-3").waitFor();
     expect(await rows.count()).toBe(2);
-    await page.getByRole("link", { name: "Enrolled 2" }).click();
+    await follow(page, "Enrolled 2");
     await expect.poll(() => rows.count()).toBe(3);
     await rows.nth(1).getByText("env: prod").waitFor();
     await rows.nth(1).getByRole("link", { name: "shop-1" }).click();
-    await page.getByRole("heading", { name: "shop-1" }).waitFor();
+    await waitForHeading(page, "shop-1");
     expect(messages).toEqual([]);
   });
 

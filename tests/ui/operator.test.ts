@@ -6,7 +6,7 @@ import { person } from "#drizzle/schema/operator.ts";
 import { type PersonName, people } from "#scripts/lab/people.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { readCsv } from "../support/csv.ts";
-import { startWebInBrowser } from "../support/web-in-browser.ts";
+import { follow, press, startWebInBrowser } from "../support/web-in-browser.ts";
 
 const { web, browser, visit } = await startWebInBrowser({
   core: { env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } },
@@ -30,7 +30,7 @@ const setStatus = (name: PersonName, status: typeof person.$inferInsert.status) 
   web.core.db.update(person).set({ status }).where(eq(person.userId, people[name].userId));
 /** Signs in through the pages of web and of the provider. */
 const signIn = async (page: Page, name: PersonName) => {
-  await page.getByRole("link", { name: "Sign in with Example ID" }).click();
+  await follow(page, "Sign in with Example ID");
   await page.getByRole("button", { name: people[name].email }).click();
 };
 describe("signing in, in a browser", () => {
@@ -44,15 +44,15 @@ describe("signing in, in a browser", () => {
       const { scopes, email } = people[name];
       await heading(page, scopes.includes("audit") ? "Fleet" : "This page needs the scope audit");
       await expect.poll(() => addressOf(page)).toBe("/fleet?state=stale");
-      await page.getByRole("link", { name: "Home" }).click();
+      await follow(page, "Home");
       await page.getByText(`Signed in as ${email}`).waitFor();
       const held = page.locator(".scope-rows [data-held] code");
       await expect.poll(() => held.allTextContents()).toEqual(scopes);
       const strip = page.getByRole("list", { name: "Fleet" });
       if (scopes.includes("audit")) await strip.waitFor();
       else expect(await strip.count()).toBe(0);
-      await page.getByRole("button", { name: "Sign out" }).click();
-      await page.getByRole("button", { name: "Sign out of this provider too" }).click();
+      await press(page, "Sign out");
+      await press(page, "Sign out of this provider too");
       await heading(page, "You are signed out");
       await page.getByText("was asked to sign you out there too").waitFor();
       await page.goto(`${web.origin}/fleet`);
@@ -74,8 +74,8 @@ describe("signing in, in a browser", () => {
     await setStatus("reader", "suspended");
     await attempt("Your account is suspended");
     await setStatus("reader", "active");
-    await page.getByRole("link", { name: "Sign in with Example ID" }).click();
-    await page.getByRole("button", { name: "Cancel" }).click();
+    await follow(page, "Sign in with Example ID");
+    await press(page, "Cancel");
     await heading(page, "You did not sign in");
   });
 });
@@ -114,7 +114,7 @@ it("A3: a page reports a suspension, keeps rows and address, and explains a reje
   await page.getByText("Your session has ended: what this page shows is old").waitFor();
   await page.locator('[data-shown="stale"] .row-link').first().waitFor();
   await expect.poll(() => addressOf(page)).toBe(address);
-  await page.getByRole("link", { name: "Sign in again" }).click();
+  await follow(page, "Sign in again");
   await page.getByRole("button", { name: people.auditor.email }).click();
   await heading(page, "Your account is suspended");
   await setStatus("auditor", "active");

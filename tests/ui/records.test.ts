@@ -9,7 +9,7 @@ import { systemClock } from "#kit/clock.ts";
 import { flawsOf } from "#scripts/lab/ui-states.ts";
 import { createTestToken, manage, type TestCollector } from "../support/collector.ts";
 import { readCsv } from "../support/csv.ts";
-import { startWebInBrowser } from "../support/web-in-browser.ts";
+import { follow, startWebInBrowser, waitForHeading } from "../support/web-in-browser.ts";
 
 const yaml =
   "forwarder: {endpoint: 'core:8443', mtls: {cert_file: tls.crt, key_file: tls.key, ca_file: ca.pem}}\nbuffer: {dir: data}\n";
@@ -61,21 +61,21 @@ describe("the audit page", () => {
 
   it("filters by time, action, actor, target and outcome, all in the address", async () => {
     const { page } = await visit("/audit");
-    await page.getByRole("link", { name: "Last hour" }).click();
-    await page.getByRole("link", { name: "Revocations" }).click();
+    await follow(page, "Last hour");
+    await follow(page, "Revocations");
     await page.getByRole("row").filter({ hasText: "revoked the host" }).waitFor();
     await expect.poll(() => page.getByRole("row").count()).toBe(2);
     await page.getByRole("combobox", { name: "Action" }).selectOption("config.publish");
     await expect
       .poll(() => addressOf(page))
       .toBe("/audit?action=config.publish&within_seconds=3600");
-    await page.getByRole("link", { name: "Clear all filters" }).click();
+    await follow(page, "Clear all filters");
     await page.getByRole("searchbox", { name: "Target" }).fill("edge-1");
     await page.keyboard.press("Enter");
     await expect.poll(() => addressOf(page)).toBe("/audit?target=edge-1");
     await page.getByText("3 events, all of them").waitFor();
     await page.getByRole("combobox", { name: "Outcome" }).selectOption("failure");
-    await page.getByRole("heading", { name: "No event matches" }).waitFor();
+    await waitForHeading(page, "No event matches");
     await page.evaluate(() => history.back());
     await page.getByText("3 events, all of them").waitFor();
   });
@@ -88,7 +88,7 @@ describe("the audit page", () => {
     await expect.poll(() => addressOf(page)).toBe("/audit?not_action=identity.revoke");
     await expect.poll(() => revocation.count()).toBe(0);
     expect(await page.getByRole("row").count()).toBeGreaterThan(1);
-    await page.getByRole("link", { name: "Show again: identity.revoke" }).click();
+    await follow(page, "Show again: identity.revoke");
     await revocation.waitFor();
     const { email } = web.core.people.admin;
     await page.getByRole("searchbox", { name: "Not by" }).fill(email);
@@ -105,10 +105,7 @@ describe("the audit page", () => {
 
   it("exports the rows of its filter", async () => {
     const { page } = await visit("/audit?target=edge-1");
-    const [download] = await Promise.all([
-      page.waitForEvent("download"),
-      page.getByRole("link", { name: "CSV" }).click(),
-    ]);
+    const [download] = await Promise.all([page.waitForEvent("download"), follow(page, "CSV")]);
     const chunks: Uint8Array[] = [];
     for await (const chunk of await download.createReadStream()) chunks.push(chunk);
     const rows = readCsv(Buffer.concat(chunks).toString());
@@ -136,7 +133,7 @@ describe("the audit page", () => {
         },
       }),
     );
-    await page.goto(`${web.origin}/audit`);
+    await page.goto("/audit");
     await page
       .getByRole("alert")
       .getByText("The hash chain has a fault: event 5 was edited")
@@ -176,7 +173,7 @@ describe("the page of a host", () => {
     expect(await answer({ bundle: '{"version":"1.0.0"}' })).toMatchObject({ status: 200 });
     const [download] = await Promise.all([
       page.waitForEvent("download"),
-      section.getByRole("link", { name: "Download the diagnostics" }).click(),
+      follow(section, "Download the diagnostics"),
     ]);
     expect(download.suggestedFilename()).toMatch(/^diag-db-1_.*\.json$/);
     expect(await readFile(await download.path(), "utf8")).toBe('{"version":"1.0.0"}');
@@ -197,18 +194,18 @@ describe("the page of a host", () => {
       "edge-1",
       "db%251",
     ]) {
-      await page.goto(`${web.origin}/hosts/${name}`);
+      await page.goto(`/hosts/${name}`);
       const host = name.includes("db") ? odd : revoked;
       await expect.poll(() => addressOf(page)).toBe(`/hosts/${host.identityId}`);
     }
-    await page.goto(`${web.origin}/hosts/nobody`);
-    await page.getByRole("heading", { name: "No such host" }).waitFor();
+    await page.goto("/hosts/nobody");
+    await waitForHeading(page, "No such host");
   });
 
   it("answers in two clicks from the fleet", async () => {
     const { page } = await visit("/fleet?state=revoked");
-    await page.getByRole("link", { name: "edge-1" }).click();
-    await page.getByRole("link", { name: "Everything about this host" }).click();
+    await follow(page, "edge-1");
+    await follow(page, "Everything about this host");
     const entry = page.getByRole("listitem").filter({ hasText: "revoked the host" });
     await entry.getByText("laptop_lost").first().waitFor();
   });

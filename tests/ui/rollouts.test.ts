@@ -5,7 +5,7 @@ import type { FleetHealthReport } from "#proto/fleet-health/report.ts";
 import { seedConfigs, seededConfigId } from "#scripts/lab/seed-configs.ts";
 import { seedEnrollment, seededPolicyId } from "#scripts/lab/seed-enrollment.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
-import { startWebInBrowser } from "../support/web-in-browser.ts";
+import { follow, startWebInBrowser, waitForHeading } from "../support/web-in-browser.ts";
 
 const { web, visit: open, flawsAt } = await startWebInBrowser();
 beforeAll(async () => {
@@ -72,7 +72,7 @@ describe("the pages of configs in a browser", () => {
     await choice.selectOption(seededConfigId(10));
     await page.getByRole("button", { name: "Compare", exact: true }).focus();
     await page.keyboard.press("Enter");
-    await page.getByRole("heading", { name: "Changes from web servers r10" }).waitFor();
+    await waitForHeading(page, "Changes from web servers r10");
     const changed = async (kind: string) =>
       (await page.locator(`[data-kind=${kind}]`).allTextContents()).join("\n");
     expect(await changed("added")).toContain("# databases, revision 11");
@@ -95,7 +95,7 @@ describe("the pages of configs in a browser", () => {
         page.getByRole("table", { name: "Assigned hosts, newest first" }).getByRole("row").count(),
       )
       .toBe(assigned + 1);
-    await page.goto(`${web.origin}/configs`);
+    await page.goto("/configs");
     await page.getByLabel("Name, or the beginning of a hash").fill("r1");
     await page.keyboard.press("Enter");
     await expect.poll(() => addressOf(page)).toBe("/configs?q=r1");
@@ -103,16 +103,16 @@ describe("the pages of configs in a browser", () => {
     expect(await page.getByRole("link", { name: "CSV" }).getAttribute("href")).toBe(
       "/api/core/collector/configs/export.csv?q=r1",
     );
-    await page.goto(`${web.origin}/configs?colour=red`);
-    await page.getByRole("heading", { name: "The configs could not be loaded" }).waitFor();
-    await page.goto(`${web.origin}/configs/01920000-0000-7000-8000-0000000000ff`);
-    await page.getByRole("heading", { name: "No such config" }).waitFor();
+    await page.goto("/configs?colour=red");
+    await waitForHeading(page, "The configs could not be loaded");
+    await page.goto("/configs/01920000-0000-7000-8000-0000000000ff");
+    await waitForHeading(page, "No such config");
   });
 });
 
 it("the page of enrollment in a browser shows tokens and policies by state, refusals of the last day, and no value of a token", async () => {
   const { page, messages } = await visit("/enrollment");
-  await page.getByRole("heading", { name: "Refused in the last day" }).waitFor();
+  await waitForHeading(page, "Refused in the last day");
   for (const [name, rows] of [
     ["active", 2],
     ["used up", 1],
@@ -133,7 +133,7 @@ it("the page of enrollment in a browser shows tokens and policies by state, refu
   expect(await policies.getByRole("link", { name: "team: web" }).getAttribute("href")).toBe(
     "/fleet?label=team%3Aweb",
   );
-  await page.getByRole("link", { name: "1 policy frozen" }).click();
+  await follow(page, "1 policy frozen");
   await expect
     .poll(() => addressOf(page))
     .toBe(`/enrollment?policy_id=${seededPolicyId(1)}&state=policy_frozen`);
@@ -141,7 +141,7 @@ it("the page of enrollment in a browser shows tokens and policies by state, refu
   await refusals.getByText("token unknown").waitFor();
   expect((await refusals.textContent()) ?? "").toContain("240");
   expect(await page.content()).not.toMatch(/svcbt_[0-9A-Za-z]{20}/);
-  await page.goto(`${web.origin}/enrollment?stat=active`);
+  await page.goto("/enrollment?stat=active");
   await page.getByText("This link has a filter that the page does not understand").waitFor();
   expect(messages).toEqual([]);
 });

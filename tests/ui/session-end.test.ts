@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { type PersonName, people } from "#scripts/lab/people.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { axeViolationsOf } from "#scripts/lab/ui-states.ts";
-import { startWebInBrowser } from "../support/web-in-browser.ts";
+import { follow, press, startWebInBrowser, waitForHeading } from "../support/web-in-browser.ts";
 
 /** The default of `SESSION_TTL`. */
 const sessionMs = 30 * 60_000;
@@ -59,7 +59,7 @@ describe("a page near the end of its session", () => {
     await pass(page, 31_000);
     await announced(page).waitFor();
     expect(await axeViolationsOf(page)).toEqual([]);
-    await page.getByRole("link", { name: "Sign in again" }).click();
+    await follow(page, "Sign in again");
     await page.getByRole("button", { name: people.auditor.email }).click();
     await rowsOf(page).first().waitFor();
     expect(page.url()).toBe(`${web.origin}${view}&chat=new`);
@@ -78,7 +78,7 @@ describe("a page near the end of its session", () => {
     await page.reload();
     await announced(page).waitFor();
     await page.getByText(/, in 3 min\./).waitFor();
-    await page.getByRole("button", { name: "Later" }).click();
+    await press(page, "Later");
     await expect.poll(() => announced(page).count()).toBe(0);
   });
 });
@@ -120,7 +120,7 @@ describe("a page whose session has ended", () => {
     const { context, page } = await openView();
     await signIn(context, "reader");
     await show(page);
-    await page.getByRole("heading", { name: "This page needs the scope audit" }).waitFor();
+    await waitForHeading(page, "This page needs the scope audit");
     expect(await rowsOf(page).count()).toBe(0);
   });
 
@@ -141,7 +141,7 @@ describe("a page whose session has ended", () => {
     ]);
     await type();
     await page.getByRole("button", { name: "Sign out", exact: true }).click();
-    await page.getByRole("heading", { name: "You are signed out" }).waitFor();
+    await waitForHeading(page, "You are signed out");
     // The page may still be on its way to the one that stays.
     await expect.poll(() => typedOf(page)).not.toContain("merger");
   });

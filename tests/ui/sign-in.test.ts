@@ -7,7 +7,7 @@ import { type AdminUser, createAdminUser } from "../support/admin.ts";
 import { createTestToken } from "../support/collector.ts";
 import { isSlow } from "../support/is-slow.ts";
 import { type TestWeb, useTestWeb } from "../support/web.ts";
-import { openTestBrowser } from "../support/web-in-browser.ts";
+import { follow, openTestBrowser, press, waitForHeading } from "../support/web-in-browser.ts";
 
 /* Signs in with a real browser from a clean profile, through a provider that is another site, or another origin of the same site. */
 
@@ -42,7 +42,7 @@ const cleanProfile = async () => {
 /** Opens an address of web and signs in as a person does. Resolves once the browser has been back at web. */
 const signIn = async (page: Page, address: string) => {
   await page.goto(address);
-  await page.getByRole("link", { name: "Sign in with Example ID" }).click();
+  await follow(page, "Sign in with Example ID");
   await page.getByRole("button", { name: people.admin.email }).click();
   await page.waitForURL((url) => !url.pathname.startsWith("/interaction/"));
 };
@@ -92,7 +92,7 @@ describe("svc-admin login", () => {
         await signIn(page, address);
         expect(await textOf(page)).toContain("Sign in svc-admin on lovelace?");
         expect(await seen()).toBe(site);
-        await page.getByRole("button", { name: "Allow" }).click();
+        await press(page, "Allow");
         await page.getByText("You can close this page").waitFor();
       };
       const { promise: address, resolve: openBrowser } = Promise.withResolvers<string>();
@@ -112,8 +112,8 @@ describe("svc-admin login", () => {
         expect(await textOf(page)).toContain("Type the code that the device shows.");
         expect(await seen()).toBe(site);
         await page.getByLabel("Code").fill(code);
-        await page.getByRole("button", { name: "Continue" }).click();
-        await page.getByRole("button", { name: "Allow" }).click();
+        await press(page, "Continue");
+        await press(page, "Allow");
         await page.getByText("The device is signed in").waitFor();
       };
       const { promise: code, resolve: found } = Promise.withResolvers<string>();
@@ -132,7 +132,7 @@ describe("svc-admin login", () => {
     await signIn(page, `${web.origin}/device`);
     await page.context().clearCookies({ name: "svc_session" });
     await page.goto(`${web.origin}/device?user_code=BCDF-BCDF`);
-    await page.getByRole("link", { name: "Sign in with Example ID" }).click();
+    await follow(page, "Sign in with Example ID");
     await page.getByText("No device waits for this code").waitFor();
   });
 });
@@ -169,9 +169,9 @@ describe("a page behind the sign-in", () => {
     ] as const) {
       await page.goto("http://127.0.0.1:9/");
       await page.getByRole(role, { name }).click();
-      await page.getByRole("heading", { name: "This request came from another site" }).waitFor();
+      await waitForHeading(page, "This request came from another site");
       expect(await axeViolationsOf(page)).toEqual([]);
-      await page.getByRole("link", { name: "Go to the home page" }).click();
+      await follow(page, "Go to the home page");
       await page.getByRole("navigation", { name: "Main" }).waitFor();
     }
   });

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { createCoreReporter } from "#functions/ops/report-core.ts";
 import { systemClock } from "#kit/clock.ts";
 import { seedFleet } from "#scripts/lab/seed-fleet.ts";
-import { startWebInBrowser } from "../support/web-in-browser.ts";
+import { press, startWebInBrowser } from "../support/web-in-browser.ts";
 
 const { web, visit, flawsAt } = await startWebInBrowser({ clock: systemClock });
 /** Whether the disk of core-2's database is full. */
@@ -56,7 +56,7 @@ describe("the page of the system", () => {
     expect(await layoutShift()).toBeLessThan(0.01);
     isFull = false;
     await report();
-    await page.getByRole("button", { name: "Refresh" }).click();
+    await press(page, "Refresh");
     await page.getByText(/^All \d+ parts are ready$/).waitFor();
     expect(messages).toEqual([]);
   });

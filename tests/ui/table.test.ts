@@ -8,7 +8,7 @@ import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { axeViolationsOf } from "#scripts/lab/ui-states.ts";
 import type { VisitOptions } from "#scripts/lab/visit-page.ts";
 import { figuresOf } from "../support/fleet-figures.ts";
-import { startWebInBrowser } from "../support/web-in-browser.ts";
+import { follow, press, startWebInBrowser } from "../support/web-in-browser.ts";
 
 const { web, visit } = await startWebInBrowser({
   core: { env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } },
@@ -164,7 +164,7 @@ describe("the order of the rows", () => {
 describe("the history of the page", () => {
   it("does not open the drawer again with Back after Escape", async () => {
     const { page } = await visitFleet("?state=stale");
-    await page.getByRole("link", { name: /^Revoked/ }).click();
+    await follow(page, /^Revoked/);
     await expect.poll(() => addressOf(page)).toBe("/fleet?state=revoked");
     await page.locator('table[aria-busy="false"] .row-link').first().click();
     await drawerOf(page).waitFor();
@@ -180,7 +180,7 @@ describe("the history of the page", () => {
   it("replaces the drawer of a link by its list", async () => {
     const { page } = await visitFleet();
     const id = await page.locator("tr[data-id]").first().getAttribute("data-id");
-    await page.goto(`${web.origin}/fleet?state=stale&id=${id}`);
+    await page.goto(`/fleet?state=stale&id=${id}`);
     await drawerOf(page).waitFor();
     const entries = await page.evaluate(() => history.length);
     await page.keyboard.press("Escape");
@@ -193,7 +193,7 @@ describe("the history of the page", () => {
     await page.getByText("The page that this address named does not exist").waitFor();
     await page.getByText("1 to 200 of 320").first().waitFor();
     expect(addressOf(page)).toBe("/fleet");
-    await page.getByRole("button", { name: "Dismiss" }).click();
+    await press(page, "Dismiss");
     await page.keyboard.press("r");
     await page.locator('table[aria-busy="false"]').waitFor();
     expect(await page.getByText("does not exist").count()).toBe(0);
@@ -216,12 +216,12 @@ it("the times of the page follow a switch between UTC and local time, which is s
   const { page } = await visit("/");
   const devtools = await page.context().newCDPSession(page);
   await devtools.send("Emulation.setTimezoneOverride", { timezoneId: "Asia/Kolkata" });
-  await page.goto(`${web.origin}/fleet?heartbeat=recent`);
+  await page.goto("/fleet?heartbeat=recent");
   const first = page.locator("tbody .column-heartbeat > :first-child").first();
   await first.waitFor();
   await expect.poll(() => first.getAttribute("title")).toMatch(/ UTC$/);
   const utc = Date.parse(((await first.getAttribute("title")) ?? "").replace(" UTC", "Z"));
-  await page.getByRole("button", { name: "Times in UTC" }).click();
+  await press(page, "Times in UTC");
   await expect.poll(() => first.getAttribute("title")).toMatch(/ \+05:30$/);
   expect(Date.parse((await first.getAttribute("title")) ?? "")).toBe(utc);
   await page.reload();
@@ -355,7 +355,7 @@ describe("the charts", () => {
 
 /** Chooses the columns of labels in the menu of the table. */
 const showLabels = async (page: Page, ...keys: string[]) => {
-  await page.getByRole("button", { name: "View" }).click();
+  await press(page, "View");
   for (const key of keys) await page.getByRole("checkbox", { name: key, exact: true }).check();
   await page.keyboard.press("Escape");
 };

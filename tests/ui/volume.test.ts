@@ -3,7 +3,7 @@ import { beforeAll, expect, it } from "vitest";
 import { createVolumeKeeper } from "#functions/domain/volume/keep-volume.ts";
 import { dayMs, hourMs, systemClock } from "#kit/clock.ts";
 import { createTestToken } from "../support/collector.ts";
-import { startWebInBrowser } from "../support/web-in-browser.ts";
+import { follow, startWebInBrowser, waitForHeading } from "../support/web-in-browser.ts";
 
 const { web, visit, flawsAt } = await startWebInBrowser({ clock: systemClock });
 const mib = 1024 * 1024;
@@ -39,7 +39,7 @@ it("has the budgets below, each with a link to the hosts that it holds", async (
       "loud: 1 MiB an hour of each host of device:loud-1, 1 host held",
       "every: 5 MiB an hour of each host of the fleet",
     ]);
-  await page.getByRole("link", { name: "1 host held" }).click();
+  await follow(page, "1 host held");
   await page
     .getByRole("row", { name: /loud-1/ })
     .getByText("held by its budget")
@@ -54,16 +54,16 @@ it("is a picture and a table, by host, kind, and source, and marks a host that s
   expect(await page.getByText("10× its usual").count()).toBe(1);
   expect(await rows.count()).toBe(4);
   expect(await page.locator(".sparkline-bar").count()).toBe(25);
-  await page.getByRole("link", { name: "By kind" }).click();
+  await follow(page, "By kind");
   await expect.poll(() => rows.count()).toBe(3);
-  await page.getByRole("link", { name: "By source" }).click();
+  await follow(page, "By source");
   await rows.nth(1).getByText("log_line journald").waitFor();
   await page.getByText("By the hosts' own accounts").waitFor();
-  await page.getByRole("link", { name: "By host" }).click();
-  await page.getByRole("link", { name: "7 days" }).click();
+  await follow(page, "By host");
+  await follow(page, "7 days");
   await expect.poll(() => page.locator(".sparkline-bar").count()).toBeGreaterThan(160);
-  await page.getByRole("link", { name: "loud-1" }).click();
-  await page.getByRole("heading", { name: "loud-1" }).waitFor();
+  await follow(page, "loud-1");
+  await waitForHeading(page, "loud-1");
   expect(messages).toEqual([]);
 });
 
@@ -87,7 +87,7 @@ it("is a table of today in the row of a host, by kind and hour", async () => {
   await web.core.db.execute(sql`insert into ingest_hour (host_id, kind, hour, envelopes, payload_bytes)
       select identity, 'otel_span', ${hour}::timestamptz, 1200, 0 from fleet_host where device_id = 'loud-1'`);
   const { page } = await visit("/fleet");
-  await page.getByRole("link", { name: "loud-1" }).click();
+  await follow(page, "loud-1");
   const table = page
     .getByRole("dialog")
     .getByRole("table", { name: "Today, in envelopes", exact: true });

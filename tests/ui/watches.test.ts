@@ -3,7 +3,7 @@ import { beforeAll, expect, it } from "vitest";
 import { systemClock } from "#kit/clock.ts";
 import type { Watch } from "#proto/watch/watch.ts";
 import { createTestToken } from "../support/collector.ts";
-import { startWebInBrowser } from "../support/web-in-browser.ts";
+import { follow, press, startWebInBrowser, waitForHeading } from "../support/web-in-browser.ts";
 
 const receivers = `web_url: https://fleet.test
 receivers:
@@ -45,7 +45,7 @@ it("lead an admin from a view of the fleet to a watch of it, by the keyboard", a
   await page.getByRole("heading", { level: 1, name: "edge without a report" }).waitFor();
   await page.getByText("Fires at more than 0 hosts for 15 min that match").waitFor();
   await page.getByText("Messages to: on-call").waitFor();
-  await page.getByRole("link", { name: "state:enrolling device:edge-1" }).click();
+  await follow(page, "state:enrolling device:edge-1");
   await page.getByRole("heading", { level: 1, name: "Fleet" }).waitFor();
   expect(new URL(page.url()).search).toBe("?state=enrolling&device=edge-1");
   expect(messages).toEqual([]);
@@ -87,34 +87,34 @@ it("say that core has no receiver", async () => {
     const response = await route.fetch();
     return route.fulfill({ response, json: { ...(await response.json()), receivers: [] } });
   });
-  await page.goto(`${web.origin}/watches/new`);
+  await page.goto("/watches/new");
   await page.getByText("Core has no receiver").waitFor();
 });
 
 it("silence, change, test and delete a watch", async () => {
   const { id } = await create({ more_than: 3 });
   const { page } = await visit(`/watches/${id}`, { as: "admin" });
-  const change = () => page.getByRole("link", { name: "Change, silence or test" }).click();
+  const change = () => follow(page, "Change, silence or test");
   await change();
   await page.getByLabel("Reason").fill("rack 4");
-  await page.getByRole("button", { name: "Silence" }).click();
+  await press(page, "Silence");
   await page.getByText("by ada@example.test: rack 4", { exact: false }).first().waitFor();
   await change();
   await page.getByLabel("More than").fill("7");
-  await page.getByRole("button", { name: "Save" }).click();
+  await press(page, "Save");
   await page.getByText("Fires at more than 7 hosts").waitFor();
   await change();
-  await page.getByRole("button", { name: "Send a test message" }).click();
+  await press(page, "Send a test message");
   await page.getByRole("heading", { level: 2, name: "History" }).waitFor();
   await change();
-  await page.getByRole("button", { name: "Delete" }).click();
+  await press(page, "Delete");
   expect(await page.getByLabel("Delete the watch and its history").evaluate(isInvalid)).toBe(true);
   await page.getByLabel("Delete the watch and its history").check();
-  await page.getByRole("button", { name: "Delete" }).click();
+  await press(page, "Delete");
   await page.getByRole("heading", { level: 1, name: "Watches" }).waitFor();
   expect((await web.core.auditor.get(`/v1/collector/watches/${id}`)).status).toBe(404);
-  await page.goto(`${web.origin}/watches/${id}/change`);
-  await page.getByRole("heading", { name: "No such watch" }).waitFor();
+  await page.goto(`/watches/${id}/change`);
+  await waitForHeading(page, "No such watch");
 });
 
 it("refuse a change that another one came before, and show what there is now", async () => {
@@ -129,7 +129,7 @@ it("refuse a change that another one came before, and show what there is now", a
   };
   await page.getByLabel("on-call").waitFor();
   await web.core.admin.put(`/v1/collector/watches/${watch.id}`, body);
-  await page.getByRole("button", { name: "Save" }).click();
+  await press(page, "Save");
   await page.getByText("The watch has changed since: it has revision 2").waitFor();
   await expect.poll(() => page.getByLabel("More than").inputValue()).toBe("9");
 });
@@ -142,14 +142,14 @@ it("show an auditor the watches, and no way to change one", async () => {
   const { page } = await visit("/watches");
   const row = page.getByRole("row", { name });
   await row.getByText("Firing", { exact: true }).waitFor();
-  await page.getByRole("link", { name: "Inactive" }).click();
+  await follow(page, "Inactive");
   await expect.poll(() => page.getByRole("row", { name }).count()).toBe(0);
-  await page.goto(`${web.origin}/watches/${id}`);
+  await page.goto(`/watches/${id}`);
   await page.getByText("4 hosts now").waitFor();
   expect(await page.getByRole("link", { name: "Change, silence or test" }).count()).toBe(0);
-  await page.goto(`${web.origin}/watches/new`);
+  await page.goto("/watches/new");
   await page.getByText("This page needs the scope admin").waitFor();
-  await page.goto(`${web.origin}/fleet`);
+  await page.goto("/fleet");
   await page.getByRole("button", { name: "In common" }).waitFor();
   expect(await page.getByRole("link", { name: "Watch this view" }).count()).toBe(0);
 });

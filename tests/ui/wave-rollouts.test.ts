@@ -8,7 +8,7 @@ import { seedFleet } from "#scripts/lab/seed-fleet.ts";
 import { seededRolloutId, seededRollouts, seedRollouts } from "#scripts/lab/seed-rollouts.ts";
 import { createSeededEntropy } from "../fakes/entropy.ts";
 import { isSlow } from "../support/is-slow.ts";
-import { startWebInBrowser } from "../support/web-in-browser.ts";
+import { press, startWebInBrowser, waitForHeading } from "../support/web-in-browser.ts";
 
 const { web, visit: open, flawsAt } = await startWebInBrowser();
 beforeAll(async () => {
@@ -70,18 +70,18 @@ describe("the list of rollouts", () => {
     const { page, messages } = await visit("/login");
     const none = { items: [], next_cursor: null };
     await page.route("**/api/core/collector/rollouts**", (route) => route.fulfill({ json: none }));
-    await page.goto(`${web.origin}/rollouts`);
-    await page.getByRole("heading", { name: "No config has been rolled out in waves" }).waitFor();
-    await page.goto(`${web.origin}/rollouts?state=paused`);
-    await page.getByRole("heading", { name: "No rollout matches" }).waitFor();
+    await page.goto("/rollouts");
+    await waitForHeading(page, "No config has been rolled out in waves");
+    await page.goto("/rollouts?state=paused");
+    await waitForHeading(page, "No rollout matches");
     expect(messages).toEqual([]);
     await page.unrouteAll();
-    await page.goto(`${web.origin}/rollouts?colour=red`);
-    await page.getByRole("heading", { name: "The rollouts could not be loaded" }).waitFor();
-    await page.goto(`${web.origin}/rollouts/01920000-0000-7000-8000-0000000000ff`);
-    await page.getByRole("heading", { name: "No such rollout" }).waitFor();
-    await page.goto(`${web.origin}/rollouts/not-an-id`);
-    await page.getByRole("heading", { name: /No such rollout|could not be loaded/ }).waitFor();
+    await page.goto("/rollouts?colour=red");
+    await waitForHeading(page, "The rollouts could not be loaded");
+    await page.goto("/rollouts/01920000-0000-7000-8000-0000000000ff");
+    await waitForHeading(page, "No such rollout");
+    await page.goto("/rollouts/not-an-id");
+    await waitForHeading(page, /No such rollout|could not be loaded/);
   });
 });
 
@@ -89,7 +89,7 @@ describe("the page of a rollout", () => {
   it("shows each figure as a link to exactly its hosts, in every state", async () => {
     const { page, messages } = await visit("/rollouts");
     for (const { state } of seededRollouts) {
-      await page.goto(`${web.origin}/rollouts/${seededRolloutId(state)}`);
+      await page.goto(`/rollouts/${seededRolloutId(state)}`);
       const rollout = await get<Rollout>(`/v1/collector/rollouts/${seededRolloutId(state)}`);
       await page.getByRole("table", { name: "Hosts in the order of the waves" }).waitFor();
       const figures = await figuresOf(page);
@@ -132,7 +132,7 @@ describe("the page of a rollout", () => {
     expect(await page.getByRole("link", { name: "CSV", exact: true }).getAttribute("href")).toBe(
       `/api/core/collector/rollouts/${id}/targets/export.csv?wave=2&status=assigned`,
     );
-    await page.goto(`${web.origin}/rollouts/${id}?stat=failed`);
+    await page.goto(`/rollouts/${id}?stat=failed`);
     await page
       .getByText("This link has a filter that the page does not understand: stat")
       .waitFor();
@@ -147,7 +147,7 @@ describe("the page of a rollout", () => {
       await page.getByText(`svc-admin rollouts ${verb} ${seededRolloutId("paused")}`).waitFor();
     const buttons = await page.locator("main button").allTextContents();
     expect(buttons.filter((text) => !/Pause updates|Refresh|Copy/.test(text))).toEqual([]);
-    await page.goto(`${web.origin}/rollouts/${seededRolloutId("completed")}`);
+    await page.goto(`/rollouts/${seededRolloutId("completed")}`);
     await page.getByText("Completed at").first().waitFor();
     expect(await page.getByText("svc-admin rollouts").count()).toBe(0);
     expect(messages).toEqual([]);
@@ -189,13 +189,13 @@ describe("the page of a rollout", () => {
       },
     };
     await page.route("**/api/core/collector/**", (route) => route.fulfill(unavailable));
-    await page.getByRole("button", { name: "Refresh" }).click();
+    await press(page, "Refresh");
     await page.getByText("These rows are old").waitFor();
     expect(await page.getByRole("table", { name: "Hosts in the order of the waves" }).count()).toBe(
       1,
     );
     await page.reload();
-    await page.getByRole("heading", { name: "The rollout could not be loaded" }).waitFor();
+    await waitForHeading(page, "The rollout could not be loaded");
   });
 });
 
@@ -205,7 +205,7 @@ describe("the preview on the page of a config", () => {
     const filter = "platform:linux";
     const { page, messages } = await visit(`/configs/${id}`);
     await page.getByRole("searchbox", { name: /^Hosts, as a query/ }).fill(filter);
-    await page.getByRole("button", { name: "Preview" }).click();
+    await press(page, "Preview");
     const preview = await get<RolloutPreview>(
       `/v1/collector/configs/${id}/preview?${new URLSearchParams({ filter })}`,
     );
@@ -284,7 +284,7 @@ it("V4: pages whose browser has a wrong clock say the same as with a right one, 
     // Web limits the requests of a person by this clock.
     await web.clock.advance(10_000);
     await Promise.all(
-      [right, ...wrong].map((page) => page.goto(web.origin + path, { waitUntil: "networkidle" })),
+      [right, ...wrong].map((page) => page.goto(path, { waitUntil: "networkidle" })),
     );
     for (const page of wrong)
       await expect

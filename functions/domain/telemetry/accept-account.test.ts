@@ -1,13 +1,13 @@
 import { createHash, createPrivateKey } from "node:crypto";
 import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
-import { beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import { signBytes } from "#collector/management/signed-request.ts";
 import { noteQueues } from "#functions/store/ingest/queues.ts";
 import { hourMs } from "#kit/clock.ts";
 import { accountPayload } from "#proto/completeness/account.ts";
 import { AccountBodySchema } from "#proto/gen/svc/ingest/v1/ingest_pb.js";
 import { createTestToken, type TestCollector } from "#tests/support/collector.ts";
-import { type TestCore, useTestCore } from "#tests/support/core.ts";
+import { useTestCore } from "#tests/support/core.ts";
 import { readHourRules, readHourStatuses } from "../completeness/report-completeness.ts";
 import { createAccountAcceptor, type SentAccount, type StreamOfAccount } from "./accept-account.ts";
 import { createStreamRanges } from "./account-ranges.ts";
@@ -16,15 +16,11 @@ import { noCounts } from "./decide-account.ts";
 type Fields = Omit<MessageInitShape<typeof AccountBodySchema>, "$typeName">;
 
 const test = await useTestCore();
-let sql: ReturnType<TestCore["database"]["connect"]>["sql"];
+const { sql } = test.database.connect();
 let host: TestCollector;
 let other: TestCollector;
 let hour: number;
 const queueId = new Uint8Array(16).fill(5);
-
-beforeAll(async () => {
-  ({ sql } = test.database.connect());
-});
 
 beforeEach(async () => {
   await sql`delete from ingest_account`;
@@ -73,6 +69,19 @@ const bodyOf = (fields: Fields = {}, by: TestCollector = host) =>
       ...fields,
     }),
   );
+/** The members of account 2 behind another one. */
+const behind = (body: Uint8Array) => ({ number: 2n, previousSha256: digestOf(body) });
+/** Those of an account of no records, at the end of the hour. */
+const none = () => ({
+  accepted: [],
+  firstSequence: 101n,
+  lastSequence: 100n,
+  fromMs: BigInt(hour + hourMs),
+  toMs: BigInt(hour + hourMs),
+});
+/** Columns of the accounts that core has. */
+const accounts = async (columns: string) =>
+  Array.from(await sql.unsafe(`select ${columns} from ingest_account order by number`));
 /** Core has counted of a queue what `counts` say, through `cursor`. */
 const count = async (
   cursor: number,
@@ -124,14 +133,7 @@ describe("accepting an account", () => {
     expect(await queues()).toMatchObject([{ ending: "ended", ended_at: null }]);
     expect(await accept(last)).toEqual(taken(1n));
     expect(await queues()).toEqual(ended);
-    const none = {
-      accepted: [],
-      firstSequence: 101n,
-      lastSequence: 100n,
-      fromMs: BigInt(hour + hourMs),
-      toMs: BigInt(hour + hourMs),
-    };
-    expect(await accept(signed(bodyOf({ ...none, number: 2n })))).toEqual({
+    expect(await accept(signed(bodyOf({ ...none(), number: 2n })))).toEqual({
       through: 2n,
       refused: "queue_ended",
     });
@@ -143,12 +145,16 @@ describe("accepting an account", () => {
     const [row] =
       await sql`select range_stored::int as stored, counted_through::int as through from ingest_cursor`;
     expect(row).toEqual({ stored: 0, through: 100 });
-    const previousSha256 = digestOf(bodyOf());
     await count(150, { stored: 20, lost: 25, rejected: 5 });
-    const next = { number: 2n, previousSha256, firstSequence: 101n, lastSequence: 152n };
-    const times = { fromMs: BigInt(hour + hourMs), toMs: BigInt(hour + 2 * hourMs) };
-    const accepted = [{ records: 52n }];
-    expect(await accept(signed(bodyOf({ ...next, ...times, accepted })))).toEqual(taken(2n));
+    const next = bodyOf({
+      ...behind(bodyOf()),
+      firstSequence: 101n,
+      lastSequence: 152n,
+      fromMs: BigInt(hour + hourMs),
+      toMs: BigInt(hour + 2 * hourMs),
+      accepted: [{ records: 52n }],
+    });
+    expect(await accept(signed(next))).toEqual(taken(2n));
     await test.clock.advance(hourMs);
     expect(await stateOf(hour + hourMs)).toMatchObject({
       state: "short",
@@ -238,7 +244,7 @@ describe("accepting an account", () => {
     expect(await accept(sent)).toEqual(taken(1n));
     expect(await accept(sent)).toEqual(taken(1n));
     expect(await accept(signed(bodyOf({ number: 5n })))).toEqual(taken(1n));
-    expect(await sql`select 1 from ingest_account`).toHaveLength(1);
+    expect(await accounts("1")).toHaveLength(1);
   });
 
   it.each([1n, 5n])(
@@ -250,18 +256,9 @@ describe("accepting an account", () => {
       const accepted = [{ records: 13n - firstSequence }];
       const first = bodyOf({ firstSequence, lastSequence: 12n, ackedBeforeThrough: 10n, accepted });
       expect(await accept(signed(first))).toEqual(taken(1n));
-      const previousSha256 = digestOf(first);
-      const next = {
-        number: 2n,
-        previousSha256,
-        firstSequence: 13n,
-        lastSequence: 20n,
-        accepted: [{ records: 8n }],
-      };
-      expect(await accept(signed(bodyOf(next)))).toEqual(taken(2n));
-      const rows =
-        await sql`select lost::int, stored::int, missing::int, refused from ingest_account order by number`;
-      expect([...rows]).toEqual([
+      const next = { firstSequence: 13n, lastSequence: 20n, accepted: [{ records: 8n }] };
+      expect(await accept(signed(bodyOf({ ...behind(first), ...next })))).toEqual(taken(2n));
+      expect(await accounts("lost::int, stored::int, missing::int, refused")).toEqual([
         { lost: 2, stored: 0, missing: 0, refused: null },
         { lost: 1, stored: 7, missing: 0, refused: null },
       ]);
@@ -278,24 +275,15 @@ describe("accepting an account", () => {
     const stream = streamBehind(earlier, 12n);
     const first = bodyOf({ ackedBeforeThrough: 12n });
     expect(await accept(signed(first), host, stream)).toEqual(taken(1n));
-    const [row] =
-      await sql`select lost::int, stored::int, missing::int, is_checked from ingest_account`;
-    expect(row).toEqual({ lost: 9, stored: 88, missing: 0, is_checked: true });
+    expect(await accounts("lost::int, stored::int, missing::int, is_checked")).toEqual([
+      { lost: 9, stored: 88, missing: 0, is_checked: true },
+    ]);
     const [queue] = await sql`select range_stored::int, range_lost::int from ingest_cursor
       where queue_id = ${queueId}`;
     expect(queue).toEqual({ range_stored: 0, range_lost: 0 });
-    const previousSha256 = digestOf(first);
-    const next = {
-      number: 2n,
-      previousSha256,
-      firstSequence: 101n,
-      lastSequence: 100n,
-      accepted: [],
-    };
-    expect(await accept(signed(bodyOf(next)), host, stream)).toEqual(taken(2n));
-    expect((await sql`select lost::int from ingest_account where number = 2`)[0]).toEqual({
-      lost: 0,
-    });
+    const next = bodyOf({ ...none(), ...behind(first) });
+    expect(await accept(signed(next), host, stream)).toEqual(taken(2n));
+    expect(await accounts("lost::int")).toEqual([{ lost: 9 }, { lost: 0 }]);
   });
 
   it("counts nothing as lost twice that the account before had as missing above the cursor", async () => {
@@ -306,12 +294,9 @@ describe("accepting an account", () => {
     expect(await accept(signed(first))).toEqual(taken(1n));
     await count(56, { stored: 0, lost: 2 });
     await recordGap(queueId, 55, 56);
-    const previousSha256 = digestOf(first);
-    const next = { number: 2n, firstSequence: 56n, lastSequence: 56n, accepted: [{ records: 1n }] };
-    expect(await accept(signed(bodyOf({ ...next, previousSha256 })))).toEqual(taken(2n));
-    const rows =
-      await sql`select lost::int, missing::int, is_checked from ingest_account order by number`;
-    expect([...rows]).toEqual([
+    const next = { firstSequence: 56n, lastSequence: 56n, accepted: [{ records: 1n }] };
+    expect(await accept(signed(bodyOf({ ...behind(first), ...next })))).toEqual(taken(2n));
+    expect(await accounts("lost::int, missing::int, is_checked")).toEqual([
       { lost: 0, missing: 1, is_checked: true },
       { lost: 1, missing: 0, is_checked: true },
     ]);
@@ -334,9 +319,9 @@ describe("accepting an account", () => {
       expect(status?.shortages.map(({ kind }) => kind)).toEqual(expected ?? []);
       expect(status?.state).toBe(expected ? "short" : "not_accounted");
       // What was counted under this id is taken off it alone.
-      const rows = await sql`select range_stored::int, range_rejected::int from ingest_cursor
-      where queue_id = ${queueId}`;
-      expect([...rows]).toEqual([{ range_stored: 0, range_rejected: 0 }]);
+      const [row] = await sql`select range_stored::int, range_rejected::int from ingest_cursor
+        where queue_id = ${queueId}`;
+      expect(row).toEqual({ range_stored: 0, range_rejected: 0 });
     },
   );
 
@@ -347,23 +332,22 @@ describe("accepting an account", () => {
     const after = { firstSequence: 11n, accepted: [{ records: 90n }], previousQueueId: earlier };
     const first = signed(bodyOf({ ...after, previousSha256: new Uint8Array(32) }));
     expect(await accept(first, host, stream)).toEqual(taken(0n));
-    expect(await sql`select 1 from ingest_account`).toHaveLength(0);
+    expect(await accounts("1")).toHaveLength(0);
     const asLost = { ...first, earlierAreLost: true };
     expect(await accept(asLost, host, stream)).toEqual(taken(1n));
-    const [row] = await sql`select lost::int, is_checked, follows_gap from ingest_account`;
-    expect(row).toEqual({ lost: 7, is_checked: false, follows_gap: true });
+    expect(await accounts("lost::int, is_checked, follows_gap")).toEqual([
+      { lost: 7, is_checked: false, follows_gap: true },
+    ]);
   });
 
   it("finds an hour short whose accounts a restored host and database both forgot", async () => {
     const stream = { ...streamBehind(earlier, 100n), cursor: 0n };
     const before = BigInt(hour - hourMs);
     const half = BigInt(hour + hourMs / 2);
-    const end = BigInt(hour + hourMs);
-    const none = { firstSequence: 101n, lastSequence: 100n, accepted: [] };
     const chain = [
       { fromMs: before, toMs: before + 1_000n, ackedBeforeThrough: 100n },
-      { ...none, fromMs: before + 1_000n, toMs: half, stopped: true },
-      { ...none, fromMs: half, toMs: end },
+      { ...none(), fromMs: before + 1_000n, toMs: half, stopped: true },
+      { ...none(), fromMs: half },
     ];
     await recordGap(earlier, 101, 150);
     let previousSha256 = new Uint8Array();
@@ -430,16 +414,15 @@ describe("accepting an account", () => {
     const caller = callerOf(host);
     const acceptOn = (stream: { cursor: bigint; sessionId?: Uint8Array; queueId?: Uint8Array }) =>
       createAccountAcceptor(test.core)(caller, signed(bodyOf()), { queueId, sessionId, ...stream });
-    const gap = { code: "sequence_gap" };
-    await expect(acceptOn({ cursor: 100n })).rejects.toMatchObject(gap);
+    const rejects = (stream: Parameters<typeof acceptOn>[0]) =>
+      expect(acceptOn(stream)).rejects.toMatchObject({ code: "sequence_gap" });
+    await rejects({ cursor: 100n });
     await count(70);
-    await expect(acceptOn({ cursor: 70n })).rejects.toMatchObject(gap);
+    await rejects({ cursor: 70n });
     await sql`update ingest_cursor set session_id = ${sessionId}`;
-    await expect(acceptOn({ cursor: 100n })).rejects.toMatchObject(gap);
-    await expect(
-      acceptOn({ cursor: 70n, sessionId: new Uint8Array(16).fill(2) }),
-    ).rejects.toMatchObject(gap);
-    expect(await sql`select 1 from ingest_account`).toHaveLength(0);
+    await rejects({ cursor: 100n });
+    await rejects({ cursor: 70n, sessionId: new Uint8Array(16).fill(2) });
+    expect(await accounts("1")).toHaveLength(0);
     await count(100, { stored: 70, lost: 30 });
     expect(await acceptOn({ cursor: 100n })).toEqual(taken(1n));
     // An account of a queue that its host has left says nothing of the stream's.
@@ -468,7 +451,7 @@ describe("accepting an account", () => {
     const forged = { ...signed(bodyOf()), signature: new Uint8Array(70) };
     const refused = { through: 0n, refused: "signature_invalid" };
     expect([await accept(forged), await accept(forged)]).toEqual([refused, refused]);
-    expect(await sql`select 1 from ingest_account`).toHaveLength(1);
+    expect(await accounts("1")).toHaveLength(1);
     const events = await sql`
       select 1 from audit_event where action = 'account.refuse' and target_id = ${host.identityId}`;
     expect(events).toHaveLength(1);
@@ -477,17 +460,11 @@ describe("accepting an account", () => {
   it("refuses a forged predecessor and a number that is used, and still takes what follows", async () => {
     await count(100);
     await accept(signed(bodyOf()));
-    const times = { fromMs: BigInt(hour + hourMs), toMs: BigInt(hour + hourMs) };
-    const none = { ...times, firstSequence: 101n, lastSequence: 100n, accepted: [] };
-    expect(await accept(signed(bodyOf({ ...none, number: 1n })))).toEqual({
-      through: 1n,
-      refused: "number_used",
-    });
-    const forged = bodyOf({ ...none, number: 2n, previousSha256: new Uint8Array(32) });
+    expect(await accept(signed(bodyOf(none())))).toEqual({ through: 1n, refused: "number_used" });
+    const forged = bodyOf({ ...none(), number: 2n, previousSha256: new Uint8Array(32) });
     expect(await accept(signed(forged))).toEqual({ through: 2n, refused: "predecessor_differs" });
-    const previousSha256 = digestOf(forged);
-    const next = signed(bodyOf({ ...none, number: 3n, previousSha256 }));
-    expect(await accept(next)).toEqual(taken(3n));
+    const next = bodyOf({ ...none(), ...behind(forged), number: 3n });
+    expect(await accept(signed(next))).toEqual(taken(3n));
   });
 
   it("refuses one by a certificate that was revoked before", async () => {
@@ -501,10 +478,10 @@ describe("accepting an account", () => {
     const caller = { ...callerOf(host), der: undefined };
     for (let number = 1n; number <= 30n; number++)
       await acceptOne(caller, { ...signed(bodyOf({ number })), signature: new Uint8Array(8) });
-    expect(await sql`select 1 from ingest_account`).toHaveLength(24);
+    expect(await accounts("1")).toHaveLength(24);
     await test.clock.advance(hourMs);
     await acceptOne(caller, { ...signed(bodyOf({ number: 99n })), signature: new Uint8Array(8) });
-    expect(await sql`select 1 from ingest_account`).toHaveLength(25);
+    expect(await accounts("1")).toHaveLength(25);
   });
 });
 
@@ -512,14 +489,9 @@ it("a host that sends accounts in a loop costs nothing beyond its rate, and what
   const acceptOne = createAccountAcceptor(test.core, { burst: 3 });
   let previousSha256 = new Uint8Array();
   const send = (number: bigint) => {
-    const none = {
-      firstSequence: 1n,
-      lastSequence: 0n,
-      accepted: [],
-      fromMs: BigInt(hour),
-      toMs: BigInt(hour),
-    };
-    const body = bodyOf({ ...none, number, previousSha256 });
+    const at = BigInt(hour);
+    const range = { firstSequence: 1n, lastSequence: 0n, fromMs: at, toMs: at };
+    const body = bodyOf({ ...range, accepted: [], number, previousSha256 });
     previousSha256 = digestOf(body);
     return acceptOne(callerOf(host), signed(body));
   };

@@ -31,31 +31,34 @@ const id = ({ last, acked, above = 0n, cursor = 10n, ...counts }: Counts = {}) =
 const decide = (earlier: readonly EarlierId[], changes: Partial<ReadAccount> = {}) =>
   decideEarlier({ ...account, ...changes }, earlier);
 
-it("is no loss where core has stored or discarded all of it, or it is in an account", () => {
-  expect(decide([id()])).toEqual(nothing);
-  expect(decide([id({ stored: 8n, discarded: 2n })])).toEqual(nothing);
-  expect(decide([id({ last: 10n, stored: 0n })])).toEqual(nothing);
-  expect(decide([id({ last: 4n })], { firstSequence: 5n, ackedBefore: 6n })).toEqual(nothing);
-  expect(decide([], { ackedBefore: 0n })).toEqual(nothing);
-  // Core has more of it than it could answer.
-  expect(decide([id({ cursor: 14n, acked: 10n })])).toEqual(nothing);
-  // What a database lost is named as that.
+it.each<[where: string, earlier: readonly EarlierId[], changes?: Partial<ReadAccount>]>([
+  ["core has stored all of it", [id()]],
+  ["core has discarded the rest", [id({ stored: 8n, discarded: 2n })]],
+  ["it is in an account", [id({ last: 10n, stored: 0n })]],
+  ["a part is in an account", [id({ last: 4n })], { firstSequence: 5n, ackedBefore: 6n }],
+  ["nothing was acknowledged", [], { ackedBefore: 0n }],
+  ["core has more of it than it could answer", [id({ cursor: 14n, acked: 10n })]],
+])("is no loss where %s", (_, earlier, changes) => {
+  expect(decide(earlier, changes)).toEqual(nothing);
+});
+
+it("is no loss where a database lost it, which is named as that", () => {
   const cut = id({ cursor: 6n, acked: 10n });
   expect(decideEarlier(account, [cut], [{ from: 7n, through: 10n }])).toEqual(nothing);
 });
 
-it("is rejected or missing where core has counted it so", () => {
-  const short = id({ stored: 7n, rejected: 2n });
-  expect(decide([short])).toEqual({ ...nothing, rejected: 2n, missing: 1n });
+/** Core has more than was acknowledged. */
+const ahead = { cursor: 14n, acked: 10n };
+const rest = { firstSequence: 5n, ackedBefore: 6n };
+it.each<[EarlierId, Partial<typeof nothing>, Partial<ReadAccount>?]>([
+  [id({ stored: 7n, rejected: 2n }), { rejected: 2n, missing: 1n }],
   // All that the host has sent again is stored.
-  const ahead = id({ cursor: 14n, acked: 10n, stored: 12n, rejected: 1n, above: 4n });
-  expect(decide([ahead])).toEqual({ ...nothing, rejected: 1n, missing: 1n });
+  [id({ ...ahead, stored: 12n, rejected: 1n, above: 4n }), { rejected: 1n, missing: 1n }],
   // But one, which was rejected.
-  const rejected = id({ cursor: 14n, acked: 10n, stored: 11n, rejected: 3n, above: 3n });
-  expect(decide([rejected])).toEqual({ ...nothing, rejected: 2n });
-  const behind = id({ last: 4n, stored: 4n });
-  const rest = { firstSequence: 5n, ackedBefore: 6n };
-  expect(decide([behind], rest)).toEqual({ ...nothing, missing: 2n });
+  [id({ ...ahead, stored: 11n, rejected: 3n, above: 3n }), { rejected: 2n }],
+  [id({ last: 4n, stored: 4n }), { missing: 2n }, rest],
+])("is rejected or missing where core has counted it so (%#)", (earlier, counts, changes) => {
+  expect(decide([earlier], changes)).toEqual({ ...nothing, ...counts });
 });
 
 it("adds up over several ids, also one under which nothing was acknowledged", () => {
@@ -69,22 +72,25 @@ it("adds up over several ids, also one under which nothing was acknowledged", ()
   });
 });
 
-it("is unknown where core has not counted it, or another account may have what is not stored", () => {
-  expect(decide([])).toEqual(unknown);
-  expect(decide([{ ...id(), range: undefined }])).toEqual(unknown);
-  expect(decide([id({ countedThrough: 8n })])).toEqual(unknown);
-  expect(decide([{ ...id({ stored: 9n }), isForked: true }])).toEqual(unknown);
-  expect(decide([id({ cursor: 6n })])).toEqual(unknown);
-  const short = id({ stored: 9n });
-  expect(decide([short], { lastSequence: 8n, ackedBefore: 8n })).toEqual(unknown);
-  expect(decide([short], { firstSequence: 5n, ackedBefore: 6n })).toEqual(unknown);
-  const ahead = { cursor: 14n, acked: 10n, above: 3n };
-  expect(decide([id({ ...ahead, stored: 13n })])).toEqual(unknown);
-  const untold = { ...id({ ...ahead, stored: 8n, rejected: 6n }), storedAbove: undefined };
-  expect(decide([untold])).toEqual(unknown);
-  expect(decide([id({ ...ahead, stored: 12n, rejected: 1n, discarded: 1n })])).toEqual(unknown);
-  expect(decide([id({ stored: 11n })])).toEqual(unknown);
-});
+const short = id({ stored: 9n });
+it.each<[EarlierId | undefined, Partial<ReadAccount>?]>([
+  [undefined],
+  [{ ...id(), range: undefined }],
+  [id({ countedThrough: 8n })],
+  [{ ...short, isForked: true }],
+  [id({ cursor: 6n })],
+  [short, { lastSequence: 8n, ackedBefore: 8n }],
+  [short, rest],
+  [id({ ...ahead, above: 3n, stored: 13n })],
+  [{ ...id({ ...ahead, stored: 8n, rejected: 6n }), storedAbove: undefined }],
+  [id({ ...ahead, above: 3n, stored: 12n, rejected: 1n, discarded: 1n })],
+  [id({ stored: 11n })],
+])(
+  "is unknown where core has not counted it, or another account may have what is not stored (%#)",
+  (earlier, changes) => {
+    expect(decide(earlier === undefined ? [] : [earlier], changes)).toEqual(unknown);
+  },
+);
 
 it("is of the ids before the account's own", () => {
   const [first, second, third] = [1, 2, 3].map((byte) => new Uint8Array(16).fill(byte));

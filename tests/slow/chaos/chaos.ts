@@ -1,12 +1,14 @@
 import { fetchStatus } from "#collector/status/status-socket.ts";
+import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
 import { systemClock } from "#kit/clock.ts";
 import { median } from "#scripts/bench/support/bench.ts";
 import { memoryOf } from "#scripts/bench/support/processes.ts";
 import { bundlePrograms } from "#scripts/bundle/bundle-programs.ts";
+import type { RunningNats } from "#scripts/lab/nats-servers.ts";
 import { tabulateStored } from "#scripts/lab/tabulate-stored.ts";
 import { createSeededEntropy } from "#tests/fakes/entropy.ts";
+import { readStream } from "#tests/support/nats-sink.ts";
 import { judgeAccounts } from "./accounts.ts";
-import { copyStream } from "./copy-stream.ts";
 import { judgeExported } from "./exported.ts";
 import type { SinkName } from "./fault.ts";
 import { faultNamesOf } from "./faults.ts";
@@ -18,6 +20,31 @@ import { planRounds } from "./plan.ts";
 import { collectorHostId, judgedHostIds, startScene } from "./start-scene.ts";
 import { judge, readStoredQueues } from "./stored-queues.ts";
 import { createStreamTrace } from "./stream-trace.ts";
+
+/**
+ * Copies the stream into `ingest_envelope`, in its order, so that one oracle judges both sinks: `xid` rises with the stream's
+ * sequence. Replaces what an earlier copy wrote.
+ */
+const copyStream = async (nats: RunningNats, sql: SqlClient) => {
+  const messages = await readStream(nats);
+  const since = Date.now() - messages.length;
+  await sql`truncate ingest_envelope`;
+  const rows = messages.flatMap(({ envelopes }, index) =>
+    envelopes.map(({ hostId, queueId, sequence, kind, source, attributes, payload }) => ({
+      host_id: hostId,
+      queue_id: queueId,
+      sequence: String(sequence),
+      kind,
+      source,
+      payload,
+      received_at: new Date(since + index).toISOString(),
+      xid: index + 1,
+      attributes: JSON.stringify(attributes),
+    })),
+  );
+  for (let start = 0; start < rows.length; start += 500)
+    await sql`insert into ingest_envelope ${sql(rows.slice(start, start + 500))}`;
+};
 
 const corePeakMbMax = 350;
 const goalsOfNone = [

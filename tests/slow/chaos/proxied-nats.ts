@@ -1,6 +1,39 @@
+import { execFileSync } from "node:child_process";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { type RunningNats, startNats } from "#scripts/lab/nats-servers.ts";
 import { startTcpProxy, type TcpProxy } from "#tests/fakes/tcp-proxy.ts";
-import { mountSmallDisk, type SmallDisk } from "./small-disk.ts";
+
+/** A file system in memory, which can be full. */
+type SmallDisk = Awaited<ReturnType<typeof mountSmallDisk>>;
+
+const size = "1g";
+
+/** Mounts one. Throws where this process may not mount, as it must be root. */
+const mountSmallDisk = async () => {
+  const dir = await mkdtemp(join(tmpdir(), "svc-disk-"));
+  const mount = (...args: string[]) =>
+    void execFileSync("mount", [...args, dir], { stdio: ["ignore", "ignore", "pipe"] });
+  const usedKib = () =>
+    execFileSync("df", ["--output=used", "-k", dir], { encoding: "utf8" }).trim().split(/\s+/)[1];
+  try {
+    mount("-t", "tmpfs", "-o", `size=${size}`, "tmpfs");
+  } catch (cause) {
+    await rm(dir, { recursive: true });
+    throw new Error("a disk that can be full is a tmpfs, which only root may mount", { cause });
+  }
+  return {
+    dir,
+    /** Shrinks it to what it holds: the next block that is written fails with ENOSPC. */
+    fill: () => mount("-o", `remount,size=${usedKib()}k`),
+    free: () => mount("-o", `remount,size=${size}`),
+    async remove() {
+      execFileSync("umount", ["-l", dir]);
+      await rm(dir, { recursive: true });
+    },
+  };
+};
 
 /** A cluster of three NATS nodes, each behind a proxy and on a disk of its own. */
 export interface ProxiedNats extends RunningNats {

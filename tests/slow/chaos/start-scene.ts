@@ -1,4 +1,4 @@
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { openDatabaseSocket } from "#functions/node/database/database-servers.ts";
@@ -11,7 +11,6 @@ import { startTcpProxy } from "#tests/fakes/tcp-proxy.ts";
 import { startReplicatedPostgres } from "#tests/support/replicated-postgres.ts";
 import { startChaosBackend } from "./chaos-backend.ts";
 import { createWrongClocks } from "./clocks.ts";
-import { writeCollectorFiles } from "./collector-files.ts";
 import { startLoad } from "./collector-load.ts";
 import { startCopiedHost } from "./copied-hosts.ts";
 import { exportEnvironment, readKeys } from "./exported.ts";
@@ -21,6 +20,32 @@ import { createKilledProgram } from "./killed-program.ts";
 import { startNumberedLoad } from "./load.ts";
 import { startProxiedNats } from "./proxied-nats.ts";
 import { type DiscardedQueues, readStoredQueues } from "./stored-queues.ts";
+
+/** Writes the files of a collector with a `file` source and an `otlp` source over gRPC to `<dir>/host`, and an empty log beside them. */
+const writeCollectorFiles = async (
+  dir: string,
+  options: { cert: string; key: string; caPem: string; otlpPort: number; ingestPort: number },
+) => {
+  const host = join(dir, "host");
+  await mkdir(host);
+  const log = join(dir, "logs", "app.log");
+  await mkdir(dirname(log));
+  await writeFile(log, "");
+  for (const [name, text] of Object.entries({
+    "tls.crt": options.cert,
+    "tls.key": options.key,
+    "ca.pem": options.caPem,
+    "collector.yaml": `run_as_root_acknowledged: I-UNDERSTAND-ROOT-MODE
+sources:
+  - {type: otlp, grpc: {listen: "127.0.0.1:${options.otlpPort}"}}
+  - {type: file, include: ["${log}"], start_at: beginning}
+forwarder: {endpoint: "localhost:${options.ingestPort}", mtls: {cert_file: tls.crt, key_file: tls.key, ca_file: ca.pem}}
+buffer: {dir: data}
+`,
+  }))
+    await writeFile(join(host, name), text, { mode: 0o600 });
+  return { config: join(host, "collector.yaml"), log };
+};
 
 const hostIds = ["a", "b", "c", "d"].map((name) => `https://fleet.chaos/d/${name}`);
 const copiedHostIds = ["e", "f"].map((name) => `https://fleet.chaos/d/${name}`);

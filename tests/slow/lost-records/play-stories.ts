@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { parseDocument } from "yaml";
 import { createLogSigner } from "#functions/domain/completeness/log-signer.ts";
 import { createNodeSigningKey } from "#functions/node/node-cryptography.ts";
+import type { SqlClient } from "#functions/store/database/pool/sql-client.ts";
 import { hourMs } from "#kit/clock.ts";
 import { graceMs } from "#proto/completeness/hour-state.ts";
 import { formatNoteKey } from "#proto/completeness/signed-note.ts";
@@ -17,8 +18,28 @@ import { createLineWriter, type LineWriter } from "#scripts/lab/line-writer.ts";
 import { createOperatorApi, createPolicyWithToken } from "#scripts/lab/operator-api.ts";
 import { waitUntil } from "#scripts/lab/wait-until.ts";
 import { findPorts } from "#scripts/ports.ts";
-import { clockAheadFlags, moveDatabaseClock } from "./clock-ahead.ts";
 import { readHour, tryChangedFiles } from "./read-hour.ts";
+
+/** Returns options of Node with which a program's wall clock is ahead of the machine's. */
+const clockAheadFlags = (aheadMs: number): string[] => {
+  const move = `const now = Date.now; Date.now = () => now() + ${aheadMs};`;
+  return ["--import", `data:text/javascript,${encodeURIComponent(move)}`];
+};
+
+/**
+ * Moves the clock of a lab's database ahead, as far as statements ask for it. The server would find its own function by number, whatever the
+ * catalog says: it gets another name, and another function has its.
+ */
+const moveDatabaseClock = (sql: SqlClient, aheadMs: number): Promise<unknown> =>
+  sql.unsafe(`set allow_system_table_mods = on;
+    do $do$ begin
+      if to_regprocedure('pg_catalog.machine_timestamp()') is null then
+        alter function pg_catalog.clock_timestamp() rename to machine_timestamp;
+      end if;
+    end $do$;
+    create or replace function pg_catalog.clock_timestamp() returns timestamptz language sql volatile
+      as $$ select pg_catalog.machine_timestamp() + interval '${aheadMs} milliseconds' $$;
+    reset allow_system_table_mods`);
 
 /** A host of a story. */
 export interface StoryHost {
