@@ -70,20 +70,16 @@ const isRefusedByParser = (statement: string) => {
 
 describe("T1: a hostile statement", () => {
   it("is one of more than 300 different ones", () => {
-    expect(new Set(hostileStatements.map(({ statement }) => statement)).size).toBeGreaterThan(300);
+    expect(new Set(hostileStatements).size).toBeGreaterThan(300);
   });
 
   it("is refused by the parser alone", () => {
-    const all = [
-      ...hostileStatements.map(({ statement }) => statement),
-      ...refusedByParserOnly,
-      endlessStatement,
-    ];
+    const all = [...hostileStatements, ...refusedByParserOnly, endlessStatement];
     expect(all.filter((statement) => !isRefusedByParser(statement))).toEqual([]);
   });
 
   it("is refused by the role alone, with the parser switched off", async () => {
-    const results = await inParallel(hostileStatements, async ({ statement }) => {
+    const results = await inParallel(hostileStatements, async (statement) => {
       const result = await runQuery(chatUrl, boundStatement(statement, rules), { signal, limits });
       return { statement, outcome: result.kind === "error" ? result.code : JSON.stringify(result) };
     });
@@ -93,7 +89,7 @@ describe("T1: a hostile statement", () => {
 
   it("is refused by the role's privileges alone, sent without the wrapper in a session that may write", async () => {
     const before = await fingerprint();
-    const results = await inParallel(hostileStatements, async ({ statement }) => {
+    const results = await inParallel(hostileStatements, async (statement) => {
       const client = new Client({ connectionString: chatUrl });
       client.on("error", () => undefined);
       await client.connect();
@@ -132,9 +128,9 @@ describe("T1: a hostile statement", () => {
 
   it("is refused by the parser in any other spelling, and inside other statements", () => {
     // A command of one word would be the name of a column elsewhere; those that close the wrapper's bracket depend on where they stand.
-    const commands = hostileStatements
-      .map(({ statement }) => statement)
-      .filter((statement) => statement.includes(" ") && !statement.startsWith("select 1)"));
+    const commands = hostileStatements.filter(
+      (statement) => statement.includes(" ") && !statement.startsWith("select 1)"),
+    );
     const statements = fc.constantFrom(...commands);
     const comment = fc.constantFrom(
       "/**/",

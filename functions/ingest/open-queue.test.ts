@@ -1,5 +1,5 @@
 import { status } from "@grpc/grpc-js";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { frame, newQueue, openSession, testHost } from "#tests/support/frames.ts";
 import {
   connectInTest,
@@ -15,7 +15,7 @@ import { findStored } from "#tests/support/stored-envelopes.ts";
 import { noteSink } from "../store/ingest/sinks.ts";
 
 let test: TestIngest;
-const connect = async () => connectInTest(test, await test.client({}));
+let client: Client;
 
 const storedSequences = async (queue: Buffer) => {
   const found = await findStored(test.connection.sql);
@@ -24,12 +24,16 @@ const storedSequences = async (queue: Buffer) => {
     .map(({ sequence }) => Number(sequence));
 };
 
-type Client = Awaited<ReturnType<typeof connect>>;
+type Client = ReturnType<typeof connectInTest>;
 /** Opens a queue with a session, and sends its first frame. */
-const begin = (client: Client, queue: Buffer, session_id: Buffer, last: number) =>
+const begin = (queue: Buffer, session_id: Buffer, last: number) =>
   forwardAll(client, [openSession(queue, { session_id }), { frame: frame(queue, 1, last) }]);
-const expectForked = async (client: Client, sent: Parameters<typeof forwardAll>[1]) =>
+const expectForked = async (sent: Parameters<typeof forwardAll>[1]) =>
   expect((await forwardAll(client, sent)).error).toMatchObject(forked);
+
+/** Sends the messages of a stream; returns the cursors of the answers. */
+const cursorsFor = async (sent: Parameters<typeof forwardAll>[1]) =>
+  cursorsOf(await forwardAll(client, sent));
 
 /** Returns the audit events of a queue, by their action. */
 const eventsOf = (queue: Buffer) => test.connection.sql<
@@ -51,34 +55,32 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
     test = await startTestIngest({ needs: { fastPath } });
   });
   afterAll(() => test.close());
+  beforeEach(async () => {
+    client = connectInTest(test, await test.client({}));
+  });
 
   it("accepts a session whose history contains the one before, answered or not", async () => {
-    const client = await connect();
     const queue = newQueue();
     const first = newQueue();
     const lost = newQueue();
     const third = newQueue();
-    await begin(client, queue, first, 2);
+    await begin(queue, first, 2);
     const next = openSession(queue, { session_id: third, previous_session_ids: [first, lost] });
-    expect(cursorsOf(await forwardAll(client, [next, { frame: frame(queue, 3, 4) }]))).toEqual([
-      "2",
-      "4",
-    ]);
-    expect(cursorsOf(await forwardAll(client, [next]))).toEqual(["4"]);
+    expect(await cursorsFor([next, { frame: frame(queue, 3, 4) }])).toEqual(["2", "4"]);
+    expect(await cursorsFor([next])).toEqual(["4"]);
     expect(await eventsOf(queue)).toEqual([]);
   });
 
   it("Q11: rejects a copy whose history lacks the newest session, and records it once", async () => {
-    const client = await connect();
     const queue = newQueue();
     const shared = newQueue();
     const mine = newQueue();
     const copy = newQueue();
-    await begin(client, queue, shared, 2);
+    await begin(queue, shared, 2);
     const own = openSession(queue, { session_id: mine, previous_session_ids: [shared] });
     await forwardAll(client, [own, { frame: frame(queue, 3, 6) }]);
     const other = openSession(queue, { session_id: copy, previous_session_ids: [shared] });
-    await expectForked(client, [other, { frame: frame(queue, 3, 4) }]);
+    await expectForked([other, { frame: frame(queue, 3, 4) }]);
     expect((await submit(client, frame(queue, 3, 4), other.open)).error).toMatchObject(forked);
     expect(await storedSequences(queue)).toEqual([1, 2, 3, 4, 5, 6]);
     const event = {
@@ -93,7 +95,6 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
   });
 
   it("Q11: ends the open stream of a copy at its next frame once another copy has opened the queue, and rejects it when it opens", async () => {
-    const client = await connect();
     const queue = newQueue();
     const shared = newQueue();
     const copy = newQueue();
@@ -113,33 +114,29 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
     // It may be late, of a sender that has opened the queue itself: no copy is reported yet.
     expect(await eventsOf(queue)).toEqual([]);
     const again = openSession(queue, { session_id: newQueue(), previous_session_ids: [shared] });
-    await expectForked(client, [again]);
+    await expectForked([again]);
     expect(await storedSequences(queue)).toEqual([1, 2, 3, 4]);
     expect((await eventsOf(queue)).map(({ action }) => action)).toEqual(["queue.forked"]);
   });
 
   it("Q11: rejects a queue whose cursor is above what it can have sent", async () => {
-    const client = await connect();
     const queue = newQueue();
     const session = newQueue();
     const restored = newQueue();
-    await begin(client, queue, session, 6);
+    await begin(queue, session, 6);
     const claims = { session_id: restored, previous_session_ids: [session] };
     expect(
       (await forwardAll(client, [openSession(queue, { ...claims, sent_through: 5 })])).error,
     ).toMatchObject(forked);
-    expect(
-      cursorsOf(await forwardAll(client, [openSession(queue, { ...claims, sent_through: 6 })])),
-    ).toEqual(["6"]);
+    expect(await cursorsFor([openSession(queue, { ...claims, sent_through: 6 })])).toEqual(["6"]);
   });
 
   it("Q12: moves the cursor over what a restored database lost, and records the range once", async () => {
-    const client = await connect();
     const queue = newQueue();
     const before = newQueue();
     const after = newQueue();
     const again = newQueue();
-    await begin(client, queue, before, 3);
+    await begin(queue, before, 3);
     const claims = { session_id: after, previous_session_ids: [before] };
     await forwardAll(client, [openSession(queue, claims), { frame: frame(queue, 4, 10) }]);
     await restoreDatabase(queue, 3, before);
@@ -151,9 +148,7 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
     });
     const answer = await forwardAll(client, [reopened, { frame: frame(queue, 9, 11) }]);
     expect(cursorsOf(answer)).toEqual(["8", "11"]);
-    expect(
-      cursorsOf(await forwardAll(client, [{ open: { ...reopened.open, sent_through: 11 } }])),
-    ).toEqual(["11"]);
+    expect(await cursorsFor([{ open: { ...reopened.open, sent_through: 11 } }])).toEqual(["11"]);
     expect(await storedSequences(queue)).toEqual([1, 2, 3, 9, 10, 11]);
     expect(await eventsOf(queue)).toMatchObject([
       { action: "ingest.gap", details: { from: 4, through: 8 } },
@@ -162,11 +157,10 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
   });
 
   it("Q12: answers the cursors of queues that were left, and records what the database lost of them", async () => {
-    const client = await connect();
     const known = newQueue();
     const lost = newQueue();
     const queue = newQueue();
-    for (const each of [known, lost]) await begin(client, each, newQueue(), 3);
+    for (const each of [known, lost]) await begin(each, newQueue(), 3);
     const leftQueues = [lost, known].map((queue_id) => ({
       queue_id,
       stored_through: queue_id === lost ? 5 : 2,
@@ -182,12 +176,11 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
   });
 
   it("K9: counts nothing as lost of a queue that was in another sink since", async () => {
-    const client = await connect();
     const known = newQueue();
     const unknown = newQueue();
     const before = newQueue();
     const after = newQueue();
-    await begin(client, known, before, 3);
+    await begin(known, before, 3);
     const { db, sql } = test.connection;
     await sql`delete from ingest_gap`;
     await noteSink(db, "postgres", new Date(Date.now() - 60_000));
@@ -200,9 +193,7 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
         previous_session_ids: [before],
         acked_through: 8,
       });
-      expect(
-        cursorsOf(await forwardAll(client, [reopened, { frame: frame(queue, 9, 10) }])),
-      ).toEqual(["8", "10"]);
+      expect(await cursorsFor([reopened, { frame: frame(queue, 9, 10) }])).toEqual(["8", "10"]);
       expect(await eventsOf(queue)).toEqual([]);
     }
     expect(await sql`select 1 from ingest_gap`).toHaveLength(0);
@@ -218,7 +209,6 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
         select ranges, records_max as most from ingest_gap where host_id = ${testHost}`),
     ];
     await test.connection.sql`delete from ingest_gap`;
-    const client = await connect();
     const claim = (acked_through: number | string) =>
       forwardAll(client, [
         openSession(newQueue(), { session_id: newQueue(), acked_through: acked_through as number }),
@@ -232,7 +222,6 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
   });
 
   it("Q12: a claim of more than a host can have sent is recorded, and added to no total", async () => {
-    const client = await connect();
     const observed = (name: string) => test.observed.filter((one) => one.name === name).length;
     await test.connection.sql`delete from ingest_gap`;
     const before = { gap: observed("gap"), implausible: observed("implausibleGap") };
@@ -258,7 +247,6 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
   });
 
   it("Q12: goes on with a stream that was open during the restore by asking it to open again", async () => {
-    const client = await connect();
     const queue = newQueue();
     const session = newQueue();
     const stream = openForward(client);
@@ -269,14 +257,13 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
     stream.call.write({ frame: frame(queue, 4, 4) });
     expect((await stream.ended).error).toMatchObject({ reason: "sequence_gap", cursor: "0" });
     const again = { session_id: newQueue(), previous_session_ids: [session], acked_through: 3 };
-    expect(cursorsOf(await forwardAll(client, [openSession(queue, again)]))).toEqual(["3"]);
+    expect(await cursorsFor([openSession(queue, again)])).toEqual(["3"]);
     expect(await eventsOf(queue)).toMatchObject([
       { action: "ingest.gap", details: { from: 1, through: 3 } },
     ]);
   });
 
   it("fences a Submit that carries an Open, and not one without", async () => {
-    const client = await connect();
     const queue = newQueue();
     const session = newQueue();
     const next = newQueue();
@@ -294,7 +281,6 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
   });
 
   it("rejects claims that are no sessions, and frames of another queue than open's", async () => {
-    const client = await connect();
     const queue = newQueue();
     const session = newQueue();
     const invalid = { code: status.INVALID_ARGUMENT, reason: "frame_invalid" };
@@ -321,7 +307,6 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
   });
 
   it("Q12: adds up no more claims of a host than it records, however many queues it names", async () => {
-    const client = await connect();
     for (let opened = 0; opened < 101; opened++)
       await forwardAll(client, [
         openSession(newQueue(), { session_id: newQueue(), acked_through: 1_000_000_000 }),

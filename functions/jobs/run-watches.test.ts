@@ -4,8 +4,7 @@ import { afterAll, beforeEach, describe, expect, it } from "vitest";
 import { watchMessage } from "#drizzle/schema/watch.ts";
 import { systemClock } from "#kit/clock.ts";
 import type { WatchDetail, WatchMessageBody } from "#proto/watch/watch.ts";
-import { heartbeatBody } from "#scripts/lab/heartbeat-body.ts";
-import { createTestToken, manage } from "#tests/support/collector.ts";
+import { createTestToken, sendHeartbeat } from "#tests/support/collector.ts";
 import { createTestCore } from "#tests/support/core.ts";
 import { type Received, startReceiver } from "#tests/support/receiver.ts";
 import { createHistoryKeeper } from "../domain/fleet/keep-history.ts";
@@ -48,14 +47,9 @@ const hosts = await Promise.all(
 const beat = (dark: number) =>
   Promise.all(
     hosts.map((host, n) =>
-      manage(
-        test,
-        host,
-        "heartbeat",
-        heartbeatBody(clock.now(), {
-          labels: { zone: n < dark ? "dark" : "light", rack: n < 5 ? "7" : "8" },
-        }),
-      ),
+      sendHeartbeat(test, host, {
+        labels: { zone: n < dark ? "dark" : "light", rack: n < 5 ? "7" : "8" },
+      }),
     ),
   );
 
@@ -92,8 +86,11 @@ const post = (id: string, verb: string, body?: object) =>
   api("POST", `/v1/collector/watches/${id}/${verb}`, { as: "admin", ...(body ? { body } : {}) });
 const remove = (id: string) => admin.delete(`/v1/collector/watches/${id}`);
 const messages = () => webhook.received.map(({ body }) => JSON.parse(body) as WatchMessageBody);
+/** What its receiver was told of a watch: `firing`, `resolved`. */
 const typesOf = (id: string) =>
-  messages().flatMap(({ type, data }) => (data.watch.id === id ? [type] : []));
+  messages().flatMap(({ type, data }) =>
+    data.watch.id === id ? [type.replace("watch.", "")] : [],
+  );
 const kindsOf = async (id: string) => (await show(id)).history.map(({ kind }) => kind).toReversed();
 
 /** Verifies a message as Standard Webhooks says, with nothing of core's. */
@@ -169,10 +166,10 @@ describe("a watch", () => {
     ).toBe(false);
     expect(Number(received?.headers["webhook-timestamp"])).toBe(Math.floor(clock.now() / 1000));
     await tick(5);
-    expect(typesOf(id)).toEqual(["watch.firing"]);
+    expect(typesOf(id)).toEqual(["firing"]);
     await beat(2);
     await tick(3);
-    expect(typesOf(id)).toEqual(["watch.firing", "watch.resolved"]);
+    expect(typesOf(id)).toEqual(["firing", "resolved"]);
     // The link has the number of the message, as the page had it then.
     const { search } = new URL(messages()[0]?.data.url ?? "");
     const totals = ["?label=zone%3Adark", search].map((query) =>
@@ -199,7 +196,7 @@ describe("a watch", () => {
     ]);
     expect(evaluated.reduce((sum, each) => sum + each, 0)).toBe(1);
     const sent = await Promise.all([1, 2, 3].map(() => deliverMessages(core, send)));
-    expect([sent.reduce((sum, each) => sum + each, 0), typesOf(id)]).toEqual([1, ["watch.firing"]]);
+    expect([sent.reduce((sum, each) => sum + each, 0), typesOf(id)]).toEqual([1, ["firing"]]);
     await clock.advance(3000);
     expect(await evaluateWatches(core)).toBe(0);
   });
@@ -217,9 +214,9 @@ describe("a watch", () => {
       }),
     ).rejects.toThrow(crash);
     await tick(5);
-    expect(typesOf(id)).toEqual(["watch.firing"]);
+    expect(typesOf(id)).toEqual(["firing"]);
     await tick(2);
-    expect(typesOf(id)).toEqual(["watch.firing", "watch.firing"]);
+    expect(typesOf(id)).toEqual(["firing", "firing"]);
     expect(new Set(webhook.received.map(({ headers }) => headers["webhook-id"])).size).toBe(1);
   });
 
@@ -231,10 +228,10 @@ describe("a watch", () => {
     await tick();
     await beat(0);
     await tick();
-    expect(typesOf(id)).toEqual(["watch.firing", "watch.firing"]);
+    expect(typesOf(id)).toEqual(["firing", "firing"]);
     expect(await show(id)).toMatchObject({ state: "inactive", waiting_messages: 2 });
     await tick(30);
-    expect(typesOf(id)).toEqual([...Array(4).fill("watch.firing"), "watch.resolved"]);
+    expect(typesOf(id)).toEqual([...Array(4).fill("firing"), "resolved"]);
     const ids = webhook.received.map(({ headers }) => headers["webhook-id"]);
     expect([new Set(ids.slice(0, 4)).size, new Set(ids).size]).toEqual([1, 2]);
     expect(await kindsOf(id)).toEqual(["firing", "resolved", "delivered", "delivered"]);
@@ -315,11 +312,11 @@ describe("a watch", () => {
     await tick(5);
     expect([typesOf(id), (await show(id)).state]).toEqual([[], "firing"]);
     await tick();
-    expect([typesOf(id), (await show(id)).silence]).toEqual([["watch.firing"], null]);
+    expect([typesOf(id), (await show(id)).silence]).toEqual([["firing"], null]);
     await post(id, "silence", { seconds: 3600 });
     await beat(0);
     await tick();
-    expect(typesOf(id)).toEqual(["watch.firing", "watch.resolved"]);
+    expect(typesOf(id)).toEqual(["firing", "resolved"]);
     expect((await post(id, "silence", { seconds: 0 })).body).toMatchObject({ silence: null });
   });
 
@@ -337,8 +334,8 @@ describe("a watch", () => {
     for (const id of [fires, waits]) expect((await remove(id)).status).toBe(204);
     await tick(2);
     expect([typesOf(fires), typesOf(changes), typesOf(waits)]).toEqual([
-      ["watch.firing", "watch.resolved"],
-      ["watch.firing", "watch.resolved"],
+      ["firing", "resolved"],
+      ["firing", "resolved"],
       [],
     ]);
     expect(messages().flatMap(({ data }) => data.reason ?? [])).toEqual(
@@ -360,12 +357,10 @@ describe("a watch", () => {
       held_by: { counted_from: expect.any(String) },
     });
     // Hosts have 96 s to come back; one does not.
-    await Promise.all(
-      hosts.slice(1).map((host) => manage(test, host, "heartbeat", heartbeatBody(clock.now()))),
-    );
+    await Promise.all(hosts.slice(1).map((host) => sendHeartbeat(test, host)));
     await tick(10);
     expect(await show(id)).toMatchObject({ state: "firing", count: 1 });
-    expect(typesOf(id)).toEqual(["watch.firing"]);
+    expect(typesOf(id)).toEqual(["firing"]);
   });
 
   it("says one cause once: another watch of the same hosts waits until that has ended", async () => {
@@ -377,19 +372,9 @@ describe("a watch", () => {
       for_seconds: 0,
       receivers: ["hook", "am"],
     });
+    const rack8 = { labels: { zone: "light", rack: "8" } };
     const beatRack8 = () =>
-      Promise.all(
-        hosts
-          .slice(5)
-          .map((host) =>
-            manage(
-              test,
-              host,
-              "heartbeat",
-              heartbeatBody(clock.now(), { labels: { zone: "light", rack: "8" } }),
-            ),
-          ),
-      );
+      Promise.all(hosts.slice(5).map((host) => sendHeartbeat(test, host, rack8)));
     for (let passed = 0; passed < 5; passed += 1) {
       await tick(6);
       await beatRack8();
@@ -407,7 +392,7 @@ describe("a watch", () => {
     await remove(stale);
     await remove(elsewhere);
     await tick();
-    expect(typesOf(silent)).toEqual(["watch.firing"]);
+    expect(typesOf(silent)).toEqual(["firing"]);
     expect(await show(silent)).toMatchObject({ explained_by: null });
   });
 
@@ -434,7 +419,7 @@ describe("a watch", () => {
       count: null,
       fault: expect.stringContaining("There is no stat:"),
     });
-    expect(typesOf(id)).toEqual(["watch.firing"]);
+    expect(typesOf(id)).toEqual(["firing"]);
   });
 
   it("is evaluated behind one whose evaluation fails", async () => {

@@ -1,4 +1,4 @@
-/** Test data: statements that neither the parser nor the role may allow, by kind, one on each line. */
+/** Statements that neither the parser nor the role may allow, by kind, one on each line. */
 const byKind = {
   "programs and files": String.raw`
 copy (select 1) to program 'id'
@@ -16,18 +16,10 @@ select pg_read_binary_file('/etc/passwd')
 select * from pg_read_file('/etc/passwd') f(line)
 select pg_ls_dir('/')
 select pg_ls_dir('.') from collectors
-select * from pg_ls_logdir()
-select * from pg_ls_waldir()
-select * from pg_ls_tmpdir()
-select * from pg_ls_archive_statusdir()
 select pg_stat_file('/etc/passwd')
-select pg_current_logfile()
 select pg_file_write('/tmp/x', 'y', false)
 select lo_import('/etc/passwd')
 select lo_export(1, '/tmp/x')
-select * from pg_hba_file_rules
-select * from pg_file_settings
-select * from pg_config
 load 'auto_explain'
 create extension file_fdw
 create extension dblink
@@ -47,8 +39,7 @@ select pg_create_physical_replication_slot('a')
 select pg_drop_replication_slot('a')
 select pg_logical_emit_message(true, 'a', 'b')
 select pg_replication_origin_create('a')
-select * from pg_logical_slot_get_changes('a', null, null)
-select * from pg_stat_get_wal_senders()`,
+select * from pg_logical_slot_get_changes('a', null, null)`,
 
   "large objects": String.raw`
 select lo_create(0)
@@ -56,8 +47,6 @@ select lo_create(424242)
 select lo_creat(-1)
 select lo_from_bytea(0, '\x00')
 select lo_put(1, 0, '\x00')
-select lo_get(1)
-select lo_unlink(1)
 select lo_open(1, 393216)
 select loread(0, 100)
 select lowrite(0, '\x00')
@@ -65,8 +54,6 @@ select lo_lseek(0, 0, 0)
 select lo_tell(0)
 select lo_truncate(0, 0)
 select lo_close(0)
-select * from pg_largeobject
-select * from pg_largeobject_metadata
 select t.lo_create from unnest(array[0::oid]) t`,
 
   waiting: `
@@ -117,16 +104,9 @@ select current_setting('data_directory')
 select current_setting('is_superuser')
 select current_setting('server_version')
 update pg_settings set setting = '0' where name = 'statement_timeout'
-select * from pg_settings
 select name from pg_catalog.pg_settings
-select * from pg_show_all_settings()
 select pg_settings_get_flags('port')
 select setseed(0.5)
-select version()
-select pg_reload_conf()
-select pg_rotate_logfile()
-select pg_conf_load_time()
-select pg_postmaster_start_time()
 alter system set log_statement = 'all'
 alter role current_user superuser
 alter role current_user set statement_timeout = 0
@@ -219,18 +199,13 @@ select nextval('audit_seq')
 select setval('audit_seq', 1)`,
 
   "secrets and tables": `
-select * from pg_authid
 select rolpassword from pg_catalog.pg_authid
-select * from pg_shadow
 select usename, passwd from pg_shadow
-select * from pg_user_mapping
-select * from pg_user_mappings
 select token_sha256 from bootstrap_token
 select token_sha256 from public.bootstrap_token
 select * from "public"."bootstrap_token"
 table bootstrap_token
 table public.person
-select * from person
 select * from only public.person
 select p from public.person p
 select count(*) from public.authentication_identity
@@ -239,15 +214,6 @@ select yaml from public.collector_config
 select payload from public.ingest_envelope
 select data from public.ingest_block
 select payload from public.ingest_envelope_default
-select * from public.enrollment_reservation
-select * from public.proof_use
-select * from public.ingest_cursor
-select * from public.fleet_host
-select * from public.collector_identity
-select * from public.deployment
-select * from public.audit_chain
-select * from public.schema_migration
-select * from public.chat_revoked_grant
 select c.*, t.* from collectors c, public.bootstrap_token t
 select (select token_sha256 from public.bootstrap_token limit 1)
 select * from collectors where exists (select 1 from public.person)
@@ -262,69 +228,21 @@ select public.person from public.person
 select array(select primary_email from public.person)`,
 
   "sessions, roles and catalogs": `
-select * from pg_stat_activity
 select query from pg_catalog.pg_stat_activity
 select * from pg_stat_get_activity(null)
-select pg_stat_get_backend_activity(1)
-select * from pg_stat_ssl
-select * from pg_stat_replication
-select * from pg_stat_database
-select * from pg_stat_user_tables
-select * from pg_statio_user_tables
-select * from pg_stats
-select * from pg_statistic
-select * from pg_statistic_ext_data
-select * from pg_locks
-select * from pg_lock_status()
-select * from pg_roles
-select * from pg_user
-select * from pg_group
-select * from pg_auth_members
-select * from pg_db_role_setting
-select * from pg_database
-select * from pg_tablespace
-select * from pg_class
 select relname from pg_catalog.pg_class
-select * from pg_attribute
-select * from pg_namespace
 select prosrc from pg_proc
-select * from pg_type
-select * from pg_tables
-select * from pg_views
-select * from pg_indexes
-select * from pg_trigger
-select * from pg_extension
-select * from pg_available_extensions
-select * from pg_prepared_statements
-select * from pg_prepared_xacts
-select * from pg_cursors
-select * from pg_subscription
 select subname from pg_subscription
-select * from pg_replication_slots
-select * from pg_shseclabel
-select * from pg_timezone_names
-select * from information_schema.tables
-select * from information_schema.columns
-select * from information_schema.enabled_roles
-select * from information_schema.role_table_grants
 select has_table_privilege('person', 'select')
 select has_database_privilege('postgres', 'connect')
 select pg_has_role('postgres', 'member')
 select pg_get_userbyid(10)
 select pg_get_viewdef('chat.fleet'::regclass)
-select pg_get_functiondef(1)
 select pg_relation_size('chat.fleet')
 select pg_relation_filepath('chat.fleet')
 select pg_database_size('postgres')
 select pg_tablespace_location(1663)
-select pg_backend_pid()
-select pg_my_temp_schema()
-select pg_is_in_recovery()
-select inet_server_addr()
-select inet_client_addr()
-select current_database()
 select current_schemas(true)
-select current_query()
 select to_regclass('person')
 select to_regrole('postgres')
 select obj_description(1, 'pg_class')
@@ -332,7 +250,6 @@ select col_description(1, 1)
 select shobj_description(1, 'pg_database')
 select pg_describe_object(1259, 1259, 0)
 select format_type(23, null)
-select pg_typeof(1)
 select t.pg_typeof from generate_series(1, 2) t
 select c.pg_typeof from collectors c, (select 1) x
 select c.pg_column_size from heartbeats c`,
@@ -355,41 +272,15 @@ explain (analyze) delete from audit_event
 declare c cursor for select * from person`,
 
   "locks, notices and other sessions": `
-select pg_advisory_lock(1)
 select pg_advisory_lock(1, 2)
-select pg_advisory_lock_shared(1)
-select pg_try_advisory_lock(1)
-select pg_try_advisory_lock_shared(1)
-select pg_advisory_xact_lock(1)
-select pg_advisory_xact_lock_shared(1)
-select pg_try_advisory_xact_lock(1)
-select pg_try_advisory_xact_lock_shared(1)
-select pg_advisory_unlock(1)
-select pg_advisory_unlock_all()
 select count(*) from generate_series(1, 2) t where pg_try_advisory_lock(t)
 select pg_notify('revocations', 'x')
 select pg_notify(name, name) from enrollment_policies
-select pg_listening_channels()
-select pg_notification_queue_usage()
-select pg_export_snapshot()
-select pg_cancel_backend(1)
-select pg_terminate_backend(1)
 select pg_terminate_backend(pid) from pg_stat_activity
-select pg_log_backend_memory_contexts(1)
-select pg_blocking_pids(1)
-select pg_stat_reset()
 select pg_stat_reset_shared('bgwriter')
-select pg_stat_clear_snapshot()
-select pg_switch_wal()
 select pg_create_restore_point('x')
 select pg_backup_start('x')
-select pg_promote()
-select pg_wal_replay_pause()
-select pg_current_wal_lsn()
 select pg_import_system_collations('chat')
-select txid_current()
-select pg_current_xact_id()
-select pg_current_snapshot()
 select gin_clean_pending_list('fleet_host_search')
 select brin_summarize_range('fleet_host_search', 1)
 select fleet_host_refresh(null)
@@ -398,13 +289,55 @@ select public.expect_ingest_cursors(null, null, null, null)
 select public.set_limit(0.9)`,
 } as const;
 
-/** Statements that the parser refuses and the role alone refuses too, by kind. */
-export const hostileStatements = Object.entries(byKind).flatMap(([kind, text]) =>
-  text
-    .trim()
-    .split("\n")
-    .map((statement) => ({ kind, statement })),
-);
+/** Statements over relations that nobody may read and functions that nobody may call, with the names of these. */
+const byName: readonly [statement: (name: string) => string, names: string][] = [
+  [
+    (relation) => `select * from ${relation}`,
+    `
+pg_hba_file_rules pg_file_settings pg_config pg_largeobject pg_largeobject_metadata pg_settings
+pg_authid pg_shadow pg_user_mapping pg_user_mappings person public.enrollment_reservation
+public.proof_use public.ingest_cursor public.fleet_host public.collector_identity
+public.deployment public.audit_chain public.schema_migration public.chat_revoked_grant
+pg_stat_activity pg_stat_ssl pg_stat_replication pg_stat_database pg_stat_user_tables
+pg_statio_user_tables pg_stats pg_statistic pg_statistic_ext_data pg_locks pg_roles pg_user
+pg_group pg_auth_members pg_db_role_setting pg_database pg_tablespace pg_class pg_attribute
+pg_namespace pg_type pg_tables pg_views pg_indexes pg_trigger pg_extension
+pg_available_extensions pg_prepared_statements pg_prepared_xacts pg_cursors pg_subscription
+pg_replication_slots pg_shseclabel pg_timezone_names information_schema.tables
+information_schema.columns information_schema.enabled_roles information_schema.role_table_grants`,
+  ],
+  [
+    (call) => `select ${call}()`,
+    `
+pg_current_logfile version pg_reload_conf pg_rotate_logfile pg_conf_load_time
+pg_postmaster_start_time pg_backend_pid pg_my_temp_schema pg_is_in_recovery inet_server_addr
+inet_client_addr current_database current_query pg_advisory_unlock_all pg_listening_channels
+pg_notification_queue_usage pg_export_snapshot pg_stat_reset pg_stat_clear_snapshot pg_switch_wal
+pg_promote pg_wal_replay_pause pg_current_wal_lsn txid_current pg_current_xact_id
+pg_current_snapshot`,
+  ],
+  [
+    (call) => `select ${call}(1)`,
+    `
+lo_get lo_unlink pg_stat_get_backend_activity pg_get_functiondef pg_typeof pg_advisory_lock
+pg_advisory_lock_shared pg_try_advisory_lock pg_try_advisory_lock_shared pg_advisory_xact_lock
+pg_advisory_xact_lock_shared pg_try_advisory_xact_lock pg_try_advisory_xact_lock_shared
+pg_advisory_unlock pg_cancel_backend pg_terminate_backend pg_log_backend_memory_contexts
+pg_blocking_pids`,
+  ],
+  [
+    (call) => `select * from ${call}()`,
+    `
+pg_ls_logdir pg_ls_waldir pg_ls_tmpdir pg_ls_archive_statusdir pg_stat_get_wal_senders
+pg_show_all_settings pg_lock_status`,
+  ],
+];
+
+/** Statements that the parser refuses and the role alone refuses too. */
+export const hostileStatements = [
+  ...Object.values(byKind).flatMap((text) => text.trim().split("\n")),
+  ...byName.flatMap(([statement, names]) => names.trim().split(/\s+/).map(statement)),
+];
 
 /**
  * Hostile statements that the role alone does not refuse, because PostgreSQL has no privilege for them: they read the names of the session

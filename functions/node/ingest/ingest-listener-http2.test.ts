@@ -32,6 +32,7 @@ import { callerLimits } from "./ingest-connections.ts";
 
 let test: TestIngest;
 let sink: Sink;
+let certificate: TestClient;
 
 const connect = (certificate?: TestClient, to: TestIngest = test) => connectInTest(to, certificate);
 
@@ -43,11 +44,12 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
       return sink;
     };
     test = await startTestIngest({ config, needs: { fastPath }, sink: createSink });
+    certificate = await test.client({});
   });
   afterAll(() => test.close());
 
-  const session = async (certificate: TestClient, to = test) => {
-    const client = connectHttp2(`https://localhost:${to.port}`, { ca: to.caPem, ...certificate });
+  const session = async (to = test, by = certificate) => {
+    const client = connectHttp2(`https://localhost:${to.port}`, { ca: to.caPem, ...by });
     client.on("error", () => undefined);
     await once(client, "connect");
     return client;
@@ -61,12 +63,8 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
     return received;
   };
   /** Posts bytes to a method; returns headers, trailers and body, as any of them can carry the error. */
-  const post = async (
-    certificate: TestClient,
-    headers: Record<string, string>,
-    body: Uint8Array,
-  ) => {
-    const client = await session(certificate);
+  const post = async (headers: Record<string, string>, body: Uint8Array) => {
+    const client = await session();
     const stream = client.request({ ":method": "POST", te: "trailers", ...headers });
     const received = receivedBy(stream);
     const chunks: Buffer[] = [];
@@ -84,9 +82,8 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
     ...grpc,
     ...method(name),
   });
-  const postGrpc = (certificate: TestClient, name: string, body: Uint8Array) =>
-    post(certificate, { ...method(name), ...grpc }, body);
-  const openTls = async (certificate: TestClient) => {
+  const postGrpc = (name: string, body: Uint8Array) => post({ ...method(name), ...grpc }, body);
+  const openTls = async () => {
     const at = { host: "localhost", port: test.port, ca: test.caPem };
     const socket = connectTls({ ...at, ...certificate });
     await once(socket, "secureConnect");
@@ -117,14 +114,14 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
       };
       subscribe(name, read);
     });
-    const client = await session(await test.client({}));
+    const client = await session();
     client.request({ ":path": "/" }).on("error", () => undefined);
     expect(await listBytes).toBe("\x02h2\x08http/1.1".length);
     client.destroy();
   });
 
   it("G8: counts unfinished Submit calls as streams of their identity, and serves other identities", async () => {
-    const client = await session(await test.client({ uri: "spiffe://fleet.test/hoarder" }));
+    const client = await session(test, await test.client({ uri: "spiffe://fleet.test/hoarder" }));
     const begin = () => {
       const stream = client.request(begun("Submit"));
       stream.on("error", () => undefined);
@@ -148,7 +145,7 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
     async (name) => {
       const clock = createTestClock();
       const own = await startTestIngest({ needs: { fastPath, clock } });
-      const client = await session(await own.client({}), own);
+      const client = await session(own, await own.client({}));
       const stream = client.request(begun(name));
       const received = receivedBy(stream);
       stream.resume();
@@ -188,29 +185,19 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
   });
 
   it("G1: rejects a gzip bomb and a length of 4 GiB with RESOURCE_EXHAUSTED, and uses less than 64 MB for them", async () => {
-    const certificate = await test.client({});
     const bomb = gzipSync(Buffer.alloc(200_000_000), { level: 1 });
     const before = process.memoryUsage().rss;
     const gzip = { "grpc-encoding": "gzip" };
     for (const name of ["Forward", "Submit"]) {
-      const bombed = await post(
-        certificate,
-        { ...method(name), ...grpc, ...gzip },
-        enveloped(bomb, 1),
-      );
+      const bombed = await post({ ...method(name), ...grpc, ...gzip }, enveloped(bomb, 1));
       expectStatus(bombed, "8", "frame_too_large");
-      const promised = await postGrpc(
-        certificate,
-        name,
-        enveloped(Buffer.alloc(9), 0, 0xffff_ffff),
-      );
+      const promised = await postGrpc(name, enveloped(Buffer.alloc(9), 0, 0xffff_ffff));
       expectStatus(promised, "8", "frame_too_large");
     }
     expect(process.memoryUsage().rss - before).toBeLessThan(64_000_000);
   });
 
   it("G1: rejects too many envelopes before it decodes them, in every protocol and encoding", async () => {
-    const certificate = await test.client({});
     const empty = Buffer.alloc(900_000, Buffer.of(0x22, 0));
     // A frame of 900,000 bytes, field 2 of ForwardRequest or 1 of SubmitRequest.
     const framed = (field: number) =>
@@ -238,7 +225,7 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
       ["Forward", { "content-type": "application/connect+json" }, enveloped(json)],
     ];
     for (const [name, headers, body] of sent) {
-      const answer = await post(certificate, { ...method(name), ...headers }, body);
+      const answer = await post({ ...method(name), ...headers }, body);
       // Decoded, it would be rejected for its host id, which is missing.
       const text = `${answer.body}${JSON.stringify(answer)}${details(answer)}`;
       expect({ name, headers, text }).toEqual({
@@ -248,7 +235,6 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
       });
     }
     const taken = await post(
-      certificate,
       { ...method("Submit"), "content-type": "application/json", "content-encoding": "gzip" },
       gzipSync(
         JSON.stringify({
@@ -260,38 +246,34 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
   });
 
   it("G3: rejects bytes that are no protobuf, an unknown encoding and an unknown media type, and serves the next request", async () => {
-    const certificate = await test.client({});
     const junk = Buffer.from("ffffffffffffffffffff", "hex");
     for (const name of ["Forward", "Submit"])
-      expect(await postGrpc(certificate, name, enveloped(junk))).toMatchObject({
+      expect(await postGrpc(name, enveloped(junk))).toMatchObject({
         "grpc-status": "3",
       });
     const brotli = { "grpc-encoding": "br" };
     expect(
-      await post(certificate, { ...method("Submit"), ...grpc, ...brotli }, enveloped(junk, 1)),
+      await post({ ...method("Submit"), ...grpc, ...brotli }, enveloped(junk, 1)),
     ).toMatchObject({
       "grpc-status": "12",
     });
-    expect(
-      await post(certificate, { ...method("Submit"), "content-type": "text/html" }, junk),
-    ).toMatchObject({
+    expect(await post({ ...method("Submit"), "content-type": "text/html" }, junk)).toMatchObject({
       ":status": 415,
     });
     expect((await submit(connect(certificate), frame(newQueue(), 1, 1))).error).toBeUndefined();
   });
 
   it("serves Connect and gRPC-Web, with the reason in each", async () => {
-    const certificate = await test.client({});
     const wrong = JSON.stringify({ frame: { hostId: "another" } });
     const connectJson = { ...method("Submit"), "content-type": "application/json" };
-    const connectAnswer = await post(certificate, connectJson, Buffer.from(wrong));
+    const connectAnswer = await post(connectJson, Buffer.from(wrong));
     expect(connectAnswer).toMatchObject({ ":status": 403 });
     expect(JSON.parse(connectAnswer.body)).toMatchObject({
       code: "permission_denied",
       details: [{ type: "google.rpc.ErrorInfo" }],
     });
     const web = { ...method("Submit"), "content-type": "application/grpc-web+json" };
-    const webAnswer = await post(certificate, web, enveloped(Buffer.from(wrong)));
+    const webAnswer = await post(web, enveloped(Buffer.from(wrong)));
     expect(webAnswer.body + JSON.stringify(webAnswer)).toMatch(/grpc-status"?:\s*"?7/);
     const queueId = newQueue();
     const good = {
@@ -301,57 +283,46 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
         envelopes: [{ sequence: 1, kind: "log_line" }],
       },
     };
-    const taken = await post(certificate, connectJson, Buffer.from(JSON.stringify(good)));
+    const taken = await post(connectJson, Buffer.from(JSON.stringify(good)));
     expect(JSON.parse(taken.body)).toMatchObject({ ack: { ackedThrough: "1" } });
-    const large = await post(certificate, connectJson, Buffer.alloc(1_000_100, 0x20));
+    const large = await post(connectJson, Buffer.alloc(1_000_100, 0x20));
     expect(large).toMatchObject({ ":status": 429 });
     expect(JSON.parse(large.body).details).toHaveLength(1);
   });
 
   it("G3: answers bytes that are no SubmitRequest, and text that is not UTF-8, with INVALID_ARGUMENT and its reason", async () => {
-    const certificate = await test.client({});
     const text = (field: number, value: Buffer) =>
       Buffer.concat([Buffer.of((field << 3) | 2, value.length), value]);
     const invalid = [Buffer.from("ffff", "hex"), text(1, text(1, Buffer.of(0xc3, 0x28)))];
     for (const bytes of invalid) {
       for (const type of ["application/grpc", "application/grpc-web+proto", "application/proto"]) {
         const body = type === "application/proto" ? bytes : enveloped(bytes);
-        const answer = await post(certificate, { ...method("Submit"), "content-type": type }, body);
+        const answer = await post({ ...method("Submit"), "content-type": type }, body);
         const shown = `${JSON.stringify(answer)}${details(answer)}`;
         expect(shown).toMatch(/grpc-status"?: ?"?3|invalid_argument/);
         expect(shown).toMatch(
           /frame_invalid|not(%20| )(a(%20| )SubmitRequest|plain(%20| )protobuf)/,
         );
       }
-      const forwarded = await postGrpc(certificate, "Forward", enveloped(bytes));
+      const forwarded = await postGrpc("Forward", enveloped(bytes));
       expectStatus(forwarded, "3", "frame_invalid");
     }
   });
 
   it("answers an unknown method of gRPC with UNIMPLEMENTED and its reason", async () => {
-    const certificate = await test.client({});
     for (const path of ["/svc.ingest.v1.IngestService/Nothing", "/other.Service/Method"]) {
-      const answer = await post(
-        certificate,
-        { ":path": path, ...grpc },
-        enveloped(Buffer.alloc(0)),
-      );
+      const answer = await post({ ":path": path, ...grpc }, enveloped(Buffer.alloc(0)));
       expectStatus(answer, "12", "method_unknown");
     }
   });
 
   it("P6: serves management paths with the TLS certificate over HTTP/2 and HTTP/1.1", async () => {
-    const certificate = await test.client({});
     const expected = {
       path: "/v1/collector/heartbeat",
       listener: "ingest",
       certificate: certificate.der.toHex(),
     };
-    const http2 = await post(
-      certificate,
-      { ":path": "/v1/collector/heartbeat" },
-      Buffer.from("{}"),
-    );
+    const http2 = await post({ ":path": "/v1/collector/heartbeat" }, Buffer.from("{}"));
     expect(JSON.parse(http2.body)).toEqual(expected);
     const request = requestHttps({
       host: "localhost",
@@ -372,26 +343,13 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
   it.each([undefined, "[x", "x:99999", "%2Ftmp%2Fs", "::1:8443", "[::1]:8443"])(
     "W1: serves requests of every protocol with the authority %j",
     async (authority) => {
-      const certificate = await test.client({});
       const named = authority === undefined ? {} : { ":authority": authority };
       const json = "application/json";
       const sent = [
-        await post(
-          certificate,
-          { ...method("Submit"), ...grpc, ...named },
-          enveloped(Buffer.alloc(0)),
-        ),
-        await post(certificate, { ...method("Forward"), ...grpc, ...named }, Buffer.alloc(0)),
-        await post(
-          certificate,
-          { ...method("Submit"), "content-type": json, ...named },
-          Buffer.from("{}"),
-        ),
-        await post(
-          certificate,
-          { ":path": "/v1/collector/heartbeat", ...named },
-          Buffer.from("{}"),
-        ),
+        await post({ ...method("Submit"), ...grpc, ...named }, enveloped(Buffer.alloc(0))),
+        await post({ ...method("Forward"), ...grpc, ...named }, Buffer.alloc(0)),
+        await post({ ...method("Submit"), "content-type": json, ...named }, Buffer.from("{}")),
+        await post({ ":path": "/v1/collector/heartbeat", ...named }, Buffer.from("{}")),
       ];
       expect(sent.map((answer) => [answer[":status"], answer["grpc-status"]])).toEqual([
         [200, "3"],
@@ -401,7 +359,7 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
       ]);
       const host = authority === undefined ? "" : `Host: ${authority}\r\n`;
       for (const path of [method("Submit")[":path"], "/v1/collector/heartbeat"]) {
-        const socket = await openTls(certificate);
+        const socket = await openTls();
         socket.write(
           `POST ${path} HTTP/1.1\r\n${host}Content-Type: ${json}\r\nContent-Length: 2\r\n\r\n{}`,
         );
@@ -415,11 +373,9 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
   );
 
   it("answers the health checks of gRPC", async () => {
-    const certificate = await test.client({});
     const headers = { ":path": "/grpc.health.v1.Health/Check", "content-type": "application/json" };
     const check = async (service: string) => {
       const { body, ":status": status } = await post(
-        certificate,
         headers,
         Buffer.from(JSON.stringify({ service })),
       );
@@ -457,8 +413,7 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
   });
 
   it("keeps an idle HTTP/1.1 connection as long as an HTTP/2 one", async () => {
-    const certificate = await test.client({});
-    const socket = await openTls(certificate);
+    const socket = await openTls();
     socket.write(
       "POST /v1/collector/heartbeat HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}",
     );
@@ -468,9 +423,8 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
   });
 
   it("answers an invalid HTTP/1.1 request with a problem document", async () => {
-    const certificate = await test.client({});
     for (const bytes of ["hello\r\n\r\n", "GET http://[x/ HTTP/1.1\r\nHost: a\r\n\r\n"]) {
-      const socket = await openTls(certificate);
+      const socket = await openTls();
       socket.write(bytes);
       const answer = await text(socket);
       expect(answer).toMatch(/^HTTP\/1\.1 400 Bad Request\r\n/);
@@ -482,7 +436,6 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
   it("G2: disconnects a client that opens and resets streams without limit, and serves others", async () => {
     const other = connect(await test.client({ uri: "spiffe://fleet.test/other" }));
     await submit(other, frame(newQueue(), 1, 1, "spiffe://fleet.test/other"));
-    const certificate = await test.client({});
     let streams = 0;
     for (let session = 0; session < 10; session++) {
       const { socket, closed } = await connectRaw(test, certificate);
@@ -523,7 +476,7 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
   });
 
   it("resets the stream of a sender that continues after its rejection", async () => {
-    const client = await session(await test.client({}));
+    const client = await session();
     const stream = client.request(
       { ":method": "POST", ...method("Forward"), ...grpc },
       { endStream: false },
