@@ -115,13 +115,13 @@ type SortKey = {
   /** The key is an expression, not a column. */
   isComputed?: true;
 } & (
-  | { key: Expression; joined?: undefined }
-  /** Sorts the whole fleet by a key that core's memory does not have: the key, and the join that provides it. */
-  | { key: SQL; joined: { key: SQL; join: SQL } }
+  | { key: Expression; join?: undefined }
+  /** Core's memory does not have the key: a join provides it. */
+  | { key: SQL; join: SQL }
 );
 
 /** Hours that began within this time count as `incomplete_hours`. */
-const incompleteWithinMs = dayMs;
+const incompleteSince = ({ now }: FleetRules) => now.getTime() - dayMs;
 
 /** Returns the sort keys of a page. Events that have not happened come first in ascending order. Only identities are unique. */
 const sortKeysOf = (rules: FleetRules): Record<FleetSort, SortKey> => ({
@@ -134,23 +134,16 @@ const sortKeysOf = (rules: FleetRules): Record<FleetSort, SortKey> => ({
     sortedFigures.map((figure) => [figure, { key: column(figure), type: "bigint" }]),
   ) as Record<(typeof sortedFigures)[number], SortKey>),
   day_bytes: {
-    key: sql`coalesce((select v.day_bytes from host_volume v where v.host_id = identity), -1)`,
+    key: sql`coalesce(sent.day_bytes, -1)`,
     type: "bigint",
     isComputed: true,
-    joined: {
-      key: sql`coalesce(sent.day_bytes, -1)`,
-      join: sql`left join host_volume sent on sent.host_id = fleet.identity`,
-    },
+    join: sql`left join host_volume sent on sent.host_id = fleet.identity`,
   },
   incomplete_hours: {
-    key: sql`coalesce(${incompleteHoursOf(sql`identity`, rules.now.getTime() - incompleteWithinMs)}, 0)`,
+    key: sql`coalesce(incomplete.hours, 0)`,
     type: "int",
     isComputed: true,
-    joined: {
-      key: sql`coalesce(incomplete.hours, 0)`,
-      join: sql`left join (${incompleteHoursByHost(rules.now.getTime() - incompleteWithinMs)}) incomplete
-        on incomplete.host_id = fleet.identity`,
-    },
+    join: sql`left join (${incompleteHoursByHost(incompleteSince(rules))}) incomplete on incomplete.host_id = fleet.identity`,
   },
 });
 
@@ -180,37 +173,31 @@ export const findFleetPage = async (
   { kind, columns }: { kind?: ExportKind; columns?: FleetColumns | undefined } = {},
 ): Promise<{ rows: FleetRow[]; next: FleetPosition | null }> => {
   const by = sortKeysOf(rules)[sort];
-  const { key, type, isUnique = false, isComputed = false } = by;
-  const direction = order === "asc" ? sql`asc` : sql`desc`;
+  const { type, isUnique = false, isComputed = false } = by;
   const holds = matches(filter, rules, kind);
-  const marked = by.joined ? undefined : await markHosts(db, columns, holds);
-  if (marked && !by.joined) {
+  const marked = by.join ? undefined : await markHosts(db, columns, holds);
+  if (marked && !by.join) {
     const sorted = isUnique
       ? "identity"
       : { numbers: marked.numbers(by.key), areTimes: type === "timestamptz" };
     const wanted = { isDescending: order === "desc", limit, after };
     const { ids, next } = firstHosts(marked, sorted, wanted);
+    const chosen = sql`select identity_id, null as sort_key
+      from unnest(${arrayLiteral(ids)}::uuid[]) with ordinality as chosen (identity_id, place) order by place`;
     // The database has just checked the names of the hosts.
     const { text, notText, device, notDevice, hostname, notHostname, ...changing } = filter;
-    const rows = await selectRows(db, rules, {
-      from: sql`unnest(${arrayLiteral(ids)}::uuid[]) with ordinality as chosen (identity_id, place)`,
-      orderBy: sql`place`,
-      limit,
-      key,
-      holds: matches(changing, rules, kind),
-    });
-    return { rows, next };
+    return { rows: await selectRows(db, rules, chosen, matches(changing, rules, kind)), next };
   }
-  const rows = await selectRows(db, rules, {
-    // A key that is a column needs its index; `offset 0` keeps the planner from computing any other key twice for each row.
-    from: sql`(select identity_id, ${by.joined?.key ?? key} as sort_key from ${hostsOf(rules)} ${by.joined?.join ?? sql``} where ${holds}
-      ${isComputed ? sql`offset 0` : sql``}) keyed ${after ? sql`where ${isBeyond(after, order, { type, isUnique })}` : sql``}`,
-    orderBy: isUnique
-      ? sql`sort_key ${direction}`
-      : sql`sort_key ${direction}, identity_id ${direction}`,
-    limit: limit + 1,
-    key,
-  });
+  const direction = order === "asc" ? sql`asc` : sql`desc`;
+  // A key that is a column needs its index; `offset 0` keeps the planner from computing any other key twice for each row.
+  const rows = await selectRows(
+    db,
+    rules,
+    sql`select identity_id, sort_key
+      from (select identity_id, ${by.key} as sort_key from ${hostsOf(rules)} ${by.join ?? sql``} where ${holds} ${isComputed ? sql`offset 0` : sql``}) keyed
+      ${after ? sql`where ${isBeyond(after, order, { type, isUnique })}` : sql``}
+      order by sort_key ${direction} ${isUnique ? sql`` : sql`, identity_id ${direction}`} limit ${limit + 1}`,
+  );
   const last = rows.slice(0, limit).at(-1);
   const next = rows.length > limit && last ? { value: last.sort_value, id: last.id } : null;
   return { rows: rows.slice(0, limit), next };
@@ -242,15 +229,8 @@ export const findFleetRow = async (
   rules: FleetRules,
   id: string,
 ): Promise<FleetRow | undefined> => {
-  const from = sql`fleet_host where identity_id = ${id}::uuid`;
-  return firstRow(
-    selectRows(db, rules, {
-      from,
-      orderBy: sql`identity_id`,
-      limit: 1,
-      key: column("identity_id"),
-    }),
-  );
+  const chosen = sql`select identity_id, null as sort_key from fleet_host where identity_id = ${id}::uuid`;
+  return firstRow(selectRows(db, rules, chosen));
 };
 
 /** Numbers of the last status, and those that the report alone has. */
@@ -262,15 +242,6 @@ const figures = sql.raw(
 const numbersOfReport = sql.raw(
   everyNumber.flatMap(({ column, figure }) => (figure ? [] : `h.${column}`)).join(", "),
 );
-
-/** The hosts to select, in order; `holds` filters them again. */
-interface Selection {
-  from: SQL;
-  orderBy: SQL;
-  limit: number;
-  key: SQLWrapper;
-  holds?: Expression;
-}
 
 /** A row as it is selected: the enumerations by their index. */
 type Selected = Omit<FleetRow, "state" | "forwarding"> & {
@@ -289,36 +260,31 @@ const conditionFlags = (rules: FleetRules): SQL =>
   );
 
 /**
- * Selects ids from the narrow table first, so that a sort of the whole fleet uses little memory, and then all columns of the selected rows.
+ * Returns all columns of chosen hosts that still match `holds`, in order. `chosen` selects their ids from the narrow table, so that a sort of
+ * the whole fleet uses little memory.
  */
 const selectRows = async (
   db: Executor,
   rules: FleetRules,
-  { from, orderBy, limit, key, holds = always }: Selection,
+  chosen: SQL,
+  holds = always,
 ): Promise<(FleetRow & { sort_value: string })[]> => {
-  const { ofHosts, columns, isNewest } = rowFactsOf(rules);
-  const inventory = inventoryOfRow(rules);
-  const volume = volumeOfRow(rules);
+  const { ofHosts, columns, joins, isNewest } =
+    rules.past === undefined ? newestFacts(rules) : factsAt(rules.now);
   const rows = await db.execute<Selected>(sql`
-    select f.*, f.identity_id as id, ${columns}, c.issued_at as certificate_issued_at, c.not_after as certificate_not_after,
+    select f.*, f.identity_id as id, selected.sort_key::text as sort_value, ${columns}, c.issued_at as certificate_issued_at, c.not_after as certificate_not_after,
       c.renew_after as certificate_renew_after, s.id as successor_id, s.not_after as successor_not_after, s.renew_after as successor_renew_after,
       h.config_errors[1] as config_error, array_to_string(h.reported_conditions, '; ') as reported_conditions,
       nullif(encode(f.desired_config, 'hex'), '') as desired_config_hash,
       ${numbersOfReport}, h.dropped_since_previous, h.renewal_status, h.renewal_last_error,
       coalesce(l.labels, '{}') as labels, h.forwarder_last_error, case when f.last_heartbeat_at = h.last_heartbeat_at then h.forwarder_last_ack_at
         when last_ack_seconds >= 0 then f.last_heartbeat_at - make_interval(secs => last_ack_seconds) end as forwarder_last_ack_at,
-      g.ranges as gap_ranges, g.records_max as gap_records_max, g.last_at as gap_last_at,
-      ${rules.past ? sql`null::int` : incompleteHoursOf(sql`i.identity`, rules.now.getTime() - incompleteWithinMs)} as incomplete_hours,
-      ${inventory.columns}, ${volume.columns}
-    from (
-      select identity_id as selected_id, row_number() over () as rank
-      from (select identity_id from ${from} order by ${orderBy} limit ${limit}) sorted
-    ) selected
+      g.ranges as gap_ranges, g.records_max as gap_records_max, g.last_at as gap_last_at
+    from (select identity_id as selected_id, sort_key, row_number() over () as rank from (${chosen}) sorted) selected
     cross join lateral (
       select identity_id, certificate_id, successor_id as unused_successor_id, identity, device_id, platform, version,
         label_set_id, ${ofHosts}, drift, desired_config, revoked_from, expired_from, expiring_from, last_ack_seconds,
         ${figures}, starts, nullif(core, '') as core, nullif(subnet, '') as subnet, nullif(last_heartbeat_at, ${never}) as last_heartbeat_at,
-        (${key})::text as sort_value,
         ${stillSends(rules)} as still_sends, ${stateIndex(rules)} as state_index, ${forwardingIndex(rules)} as forwarding_index,
         ${conditionFlags(rules)}
       from ${hostsOf(rules)} where identity_id = selected_id and ${holds} limit 1
@@ -332,7 +298,7 @@ const selectRows = async (
     left join lateral (select * from collector_health where identity_id = selected_id limit 1) h on ${isNewest}
     left join lateral (select * from ingest_host where host_id = i.identity limit 1) e on true
     left join lateral (select * from ingest_gap where host_id = i.identity limit 1) g on ${isNewest}
-    ${volume.join} ${inventory.join}
+    ${joins}
     order by selected.rank`);
   // Changes the driver's own rows: copying fifty columns would cost more than everything else here.
   return rows.map((row) =>
@@ -363,41 +329,33 @@ export const findHostBackground = (
     where i.id = ${identityId}::uuid`),
   );
 
-/** Fragments of the statement of rows, which joins the identity `i`, the certificate `c`, the report `h` and others. */
+/** The facts from which rules decide: fragments of the statement of rows, which joins the identity `i`, the certificate `c` and others. */
 interface RowFacts {
   /** Columns of the hosts, for `columns`. */
   ofHosts: SQL;
   columns: SQL;
+  joins: SQL;
   /** Whether the row has the newest report, and the losses of a restored database. */
   isNewest: SQL;
 }
 
-/** Returns the facts from which rules decide: today's from the newest report and events, past ones from history. */
-const rowFactsOf = ({ past, now }: FleetRules): RowFacts =>
-  past === undefined ? newestFacts : factsAt(now);
-
-const newestFacts: RowFacts = {
-  ofHosts: sql`enrolled_at`,
-  columns: sql`i.revoked_at, i.last_auth_failure_at, i.last_auth_failure_reason, coalesce(h.hostname, i.hostname) as hostname,
-    e.last_envelope_at, c.status as certificate_status, c.revoked_at as certificate_revoked_at, h.running_config_hash,
-    h.last_known_good_config_hash, h.config_invalid_since, h.queue_at_risk_since, h.renewal_failed_since, h.version_since,
-    h.forwarder_connected`,
-  isNewest: sql`true`,
+/** Returns today's facts: from the newest report and events, what core stored of the host on a day, the budget that holds it, its owner. */
+const newestFacts = (rules: FleetRules): RowFacts => {
+  const inventory = inventoryOfRow(rules);
+  return {
+    ofHosts: sql`enrolled_at`,
+    columns: sql`i.revoked_at, i.last_auth_failure_at, i.last_auth_failure_reason, coalesce(h.hostname, i.hostname) as hostname,
+      e.last_envelope_at, c.status as certificate_status, c.revoked_at as certificate_revoked_at, h.running_config_hash,
+      h.last_known_good_config_hash, h.config_invalid_since, h.queue_at_risk_since, h.renewal_failed_since, h.version_since,
+      h.forwarder_connected, v.day_bytes, v.usual_bytes, held.hold,
+      ${incompleteHoursOf(sql`i.identity`, incompleteSince(rules))} as incomplete_hours, ${inventory.columns}`,
+    joins: sql`left join lateral (select day_bytes, usual_bytes from host_volume where host_id = i.identity limit 1) v on true
+      left join lateral (select jsonb_build_object('budget', budget, 'since', since, 'until', until) as hold
+        from held_host where host_id = i.identity and until > ${timestampAt(rules.now)} limit 1) held on true
+      ${inventory.join}`,
+    isNewest: sql`true`,
+  };
 };
-
-/** Further fragments: what core stored of the host on a day, and the budget that holds it, both as of now. */
-const volumeOfRow = ({ past, now }: FleetRules): { columns: SQL; join: SQL } =>
-  past
-    ? {
-        columns: sql`null::bigint as day_bytes, null::bigint as usual_bytes, null as hold`,
-        join: sql``,
-      }
-    : {
-        columns: sql`v.day_bytes, v.usual_bytes, held.hold`,
-        join: sql`left join lateral (select day_bytes, usual_bytes from host_volume where host_id = i.identity limit 1) v on true
-          left join lateral (select jsonb_build_object('budget', budget, 'since', since, 'until', until) as hold
-            from held_host where host_id = i.identity and until > ${timestampAt(now)} limit 1) held on true`,
-      };
 
 /** The time of a revocation that had happened by then; null otherwise. */
 const revokedBy = (table: SQL, at: SQLWrapper): SQL =>
@@ -407,6 +365,7 @@ const revokedBy = (table: SQL, at: SQLWrapper): SQL =>
 const sinceIf = (isFirst: SQL): SQL =>
   sql`case when f.condition_since > ${never} and ${isFirst} then f.condition_since end`;
 
+/** Returns past facts: from history. */
 const factsAt = (now: Date): RowFacts => {
   const at = timestampAt(now);
   return {
@@ -421,7 +380,10 @@ const factsAt = (now: Date): RowFacts => {
       ${sinceIf(sql`f.config_invalid and not f.renewal_failed`)} as config_invalid_since,
       ${sinceIf(sql`not f.config_invalid and not f.renewal_failed`)} as queue_at_risk_since,
       ${sinceIf(sql`f.renewal_failed`)} as renewal_failed_since, f.known_version_since as version_since,
-      case when f.last_heartbeat_at is not null then f.is_connected end as forwarder_connected`,
+      case when f.last_heartbeat_at is not null then f.is_connected end as forwarder_connected,
+      null::bigint as day_bytes, null::bigint as usual_bytes, null as hold, null::int as incomplete_hours, null as inventory_status,
+      null as inventory_owner`,
+    joins: sql``,
     isNewest: sql`false`,
   };
 };
