@@ -5,7 +5,7 @@ import type { FleetRules } from "#functions/store/fleet/rows.ts";
 import type { ExportKind } from "#proto/fleet-health/vocabulary.ts";
 import { auditedExport, exportBatchRows, type RequestedExport } from "../audit/audited-export.ts";
 import type { ViewQuery } from "./report.ts";
-import { readViewRules, requireHistory } from "./view-rules.ts";
+import { readViewRules } from "./view-rules.ts";
 
 /** An export that an operator requests. */
 interface FleetExport extends ViewQuery, RequestedExport {
@@ -28,8 +28,7 @@ export const exportFleet = async (
   order: FleetExport,
 ): Promise<ExportedFleet> => {
   const { kind, filter, at } = order;
-  const { rules } = await readViewRules(core, at);
-  requireHistory({ filter }, rules);
+  const { rules } = await readViewRules(core, { at, filter });
   const labels = await findLabelKeys(core.db, rules, filter, kind);
   const entry = {
     action: "fleet.export",

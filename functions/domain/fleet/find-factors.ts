@@ -7,7 +7,7 @@ import type { FleetRules } from "#functions/store/fleet/rows.ts";
 import { shareNextRun } from "#kit/share-next-run.ts";
 import type { ViewQuery } from "./report.ts";
 import type { ViewCore } from "./rules.ts";
-import { readViewRules, requireHistory } from "./view-rules.ts";
+import { readViewRules } from "./view-rules.ts";
 
 /** A value that the selection has more often than the others. */
 interface RankedFactor extends CountedFactor {
@@ -34,13 +34,12 @@ interface CommonFactors {
 export const createFactorReports = (core: ViewCore) => {
   const hostSources = createHostSources(core);
   return shareNextRun(
-    async ({ filter, at }: ViewQuery): Promise<CommonFactors> => {
-      const { rules, columns } = await readViewRules(core, at);
-      requireHistory({ filter }, rules);
+    async (view: ViewQuery): Promise<CommonFactors> => {
+      const { rules, columns } = await readViewRules(core, view);
       const { selected, all, counts, readsSources } = await countFactors(
         core.db,
         rules,
-        filter,
+        view.filter,
         columns,
         hostSources,
       );

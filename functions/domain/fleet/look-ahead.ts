@@ -25,7 +25,7 @@ const tokensMax = 1000;
 export const createAheadReports = (core: ViewCore & Pick<Core, "reports">) =>
   shareNextRun(
     async (hours: number): Promise<FleetAhead> => {
-      const { rules, columns } = await readViewRules(core, undefined);
+      const { rules, columns } = await readViewRules(core, {});
       const now = rules.now.getTime();
       const until = new Date(now + hours * hourMs);
       const select = async (filter: FleetFilter, sort: FleetSort, order: "asc" | "desc") => {

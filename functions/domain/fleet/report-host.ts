@@ -30,7 +30,7 @@ export const reportHost = async (
 }> => {
   // Reads a single host from the database.
   const rules =
-    at === undefined ? await readFleetRules(core) : (await readViewRules(core, at)).rules;
+    at === undefined ? await readFleetRules(core) : (await readViewRules(core, { at })).rules;
   const [row, background, history, exportLosses] = await Promise.all([
     findFleetRow(core.db, rules, identityId),
     findHostBackground(core.db, identityId),

@@ -14,7 +14,7 @@ import {
 import { shareNextRun } from "#kit/share-next-run.ts";
 import type { FleetFilter } from "#proto/fleet-health/filter.ts";
 import type { ViewCore } from "./rules.ts";
-import { readViewRules, requireHistory } from "./view-rules.ts";
+import { readViewRules } from "./view-rules.ts";
 
 /** A page of the fleet with its rules, the summary of the whole fleet, and facts of the deployment that operators must know. */
 export interface FleetReport {
@@ -45,8 +45,7 @@ export interface ViewQuery {
 export const createHealthReports = (core: ViewCore) => {
   const summarize = shareNextRun(
     async ({ filter, at }: ViewQuery) => {
-      const { rules, columns } = await readViewRules(core, at);
-      requireHistory({ filter }, rules);
+      const { rules, columns } = await readViewRules(core, { at, filter });
       return { asOf: rules.now, summary: await summarizeFleet(core.db, rules, filter, columns) };
     },
     ({ filter, at }) => JSON.stringify({ ...filter, states: undefined, at }),
@@ -54,8 +53,7 @@ export const createHealthReports = (core: ViewCore) => {
   );
   const findPage = shareNextRun(
     async ({ filter, at, page }: ViewQuery & { page: FleetPageRequest }) => {
-      const { rules, columns } = await readViewRules(core, at);
-      requireHistory({ filter, sort: page.sort }, rules);
+      const { rules, columns } = await readViewRules(core, { at, filter, sort: page.sort });
       return { rules, ...(await findFleetPage(core.db, rules, filter, page, { columns })) };
     },
     (view) => JSON.stringify(view),

@@ -4,9 +4,9 @@ import { findOutagesAt } from "#functions/store/fleet/core-sessions.ts";
 import { findPastNames, findThresholdsAt, hostsAt } from "#functions/store/fleet/history.ts";
 import type { FleetRules } from "#functions/store/fleet/rows.ts";
 import { dayMs } from "#kit/clock.ts";
-import type { FleetFilter } from "#proto/fleet-health/filter.ts";
 import { withoutHistory } from "#proto/fleet-health/filter.ts";
 import type { FleetSort } from "#proto/fleet-health/vocabulary.ts";
+import type { ViewQuery } from "./report.ts";
 import { countedOutages, readFleetRules, type ViewCore, withNames } from "./rules.ts";
 
 /** The rules of a view, and the hosts in core's memory to which they apply. */
@@ -17,9 +17,13 @@ interface ViewRules {
 
 /**
  * Returns the rules that decide the states: without a time, as of the data in core's memory; for a time, the rules of then, with the hosts
- * as they were (docs/history.md). Throws 422 `no_history` for a time before history begins.
+ * as they were (docs/history.md). Throws 422 `no_history` for a time before history begins, and `filter_without_history` for a view of the
+ * past that needs data without a history.
  */
-export const readViewRules = async (core: ViewCore, at: Date | undefined): Promise<ViewRules> => {
+export const readViewRules = async (
+  core: ViewCore,
+  { at, filter = {}, ...order }: Partial<ViewQuery> & { sort?: FleetSort },
+): Promise<ViewRules> => {
   const { db, clock, config } = core;
   if (at === undefined) {
     const hosts = await core.fleetColumns?.current();
@@ -35,6 +39,15 @@ export const readViewRules = async (core: ViewCore, at: Date | undefined): Promi
   const thresholds = at.getTime() < keptFrom ? undefined : await findThresholdsAt(db, at);
   if (thresholds === undefined)
     throw new Problem("no_history", { detail: "History does not go back so far" });
+  const { staleAfterSeconds, forwardingSeconds } = thresholds;
+  const reason = withoutHistory(
+    { filter, ...order },
+    {
+      at: at.getTime(),
+      thresholds: { stale_after_seconds: staleAfterSeconds, forwarding_seconds: forwardingSeconds },
+    },
+  );
+  if (reason !== undefined) throw new Problem("filter_without_history", { detail: reason });
   const past = hostsAt(at);
   const columns = core.pastColumns?.at(at, now);
   const [hosts, counted] = await Promise.all([columns?.current(), findOutagesAt(db, at)]);
@@ -43,18 +56,4 @@ export const readViewRules = async (core: ViewCore, at: Date | undefined): Promi
     : await findPastNames(db, past);
   const outages = countedOutages(counted, thresholds);
   return { rules: { ...withNames({ now: at, thresholds, outages }, names), past }, columns };
-};
-
-/** Throws 422 `filter_without_history` for a view of the past that needs data without a history. */
-export const requireHistory = (
-  view: { filter: FleetFilter; sort?: FleetSort },
-  rules: FleetRules,
-): void => {
-  if (rules.past === undefined) return;
-  const { staleAfterSeconds, forwardingSeconds } = rules.thresholds;
-  const reason = withoutHistory(view, {
-    at: rules.now.getTime(),
-    thresholds: { stale_after_seconds: staleAfterSeconds, forwarding_seconds: forwardingSeconds },
-  });
-  if (reason !== undefined) throw new Problem("filter_without_history", { detail: reason });
 };

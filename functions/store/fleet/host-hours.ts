@@ -8,25 +8,35 @@ import { timestampAt } from "./columns/expression.ts";
 import { fleetPredicate } from "./predicate.ts";
 import { type CountingRules, type FleetRules, hostsOf, staleBefore } from "./rows.ts";
 
-/** The stored figures of a host, in this order; `at` is the time of the heartbeat that reported them, in milliseconds. */
-const sampledFigures = ["at", "queueBytes", "lostRecords", "starts", "rssBytes", "cpuMs"] as const;
+/**
+ * The stored figures of a host, in this order, as a row `f` of `fleet_status` has them; `at` is the time of the heartbeat that reported
+ * them, in milliseconds.
+ */
+const sampledFigures = {
+  at: "(extract(epoch from f.last_heartbeat_at) * 1000)::bigint",
+  queueBytes: "f.queue_bytes",
+  lostRecords: "f.lost_records",
+  starts: "f.starts",
+  rssBytes: "f.rss_bytes",
+  cpuMs: "f.cpu_ms",
+};
 
 /** The figures of a host at a time; -1 for a figure that it does not report. */
-export type HostFigures = Record<(typeof sampledFigures)[number], number>;
+export type HostFigures = Record<keyof typeof sampledFigures, number>;
 
-/** Returns the figures of a row of `fleet_status` as the database stores them. */
-export const hostFigures = (row: "f"): SQL =>
-  sql.raw(`array[(extract(epoch from ${row}.last_heartbeat_at) * 1000)::bigint, ${row}.queue_bytes, ${row}.lost_records,
-    ${row}.starts, ${row}.rss_bytes, ${row}.cpu_ms]::bigint[]`);
+/** The figures of a row `f` as the database stores them. */
+export const hostFigures = sql.raw(`array[${Object.values(sampledFigures).join(", ")}]::bigint[]`);
 
-/** Converts stored figures. */
-const readHostFigures = (stored: readonly number[]): HostFigures =>
-  Object.fromEntries(
-    sampledFigures.map((name, index) => [name, Number(stored[index])]),
-  ) as HostFigures;
+/** Returns stored figures as `HostFigures`; null without. */
+export const readFigures = (stored: SQL): SQL => {
+  const members = Object.keys(sampledFigures).map(
+    (name, index) => sql`${sql.raw(`'${name}'`)}, (${stored})[${sql.raw(String(index + 1))}]`,
+  );
+  return sql`case when ${stored} is not null then json_build_object(${sql.join(members, sql`, `)}) end`;
+};
 
 /** A host that a change reached, or one that it is compared with. Null: unknown. */
-export interface FollowedHost {
+export interface FollowedHost extends Record<string, unknown> {
   isControl: boolean;
   platform: string;
   version: string;
@@ -40,35 +50,6 @@ export interface FollowedHost {
   /** Its volume in an hour before the change and since; null unless each has a whole hour. */
   sent: { before: SentVolume; after: SentVolume } | null;
 }
-
-/** A followed host as a statement returns it, its figures as JSON. */
-export type FollowedRow = Omit<FollowedHost, "before" | "atChange" | "sinceThen" | "now"> &
-  Record<"before" | "at_change" | "since_then" | "figures", number[] | null> &
-  Record<string, unknown>;
-
-/** Converts a row. */
-export const followedHostOf = ({
-  before,
-  at_change,
-  since_then,
-  figures,
-  ...row
-}: FollowedRow): FollowedHost => {
-  const known = (stored: number[] | null) => stored && readHostFigures(stored);
-  const { isControl, platform, version, labelSetId, isSilent, sent } = row;
-  return {
-    isControl,
-    platform,
-    version,
-    labelSetId,
-    isSilent,
-    sent,
-    before: known(before),
-    atChange: known(at_change),
-    sinceThen: known(since_then),
-    now: readHostFigures(figures ?? []),
-  };
-};
 
 const hourOf = (at: Date) => Math.floor(at.getTime() / hourMs);
 
@@ -116,7 +97,7 @@ export const sampleHosts = async (db: Executor, now: Date): Promise<boolean> => 
   // In the order of the key, so that concurrent cores wait for each other only once.
   await db.execute(sql`
     insert into fleet_hour (hour, identity_id, figures)
-    select ${hour}::int, f.identity_id, ${hostFigures("f")} from fleet_status f
+    select ${hour}::int, f.identity_id, ${hostFigures} from fleet_status f
     where f.last_heartbeat_at >= ${timestampAt(now, -3600)} order by f.identity_id
     on conflict do nothing`);
   return true;
@@ -134,8 +115,6 @@ export const deleteOldFigures = async (db: Executor, now: Date): Promise<number>
   return rows.length;
 };
 
-/** Finds hosts that a change reached and similar ones, with their figures before and after. */
-
 /** As for a wave of a rollout. */
 const changedMax = 2000;
 const controlMax = 8000;
@@ -149,7 +128,7 @@ export const hostsOfFilter = (filter: FleetFilter, rules: FleetRules): SQL => sq
  * Finds changed hosts, and others on their platforms, each group in random order. Omits hosts without figures from before the change. If an
  * hour has no figures, because core or a host was unavailable, uses those of the adjacent hour.
  */
-export const findFollowedHosts = async (
+export const findFollowedHosts = (
   db: Executor,
   hosts: SQL,
   span: ChangeSpan,
@@ -163,11 +142,11 @@ export const findFollowedHosts = async (
   const figuresOf = (hours: SQL) =>
     sql`select figures from fleet_hour where identity_id = c.identity_id and hour = any(${hours})`;
   const next = sql`(select min(hour) from fleet_hour where hour > ${hoursAround(span.until).hour}::int)`;
-  const rows = await db.execute<FollowedRow>(sql`
+  return db.execute<FollowedHost>(sql`
     with hosts as materialized (${hosts}), chosen as (${chosen(true, changedMax)} union all ${chosen(false, controlMax)})
     select not c.is_changed as "isControl", c.platform, c.version, c.label_set_id as "labelSetId",
-      f.last_heartbeat_at < ${staleBefore(rules)} as "isSilent", to_json(b.figures) as before, to_json(s.figures) as at_change,
-      to_json(a.figures) as since_then, to_json(${hostFigures("f")}) as figures,
+      f.last_heartbeat_at < ${staleBefore(rules)} as "isSilent", ${readFigures(sql`b.figures`)} as before,
+      ${readFigures(sql`s.figures`)} as "atChange", ${readFigures(sql`a.figures`)} as "sinceThen", ${readFigures(hostFigures)} as now,
       ${sentAround("f", span, rules.now)} as sent
     from chosen c join fleet_status f on f.identity_id = c.identity_id
     cross join lateral (
@@ -178,5 +157,4 @@ export const findFollowedHosts = async (
       and b.hour = (select min(hour) from fleet_hour where hour >= ${first}::int and hour < ${hour}::int)
     left join lateral (${figuresOf(sql`array[${next}, ${next} + 1]`)} order by hour limit 1) a on true
     order by c.lot`);
-  return rows.map(followedHostOf);
 };

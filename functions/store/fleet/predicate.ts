@@ -41,6 +41,7 @@ import {
   forwardingIs,
   hasHeartbeat,
   hashBegins,
+  hashColumns,
   isActive,
   isCounted,
   needsAttention,
@@ -113,7 +114,7 @@ const alternatives: Alternatives = {
   versionRange: (ranges, { versions }) =>
     ranges.map((range) => oneOf("version", versionsInRange(range, versions))),
   config: (prefixes) =>
-    prefixes.flatMap((prefix) => configColumns.map((name) => hashBegins(name, prefix))),
+    prefixes.flatMap((prefix) => hashColumns.map((name) => hashBegins(name, prefix))),
   label: (pairs) => [...Map.groupBy(pairs.map(splitLabelPair), ({ key }) => key)].map(labelFound),
   core: (cores) => [oneOf("core", cores)],
   subnet: (subnets) => [oneOf("subnet", subnets)],
@@ -246,8 +247,6 @@ const envelopeWithin = (age: number, now: Date): Expression => {
   const from = now.getTime() - age * 1000;
   return compare("last_envelope_at", ">=", time(Math.floor(from / 1000) * 1000));
 };
-
-const configColumns = ["desired_config", "running_config", "last_known_good_config"] as const;
 
 /** Selects hosts that changed within a time: by a dated event, by a condition that begins with time alone, or by one that ended. */
 const changedWithin = (within: number, rules: FleetRules): Expression[] => {

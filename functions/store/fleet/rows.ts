@@ -291,14 +291,14 @@ export const progressOf = (rules: CountingRules): Expression =>
 /** When a host began to run its desired config: when it first reported it, or the assignment if it ran it before. */
 export const appliedAt = greatest(column("running_config_since"), column("config_assigned_at"));
 
-/** A column of `fleet` with a config's hash. */
-type HashColumn = "desired_config" | "running_config" | "last_known_good_config";
+/** The columns of `fleet` with a config's hash. */
+export const hashColumns = ["desired_config", "running_config", "last_known_good_config"] as const;
 
 /**
  * Returns the predicate that a host's hash begins with `prefix`, 6 to 64 lowercase hex digits. Compares only the first 16: a host that
  * could forge these could forge the rest. False while the hash is unknown.
  */
-export const hashBegins = (name: HashColumn, prefix: string): Expression => {
+export const hashBegins = (name: (typeof hashColumns)[number], prefix: string): Expression => {
   const digits = prefix.slice(0, 16);
   // The key of an unknown hash is 0.
   const first = /[^0]/.test(digits) ? digits.padEnd(16, "0") : "1";

@@ -4,10 +4,9 @@ import type { Executor } from "../database/database.ts";
 import { timestampAt } from "../fleet/columns/expression.ts";
 import {
   type FollowedHost,
-  type FollowedRow,
-  followedHostOf,
   hostFigures,
   hoursAround,
+  readFigures,
   sentAround,
 } from "../fleet/host-hours.ts";
 import { type CountingRules, staleBefore } from "../fleet/rows.ts";
@@ -40,7 +39,7 @@ export const chooseComparedHosts = async (
     delete from rollout_sample where rollout_id in (select id from rollout where ended_at is not null) or (${isOf({ rolloutId, wave })})`);
   await tx.execute(sql`
     with alive as materialized (
-      select f.identity_id, f.platform, f.version, f.label_set_id, t.wave, t.place, ${hostFigures("f")} as figures
+      select f.identity_id, f.platform, f.version, f.label_set_id, t.wave, t.place, ${hostFigures} as figures
       from fleet_status f left join rollout_target t on t.rollout_id = ${rolloutId}::uuid and t.identity_id = f.identity_id
       where f.last_heartbeat_at >= ${staleBefore(rules)} and f.revoked_from > ${timestampAt(rules.now)}
         and (t.place is null or t.status = 'pending')
@@ -62,7 +61,7 @@ export const chooseComparedHosts = async (
 
 /** Stores the figures of these hosts at the start of the soak. */
 export const markSoak = async (tx: Executor, { rolloutId, wave }: ComparedWave): Promise<void> => {
-  await tx.execute(sql`update rollout_sample s set figures_at_soak = ${hostFigures("f")} from fleet_status f
+  await tx.execute(sql`update rollout_sample s set figures_at_soak = ${hostFigures} from fleet_status f
     where s.rollout_id = ${rolloutId}::uuid and s.wave = ${wave}::int and f.identity_id = s.identity_id`);
 };
 
@@ -70,15 +69,15 @@ export const markSoak = async (tx: Executor, { rolloutId, wave }: ComparedWave):
  * Finds the hosts of a wave's comparison with their figures now, each group in its order. Omits revoked hosts, skipped hosts of the wave,
  * and others that have changed since the wave started.
  */
-export const findComparedHosts = async (
+export const findComparedHosts = (
   tx: Executor,
   { rolloutId, wave, startedAt }: ComparedWave & { startedAt: Date },
   rules: CountingRules,
 ): Promise<FollowedHost[]> => {
-  const rows = await tx.execute<FollowedRow>(sql`
-    select s.is_control as "isControl", s.platform, s.version, s.label_set_id as "labelSetId", to_json(s.figures_before) as before,
-      to_json(s.figures_at_start) as at_change,
-      to_json(coalesce(s.figures_at_soak, s.figures_at_start)) as since_then, to_json(${hostFigures("f")}) as figures,
+  return tx.execute<FollowedHost>(sql`
+    select s.is_control as "isControl", s.platform, s.version, s.label_set_id as "labelSetId", ${readFigures(sql`s.figures_before`)} as before,
+      ${readFigures(sql`s.figures_at_start`)} as "atChange",
+      ${readFigures(sql`coalesce(s.figures_at_soak, s.figures_at_start)`)} as "sinceThen", ${readFigures(hostFigures)} as now,
       f.last_heartbeat_at < ${staleBefore(rules)} as "isSilent", ${sentAround("f", { from: startedAt, until: startedAt }, rules.now)} as sent
     from rollout_sample s join fleet_status f on f.identity_id = s.identity_id
     left join rollout_target t on t.rollout_id = s.rollout_id and t.identity_id = s.identity_id
@@ -88,7 +87,6 @@ export const findComparedHosts = async (
           and f.label_set_id = s.label_set_id and coalesce(t.status, 'pending') = 'pending'
         else t.status in ('assigned', 'applied', 'failed') end
     order by s.place`);
-  return rows.map(followedHostOf);
 };
 
 /** Deletes the hosts of a finished comparison. */

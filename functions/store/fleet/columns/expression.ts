@@ -178,8 +178,8 @@ const constantSql = ({ value, isTime }: Extract<Node, { kind: "constant" }>): SQ
   return typeof value === "string" ? sql`${value}` : sql.raw(String(value));
 };
 
-/** Writes a time, or an infinite one, as the database does. */
+/** Writes a time, or an infinite one, as the database does. Throws for no time. */
 export const textOfTime = (ms: number): string => {
-  if (Number.isFinite(ms)) return new Date(ms).toISOString();
-  return ms > 0 ? "infinity" : "-infinity";
+  if (ms === Number.POSITIVE_INFINITY) return "infinity";
+  return ms === Number.NEGATIVE_INFINITY ? "-infinity" : new Date(ms).toISOString();
 };

@@ -206,8 +206,11 @@ describe("the past in core's memory", () => {
   it.each([25, 12, 2])(
     "has the rows and counts of the database, %d minutes ago",
     async (minutes) => {
-      const { rules, columns } = await readViewRules({ ...core, pastColumns }, ago(minutes));
-      const { rules: same } = await readViewRules(core, ago(minutes));
+      const { rules, columns } = await readViewRules(
+        { ...core, pastColumns },
+        { at: ago(minutes) },
+      );
+      const { rules: same } = await readViewRules(core, { at: ago(minutes) });
       expect(rules.versions.toSorted()).toEqual(same.versions.toSorted());
       for (const filter of [
         {},
