@@ -17,6 +17,9 @@ export const Text = v.string("must be a string");
 export const TextUpTo = (charactersMax: number) =>
   v.pipe(Text, v.maxLength(charactersMax, `must be at most ${charactersMax} characters`));
 
+/** A count in a response. */
+export const WholeNumber = (min = 0) => v.pipe(v.number(), v.integer(), v.minValue(min));
+
 /** A text, a number or a timestamp that a response may lack. */
 export const TextOrNull = v.nullable(v.string());
 export const NumberOrNull = v.nullable(v.number());

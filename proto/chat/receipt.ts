@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { Id, IsoTimestamp } from "../values.ts";
+import { Id, IsoTimestamp, WholeNumber } from "../values.ts";
 import type { MessageStatus, ToolName, ToolResult } from "./session.ts";
 
 /** The kinds of receipts. `closing` ends each turn. */
@@ -16,7 +16,7 @@ const Sha256Hex = v.pipe(v.string(), v.regex(/^[0-9a-f]{64}$/, "must be 64 lower
  * 64 zeros in the first.
  */
 export const Receipt = v.strictObject({
-  seq: v.pipe(v.number(), v.integer(), v.minValue(1)),
+  seq: WholeNumber(1),
   session_id: Id,
   kind: v.picklist(receiptKinds),
   payload_sha256: Sha256Hex,

@@ -1,12 +1,12 @@
 import * as v from "valibot";
-import { IsoTimestamp } from "../values.ts";
+import { IsoTimestamp, WholeNumber } from "../values.ts";
 
 /** The most hours to look ahead. */
 export const aheadHoursMax = 336;
 /** The most items of each kind. */
 export const aheadNamesMax = 100;
 
-const Count = v.pipe(v.number(), v.integer(), v.minValue(0));
+const Count = WholeNumber();
 const Hosts = { count: Count, query: v.string() };
 
 /**

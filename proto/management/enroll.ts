@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { Identifier, Platform, Sha256Hex, Text, Timestamp } from "../values.ts";
+import { Identifier, Platform, Sha256Hex, Text, Timestamp, WholeNumber } from "../values.ts";
 
 /** PEM of a PKCS#10 request. Its faults are `csr_invalid`, not schema faults. */
 export const CsrPem = v.pipe(Text, v.maxLength(65_536, "must be at most 64 KiB"));
@@ -28,7 +28,7 @@ export const CertificateIssued = v.object({
   not_before: Timestamp,
   not_after: Timestamp,
   renew_after: Timestamp,
-  heartbeat_interval_seconds: v.pipe(v.number(), v.integer(), v.minValue(1)),
+  heartbeat_interval_seconds: WholeNumber(1),
   server_time: Timestamp,
 });
 

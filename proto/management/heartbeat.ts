@@ -10,6 +10,7 @@ import {
   Sha256Hex,
   StoredTimestamp,
   Timestamp,
+  WholeNumber,
 } from "../values.ts";
 import { ProofFields } from "./proof.ts";
 import { type ReportedNumber, reportedNumbers } from "./reported-numbers.ts";
@@ -121,7 +122,7 @@ export type HeartbeatReport = Omit<v.InferInput<typeof HeartbeatRequest>, "sent_
  */
 export const HeartbeatResponse = v.object({
   server_time: Timestamp,
-  next_heartbeat_seconds: v.pipe(v.number(), v.integer(), v.minValue(1)),
+  next_heartbeat_seconds: WholeNumber(1),
   desired_config: v.nullable(v.object({ config_id: v.string(), config_hash: Sha256Hex })),
   renew_now: v.boolean(),
   send_diag: v.optional(v.object({ request_id: Id })),

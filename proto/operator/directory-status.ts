@@ -1,7 +1,7 @@
 import * as v from "valibot";
-import { IsoTimestamp, TextOrNull, TimestampOrNull } from "../values.ts";
+import { IsoTimestamp, TextOrNull, TimestampOrNull, WholeNumber } from "../values.ts";
 
-const Count = v.pipe(v.number(), v.integer(), v.minValue(0));
+const Count = WholeNumber();
 
 /** Response of `GET /v1/directory/status` (docs/directory.md): the newest sync, and the counts of people that core knows. */
 export const DirectoryStatus = v.strictObject({

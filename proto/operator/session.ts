@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { Id, IsoTimestamp } from "../values.ts";
+import { Id, IsoTimestamp, WholeNumber } from "../values.ts";
 import { scopes } from "./scopes.ts";
 
 /** Response of web's `GET /api/session`: the person who is signed in, and their current scopes. */
@@ -8,7 +8,7 @@ export const Session = v.object({
   scopes: v.array(v.picklist(scopes)),
   expires_at: IsoTimestamp,
   /** The same by web's clock, for a machine whose clock is wrong. */
-  expires_in_seconds: v.pipe(v.number(), v.integer(), v.minValue(0)),
+  expires_in_seconds: WholeNumber(),
   chat_enabled: v.boolean(),
   provider_name: v.string(),
 });

@@ -1,5 +1,12 @@
 import * as v from "valibot";
-import { Id, IsoTimestamp, NumberOrNull, TextOrNull, TimestampOrNull } from "../values.ts";
+import {
+  Id,
+  IsoTimestamp,
+  NumberOrNull,
+  TextOrNull,
+  TimestampOrNull,
+  WholeNumber,
+} from "../values.ts";
 
 /** The states of a part, the worst last. `disabled`: not configured, or stopped on purpose. */
 export const partStates = ["disabled", "ready", "warning", "not_ready"] as const;
@@ -8,7 +15,7 @@ export const partStates = ["disabled", "ready", "warning", "not_ready"] as const
 export type PartState = (typeof partStates)[number];
 
 const State = v.picklist(partStates);
-const Count = v.pipe(v.number(), v.integer(), v.minValue(0));
+const Count = WholeNumber();
 
 /** A part of the system, as readiness and alerts judge it. */
 export const SystemPart = v.strictObject({

@@ -86,6 +86,8 @@ export interface LiveReport<Value> {
   /** The value of the answer while it is of the current query; undefined from a change of the query until its answer. */
   current: Accessor<Value | undefined>;
   phase: Accessor<ReportPhase>;
+  /** The problem of a report that has failed. */
+  failure: Accessor<ReportState<Value>["problem"]>;
   /** Core's time when the answer was requested, in milliseconds; 0 without one. */
   asOf: Accessor<number>;
   /** The age of the answer in whole seconds; undefined without one. Never less than the age of its data. */
@@ -188,6 +190,7 @@ export const createReport = <Schema extends v.GenericSchema>({
     return arrived && ageMs(arrived, now());
   });
   const isOld = createMemo(() => (age() ?? 0) > intervalsMax * everyMs());
+  const phase = createMemo(() => phaseOf(state(), isOld()));
   const report = {
     state,
     answer,
@@ -195,7 +198,8 @@ export const createReport = <Schema extends v.GenericSchema>({
     current: createMemo(() =>
       state().answer?.query === state().query ? state().answer?.value : undefined,
     ),
-    phase: createMemo(() => phaseOf(state(), isOld())),
+    phase,
+    failure: () => (phase() === "failed" ? state().problem : undefined),
     asOf: createMemo(() => {
       const arrived = answer();
       return arrived ? api.timeAt(arrived) : 0;

@@ -10,7 +10,7 @@ import { createReport, useUpdates } from "../api/live-report.tsx";
 import { Icon } from "../design/icon.tsx";
 import { type RecordColumn, RecordList } from "../design/records.tsx";
 import { Notice, UnknownFilter } from "../design/report-parts.tsx";
-import { formatCount, formatCountOf, formatTimestamp } from "../format/format.ts";
+import { formatCount, formatCountOf } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { createListPage, PageFrame, Time } from "../shell/page.tsx";
 import { createPageTitle } from "../shell/page-title.ts";
@@ -184,8 +184,8 @@ const ChainStatus = () => {
 const VerifiedChain = (props: { chain: AuditChainView; verified: Verified; isOld: boolean }) => {
   const { times } = usePageContext();
   const checked = () => {
-    const since = formatTimestamp(props.verified.checked_since, times.zone());
-    const until = formatTimestamp(props.verified.checked_at, times.zone());
+    const since = times.text(props.verified.checked_since);
+    const until = times.text(props.verified.checked_at);
     return since === until ? `at ${until}` : `between ${since} and ${until}`;
   };
   return (

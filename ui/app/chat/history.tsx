@@ -5,7 +5,7 @@ import { type ApiClient, type ApiProblem, caughtProblem } from "../api/api-clien
 import { createMoment } from "../browser/moment.ts";
 import { withQuery } from "../browser/with-query.ts";
 import { LoadFailure } from "../design/report-parts.tsx";
-import { formatAgo, formatCountOf, formatTimestamp, plainText } from "../format/format.ts";
+import { formatAgo, formatCountOf, plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { sessionsPath } from "./conversation.ts";
 
@@ -224,7 +224,7 @@ const OpenButton = (props: {
       <span class="history-title" dir="auto">
         {props.title}
       </span>
-      <span class="chat-note" title={formatTimestamp(props.session.updated_at, times.zone())}>
+      <span class="chat-note" title={times.text(props.session.updated_at)}>
         {formatAgo(props.session.updated_at, props.now)} ·{" "}
         {formatCountOf(props.session.message_count, "message")}
       </span>

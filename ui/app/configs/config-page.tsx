@@ -19,7 +19,7 @@ import {
   RecordTable,
 } from "../design/records.tsx";
 import { lazyPart, Section } from "../design/report-parts.tsx";
-import { formatBytes, formatCount, formatTimestamp, plainText } from "../format/format.ts";
+import { formatBytes, formatCount, plainText } from "../format/format.ts";
 import { RolloutsOf } from "../rollouts/rollout-parts.tsx";
 import { usePageContext } from "../session/page-context.tsx";
 import { capitalised, createListPart, RecordPage, Time, TimeCell } from "../shell/page.tsx";
@@ -89,7 +89,7 @@ const Assignments = (props: { configId: string }) => {
       <Show when={params().get("since")}>
         {(since) => (
           <p>
-            Assigned in the minute of {formatTimestamp(since(), times.zone())}.{" "}
+            Assigned in the minute of {times.text(since())}.{" "}
             <a href={pathOf({ since: null, until: null, assigned_by: null })}>Show all times</a>
           </p>
         )}

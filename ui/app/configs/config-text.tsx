@@ -5,7 +5,7 @@ import { createReport } from "../api/live-report.tsx";
 import { withQuery } from "../browser/with-query.ts";
 import { CopyButton } from "../design/buttons.tsx";
 import { Loaded } from "../design/report-parts.tsx";
-import { formatTimestamp, plainText } from "../format/format.ts";
+import { plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { configName, linesOf } from "./progress-view.ts";
 
@@ -74,7 +74,7 @@ export const CompareChoice = (props: { configId: string; chosen?: string }) => {
                     {(config) => (
                       <option value={config.id} selected={config.id === props.chosen}>
                         {plainText(configName(config))},{" "}
-                        {formatTimestamp(config.created_at, times.zone()).slice(0, 16)},{" "}
+                        {times.text(config.created_at).slice(0, 16)},{" "}
                         {config.config_hash.slice(0, 6)}
                       </option>
                     )}

@@ -206,7 +206,7 @@ export const Loaded = <Reported, Value = Reported>(props: {
   return (
     <UpdatesProvider value={{ paused, asOf: props.report.asOf }}>
       <Switch fallback={<p class="page-loading">Loading</p>}>
-        <Match when={props.report.phase() === "failed" && props.report.state().problem}>
+        <Match when={props.report.failure()}>
           {(problem) => {
             const title = () =>
               (notFound.has(problem().status ?? 0) && props.missing) ||

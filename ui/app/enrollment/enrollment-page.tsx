@@ -34,7 +34,7 @@ export const EnrollmentPage = () => {
         when={unknownParameter(location.search)}
         fallback={
           <>
-            <Show when={report.phase() === "failed" && report.state().problem}>
+            <Show when={report.failure()}>
               {(problem) => (
                 <LoadFailure
                   title={<h2>The counts could not be loaded</h2>}

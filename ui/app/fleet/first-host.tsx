@@ -35,7 +35,7 @@ export const FirstHost = () => {
   return (
     <section class="notice first-host">
       <h2>No host is enrolled yet</h2>
-      <Show when={report.phase() === "failed" && report.state().problem}>
+      <Show when={report.failure()}>
         {(problem) => (
           <LoadFailure
             title={<h3>The steps could not be loaded</h3>}

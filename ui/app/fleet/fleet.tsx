@@ -328,7 +328,7 @@ const Rows = (props: PartProps) => {
   const [preferences] = props.of.preferences;
   return (
     <Switch>
-      <Match when={report.phase() === "failed" && report.state().problem}>
+      <Match when={report.failure()}>
         {(problem) => <FailedRows problem={problem()} view={view()} onRetry={refresh} />}
       </Match>
       <Match when={props.of.hasNoRows()}>

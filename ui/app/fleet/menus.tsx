@@ -5,7 +5,6 @@ import type { LiveReport } from "../api/live-report.tsx";
 import { PopoverMenu } from "../design/buttons.tsx";
 import { Icon } from "../design/icon.tsx";
 import { Freshness, lazyPart } from "../design/report-parts.tsx";
-import { formatTimestamp } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { type FleetView, viewPath, withTime } from "./view/view-state.ts";
 
@@ -85,7 +84,7 @@ export const FleetAge = (props: {
         <div class="past-mark" role="status">
           <Icon name="warning" />
           <p>
-            The past, at <b>{formatTimestamp(parsePastTime(at()) ?? Number.NaN, times.zone())}</b>
+            The past, at <b>{times.text(parsePastTime(at()) ?? Number.NaN)}</b>
           </p>
           <a class="button" href={viewPath(withTime(props.view))}>
             Back to now

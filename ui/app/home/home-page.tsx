@@ -8,7 +8,7 @@ import { Icon } from "../design/icon.tsx";
 import { LoadFailure } from "../design/report-parts.tsx";
 import { StateBar, SummaryLine } from "../fleet/summary/summary.tsx";
 import { defaultView } from "../fleet/view/view-state.ts";
-import { formatAgo, formatCount, formatTimestamp } from "../format/format.ts";
+import { formatAgo, formatCount } from "../format/format.ts";
 import { canAsk, usePageContext } from "../session/page-context.tsx";
 import { createPageTitle } from "../shell/page-title.ts";
 import { directoryFaults } from "./directory-faults.ts";
@@ -25,7 +25,7 @@ const DirectoryPanel = () => {
   return (
     <section class="panel" aria-labelledby="home-directory">
       <h2 id="home-directory">Directory</h2>
-      <Show when={report.phase() === "failed" && report.state().problem}>
+      <Show when={report.failure()}>
         {(problem) => (
           <LoadFailure
             title={<p>The directory status could not be loaded.</p>}
@@ -45,7 +45,7 @@ const DirectoryPanel = () => {
                 {(at) => (
                   <>
                     {isPushed(status()) ? "Last pushed" : "Last synced"}{" "}
-                    <time datetime={at()} title={formatTimestamp(at(), times.zone())}>
+                    <time datetime={at()} title={times.text(at())}>
                       {formatAgo(at(), api.timeAt(now()))}
                     </time>
                     : {formatCount(status().counts.people.active)} active,{" "}
@@ -156,7 +156,7 @@ const FleetStrip = () => {
         <a href="/fleet">Fleet</a>
       </h2>
       <Show
-        when={report.phase() === "failed" && report.state().problem}
+        when={report.failure()}
         fallback={
           <>
             <SummaryLine summary={summary()} view={defaultView} />

@@ -11,7 +11,6 @@ import { Icon } from "../design/icon.tsx";
 import { ListPager } from "../design/records.tsx";
 import { Loaded } from "../design/report-parts.tsx";
 import { type TimelineEntry, withOutages } from "../fleet/summary/outages.tsx";
-import { formatTimestamp } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 
 /** The kinds of events of a host: their filter, and what is said without any. */
@@ -74,7 +73,7 @@ export const HostEvents = (props: {
   const outcomeOf = (index: number, action: string) => {
     if (props.kind !== "config" || action === "config.clear") return undefined;
     const next = items()[index - 1];
-    if (next !== undefined) return `Until ${formatTimestamp(next.occurred_at, times.zone())}.`;
+    if (next !== undefined) return `Until ${times.text(next.occurred_at)}.`;
     return props.drift && outcomes[props.drift];
   };
   const entriesOf = ({ items, next_cursor }: AuditEventPage) =>

@@ -14,7 +14,7 @@ import { ShownReportsProvider } from "../api/live-report.tsx";
 import { ageMs, createMoment, type Moment, readMoment } from "../browser/moment.ts";
 import { createShortcutSwitch, type ShortcutSwitch } from "../browser/shortcuts.ts";
 import { claimTab, readStoredText, storeText } from "../browser/stored-text.ts";
-import type { TimeZone } from "../format/format.ts";
+import { formatTimestamp, type TimeZone } from "../format/format.ts";
 
 /**
  * The state of the page's session. `ended` keeps the session that was known, so that the page keeps what it shows; it becomes `known`
@@ -32,6 +32,8 @@ const storageKey = "time-zone";
 interface TimeZoneChoice {
   zone: Accessor<TimeZone>;
   choose(zone: TimeZone): void;
+  /** Writes a time in this zone. */
+  text(at: string | number): string;
 }
 
 /** Returns the choice of a zone. Create one for a page. */
@@ -45,6 +47,7 @@ const createTimeZoneChoice = (): TimeZoneChoice => {
       setZone(next);
       storeText(storageKey, next);
     },
+    text: (at) => formatTimestamp(at, zone()),
   };
 };
 

@@ -11,7 +11,7 @@ import {
 import { changedParams, type QueryParams, withQuery } from "../browser/with-query.ts";
 import type { Chip } from "../design/records.tsx";
 import { Freshness, Loaded } from "../design/report-parts.tsx";
-import { formatAgo, formatTimestamp } from "../format/format.ts";
+import { formatAgo } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { createPageTitle } from "./page-title.ts";
 import "../design/page.css";
@@ -234,7 +234,7 @@ export const Time = (props: { at: string }) => {
   const { asOf } = useUpdates();
   return (
     <time datetime={props.at} title={formatAgo(props.at, asOf())}>
-      {formatTimestamp(props.at, times.zone())}
+      {times.text(props.at)}
     </time>
   );
 };

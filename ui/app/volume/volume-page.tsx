@@ -120,8 +120,8 @@ const Series = (props: { report: VolumeReport }) => {
       <figure class="volume-series" aria-label="Bytes over time">
         <Sparkline bars={bars()} />
         <figcaption>
-          <span>{formatTimestamp(props.report.from, times.zone())}</span>
-          <span>{formatTimestamp(props.report.to, times.zone())}</span>
+          <span>{times.text(props.report.from)}</span>
+          <span>{times.text(props.report.to)}</span>
         </figcaption>
       </figure>
       <details>

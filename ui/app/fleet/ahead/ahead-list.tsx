@@ -5,7 +5,6 @@ import {
   formatBytes,
   formatCountOf,
   formatDuration,
-  formatTimestamp,
   inWords,
   plainName,
 } from "#ui/app/format/format.ts";
@@ -29,9 +28,7 @@ export const AheadList = () => {
       >
         {(known) => (
           <>
-            <p class="quiet">
-              Unless somebody acts, by {formatTimestamp(known().until, times.zone())}:
-            </p>
+            <p class="quiet">Unless somebody acts, by {times.text(known().until)}:</p>
             <HostParts ahead={known()} />
             <OtherParts ahead={known()} />
             <Show when={known().telemetry}>
@@ -135,7 +132,7 @@ const OtherParts = (props: AheadProps) => (
 const End = (props: AheadProps & { at: string }) => {
   const { times } = usePageContext();
   const seconds = () => (Date.parse(props.at) - Date.parse(props.ahead.generated_at)) / 1000;
-  return <>{`${formatTimestamp(props.at, times.zone())}, in ${formatDuration(seconds())}`}</>;
+  return <>{`${times.text(props.at)}, in ${formatDuration(seconds())}`}</>;
 };
 
 /** A kind of what runs out: its count, which is a link, and the first of them. */

@@ -6,7 +6,7 @@ import {
   FleetChangeList,
 } from "#proto/fleet-health/comparison.ts";
 import { createReport } from "#ui/app/api/live-report.tsx";
-import { formatCountOf, formatTimestamp, plainName } from "#ui/app/format/format.ts";
+import { formatCountOf, plainName } from "#ui/app/format/format.ts";
 import { usePageContext } from "#ui/app/session/page-context.tsx";
 import { defaultView, viewPath, withFilter } from "../view/view-state.ts";
 import { ComparisonDetails } from "./comparison-details.tsx";
@@ -20,7 +20,6 @@ export const ChangeList = () => {
     path: () => "/api/core/collector/health/changes?limit=20",
     showsAge: true,
   });
-  const at = (time: string) => formatTimestamp(time, times.zone());
   return (
     <>
       <h2>Are hosts worse since an upgrade, or another label?</h2>
@@ -39,13 +38,16 @@ export const ChangeList = () => {
                   <li>
                     <a href={hrefOf(change)}>{plainName(describeChange(change))}</a>
                     <p class="quiet">
-                      {formatCountOf(change.hosts, "host")}, {at(change.began_at)} to{" "}
-                      {at(change.ended_at)}
+                      {formatCountOf(change.hosts, "host")}, {times.text(change.began_at)} to{" "}
+                      {times.text(change.ended_at)}
                     </p>
                     <Show
                       when={change.comparison}
                       fallback={
-                        <p>Soaks until {at(change.soak_until)}, longer if core is unavailable.</p>
+                        <p>
+                          Soaks until {times.text(change.soak_until)}, longer if core is
+                          unavailable.
+                        </p>
                       }
                     >
                       {(comparison) => <ComparisonDetails comparison={comparison()} />}

@@ -4,7 +4,7 @@ import { FleetHealthDetail } from "#proto/fleet-health/report.ts";
 import { createReport, type LiveReport, useUpdates } from "#ui/app/api/live-report.tsx";
 import { Icon, StateMark } from "#ui/app/design/icon.tsx";
 import { LoadFailure, Loading, OldNotice } from "#ui/app/design/report-parts.tsx";
-import { formatTimestamp, plainName } from "#ui/app/format/format.ts";
+import { plainName } from "#ui/app/format/format.ts";
 import { usePageContext } from "#ui/app/session/page-context.tsx";
 import { hostPath } from "../view/view-state.ts";
 import { Detail, HostName } from "./detail.tsx";
@@ -97,7 +97,7 @@ const DrawerName = (props: { detail: FleetHealthDetail }) => {
       <Dialog.Title as="h2">{plainName(item().device_id)}</Dialog.Title>
       <HostName host={item()} spelled={plainName} />
       <Show when={props.detail.at}>
-        {(at) => <p class="banner">The past, at {formatTimestamp(at(), times.zone())}</p>}
+        {(at) => <p class="banner">The past, at {times.text(at())}</p>}
       </Show>
       <p>
         <a href={`/hosts/${item().identity_id}`}>

@@ -7,7 +7,7 @@ import {
 } from "#proto/fleet-health/timeline.ts";
 import { parsePastTime } from "#proto/values.ts";
 import { createReport, useUpdates } from "#ui/app/api/live-report.tsx";
-import { formatCountOf, formatTimestamp } from "#ui/app/format/format.ts";
+import { formatCountOf } from "#ui/app/format/format.ts";
 import { usePageContext } from "#ui/app/session/page-context.tsx";
 import { type FleetView, viewPath, withTime } from "../view/view-state.ts";
 import { drawTimeline, itemNear, type TimelineItem, timelineSize } from "./timeline-layout.ts";
@@ -89,7 +89,7 @@ const createStrip = (props: { view: FleetView }) => {
     if (timeline === undefined || isNow(at))
       return `Now. At most ${formatCountOf(drawing()?.highest ?? 0, "host")} at a time`;
     const item = itemNear(timeline, at);
-    return `${formatTimestamp(item?.at ?? at, times.zone())}: ${item ? countWords(item) : "not counted"}`;
+    return `${times.text(item?.at ?? at)}: ${item ? countWords(item) : "not counted"}`;
   };
   const show = (at: number) => {
     setDragged(undefined);

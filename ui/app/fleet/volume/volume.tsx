@@ -2,7 +2,7 @@ import { createMemo, Index, Show } from "solid-js";
 import { HostVolume, type VolumeKind } from "#proto/fleet-health/volume.ts";
 import { createReport } from "#ui/app/api/live-report.tsx";
 import { Sparkline } from "#ui/app/design/bars.tsx";
-import { formatCount, formatTimestamp } from "#ui/app/format/format.ts";
+import { formatCount } from "#ui/app/format/format.ts";
 import { usePageContext } from "#ui/app/session/page-context.tsx";
 import { type KindTotal, kindNames, kindTotals, volumeBars, volumeText } from "./volume-view.ts";
 import "./volume.css";
@@ -21,7 +21,7 @@ export const Volume = (props: { identityId: string }) => {
   const hoursSent = () => volume()?.hours.filter(({ kinds }) => kinds.length > 0) ?? [];
   /** The hours with envelopes, of the day of the report in the chosen zone, or before it. */
   const hoursOf = ({ generated_at: at }: HostVolume, part: "today" | "before") => {
-    const dayOf = (time: string) => formatTimestamp(time, times.zone()).slice(0, 10);
+    const dayOf = (time: string) => times.text(time).slice(0, 10);
     return hoursSent().filter(({ from }) => (dayOf(from) === dayOf(at)) === (part === "today"));
   };
   return (
@@ -72,7 +72,7 @@ const HourTable = (props: { caption: string; hours: HostVolume["hours"]; dated?:
   const { times } = usePageContext();
   const totals = () => kindTotals(props);
   const nameOf = (hour: HostVolume["hours"][number]) => {
-    const at = formatTimestamp(hour.from, times.zone());
+    const at = times.text(hour.from);
     return props.dated ? at.slice(0, 16) : at.slice(11, 16);
   };
   const ofKind = (hours: HostVolume["hours"], kind: VolumeKind) =>
