@@ -1,5 +1,5 @@
 import type { TimedCore, WriteCore } from "#functions/core.ts";
-import { Problem } from "#functions/problems.ts";
+import { Problem, requireFound } from "#functions/problems.ts";
 import {
   type AppliedSetRow,
   findAppliedSet,
@@ -21,8 +21,7 @@ export const getAppliedSet = async (
   { db, clock }: TimedCore,
   name: string,
 ): Promise<AppliedSetRow> => {
-  const row = await findAppliedSet(db, name);
-  if (row === undefined) throw new Problem("not_found", { detail: "No such set" });
+  const row = requireFound(await findAppliedSet(db, name), "set");
   return leaseEnd(row) > clock.now() ? { ...row, revision: row.revision - 1 } : row;
 };
 

@@ -38,7 +38,7 @@ export const auditedExport = async function* <Row, Position>(
   core: WriteCore,
   { operator, origin, asked }: RequestedExport,
   { action, target, details }: ExportEntry,
-  read: (after: Position | null) => Promise<ExportBatch<Row, Position>>,
+  read: (page: { after: Position | null; limit: number }) => Promise<ExportBatch<Row, Position>>,
 ): AsyncGenerator<Row[], void, void> {
   let yieldedRows = 0;
   let recorded: "nothing" | "start" | "all" = "nothing";
@@ -58,7 +58,7 @@ export const auditedExport = async function* <Row, Position>(
     return core.db.transaction((tx) => recordAudit(tx, core, entry));
   };
   const readNext = (after: Position | null) => {
-    const batch = read(after);
+    const batch = read({ after, limit: exportBatchRows });
     // Awaited below; until then, a failure is not an unhandled one.
     batch.catch(() => undefined);
     return batch;

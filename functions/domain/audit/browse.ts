@@ -9,7 +9,7 @@ import {
 } from "#functions/store/audit/list.ts";
 import type { Paged, PageRequest } from "#functions/store/database/statements.ts";
 import { isUuid } from "#proto/values.ts";
-import { auditedExport, exportBatchRows, type RequestedExport } from "./audited-export.ts";
+import { auditedExport, type RequestedExport } from "./audited-export.ts";
 
 /** The filters of the audit log as an operator requests them. */
 export interface AuditQuery extends Omit<AuditFilter, "about"> {
@@ -45,11 +45,8 @@ export const exportAuditEvents = async (
 ): Promise<AsyncGenerator<NamedAuditEvent[], void, void>> => {
   const filter = await filterOf(core, query);
   const entry = { action: "audit.export", target: { type: "audit_export", id: format } } as const;
-  return auditedExport(core, request, entry, async (after: string | null) => {
-    const { rows, next } = await listAuditEvents(core.db, filter, {
-      after,
-      limit: exportBatchRows,
-    });
+  return auditedExport(core, request, entry, async (page: PageRequest) => {
+    const { rows, next } = await listAuditEvents(core.db, filter, page);
     return { rows: await withNames(core, rows), next };
   });
 };

@@ -4,12 +4,12 @@ import {
   type RefusalCountRow,
 } from "#functions/store/audit/refusal-counts.ts";
 import type { Executor } from "#functions/store/database/database.ts";
+import { minuteMs } from "#kit/clock.ts";
 import type { AuditAction } from "#proto/audit-actions.ts";
 import { type AuditEntry, recordAudits } from "./audit-log.ts";
 
 /** Requests of a minute may still be under way for so long after its end. */
 const graceMs = 5000;
-const minuteMs = 60_000;
 const batch = 500;
 
 /**

@@ -14,9 +14,9 @@ import {
 import type { Executor } from "#functions/store/database/database.ts";
 import { groupTransactions } from "#functions/store/database/group-transactions.ts";
 import { addressKey } from "#kit/address.ts";
+import { minuteMs } from "#kit/clock.ts";
 import { type AuditEntry, type Origin, recordAudits } from "./audit-log.ts";
 
-const minuteMs = 60_000;
 const countsPerMinuteMax = 100;
 /** The address of shared counts. */
 const otherAddresses = "other";

@@ -12,6 +12,7 @@ import {
 } from "#functions/store/audit/audit.ts";
 import type { Executor } from "#functions/store/database/database.ts";
 import { equalBytes } from "#kit/bytes.ts";
+import { hourMs } from "#kit/clock.ts";
 import {
   type ChainFault,
   type ChainPosition,
@@ -23,7 +24,7 @@ import {
 /** The most links that one call recomputes: some 100 ms of work. */
 const linksMax = 2000;
 /** A pass over the whole chain begins this long after the previous one. */
-const passIntervalMs = 3_600_000;
+const passIntervalMs = hourMs;
 const pendingMax = 10_000;
 
 /** The result of a call of `verifyChain`. */

@@ -9,7 +9,6 @@ import {
   type SigningRequest,
 } from "#functions/signer/signer.ts";
 import {
-  type CertificateRow,
   findCertificate,
   findUnusedSuccessor,
   type Issued,
@@ -27,8 +26,8 @@ import {
 } from "#functions/store/certificate/identities.ts";
 import type { Executor } from "#functions/store/database/database.ts";
 import { findPolicy } from "#functions/store/enrollment/policies.ts";
-import { sha256 } from "#kit/bytes.ts";
-import { hourMs } from "#kit/clock.ts";
+import { equalBytes, sha256 } from "#kit/bytes.ts";
+import { hourMs, minuteMs } from "#kit/clock.ts";
 import { uuidv7 } from "#kit/entropy.ts";
 import type { RenewRequest } from "#proto/management/renew.ts";
 import { type Origin, recordAudit } from "../audit/audit-log.ts";
@@ -63,7 +62,7 @@ export const renew = async (
 
   const identity = await findIdentity(db, presented.identityId);
   const successor = await findUnusedSuccessor(db, presented.certificateId);
-  if (identity && successor && isSameKey(successor, spkiSha256))
+  if (identity && successor && equalBytes(successor.spkiSha256, spkiSha256))
     return { identity, certificate: successor };
 
   const policy = identity && (await findPolicy(db, identity.policyId));
@@ -116,13 +115,12 @@ const requestOf = async (
   return checked.csr;
 };
 
-const minuteMs = 60_000;
 /** Renewals of one identity in any minute. */
 const minuteCountMax = 6;
 /** After so many renewals of one identity in an hour, renews only a certificate that is due, so that the limit never lets one expire. */
 const hourCountMax = 30;
 /** Also counts certificates that a core with a faster clock has issued; core is not ready when its clock is off by more. */
-const clockToleranceMs = 300_000;
+const clockToleranceMs = 5 * minuteMs;
 
 /**
  * Throws 429 `rate_limited` when an identity has renewed too often, with any of its certificates. Counts the certificates in the database,
@@ -182,9 +180,6 @@ const recordSignerFault = (
   );
 };
 
-const isSameKey = (row: CertificateRow, spkiSha256: Uint8Array) =>
-  row.spkiSha256.toHex() === spkiSha256.toHex();
-
 interface Renewal {
   presented: AdmittedCollector;
   spkiSha256: Uint8Array;
@@ -208,7 +203,7 @@ const record = async (
   if (predecessor.status === "revoked") throw new Problem("certificate_revoked");
   if (predecessor.status === "replaced") throw new Problem("certificate_replaced");
   const unused = await findUnusedSuccessor(tx, predecessor.id);
-  if (unused && isSameKey(unused, spkiSha256)) return { identity, certificate: unused };
+  if (unused && equalBytes(unused.spkiSha256, spkiSha256)) return { identity, certificate: unused };
   await checkRate(tx, predecessor.renewAfter, identity.id, core.clock.now());
   if (unused) await updateReplaced(tx, [unused.id], new Date(core.clock.now()));
 

@@ -44,7 +44,5 @@ export const closeHostQueue = async (
     return listQueues(tx, hostId);
   });
 
-const hostOf = async (db: Executor, identityId: string) => {
-  const host = requireFound(await findIdentityOf(db, identityId), "collector");
-  return host;
-};
+const hostOf = async (db: Executor, identityId: string) =>
+  requireFound(await findIdentityOf(db, identityId), "collector");

@@ -1,5 +1,5 @@
 import type { Core, ReadCore } from "#functions/core.ts";
-import { Problem } from "#functions/problems.ts";
+import { requireFound } from "#functions/problems.ts";
 import { type DayRow, dayAt, findDays } from "#functions/store/completeness/days.ts";
 import {
   findHostAccounts,
@@ -116,8 +116,8 @@ export const reportHostHours = async (
   identityId: string,
   range: HourRange,
 ): Promise<{ host: string; hours: ReportedHour[]; exports: readonly NamedExport[] }> => {
-  const [enrolled] = (await findEnrolledHosts(db, { identityId })).values();
-  if (enrolled === undefined) throw new Problem("not_found", { detail: "No such collector" });
+  const [found] = (await findEnrolledHosts(db, { identityId })).values();
+  const enrolled = requireFound(found, "collector");
   const host = enrolled.identity;
   const [days, accounts, exports] = await Promise.all([
     findDays(db, [host], daysOf(range)),
@@ -226,7 +226,7 @@ export const exportFleetHours = (
     core,
     request,
     { action: "completeness.export", target: { type: "completeness", id: "fleet" } },
-    async (after: MatchingHost | null) => {
+    async ({ after }: { after: MatchingHost | null }) => {
       const { rows, next } = await findMatchingHosts(
         core.db,
         filter,

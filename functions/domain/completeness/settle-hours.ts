@@ -26,6 +26,7 @@ import {
   findLateHours,
   type HostHour,
   hourKey,
+  hoursOf,
   listHosts,
   listUnenrolledHosts,
 } from "#functions/store/completeness/hour-facts.ts";
@@ -220,19 +221,6 @@ const resumeAt = (
   accounts: readonly SettlingAccount[],
   limit: number,
 ): SettlingAccount | undefined => (accounts.length === limit ? accounts.at(-1) : undefined);
-
-/** Returns the hours of a range that an account covers: of a running queue, only the hour in which the account begins. */
-const hoursOf = (
-  { host, fromMs, toMs, isStopped }: SettlingAccount,
-  range: { fromMs: number; untilMs: number },
-): HostHour[] => {
-  const firstHour = Math.floor(fromMs / hourLengthMs) * hourLengthMs;
-  const end = Math.min(range.untilMs, isStopped ? toMs : firstHour + hourLengthMs);
-  const hours: HostHour[] = [];
-  for (let hourMs = Math.max(firstHour, range.fromMs); hourMs < end; hourMs += hourLengthMs)
-    hours.push({ host, hourMs });
-  return hours;
-};
 
 /**
  * Decides again on hours with late accounts, hours that every export has delivered since, and hours with records that a backend has

@@ -1,5 +1,5 @@
 import type { ConfiguredCore, ReadCore } from "#functions/core.ts";
-import { Problem } from "#functions/problems.ts";
+import { requireFound } from "#functions/problems.ts";
 import { findConfig } from "#functions/store/config/configs.ts";
 import {
   type AssignmentBatchRow,
@@ -17,7 +17,7 @@ import {
 } from "#functions/store/config/hosts.ts";
 import type { Paged, PageRequest } from "#functions/store/database/statements.ts";
 import { batchesMax, unstoredMax } from "#proto/fleet-health/config-report.ts";
-import { auditedExport, exportBatchRows, type RequestedExport } from "../audit/audited-export.ts";
+import { auditedExport, type RequestedExport } from "../audit/audited-export.ts";
 import { readCountingRules } from "../fleet/rules.ts";
 
 /** A config and the hosts of its hash. */
@@ -48,10 +48,9 @@ interface DescribedConfig extends ConfigWithProgress {
 export const describeConfig = async (core: ReadCore, id: string): Promise<DescribedConfig> => {
   const rules = await readCountingRules(core);
   const [config, batches] = await Promise.all([
-    findListedConfig(core.db, id),
+    findListedConfig(core.db, id).then((found) => requireFound(found, "config")),
     findAssignmentBatches(core.db, id, batchesMax),
   ]);
-  if (config === undefined) throw new Problem("not_found", { detail: "No such config" });
   const hostsOf = await countProgress(core.db, rules, [config.configHash]);
   return { ...config, now: rules.now, hosts: hostsOf(config.configHash), batches };
 };
@@ -75,8 +74,7 @@ export const browseAssignments = async (
 };
 
 const requireConfig = async ({ db }: ReadCore, id: string) => {
-  if ((await findConfig(db, id)) === undefined)
-    throw new Problem("not_found", { detail: "No such config" });
+  requireFound(await findConfig(db, id), "config");
 };
 
 /** Returns every config of a list and its hosts, newest first, in batches; audited. */
@@ -89,7 +87,7 @@ export const exportConfigs = (
     core,
     request,
     { action: "config.export", target: { type: "config_export", id: "configs" } },
-    (after: string | null) => browseConfigs(core, text, { after, limit: exportBatchRows }),
+    (page: PageRequest) => browseConfigs(core, text, page),
   );
 
 /** Returns every assignment of a config under a filter, newest first, in batches; audited. Throws 404 `not_found`. */
@@ -104,7 +102,6 @@ export const exportAssignments = async (
     core,
     request,
     { action: "config.export", target: { type: "collector_config", id: filter.configId } },
-    (after: string | null) =>
-      listAssignments(core.db, rules, filter, { after, limit: exportBatchRows }),
+    (page: PageRequest) => listAssignments(core.db, rules, filter, page),
   );
 };

@@ -125,10 +125,8 @@ export const rollBackConfig = async (
 ): Promise<Assigned> =>
   core.db.transaction(async (tx) => {
     const identity = requireFound(await lockIdentity(tx, identityId));
-    const hash = await findLastKnownGoodHash(tx, identityId);
-    if (hash === null) throw new Problem("no_last_known_good");
-    const config = await findNewestConfigByHash(tx, hash);
-    if (config === undefined) throw new Problem("last_known_good_not_stored");
+    const config = await lastKnownGood(tx, identityId);
+    if (typeof config === "string") throw new Problem(config);
     const assigned = await assignLocked(tx, core, {
       operator,
       identity,
@@ -140,10 +138,8 @@ export const rollBackConfig = async (
     return assigned;
   });
 
-const existingConfig = async (tx: Executor, id: string): Promise<ConfigRow> => {
-  const config = requireFound(await findConfig(tx, id), "config");
-  return config;
-};
+const existingConfig = async (tx: Executor, id: string): Promise<ConfigRow> =>
+  requireFound(await findConfig(tx, id), "config");
 
 /** Notifies the hosts whose assignment has changed, in few notifications. */
 export const notifyAssigned = async (

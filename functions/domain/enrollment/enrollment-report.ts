@@ -11,7 +11,7 @@ import {
   type TokenFilter,
 } from "#functions/store/enrollment/report.ts";
 import { dayMs } from "#kit/clock.ts";
-import { auditedExport, exportBatchRows, type RequestedExport } from "../audit/audited-export.ts";
+import { auditedExport, type RequestedExport } from "../audit/audited-export.ts";
 
 const nowOf = ({ clock }: TimedCore): Date => new Date(clock.now());
 
@@ -45,14 +45,14 @@ const exportEntry = (id: "policies" | "tokens" | "refusals") =>
 
 /** Returns every policy of a list, newest first, in batches; audited. */
 export const exportPolicies = (core: WriteCore, filter: PolicyFilter, request: RequestedExport) =>
-  auditedExport(core, request, exportEntry("policies"), (after: string | null) =>
-    browsePolicies(core, filter, { after, limit: exportBatchRows }),
+  auditedExport(core, request, exportEntry("policies"), (page: PageRequest) =>
+    browsePolicies(core, filter, page),
   );
 
 /** Returns every token of a list, newest first, in batches; audited. */
 export const exportTokens = (core: WriteCore, filter: TokenFilter, request: RequestedExport) =>
-  auditedExport(core, request, exportEntry("tokens"), (after: string | null) =>
-    browseAllTokens(core, filter, { after, limit: exportBatchRows }),
+  auditedExport(core, request, exportEntry("tokens"), (page: PageRequest) =>
+    browseAllTokens(core, filter, page),
   );
 
 /** Returns the refusals of the last day by reason and policy, in one batch; audited. */

@@ -3,7 +3,7 @@ import { findLabelKeys, type LabelKeys } from "#functions/store/fleet/labels.ts"
 import { type FleetPosition, type FleetRow, findFleetPage } from "#functions/store/fleet/report.ts";
 import type { FleetRules } from "#functions/store/fleet/rows.ts";
 import type { ExportKind } from "#proto/fleet-health/vocabulary.ts";
-import { auditedExport, exportBatchRows, type RequestedExport } from "../audit/audited-export.ts";
+import { auditedExport, type RequestedExport } from "../audit/audited-export.ts";
 import type { ViewQuery } from "./report.ts";
 import { readViewRules } from "./view-rules.ts";
 
@@ -35,9 +35,14 @@ export const exportFleet = async (
     target: { type: "fleet_export", id: kind },
     details: { kind },
   } as const;
-  const batches = auditedExport(core, order, entry, (after: FleetPosition | null) => {
-    const page = { sort: "identity", order: "asc", limit: exportBatchRows, after } as const;
-    return findFleetPage(core.db, rules, filter, page, { kind });
-  });
+  const batches = auditedExport(
+    core,
+    order,
+    entry,
+    (batch: { after: FleetPosition | null; limit: number }) => {
+      const page = { sort: "identity", order: "asc", ...batch } as const;
+      return findFleetPage(core.db, rules, filter, page, { kind });
+    },
+  );
   return { rules, labels, batches };
 };

@@ -1,18 +1,19 @@
 import type { Core, ReadCore, WriteCore } from "#functions/core.ts";
+import { requireFound } from "#functions/problems.ts";
 import type { Paged, PageRequest } from "#functions/store/database/statements.ts";
 import type { Outage } from "#functions/store/fleet/counted-time.ts";
 import type { CountingRules } from "#functions/store/fleet/rows.ts";
 import {
   type DescribedRollout,
+  findRollout,
   listRollouts,
   listTargets,
   type RolloutFilter,
   type TargetFilter,
   type TargetListRow,
 } from "#functions/store/rollout/rollouts.ts";
-import { auditedExport, exportBatchRows, type RequestedExport } from "../audit/audited-export.ts";
+import { auditedExport, type RequestedExport } from "../audit/audited-export.ts";
 import { readCountingRules } from "../fleet/rules.ts";
-import { requireRollout } from "./require-rollout.ts";
 import { soakEnd } from "./waves.ts";
 
 /** A rollout, and the outages of core while it was open. */
@@ -48,6 +49,9 @@ export const browseRollouts = async (
   return { rows: rows.map((row) => timed(row, rules)), next };
 };
 
+const requireRollout = async ({ db }: Pick<Core, "db">, id: string): Promise<DescribedRollout> =>
+  requireFound(await findRollout(db, id), "rollout");
+
 /** Returns a rollout. Throws 404 `not_found`. */
 export const describeRollout = async (core: ReadCore, id: string): Promise<TimedRollout> =>
   timed(await requireRollout(core, id), await readCountingRules(core));
@@ -77,7 +81,7 @@ export const exportTargets = async (
     action: "rollout.export",
     target: { type: "rollout", id: filter.rolloutId },
   } as const;
-  return auditedExport(core, request, entry, (after: number | null) =>
-    listTargets(core.db, filter, { after, limit: exportBatchRows }),
+  return auditedExport(core, request, entry, (page: { after: number | null; limit: number }) =>
+    listTargets(core.db, filter, page),
   );
 };

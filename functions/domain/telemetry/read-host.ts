@@ -5,7 +5,7 @@
  */
 
 import type { Core } from "#functions/core.ts";
-import { Problem } from "#functions/problems.ts";
+import { requireFound } from "#functions/problems.ts";
 import { findIdentity } from "#functions/store/certificate/identities.ts";
 import { findOldestXid } from "#functions/store/database/statements.ts";
 import {
@@ -61,8 +61,7 @@ export const readHostTelemetry = async (
   query: TelemetryQuery,
   audit: RequestedExport,
 ): Promise<{ host: string; batches: AsyncGenerator<ReadTelemetry[], void, void> }> => {
-  const identity = await findIdentity(core.db, identityId);
-  if (identity === undefined) throw new Problem("not_found", { detail: "No such collector" });
+  const identity = requireFound(await findIdentity(core.db, identityId), "collector");
   const { operator, origin, asked } = audit;
   const from = query.from?.toISOString() ?? null;
   const to = query.to?.toISOString() ?? null;

@@ -1,5 +1,5 @@
 import type { TimedCore, WriteCore } from "#functions/core.ts";
-import { Problem } from "#functions/problems.ts";
+import { Problem, requireFound } from "#functions/problems.ts";
 import type { Executor } from "#functions/store/database/database.ts";
 import {
   type BudgetRow,
@@ -92,8 +92,11 @@ export const removeBudget = (
   origin: Origin,
 ): Promise<void> =>
   core.db.transaction(async (tx) => {
-    const before = (await lockBudgets(tx)).find((budget) => budget.name === name);
-    if (before === undefined) throw new Problem("not_found", { detail: "No such budget" });
+    const budgets = await lockBudgets(tx);
+    const before = requireFound(
+      budgets.find((budget) => budget.name === name),
+      "budget",
+    );
     await deleteBudgetRow(tx, name);
     const details = { filter: before.filter, bytes_per_hour: before.bytesPerHour };
     await audit(tx, core, { operator, origin, action: "budget.delete", name, details });

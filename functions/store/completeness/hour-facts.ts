@@ -302,6 +302,20 @@ export const listExports = async (db: Executor): Promise<NamedExport[]> => {
   );
 };
 
+/** Returns the hours of a range that an account covers: of a running queue, only the hour in which the account begins. */
+export const hoursOf = (
+  account: { host: string } & Pick<HourAccount, "fromMs" | "toMs" | "isStopped">,
+  range: { fromMs: number; untilMs: number },
+): HostHour[] => {
+  const { host, fromMs, toMs, isStopped } = account;
+  const firstHour = Math.floor(fromMs / hourLengthMs) * hourLengthMs;
+  const end = Math.min(range.untilMs, isStopped ? toMs : firstHour + hourLengthMs);
+  const hours: HostHour[] = [];
+  for (let hourMs = Math.max(firstHour, range.fromMs); hourMs < end; hourMs += hourLengthMs)
+    hours.push({ host, hourMs });
+  return hours;
+};
+
 /** An account of a host that slept is followed back this far. */
 const hoursMax = 400 * 24;
 
@@ -335,18 +349,8 @@ export const findLateHours = async (
     from ingest_account where received_at >= ${since.toISOString()}::timestamptz and from_at < ${timeOf(endMs)}::timestamptz
     order by received_at limit ${limit}`,
   );
-  const hours = rows.flatMap(({ host, fromMs, toMs, isStopped }) => {
-    const first = Math.floor(fromMs / hourLengthMs) * hourLengthMs;
-    const end = Math.min(endMs, isStopped ? toMs : first + hourLengthMs);
-    const found: HostHour[] = [];
-    for (
-      let hourMs = Math.max(first, endMs - hoursMax * hourLengthMs);
-      hourMs < end;
-      hourMs += hourLengthMs
-    )
-      found.push({ host, hourMs });
-    return found;
-  });
+  const fromMs = endMs - hoursMax * hourLengthMs;
+  const hours = rows.flatMap((row) => hoursOf(row, { fromMs, untilMs: endMs }));
   const last = rows.length === limit ? rows.at(-1) : undefined;
   return { hours, next: last?.receivedAt ?? null };
 };

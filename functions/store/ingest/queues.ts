@@ -6,8 +6,10 @@
  *   hours.
  * - A host has a bounded number of open queues; the others are one queue without an id.
  */
+
 import { and, desc, eq, sql } from "drizzle-orm";
 import { ingestCursor, ingestQueue } from "#drizzle/schema/ingest.ts";
+import { hourMs } from "#kit/clock.ts";
 import { type QueueEnding, queueEndings } from "#proto/completeness/hour-state.ts";
 import type { Executor } from "../database/database.ts";
 import {
@@ -27,7 +29,7 @@ const openQueuesMax = 64;
 /** The precision with which core records when an open queue was last seen. */
 const seenSeconds = 3_600;
 /** A running queue is seen with the account of each hour. */
-const forkedMs = 3 * 3_600_000;
+const forkedMs = 3 * hourMs;
 
 /** Names a queue. */
 export interface QueueName {
