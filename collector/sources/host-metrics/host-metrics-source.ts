@@ -201,23 +201,17 @@ const ticksPerSecond = 100;
 export const readStat = (
   text: string,
 ): { times: CpuTimes; cpus: number; bootedAt: number } | undefined => {
-  const total = /^cpu +(.+)$/m.exec(text)?.[1]?.split(" ").map(Number);
+  const total = /^cpu +(.+)$/m
+    .exec(text)?.[1]
+    ?.split(" ")
+    .map((ticks) => Number(ticks) / ticksPerSecond);
   const bootedAt = Number(/^btime (\d+)$/m.exec(text)?.[1]) * 1000;
   if (total === undefined || total.length < 4 || total.some(Number.isNaN) || Number.isNaN(bootedAt))
     return undefined;
   const [user = 0, nice = 0, system = 0, idle = 0, iowait = 0, irq = 0, softirq = 0, steal = 0] =
     total;
-  const seconds = (ticks: number) => ticks / ticksPerSecond;
   return {
-    times: {
-      user: seconds(user),
-      nice: seconds(nice),
-      system: seconds(system),
-      idle: seconds(idle),
-      iowait: seconds(iowait),
-      interrupt: seconds(irq + softirq),
-      steal: seconds(steal),
-    },
+    times: { user, nice, system, idle, iowait, interrupt: irq + softirq, steal },
     cpus: text.match(/^cpu\d+ /gm)?.length ?? 1,
     bootedAt,
   };

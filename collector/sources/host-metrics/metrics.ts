@@ -54,98 +54,64 @@ export const encodeHostMetrics = (
     }),
   );
 
+/** An `amount` is an UpDownCounter. */
+type MetricRow = readonly [
+  kind: "counter" | "amount" | "gauge",
+  name: string,
+  unit: string,
+  points: readonly Point[],
+  number?: "double",
+];
+
 const metricsOf = (now: HostReadings, before: HostReadings | undefined): Metric[] => {
-  const make = metricsAt(now);
   const { cpu, memory, disks, fileSystems, interfaces } = now;
-  const utilization = before === undefined ? [] : cpuUtilization(now, before);
-  const metrics = [
-    make.counter("system.cpu.time", "s", byKey(cpu.times, "cpu.mode"), "double"),
-    make.gauge("system.cpu.utilization", "1", utilization),
-    make.amount("system.cpu.logical.count", "{cpu}", [[cpu.cpus]]),
-    ...(memory === undefined
-      ? []
-      : [
-          make.amount("system.memory.usage", "By", byKey(memory.states, "system.memory.state")),
-          make.amount("system.memory.limit", "By", [[memory.total]]),
-          make.gauge(
-            "system.memory.utilization",
-            "1",
-            shares(memory.states, "system.memory.state"),
-          ),
-        ]),
-    make.counter("system.disk.io", "By", ofDisks(disks, "bytes")),
-    make.counter("system.disk.operations", "{operation}", ofDisks(disks, "operations")),
-    make.counter("system.disk.merged", "{operation}", ofDisks(disks, "merged")),
-    make.counter("system.disk.operation_time", "s", ofDisks(disks, "seconds"), "double"),
-    make.counter(
-      "system.disk.io_time",
-      "s",
-      disks.map(({ device, ioSeconds }) => [ioSeconds, { "system.device": device }]),
-      "double",
-    ),
-    make.amount("system.filesystem.usage", "By", ofFileSystems(fileSystems, byKey)),
-    make.gauge("system.filesystem.utilization", "1", ofFileSystems(fileSystems, shares)),
-    make.counter("system.network.io", "By", ofInterfaces(interfaces, "bytes")),
-    make.counter(
-      "system.network.packet.count",
-      "{packet}",
-      ofInterfaces(interfaces, "packets", "system.device"),
-    ),
-    make.counter("system.network.packet.dropped", "{packet}", ofInterfaces(interfaces, "dropped")),
-    make.counter("system.network.errors", "{error}", ofInterfaces(interfaces, "errors")),
+  const memoryStates = memory?.states ?? {};
+  const ioSeconds = disks.map((disk): Point => [disk.ioSeconds, { "system.device": disk.device }]);
+  const packets = ofInterfaces(interfaces, "packets", "system.device");
+  const rows: MetricRow[] = [
+    ["counter", "system.cpu.time", "s", byKey(cpu.times, "cpu.mode"), "double"],
+    ["gauge", "system.cpu.utilization", "1", before ? cpuUtilization(now, before) : []],
+    ["amount", "system.cpu.logical.count", "{cpu}", [[cpu.cpus]]],
+    ["amount", "system.memory.usage", "By", byKey(memoryStates, "system.memory.state")],
+    ["amount", "system.memory.limit", "By", memory ? [[memory.total]] : []],
+    ["gauge", "system.memory.utilization", "1", shares(memoryStates, "system.memory.state")],
+    ["counter", "system.disk.io", "By", ofDisks(disks, "bytes")],
+    ["counter", "system.disk.operations", "{operation}", ofDisks(disks, "operations")],
+    ["counter", "system.disk.merged", "{operation}", ofDisks(disks, "merged")],
+    ["counter", "system.disk.operation_time", "s", ofDisks(disks, "seconds"), "double"],
+    ["counter", "system.disk.io_time", "s", ioSeconds, "double"],
+    ["amount", "system.filesystem.usage", "By", ofFileSystems(fileSystems, byKey)],
+    ["gauge", "system.filesystem.utilization", "1", ofFileSystems(fileSystems, shares)],
+    ["counter", "system.network.io", "By", ofInterfaces(interfaces, "bytes")],
+    ["counter", "system.network.packet.count", "{packet}", packets],
+    ["counter", "system.network.packet.dropped", "{packet}", ofInterfaces(interfaces, "dropped")],
+    ["counter", "system.network.errors", "{error}", ofInterfaces(interfaces, "errors")],
   ];
-  return metrics.filter(
-    ({ data }) => (data?.case === "sum" || data?.case === "gauge") && data.value.dataPoints?.length,
-  );
+  return rows.filter(([, , , points]) => points.length > 0).map((row) => metricOf(row, now));
 };
 
-const metricsAt = ({ at, bootedAt }: HostReadings) => {
-  const nanoseconds = (ms: number) => BigInt(Math.round(ms)) * 1_000_000n;
-  const points = (list: readonly Point[], kind: "int" | "double"): DataPoint[] =>
-    list.map(([value, attributes = {}]) => ({
+const nanoseconds = (ms: number) => BigInt(Math.round(ms)) * 1_000_000n;
+
+const metricOf = (
+  [kind, name, unit, points, number]: MetricRow,
+  { at, bootedAt }: HostReadings,
+): Metric => {
+  const dataPoints = points.map(
+    ([value, attributes = {}]): DataPoint => ({
+      ...(kind === "counter" ? { startTimeUnixNano: nanoseconds(bootedAt) } : {}),
       timeUnixNano: nanoseconds(at),
       attributes: attributesOf(attributes),
       value:
-        kind === "int"
-          ? { case: "asInt" as const, value: BigInt(Math.round(value)) }
-          : { case: "asDouble" as const, value },
-    }));
-  const sinceBoot = (dataPoints: DataPoint[]): DataPoint[] =>
-    dataPoints.map((point) => ({ startTimeUnixNano: nanoseconds(bootedAt), ...point }));
+        kind === "gauge" || number === "double"
+          ? { case: "asDouble", value }
+          : { case: "asInt", value: BigInt(Math.round(value)) },
+    }),
+  );
+  if (kind === "gauge") return { name, unit, data: { case: "gauge", value: { dataPoints } } };
+  const isMonotonic = kind === "counter";
   const aggregationTemporality = AggregationTemporality.CUMULATIVE;
-  return {
-    counter: (
-      name: string,
-      unit: string,
-      list: readonly Point[],
-      kind: "int" | "double" = "int",
-    ): Metric => ({
-      name,
-      unit,
-      data: {
-        case: "sum",
-        value: {
-          dataPoints: sinceBoot(points(list, kind)),
-          isMonotonic: true,
-          aggregationTemporality,
-        },
-      },
-    }),
-    /** An UpDownCounter. */
-    amount: (name: string, unit: string, list: readonly Point[]): Metric => ({
-      name,
-      unit,
-      data: {
-        case: "sum",
-        value: { dataPoints: points(list, "int"), isMonotonic: false, aggregationTemporality },
-      },
-    }),
-    gauge: (name: string, unit: string, list: readonly Point[]): Metric => ({
-      name,
-      unit,
-      data: { case: "gauge", value: { dataPoints: points(list, "double") } },
-    }),
-  };
+  const value = { dataPoints, isMonotonic, aggregationTemporality };
+  return { name, unit, data: { case: "sum", value } };
 };
 
 const attributesOf = (attributes: Attributes) =>
