@@ -12,7 +12,7 @@ import type { CertificateIssued } from "#proto/management/enroll.ts";
 import { defaultConfigPath, loadConfig } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
 import { makeOwnDirectory, writeDurably } from "../files/private-files.ts";
-import { CredentialsError } from "../identity/credentials.ts";
+import { CredentialsError, describeCertificate } from "../identity/credentials.ts";
 import {
   credentialFiles,
   type IdentityDirectory,
@@ -258,11 +258,7 @@ const describe = async (
       identity_kept: done.kept,
       config_kept: done.configKept,
       config: options.paths.config,
-      certificate: loaded.credentials && {
-        serial_number: loaded.credentials.certificate.serialNumber.toLowerCase(),
-        fingerprint_sha256: loaded.credentials.fingerprintSha256,
-        not_after: loaded.credentials.certificate.validToDate.toISOString(),
-      },
+      certificate: loaded.credentials && describeCertificate(loaded.credentials.certificate),
       next,
     },
   };

@@ -1,5 +1,6 @@
 import type { CollectorConfig } from "#proto/collector-config/parse.ts";
 import { defaultConfigPath, type UsableConfig } from "../config/load-config.ts";
+import { describeCertificate } from "../identity/credentials.ts";
 import { identityDirectoryOf, openIdentityDirectory } from "../identity/identity-directory.ts";
 import { retryCall } from "../management/retry-call.ts";
 import type { TransportOptions } from "../management/transport.ts";
@@ -36,7 +37,7 @@ export const renewCommand = defineCommand({
     const directory = openIdentityDirectory(identityDirectoryFor(loaded.config), env);
     try {
       progress(`requesting a successor of the certificate from ${transport.baseUrl}`);
-      const { identity, certificate, fingerprintSha256 } = await renewCredentials({
+      const { identity, certificate } = await renewCredentials({
         configPath: loaded.path,
         directory,
         inUse: loaded.credentials,
@@ -50,15 +51,7 @@ export const renewCommand = defineCommand({
           `renewed; the new certificate is valid until ${certificate.validToDate.toISOString()}`,
           "a running collector starts to use it within seconds",
         ],
-        json: {
-          ok: true,
-          identity,
-          certificate: {
-            serial_number: certificate.serialNumber.toLowerCase(),
-            fingerprint_sha256: fingerprintSha256,
-            not_after: certificate.validToDate.toISOString(),
-          },
-        },
+        json: { ok: true, identity, certificate: describeCertificate(certificate) },
       };
     } catch (error) {
       if (error instanceof CredentialsRejectedByConfigError) throw configFailure(error.loaded);

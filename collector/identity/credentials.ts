@@ -45,6 +45,14 @@ export const readPemCertificate = (
   return { certificate: new X509Certificate(der), identity: result.identity };
 };
 
+/** Returns what the collector's outputs say of a certificate. */
+export const describeCertificate = (certificate: X509Certificate) => ({
+  serial_number: certificate.serialNumber.toLowerCase(),
+  fingerprint_sha256: certificate.fingerprint256.replaceAll(":", "").toLowerCase(),
+  not_before: certificate.validFromDate.toISOString(),
+  not_after: certificate.validToDate.toISOString(),
+});
+
 /** Returns the certificates of a PEM bundle that can be parsed: OpenSSL would also ignore every one after a broken one. */
 export const readableCertificates = (pem: string): string => {
   const isReadable = (block: string) => {
@@ -79,7 +87,7 @@ export const joinCredentials = (certificatePem: string, keyPem: string): Credent
   return {
     identity,
     certificate,
-    fingerprintSha256: certificate.fingerprint256.replaceAll(":", "").toLowerCase(),
+    fingerprintSha256: describeCertificate(certificate).fingerprint_sha256,
     privateKey,
     certificatePem,
     keyPem,

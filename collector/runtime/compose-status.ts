@@ -1,14 +1,18 @@
 import { rfc3339 } from "#kit/clock.ts";
 import type { ReportedCondition } from "#proto/management/heartbeat.ts";
 import type { UsableConfig } from "../config/load-config.ts";
+import { describeCertificate } from "../identity/credentials.ts";
 import { type QueueStats, queueReport } from "../queue/stats.ts";
 import { renewalNotConfigured } from "../renewal/renewals.ts";
 import type { Source } from "../sources/source.ts";
 import type { CollectorStatus } from "../status/status-socket.ts";
 import type { CoreSession } from "./core-session.ts";
-import type { ConfigReport, ProcessFacts } from "./heartbeat-report.ts";
-
-const time = (ms: number | null): string | null => (ms === null ? null : rfc3339(ms));
+import {
+  type ConfigReport,
+  type ProcessFacts,
+  reportOfSession,
+  timeOrNull,
+} from "./heartbeat-report.ts";
 
 interface StatusParts {
   now: number;
@@ -26,8 +30,10 @@ interface StatusParts {
 export const composeStatus = (parts: StatusParts): CollectorStatus => {
   const { facts, loaded, report, queue, session, conditions } = parts;
   const { credentials, config } = loaded;
-  const forwarder = session?.forwarder() ?? { connected: false, lastAckAt: null, lastError: null };
-  const renewal = session?.renewal() ?? renewalNotConfigured;
+  const reported = reportOfSession({
+    forwarder: session?.forwarder() ?? { connected: false, lastAckAt: null, lastError: null },
+    renewal: session?.renewal() ?? renewalNotConfigured,
+  });
   const heartbeat = session?.heartbeat();
   return {
     version: facts.version,
@@ -51,32 +57,12 @@ export const composeStatus = (parts: StatusParts): CollectorStatus => {
       records: queue.quarantinedRecords,
       lost_records: queue.lostRecords,
     },
-    forwarder: {
-      endpoint: config.forwarder.endpoint,
-      connected: forwarder.connected,
-      last_ack_at: time(forwarder.lastAckAt),
-      last_error: forwarder.lastError,
-    },
+    forwarder: { endpoint: config.forwarder.endpoint, ...reported.forwarder },
     heartbeat: heartbeat
-      ? { last_success_at: time(heartbeat.lastSuccessAt), last_error: heartbeat.lastError }
+      ? { last_success_at: timeOrNull(heartbeat.lastSuccessAt), last_error: heartbeat.lastError }
       : null,
-    certificate: describeCertificate(credentials),
-    renewal: {
-      status: renewal.status,
-      last_attempt_at: time(renewal.lastAttemptAt),
-      next_attempt_at: time(renewal.nextAttemptAt),
-      last_error: renewal.lastError,
-    },
+    certificate: describeCertificate(credentials.certificate),
+    renewal: reported.renewal,
     sources: parts.sources.map(({ name, counters }) => ({ name, counters: { ...counters?.() } })),
   };
 };
-
-const describeCertificate = ({
-  certificate,
-  fingerprintSha256,
-}: UsableConfig["credentials"]): CollectorStatus["certificate"] => ({
-  serial_number: certificate.serialNumber.toLowerCase(),
-  fingerprint_sha256: fingerprintSha256,
-  not_before: rfc3339(certificate.validFromDate.getTime()),
-  not_after: rfc3339(certificate.validToDate.getTime()),
-});

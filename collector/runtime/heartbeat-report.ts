@@ -38,23 +38,46 @@ export const measureUsage = (): ProcessUsage => {
 };
 
 /** The part of a heartbeat that changes. */
-interface Figures {
+interface Figures extends SessionFigures {
   config: ConfigReport;
   queue: QueueStats;
   usage: ProcessUsage;
+  conditions: readonly ReportedCondition[];
+}
+
+interface SessionFigures {
   forwarder: { connected: boolean; lastAckAt: number | null; lastError: string | null };
   renewal: RenewalReport;
-  conditions: readonly ReportedCondition[];
 }
 
 const freeTextMax = 500;
 const configErrorsMax = 20;
 const freeText = (text: string) => cutText(text.toWellFormed(), freeTextMax);
-const time = (ms: number | null) => (ms === null ? null : rfc3339(ms));
+
+/** Returns a time as RFC 3339. */
+export const timeOrNull = (ms: number | null): string | null => (ms === null ? null : rfc3339(ms));
+
+/** Reports a session, each error as `textOf` returns it. */
+export const reportOfSession = (
+  { forwarder, renewal }: SessionFigures,
+  textOf = (error: string) => error,
+) => ({
+  forwarder: {
+    connected: forwarder.connected,
+    last_ack_at: timeOrNull(forwarder.lastAckAt),
+    last_error: forwarder.lastError && textOf(forwarder.lastError),
+  },
+  renewal: {
+    status: renewal.status,
+    last_attempt_at: timeOrNull(renewal.lastAttemptAt),
+    next_attempt_at: timeOrNull(renewal.nextAttemptAt),
+    last_error: renewal.lastError && textOf(renewal.lastError),
+  },
+});
 
 /** Composes the body of a heartbeat (docs/api.md), without `sent_at` and `proof`. */
 export const composeHeartbeat = (facts: ProcessFacts, figures: Figures): HeartbeatReport => {
-  const { config, queue, usage, forwarder, renewal, conditions } = figures;
+  const { config, queue, usage, conditions } = figures;
   const { desiredConfigHash, lastKnownGoodConfigHash } = config;
   return {
     boot_id: facts.bootId,
@@ -78,17 +101,7 @@ export const composeHeartbeat = (facts: ProcessFacts, figures: Figures): Heartbe
     queue: queueReport(queue, conditions),
     conditions: [...conditions],
     process: usage,
-    forwarder: {
-      connected: forwarder.connected,
-      last_ack_at: time(forwarder.lastAckAt),
-      last_error: forwarder.lastError === null ? null : freeText(forwarder.lastError),
-    },
-    renewal: {
-      status: renewal.status,
-      last_attempt_at: time(renewal.lastAttemptAt),
-      next_attempt_at: time(renewal.nextAttemptAt),
-      last_error: renewal.lastError === null ? null : freeText(renewal.lastError),
-    },
+    ...reportOfSession(figures, freeText),
     ...(Object.keys(config.labels).length === 0 ? {} : { labels: config.labels }),
   };
 };

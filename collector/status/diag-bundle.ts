@@ -2,6 +2,7 @@ import { rfc3339 } from "#kit/clock.ts";
 import type { CollectorConfig } from "#proto/collector-config/parse.ts";
 import type { LoadedConfig } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
+import { describeCertificate } from "../identity/credentials.ts";
 import { readCommit, version } from "../version.ts";
 
 const redactions = [
@@ -52,10 +53,7 @@ const publicCertificate = ({
   identity,
 }: NonNullable<LoadedConfig["certificate"]>) => ({
   identity,
-  serial_number: certificate.serialNumber.toLowerCase(),
-  fingerprint_sha256: certificate.fingerprint256.replaceAll(":", "").toLowerCase(),
-  not_before: rfc3339(certificate.validFromDate.getTime()),
-  not_after: rfc3339(certificate.validToDate.getTime()),
+  ...describeCertificate(certificate),
   issuer: certificate.issuer.replaceAll("\n", ", "),
 });
 

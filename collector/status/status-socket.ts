@@ -6,6 +6,7 @@ import { containFailures } from "#kit/contain-failures.ts";
 import { errorCode } from "#kit/describe-error.ts";
 import type { Log } from "#kit/log.ts";
 import { HeartbeatRequest } from "#proto/management/heartbeat.ts";
+import { TextOrNull } from "#proto/values.ts";
 
 /** Returns the path of a running collector's socket. */
 const socketIn = (dataDir: string): string => join(dataDir, "status.sock");
@@ -122,9 +123,6 @@ const noStatus = (cause: unknown): NoStatusError => {
   );
 };
 
-const Time = v.nullable(v.string());
-const Text = v.nullable(v.string());
-
 /** The output of `svc-collector status --json`. Times are RFC 3339; nothing in it is secret. */
 export const CollectorStatus = v.object({
   version: v.string(),
@@ -138,9 +136,9 @@ export const CollectorStatus = v.object({
   config: v.object({
     valid: v.boolean(),
     errors: v.array(v.string()),
-    running_config_hash: Text,
-    desired_config_hash: Text,
-    last_known_good_config_hash: Text,
+    running_config_hash: TextOrNull,
+    desired_config_hash: TextOrNull,
+    last_known_good_config_hash: TextOrNull,
   }),
   queue: HeartbeatRequest.entries.queue,
   conditions: HeartbeatRequest.entries.conditions,
@@ -153,11 +151,11 @@ export const CollectorStatus = v.object({
   forwarder: v.object({
     endpoint: v.string(),
     connected: v.boolean(),
-    last_ack_at: Time,
-    last_error: Text,
+    last_ack_at: TextOrNull,
+    last_error: TextOrNull,
   }),
   /** Null without `management.core_url`. */
-  heartbeat: v.nullable(v.object({ last_success_at: Time, last_error: Text })),
+  heartbeat: v.nullable(v.object({ last_success_at: TextOrNull, last_error: TextOrNull })),
   certificate: v.object({
     serial_number: v.string(),
     fingerprint_sha256: v.string(),
@@ -166,9 +164,9 @@ export const CollectorStatus = v.object({
   }),
   renewal: v.object({
     status: v.string(),
-    last_attempt_at: Time,
-    next_attempt_at: Time,
-    last_error: Text,
+    last_attempt_at: TextOrNull,
+    next_attempt_at: TextOrNull,
+    last_error: TextOrNull,
   }),
   sources: v.array(v.object({ name: v.string(), counters: v.record(v.string(), v.number()) })),
 });
