@@ -1,4 +1,5 @@
 /** The state of a host's hour: its only definition, for API, statements and page. */
+import { hourMs as hourLengthMs, minuteMs } from "#kit/clock.ts";
 import type { SourceRefusal, StatedLosses } from "./account.ts";
 
 /** The states, in the words of the API. `undelivered`: complete, and not yet with every export. */
@@ -98,8 +99,13 @@ export const anyQueue = (fromMs: number, accountedThroughMs: number | null): Que
   accountedThroughMs,
 });
 
+const rangeCounts = ["accepted", "stored", "rejected", "discarded", "lost", "missing"] as const;
+
+/** What became of the records of an account. */
+type RangeCounts = Record<(typeof rangeCounts)[number], number>;
+
 /** An account as core has it; times in milliseconds since the Unix epoch. */
-export interface AccountFacts {
+export interface AccountFacts extends RangeCounts {
   /** In hex. */
   queueId: string;
   /** By the host's clock. */
@@ -117,12 +123,6 @@ export interface AccountFacts {
   xid: bigint;
   /** In a stream: through where its range is stored. */
   streamEnd: StreamPlace | null;
-  accepted: number;
-  stored: number;
-  rejected: number;
-  discarded: number;
-  lost: number;
-  missing: number;
   exportRejections: readonly ExportRejection[];
   stated: StatedLosses;
 }
@@ -135,25 +135,11 @@ interface CoveredTime {
 }
 
 /** What the accounts of an hour say together. */
-export interface HourAccounts {
+export interface HourAccounts extends RangeCounts, StatedLosses {
   accounts: number;
   /** What they cover of the hour, with the time in which no collector ran, in the order of its start. */
   covered: CoveredTime[];
   ranMs: number;
-  accepted: number;
-  stored: number;
-  rejected: number;
-  discarded: number;
-  lost: number;
-  missing: number;
-  expired: number;
-  damaged: number;
-  fileGapBytes: number;
-  /** Gaps of log files of any size, also of one that nobody knows. */
-  fileGaps: number;
-  /** What rules of the host's config did not accept, or changed. */
-  filtered: number;
-  redacted: number;
   refused: Partial<Record<SourceRefusal, number>>;
   /** By export. */
   exportRejections: ExportRejection[];
@@ -204,11 +190,10 @@ export interface HourStatus {
   isClockWrong: boolean;
 }
 
-const hourLengthMs = 3_600_000;
 /** How long after an hour its account may come before it is late. */
-export const graceMs = 15 * 60_000;
+export const graceMs = 15 * minuteMs;
 /** The clocks of a host and of core may differ by so much. */
-export const clockSkewMs = 120_000;
+export const clockSkewMs = 2 * minuteMs;
 /** Accounts are cut to whole milliseconds at both ends. */
 const toleranceMs = 1_000;
 
@@ -288,8 +273,7 @@ const addPlace = (sum: HourAccounts, account: AccountFacts) => {
 
 const addCounts = (sum: HourAccounts, account: AccountFacts) => {
   sum.isChecked &&= account.isChecked;
-  for (const name of ["accepted", "stored", "rejected", "discarded", "lost", "missing"] as const)
-    sum[name] += account[name];
+  for (const name of rangeCounts) sum[name] += account[name];
   const { refused, ...losses } = account.stated;
   for (const name of Object.keys(losses) as (keyof typeof losses)[]) sum[name] += losses[name];
   for (const [reason, records] of Object.entries(refused) as [SourceRefusal, number][])

@@ -78,47 +78,23 @@ export const lineOf = (
   sums: HourAccounts,
   rest: Pick<StatementLine, "host" | "correctedMs" | "delivered" | "of">,
 ): StatementLine => {
-  const { refused, fileGapBytes, fileGaps, sinks, exportRejections, ...counted } = sums;
-  const {
-    accepted,
-    stored,
-    rejected,
-    discarded,
-    lost,
-    missing,
-    expired,
-    damaged,
-    filtered,
-    redacted,
-  } = counted;
+  const said: Partial<Record<LineCount, number>> = {
+    ...sums,
+    ...sums.refused,
+    ...sumRejections(sums.exportRejections),
+    file_gap_bytes: sums.fileGapBytes,
+    file_gaps: sums.fileGaps,
+  };
   const short = status.shortages.map(({ kind, reason }) =>
     reason === undefined ? kind : `${kind}:${reason}`,
   );
-  const counts = {
-    accepted,
-    stored,
-    rejected,
-    discarded,
-    lost,
-    missing,
-    expired,
-    damaged,
-    filtered,
-    redacted,
-  };
   return {
     ...rest,
     state: status.state,
-    counts: {
-      ...counts,
-      file_gap_bytes: fileGapBytes,
-      file_gaps: fileGaps,
-      ...refused,
-      ...sumRejections(exportRejections),
-    },
+    counts: Object.fromEntries(lineCounts.map((name) => [name, said[name] ?? 0])),
     short: [...new Set(short)],
     isClockAhead: status.isClockWrong,
-    sinks: sinks.filter((sink) => sink !== "postgres").toSorted(),
+    sinks: sums.sinks.filter((sink) => sink !== "postgres").toSorted(),
     queues: status.binding,
   };
 };

@@ -14,7 +14,7 @@ import {
   lineOf,
   type StatementLine,
 } from "./statement-line.ts";
-import type { ReportFault, StatementChecks, StatementVerification } from "./verify-statement.ts";
+import type { ReportFault, StatementFault, Verifying } from "./verify-statement.ts";
 
 /** The counts that are the host's own; the others are core's. */
 const countsOfHost: readonly LineCount[] = [
@@ -46,17 +46,18 @@ const lossCounts: readonly LineCount[] = [
 
 /** Returns a function that checks the accounts of a line: their digest in the line, their host and signature, and their counts. */
 export const createAccountCheck = (
-  checks: StatementChecks,
-  { entry, result, fault }: { entry: LogEntry; result: StatementVerification; fault: ReportFault },
+  verifying: Verifying,
 ): ((line: StatementLine, of: FileLine) => Promise<void>) => {
+  const { checks, entry, result } = verifying;
   const { sha256 } = checks;
   /** The hash of each account, by queue and number. */
   const hashes = new Map<string, Uint8Array>();
-  const chained: { body: AccountBody; host: string; account: string }[] = [];
+  const chained: { body: AccountBody; host: string; fault: ReportFault }[] = [];
 
   const checkOne = async (
     line: StatementLine,
     file: FileAccount,
+    lineFault: ReportFault,
   ): Promise<AccountBody | undefined> => {
     const { host } = line;
     result.accounts.checked += 1;
@@ -68,46 +69,42 @@ export const createAccountCheck = (
       return undefined;
     }
     if (body?.hostId !== host) {
-      fault("account_host", "an account is not one of this host", { host });
+      lineFault("account_host", "an account is not one of this host");
       return undefined;
     }
-    const account = `${body.queueId.toHex()}/${body.number}`;
+    const fault = faultAt(lineFault, { account: `${body.queueId.toHex()}/${body.number}` });
     const outcome = await checks.verifyAccount(host, file, body);
-    if (outcome === "bad")
-      fault("account_signature", "the host has not signed this account", { host, account });
+    if (outcome === "bad") fault("account_signature", "the host has not signed this account");
     else if (outcome === "good") result.accounts.signed += 1;
     else {
       result.accounts.unknownKey += 1;
       if (entry.version > 1 && isWhole(line))
-        fault("account_signature", "the file lacks the certificate of this account's key", {
-          host,
-          account,
-        });
+        fault("account_signature", "the file lacks the certificate of this account's key");
     }
     hashes.set(nameOf(host, body), sha256(accountPayload(file.body)));
-    chained.push({ body, host, account });
-    checkBlocks(checks, file, { body, host, account, result, fault });
+    chained.push({ body, host, fault });
+    checkBlocks({ ...verifying, fault }, file, body);
     return body;
   };
 
   const checkChain = () => {
-    for (const { body, host, account } of chained.splice(0)) {
+    for (const { body, host, fault } of chained.splice(0)) {
       const before = hashes.get(nameOf(host, { queueId: body.queueId, number: body.number - 1n }));
       if (before !== undefined && !equalBytes(before, body.previousSha256))
-        fault("account_chain", "this account does not follow the one before", { host, account });
+        fault("account_chain", "this account does not follow the one before");
     }
   };
 
   return async (line, file) => {
-    const { host } = line;
     const { accounts } = file;
+    const fault = faultAt(verifying.fault, { host: line.host });
     if (isWhole(line)) checkWhole(line, entry, fault);
     if (accounts.length === 0 && file.unknown.length === 0) return;
     if (line.of === null || !equalBytes(digestOfItems(sha256, file), line.of))
-      fault("accounts", "the line was made of other accounts, or of other blocks", { host });
+      fault("accounts", "the line was made of other accounts, or of other blocks");
     const bodies: AccountBody[] = [];
     for (const account of accounts) {
-      const body = await checkOne(line, account);
+      const body = await checkOne(line, account, fault);
       if (body) bodies.push(body);
     }
     checkChain();
@@ -115,17 +112,21 @@ export const createAccountCheck = (
   };
 };
 
+const faultAt =
+  (fault: ReportFault, place: Partial<StatementFault>): ReportFault =>
+  (kind, detail, more) =>
+    fault(kind, detail, { ...place, ...more });
+
 /** Checks that a line whose state says that all is stored has an account and a queue, and no losses. */
 const checkWhole = (
-  { host, state, of, short, queues, counts }: StatementLine,
+  { state, of, short, queues, counts }: StatementLine,
   { version }: LogEntry,
   fault: ReportFault,
 ) => {
-  if (of === null) fault("state", `the line says ${state} of no account`, { host });
+  if (of === null) fault("state", `the line says ${state} of no account`);
   const isShort = short.length > 0 || lossCounts.some((name) => (counts[name] ?? 0) > 0);
-  if (isShort) fault("state", `the line says ${state}, and its counts do not`, { host });
-  if (version > 1 && queues.length === 0)
-    fault("state", `the line says ${state} of no queue`, { host });
+  if (isShort) fault("state", `the line says ${state}, and its counts do not`);
+  if (version > 1 && queues.length === 0) fault("state", `the line says ${state} of no queue`);
 };
 
 const nameOf = (host: string, { queueId, number }: Pick<AccountBody, "queueId" | "number">) =>
@@ -133,53 +134,34 @@ const nameOf = (host: string, { queueId, number }: Pick<AccountBody, "queueId" |
 
 /** Checks that the blocks of an account equal those that core stored, in their order. */
 const checkBlocks = (
-  { sha256, readBlock }: StatementChecks,
+  { checks: { sha256, readBlock }, result, fault }: Verifying,
   { blocks, rangeDigest }: FileAccount,
-  {
-    body,
-    host,
-    account,
-    result,
-    fault,
-  }: {
-    body: AccountBody;
-    host: string;
-    account: string;
-    result: StatementVerification;
-    fault: ReportFault;
-  },
+  body: AccountBody,
 ) => {
   if (blocks.length === 0) return;
   let digest: Uint8Array = new Uint8Array();
   let through = body.firstSequence - 1n;
-  for (const block of blocks) {
-    const { firstSequence, lastSequence } = block;
-    const name = `${firstSequence}-${lastSequence}`;
+  for (const stored of blocks) {
+    const { firstSequence, lastSequence } = stored;
+    const block = `${firstSequence}-${lastSequence}`;
     const isOrdered = firstSequence > through && lastSequence >= firstSequence;
     if (!isOrdered || lastSequence > body.lastSequence)
-      fault("account_blocks", "a block is not of this account's range", {
-        host,
-        account,
-        block: name,
-      });
+      fault("account_blocks", "a block is not of this account's range", { block });
     through = lastSequence;
     digest = sha256(
-      concatBytes([digest, Uint8Array.from(block.isStored ? [1] : []), block.sha256]),
+      concatBytes([digest, Uint8Array.from(stored.isStored ? [1] : []), stored.sha256]),
     );
-    const data = readBlock?.(body.queueId, block);
+    const data = readBlock?.(body.queueId, stored);
     if (readBlock === undefined || data === null) {
       result.blocks.absent += 1;
       continue;
     }
     result.blocks.checked += 1;
-    if (data === undefined || !equalBytes(sha256(data), block.sha256))
-      fault("block", "the block is not the one that was stored", { host, account, block: name });
+    if (data === undefined || !equalBytes(sha256(data), stored.sha256))
+      fault("block", "the block is not the one that was stored", { block });
   }
   if (rangeDigest === null || !equalBytes(digest, rangeDigest))
-    fault("account_blocks", "these are not the blocks that core counted for this account", {
-      host,
-      account,
-    });
+    fault("account_blocks", "these are not the blocks that core counted for this account");
 };
 
 /** Checks that a line has the counts of the host's accounts, and a state that they allow. */
@@ -192,40 +174,37 @@ const checkCounts = (
     fault,
   }: { bodies: readonly AccountBody[]; refused: number; entry: LogEntry; fault: ReportFault },
 ) => {
-  const { host, state } = line;
+  const { state } = line;
   const hourMs = line.correctedMs ?? ownMs;
   const sums = sumHour(hourMs, bodies.map(factsOf));
   const isOwn = ({ fromMs }: AccountBody) =>
     Math.floor(Number(fromMs) / hourLengthMs) * hourLengthMs === hourMs;
   if (!bodies.every((body) => body.stopped || isOwn(body)))
-    fault("accounts", "an account is of another hour", { host });
+    fault("accounts", "an account is of another hour");
   const status: HourStatus = { state: "complete", shortages: [], binding: [], isClockWrong: false };
-  const { counts } = lineOf(status, sums, { host, correctedMs: null, delivered: [], of: null });
+  const { counts } = lineOf(status, sums, { ...line, delivered: [] });
   const count = (name: LineCount) => line.counts[name] ?? 0;
   for (const name of countsOfHost.filter((each) => countsOfVersion[version].includes(each)))
     if (count(name) !== (counts[name] ?? 0))
       fault(
         "counts",
         `the line has ${name}=${count(name)}, the host's accounts ${counts[name] ?? 0}`,
-        { host },
       );
   if (!isWhole(line)) return;
   const before = bodies.reduce((sum, body) => sum + acknowledgedBefore(body), 0);
   if (refused > 0 || count("stored") + count("discarded") + before !== count("accepted"))
-    fault("state", `the line says ${state}, and its counts do not`, { host });
+    fault("state", `the line says ${state}, and its counts do not`);
   const firstMs = Math.min(...bodies.map(({ fromMs }) => Number(fromMs)));
   const binding =
     version > 1
       ? line.queues
       : [{ queueId: null, fromMs: Math.max(hourMs, firstMs), toMs: hourMs + hourLengthMs }];
   if (!binding.every((queue) => isCovered(sums, queue.queueId, queue)))
-    fault("state", `the line says ${state}, and its accounts lack a part of the hour`, { host });
+    fault("state", `the line says ${state}, and its accounts lack a part of the hour`);
   const isNamed = (queueId: string) =>
     binding.some((queue) => queue.queueId === null || queue.queueId === queueId);
   if (!bodies.every(({ stopped, queueId }) => stopped || isNamed(queueId.toHex())))
-    fault("state", `the line says ${state}, and has accounts of a queue that it does not name`, {
-      host,
-    });
+    fault("state", `the line says ${state}, and has accounts of a queue that it does not name`);
 };
 
 /** Reports whether the state of a line says that all of the hour is stored. */

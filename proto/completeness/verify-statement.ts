@@ -97,7 +97,6 @@ export const verifyStatement = async (
   file: StatementFile,
   checks: StatementChecks,
 ): Promise<StatementVerification> => {
-  const { sha256 } = checks;
   const result: StatementVerification = {
     entry: parseEntry(file.entry) ?? null,
     head: null,
@@ -112,21 +111,22 @@ export const verifyStatement = async (
   const fault = (kind: StatementFaultKind, detail: string, place: Partial<StatementFault> = {}) => {
     if (result.faults.length < listMax) result.faults.push({ kind, detail, ...place });
   };
-  await verifyHead(file, checks, { result, fault });
+  await verifyHead({ file, checks, result, fault });
   const { entry } = result;
   if (entry === null) {
     fault("log_entry", "the entry is malformed");
     return result;
   }
-  verifyHour(file, entry, checks, { result, fault });
-  const lines = readLines(file.lines, entry, fault);
+  const verifying: Verifying = { file, checks, entry, result, fault };
+  verifyHour(verifying);
+  const lines = readLines(verifying);
   for (const { line, of } of lines) result.notices.push(...noticesOf(line, of));
   result.notices.splice(listMax);
-  verifyLines(file, { entry, sha256, result, fault });
-  if (!result.lines.isWhole && file.only !== null) verifyNeighbours(file.only, lines, entry, fault);
+  verifyLines(verifying);
+  if (!result.lines.isWhole && file.only !== null) verifyNeighbours(file.only, lines, verifying);
   else if (!result.lines.isWhole && entry.version > 1)
     fault("lines", "the file has neither all lines nor those of one host");
-  const checkAccounts = createAccountCheck(checks, { entry, result, fault });
+  const checkAccounts = createAccountCheck(verifying);
   for (const { line, of } of lines) await checkAccounts(line, of);
   return result;
 };
@@ -148,11 +148,18 @@ export type ReportFault = (
   place?: Partial<StatementFault>,
 ) => void;
 
-const verifyHead = async (
-  { entry, index, proof, note, consistency }: StatementFile,
-  { sha256, logKeys, witness }: StatementChecks,
-  { result, fault }: { result: StatementVerification; fault: ReportFault },
-) => {
+/** A file that is being verified. */
+export interface Verifying {
+  file: StatementFile;
+  checks: StatementChecks;
+  entry: LogEntry;
+  result: StatementVerification;
+  fault: ReportFault;
+}
+
+const verifyHead = async ({ file, checks, result, fault }: Omit<Verifying, "entry">) => {
+  const { entry, index, proof, note, consistency } = file;
+  const { sha256, logKeys, witness } = checks;
   const opened = await openNote(note, logKeys);
   const head = parseCheckpoint(opened?.text ?? note.slice(0, note.lastIndexOf("\n\n") + 1));
   if (opened === undefined) fault("log_signature", "no trusted key has signed the head of the log");
@@ -188,21 +195,18 @@ const verifyHead = async (
 };
 
 /** Checks that the index of an entry is that of its hour: hours have no gap, so the log cannot have two entries of one hour. */
-const verifyHour = (
-  { entry, index, proof, first }: StatementFile,
-  { version, hourMs }: LogEntry,
-  { sha256, isHourUnbound }: StatementChecks,
-  { result: { head }, fault }: { result: StatementVerification; fault: ReportFault },
-) => {
-  const { entry: text, proof: path } = first ?? { entry, proof };
+const verifyHour = ({ file, checks, entry, result: { head }, fault }: Verifying) => {
+  const { index, first } = file;
+  const { sha256, isHourUnbound } = checks;
+  const { version, hourMs } = entry;
+  const { entry: text, proof } = first ?? file;
   if (first === null && index > 0) {
     if (version > 1 || !isHourUnbound)
       fault("hour", "the hour is not bound: the file lacks the first entry of the log");
     return;
   }
   const leaf = leafHash(sha256, new TextEncoder().encode(text));
-  const root =
-    head && rootOfInclusion(sha256, { index: 0, size: head.size }, { leaf, proof: path });
+  const root = head && rootOfInclusion(sha256, { index: 0, size: head.size }, { leaf, proof });
   if (!root || !head || !equalBytes(root, head.root)) {
     fault("hour", "the first entry is not that of the log");
     return;
@@ -213,8 +217,7 @@ const verifyHour = (
 };
 
 /** Reads the lines, and reports a fault unless they are in order. */
-const readLines = (lines: readonly FileLine[], entry: LogEntry, fault: ReportFault) => {
-  const { hourMs } = entry;
+const readLines = ({ file: { lines }, entry, fault }: Verifying) => {
   const read: { line: ReadLine; of: FileLine }[] = [];
   let before: StatementLine | undefined;
   for (const [at, of] of lines.entries()) {
@@ -222,7 +225,7 @@ const readLines = (lines: readonly FileLine[], entry: LogEntry, fault: ReportFau
     const host = of.text.split(" ")[0] ?? "";
     if (line === undefined) fault("line", `line ${of.index} is malformed`, { host });
     else {
-      const isLater = line.correctedMs === null || line.correctedMs < hourMs;
+      const isLater = line.correctedMs === null || line.correctedMs < entry.hourMs;
       const isAfter = before === undefined || compareLines(before, line) < 0;
       const follows = at === 0 || (lines[at - 1]?.index ?? 0) < of.index;
       if (!isLater || !isAfter || !follows)
@@ -241,19 +244,16 @@ const readLines = (lines: readonly FileLine[], entry: LogEntry, fault: ReportFau
 const verifyNeighbours = (
   host: string,
   lines: readonly { line: ReadLine; of: FileLine }[],
-  entry: LogEntry,
-  fault: ReportFault,
+  { entry, fault }: Verifying,
 ) => {
   for (const [fromMs, toMs] of [
     [null, null],
     [0, Number.POSITIVE_INFINITY],
-  ]) {
+  ] as const) {
     const before = lines.findLast(
-      ({ line }) => compareLines(line, { host, correctedMs: fromMs ?? null }) < 0,
+      ({ line }) => compareLines(line, { host, correctedMs: fromMs }) < 0,
     );
-    const after = lines.find(
-      ({ line }) => compareLines(line, { host, correctedMs: toMs ?? null }) > 0,
-    );
+    const after = lines.find(({ line }) => compareLines(line, { host, correctedMs: toMs }) > 0);
     const from = before?.of.index ?? -1;
     const to = after?.of.index ?? entry.lines;
     const between = lines.filter(({ of }) => of.index > from && of.index < to);
@@ -266,15 +266,7 @@ const verifyNeighbours = (
   }
 };
 
-const verifyLines = (
-  { lines }: StatementFile,
-  {
-    entry,
-    sha256,
-    result,
-    fault,
-  }: { entry: LogEntry; sha256: Sha256; result: StatementVerification; fault: ReportFault },
-) => {
+const verifyLines = ({ file: { lines }, checks: { sha256 }, entry, result, fault }: Verifying) => {
   const encoder = new TextEncoder();
   const hashes = lines.map(({ text }) => leafHash(sha256, encoder.encode(text)));
   result.lines = {
