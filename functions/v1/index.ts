@@ -28,7 +28,7 @@ import {
   exportRefusalsRoute,
   exportTokensRoute,
 } from "./collector/enrollment.ts";
-import { simulateEnrollmentRoute } from "./collector/enrollment-policies/simulate.ts";
+import { enrollmentSimulation } from "./collector/enrollment-policies/simulate.ts";
 import { enrollmentPolicyRoutes, tokenRoutes } from "./collector/enrollment-policies.ts";
 import { aheadReports } from "./collector/health/ahead.ts";
 import { changeReports } from "./collector/health/changes.ts";
@@ -60,10 +60,10 @@ import { directoryReports } from "./directory/status.ts";
 import { openApiRoute } from "./openapi.ts";
 import { authorizationRoutes, codeRedemption, deviceRoutes } from "./operator/program-sign-ins.ts";
 import { sessionRoutes } from "./operator/sessions.ts";
-import { tokenExchangeRoute } from "./operator/token-exchange.ts";
+import { tokenExchange } from "./operator/token-exchange.ts";
 import { webReports } from "./operator/web-reports.ts";
 import { systemReports } from "./system.ts";
-import { whoami } from "./whoami.ts";
+import { callerReport } from "./whoami.ts";
 
 /** A route, or those of a resource. */
 type Entry = Route | Readonly<Record<string, Route>>;
@@ -91,13 +91,13 @@ const enrollmentEntries = (core: Core): readonly Entry[] => [
   exportRefusalsRoute(core),
   exportPoliciesRoute(core),
   exportTokensRoute(core),
-  simulateEnrollmentRoute(core),
+  enrollmentSimulation(core),
   setupReports(core),
 ];
 
 const operatorEntries = (core: Core): readonly Entry[] => [
   openApiRoute(core),
-  whoami(core),
+  callerReport(core),
   systemReports(core),
   directoryReports(core),
   webReports(core),
@@ -105,7 +105,7 @@ const operatorEntries = (core: Core): readonly Entry[] => [
   deviceRoutes(core),
   codeRedemption(core),
   // Tokens are exchanged only with a configured issuer of workloads.
-  ...(core.config.workloadIssuers.length === 0 ? [] : [tokenExchangeRoute(core)]),
+  ...(core.config.workloadIssuers.length === 0 ? [] : [tokenExchange(core)]),
   sessionRoutes(core),
   enrollmentPolicyRoutes(core),
   tokenRoutes(core),

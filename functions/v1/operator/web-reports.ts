@@ -4,7 +4,7 @@ import { recordProviderLogout, recordSignIn } from "#functions/domain/audit/reco
 import { recordSignOut } from "#functions/domain/audit/record-sign-out.ts";
 import { resource, web, webItself } from "#functions/http/resource.ts";
 import { ReasonCode } from "#functions/http/route.ts";
-import { Id, Identifier, StoredTimestamp } from "#proto/values.ts";
+import { Id, Identifier, inCamelCase, StoredTimestamp } from "#proto/values.ts";
 import { RemoteAddress, WebSessionId } from "../shapes.ts";
 
 const SignInBody = v.variant(
@@ -77,15 +77,7 @@ export const webReports = (core: ConfiguredCore) =>
       },
       returns: ["The session has ended"],
       problems: ["forbidden"],
-      handle: ({ body, origin }) => {
-        const signOut = {
-          sessionId: body.session_id,
-          userId: body.user_id,
-          expiresAt: new Date(body.expires_at),
-          remoteAddress: body.remote_addr,
-        };
-        return recordSignOut(core, signOut, origin);
-      },
+      handle: ({ body, origin }) => recordSignOut(core, reportOf(body), origin),
     }),
 
     recordProviderLogout: act(
@@ -104,19 +96,17 @@ export const webReports = (core: ConfiguredCore) =>
         },
         returns: ["The sessions have ended, if there were any"],
         problems: ["forbidden", "logout_token_replayed"],
-        handle: ({ body, origin }) => {
-          const logout = {
-            jti: body.jti,
-            subject: body.subject,
-            providerSessionId: body.provider_session_id,
-            expiresAt: new Date(body.expires_at),
-            remoteAddress: body.remote_addr,
-          };
-          return recordProviderLogout(core, logout, origin);
-        },
+        handle: ({ body, origin }) => recordProviderLogout(core, reportOf(body), origin),
       },
     ),
   }));
+
+/** Returns the end of sessions that a body reports. */
+const reportOf = <Body extends { expires_at: string; remote_addr: string }>(body: Body) => ({
+  ...inCamelCase(body),
+  expiresAt: new Date(body.expires_at),
+  remoteAddress: body.remote_addr,
+});
 
 const signInOf = (body: v.InferOutput<typeof SignInBody>) => {
   const { outcome, remote_addr: remoteAddress } = body;

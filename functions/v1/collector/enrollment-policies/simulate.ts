@@ -1,12 +1,11 @@
 import * as v from "valibot";
 import type { ReadCore } from "#functions/core.ts";
 import { simulateEnrollment } from "#functions/domain/enrollment/simulate.ts";
-import { scope } from "#functions/http/resource.ts";
-import { route } from "#functions/http/route.ts";
+import { resource } from "#functions/http/resource.ts";
 import { Problem } from "#functions/problems.ts";
 import { RemoteAddress } from "#functions/v1/shapes.ts";
 import { IdentityPrefix } from "#proto/operator/policy-draft.ts";
-import { Id, Identifier, Platform, Sha256Hex, TextOrNull } from "#proto/values.ts";
+import { Identifier, inCamelCase, Platform, Sha256Hex, TextOrNull } from "#proto/values.ts";
 
 const SimulationBody = v.strictObject({
   device_id: v.optional(
@@ -54,41 +53,40 @@ const SimulationView = v.strictObject({
   ),
 });
 
-/** `POST /v1/collector/enrollment-policies/{id}/simulation`: whether a device could enroll, by the rules of enrollment; changes nothing. */
-export const simulateEnrollmentRoute = (core: ReadCore) =>
-  route({
-    method: "POST",
-    path: "/v1/collector/enrollment-policies/:id/simulation",
-    operationId: "simulateEnrollment",
-    summary:
+/** The route that decides by the rules of enrollment, and changes nothing. */
+export const enrollmentSimulation = (core: ReadCore) =>
+  resource(core, "/v1/collector/enrollment-policies", ({ act }) => ({
+    simulateEnrollment: act(
+      "/:id/simulation",
       "Whether a device could enroll under a policy, and the rule that decides; changes nothing and spends no token",
-    guard: scope(core, "audit"),
-    params: v.object({ id: Id }),
-    body: SimulationBody,
-    bodyExample: { device_id: "web-01", address: "10.1.2.3", platform: "linux/amd64" },
-    replies: {
-      200: {
-        description: "The decision, and the result of each rule in their order",
-        schema: SimulationView,
+      {
+        by: "audit",
+        body: SimulationBody,
+        bodyExample: { device_id: "web-01", address: "10.1.2.3", platform: "linux/amd64" },
+        returns: ["The decision, and the result of each rule in their order", SimulationView],
+        handle: async ({ params, body }) => {
+          const {
+            address: remoteAddress,
+            platform,
+            deviceId = null,
+            identityPrefix = null,
+            tokenSha256,
+            tokenClaims: payload = null,
+          } = inCamelCase(body);
+          if (deviceId === null && payload === null)
+            throw new Problem("validation_failed", {
+              errors: [{ path: "device_id", message: "is required" }],
+            });
+          return simulateEnrollment(core, {
+            policyId: params.id,
+            deviceId,
+            remoteAddress,
+            platform,
+            identityPrefix,
+            tokenSha256: tokenSha256 === undefined ? null : Uint8Array.fromHex(tokenSha256),
+            payload,
+          });
+        },
       },
-    },
-    problems: ["not_found"],
-    handle: async ({ params, body }) => {
-      const { device_id: deviceId = null, identity_prefix: identityPrefix = null } = body;
-      const { token_sha256: tokenSha256, token_claims: payload = null } = body;
-      if (deviceId === null && payload === null)
-        throw new Problem("validation_failed", {
-          errors: [{ path: "device_id", message: "is required" }],
-        });
-      const simulation = await simulateEnrollment(core, {
-        policyId: params.id,
-        deviceId,
-        remoteAddress: body.address,
-        platform: body.platform,
-        identityPrefix,
-        tokenSha256: tokenSha256 === undefined ? null : Uint8Array.fromHex(tokenSha256),
-        payload,
-      });
-      return { status: 200, body: simulation };
-    },
-  });
+    ),
+  }));
