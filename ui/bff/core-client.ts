@@ -4,6 +4,7 @@ import type { CoreProblemCode } from "#proto/gen/problem-codes.ts";
 import { bridgeAudience, webSubject } from "#proto/operator/bridge-token.ts";
 import type { Scope } from "#proto/operator/scopes.ts";
 import { Whoami } from "#proto/operator/whoami.ts";
+import { inCamelCase } from "#proto/values.ts";
 import { WebProblem } from "./problems.ts";
 import type { WebSession } from "./session.ts";
 import type { Web } from "./web.ts";
@@ -39,32 +40,6 @@ interface PersonOfCore {
   scopes: Scope[];
 }
 
-/** The outcome of a sign-in, for the audit log. */
-type SignInRecord =
-  | {
-      outcome: "success";
-      userId: string;
-      remoteAddress: string;
-      session: Pick<WebSession, "id" | "expiresAt">;
-      providerSessionId: string | null;
-    }
-  | {
-      outcome: "failure";
-      reasonCode: string;
-      userId: string | null;
-      subject: string | null;
-      remoteAddress: string;
-    };
-
-/** The claims of a logout token. It ends all sessions of the person, or those of one session at the provider. */
-export interface LoggedOut {
-  jti: string;
-  subject: string | null;
-  providerSessionId: string | null;
-  /** When web begins to reject the token, in seconds since the Unix epoch. */
-  expiresAt: number;
-}
-
 /** Calls core with a bridge token made for the call. */
 export interface CoreClient {
   /**
@@ -74,18 +49,15 @@ export interface CoreClient {
   call(call: CoreCall): Promise<Response>;
   /** Returns null when core rejects the person or the session (401). Throws `database_unavailable` when core reports that. */
   whoami(session: WebSession, requestId: string): Promise<PersonOfCore | null>;
-  /** Ends a session at every web. Throws `core_unavailable` or `database_unavailable` unless core confirms it. */
-  recordSignOut(
-    session: WebSession,
-    origin: { remoteAddress: string; requestId: string },
-  ): Promise<void>;
-  /** Ends the sessions of a logout token at every web. Returns false if core accepted it before. Throws as `recordSignOut` does. */
-  recordProviderLogout(
-    logout: LoggedOut,
-    origin: { remoteAddress: string; requestId: string },
-  ): Promise<boolean>;
-  /** Records a sign-in in the audit log. Throws `core_unavailable` or `database_unavailable` unless core confirms it. */
-  recordSignIn(record: SignInRecord, requestId: string): Promise<void>;
+  /**
+   * Reports a sign-in, or the end of sessions, which core then rejects at every web. Returns the response, its body unread. Throws
+   * `core_unavailable` or `database_unavailable` unless core confirms the report, or answers with a status of `accepts`.
+   */
+  report(
+    path: "/operator/sign-ins" | "/operator/sign-outs" | "/operator/provider-logouts",
+    json: object,
+    options: Pick<CoreCall, "as" | "requestId"> & { accepts?: readonly number[] },
+  ): Promise<Response>;
 }
 
 /** Until the response's headers; a stream may take longer. Below the page's 8 s, so that web can report which part is unavailable. */
@@ -165,21 +137,6 @@ export const createCoreClient = ({
     return response;
   };
 
-  /** Posts a record. Throws unless core confirms it, or answers with one of the statuses `accepts`. */
-  const post = async (
-    path: string,
-    json: object,
-    {
-      accepts = [],
-      ...options
-    }: Pick<CoreCall, "as" | "requestId"> & { accepts?: readonly number[] },
-  ): Promise<Response> => {
-    const response = await call({ method: "POST", path, json, ...options });
-    if (!response.ok && !accepts.includes(response.status)) throw await coreProblem(response, path);
-    await response.body?.cancel();
-    return response;
-  };
-
   return {
     call,
     whoami: async (session, requestId) => {
@@ -189,40 +146,14 @@ export const createCoreClient = ({
       const view = v.safeParse(WhoamiResponse, await response.json());
       if (!view.success)
         throw new WebProblem("core_unavailable", { detail: "Core's answer cannot be read" });
-      const { user_id, email, scopes } = view.output;
-      return { userId: user_id, email, scopes };
+      return inCamelCase(view.output);
     },
-    recordSignIn: async (record, requestId) => {
-      const { outcome, remoteAddress: remote_addr } = record;
-      if (outcome === "failure") {
-        const { reasonCode: reason_code, userId: user_id, subject } = record;
-        await post(
-          "/operator/sign-ins",
-          { outcome, reason_code, user_id, subject, remote_addr },
-          { requestId },
-        );
-        return;
-      }
-      const { userId, session, providerSessionId: provider_session_id } = record;
-      const body = {
-        id: session.id,
-        expires_at: timestampOf(session.expiresAt),
-        provider_session_id,
-      };
-      // Core reports a wrong clock only for a token that names a session; it rejects any other as too old.
-      const as = { ...session, userId };
-      await post("/operator/sign-ins", { outcome, remote_addr, session: body }, { requestId, as });
-    },
-    recordSignOut: async ({ id, userId, expiresAt }, { remoteAddress, requestId }) => {
-      const expires_at = timestampOf(expiresAt);
-      const body = { session_id: id, user_id: userId, expires_at, remote_addr: remoteAddress };
-      await post("/operator/sign-outs", body, { requestId });
-    },
-    recordProviderLogout: async (logout, { remoteAddress, requestId }) => {
-      const { jti, subject, providerSessionId: provider_session_id, expiresAt } = logout;
-      const expires_at = timestampOf(expiresAt);
-      const body = { jti, subject, provider_session_id, expires_at, remote_addr: remoteAddress };
-      return (await post("/operator/provider-logouts", body, { requestId, accepts: [409] })).ok;
+    report: async (path, json, { accepts = [], ...options }) => {
+      const response = await call({ method: "POST", path, json, ...options });
+      if (!response.ok && !accepts.includes(response.status))
+        throw await coreProblem(response, path);
+      await response.body?.cancel();
+      return response;
     },
   };
 };
@@ -241,7 +172,8 @@ const headersOf = (
   ...(call.ifMatch === undefined ? {} : { "If-Match": call.ifMatch }),
 });
 
-const timestampOf = (seconds: number) => new Date(seconds * 1000).toISOString();
+/** Returns seconds since the Unix epoch as a timestamp. */
+export const timestampOf = (seconds: number): string => new Date(seconds * 1000).toISOString();
 
 const ClockSkew = v.object({ code: v.literal("token_clock_skew"), server_time: v.string() });
 

@@ -3,7 +3,6 @@ import * as v from "valibot";
 import { createIssuerRequest, type IssuerRequest } from "#kit/foreign-json.ts";
 import { singleFlight } from "#kit/group-calls.ts";
 import { createIssuerKeys, leewaySeconds, verifyIssuerToken } from "#kit/verify-issuer-token.ts";
-import type { LoggedOut } from "../core-client.ts";
 import type { Web } from "../web.ts";
 
 /** The part of a provider's metadata that web uses (OpenID Connect Discovery 1.0). */
@@ -27,6 +26,15 @@ export interface Authenticated {
   authenticationAgeSeconds: number | null;
   /** The session at the provider (`sid`); null if it names none. */
   providerSessionId: string | null;
+}
+
+/** The claims of a logout token. It ends all sessions of the person, or those of one session at the provider. */
+interface LoggedOut {
+  jti: string;
+  subject: string | null;
+  providerSessionId: string | null;
+  /** When web begins to reject the token, in seconds since the Unix epoch. */
+  expiresAt: number;
 }
 
 /** The identity provider of `IDP_ISSUER`. */

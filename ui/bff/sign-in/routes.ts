@@ -4,7 +4,7 @@ import type { Entropy } from "#kit/entropy.ts";
 import { formMediaType } from "#kit/form.ts";
 import type { WebConfig } from "../config.ts";
 import { createCookie, randomToken, type WebCookie } from "../cookies.ts";
-import type { CoreClient } from "../core-client.ts";
+import { type CoreClient, timestampOf } from "../core-client.ts";
 import { createRefusalLimit, type RefusalLimit } from "../limit-address.ts";
 import type { Html } from "../page-frame.ts";
 import { WebProblem } from "../problems.ts";
@@ -144,8 +144,17 @@ const createBackchannelLogout =
       throw refuse("logout_token_invalid", faultOf(cause), cause);
     });
     const expiresAt = clock.now() / 1000 + config.sessionTtlSeconds;
-    const record = () => core.recordProviderLogout(logout, { remoteAddress, requestId });
-    if (!(await reportSignOut(record, { key: `token ${logout.jti}`, requestId, expiresAt })))
+    const { jti, subject } = logout;
+    const body = {
+      jti,
+      subject,
+      provider_session_id: logout.providerSessionId,
+      expires_at: timestampOf(logout.expiresAt),
+      remote_addr: remoteAddress,
+    };
+    const record = async () =>
+      (await core.report("/operator/provider-logouts", body, { requestId, accepts: [409] })).ok;
+    if (!(await reportSignOut(record, { key: `token ${jti}`, requestId, expiresAt })))
       throw refuse("logout_token_replayed");
     log.info({ request_id: requestId }, "signed out by the identity provider");
     return c.body(null, 200);
@@ -188,13 +197,10 @@ export const createSignIn = (
       "sign-in refused",
     );
     if (person !== null) {
-      const record = {
-        outcome: "failure",
-        reasonCode: reason,
-        remoteAddress: c.get("remoteAddress"),
-        ...person,
-      } as const;
-      await core.recordSignIn(record, requestId).catch((err: unknown) => {
+      const { userId: user_id, subject } = person;
+      const remote_addr = c.get("remoteAddress");
+      const record = { outcome: "failure", reason_code: reason, user_id, subject, remote_addr };
+      await core.report("/operator/sign-ins", record, { requestId }).catch((err: unknown) => {
         log.error({ request_id: requestId, err }, "the refused sign-in could not be audited");
       });
     }
@@ -247,14 +253,19 @@ export const createSignIn = (
         const { userId, providerSessionId, idToken } = person;
         const { cookie, session } = await sessions.issue(person, c.req.header("cookie"));
         const record = {
-          userId,
-          session,
-          providerSessionId,
-          remoteAddress: c.get("remoteAddress"),
+          outcome: "success",
+          remote_addr: c.get("remoteAddress"),
+          session: {
+            id: session.id,
+            expires_at: timestampOf(session.expiresAt),
+            provider_session_id: providerSessionId,
+          },
         };
+        // Core reports a wrong clock only for a token that names a session; it rejects any other as too old.
+        const as = { ...session, userId };
         // A session needs an audit event.
         await core
-          .recordSignIn({ outcome: "success", ...record }, requestId)
+          .report("/operator/sign-ins", record, { requestId, as })
           .catch((cause: unknown) => {
             const code = cause instanceof WebProblem ? cause.code : "";
             // Its page names both clocks; a retry would not help.
@@ -274,19 +285,20 @@ export const createSignIn = (
     end: async (c) => {
       const state = await sessions.read(c.req.header("cookie"));
       c.header("Set-Cookie", await sessions.end(c.req.header("cookie")));
-      const seen = { remoteAddress: c.get("remoteAddress"), requestId: c.get("requestId") };
+      const remote_addr = c.get("remoteAddress");
+      const requestId = c.get("requestId");
       if (state.kind === "valid") {
         const { session } = state;
         const ended = [
           session,
           ...session.replaced.map((replaced) => ({ ...session, ...replaced })),
         ];
-        const report = (each: WebSession) =>
-          reportSignOut(() => core.recordSignOut(each, seen), {
-            ...seen,
-            key: each.id,
-            expiresAt: each.expiresAt,
-          });
+        const report = ({ id, userId, expiresAt }: WebSession) => {
+          const expires_at = timestampOf(expiresAt);
+          const body = { session_id: id, user_id: userId, expires_at, remote_addr };
+          const record = () => core.report("/operator/sign-outs", body, { requestId });
+          return reportSignOut(record, { key: id, requestId, expiresAt });
+        };
         // All have ended in this process; `reportSignOut` retries those that core has not confirmed.
         await Promise.allSettled(ended.map(report));
       }
