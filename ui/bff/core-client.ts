@@ -1,5 +1,5 @@
-import { SignJWT } from "jose";
 import * as v from "valibot";
+import { signJwt } from "#kit/jwt.ts";
 import type { CoreProblemCode } from "#proto/gen/problem-codes.ts";
 import { bridgeAudience, webSubject } from "#proto/operator/bridge-token.ts";
 import type { Scope } from "#proto/operator/scopes.ts";
@@ -218,15 +218,10 @@ export const createBridge = ({
   config: Pick<Web["config"], "authTokenSecret">;
   clock: Pick<Web["clock"], "now">;
 }) => {
-  const key = new TextEncoder().encode(config.authTokenSecret.reveal());
   return ({ userId, id, expiresAt }: { userId: string; id?: string; expiresAt?: number }) => {
     const iat = Math.floor(clock.now() / 1000);
-    return new SignJWT(id === undefined ? {} : { web_session: id, web_session_exp: expiresAt })
-      .setProtectedHeader({ alg: "HS256", typ: "JWT" })
-      .setSubject(userId)
-      .setAudience(bridgeAudience)
-      .setIssuedAt(iat)
-      .setExpirationTime(iat + bridgeLifetimeSeconds)
-      .sign(key);
+    const claims = { sub: userId, aud: bridgeAudience, iat, exp: iat + bridgeLifetimeSeconds };
+    const session = id === undefined ? {} : { web_session: id, web_session_exp: expiresAt };
+    return signJwt({ ...session, ...claims }, "JWT", config.authTokenSecret);
   };
 };

@@ -10,10 +10,10 @@
  * 5. A session names those that it replaced in its browser, so that one sign-out ends them all, and the programs' sessions made in them.
  * 6. A session needs HS256, this `typ` and `aud`, and every claim of the schema below.
  */
-import { errors, SignJWT } from "jose";
+import { errors } from "jose";
 import { LRUCache } from "lru-cache";
 import * as v from "valibot";
-import { verifyJwt } from "#kit/verify-jwt.ts";
+import { signJwt, verifyJwt } from "#kit/jwt.ts";
 import { createCookie, randomToken } from "./cookies.ts";
 import type { Web } from "./web.ts";
 
@@ -92,7 +92,6 @@ export const createSessions = ({
   const { secure, sessionTtlSeconds: ttlSeconds } = config;
   const cookieName = secure ? "__Host-svc_session" : "svc_session";
   const cookie = createCookie({ name: cookieName, path: "/", secure, ttlSeconds });
-  const key = new TextEncoder().encode(config.sessionSecret.reveal());
   const secrets = { secret: config.sessionSecret, previous: config.sessionSecretPrevious };
   const endedIds = new LRUCache<string, true>({ max: endedMax });
   const read = async (cookieHeader: string | undefined): Promise<SessionCookie> => {
@@ -136,20 +135,19 @@ export const createSessions = ({
           : [];
       const id = randomToken(entropy);
       const expiresAt = iat + ttlSeconds;
-      const token = await new SignJWT({
+      const claims = {
+        jti: id,
+        sub: userId,
+        aud: audience,
+        iat,
+        exp: expiresAt,
         name,
         auth_time: iat - (authenticationAgeSeconds ?? 0),
         ...(replaced.length === 0
           ? {}
           : { replaced: replaced.map((session) => ({ id: session.id, exp: session.expiresAt })) }),
-      })
-        .setProtectedHeader({ alg: "HS256", typ: type })
-        .setJti(id)
-        .setSubject(userId)
-        .setAudience(audience)
-        .setIssuedAt(iat)
-        .setExpirationTime(expiresAt)
-        .sign(key);
+      };
+      const token = await signJwt(claims, type, config.sessionSecret);
       return { cookie: cookie.set(token), session: { id, expiresAt } };
     },
     read,

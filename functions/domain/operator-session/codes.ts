@@ -1,4 +1,3 @@
-import { SignJWT } from "jose";
 import type { SessionFlow } from "#drizzle/schema/operator.ts";
 import type { ConfiguredCore } from "#functions/core.ts";
 import { Problem } from "#functions/problems.ts";
@@ -26,6 +25,7 @@ import { addressKey } from "#kit/address.ts";
 import { equalBytes, sha256 } from "#kit/bytes.ts";
 import { dayMs, hourMs } from "#kit/clock.ts";
 import { type Entropy, uuidv7 } from "#kit/entropy.ts";
+import { signJwt } from "#kit/jwt.ts";
 import { bridgeAudience } from "#proto/operator/bridge-token.ts";
 import type { Scope } from "#proto/operator/scopes.ts";
 import { type Actor, type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
@@ -229,13 +229,17 @@ const signToken = (
   { config }: ConfiguredCore,
   session: { id: string; userId: string; issuedAt: number; expiresAt: number },
 ) =>
-  new SignJWT({ sid: session.id })
-    .setProtectedHeader({ alg: "HS256", typ: "JWT" })
-    .setSubject(session.userId)
-    .setAudience(bridgeAudience)
-    .setIssuedAt(session.issuedAt)
-    .setExpirationTime(session.expiresAt)
-    .sign(new TextEncoder().encode(config.authTokenSecret.reveal()));
+  signJwt(
+    {
+      sid: session.id,
+      sub: session.userId,
+      aud: bridgeAudience,
+      iat: session.issuedAt,
+      exp: session.expiresAt,
+    },
+    "JWT",
+    config.authTokenSecret,
+  );
 
 /** Audits and counts that a program was not signed in (see `recordRefusals`): a used code can be sent any number of times. */
 const refuseSession = async (

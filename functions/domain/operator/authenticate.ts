@@ -10,7 +10,7 @@ import {
   findWorkload,
 } from "#functions/store/operator/operators.ts";
 import { type Clock, possibleTimes } from "#kit/clock.ts";
-import { verifyJwt } from "#kit/verify-jwt.ts";
+import { verifyJwt } from "#kit/jwt.ts";
 import { bridgeAudience, webSessionId, webSubject } from "#proto/operator/bridge-token.ts";
 import type { Scope } from "#proto/operator/scopes.ts";
 import { workloadScopes } from "./workload-scopes.ts";

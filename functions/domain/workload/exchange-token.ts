@@ -1,9 +1,9 @@
-import { SignJWT } from "jose";
 import type { ConfiguredCore } from "#functions/core.ts";
 import { Problem } from "#functions/problems.ts";
 import { upsertWorkload } from "#functions/store/operator/operators.ts";
 import { addressKey } from "#kit/address.ts";
 import { uuidv7 } from "#kit/entropy.ts";
+import { signJwt } from "#kit/jwt.ts";
 import { createTokenBuckets } from "#kit/token-buckets.ts";
 import { bridgeAudience } from "#proto/operator/bridge-token.ts";
 import type { Scope } from "#proto/operator/scopes.ts";
@@ -101,12 +101,17 @@ const issue = async (
     });
     return row.id;
   });
-  const accessToken = await new SignJWT({ workload: true, workload_claims: claims })
-    .setProtectedHeader({ alg: "HS256", typ: "JWT" })
-    .setSubject(id)
-    .setAudience(bridgeAudience)
-    .setIssuedAt(iat)
-    .setExpirationTime(iat + tokenSeconds)
-    .sign(new TextEncoder().encode(core.config.authTokenSecret.reveal()));
+  const accessToken = await signJwt(
+    {
+      workload: true,
+      workload_claims: claims,
+      sub: id,
+      aud: bridgeAudience,
+      iat,
+      exp: iat + tokenSeconds,
+    },
+    "JWT",
+    core.config.authTokenSecret,
+  );
   return { accessToken, expiresInSeconds: tokenSeconds, scopes };
 };

@@ -1,7 +1,6 @@
-import { SignJWT } from "jose";
 import * as v from "valibot";
 import { addressKey } from "#kit/address.ts";
-import { verifyJwt } from "#kit/verify-jwt.ts";
+import { signJwt, verifyJwt } from "#kit/jwt.ts";
 import type { CoreClient } from "../core-client.ts";
 import { codeLimit, createLimit, tokenLimit } from "../limit-address.ts";
 import { readForm } from "../read-request.ts";
@@ -25,16 +24,12 @@ export const createSealedCodes = ({
   config,
   clock,
 }: Pick<Web, "config" | "clock">): SealedCodes => {
-  const key = new TextEncoder().encode(config.sessionSecret.reveal());
   const secrets = { secret: config.sessionSecret, previous: config.sessionSecretPrevious };
   return {
-    seal: (code, lifetimeSeconds) =>
-      new SignJWT()
-        .setProtectedHeader({ alg: "HS256", typ: type })
-        .setJti(code)
-        .setAudience(audience)
-        .setExpirationTime(Math.floor(clock.now() / 1000) + lifetimeSeconds)
-        .sign(key),
+    seal: (code, lifetimeSeconds) => {
+      const exp = Math.floor(clock.now() / 1000) + lifetimeSeconds;
+      return signJwt({ jti: code, aud: audience, exp }, type, config.sessionSecret);
+    },
     open: async (text) => {
       try {
         const checks = {

@@ -7,9 +7,8 @@
  * 3. An attempt is bound to its browser: a callback whose `state` matches no cookie is rejected (login CSRF). Another host of the domain
  *    can set a `__Secure-` cookie, so on https the signature is in a `__Host-` cookie, which it cannot set.
  */
-import { SignJWT } from "jose";
 import * as v from "valibot";
-import { verifyJwt } from "#kit/verify-jwt.ts";
+import { signJwt, verifyJwt } from "#kit/jwt.ts";
 import { cookieNames, createCookie, randomToken, type WebCookie } from "../cookies.ts";
 import type { Web } from "../web.ts";
 
@@ -56,7 +55,6 @@ export const createAttempts = ({
   const { secure } = config;
   const prefix = secure ? "__Secure-svc_sign_in_" : "svc_sign_in_";
   const signaturePrefix = "__Host-svc_sign_in_";
-  const key = new TextEncoder().encode(config.sessionSecret.reveal());
   const secrets = { secret: config.sessionSecret, previous: config.sessionSecretPrevious };
 
   /** The cookies of one attempt: the token, or on https its body and its signature. */
@@ -84,12 +82,9 @@ export const createAttempts = ({
       const state = randomToken(entropy);
       const nonce = randomToken(entropy);
       const codeVerifier = randomToken(entropy);
-      const iat = Math.floor(clock.now() / 1000);
-      const token = await new SignJWT({ state, nonce, verifier: codeVerifier, return_to: returnTo })
-        .setProtectedHeader({ alg: "HS256", typ: type })
-        .setAudience(audience)
-        .setExpirationTime(iat + ttlSeconds)
-        .sign(key);
+      const exp = Math.floor(clock.now() / 1000) + ttlSeconds;
+      const claims = { state, nonce, verifier: codeVerifier, return_to: returnTo };
+      const token = await signJwt({ ...claims, aud: audience, exp }, type, config.sessionSecret);
       const pieces = piecesOf(token);
       const stored = cookiesOf(idOf(state)).map((cookie, index) => cookie.set(pieces[index] ?? ""));
       const ids = idsIn(cookieHeader);

@@ -1,4 +1,11 @@
-import { errors, type JWTVerifyOptions, type JWTVerifyResult, jwtVerify } from "jose";
+import {
+  errors,
+  type JWTPayload,
+  type JWTVerifyOptions,
+  type JWTVerifyResult,
+  jwtVerify,
+  SignJWT,
+} from "jose";
 import type { Secret } from "./secret.ts";
 
 /**
@@ -19,3 +26,9 @@ export const verifyJwt = async (
     return verifyBy(previous);
   }
 };
+
+/** Signs claims as an HS256 JWT of a type. */
+export const signJwt = (claims: JWTPayload, typ: string, secret: Secret): Promise<string> =>
+  new SignJWT(claims)
+    .setProtectedHeader({ alg: "HS256", typ })
+    .sign(new TextEncoder().encode(secret.reveal()));
