@@ -1,6 +1,5 @@
 import { auditSentences } from "#proto/audit-actions.ts";
 import type { AuditEventView, NamedRecord, RecordNames } from "#proto/audit-event.ts";
-import { isUuid } from "#proto/values.ts";
 import { plainText, shortened } from "../format/format.ts";
 
 /** A piece of a sentence; `href` where it names a record with a page of its own, `full` where its text is shortened. */
@@ -33,7 +32,7 @@ const pageOf = (id: string, { type, name, identity_id: identityId }: NamedRecord
 /** Returns a value of an event: a record by its name and page, anything else as its text. */
 const valuePiece = (value: unknown, names: RecordNames): EventPiece => {
   const text = typeof value === "string" ? value : JSON.stringify(value);
-  const record = isUuid(text) && Object.hasOwn(names, text) ? names[text] : undefined;
+  const record = Object.hasOwn(names, text) ? names[text] : undefined;
   if (record === undefined) return { text: plainText(text) };
   const href = pageOf(text, record);
   return { ...namePiece(record), ...(href === undefined ? {} : { href }) };

@@ -1,6 +1,7 @@
 import { useLocation, useNavigate } from "@solidjs/router";
 import { createMemo, createRenderEffect, Show } from "solid-js";
 import { askKey, createShortcuts } from "../browser/shortcuts.ts";
+import { Button } from "../design/buttons.tsx";
 import { lazyPart } from "../design/report-parts.tsx";
 import { canAsk, usePageContext } from "../session/page-context.tsx";
 
@@ -32,16 +33,9 @@ export const Ask = () => {
 
   return (
     <Show when={allowed()}>
-      <button
-        ref={button}
-        class="button"
-        type="button"
-        title="Ask about the fleet (a)"
-        aria-expanded={isOpen()}
-        onClick={open}
-      >
+      <Button ref={button} title="Ask about the fleet (a)" aria-expanded={isOpen()} onClick={open}>
         Ask
-      </button>
+      </Button>
       <Show when={wasOpen()}>
         <ChatPanel open={isOpen()} onClosed={() => button.focus()} />
       </Show>

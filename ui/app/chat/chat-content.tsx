@@ -1,5 +1,4 @@
 import {
-  type Accessor,
   createEffect,
   createMemo,
   createSignal,
@@ -13,6 +12,7 @@ import {
 } from "solid-js";
 import { ChatStatus, messageBytesMax } from "#proto/chat/session.ts";
 import type { ApiClient } from "../api/api-client.ts";
+import { Button } from "../design/buttons.tsx";
 import { Icon } from "../design/icon.tsx";
 import { LoadFailure } from "../design/report-parts.tsx";
 import { formatBytes, plainText } from "../format/format.ts";
@@ -67,19 +67,17 @@ const Composer = (props: ComposerProps) => {
             </button>
           }
         >
-          <button
+          <Button
             ref={(element) => {
               composer.controls.stop = element;
             }}
-            class="button"
-            type="button"
             onClick={() => {
               props.conversation.stop();
               composer.focus();
             }}
           >
             Stop
-          </button>
+          </Button>
         </Show>
       </div>
     </form>
@@ -167,27 +165,18 @@ interface ContentProps {
   fieldRef: (field: HTMLTextAreaElement) => void;
 }
 
-/** Keeps a scrolling element at its end while the reader is there. */
-interface StickyScroll {
-  /** Receives the element; its only child is the content that grows. */
-  ref(element: HTMLElement): void;
-  /** Whether the end is in view. */
-  atEnd: Accessor<boolean>;
-  /** Scrolls to the end and stays there. */
-  stick(): void;
-}
-
 /** Nearer than this to the end counts as the end. */
 const endPixels = 24;
 
-/** Creates the behaviour; it ends with its element. */
-const createStickyScroll = (): StickyScroll => {
+/** Keeps a scrolling element at its end while the reader is there. It ends with its element. */
+const createStickyScroll = () => {
   const [atEnd, setAtEnd] = createSignal(true);
   let scrolled: HTMLElement | undefined;
   const toEnd = () => scrolled?.scrollTo({ top: scrolled.scrollHeight, behavior: "instant" });
   const observer = new ResizeObserver(() => atEnd() && toEnd());
   return {
-    ref(element) {
+    /** Receives the element; its only child is the content that grows. */
+    ref(element: HTMLElement) {
       observer.disconnect();
       scrolled = element;
       setAtEnd(true);
@@ -204,7 +193,9 @@ const createStickyScroll = (): StickyScroll => {
         before = scrollTop;
       });
     },
+    /** Whether the end is in view. */
     atEnd,
+    /** Scrolls to the end and stays there. */
     stick() {
       setAtEnd(true);
       toEnd();
@@ -237,16 +228,23 @@ export const ChatContent = (props: ContentProps) => {
         onList={() => setListing(!listing())}
         onNew={() => show("new")}
       />
-      <Show when={!listing()} fallback={<ConversationList {...props} onOpen={show} />}>
+      <Show
+        when={!listing()}
+        fallback={
+          <div class="chat-scroll">
+            <History {...props} onOpen={show} onDeleted={() => props.onShow("new")} />
+          </div>
+        }
+      >
         <section class="chat-scroll" ref={scroll.ref} tabindex="0" aria-label="Conversation">
           <Messages conversation={conversation()} onAsk={ask} />
         </section>
       </Show>
       <div class="chat-foot stack gap-1">
         <Show when={!scroll.atEnd() && !listing()}>
-          <button class="button chat-jump" type="button" onClick={scroll.stick}>
+          <Button class="chat-jump" onClick={scroll.stick}>
             <Icon name="descending" /> Latest
-          </button>
+          </Button>
         </Show>
         <Composer
           conversation={conversation()}
@@ -279,17 +277,12 @@ const Head = (
           )}
         </p>
       </div>
-      <button
-        class="button button-plain"
-        type="button"
-        aria-pressed={props.listing}
-        onClick={() => props.onList()}
-      >
+      <Button class="button-plain" aria-pressed={props.listing} onClick={() => props.onList()}>
         History
-      </button>
-      <button class="button button-plain" type="button" onClick={() => props.onNew()}>
+      </Button>
+      <Button class="button-plain" onClick={() => props.onNew()}>
         New
-      </button>
+      </Button>
       <Show when={conversation().id()}>
         {(id) => (
           <a
@@ -304,41 +297,14 @@ const Head = (
           </a>
         )}
       </Show>
-      <button
-        class="button button-plain button-icon"
-        type="button"
-        aria-label="Close"
-        onClick={() => props.onClose()}
-      >
+      <Button class="button-plain button-icon" aria-label="Close" onClick={() => props.onClose()}>
         <Icon name="close" />
-      </button>
+      </Button>
     </header>
   );
 };
 
 const downloadWords = "Download the conversation with its receipts";
-
-/** The list of conversations, in place of the one that is shown. */
-const ConversationList = (props: ContentProps & { onOpen: (id: string) => void }) => {
-  const shownId = () => props.conversations.current().id();
-  return (
-    <div class="chat-scroll">
-      <History
-        api={props.api}
-        current={shownId()}
-        onOpen={props.onOpen}
-        changes={{
-          renamed: props.conversations.renamed,
-          deleted: (id) => {
-            const wasShown = shownId() === id;
-            props.conversations.deleted(id);
-            if (wasShown) props.onShow("new");
-          },
-        }}
-      />
-    </div>
-  );
-};
 
 /** The questions and answers of a conversation, or why there are none. */
 const Messages = (props: { conversation: OpenConversation; onAsk: (question: string) => void }) => {

@@ -4,24 +4,21 @@ import { ChatSession, titleLengthMax } from "#proto/chat/session.ts";
 import { type ApiClient, type ApiProblem, caughtProblem } from "../api/api-client.ts";
 import { createMoment } from "../browser/moment.ts";
 import { withQuery } from "../browser/with-query.ts";
+import { Button } from "../design/buttons.tsx";
 import { LoadFailure } from "../design/report-parts.tsx";
 import { formatAgo, formatCountOf, plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { sessionsPath } from "./conversation.ts";
+import type { Conversations } from "./create-conversations.ts";
 
 const SessionPage = v.object({ items: v.array(ChatSession), next_cursor: v.nullable(v.string()) });
 
-/** A change of the list that the rest of the panel follows. */
-interface HistoryChanges {
-  renamed(id: string, title: string): void;
-  deleted(id: string): void;
-}
-
 interface HistoryProps {
   api: ApiClient;
-  current: string | undefined;
+  conversations: Conversations;
   onOpen: (id: string) => void;
-  changes: HistoryChanges;
+  /** The conversation that the panel showed is deleted. */
+  onDeleted: () => void;
 }
 
 /** The operator's conversations, newest first: open, rename, delete. */
@@ -50,7 +47,7 @@ export const History = (props: HistoryProps) => {
             <HistoryRow
               session={session}
               now={props.api.timeAt(now())}
-              current={session.id === props.current}
+              current={session.id === props.conversations.current().id()}
               onOpen={() => props.onOpen(session.id)}
               onRename={(title) => list.rename(session.id, title)}
               onDelete={async () => {
@@ -93,12 +90,14 @@ const createSessionList = (props: HistoryProps) => {
     rename: async (id: string, title: string) => {
       await props.api.send(`${sessionsPath}/${id}`, { method: "PUT", body: { title } });
       setSessions((all) => all.map((each) => (each.id === id ? { ...each, title } : each)));
-      props.changes.renamed(id, title);
+      props.conversations.renamed(id, title);
     },
     remove: async (id: string) => {
       await props.api.send(`${sessionsPath}/${id}`, { method: "DELETE" });
       setSessions((all) => all.filter((each) => each.id !== id));
-      props.changes.deleted(id);
+      const wasShown = props.conversations.current().id() === id;
+      props.conversations.deleted(id);
+      if (wasShown) props.onDeleted();
     },
   };
 };
@@ -126,9 +125,7 @@ const ListEnd = (props: { list: ReturnType<typeof createSessionList> }) => {
         <p class="chat-note">None yet. Ask a question to start one.</p>
       </Match>
       <Match when={cursor() !== null}>
-        <button class="button" type="button" onClick={() => void load()}>
-          Show older
-        </button>
+        <Button onClick={() => void load()}>Show older</Button>
       </Match>
     </Switch>
   );
@@ -161,17 +158,16 @@ const HistoryRow = (props: {
     }
   };
   const change = (to: keyof typeof buttons, words: string) => (
-    <button
+    <Button
       ref={(element) => {
         buttons[to] = element;
       }}
-      class="button button-plain"
-      type="button"
+      class="button-plain"
       onClick={() => setMode(to)}
     >
       {words}
       <span class="visually-hidden"> {title()}</span>
-    </button>
+    </Button>
   );
   return (
     <li aria-current={props.current ? "true" : undefined}>
@@ -220,7 +216,7 @@ const OpenButton = (props: {
 }) => {
   const { times } = usePageContext();
   return (
-    <button class="button button-plain history-open" type="button" onClick={() => props.onOpen()}>
+    <Button class="button-plain history-open" onClick={() => props.onOpen()}>
       <span class="history-title" dir="auto">
         {props.title}
       </span>
@@ -228,7 +224,7 @@ const OpenButton = (props: {
         {formatAgo(props.session.updated_at, props.now)} ·{" "}
         {formatCountOf(props.session.message_count, "message")}
       </span>
-    </button>
+    </Button>
   );
 };
 
@@ -267,9 +263,7 @@ const RenameForm = (props: {
       <button class="button button-primary" type="submit">
         Rename
       </button>
-      <button class="button" type="button" onClick={() => props.onCancel()}>
-        Cancel
-      </button>
+      <Button onClick={() => props.onCancel()}>Cancel</Button>
     </form>
   );
 };
@@ -286,12 +280,12 @@ const DeleteQuestion = (props: { title: string; onDelete: () => void; onCancel: 
       onKeyDown={onEscape(() => props.onCancel())}
     >
       <p>Delete “{props.title}” with its receipts? This cannot be undone.</p>
-      <button class="button button-danger" type="button" onClick={() => props.onDelete()}>
+      <Button class="button-danger" onClick={() => props.onDelete()}>
         Delete
-      </button>
-      <button ref={cancel} class="button" type="button" onClick={() => props.onCancel()}>
+      </Button>
+      <Button ref={cancel} onClick={() => props.onCancel()}>
         Cancel
-      </button>
+      </Button>
     </div>
   );
 };

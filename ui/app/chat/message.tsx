@@ -2,7 +2,7 @@ import { For, Index, Match, Show, Switch } from "solid-js";
 import type { ToolName, ToolResult } from "#proto/chat/session.ts";
 import { messageText } from "#proto/chat/session.ts";
 import type { ApiProblem } from "../api/api-client.ts";
-import { CopyButton } from "../design/buttons.tsx";
+import { Button, CopyButton } from "../design/buttons.tsx";
 import { Icon, type ShapeName } from "../design/icon.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { type ShownPart, shownParts, textPieces } from "./answer-parts.ts";
@@ -348,13 +348,7 @@ const AnswerFailed = (props: {
         )}
       </Show>
     </p>
-    <Show when={props.onRetry}>
-      {(retry) => (
-        <button class="button" type="button" onClick={() => retry()()}>
-          Retry
-        </button>
-      )}
-    </Show>
+    <Show when={props.onRetry}>{(retry) => <Button onClick={() => retry()()}>Retry</Button>}</Show>
   </div>
 );
 
@@ -364,9 +358,7 @@ export const SuggestedQuestions = (props: { onAsk: (question: string) => void })
     <For each={suggestions}>
       {(question) => (
         <li>
-          <button class="button" type="button" onClick={() => props.onAsk(question)}>
-            {question}
-          </button>
+          <Button onClick={() => props.onAsk(question)}>{question}</Button>
         </li>
       )}
     </For>

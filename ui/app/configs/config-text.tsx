@@ -3,7 +3,7 @@ import { createSignal, For, Show } from "solid-js";
 import { ConfigList } from "#proto/fleet-health/config-report.ts";
 import { createReport } from "../api/live-report.tsx";
 import { withQuery } from "../browser/with-query.ts";
-import { CopyButton } from "../design/buttons.tsx";
+import { Button, CopyButton } from "../design/buttons.tsx";
 import { Loaded } from "../design/report-parts.tsx";
 import { plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
@@ -56,9 +56,9 @@ export const CompareChoice = (props: { configId: string; chosen?: string }) => {
       <Show
         when={isWanted()}
         fallback={
-          <button class="button" type="button" onClick={() => setWanted(true)}>
+          <Button onClick={() => setWanted(true)}>
             {props.chosen === undefined ? "Compare with another config" : "Compare with another"}
-          </button>
+          </Button>
         }
       >
         <Loaded report={report} what="configs" value={others()}>

@@ -1,6 +1,11 @@
 import { createSignal, type JSX, onCleanup, Show } from "solid-js";
 import { Icon } from "./icon.tsx";
 
+/** A button that submits no form; `class` adds to its look. */
+export const Button = (props: JSX.ButtonHTMLAttributes<HTMLButtonElement>) => (
+  <button type="button" {...props} class={`button ${props.class ?? ""}`} />
+);
+
 /** How long the button shows its outcome. */
 const outcomeMs = 2000;
 
@@ -22,15 +27,14 @@ export const CopyButton = (props: { text: string; what: string }) => {
   };
   return (
     <span class="copy">
-      <button
-        class="button button-plain button-icon"
-        type="button"
+      <Button
+        class="button-plain button-icon"
         title={`Copy ${props.what}`}
         onClick={() => void copy()}
       >
         <Icon name={outcome() === "copied" ? "check" : "copy"} />
         <span class="visually-hidden">Copy {props.what}</span>
-      </button>
+      </Button>
       <span role="status" classList={{ "visually-hidden": outcome() !== blocked }}>
         {outcome()}
       </span>
@@ -50,9 +54,7 @@ export const PopoverMenu = (props: {
   const [isOpen, setIsOpen] = createSignal(false);
   return (
     <>
-      <button class="button" type="button" popovertarget={props.id}>
-        {props.button}
-      </button>
+      <Button popovertarget={props.id}>{props.button}</Button>
       <section
         id={props.id}
         class={`popover ${props.class}`}

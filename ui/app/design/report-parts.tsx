@@ -13,6 +13,7 @@ import { Dynamic } from "solid-js/web";
 import type { ApiProblem } from "../api/api-client.ts";
 import { type LiveReport, UpdatesProvider, useUpdates } from "../api/live-report.tsx";
 import { formatDuration, formatTimestamp, type TimeZone } from "../format/format.ts";
+import { Button } from "./buttons.tsx";
 import { Icon } from "./icon.tsx";
 
 /** A box with a warning, announced when it appears. */
@@ -95,24 +96,14 @@ export const Freshness = (props: {
           )}
         </Show>
       </p>
-      <button
-        class="button button-icon"
-        type="button"
-        aria-pressed={props.paused}
-        onClick={() => props.onPause()}
-      >
+      <Button class="button-icon" aria-pressed={props.paused} onClick={() => props.onPause()}>
         <Icon name={props.paused ? "play" : "pause"} />
         <span class="visually-hidden">Pause updates</span>
-      </button>
-      <button
-        class="button button-icon"
-        type="button"
-        title="Refresh (r)"
-        onClick={() => props.onRefresh()}
-      >
+      </Button>
+      <Button class="button-icon" title="Refresh (r)" onClick={() => props.onRefresh()}>
         <Icon name="refresh" />
         <span class="visually-hidden">Refresh</span>
-      </button>
+      </Button>
       {props.children}
     </div>
   );
@@ -139,9 +130,7 @@ export const LoadFailure = (props: {
         )}
       </Show>
     </p>
-    <button class="button" type="button" onClick={() => props.onRetry()}>
-      Try again
-    </button>
+    <Button onClick={() => props.onRetry()}>Try again</Button>
     {props.children}
   </section>
 );
@@ -150,9 +139,7 @@ export const LoadFailure = (props: {
 const PartFailed = (props: { what: string }) => (
   <Banner class="part-failed" role="alert">
     {props.what} could not be loaded. The server may have a newer version of this page.
-    <button class="button" type="button" onClick={() => location.reload()}>
-      Reload
-    </button>
+    <Button onClick={() => location.reload()}>Reload</Button>
   </Banner>
 );
 

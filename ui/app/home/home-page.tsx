@@ -5,7 +5,7 @@ import { type Scope, scopes } from "#proto/operator/scopes.ts";
 import { createReport } from "../api/live-report.tsx";
 import { createMoment } from "../browser/moment.ts";
 import { Icon } from "../design/icon.tsx";
-import { LoadFailure } from "../design/report-parts.tsx";
+import { LoadFailure, Section } from "../design/report-parts.tsx";
 import { StateBar, SummaryLine } from "../fleet/summary/summary.tsx";
 import { defaultView } from "../fleet/view/view-state.ts";
 import { formatAgo, formatCount } from "../format/format.ts";
@@ -23,8 +23,7 @@ const DirectoryPanel = () => {
     path: () => "/api/core/directory/status",
   });
   return (
-    <section class="panel" aria-labelledby="home-directory">
-      <h2 id="home-directory">Directory</h2>
+    <Section class="panel" id="home-directory" title="Directory">
       <Show when={report.failure()}>
         {(problem) => (
           <LoadFailure
@@ -66,7 +65,7 @@ const DirectoryPanel = () => {
           </>
         )}
       </Show>
-    </section>
+    </Section>
   );
 };
 
@@ -92,20 +91,20 @@ export const HomePage = () => {
             <RecordLinks />
           </Show>
           <Show when={canAsk(known())}>
-            <section class="panel" aria-labelledby="home-ask">
-              <h2 id="home-ask">
-                <a href="/?chat=new">Ask about the fleet</a>
-              </h2>
+            <Section
+              class="panel"
+              id="home-ask"
+              title={<a href="/?chat=new">Ask about the fleet</a>}
+            >
               <p class="home-lead">Answers come with their queries and a signed receipt.</p>
-            </section>
+            </Section>
           </Show>
-          <section class="panel" aria-labelledby="home-scopes">
-            <h2 id="home-scopes">Your scopes</h2>
+          <Section class="panel" id="home-scopes" title="Your scopes">
             <ScopeRows held={known().scopes} />
             <p class="home-lead">
               Scopes follow your directory groups and change with the next directory sync.
             </p>
-          </section>
+          </Section>
           <DirectoryPanel />
         </div>
       )}
@@ -127,8 +126,7 @@ const records = {
 
 /** Links to the pages of records. */
 const RecordLinks = () => (
-  <section class="panel" aria-labelledby="home-records">
-    <h2 id="home-records">Records</h2>
+  <Section class="panel" id="home-records" title="Records">
     <ul class="record-links">
       <For each={Object.entries(records)}>
         {([name, about]) => (
@@ -139,7 +137,7 @@ const RecordLinks = () => (
         )}
       </For>
     </ul>
-  </section>
+  </Section>
 );
 
 /** The summary of the fleet: each figure links to `/fleet` under its filter. */
@@ -151,10 +149,7 @@ const FleetStrip = () => {
   });
   const summary = () => report.value()?.summary;
   return (
-    <section class="panel" aria-labelledby="home-fleet">
-      <h2 id="home-fleet">
-        <a href="/fleet">Fleet</a>
-      </h2>
+    <Section class="panel" id="home-fleet" title={<a href="/fleet">Fleet</a>}>
       <Show
         when={report.failure()}
         fallback={
@@ -172,7 +167,7 @@ const FleetStrip = () => {
           />
         )}
       </Show>
-    </section>
+    </Section>
   );
 };
 

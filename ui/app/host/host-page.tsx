@@ -7,7 +7,7 @@ import { isUuid } from "#proto/values.ts";
 import { type ApiClient, type ApiProblem, caughtProblem, parseAnswer } from "../api/api-client.ts";
 import { createReport, UpdatesProvider } from "../api/live-report.tsx";
 import { HostHours } from "../completeness/host-hours.tsx";
-import { CopyButton } from "../design/buttons.tsx";
+import { Button, CopyButton } from "../design/buttons.tsx";
 import { StateMark } from "../design/icon.tsx";
 import { LabelLinks, type RecordColumn, RecordTable } from "../design/records.tsx";
 import { Loaded, LoadFailure, Loading, Notice } from "../design/report-parts.tsx";
@@ -324,9 +324,7 @@ const Diagnostics = (props: { id: string }) => {
         there.
       </p>
       <p>
-        <button class="button" type="button" onClick={() => void request()}>
-          Fetch diagnostics
-        </button>
+        <Button onClick={() => void request()}>Fetch diagnostics</Button>
       </p>
       <div role="status">
         <Show when={problem()}>{(known) => <p>{known().message}</p>}</Show>

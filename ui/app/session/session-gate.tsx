@@ -2,8 +2,9 @@ import { useLocation } from "@solidjs/router";
 import { createSignal, type JSX, Match, Show, Switch } from "solid-js";
 import type { Scope } from "#proto/operator/scopes.ts";
 import { useShownReports } from "../api/live-report.tsx";
+import { Button } from "../design/buttons.tsx";
 import { Icon } from "../design/icon.tsx";
-import { causeOf, LoadFailure } from "../design/report-parts.tsx";
+import { causeOf, LoadFailure, Notice } from "../design/report-parts.tsx";
 import { formatDuration } from "../format/format.ts";
 import { usePageContext } from "./page-context.tsx";
 
@@ -47,9 +48,7 @@ export const SessionEnd = () => {
             you typed is kept.
           </span>
           <SignInAgain />
-          <button class="button" type="button" onClick={() => setLater(true)}>
-            Later
-          </button>
+          <Button onClick={() => setLater(true)}>Later</Button>
         </div>
       </Match>
     </Switch>
@@ -75,11 +74,10 @@ export const SessionGate = (props: { children: JSX.Element }) => {
         </div>
       </Match>
       <Match when={state().status === "ended"}>
-        <section class="notice" role="alert">
-          <h1>Your session has ended</h1>
+        <Notice level="h1" title="Your session has ended" isFault>
           <p>Sign in again to return to this page.</p>
           <SignInAgain />
-        </section>
+        </Notice>
       </Match>
       <Match when={problem()}>
         {(failed) => (
@@ -101,18 +99,21 @@ export const RequiresScope = (props: { scope: Scope; children: JSX.Element }) =>
     <Switch>
       <Match when={session()?.scopes.includes(props.scope)}>{props.children}</Match>
       <Match when={session()}>
-        <section class="notice">
-          <h1>
-            This page needs the scope <code>{props.scope}</code>
-          </h1>
+        <Notice
+          level="h1"
+          title={
+            <>
+              This page needs the scope <code>{props.scope}</code>
+            </>
+          }
+          href="/"
+          link="Show your scopes"
+        >
           <p>
             Your account does not have it. Scopes follow your directory groups: ask a directory
             administrator to add you, then wait for the next sync.
           </p>
-          <a class="button" href="/">
-            Show your scopes
-          </a>
-        </section>
+        </Notice>
       </Match>
     </Switch>
   );

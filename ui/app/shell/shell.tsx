@@ -5,7 +5,9 @@ import { type DownloadedFile, downloadFile } from "../api/download.ts";
 import { claimTab } from "../browser/stored-text.ts";
 import { readTheme, showTheme, storeTheme, type Theme, themes } from "../browser/theme.ts";
 import { Ask } from "../chat/ask.tsx";
+import { Button } from "../design/buttons.tsx";
 import { Icon } from "../design/icon.tsx";
+import { Notice } from "../design/report-parts.tsx";
 import { formatBytes, zoneName } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { OldData, SessionEnd, SessionGate } from "../session/session-gate.tsx";
@@ -92,9 +94,7 @@ const Downloads = () => {
             fallback={
               <div class="banner">
                 <span role="status">Exporting {download.name}</span> {formatBytes(download.bytes())}
-                <button class="button" type="button" onClick={() => download.stop()}>
-                  Cancel
-                </button>
+                <Button onClick={() => download.stop()}>Cancel</Button>
               </div>
             }
           >
@@ -112,19 +112,15 @@ const Downloads = () => {
                   <span>
                     The export of {download.name} failed: {problem().message}. Nothing was saved.
                   </span>
-                  <button
-                    class="button"
-                    type="button"
+                  <Button
                     onClick={() => {
                       remove(download);
                       start(download.path, download.name);
                     }}
                   >
                     Try again
-                  </button>
-                  <button class="button" type="button" onClick={() => remove(download)}>
-                    Close
-                  </button>
+                  </Button>
+                  <Button onClick={() => remove(download)}>Close</Button>
                 </div>
               )}
             </Match>
@@ -151,15 +147,14 @@ const TimeZoneSwitch = () => {
   const { times, coreNow } = usePageContext();
   const other = () => (times.zone() === "utc" ? "local" : "utc");
   return (
-    <button
-      class="button time-zone-switch"
-      type="button"
+    <Button
+      class="time-zone-switch"
       title={other() === "local" ? `Show local time (${zoneName(coreNow(), "local")})` : "Show UTC"}
       onClick={() => times.choose(other())}
     >
       <span class="visually-hidden">Times in </span>
       {times.zone() === "utc" ? "UTC" : "Local"}
-    </button>
+    </Button>
   );
 };
 
@@ -290,12 +285,8 @@ const ThemeSwitch = () => {
 export const NoSuchPage = () => {
   createPageTitle(() => "No such page");
   return (
-    <section class="notice">
-      <h1>No such page</h1>
+    <Notice level="h1" title="No such page" href="/" link="Home">
       <p>Nothing is at this address. Check that it is complete.</p>
-      <a class="button" href="/">
-        Home
-      </a>
-    </section>
+    </Notice>
   );
 };
