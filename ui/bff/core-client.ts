@@ -172,9 +172,6 @@ const headersOf = (
   ...(call.ifMatch === undefined ? {} : { "If-Match": call.ifMatch }),
 });
 
-/** Returns seconds since the Unix epoch as a timestamp. */
-export const timestampOf = (seconds: number): string => new Date(seconds * 1000).toISOString();
-
 const ClockSkew = v.object({ code: v.literal("token_clock_skew"), server_time: v.string() });
 
 /** Throws `clock_skew` if core rejected a token only because of its times: then no session has ended. */

@@ -4,7 +4,7 @@ import type { Entropy } from "#kit/entropy.ts";
 import { formMediaType } from "#kit/form.ts";
 import type { WebConfig } from "../config.ts";
 import { createCookie, randomToken, type WebCookie } from "../cookies.ts";
-import { type CoreClient, timestampOf } from "../core-client.ts";
+import type { CoreClient } from "../core-client.ts";
 import { createRefusalLimit, type RefusalLimit } from "../limit-address.ts";
 import type { Html } from "../page-frame.ts";
 import { WebProblem } from "../problems.ts";
@@ -159,6 +159,9 @@ const createBackchannelLogout =
     log.info({ request_id: requestId }, "signed out by the identity provider");
     return c.body(null, 200);
   };
+
+/** Returns seconds since the Unix epoch as a timestamp. */
+const timestampOf = (seconds: number) => new Date(seconds * 1000).toISOString();
 
 /** Describes the fault of a token without quoting it. */
 const faultOf = (cause: unknown): string => {
