@@ -2,7 +2,9 @@
  * Labels of hosts: `env`, `team`, `region`, …, each with one value. The syntax is that of Kubernetes' labels without prefixes and
  * without empty values, so a label is one word of the query language and one cell of a table.
  */
+
 import * as v from "valibot";
+import { isRecord } from "#proto/values.ts";
 
 /** The most labels of one origin: a collector's config, or an enrollment policy. A host has those of both. */
 export const labelsMax = 16;
@@ -37,12 +39,9 @@ export const splitLabelPair = (pair: string): { key: string; value: string } => 
   return { key: pair.slice(0, at), value: pair.slice(at + 1) };
 };
 
-const isMapping = (value: unknown) =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
-
 /** Labels by key, at most `labelsMax`. */
 export const Labels = v.pipe(
-  v.custom<Record<string, string>>(isMapping, "must be an object of labels"),
+  v.custom<Record<string, string>>(isRecord, "must be an object of labels"),
   v.metadata({
     jsonSchema: {
       type: "object",

@@ -10,12 +10,20 @@ export const isUuid = (text: string): boolean =>
 /** A timestamp in a response: RFC 3339 in UTC with milliseconds. */
 export const IsoTimestamp = v.pipe(v.string(), v.isoTimestamp());
 
+/** Reports whether a value is an object with members, not an array. */
+export const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
 /** A text of a body. */
 export const Text = v.string("must be a string");
 
 /** A text of a body, of at most so many characters. */
 export const TextUpTo = (charactersMax: number) =>
   v.pipe(Text, v.maxLength(charactersMax, `must be at most ${charactersMax} characters`));
+
+/** The response of a list of `item`: one page. */
+export const PageOf = <Item extends v.GenericSchema>(item: Item) =>
+  v.strictObject({ items: v.array(item), next_cursor: TextOrNull });
 
 /** A count in a response. */
 export const WholeNumber = (min = 0) => v.pipe(v.number(), v.integer(), v.minValue(min));

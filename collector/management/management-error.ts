@@ -1,6 +1,6 @@
 import { jsonLimits, parseForeignJson } from "#kit/foreign-json.ts";
 import type { ProblemAction } from "#kit/problem.ts";
-import { cutText } from "#proto/values.ts";
+import { cutText, isRecord } from "#proto/values.ts";
 
 /** Why a management request failed. */
 export interface ManagementFailure {
@@ -96,9 +96,7 @@ export const parseObject = ({
   if (!/^application\/([a-z.]+\+)?json\b/i.test(contentType)) return undefined;
   try {
     const value: unknown = parseForeignJson(text, jsonLimits.managementAnswer);
-    return typeof value === "object" && value !== null && !Array.isArray(value)
-      ? (value as Record<string, unknown>)
-      : undefined;
+    return isRecord(value) ? value : undefined;
   } catch {
     return undefined;
   }

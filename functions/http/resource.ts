@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import type { Secret } from "#kit/secret.ts";
 import type { Scope } from "#proto/operator/scopes.ts";
-import { Id, QueryInteger, TextOrNull } from "#proto/values.ts";
+import { Id, QueryInteger } from "#proto/values.ts";
 import type { CoreConfig } from "../config/core-config.ts";
 import type { ReadCore } from "../core.ts";
 import {
@@ -193,10 +193,6 @@ export const listFields = {
   limit: v.optional(QueryInteger(1, 1000), "100"),
   cursor: v.optional(v.pipe(v.string("must be given once"), v.maxLength(8192, "must be a cursor"))),
 };
-
-/** The response of a list of `item`. */
-export const ListView = <Item extends v.GenericSchema>(item: Item) =>
-  v.strictObject({ items: v.array(item), next_cursor: TextOrNull });
 
 /** The secrets that keys of cursors are derived from. */
 type CursorSecrets = Pick<CoreConfig, "authTokenSecret" | "authTokenSecretPrevious">;

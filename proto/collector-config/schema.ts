@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { isRecord } from "#proto/values.ts";
 import { Labels } from "../labels.ts";
 
 /** The value of `run_as_root_acknowledged` and of `--allow-root-acknowledged`. */
@@ -8,12 +9,9 @@ export const rootAcknowledgement = "I-UNDERSTAND-ROOT-MODE";
 export const otlpGrpcListen = "127.0.0.1:4317";
 export const otlpHttpListen = "127.0.0.1:4318";
 
-const isMapping = (value: unknown) =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
-
 /** A mapping with exactly these keys. Valibot's own object schemas also accept a sequence. */
 const section = <const Entries extends v.ObjectEntries>(entries: Entries) =>
-  v.pipe(v.unknown(), v.check(isMapping, "must be a mapping"), v.strictObject(entries));
+  v.pipe(v.unknown(), v.check(isRecord, "must be a mapping"), v.strictObject(entries));
 
 /** An optional section; without it, its own defaults apply. */
 const optionalSection = <const Entries extends v.ObjectEntries>(entries: Entries) =>
@@ -139,7 +137,7 @@ const HostMetricsSource = v.strictObject({
 
 const Source = v.pipe(
   v.unknown(),
-  v.check(isMapping, "must be a mapping"),
+  v.check(isRecord, "must be a mapping"),
   v.variant("type", [OtlpSource, FileSource, HostMetricsSource]),
 );
 
@@ -153,7 +151,7 @@ export const CollectorConfigYaml = section({
   /** `I-UNDERSTAND-ROOT-MODE`; required when the collector runs as root */
   run_as_root_acknowledged: v.optional(v.literal(rootAcknowledgement)),
   /** up to 16, as `{ env: prod, team: payments }` ([labels.md](labels.md)) */
-  labels: v.optional(v.pipe(v.unknown(), v.check(isMapping, "must be a mapping"), Labels), {}),
+  labels: v.optional(v.pipe(v.unknown(), v.check(isRecord, "must be a mapping"), Labels), {}),
   log: optionalSection({
     /** `debug`, `info`, `warn` or `error` */
     level: v.optional(v.picklist(["debug", "info", "warn", "error"]), "info"),

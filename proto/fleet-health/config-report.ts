@@ -1,6 +1,6 @@
 /** Configs and the hosts that should run them, as core reports them to `/configs` (docs/rollouts.md). */
 import * as v from "valibot";
-import { Id, IsoTimestamp, TextOrNull, TimestampOrNull } from "../values.ts";
+import { Id, IsoTimestamp, PageOf, TextOrNull, TimestampOrNull } from "../values.ts";
 import { configProgress } from "./vocabulary.ts";
 
 /** The progress of a config: how many hosts should run it, and how many do. Revoked hosts are not counted. */
@@ -39,7 +39,7 @@ export const ListedConfig = v.strictObject(config);
 export type ListedConfig = v.InferOutput<typeof ListedConfig>;
 
 /** Response of `GET /v1/collector/configs`: one page, newest first. */
-export const ConfigList = v.strictObject({ items: v.array(ListedConfig), next_cursor: TextOrNull });
+export const ConfigList = PageOf(ListedConfig);
 
 /** Response of `GET /v1/collector/configs`. */
 export type ConfigList = v.InferOutput<typeof ConfigList>;
@@ -95,10 +95,7 @@ export const ConfigAssignment = v.strictObject({
 export type ConfigAssignment = v.InferOutput<typeof ConfigAssignment>;
 
 /** Response of `GET /v1/collector/configs/{id}/assignments`: one page, newest first. */
-export const AssignmentPage = v.strictObject({
-  items: v.array(ConfigAssignment),
-  next_cursor: TextOrNull,
-});
+export const AssignmentPage = PageOf(ConfigAssignment);
 
 /** Response of `GET /v1/collector/configs/{id}/assignments`. */
 export type AssignmentPage = v.InferOutput<typeof AssignmentPage>;

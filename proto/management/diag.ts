@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { Id, Text, Timestamp } from "../values.ts";
+import { Id, isRecord, Text, Timestamp } from "../values.ts";
 import { ProofFields } from "./proof.ts";
 
 /** Why a host sends no bundle: its own config forbids it, or the bundle is over the limit. */
@@ -13,8 +13,7 @@ export const diagBytesMax = 60 * 1024;
 
 const isJsonObject = (text: string) => {
   try {
-    const value: unknown = JSON.parse(text);
-    return typeof value === "object" && value !== null && !Array.isArray(value);
+    return isRecord(JSON.parse(text));
   } catch {
     return false;
   }

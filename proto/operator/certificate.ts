@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { certificateStatuses } from "../fleet-health/vocabulary.ts";
-import { Id, IsoTimestamp, TextOrNull, TimestampOrNull } from "../values.ts";
+import { Id, IsoTimestamp, PageOf, TimestampOrNull } from "../values.ts";
 
 /** A certificate in a response. */
 export const CertificateView = v.strictObject({
@@ -24,7 +24,4 @@ export const CertificateView = v.strictObject({
 export type CertificateView = v.InferOutput<typeof CertificateView>;
 
 /** Response of `GET /v1/collector/identities/{id}/certificates`: one page, newest first. */
-export const CertificatePage = v.strictObject({
-  items: v.array(CertificateView),
-  next_cursor: TextOrNull,
-});
+export const CertificatePage = PageOf(CertificateView);

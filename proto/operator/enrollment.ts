@@ -1,6 +1,6 @@
 /** Enrollment as core reports it to `/enrollment` (docs/enroll.md). No view has the value of a token. */
 import * as v from "valibot";
-import { Id, IsoTimestamp, TextOrNull, TimestampOrNull } from "../values.ts";
+import { Id, IsoTimestamp, PageOf, TextOrNull, TimestampOrNull } from "../values.ts";
 import { WorkloadTerms } from "./workload.ts";
 
 /**
@@ -87,7 +87,7 @@ export const ListedToken = v.strictObject({
 export type ListedToken = v.InferOutput<typeof ListedToken>;
 
 /** Response of `GET /v1/collector/tokens`: one page, newest first. */
-export const TokenPage = v.strictObject({ items: v.array(ListedToken), next_cursor: TextOrNull });
+export const TokenPage = PageOf(ListedToken);
 
 /** Response of `GET /v1/collector/tokens`. */
 export type TokenPage = v.InferOutput<typeof TokenPage>;

@@ -7,6 +7,7 @@ import {
   IsoTimestamp,
   NumberOrNull,
   OutageView,
+  PageOf,
   TextOrNull,
   TextUpTo,
   TimestampOrNull,
@@ -180,7 +181,7 @@ export const Rollout = v.strictObject({
 export type Rollout = v.InferOutput<typeof Rollout>;
 
 /** Response of `GET /v1/collector/rollouts`: one page, newest first. */
-export const RolloutList = v.strictObject({ items: v.array(Rollout), next_cursor: TextOrNull });
+export const RolloutList = PageOf(Rollout);
 
 /** Response of `GET /v1/collector/rollouts`. */
 export type RolloutList = v.InferOutput<typeof RolloutList>;
@@ -209,10 +210,7 @@ export const RolloutTarget = v.strictObject({
 export type RolloutTarget = v.InferOutput<typeof RolloutTarget>;
 
 /** Response of `GET /v1/collector/rollouts/{id}/targets`: one page, in the order of the waves. */
-export const RolloutTargetPage = v.strictObject({
-  items: v.array(RolloutTarget),
-  next_cursor: TextOrNull,
-});
+export const RolloutTargetPage = PageOf(RolloutTarget);
 
 /** Response of `GET /v1/collector/rollouts/{id}/targets`. */
 export type RolloutTargetPage = v.InferOutput<typeof RolloutTargetPage>;

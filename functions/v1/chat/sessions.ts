@@ -10,13 +10,13 @@ import {
   renameConversation,
 } from "#functions/domain/chat/conversations.ts";
 import { browseReceiptKeys, readReceipts } from "#functions/domain/chat/receipts.ts";
-import { IdParams, ListView, personScope, resource } from "#functions/http/resource.ts";
+import { IdParams, personScope, resource } from "#functions/http/resource.ts";
 import { route, viewOf } from "#functions/http/route.ts";
 import type { ChatMessageRow } from "#functions/store/chat/sessions.ts";
 import { Name } from "#functions/v1/shapes.ts";
 import { ReceiptFile, ReceiptKeys } from "#proto/chat/receipt.ts";
 import { ChatConversation, ChatMessage, ChatSession, ChatStatus } from "#proto/chat/session.ts";
-import { Identifier } from "#proto/values.ts";
+import { Identifier, PageOf } from "#proto/values.ts";
 
 /** The routes of the caller's conversations. */
 export const conversationRoutes = (core: ConfiguredCore, chat: Pick<Chat, "signer">) => {
@@ -27,7 +27,7 @@ export const conversationRoutes = (core: ConfiguredCore, chat: Pick<Chat, "signe
       cursors: "chat-sessions",
       returns: [
         "A page of conversations",
-        ListView(ChatSession),
+        PageOf(ChatSession),
         { items: [sessionExample], next_cursor: null },
       ],
       find: (page, { caller }) => browseConversations(core, caller, page),

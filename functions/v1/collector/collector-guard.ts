@@ -17,6 +17,7 @@ import {
   provableFault,
 } from "#proto/management/proof.ts";
 import { decodePem } from "#proto/pem.ts";
+import { isRecord } from "#proto/values.ts";
 
 const Proof = v.object(ProofFields);
 
@@ -71,15 +72,12 @@ export const proveBody = async (
   core: ProveCore,
   { purpose, der, body }: { purpose: ProofPurpose; der: Uint8Array; body: unknown },
 ): Promise<ProvenCollector> => {
-  if (!isObject(body)) throw unprovable("must be an object");
+  if (!isRecord(body)) throw unprovable("must be an object");
   const message = provableFault(body);
   if (message !== undefined) throw unprovable(message);
   const { sent_at: sentAt, proof } = parse(Proof, body);
   return proveCollector(core, { der, purpose, body, sentAt, proof });
 };
-
-const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
 
 const unprovable = (message: string): Problem =>
   new Problem("validation_failed", { errors: [{ path: "", message }] });

@@ -13,12 +13,12 @@ import {
   getPolicy,
   revokeToken,
 } from "#functions/domain/enrollment/policies.ts";
-import { ListView, reasonBody, resource } from "#functions/http/resource.ts";
+import { reasonBody, resource } from "#functions/http/resource.ts";
 import { viewOf } from "#functions/http/route.ts";
 import type { PolicyRow, TokenRow } from "#functions/store/enrollment/policies.ts";
 import { ListedPolicy, ListedToken } from "#proto/operator/enrollment.ts";
 import { Cidrs, PolicyDraftBody } from "#proto/operator/policy-draft.ts";
-import { Count, Identifier, inCamelCase, Prose } from "#proto/values.ts";
+import { Count, Identifier, inCamelCase, PageOf, Prose } from "#proto/values.ts";
 
 /** A policy in a response. */
 export const PolicyView = v.omit(ListedPolicy, ["created_by_email", "tokens"]);
@@ -84,7 +84,7 @@ export const enrollmentPolicyRoutes = (core: ConfiguredCore) =>
     ),
 
     listBootstrapTokens: list("/:id/tokens", "The bootstrap tokens of a policy, newest first", {
-      returns: ["A page of tokens", ListView(TokenView)],
+      returns: ["A page of tokens", PageOf(TokenView)],
       find: (page, { params }) => browseTokens(core, params.id, page),
       view: (row) => tokenView(row, core.clock.now()),
     }),

@@ -7,12 +7,19 @@ import {
   revokeCertificate,
   revokeIdentity,
 } from "#functions/domain/certificate/identities.ts";
-import { ListView, reasonBody, resource } from "#functions/http/resource.ts";
+import { reasonBody, resource } from "#functions/http/resource.ts";
 import { viewOf } from "#functions/http/route.ts";
 import type { IdentityRow } from "#functions/store/certificate/identities.ts";
 import { certificateStatus } from "#proto/fleet-health/vocabulary.ts";
 import { CertificatePage, CertificateView } from "#proto/operator/certificate.ts";
-import { Id, Identifier, IsoTimestamp, TextOrNull, TimestampOrNull } from "#proto/values.ts";
+import {
+  Id,
+  Identifier,
+  IsoTimestamp,
+  PageOf,
+  TextOrNull,
+  TimestampOrNull,
+} from "#proto/values.ts";
 
 const IdentityView = v.strictObject({
   id: Id,
@@ -60,7 +67,7 @@ export const identityRoutes = (core: ConfiguredCore) =>
         policy_id: v.optional(Id),
         token_id: v.optional(Id),
       },
-      returns: ["A page of identities", ListView(IdentityView)],
+      returns: ["A page of identities", PageOf(IdentityView)],
       find: (page, { query: { q: text, status, policy_id: policyId, token_id: tokenId } }) =>
         browseIdentities(core, { text, status, policyId, tokenId }, page),
       view: identityView,

@@ -5,9 +5,9 @@ import {
   revokeSession,
   sessionState,
 } from "#functions/domain/operator-session/sessions.ts";
-import { ListView, resource } from "#functions/http/resource.ts";
+import { resource } from "#functions/http/resource.ts";
 import { viewOf } from "#functions/http/route.ts";
-import { Id, IsoTimestamp, QueryFlag } from "#proto/values.ts";
+import { Id, IsoTimestamp, PageOf, QueryFlag } from "#proto/values.ts";
 
 const SessionView = v.strictObject({
   id: Id,
@@ -35,7 +35,7 @@ export const sessionRoutes = (core: ConfiguredCore) =>
         by: "read",
         filter: { everyone: QueryFlag },
         cursors: "operator-sessions",
-        returns: ["A page of sessions", ListView(SessionView)],
+        returns: ["A page of sessions", PageOf(SessionView)],
         find: (page, { query, caller }) => browseSessions(core, caller, query, page),
         view: (row, caller) =>
           sessionView({
