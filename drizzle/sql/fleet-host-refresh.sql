@@ -1,7 +1,8 @@
 -- Recomputes rows of "fleet_host" from the view "fleet_facts", after changes of identities, certificates and assignments. Every writer
 -- locks the rows of "fleet_status" in the order of identity ids, so that writers cannot deadlock, and locks a row before it reads the facts
--- or writes "fleet_host", so that the later of two writers sees what the earlier one wrote. Columns go by name. With a plan for any value, as in
--- every function that follows the fleet: to plan the view for each call takes several times what the call does.
+-- or writes "fleet_host", so that the later of two writers sees what the earlier one wrote. The insertion names the columns of the view in
+-- their order. With a plan for any value, as in every function that follows the fleet: to plan the view for each call takes several times
+-- what the call does.
 
 CREATE OR REPLACE FUNCTION "fleet_host_refresh"("ids" uuid[]) RETURNS void LANGUAGE plpgsql
 SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
@@ -13,11 +14,7 @@ BEGIN
 		expiring_from, config_assigned_at, running_config_since, condition_since, version_since, recovered_at, last_auth_failure_at,
 		queue_bytes, queue_bytes_max, lost_records, label_set_id, renewal_failed, config_invalid, queue_at_risk, forwarder_connected, drift,
 		version, platform, identity, device_id, hostname, search, successor_id, desired_config, running_config, last_known_good_config)
-	SELECT
-		identity_id, certificate_id, enrolled_at, last_heartbeat_at, last_envelope_at, certificate_not_after, revoked_from, expired_from,
-		expiring_from, config_assigned_at, running_config_since, condition_since, version_since, recovered_at, last_auth_failure_at,
-		queue_bytes, queue_bytes_max, lost_records, label_set_id, renewal_failed, config_invalid, queue_at_risk, forwarder_connected, drift,
-		version, platform, identity, device_id, hostname, search, successor_id, desired_config, running_config, last_known_good_config
+	SELECT facts.*
 	FROM (SELECT DISTINCT unnest(ids) AS id ORDER BY id) wanted
 	CROSS JOIN LATERAL (SELECT * FROM fleet_facts WHERE identity_id = wanted.id LIMIT 1) facts
 	ON CONFLICT (identity_id) DO UPDATE SET

@@ -50,7 +50,7 @@ const cloneAuditMs = 10 * 60_000;
  */
 export const createHeartbeats = (core: HeartbeatCore): AcceptHeartbeat => {
   const { config, db, heartbeats, clock, observe } = core;
-  const openDiagOf = createOpenDiags(core);
+  const answer = createHeartbeatAnswers(core);
   const write = createHeartbeatWriter(heartbeats, clock, fleetThresholds(config));
 
   return async (caller, request, origin, digest) => {
@@ -72,13 +72,10 @@ export const createHeartbeats = (core: HeartbeatCore): AcceptHeartbeat => {
     if (record.hasOtherLabels) await updateReportedLabels(db, { identityId, labels });
     if (record.isCloneSuspected)
       await auditClone(core, { identity, identityId, certificateId }, origin);
-    return {
-      serverTime: now,
-      nextHeartbeatSeconds: config.heartbeatIntervalSeconds,
+    return answer(identityId, now, {
       desiredConfig: record.desiredConfig,
       renewNow: isRenewalOverdue(record, now),
-      sendDiag: await openDiagOf(identityId),
-    };
+    });
   };
 };
 
@@ -121,11 +118,12 @@ const auditClone = async (
 /** Core reads the open requests at most this often, for all heartbeats. */
 const openMs = 1_000;
 
-/** Creates the function that returns the id of the open request to a host, or null, for the response to its heartbeat. */
-export const createOpenDiags = ({
+/** Creates the function that completes the response to a heartbeat or a status. */
+export const createHeartbeatAnswers = ({
   heartbeats: { db },
   clock,
-}: Pick<Core, "heartbeats" | "clock">): ((identityId: string) => Promise<string | null>) => {
+  config,
+}: Pick<Core, "heartbeats" | "clock" | "config">) => {
   let open: ReadonlyMap<string, string> = new Map();
   let readAt = Number.NEGATIVE_INFINITY;
   const read = singleFlight(async () => {
@@ -133,8 +131,17 @@ export const createOpenDiags = ({
     open = await findOpenDiags(db, new Date(clock.now()));
     readAt = at;
   });
-  return async (identityId) => {
+  return async (
+    identityId: string,
+    now: number,
+    decided: Pick<HeartbeatAnswer, "desiredConfig" | "renewNow">,
+  ): Promise<HeartbeatAnswer> => {
     if (clock.monotonic() - readAt >= openMs) await read();
-    return open.get(identityId) ?? null;
+    return {
+      ...decided,
+      serverTime: now,
+      nextHeartbeatSeconds: config.heartbeatIntervalSeconds,
+      sendDiag: open.get(identityId) ?? null,
+    };
   };
 };

@@ -9,7 +9,7 @@ import { subnetOf } from "#kit/address.ts";
 import { groupCalls } from "#kit/group-calls.ts";
 import type { Origin } from "../audit/audit-log.ts";
 import { requireAdmitted } from "../certificate/authenticate.ts";
-import { createOpenDiags, type HeartbeatAnswer, type HeartbeatCore } from "./heartbeat.ts";
+import { createHeartbeatAnswers, type HeartbeatAnswer, type HeartbeatCore } from "./heartbeat.ts";
 import { fleetThresholds } from "./thresholds.ts";
 
 /** A status without a report: its digest says that the host's last signed report still applies, apart from these figures. */
@@ -48,7 +48,7 @@ export const createStatusRecorder = (
   const { config, heartbeats, clock, observe } = core;
   // Without the pause of heartbeats, because the lookup of certificates has paused.
   const { pause: _, ...store } = heartbeats;
-  const openDiagOf = createOpenDiags(core);
+  const answer = createHeartbeatAnswers(core);
   const record = createSeenRecorder(store, clock, fleetThresholds(config));
   const decideTogether = prepareCertificateDecisions(heartbeats.db);
   const decide = groupCalls<string, CertificateDecision>({
@@ -83,13 +83,7 @@ export const createStatusRecorder = (
     const { outcome: recorded, desiredConfig } = await record(seen);
     if (recorded === "report_needed") return recorded;
     observe.heartbeat(outcome);
-    return {
-      serverTime: now,
-      nextHeartbeatSeconds: config.heartbeatIntervalSeconds,
-      desiredConfig,
-      renewNow,
-      sendDiag: await openDiagOf(identityId),
-    };
+    return answer(identityId, now, { desiredConfig, renewNow });
   };
 };
 

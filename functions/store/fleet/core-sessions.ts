@@ -1,5 +1,5 @@
 /** Stores when cores could receive, by the database's clock, and when none could. */
-import { sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
 import type { Executor } from "../database/database.ts";
 import { timestampAt } from "./columns/expression.ts";
 import type { Outage } from "./counted-time.ts";
@@ -75,39 +75,42 @@ const findGap = async (db: Executor, at: Date): Promise<Date | undefined> => {
 
 const isGap = (from: Date, until: Date) => until.getTime() - from.getTime() > gapMsMin;
 
+/** Finds the newest outages of a condition, oldest first. A session that continues through one shows that only the clock skipped it. */
+const readOutages = async (db: Executor, where: SQL) => {
+  const rows = await db.execute<{ began_at: string; ended_at: string; is_clock_skip: boolean }>(sql`
+      select began_at, ended_at, exists(
+        select from core_session where started_at <= began_at and received_until >= ended_at) as is_clock_skip
+      from core_outage where ${where} order by ended_at desc limit ${outagesMax}`);
+  return rows
+    .map(({ began_at, ended_at, is_clock_skip: isClockSkip }) => ({
+      beganAt: new Date(began_at),
+      endedAt: new Date(ended_at),
+      isClockSkip,
+    }))
+    .toReversed();
+};
+
 /** Finds the outages that had begun at a past time, oldest first: the last one has no end if it lasted then. */
 export const findOutagesAt = async (
   db: Executor,
   at: Date,
 ): Promise<Omit<Outage, "countedFrom">[]> => {
-  const rows = await db.execute<{ began_at: string; ended_at: string | null }>(sql`
-    select began_at, case when ended_at <= ${timestampAt(at)} then ended_at end as ended_at
-    from core_outage where began_at <= ${timestampAt(at)} order by core_outage.ended_at desc limit ${outagesMax}`);
-  return rows
-    .map(({ began_at, ended_at }) => ({
-      beganAt: new Date(began_at),
-      endedAt: ended_at === null ? null : new Date(ended_at),
-    }))
-    .toReversed();
+  const outages = await readOutages(db, sql`began_at <= ${timestampAt(at)}`);
+  return outages.map(({ beganAt, endedAt }) => ({
+    beganAt,
+    endedAt: endedAt > at ? null : endedAt,
+  }));
 };
 
 /**
  * Finds the newest outages until `now`, oldest first. The last one has no end while no core has extended a session: when this core has just
- * resumed, it ends with the next extension. A session that continues through one, by monotonic time, shows that only the clock skipped it.
+ * resumed, it ends with the next extension.
  */
 export const findOutages = async (
   db: Executor,
   now: Date,
 ): Promise<Omit<Outage, "countedFrom">[]> => {
-  const rows = await db.execute<{ began_at: string; ended_at: string; is_clock_skip: boolean }>(sql`
-      select began_at, ended_at, exists(
-        select from core_session where started_at <= began_at and received_until >= ended_at) as is_clock_skip
-      from core_outage where ended_at <= ${timestampAt(now)} order by ended_at desc limit ${outagesMax}`);
+  const ended = await readOutages(db, sql`ended_at <= ${timestampAt(now)}`);
   const current = await findGap(db, now);
-  const ended = rows.map(({ began_at, ended_at, is_clock_skip: isClockSkip }) => ({
-    beganAt: new Date(began_at),
-    endedAt: new Date(ended_at),
-    isClockSkip,
-  }));
-  return [...ended.toReversed(), ...(current ? [{ beganAt: current, endedAt: null }] : [])];
+  return [...ended, ...(current ? [{ beganAt: current, endedAt: null }] : [])];
 };

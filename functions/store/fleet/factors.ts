@@ -1,5 +1,6 @@
 /** Counts, in a selection and in all hosts, the hosts with each value of a property that hosts may have in common. */
 import { sql } from "drizzle-orm";
+import { LRUCache } from "lru-cache";
 import { type Clock, dayMs } from "#kit/clock.ts";
 import { mapValues } from "#kit/map-values.ts";
 import type { FactorKind } from "#proto/fleet-health/factors.ts";
@@ -101,15 +102,16 @@ export const createHostSources = ({
   db: Executor;
   clock: Pick<Clock, "monotonic">;
 }): HostSources => {
-  const daysOfHosts = new WeakMap<ResidentHosts["ids"], Map<number, KnownDay>>();
+  const daysOfHosts = new WeakMap<ResidentHosts["ids"], LRUCache<number, KnownDay>>();
+  const createDays = () =>
+    new LRUCache<number, KnownDay>({
+      max: daysMax,
+      memoMethod: () => ({ isReading: false, readAt: Number.NEGATIVE_INFINITY }),
+    });
   const find = (view: ResidentHosts, day: number): KnownDay => {
-    const days = daysOfHosts.get(view.ids) ?? new Map<number, KnownDay>();
+    const days = daysOfHosts.get(view.ids) ?? createDays();
     daysOfHosts.set(view.ids, days);
-    const own = days.get(day) ?? { isReading: false, readAt: Number.NEGATIVE_INFINITY };
-    days.delete(day);
-    days.set(day, own);
-    for (const oldest of [...days.keys()].slice(0, -daysMax)) days.delete(oldest);
-    return own;
+    return days.memo(day);
   };
   const read = async (own: KnownDay, view: ResidentHosts, time: Date) => {
     own.isReading = true;

@@ -59,12 +59,10 @@ export interface HeartbeatRecord extends ProofAdmission {
   desiredConfig: DesiredConfig | null;
 }
 
-interface RecordRow extends DecisionRow, AssignedRow {
-  clone_suspected: boolean;
-  other_labels: boolean;
-  renew_after: number | null;
-  not_after: number | null;
-  issued_at: number | null;
+interface RecordRow
+  extends DecisionRow,
+    AssignedRow,
+    Omit<HeartbeatRecord, keyof ProofAdmission | "desiredConfig"> {
   is_recorded: boolean;
 }
 
@@ -220,11 +218,11 @@ const recordHeartbeats = sql`
   select decision.outcome, decision.certificate_id, decision.identity_id, decision.last_sent_at, decision.first_use,
     recorded.identity_id is not null as is_recorded,
     coalesce(h.certificate_id = decision.certificate_id and h.boot_id <> decision.boot_id
-      and h.previous_boot_id = decision.boot_id and h.previous_boot_at >= ${namedValue("clone_since", "timestamptz")}, false) as clone_suspected,
-    decision.reported_labels is distinct from decision.labels as other_labels,
-    extract(epoch from decision.renew_after)::float8 * 1000 as renew_after,
-    extract(epoch from decision.not_after)::float8 * 1000 as not_after,
-    extract(epoch from decision.issued_at)::float8 * 1000 as issued_at,
+      and h.previous_boot_id = decision.boot_id and h.previous_boot_at >= ${namedValue("clone_since", "timestamptz")}, false) as "isCloneSuspected",
+    decision.reported_labels is distinct from decision.labels as "hasOtherLabels",
+    extract(epoch from decision.renew_after)::float8 * 1000 as "renewAfter",
+    extract(epoch from decision.not_after)::float8 * 1000 as "notAfter",
+    extract(epoch from decision.issued_at)::float8 * 1000 as "issuedAt",
     a.config_id, a.config_hash
   from decision left join recorded on recorded.identity_id = decision.identity_id
   -- The previous report. One lookup by key for each row, as in the decision.
@@ -256,11 +254,7 @@ export const findOpenDiags = async (
 };
 
 const recordOf = (row: RecordRow): HeartbeatRecord => ({
+  ...row,
   ...admissionOf(row),
-  isCloneSuspected: row.clone_suspected,
-  hasOtherLabels: row.other_labels,
-  renewAfter: row.renew_after,
-  notAfter: row.not_after,
-  issuedAt: row.issued_at,
   desiredConfig: desiredConfigOf(row),
 });

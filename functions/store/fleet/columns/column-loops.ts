@@ -18,6 +18,18 @@ export const pickFlags = (values: Uint8Array, places: Uint32Array): Uint8Array =
   return picked;
 };
 
+/** The values of a column: numbers, keys beyond 2^53, or flags. Those of names are the numbers of their texts. */
+export type HostValues = Float64Array | BigInt64Array | Uint8Array;
+
+/** Returns the values of the hosts at some places. */
+export const pickValues = (values: HostValues, places: Uint32Array): HostValues => {
+  if (values instanceof Float64Array) return pickNumbers(values, places);
+  if (values instanceof Uint8Array) return pickFlags(values, places);
+  const picked = new BigInt64Array(places.length);
+  for (let at = 0; at < places.length; at++) picked[at] = values[places[at] as number] as bigint;
+  return picked;
+};
+
 /** Returns how many hosts are marked. */
 export const countMarks = (marks: Uint8Array): number => {
   const words = fours(marks);

@@ -10,6 +10,7 @@ import {
   type Numbers,
   pickFlags,
   pickNumbers,
+  pickValues,
   placesOf,
   subtract,
   unite,
@@ -234,21 +235,10 @@ export const evaluateSome = (
   );
 };
 
-const pick = (column: HostColumn, places: Uint32Array): HostColumn => {
-  switch (column.kind) {
-    case "texts":
-      return { ...column, values: Array.from(places, (place) => column.values[place] as string) };
-    case "keys":
-      return {
-        ...column,
-        values: BigInt64Array.from(Array.from(places, (place) => column.values[place] as bigint)),
-      };
-    case "flags":
-      return { ...column, values: pickFlags(column.values, places) };
-    default:
-      return { ...column, values: pickNumbers(column.values, places) };
-  }
-};
+const pick = (column: HostColumn, places: Uint32Array): HostColumn =>
+  column.kind === "texts"
+    ? { ...column, values: Array.from(places, (place) => column.values[place] as string) }
+    : ({ ...column, values: pickValues(column.values, places) } as HostColumn);
 
 /** To pick the columns of a larger part of all hosts takes longer than to decide for all. */
 const selectivityMax = 0.25;

@@ -1,7 +1,7 @@
 /** The hosts that core keeps in memory, a column at a time. */
 import { type SQL, sql } from "drizzle-orm";
 import type { Database } from "#functions/store/database/database.ts";
-import { pickFlags, pickNumbers } from "./column-loops.ts";
+import { type HostValues, pickValues } from "./column-loops.ts";
 import type { ColumnView, HostColumn } from "./evaluate-expression.ts";
 import { HostIndex } from "./host-index.ts";
 import {
@@ -60,9 +60,6 @@ export const loadHosts = async (db: Pick<Database, "execute">, hosts?: SQL): Pro
   }
   return loaded;
 };
-
-/** The values of a column: numbers, keys beyond 2^53, or flags. Those of names are the numbers of their texts. */
-export type HostValues = Float64Array | BigInt64Array | Uint8Array;
 
 /** The texts of columns of names, by their numbers. */
 export type NameTexts = Readonly<Partial<Record<NameColumn, readonly string[]>>>;
@@ -275,12 +272,3 @@ export class HostTable implements ResidentHosts {
     return place;
   }
 }
-
-/** Returns the values of the hosts at some places. */
-export const pickValues = (values: HostValues, places: Uint32Array): HostValues => {
-  if (values instanceof Float64Array) return pickNumbers(values, places);
-  if (values instanceof Uint8Array) return pickFlags(values, places);
-  const picked = new BigInt64Array(places.length);
-  for (let at = 0; at < places.length; at++) picked[at] = values[places[at] as number] as bigint;
-  return picked;
-};

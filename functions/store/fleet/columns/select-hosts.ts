@@ -258,27 +258,34 @@ const countMarked = <By extends string, Which extends string>(
   };
 };
 
-/** The value of each host as a small whole number, -1 or more, and the text of each number. */
+/** The value of each host as a small whole number, from -1 to `most`, and the text of each number. */
 interface NumberedValues {
   numbers: Float64Array;
+  most: number;
   textOf(number: number): string;
 }
 
-const valuesOf = ({ view, places, numbers }: MarkedHosts, by: Expression): NumberedValues => {
-  const known = by.kind === "column" ? view.column(by.name) : undefined;
-  if (known?.kind === "keys") return numberKeys(known.values, places);
-  if (known?.kind !== "names") return { numbers: numbers(by), textOf: String };
-  const texts = [...known.places.keys()];
-  return { numbers: numbers(by), textOf: (number) => texts[number] as string };
-};
-
-const countValues = <Which extends string>(
-  { numbers, textOf }: NumberedValues,
-  chosen: Readonly<Record<Which, Uint32Array>>,
-): CountsByValue<Which> => {
+const valuesOf = (marked: MarkedHosts, by: Expression): NumberedValues => {
+  const known = by.kind === "column" ? marked.view.column(by.name) : undefined;
+  if (known?.kind === "keys") return numberKeys(known.values, marked.places);
+  const numbers = marked.numbers(by);
+  if (known?.kind === "names") return named(numbers, [...known.places.keys()]);
   let most = -1;
   for (let at = 0; at < numbers.length; at++)
     if ((numbers[at] as number) > most) most = numbers[at] as number;
+  return { numbers, most, textOf: String };
+};
+
+const named = (numbers: Float64Array, texts: readonly string[]): NumberedValues => ({
+  numbers,
+  most: texts.length - 1,
+  textOf: (number) => texts[number] as string,
+});
+
+const countValues = <Which extends string>(
+  { numbers, most, textOf }: NumberedValues,
+  chosen: Readonly<Record<Which, Uint32Array>>,
+): CountsByValue<Which> => {
   const all = new Uint32Array(most + 2);
   for (let at = 0; at < numbers.length; at++) {
     const place = (numbers[at] as number) + 1;
@@ -333,7 +340,7 @@ const numberKeys = (keys: BigInt64Array, places: Uint32Array): NumberedValues =>
     }
     numbers[at] = known.number;
   }
-  return { numbers, textOf: (number) => texts[number] as string };
+  return named(numbers, texts);
 };
 
 /** Groups by all expressions together first, with one lookup for each row instead of one for each row and expression. */

@@ -5,6 +5,7 @@
  * - A checkpoint stored as a difference begins with the hosts of its base, which is at most a day older.
  */
 import { and, desc, eq, gte, isNull, lte, sql } from "drizzle-orm";
+import { LRUCache } from "lru-cache";
 import {
   type CheckpointLayout,
   fleetCheckpoint,
@@ -14,15 +15,14 @@ import type { Executor } from "#functions/store/database/database.ts";
 import { arrayLiteral, firstRow } from "#functions/store/database/statements.ts";
 import type { BlockCodec } from "#functions/store/ingest/stored-envelope.ts";
 import { dayMs } from "#kit/clock.ts";
+import { type HostValues, pickValues } from "../columns/column-loops.ts";
 import { HostIndex } from "../columns/host-index.ts";
 import { type NameColumn, nameColumns } from "../columns/packed-rows.ts";
 import {
   columnNames,
   HostTable,
-  type HostValues,
   lengthen,
   type NameTexts,
-  pickValues,
   typeOf,
 } from "../columns/resident-hosts.ts";
 
@@ -269,8 +269,14 @@ const wholesMax = 3;
 
 /** Creates a reader and writer. Keeps the last used whole checkpoints in memory, and their hosts, most of which they share. */
 export const createCheckpoints = ({ db, codec }: CheckpointStore): Checkpoints => {
-  /** By time; the last used come last. */
-  const wholes = new Map<number, Promise<CheckpointHosts | null>>();
+  const wholes = new LRUCache<number, Promise<CheckpointHosts | null>>({
+    max: wholesMax,
+    memoMethod: (at) => {
+      const whole = loadWhole(new Date(at));
+      whole.catch(() => wholes.delete(at));
+      return whole;
+    },
+  });
   /** The hosts of whole checkpoints, and the digests of lines that they begin with. */
   let known = { index: new HostIndex(), digests: new Set<string>() };
 
@@ -303,15 +309,7 @@ export const createCheckpoints = ({ db, codec }: CheckpointStore): Checkpoints =
     const index = row && (await readIndex(at, row.layout.lines));
     return index ? decodeCheckpoint(row, codec, { index }) : null;
   };
-  const readWhole = (at: Date): Promise<CheckpointHosts | null> => {
-    const key = at.getTime();
-    const whole = wholes.get(key) ?? loadWhole(at);
-    wholes.delete(key);
-    wholes.set(key, whole);
-    whole.catch(() => wholes.delete(key));
-    for (const oldest of [...wholes.keys()].slice(0, -wholesMax)) wholes.delete(oldest);
-    return whole;
-  };
+  const readWhole = (at: Date): Promise<CheckpointHosts | null> => wholes.memo(at.getTime());
   const readDifference = async (at: Date, baseAt: Date): Promise<CheckpointHosts | null> => {
     const [row, base] = await Promise.all([find(at, fleetCheckpoint.lines), readWhole(baseAt)]);
     const lines = row && readLines(row);

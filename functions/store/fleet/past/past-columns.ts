@@ -1,5 +1,6 @@
 /** Keeps the fleet at past times in core's memory while somebody views it. A past that all transactions have written no longer changes. */
 
+import { LRUCache } from "lru-cache";
 import type { Database } from "#functions/store/database/database.ts";
 import type { Clock } from "#kit/clock.ts";
 import type { FleetColumns } from "../columns/fleet-columns.ts";
@@ -48,8 +49,7 @@ export const createPastColumns = ({
   /** Aborts when core stops. */
   stopping?: AbortSignal;
 }): PastColumns => {
-  /** The last used ones come last. */
-  const kept = new Map<number, Kept>();
+  const kept = new LRUCache<number, Kept>({ max: keptMax });
   let lastLoad: Promise<unknown> = Promise.resolve();
 
   let checkpoints = createCheckpoints({ db, codec });
@@ -75,11 +75,11 @@ export const createPastColumns = ({
   const freeWhenIdle = async (key: number, own: Kept) => {
     for (
       let leftMs = idleMs;
-      leftMs > 0 && kept.get(key) === own;
+      leftMs > 0 && kept.peek(key) === own;
       leftMs = own.usedAt + idleMs - clock.monotonic()
     )
       await clock.sleep(leftMs, stopping);
-    if (kept.get(key) === own) kept.delete(key);
+    if (kept.peek(key) === own) kept.delete(key);
     if (kept.size === 0) checkpoints = createCheckpoints({ db, codec });
   };
   const find = (time: Date, now: Date): Promise<HostTable> => {
@@ -88,10 +88,8 @@ export const createPastColumns = ({
     const known = kept.get(key);
     const own = known ?? { hosts: load(time), usedAt: 0 };
     own.usedAt = clock.monotonic();
-    kept.delete(key);
-    kept.set(key, own);
-    for (const oldest of [...kept.keys()].slice(0, -keptMax)) kept.delete(oldest);
     if (known === undefined) {
+      kept.set(key, own);
       own.hosts.catch(() => kept.delete(key));
       freeWhenIdle(key, own).catch(() => kept.clear());
     }
