@@ -5,7 +5,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import { errorCode } from "#kit/describe-error.ts";
 import type { Database, Executor } from "../store/database/database.ts";
-import { arrayLiteral } from "../store/database/statements.ts";
+import { arrayLiteral, asIs, type RowOf, readOne, readRows } from "../store/database/statements.ts";
 import { workMem } from "./check-plan.ts";
 import {
   admitLocked,
@@ -73,14 +73,10 @@ const iterations = 4096;
  * password. `password` is ASCII; the same password and salt give the same verifier.
  */
 const scramVerifier = async (password: string, salt: string) => {
-  const saltBytes = new TextEncoder().encode(salt).slice(0, 16);
-  const material = await crypto.subtle.importKey(
-    "raw",
-    new TextEncoder().encode(password),
-    "PBKDF2",
-    false,
-    ["deriveBits"],
-  );
+  const saltBytes = encoder.encode(salt).slice(0, 16);
+  const material = await crypto.subtle.importKey("raw", encoder.encode(password), "PBKDF2", false, [
+    "deriveBits",
+  ]);
   const salted = new Uint8Array(
     await crypto.subtle.deriveBits(
       { name: "PBKDF2", hash: "SHA-256", salt: saltBytes, iterations },
@@ -95,18 +91,15 @@ const scramVerifier = async (password: string, salt: string) => {
   return `SCRAM-SHA-256$${iterations}:${saltBytes.toBase64()}$${stored.toBase64()}:${server.toBase64()}`;
 };
 
+const encoder = new TextEncoder();
+
 const hmac = async (
   key: Uint8Array<ArrayBuffer>,
   text: string,
 ): Promise<Uint8Array<ArrayBuffer>> => {
-  const imported = await crypto.subtle.importKey(
-    "raw",
-    key,
-    { name: "HMAC", hash: "SHA-256" },
-    false,
-    ["sign"],
-  );
-  return new Uint8Array(await crypto.subtle.sign("HMAC", imported, new TextEncoder().encode(text)));
+  const algorithm = { name: "HMAC", hash: "SHA-256" };
+  const imported = await crypto.subtle.importKey("raw", key, algorithm, false, ["sign"]);
+  return new Uint8Array(await crypto.subtle.sign("HMAC", imported, encoder.encode(text)));
 };
 
 /**
@@ -160,16 +153,9 @@ const functionPatterns = [
 ] as const;
 
 /** A privilege of PUBLIC in the terms of GRANT. */
-interface PublicGrant extends Record<string, unknown> {
-  kind: string;
-  privilege: string;
-  object: string;
-}
+const publicGrant = { kind: String, privilege: String, object: String };
 
-const patterns = sql`array[${sql.join(
-  functionPatterns.map((pattern) => sql`${pattern}`),
-  sql`, `,
-)}]`;
+const patterns = sql`${arrayLiteral(functionPatterns)}::text[]`;
 
 const isPublic = (acl: SQL, privilege: string): SQL =>
   sql`exists (select from aclexplode(${acl}) a where a.grantee = 0 and a.privilege_type = ${privilege})`;
@@ -202,8 +188,8 @@ const publicGrants: SQL = sql`
 
 /** Describes the privileges that PUBLIC still has and the chat role must not have. */
 const findPublicGrants = async (db: Executor): Promise<string[]> => {
-  const found = await db.execute<PublicGrant>(publicGrants);
-  return Array.from(found, ({ kind, privilege, object }) => `${privilege} on ${kind} ${object}`);
+  const found = await readRows(db, publicGrant, publicGrants);
+  return found.map(({ kind, privilege, object }) => `${privilege} on ${kind} ${object}`);
 };
 
 /**
@@ -214,20 +200,16 @@ const revokePublicGrants = async (transaction: Executor, chatRole: string) => {
   const { group, isNew } = await ensurePublicRole(transaction);
   // In a restored or copied database PUBLIC lacks these grants, and the group that has them is another database's.
   if (isNew) await transaction.execute(sql.raw(grantTakenTo(group)));
-  const found = await transaction.execute<PublicGrant>(publicGrants);
-  for (const grants of Map.groupBy(
+  const found = await readRows(transaction, publicGrant, publicGrants);
+  for (const [what, grants] of Map.groupBy(
     found,
     ({ kind, privilege }) => `${privilege} on ${kind}`,
-  ).values()) {
-    const [{ kind, privilege }] = grants as [PublicGrant];
+  )) {
+    const [{ kind, privilege }] = grants as [RowOf<typeof publicGrant>];
     const objects = grants.map(({ object }) => object);
     // One statement for all of them takes milliseconds.
-    await transaction.execute(
-      sql.raw(`grant ${privilege} on ${kind} ${objects.join(", ")} to ${group}`),
-    );
-    await transaction.execute(
-      sql.raw(`revoke ${privilege} on ${kind} ${objects.join(", ")} from public`),
-    );
+    await transaction.execute(sql.raw(`grant ${what} ${objects.join(", ")} to ${group}`));
+    await transaction.execute(sql.raw(`revoke ${what} ${objects.join(", ")} from public`));
     await transaction.execute(sql`insert into chat_revoked_grant (kind, privilege, object)
       select ${kind}, ${privilege}, object from unnest(${arrayLiteral(objects)}::text[]) as object on conflict do nothing`);
   }
@@ -266,13 +248,13 @@ export const makeChatRole = async (
   db.transaction(async (transaction) => {
     await lockRoles(transaction);
     const server = await readServer(transaction);
-    const role = `${rolePrefix}${server.database_oid}`;
-    const passwordOf = (by: string) => derive(by, `svc chat role password\0${server.database_oid}`);
+    const role = `${rolePrefix}${server.databaseOid}`;
+    const passwordOf = (by: string) => derive(by, `svc chat role password\0${server.databaseOid}`);
     const password = await passwordOf(secret);
     const others = secretPrevious === null ? [] : [await passwordOf(secretPrevious)];
     const verifier = await scramVerifier(
       password,
-      await derive(secret, `svc chat role salt\0${server.database_oid}`),
+      await derive(secret, `svc chat role salt\0${server.databaseOid}`),
     );
     try {
       const attributes = sql.raw(
@@ -280,7 +262,7 @@ export const makeChatRole = async (
       );
       const verb = sql.raw(server.roles.includes(role) ? "alter" : "create");
       await transaction.execute(sql`${verb} role ${sql.identifier(role)} ${attributes}`);
-      const chosen = { ...settings, ...(server.superuser ? superuserSettings : {}) };
+      const chosen = { ...settings, ...(server.isSuperuser ? superuserSettings : {}) };
       for (const [name, value] of Object.entries(chosen))
         await transaction.execute(
           sql.raw(
@@ -296,7 +278,7 @@ export const makeChatRole = async (
       throw new ChatRoleFault("core's database role may not create roles", { cause });
     }
     await grantViews(transaction, role);
-    if (revokePublic && server.superuser) await revokePublicGrants(transaction, role);
+    if (revokePublic && server.isSuperuser) await revokePublicGrants(transaction, role);
     await rejectPowerful(transaction, role);
     return {
       login: { role, passwords: [password, ...others] },
@@ -316,7 +298,7 @@ export const adoptChatRole = async (
       throw new ChatRoleFault("the role of SVC_CHAT_DATABASE_URL does not exist on this server");
     await grantViews(transaction, role);
     await expelChatRole(transaction, role);
-    if (revokePublic && server.superuser) await revokePublicGrants(transaction, role);
+    if (revokePublic && server.isSuperuser) await revokePublicGrants(transaction, role);
     await rejectPowerful(transaction, role);
     return { exposures: await findPublicGrants(transaction) };
   });
@@ -324,22 +306,18 @@ export const adoptChatRole = async (
 const insufficientPrivilege = "42501";
 
 const readServer = async (db: Executor) => {
-  const [row] = await db.execute<{
-    database_oid: string;
-    superuser: boolean;
-    ready: boolean;
-    roles: string[];
-  }>(sql`
-    select d.oid::text as database_oid, (select rolsuper from pg_roles where rolname = current_user) as superuser,
-      ${sql.join(
-        chatViews.map((view) => sql`to_regclass(${`chat.${view}`}) is not null`),
-        sql` and `,
-      )} and to_regprocedure('chat.string_agg(text, text)') is not null as ready,
+  const isThere = chatViews.map((view) => sql`to_regclass(${`chat.${view}`}) is not null`);
+  const server = await readOne(
+    db,
+    { databaseOid: String, isSuperuser: Boolean, isReady: Boolean, roles: asIs<string[]> },
+    sql`
+    select d.oid as database_oid, (select rolsuper from pg_roles where rolname = current_user) as is_superuser,
+      ${sql.join(isThere, sql` and `)} and to_regprocedure('chat.string_agg(text, text)') is not null as is_ready,
       array(select rolname::text from pg_roles) as roles
-    from pg_database d where d.datname = current_database()`);
-  if (row === undefined) throw new Error("the server returned no row");
-  if (!row.ready) throw new ChatRoleFault("core's database role may not create schema chat");
-  return row;
+    from pg_database d where d.datname = current_database()`,
+  );
+  if (!server.isReady) throw new ChatRoleFault("core's database role may not create schema chat");
+  return server;
 };
 
 const grantViews = async (db: Executor, role: string) => {
@@ -351,14 +329,14 @@ const grantViews = async (db: Executor, role: string) => {
 
 /** Throws `ChatRoleFault` when the role has an attribute, a membership, an object or a privilege beyond the views and PUBLIC's. */
 const rejectPowerful = async (db: Executor, role: string) => {
-  const views = sql.join(
-    chatViews.map((view) => sql`${view}`),
-    sql`, `,
-  );
-  const rows = await db.execute<{ fault: string }>(sql`
+  const rows = await readRows(
+    db,
+    { fault: String },
+    sql`
     with chat as (select * from pg_roles where rolname = ${role}),
+    here as (select oid from pg_database where datname = current_database()),
     allowed as (
-      select c.oid from pg_class c where c.relnamespace = 'chat'::regnamespace and c.relname in (${views})
+      select c.oid from pg_class c where c.relnamespace = 'chat'::regnamespace and c.relname = any(${arrayLiteral(chatViews)}::text[])
     )
     select 'is a superuser' as fault from chat where rolsuper
     union all select 'may create roles' from chat where rolcreaterole
@@ -370,10 +348,10 @@ const rejectPowerful = async (db: Executor, role: string) => {
     union all select 'is a member of ' || g.rolname from pg_auth_members m join chat on chat.oid = m.member join pg_roles g on g.oid = m.roleid
       where g.rolname !~ '^svc_public_[0-9]+$' or exists (
         select from pg_shdepend d where d.refclassid = 'pg_authid'::regclass and d.refobjid = g.oid
-          and d.dbid = (select oid from pg_database where datname = current_database()))
+          and d.dbid = (select oid from here))
     union all select 'owns ' || pg_describe_object(d.classid, d.objid, 0) from pg_shdepend d join chat on chat.oid = d.refobjid
       where d.refclassid = 'pg_authid'::regclass and d.deptype = 'o'
-        and d.dbid in (0, (select oid from pg_database where datname = current_database()))
+        and d.dbid in (0, (select oid from here))
     union all select 'may create in schema ' || n.nspname from pg_namespace n, chat where has_schema_privilege(chat.oid, n.oid, 'create')
     union all select 'may create schemas' from chat where has_database_privilege(chat.oid, current_database(), 'create')
     union all select 'may read or write ' || c.oid::regclass from pg_class c, chat
@@ -382,7 +360,7 @@ const rejectPowerful = async (db: Executor, role: string) => {
         and has_any_column_privilege(chat.oid, c.oid, 'select, insert, update, references')
     union all select 'owns something in another database' from pg_shdepend d join chat on chat.oid = d.refobjid
       where d.refclassid = 'pg_authid'::regclass and d.deptype = 'o'
-        and d.dbid not in (0, (select oid from pg_database where datname = current_database()))
+        and d.dbid not in (0, (select oid from here))
     union all select 'may write ' || c.oid::regclass from pg_class c, chat
       where c.relkind in ('r', 'v', 'm', 'p', 'f') and c.relnamespace not in ('pg_catalog'::regnamespace, 'information_schema'::regnamespace)
         and (has_any_column_privilege(chat.oid, c.oid, 'insert, update') or has_table_privilege(chat.oid, c.oid, 'delete, truncate'))
@@ -391,17 +369,14 @@ const rejectPowerful = async (db: Executor, role: string) => {
     union all select 'was granted a privilege on ' || pg_describe_object(d.classid, d.objid, 0)
       from pg_shdepend d join chat on chat.oid = d.refobjid
       where d.refclassid = 'pg_authid'::regclass and d.deptype = 'a'
-        and d.dbid in (0, (select oid from pg_database where datname = current_database()))
+        and d.dbid in (0, (select oid from here))
         and d.classid not in ('pg_database'::regclass, 'pg_namespace'::regclass)
-        and not (d.classid = 'pg_class'::regclass and d.objid in (select oid from allowed))`);
-  const faults = [...new Set(Array.from(rows, ({ fault }) => fault))];
+        and not (d.classid = 'pg_class'::regclass and d.objid in (select oid from allowed))`,
+  );
+  const faults = [...new Set(rows.map(({ fault }) => fault))];
   if (faults.length > 0)
     throw new ChatRoleFault(`the database role ${role} ${faults.slice(0, 5).join(", ")}`);
 };
 
-const derive = async (secret: string, purpose: string) => {
-  const bytes = new TextEncoder();
-  const hmac = { name: "HMAC", hash: "SHA-256" };
-  const key = await crypto.subtle.importKey("raw", bytes.encode(secret), hmac, false, ["sign"]);
-  return new Uint8Array(await crypto.subtle.sign("HMAC", key, bytes.encode(purpose))).toHex();
-};
+const derive = async (secret: string, purpose: string) =>
+  (await hmac(encoder.encode(secret), purpose)).toHex();

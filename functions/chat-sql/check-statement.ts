@@ -1,6 +1,6 @@
 import { checkBounds, StatementRefused } from "./statement-bounds.ts";
 import { functions, grammar, operators, types, valueFunctions } from "./statement-grammar.ts";
-import { stringsOf } from "./statement-names.ts";
+import { type Fields, stringsOf, visitFields } from "./statement-names.ts";
 
 /** The longest statement, in bytes of UTF-8. */
 const statementBytesMax = 8 * 1024;
@@ -50,7 +50,6 @@ export const checkStatement = (text: string, parse: ParseSql, readable: Readable
   );
 };
 
-type Fields = Readonly<Record<string, unknown>>;
 interface ParsedText {
   stmts?: readonly { stmt: Fields; stmt_location?: number; stmt_len?: number }[];
 }
@@ -102,16 +101,10 @@ const introducing = new Set(["ResTarget", "Alias", "CommonTableExpr", "alias"]);
 const namesIn = (statement: Fields): Introduced => {
   const names = new Set<string>();
   const functionColumns = new Map<string, Set<string>>();
-  const walk = (value: unknown) => {
-    if (Array.isArray(value)) for (const each of value) walk(each);
-    if (typeof value !== "object" || value === null || Array.isArray(value)) return;
-    for (const [key, field] of Object.entries(value)) {
-      if (introducing.has(key)) for (const name of introducedBy(field)) names.add(name);
-      if (key === "RangeFunction") addFunctionColumns(functionColumns, field as Fields);
-      walk(field);
-    }
-  };
-  walk(statement);
+  visitFields(statement, (key, fields) => {
+    if (introducing.has(key)) for (const name of introducedBy(fields)) names.add(name);
+    if (key === "RangeFunction") addFunctionColumns(functionColumns, fields);
+  });
   return { names, functionColumns };
 };
 
@@ -126,18 +119,15 @@ const addFunctionColumns = (functionColumns: Map<string, Set<string>>, range: Fi
   }
 };
 
-const introducedBy = (field: unknown): string[] => {
-  const { name, aliasname, colnames, ctename, aliascolnames } = field as Fields;
+const introducedBy = ({ name, aliasname, colnames, ctename, aliascolnames }: Fields): string[] => {
   const single = [name, aliasname, ctename].filter((each) => typeof each === "string");
   return [...single, ...stringsOf(colnames), ...stringsOf(aliascolnames)];
 };
 
-const functionNamesIn = (field: unknown): string[] => {
+const functionNamesIn = (tree: Fields): string[] => {
   const names: string[] = [];
-  // Visits every member, at any depth.
-  JSON.stringify(field, (key, value) => {
-    if (key === "funcname") names.push(stringsOf(value).at(-1) ?? "");
-    return value;
+  visitFields(tree, (key, fields) => {
+    if (key === "funcname") names.push(stringsOf(fields).at(-1) ?? "");
   });
   return names;
 };

@@ -2,7 +2,7 @@ import { sql } from "drizzle-orm";
 import { PgDialect } from "drizzle-orm/pg-core";
 import { loadModule, parseSync } from "libpg-query";
 import { errorCode } from "#kit/describe-error.ts";
-import { rowsMax, type ToolResult } from "#proto/chat/session.ts";
+import { rowsMax, type ToolResult, toolError } from "#proto/chat/session.ts";
 import type { Database } from "../store/database/database.ts";
 import type { FleetRules, FleetThresholds } from "../store/fleet/rows.ts";
 import { adoptChatRole, type ChatLogin, ChatRoleFault, makeChatRole } from "./chat-role.ts";
@@ -129,11 +129,7 @@ const createRoleRunner = (urlsOf: () => Promise<readonly string[]>): RunAsRole =
       } catch (cause) {
         if (!(cause instanceof LoginRejected)) throw cause;
       }
-    return {
-      kind: "error",
-      code: "database_unavailable",
-      message: "the database rejects the role of the tools",
-    };
+    return toolError("database_unavailable", "the database rejects the role of the tools");
   };
 };
 
@@ -226,11 +222,7 @@ const createQueryQueue = (): QueryQueue => {
       const signal = AbortSignal.any([callerSignal, closing.signal]);
       signal.throwIfAborted();
       if (!(await enter(signal)))
-        return {
-          kind: "error",
-          code: "too_many_queries",
-          message: "other queries are running: try again",
-        };
+        return toolError("too_many_queries", "other queries are running: try again");
       let ended = Promise.resolve();
       const result = query(signal, (promise) => {
         ended = promise;
@@ -256,7 +248,7 @@ const toolsOf = ({ thresholds, readRules }: ChatSqlNeeds, runAsRole: RunAsRole):
     describe: (name) => {
       const found = relations.find((relation) => relation.name === name);
       if (found === undefined)
-        return refused(
+        return toolError(
           "unknown_relation",
           `there is no such relation; there are ${[...readable.relations].join(", ")}`,
         );
@@ -275,7 +267,7 @@ const toolsOf = ({ thresholds, readRules }: ChatSqlNeeds, runAsRole: RunAsRole):
       try {
         checked = checkStatement(statement, parseSync, readable);
       } catch (cause) {
-        if (cause instanceof StatementRefused) return refused("statement_refused", cause.message);
+        if (cause instanceof StatementRefused) return toolError("statement_refused", cause.message);
         throw cause;
       }
       return queue.run(signal, async (stopped, keepUntil) =>
@@ -285,8 +277,6 @@ const toolsOf = ({ thresholds, readRules }: ChatSqlNeeds, runAsRole: RunAsRole):
     close: () => queue.close(),
   };
 };
-
-const refused = (code: string, message: string): ToolResult => ({ kind: "error", code, message });
 
 const dialect = new PgDialect();
 

@@ -6,7 +6,7 @@
  */
 import { Client, type Connection, type FieldDef, Query } from "pg";
 import { errorCode } from "#kit/describe-error.ts";
-import { resultBytesMax, rowsMax, type ToolResult } from "#proto/chat/session.ts";
+import { resultBytesMax, rowsMax, type ToolResult, toolError } from "#proto/chat/session.ts";
 import { setForTransaction } from "../store/database/connection-settings.ts";
 import { destroyClient } from "../store/ingest/copy-transaction.ts";
 import { checkPlan, planSettings } from "./check-plan.ts";
@@ -76,7 +76,7 @@ export const runQuery = async (
     const { text, values } = statement;
     const plan = await client.query(`explain (verbose, format json) ${text}`, [...values]);
     const reason = checkPlan(plan.rows[0]["QUERY PLAN"]);
-    if (reason !== null) return { kind: "error", code: "statement_refused", message: reason };
+    if (reason !== null) return toolError("statement_refused", reason);
     await readRows(client, statement, read, () => stopped.resolve("enough"));
     await client.query("rollback");
     return rowsOf(read);
@@ -92,11 +92,7 @@ export const runQuery = async (
     if (outcome === "aborted") throw signal.reason;
     if (outcome === "timeout") return timedOut(limits);
     if (read.rows.length > 0) return rowsOf({ ...read, truncated: true });
-    return {
-      kind: "error",
-      code: "result_too_large",
-      message: `a row is larger than ${resultBytesMax} bytes`,
-    };
+    return toolError("result_too_large", `a row is larger than ${resultBytesMax} bytes`);
   } catch (cause) {
     if (signal.aborted && cause === signal.reason) throw cause;
     if (!isConnected && errorCode(cause) === invalidPassword)
@@ -145,30 +141,18 @@ const typeNames: Readonly<Record<number, string>> = {
   700: "real",
   701: "double precision",
   869: "inet",
-  1000: "boolean[]",
-  1005: "smallint[]",
-  1007: "integer[]",
-  1009: "text[]",
-  1016: "bigint[]",
-  1022: "double precision[]",
   1042: "character",
   1043: "text",
   1082: "date",
   1083: "time",
   1114: "timestamp",
   1184: "timestamptz",
-  1185: "timestamptz[]",
   1186: "interval",
-  1231: "numeric[]",
   1700: "numeric",
   2249: "record",
   2950: "uuid",
-  2951: "uuid[]",
   3802: "jsonb",
 };
-
-/** Returns the name of a type. */
-const typeName = (oid: number): string => typeNames[oid] ?? "other";
 
 /** Elements of arrays, by the array's type. */
 const elementTypes: Readonly<Record<number, number>> = {
@@ -181,6 +165,12 @@ const elementTypes: Readonly<Record<number, number>> = {
   1185: 1184,
   1231: 1700,
   2951: 2950,
+};
+
+/** Returns the name of a type. */
+const typeName = (oid: number): string => {
+  const element = elementTypes[oid];
+  return element === undefined ? (typeNames[oid] ?? "other") : `${typeName(element)}[]`;
 };
 
 /** Converts a value from PostgreSQL's text form to JSON: a number that a double cannot represent exactly stays text. */
@@ -327,11 +317,11 @@ interface CancelConnection {
   cancel(processId: number, secretKey: number): void;
 }
 
-const timedOut = ({ statementMs }: QueryLimits): ToolResult => ({
-  kind: "error",
-  code: "timeout",
-  message: `the statement took longer than ${statementMs / 1000} s: read fewer rows, or aggregate`,
-});
+const timedOut = ({ statementMs }: QueryLimits): ToolResult =>
+  toolError(
+    "timeout",
+    `the statement took longer than ${statementMs / 1000} s: read fewer rows, or aggregate`,
+  );
 
 /** SQLSTATE classes whose message is about the statement: cardinality, data, grouping, names and syntax, limits. */
 const aboutStatement = /^(21|22|42|54|0A|P0)/;
@@ -346,32 +336,12 @@ const errorOf = (cause: unknown, limits: QueryLimits): ToolResult => {
   } = cause as { code?: string; message?: string; hint?: string };
   if (code === "57014") return timedOut(limits);
   if (code === "42501")
-    return {
-      kind: "error",
-      code: "not_permitted",
-      message: "the statement reads something outside the relations",
-    };
+    return toolError("not_permitted", "the statement reads something outside the relations");
   if (aboutStatement.test(code))
-    return {
-      kind: "error",
-      code: "query_failed",
-      message: `${message}${hint ? ` (${hint})` : ""}`.slice(0, textMax),
-    };
+    return toolError("query_failed", `${message}${hint ? ` (${hint})` : ""}`.slice(0, textMax));
   if (code === "53400")
-    return {
-      kind: "error",
-      code: "query_failed",
-      message: "the statement needs too much space: read fewer rows",
-    };
+    return toolError("query_failed", "the statement needs too much space: read fewer rows");
   if (/^53/.test(code))
-    return {
-      kind: "error",
-      code: "too_many_queries",
-      message: "the database has no room for the query: try again",
-    };
-  return {
-    kind: "error",
-    code: "database_unavailable",
-    message: "the database did not answer: try again",
-  };
+    return toolError("too_many_queries", "the database has no room for the query: try again");
+  return toolError("database_unavailable", "the database did not answer: try again");
 };

@@ -23,7 +23,13 @@ import {
   regexes,
   regexFunctions,
 } from "./statement-grammar.ts";
-import { type DerivedNames, derivedNamesIn, rowNamesIn, stringsOf } from "./statement-names.ts";
+import {
+  type DerivedNames,
+  derivedNamesIn,
+  type Fields,
+  rowNamesIn,
+  stringsOf,
+} from "./statement-names.ts";
 
 /** Reports that a statement breaks a rule. The message is for the model: it has only the rule and the statement's own words. */
 export class StatementRefused extends Error {
@@ -46,7 +52,6 @@ const statementLimits = {
 } as const;
 
 type Limited = keyof typeof statementLimits;
-type Fields = Readonly<Record<string, unknown>>;
 
 /** The context of a node. */
 interface Place {

@@ -1,4 +1,5 @@
-type Fields = Readonly<Record<string, unknown>>;
+/** The fields of a node of the syntax tree. */
+export type Fields = Readonly<Record<string, unknown>>;
 
 /** Returns the texts of a list of String nodes. */
 export const stringsOf = (value: unknown): string[] =>
@@ -7,7 +8,7 @@ export const stringsOf = (value: unknown): string[] =>
   );
 
 /** Calls `visit` with each field of a tree, at any depth. */
-const visitFields = (tree: unknown, visit: (key: string, fields: Fields) => void) => {
+export const visitFields = (tree: unknown, visit: (key: string, fields: Fields) => void) => {
   if (typeof tree !== "object" || tree === null) return;
   for (const [key, field] of Object.entries(tree)) {
     if (typeof field === "object" && field !== null) visit(key, field as Fields);

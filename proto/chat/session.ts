@@ -84,6 +84,13 @@ export const ToolResult = v.variant("kind", [
 /** The result of a tool. */
 export type ToolResult = v.InferOutput<typeof ToolResult>;
 
+/** Returns a result that reports an error to the model. */
+export const toolError = (code: string, message: string): ToolResult => ({
+  kind: "error",
+  code,
+  message,
+});
+
 /** A piece of a message, in the order in which the model produced it. Text is plain text, never HTML or Markdown. */
 export const MessagePart = v.variant("type", [
   v.strictObject({ type: v.literal("text"), text: v.string() }),

@@ -16,6 +16,7 @@ import {
   type RelationSummary,
   type ToolName,
   type ToolResult,
+  toolError,
   toolInputs,
 } from "#proto/chat/session.ts";
 import { type AuditEntry, type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
@@ -389,10 +390,3 @@ const runTool = async (
         : toolError("invalid_input", "query_sql takes one statement");
   }
 };
-
-/** Returns a result that reports an error to the model. */
-const toolError = (code: string, message: string): ToolResult => ({
-  kind: "error",
-  code,
-  message,
-});
