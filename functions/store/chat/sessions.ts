@@ -1,15 +1,4 @@
-import {
-  and,
-  count,
-  desc,
-  eq,
-  getTableColumns,
-  isNotNull,
-  lt,
-  or,
-  type SQL,
-  sql,
-} from "drizzle-orm";
+import { and, desc, eq, getTableColumns, isNotNull, lt, or, type SQL, sql } from "drizzle-orm";
 import { chatMessage, chatReceipt, chatReceiptKey, chatSession } from "#drizzle/schema/chat.ts";
 import type { Executor } from "../database/database.ts";
 import {
@@ -41,13 +30,8 @@ const isExpired = sql<boolean>`coalesce(${chatSession.turnExpiresAt} < clock_tim
 export const insertChatSession = inserterOf(chatSession);
 
 /** Counts the conversations of a person. */
-export const countChatSessions = async (db: Executor, userId: string): Promise<number> => {
-  const [row] = await db
-    .select({ count: count() })
-    .from(chatSession)
-    .where(eq(chatSession.userId, userId));
-  return row?.count ?? 0;
-};
+export const countChatSessions = (db: Executor, userId: string): Promise<number> =>
+  db.$count(chatSession, eq(chatSession.userId, userId));
 
 /** Finds a conversation of a person. */
 export const findChatSession = (

@@ -50,6 +50,9 @@ export interface CurrentAssignment {
   yaml: string;
 }
 
+const isOpen = (identityId: string) =>
+  and(eq(configAssignment.identityId, identityId), isNull(configAssignment.endedAt));
+
 /** Finds the desired config of an identity. */
 export const findCurrentAssignment = (
   db: Executor,
@@ -65,7 +68,7 @@ export const findCurrentAssignment = (
       })
       .from(configAssignment)
       .innerJoin(collectorConfig, eq(collectorConfig.id, configAssignment.configId))
-      .where(and(eq(configAssignment.identityId, identityId), isNull(configAssignment.endedAt))),
+      .where(isOpen(identityId)),
   );
 
 /** An assignment's row. */
@@ -76,12 +79,7 @@ export const findOpenAssignment = (
   db: Executor,
   identityId: string,
 ): Promise<AssignmentRow | undefined> =>
-  firstRow(
-    db
-      .select()
-      .from(configAssignment)
-      .where(and(eq(configAssignment.identityId, identityId), isNull(configAssignment.endedAt))),
-  );
+  firstRow(db.select().from(configAssignment).where(isOpen(identityId)));
 
 /** Finds the config that was desired before `currentConfigId`. */
 export const findPreviousConfigId = async (
@@ -111,7 +109,7 @@ export const endAssignment = (db: Executor, identityId: string, endedAt: Date): 
     db
       .update(configAssignment)
       .set({ endedAt })
-      .where(and(eq(configAssignment.identityId, identityId), isNull(configAssignment.endedAt)))
+      .where(isOpen(identityId))
       .returning({ id: configAssignment.id }),
   );
 

@@ -115,10 +115,8 @@ export const confirmPeople = async (tx: Executor, syncedAt: Date): Promise<void>
 };
 
 /** Counts the people whose removal is held. */
-export const countHeld = async (db: Executor): Promise<number> => {
-  const [row] = await db.select({ held: count() }).from(person).where(gt(person.missedSyncs, 0));
-  return row?.held ?? 0;
-};
+export const countHeld = (db: Executor): Promise<number> =>
+  db.$count(person, gt(person.missedSyncs, 0));
 
 /** The number of people by status, and of active people by scope and with a held removal. */
 export interface PeopleCounts {

@@ -4,7 +4,7 @@ import { certificate, collectorIdentity } from "#drizzle/schema/enrollment.ts";
 import { ingestCursor } from "#drizzle/schema/ingest.ts";
 import type { Executor } from "../database/database.ts";
 import { arrayLiteral, firstRow, hasRows, readOne, readRows } from "../database/statements.ts";
-import type { QueueName } from "./queues.ts";
+import { isQueue, type QueueName } from "./queues.ts";
 
 /** A row of `ingest_account`, as it is inserted. */
 export type AccountInsert = Omit<typeof ingestAccount.$inferInsert, "xid">;
@@ -37,8 +37,8 @@ export interface AccountState {
     | undefined;
 }
 
-const isQueue = ({ hostId, queueId }: QueueName) =>
-  and(eq(ingestCursor.hostId, hostId), eq(ingestCursor.queueId, queueId));
+const ofQueue = ({ hostId, queueId }: QueueName) =>
+  and(eq(ingestAccount.hostId, hostId), eq(ingestAccount.queueId, queueId));
 
 /** Returns the counts of a queue and its last account. Locks the queue until the transaction ends, unless `isLocking` is false. */
 export const readForAccount = async (
@@ -70,10 +70,7 @@ export const lockAccounts = async (tx: Executor, { hostId, queueId }: QueueName)
 };
 
 /** Finds the account that the next one of a queue follows. */
-export const findLastAccount = (
-  tx: Executor,
-  { hostId, queueId }: QueueName,
-): Promise<LastAccount | undefined> =>
+export const findLastAccount = (tx: Executor, queue: QueueName): Promise<LastAccount | undefined> =>
   firstRow(
     tx
       .select({
@@ -83,13 +80,7 @@ export const findLastAccount = (
         totals: ingestAccount.streamTotals,
       })
       .from(ingestAccount)
-      .where(
-        and(
-          eq(ingestAccount.hostId, hostId),
-          eq(ingestAccount.queueId, queueId),
-          eq(ingestAccount.isLinked, true),
-        ),
-      )
+      .where(and(ofQueue(queue), eq(ingestAccount.isLinked, true)))
       .orderBy(desc(ingestAccount.number))
       .limit(1),
   );
@@ -98,10 +89,9 @@ export const findLastAccount = (
 export const hasAccount = (
   tx: Executor,
   {
-    hostId,
-    queueId,
     number,
     sha256,
+    ...queue
   }: Pick<AccountInsert, "hostId" | "queueId" | "sha256"> & { number?: bigint },
 ): Promise<boolean> =>
   hasRows(
@@ -110,8 +100,7 @@ export const hasAccount = (
       .from(ingestAccount)
       .where(
         and(
-          eq(ingestAccount.hostId, hostId),
-          eq(ingestAccount.queueId, queueId),
+          ofQueue(queue),
           number === undefined ? undefined : eq(ingestAccount.number, number),
           eq(ingestAccount.sha256, sha256),
         ),
@@ -119,18 +108,12 @@ export const hasAccount = (
   );
 
 /** Whether core has refused an account of a queue, as when two copies of it have sent under one id. */
-export const hasRefusedAccount = (tx: Executor, { hostId, queueId }: QueueName): Promise<boolean> =>
+export const hasRefusedAccount = (tx: Executor, queue: QueueName): Promise<boolean> =>
   hasRows(
     tx
       .select({ number: ingestAccount.number })
       .from(ingestAccount)
-      .where(
-        and(
-          eq(ingestAccount.hostId, hostId),
-          eq(ingestAccount.queueId, queueId),
-          isNotNull(ingestAccount.refused),
-        ),
-      )
+      .where(and(ofQueue(queue), isNotNull(ingestAccount.refused)))
       .limit(1),
   );
 

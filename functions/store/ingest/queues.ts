@@ -197,7 +197,8 @@ export interface StoredQueue extends QueueName {
   lost: bigint | null;
 }
 
-const isQueue = ({ hostId, queueId }: QueueName) =>
+/** Selects a queue's row of `ingest_cursor`. */
+export const isQueue = ({ hostId, queueId }: QueueName) =>
   and(eq(ingestCursor.hostId, hostId), eq(ingestCursor.queueId, queueId));
 
 /** Returns the last committed sequence of a queue; 0 for an unknown queue. */

@@ -14,6 +14,7 @@ import type { Executor } from "../database/database.ts";
 import {
   finderOf,
   firstRow,
+  hasRows,
   inserterOf,
   lockerOf,
   type Paged,
@@ -59,9 +60,7 @@ export const insertEndedWebSession = async (
   now: Date,
 ): Promise<boolean> => {
   await tx.delete(endedWebSession).where(lt(endedWebSession.expiresAt, forgottenBefore(now)));
-  return (
-    (await tx.insert(endedWebSession).values(row).onConflictDoNothing().returning()).length > 0
-  );
+  return hasRows(tx.insert(endedWebSession).values(row).onConflictDoNothing().returning());
 };
 
 /** Stores a web session, and deletes those that expired a week ago. */
@@ -113,7 +112,7 @@ export const insertUsedLogoutToken = async (
   now: Date,
 ): Promise<typeof usedLogoutToken.$inferSelect | undefined> => {
   await tx.delete(usedLogoutToken).where(lt(usedLogoutToken.expiresAt, forgottenBefore(now)));
-  if ((await tx.insert(usedLogoutToken).values(row).onConflictDoNothing().returning()).length > 0)
+  if (await hasRows(tx.insert(usedLogoutToken).values(row).onConflictDoNothing().returning()))
     return undefined;
   return firstRow(tx.select().from(usedLogoutToken).where(eq(usedLogoutToken.jti, row.jti)));
 };
@@ -218,15 +217,14 @@ export const updateCodeUsed = async (
 };
 
 /** Inserts a device authorization. Returns false if its user code is taken. */
-export const insertDevice = async (tx: Executor, row: DeviceRow): Promise<boolean> => {
-  const target = deviceAuthorization.userCode;
-  const inserted = await tx
-    .insert(deviceAuthorization)
-    .values(row)
-    .onConflictDoNothing({ target })
-    .returning();
-  return inserted.length > 0;
-};
+export const insertDevice = (tx: Executor, row: DeviceRow): Promise<boolean> =>
+  hasRows(
+    tx
+      .insert(deviceAuthorization)
+      .values(row)
+      .onConflictDoNothing({ target: deviceAuthorization.userCode })
+      .returning(),
+  );
 
 const pendingSince = (since: Date) =>
   and(eq(deviceAuthorization.status, "pending"), gt(deviceAuthorization.createdAt, since));

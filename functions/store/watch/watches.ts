@@ -53,8 +53,7 @@ export const insertWatch = (tx: Executor, row: WatchRow): Promise<boolean> =>
 /** Counts the watches, and locks their number until the transaction ends. */
 export const lockWatchCount = async (tx: Executor): Promise<number> => {
   await tx.execute(sql`select pg_advisory_xact_lock(hashtext('watch'))`);
-  const [row] = await tx.select({ watches: count() }).from(watch);
-  return row?.watches ?? 0;
+  return tx.$count(watch);
 };
 
 /** Finds a watch and locks its row until the transaction ends. */
