@@ -2,7 +2,7 @@ import { Argument, Command, CommanderError, Option } from "commander";
 import { FleetError, type Problem } from "#client/problem.ts";
 import packageJson from "#package.json" with { type: "json" };
 import type { CoreProblemCode } from "#proto/gen/problem-codes.ts";
-import type { Completed, CompletionShell } from "./commands/completion.ts";
+import type { CompletionShell } from "./commands/completion.ts";
 import { adminCommands, summaryOfGroup } from "./commands/index.ts";
 import { describeProblem, isUnanswered } from "./terminal/describe-problem.ts";
 import { ActionFailure, type AdminExitCode, exitCodes } from "./terminal/exit-codes.ts";
@@ -58,18 +58,10 @@ export const runAdmin = async (args: readonly string[], given: Terminal): Promis
         (await work(terminal, { ...command.optsWithGlobals(), format }, ...names)) ?? exitCodes.ok;
     });
   }
-  program
-    .command("completion")
-    .description("Print the completions of a shell: source <(svc-admin completion bash)")
-    .addArgument(
-      new Argument("<shell>").choices(["bash", "zsh", "fish"] satisfies CompletionShell[]),
-    )
-    .action(async (shell: CompletionShell) => {
-      const { completionScript } = await import("./commands/completion.ts");
-      terminal.out.write(completionScript(shell, completedOf(program, formatsOf)));
-    });
+  addCompletion(program, terminal);
   try {
-    await program.parseAsync(args, { from: "user" });
+    if (args[0] === "__complete") await printCompletions(terminal, program, formatsOf, args);
+    else await program.parseAsync(args, { from: "user" });
     return exitCode;
   } catch (error) {
     const failure = failureOf(error, terminal);
@@ -90,43 +82,28 @@ const commandAt = (program: Command, path: string): Command => {
   return parent.command(rest.join(" "));
 };
 
-const completedOf = (
+const addCompletion = (program: Command, { out }: Terminal) =>
+  program
+    .command("completion")
+    .description("Print the completions of a shell: source <(svc-admin completion bash)")
+    .addArgument(
+      new Argument("<shell>").choices(["bash", "zsh", "fish"] satisfies CompletionShell[]),
+    )
+    .action(async (shell: CompletionShell) => {
+      const { completionScripts } = await import("./commands/completion.ts");
+      out.write(completionScripts[shell]);
+    });
+
+/** Prints the words that fit in place of the last of `args`, for a completion script. */
+const printCompletions = async (
+  { out }: Terminal,
   program: Command,
   formatsOf: ReadonlyMap<Command, readonly string[]>,
-): Completed[] =>
-  program.commands.flatMap((command) => {
-    // A command with an argument may have others below it.
-    const isLeaf = command.commands.length === 0 || command.registeredArguments.length > 0;
-    const leaves = [...(isLeaf ? [command] : []), ...command.commands];
-    return leaves.map((leaf) => ({
-      words: leaf === command ? command.name() : `${command.name()} ${leaf.name()}`,
-      summary: leaf.description(),
-      choices: leaf.registeredArguments.flatMap(({ argChoices = [] }) => argChoices),
-      formats: formatsOf.get(leaf) ?? [],
-      flags: leaf.options.flatMap((option) => {
-        const { long, required, optional, argChoices = [] } = option;
-        const conflicts = leaf.options.filter(
-          (other) => excludes(option, other) || excludes(other, option),
-        );
-        return long
-          ? [
-              {
-                name: long,
-                takesValue: required || optional,
-                choices: argChoices,
-                conflicts: conflicts.map((other) => other.long ?? ""),
-              },
-            ]
-          : [];
-      }),
-    }));
-  });
-
-/** The typed interface of commander leaves out which options an option excludes. */
-const excludes = (option: Option, other: Option) =>
-  (option as Option & { conflictsWith: readonly string[] }).conflictsWith.includes(
-    other.attributeName(),
-  );
+  [, ...words]: readonly string[],
+) => {
+  const { completionsOf } = await import("./commands/completion.ts");
+  for (const line of completionsOf(program, formatsOf, words)) out.write(`${line}\n`);
+};
 
 const failureOf = (error: unknown, { err, signal }: Terminal): AdminExitCode => {
   // Commander has written its message already.
