@@ -1,5 +1,5 @@
 import { serveStatic } from "@hono/node-server/serve-static";
-import { Hono, type MiddlewareHandler } from "hono";
+import { Hono, type MiddlewareHandler, type Next } from "hono";
 import { etag } from "hono/etag";
 import { routePath } from "hono/route";
 import { secureHeaders } from "hono/secure-headers";
@@ -54,16 +54,6 @@ const crossSitePaths: readonly string[] = ["/api/auth/login", callbackPath, back
 /** Pages with forms, on which a GET changes nothing. People reach them by a link, or from the provider, which is another site. */
 const formPaths: readonly string[] = [authorizePath, devicePath];
 
-/** The pages that browsers show, and their assets. */
-interface Pages {
-  /** `GET /login`: the sign-in page. Redirects a signed-in person unless the page has a message. */
-  login: Handler;
-  /** Serves an asset of the build; calls the next handler for every other path. */
-  asset: MiddlewareHandler<WebEnv>;
-  /** `GET` of any other path: the application, or without a session a redirect to the sign-in page. */
-  application: Handler;
-}
-
 /** Paths of the build that are public: never the manifest, hidden files or the application's page. */
 const assetPath = /^\/(assets\/[\w.-]+|[\w-]+)\.(css|ico|js|map|png|svg|txt|webmanifest|woff2)$/;
 /** Paths of files rather than pages. */
@@ -71,8 +61,8 @@ const filePath = /^\/assets\/|\.[^/]*$/;
 /** Vite puts eight characters of hash before the extension. */
 const hashedPath = /^\/assets\/.*-[\w-]{8}\.[a-z0-9]+$/;
 
-/** Creates the pages of the built UI; without a build only the sign-in page. */
-const createPages = ({ config, ui }: Pick<Web, "config" | "ui">, sessions: Sessions): Pages => {
+/** Creates the pages that browsers show, and their assets; without a build only the sign-in page. */
+const createPages = ({ config, ui }: Pick<Web, "config" | "ui">, sessions: Sessions) => {
   const files = ui && {
     asset: serveFile({ root: ui.folder }),
     application: serveFile({ path: `${ui.folder}/index.html` }),
@@ -80,7 +70,8 @@ const createPages = ({ config, ui }: Pick<Web, "config" | "ui">, sessions: Sessi
   const links = pageLinksOf(ui);
   const providerName = config.identityProvider.name;
   return {
-    login: async (c) => {
+    /** `GET /login`: the sign-in page. Redirects a signed-in person unless the page has a message. */
+    login: async (c: WebContext) => {
       const query = queryOf(c);
       const returnTo = localPath(query.get("return_to") ?? undefined);
       const [given, id, part] = ["reason", "id", "part"].map(
@@ -105,11 +96,13 @@ const createPages = ({ config, ui }: Pick<Web, "config" | "ui">, sessions: Sessi
         }),
       );
     },
-    asset: async (c, next) => {
+    /** Serves an asset of the build; calls the next handler for every other path. */
+    asset: async (c: WebContext, next: Next) => {
       if (!files || !assetPath.test(c.req.path)) return next();
       return (await files.asset(c)) ?? rejectPath();
     },
-    application: async (c) => {
+    /** `GET` of any other path: the application, or without a session a redirect to the sign-in page. */
+    application: async (c: WebContext) => {
       const state = await sessions.read(c.req.header("cookie"));
       if (state.kind === "valid") {
         // A script or style that the build does not have must not receive a page.
@@ -304,7 +297,7 @@ const createReadiness = (
 const createRoutes = (
   web: Web,
   { core, links, isStopping }: { core: CoreClient; links: PageLinks; isStopping(): boolean },
-): { routes: readonly Route[]; pages: Pages } => {
+) => {
   const { config, clock } = web;
   const sessions = createSessions(web);
   const signIn = createSignIn(web, {

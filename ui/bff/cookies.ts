@@ -3,15 +3,8 @@ import { CookieController, parseCookies } from "oslo/cookie";
 import { base64url } from "oslo/encoding";
 import type { Entropy } from "#kit/entropy.ts";
 
-/** One cookie of web: HttpOnly, SameSite=Lax, and `Secure` on https. The only file that imports oslo. */
-export interface WebCookie {
-  /** Returns the `Set-Cookie` header that sets it for its lifetime. */
-  set(value: string): string;
-  /** Returns the `Set-Cookie` header that removes it. */
-  clear(): string;
-  /** Returns its value in a `Cookie` header; null if it is missing or cannot be decoded. */
-  read(header: string | undefined): string | null;
-}
+/** One cookie of web. The only file that imports oslo. */
+export type WebCookie = ReturnType<typeof createCookie>;
 
 /** Returns the names in a `Cookie` header with this prefix, in its order: the oldest first (RFC 6265, 5.4). */
 export const cookieNames = (header: string | undefined, prefix: string): string[] =>
@@ -25,13 +18,13 @@ export const cookieNames = (header: string | undefined, prefix: string): string[
  */
 const pairsOf = (header = ""): string[] => header.split(/; */);
 
-/** Creates a cookie of this name, path and lifetime. */
+/** Creates a cookie of this name, path and lifetime: HttpOnly, SameSite=Lax, and `Secure` on https. */
 export const createCookie = (options: {
   name: string;
   path: string;
   secure: boolean;
   ttlSeconds: number;
-}): WebCookie => {
+}) => {
   const { name, path, secure, ttlSeconds } = options;
   const controller = new CookieController(
     name,
@@ -39,9 +32,12 @@ export const createCookie = (options: {
     { expiresIn: new TimeSpan(ttlSeconds, "s") },
   );
   return {
-    set: (value) => controller.createCookie(value).serialize(),
-    clear: () => controller.createBlankCookie().serialize(),
-    read: (header) => {
+    /** Returns the `Set-Cookie` header that sets it for its lifetime. */
+    set: (value: string): string => controller.createCookie(value).serialize(),
+    /** Returns the `Set-Cookie` header that removes it. */
+    clear: (): string => controller.createBlankCookie().serialize(),
+    /** Returns its value in a `Cookie` header; null if it is missing or cannot be decoded. */
+    read: (header: string | undefined): string | null => {
       // oslo decodes every cookie of the header and throws at the first invalid one, so it gets only this one.
       const pair = pairsOf(header).find((text) => text.startsWith(`${name}=`));
       try {

@@ -2,7 +2,6 @@ import * as v from "valibot";
 import { signJwt } from "#kit/jwt.ts";
 import type { CoreProblemCode } from "#proto/gen/problem-codes.ts";
 import { bridgeAudience, webSubject } from "#proto/operator/bridge-token.ts";
-import type { Scope } from "#proto/operator/scopes.ts";
 import { Whoami } from "#proto/operator/whoami.ts";
 import { inCamelCase } from "#proto/values.ts";
 import { WebProblem } from "./problems.ts";
@@ -33,32 +32,8 @@ export interface CoreCall {
   signal?: AbortSignal;
 }
 
-/** A person as core reports them now. */
-interface PersonOfCore {
-  userId: string;
-  email: string;
-  scopes: Scope[];
-}
-
 /** Calls core with a bridge token made for the call. */
-export interface CoreClient {
-  /**
-   * Returns any response, its body unread. Throws `core_unavailable` when core cannot be reached, or does not answer in time, and
-   * `clock_skew` when core's clock differs from web's.
-   */
-  call(call: CoreCall): Promise<Response>;
-  /** Returns null when core rejects the person or the session (401). Throws `database_unavailable` when core reports that. */
-  whoami(session: WebSession, requestId: string): Promise<PersonOfCore | null>;
-  /**
-   * Reports a sign-in, or the end of sessions, which core then rejects at every web. Returns the response, its body unread. Throws
-   * `core_unavailable` or `database_unavailable` unless core confirms the report, or answers with a status of `accepts`.
-   */
-  report(
-    path: "/operator/sign-ins" | "/operator/sign-outs" | "/operator/provider-logouts",
-    json: object,
-    options: Pick<CoreCall, "as" | "requestId"> & { accepts?: readonly number[] },
-  ): Promise<Response>;
-}
+export type CoreClient = ReturnType<typeof createCoreClient>;
 
 /** Until the response's headers; a stream may take longer. Below the page's 8 s, so that web can report which part is unavailable. */
 const headersTimeoutMs = 5_000;
@@ -74,10 +49,10 @@ export const createCoreClient = ({
   clock,
   fetch,
   tracer,
-}: Pick<Web, "config" | "clock" | "fetch" | "tracer">): CoreClient => {
+}: Pick<Web, "config" | "clock" | "fetch" | "tracer">) => {
   const signBridgeToken = createBridge({ config, clock });
 
-  const send: CoreClient["call"] = async ({
+  const send = async ({
     method = "GET",
     path,
     as = { userId: webSubject },
@@ -85,7 +60,7 @@ export const createCoreClient = ({
     signal: browser,
     json,
     ...rest
-  }) => {
+  }: CoreCall): Promise<Response> => {
     const body = json === undefined ? rest.body : new TextEncoder().encode(JSON.stringify(json));
     const span = tracer.start({
       name: `${method} core`,
@@ -130,7 +105,11 @@ export const createCoreClient = ({
     }
   };
 
-  const call: CoreClient["call"] = async (request) => {
+  /**
+   * Returns any response, its body unread. Throws `core_unavailable` when core cannot be reached, or does not answer in time, and
+   * `clock_skew` when core's clock differs from web's.
+   */
+  const call = async (request: CoreCall): Promise<Response> => {
     const response = await send(request);
     if (response.status === 401 && request.authorization === undefined)
       await refuseClockSkew(response.clone(), clock);
@@ -139,7 +118,8 @@ export const createCoreClient = ({
 
   return {
     call,
-    whoami: async (session, requestId) => {
+    /** Returns null when core rejects the person or the session (401). Throws `database_unavailable` when core reports that. */
+    whoami: async (session: WebSession, requestId: string) => {
       const response = await call({ path: "/whoami", as: session, requestId });
       if (response.status === 401) return null;
       if (!response.ok) throw await coreProblem(response, "whoami");
@@ -148,7 +128,18 @@ export const createCoreClient = ({
         throw new WebProblem("core_unavailable", { detail: "Core's answer cannot be read" });
       return inCamelCase(view.output);
     },
-    report: async (path, json, { accepts = [], ...options }) => {
+    /**
+     * Reports a sign-in, or the end of sessions, which core then rejects at every web. Returns the response, its body unread. Throws
+     * `core_unavailable` or `database_unavailable` unless core confirms the report, or answers with a status of `accepts`.
+     */
+    report: async (
+      path: "/operator/sign-ins" | "/operator/sign-outs" | "/operator/provider-logouts",
+      json: object,
+      {
+        accepts = [],
+        ...options
+      }: Pick<CoreCall, "as" | "requestId"> & { accepts?: readonly number[] },
+    ): Promise<Response> => {
       const response = await call({ method: "POST", path, json, ...options });
       if (!response.ok && !accepts.includes(response.status))
         throw await coreProblem(response, path);

@@ -39,17 +39,14 @@ export const createLimit = (clock: Clock, limit: RequestLimit, description: stri
 };
 
 /** Limits the rejected tokens of one address. */
-export interface RefusalLimit {
-  /** Throws 429 `rate_limited` unless the address may send a token now. */
-  check(address: string): void;
-  recordRefusal(address: string): void;
-}
+export type RefusalLimit = ReturnType<typeof createRefusalLimit>;
 
 /** Creates a limit of rejected tokens in this process. */
-export const createRefusalLimit = (clock: Clock): RefusalLimit => {
+export const createRefusalLimit = (clock: Clock) => {
   const buckets = createTokenBuckets({ ...refusalLimit, clock });
   return {
-    check: (address) => {
+    /** Throws 429 `rate_limited` unless the address may send a token now. */
+    check: (address: string): void => {
       const waitMs = buckets.waitMs(addressKey(address));
       if (waitMs > 0)
         throw new WebProblem("rate_limited", {
@@ -57,7 +54,7 @@ export const createRefusalLimit = (clock: Clock): RefusalLimit => {
           retryAfterSeconds: waitMs / 1000,
         });
     },
-    recordRefusal: (address) => {
+    recordRefusal: (address: string): void => {
       buckets.take(addressKey(address));
     },
   };

@@ -52,16 +52,7 @@ type SessionCookie =
   | { kind: "valid"; session: WebSession };
 
 /** Issues, reads and ends sessions. */
-export interface Sessions {
-  /** Issues a session, which replaces that of these cookies if it is the same person's; `cookie` is its `Set-Cookie` header. */
-  issue(
-    person: SignedInPerson,
-    cookieHeader?: string,
-  ): Promise<{ cookie: string; session: Pick<WebSession, "id" | "expiresAt"> }>;
-  read(cookieHeader: string | undefined): Promise<SessionCookie>;
-  /** Ends the session of these cookies, if any. Returns the `Set-Cookie` header that deletes it in the browser. */
-  end(cookieHeader: string | undefined): Promise<string>;
-}
+export type Sessions = ReturnType<typeof createSessions>;
 
 const audience = "web";
 const type = "session+jwt";
@@ -88,7 +79,7 @@ export const createSessions = ({
   config,
   clock,
   entropy,
-}: Pick<Web, "config" | "clock" | "entropy">): Sessions => {
+}: Pick<Web, "config" | "clock" | "entropy">) => {
   const { secure, sessionTtlSeconds: ttlSeconds } = config;
   const cookieName = secure ? "__Host-svc_session" : "svc_session";
   const cookie = createCookie({ name: cookieName, path: "/", secure, ttlSeconds });
@@ -123,7 +114,11 @@ export const createSessions = ({
     }
   };
   return {
-    issue: async ({ userId, displayName, authenticationAgeSeconds }, cookieHeader) => {
+    /** Issues a session, which replaces that of these cookies if it is the same person's; `cookie` is its `Set-Cookie` header. */
+    issue: async (
+      { userId, displayName, authenticationAgeSeconds }: SignedInPerson,
+      cookieHeader?: string,
+    ) => {
       const iat = Math.floor(clock.now() / 1000);
       const name = Array.from(displayName).slice(0, nameLengthMax).join("");
       const before = await read(cookieHeader);
@@ -151,7 +146,8 @@ export const createSessions = ({
       return { cookie: cookie.set(token), session: { id, expiresAt } };
     },
     read,
-    end: async (cookieHeader) => {
+    /** Ends the session of these cookies, if any. Returns the `Set-Cookie` header that deletes it in the browser. */
+    end: async (cookieHeader: string | undefined): Promise<string> => {
       const state = await read(cookieHeader);
       if (state.kind === "valid")
         for (const { id } of [state.session, ...state.session.replaced]) endedIds.set(id, true);

@@ -9,28 +9,22 @@ import { devicePath } from "../sign-in/fresh-sign-in.ts";
 import type { Web } from "../web.ts";
 
 /** Signs core's codes for programs, so that any web of the deployment recognises them without core, and nobody can forge one. */
-export interface SealedCodes {
-  seal(code: string, lifetimeSeconds: number): Promise<string>;
-  /** Returns the code; null for a text that this deployment did not sign, or that expired. */
-  open(text: string): Promise<string | null>;
-}
+export type SealedCodes = ReturnType<typeof createSealedCodes>;
 
 const type = "code+jwt";
 const audience = "code";
 const Claims = v.object({ jti: v.string() });
 
 /** Creates sealed codes, signed with the keys of sessions. */
-export const createSealedCodes = ({
-  config,
-  clock,
-}: Pick<Web, "config" | "clock">): SealedCodes => {
+export const createSealedCodes = ({ config, clock }: Pick<Web, "config" | "clock">) => {
   const secrets = { secret: config.sessionSecret, previous: config.sessionSecretPrevious };
   return {
-    seal: (code, lifetimeSeconds) => {
+    seal: (code: string, lifetimeSeconds: number): Promise<string> => {
       const exp = Math.floor(clock.now() / 1000) + lifetimeSeconds;
       return signJwt({ jti: code, aud: audience, exp }, type, config.sessionSecret);
     },
-    open: async (text) => {
+    /** Returns the code; null for a text that this deployment did not sign, or that expired. */
+    open: async (text: string): Promise<string | null> => {
       try {
         const checks = {
           typ: type,

@@ -21,19 +21,6 @@ export interface Attempt {
   returnTo: string;
 }
 
-/** Starts and resumes attempts. */
-interface Attempts {
-  /** Starts an attempt. Returns the `Set-Cookie` headers that store it and clear the oldest of a browser that has too many. */
-  begin(
-    returnTo: string,
-    cookieHeader: string | undefined,
-  ): Promise<{ attempt: Attempt; cookies: string[] }>;
-  /** Returns the attempt of this `state`; null if the browser has none, or it expired after ten minutes, or its signature is invalid. */
-  resume(state: string | null, cookieHeader: string | undefined): Promise<Attempt | null>;
-  /** Returns the `Set-Cookie` headers that clear the attempt of this `state`, and no other. */
-  end(state: string | null): string[];
-}
-
 const ttlSeconds = 600;
 /** The limit per browser: each attempt takes up to 4 KiB of its `Cookie` header. */
 const attemptsMax = 5;
@@ -51,7 +38,7 @@ export const createAttempts = ({
   config,
   clock,
   entropy,
-}: Pick<Web, "config" | "clock" | "entropy">): Attempts => {
+}: Pick<Web, "config" | "clock" | "entropy">) => {
   const { secure } = config;
   const prefix = secure ? "__Secure-svc_sign_in_" : "svc_sign_in_";
   const signaturePrefix = "__Host-svc_sign_in_";
@@ -78,7 +65,8 @@ export const createAttempts = ({
   };
 
   return {
-    begin: async (returnTo, cookieHeader) => {
+    /** Starts an attempt. Returns the `Set-Cookie` headers that store it and clear the oldest of a browser that has too many. */
+    begin: async (returnTo: string, cookieHeader: string | undefined) => {
       const state = randomToken(entropy);
       const nonce = randomToken(entropy);
       const codeVerifier = randomToken(entropy);
@@ -94,7 +82,11 @@ export const createAttempts = ({
         cookies: [...stored, ...tooMany.flatMap(clear)],
       };
     },
-    resume: async (state, cookieHeader) => {
+    /** Returns the attempt of this `state`; null if the browser has none, or it expired after ten minutes, or its signature is invalid. */
+    resume: async (
+      state: string | null,
+      cookieHeader: string | undefined,
+    ): Promise<Attempt | null> => {
       if (!isState(state)) return null;
       const pieces = cookiesOf(idOf(state)).map((cookie) => cookie.read(cookieHeader));
       try {
@@ -107,7 +99,8 @@ export const createAttempts = ({
         return null;
       }
     },
-    end: (state) => (isState(state) ? clear(idOf(state)) : []),
+    /** Returns the `Set-Cookie` headers that clear the attempt of this `state`, and no other. */
+    end: (state: string | null): string[] => (isState(state) ? clear(idOf(state)) : []),
   };
 };
 

@@ -1,27 +1,10 @@
 import { CodeChallengeMethod, OAuth2Client, OAuth2RequestError } from "arctic";
 import { withTimeout } from "#kit/with-timeout.ts";
 import type { Web } from "../web.ts";
+import type { Attempt } from "./attempt.ts";
 
 /** The authorization code flow with PKCE (RFC 6749, RFC 7636). The only file that imports arctic. */
-export interface AuthorizationCode {
-  /**
-   * Returns the address to redirect the browser to, with the hash of `codeVerifier`. `prompts` are OpenID Connect's. With `maxAgeSeconds`, the
-   * provider authenticates a person again if the last time was longer ago, and reports the time.
-   */
-  url(
-    authorizationEndpoint: string,
-    attempt: { state: string; nonce: string; codeVerifier: string },
-    options: {
-      prompts: readonly ("login" | "select_account")[];
-      maxAgeSeconds?: number | undefined;
-    },
-  ): URL;
-  /**
-   * Exchanges a code for an id_token. Throws `CodeRejected` when the provider rejects the code, and another error when it does not
-   * answer in five seconds or answers with anything else.
-   */
-  exchange(tokenEndpoint: string, grant: { code: string; codeVerifier: string }): Promise<string>;
-}
+export type AuthorizationCode = ReturnType<typeof createAuthorizationCode>;
 
 /** Reports that the provider rejected the code: used, expired, of another client, or with the wrong PKCE verifier. */
 export class CodeRejected extends Error {
@@ -34,10 +17,7 @@ const exchangeTimeoutMs = 5000;
 const formEncoded = (value: string) => new URLSearchParams([["", value]]).toString().slice(1);
 
 /** Creates the flow of one client, which authenticates with `client_secret_basic`. */
-export const createAuthorizationCode = ({
-  config,
-  clock,
-}: Pick<Web, "config" | "clock">): AuthorizationCode => {
+export const createAuthorizationCode = ({ config, clock }: Pick<Web, "config" | "clock">) => {
   const { clientId, clientSecret } = config.identityProvider;
   const redirectUri = `${config.origin}${callbackPath}`;
   const browser = new OAuth2Client(clientId, null, redirectUri);
@@ -47,7 +27,21 @@ export const createAuthorizationCode = ({
     redirectUri,
   );
   return {
-    url: (endpoint, { state, nonce, codeVerifier }, { prompts, maxAgeSeconds }) => {
+    /**
+     * Returns the address to redirect the browser to, with the hash of `codeVerifier`. `prompts` are OpenID Connect's. With `maxAgeSeconds`,
+     * the provider authenticates a person again if the last time was longer ago, and reports the time.
+     */
+    url: (
+      endpoint: string,
+      { state, nonce, codeVerifier }: Attempt,
+      {
+        prompts,
+        maxAgeSeconds,
+      }: {
+        prompts: readonly ("login" | "select_account")[];
+        maxAgeSeconds?: number | undefined;
+      },
+    ): URL => {
       const scopes = ["openid", "email", "profile"];
       const { S256 } = CodeChallengeMethod;
       const url = browser.createAuthorizationURLWithPKCE(
@@ -62,8 +56,15 @@ export const createAuthorizationCode = ({
       if (maxAgeSeconds !== undefined) url.searchParams.set("max_age", String(maxAgeSeconds));
       return url;
     },
+    /**
+     * Exchanges a code for an id_token. Throws `CodeRejected` when the provider rejects the code, and another error when it does not
+     * answer in five seconds or answers with anything else.
+     */
     // arctic's requests cannot be aborted: the process's dispatcher ends abandoned ones (limit-outgoing-requests.ts).
-    exchange: async (endpoint, { code, codeVerifier }) => {
+    exchange: async (
+      endpoint: string,
+      { code, codeVerifier }: { code: string; codeVerifier: string },
+    ): Promise<string> => {
       try {
         const request = confidential.validateAuthorizationCode(endpoint, code, codeVerifier);
         return (await withTimeout(exchangeTimeoutMs, clock, request)).idToken();

@@ -7,27 +7,12 @@ import { findPersonBySubject } from "./people.ts";
 import { type Authenticated, type Provider, ProviderUnavailable } from "./provider.ts";
 import { providerErrors, SignInRefusal } from "./refusal.ts";
 
-/** A person who may sign in. */
-interface AdmittedPerson {
-  userId: string;
-  displayName: string;
-  authenticationAgeSeconds: number | null;
-  providerSessionId: string | null;
-  idToken: string;
-}
-
 /** The callback that causes an exchange. */
 interface ExchangeOwner {
   /** The attempt's `state`. */
   attempt: string;
   /** The direct remote address. Behind a proxy all people share it, so its limit is wide. */
   address: string;
-}
-
-/** Limits the code exchanges that callbacks cause. */
-interface Exchanges {
-  /** Returns the result of `work`. Throws `ExchangeEvicted` when a newer callback takes the slot. */
-  run<Result>(owner: ExchangeOwner, work: () => Promise<Result>): Promise<Result>;
 }
 
 interface Entry extends ExchangeOwner {
@@ -37,7 +22,7 @@ interface Entry extends ExchangeOwner {
 interface GateParts {
   provider: Provider;
   flow: AuthorizationCode;
-  exchanges: Exchanges;
+  exchanges: ReturnType<typeof createExchanges>;
 }
 
 /**
@@ -46,11 +31,7 @@ interface GateParts {
  */
 export const createGate =
   (parts: Pick<Web, "config" | "db"> & GateParts) =>
-  async (
-    response: URLSearchParams,
-    attempt: Attempt | null,
-    remoteAddress: string,
-  ): Promise<AdmittedPerson> => {
+  async (response: URLSearchParams, attempt: Attempt | null, remoteAddress: string) => {
     const callback = { attempt, remoteAddress };
     const authenticated = await authenticate(parts, response, callback);
     const { subject, authenticationAgeSeconds, providerSessionId, idToken } = authenticated;
@@ -82,7 +63,7 @@ const totalMax = 256;
  * Creates the limit of one process: at most one exchange per attempt, 64 per address and 256 in all. Anybody can send a callback, and a
  * stalled provider answers none of them. When full, evicts the oldest exchange: of the attempt, of the address, or of the address with most.
  */
-export const createExchanges = (): Exchanges => {
+export const createExchanges = () => {
   /** In order of arrival. */
   const running = new Set<Entry>();
 
@@ -99,7 +80,11 @@ export const createExchanges = (): Exchanges => {
   };
 
   return {
-    run: async ({ attempt, address }, work) => {
+    /** Returns the result of `work`. Throws `ExchangeEvicted` when a newer callback takes the slot. */
+    run: async <Result>(
+      { attempt, address }: ExchangeOwner,
+      work: () => Promise<Result>,
+    ): Promise<Result> => {
       const { promise: evicted, reject } = Promise.withResolvers<never>();
       const evict = () => reject(new ExchangeEvicted("a newer callback took the slot"));
       const entry: Entry = { attempt, address: addressKey(address), evict };

@@ -38,17 +38,7 @@ interface LoggedOut {
 }
 
 /** The identity provider of `IDP_ISSUER`. */
-export interface Provider {
-  /** Cached for an hour, and while the provider is unavailable. Throws `ProviderUnavailable` if it was never read. */
-  metadata(): Promise<ProviderMetadata>;
-  /**
-   * Returns the person of an id_token: signed by a key of the provider's JWKS, issued to this client for this nonce, and not expired.
-   * Throws `ProviderUnavailable` when its keys cannot be read, and another error for an invalid token.
-   */
-  authenticatedBy(idToken: string, expected: { nonce: string }): Promise<Authenticated>;
-  /** Verifies a logout token (OpenID Connect Back-Channel Logout 1.0, 2.6), but not that it is new. Throws as `authenticatedBy` does. */
-  loggedOutBy(logoutToken: string): Promise<LoggedOut>;
-}
+export type Provider = ReturnType<typeof createProvider>;
 
 /** Reports that the provider is unavailable or answers something unexpected: no token is at fault. */
 export class ProviderUnavailable extends Error {
@@ -101,7 +91,7 @@ export const createProvider = ({
   clock,
   log,
   fetch,
-}: Pick<Web, "config" | "clock" | "log" | "fetch">): Provider => {
+}: Pick<Web, "config" | "clock" | "log" | "fetch">) => {
   const { issuer, clientId, subjectClaim } = config.identityProvider;
   const request = createIssuerRequest({ fetch, clock });
   let known: { metadata: ProviderMetadata; keys: ProviderKeys; readAt: number } | undefined;
@@ -132,8 +122,16 @@ export const createProvider = ({
   };
 
   return {
+    /** Cached for an hour, and while the provider is unavailable. Throws `ProviderUnavailable` if it was never read. */
     metadata: async () => (await current()).metadata,
-    authenticatedBy: async (idToken, { nonce }) => {
+    /**
+     * Returns the person of an id_token: signed by a key of the provider's JWKS, issued to this client for this nonce, and not expired.
+     * Throws `ProviderUnavailable` when its keys cannot be read, and another error for an invalid token.
+     */
+    authenticatedBy: async (
+      idToken: string,
+      { nonce }: { nonce: string },
+    ): Promise<Authenticated> => {
       const { keys } = await current();
       const expected = { issuer, audience: clientId, now: clock.now() };
       const claims = v.parse(IdToken, await verifyIssuerToken(idToken, keys.ofIdTokens, expected));
@@ -152,7 +150,8 @@ export const createProvider = ({
           : Math.max(0, Math.ceil(claims.iat - claims.auth_time));
       return { subject, authenticationAgeSeconds: age, providerSessionId: claims.sid ?? null };
     },
-    loggedOutBy: async (logoutToken) => {
+    /** Verifies a logout token (OpenID Connect Back-Channel Logout 1.0, 2.6), but not that it is new. Throws as `authenticatedBy` does. */
+    loggedOutBy: async (logoutToken: string): Promise<LoggedOut> => {
       const { keys } = await current();
       const expected = { issuer, audience: clientId, now: clock.now() };
       const claims = v.parse(

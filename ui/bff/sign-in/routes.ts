@@ -21,35 +21,12 @@ import { createProvider, type Provider, ProviderUnavailable } from "./provider.t
 import { type RefusalPart, type RefusalReason, SignInRefusal } from "./refusal.ts";
 import { createReportSignOut, type ReportSignOut } from "./sign-outs.ts";
 
-/** The routes that sign people in and out. */
-interface SignInRoutes {
-  /** `GET /api/auth/login?return_to=&prompt=`: redirects to the provider; with `prompt=select_account` the person can change accounts. */
-  begin: Handler;
-  /** `GET /api/auth/callback/idp`: the provider's redirect; admits or refuses the person. */
-  complete: Handler;
-  /**
-   * `POST /api/auth/logout`: ends the session in this browser, and at every web for any copy of its cookie. A form then leads to the
-   * provider, to sign out there too.
-   */
-  end: Handler;
-  /** `POST /api/auth/backchannel-logout`: the provider's report that a person signed out there. */
-  endByProvider: Handler;
-}
-
 interface SignInParts {
   sessions: Sessions;
   core: CoreClient;
   /** Renders the page that leads to the provider's sign-out. */
   showSignOut(url: string): Html;
   isStopping(): boolean;
-}
-
-/** Signs people out at the identity provider as well (OpenID Connect RP-Initiated Logout 1.0). */
-interface ProviderSignOut {
-  /** Returns the `Set-Cookie` header that keeps an id_token for the sign-out, in place of the one before. */
-  keep(idToken: string): string;
-  /** Returns where to send the browser, and its `Set-Cookie` headers. Null if the provider has no such endpoint, or does not answer. */
-  begin(cookieHeader: string | undefined): Promise<{ url: URL; cookies: string[] } | null>;
 }
 
 /** Browsers drop a cookie over 4 KiB: web does not keep a longer id_token, so the provider asks who signs out. */
@@ -59,19 +36,25 @@ const stateTtlSeconds = 600;
 /** The path that the provider redirects to; registered there under the origin of `WEBAUTH_URL`. */
 const returnPath = "/login";
 
-/** Creates the provider's sign-out. Only the browser stores the id_token, and sends it only with the sign-out. */
+/**
+ * Creates the sign-out at the identity provider as well (OpenID Connect RP-Initiated Logout 1.0). Only the browser stores the id_token, and sends it only
+ * with the sign-out.
+ */
 export const createProviderSignOut = (
   config: WebConfig,
   { provider, entropy }: { provider: Provider; entropy: Entropy },
-): ProviderSignOut => {
+) => {
   const { secure, origin, sessionTtlSeconds: ttlSeconds, identityProvider } = config;
   // Not `__Host-`, whose path must be `/`: it would be sent with every request. Another host can set it, but the provider verifies the hint.
   const name = secure ? "__Secure-svc_id_token" : "svc_id_token";
   const hint = createCookie({ name, path: "/api/auth/logout", secure, ttlSeconds });
   const returned = returnCookie(config);
   return {
-    keep: (idToken) => (idToken.length > idTokenLengthMax ? hint.clear() : hint.set(idToken)),
-    begin: async (cookieHeader) => {
+    /** Returns the `Set-Cookie` header that keeps an id_token for the sign-out, in place of the one before. */
+    keep: (idToken: string): string =>
+      idToken.length > idTokenLengthMax ? hint.clear() : hint.set(idToken),
+    /** Returns where to send the browser, and its `Set-Cookie` headers. Null if the provider has no such endpoint, or does not answer. */
+    begin: async (cookieHeader: string | undefined) => {
       const endpoint = await provider.metadata().then(
         ({ endSessionEndpoint }) => endSessionEndpoint,
         () => null,
@@ -178,7 +161,7 @@ const faultOf = (cause: unknown): string => {
 export const createSignIn = (
   web: Web,
   { sessions, core, showSignOut, isStopping }: SignInParts,
-): SignInRoutes => {
+) => {
   const { config, log } = web;
   const provider = createProvider(web);
   const flow = createAuthorizationCode(web);
@@ -211,7 +194,8 @@ export const createSignIn = (
   };
 
   return {
-    begin: async (c) => {
+    /** `GET /api/auth/login?return_to=&prompt=`: redirects to the provider; with `prompt=select_account` the person can change accounts. */
+    begin: async (c: WebContext) => {
       const query = queryOf(c);
       const returnTo = localPath(query.get("return_to") ?? undefined);
       try {
@@ -244,7 +228,8 @@ export const createSignIn = (
         );
       }
     },
-    complete: async (c) => {
+    /** `GET /api/auth/callback/idp`: the provider's redirect; admits or refuses the person. */
+    complete: async (c: WebContext) => {
       const response = queryOf(c);
       const state = response.get("state");
       const attempt = await attempts.resume(state, c.req.header("cookie"));
@@ -285,7 +270,11 @@ export const createSignIn = (
         throw error;
       }
     },
-    end: async (c) => {
+    /**
+     * `POST /api/auth/logout`: ends the session in this browser, and at every web for any copy of its cookie. A form then leads to the
+     * provider, to sign out there too.
+     */
+    end: async (c: WebContext) => {
       const state = await sessions.read(c.req.header("cookie"));
       c.header("Set-Cookie", await sessions.end(c.req.header("cookie")));
       const remote_addr = c.get("remoteAddress");
@@ -315,6 +304,7 @@ export const createSignIn = (
       c.header("Refresh", `0; url=${url.href}`);
       return c.html(showSignOut(url.href));
     },
+    /** `POST /api/auth/backchannel-logout`: the provider's report that a person signed out there. */
     endByProvider: createBackchannelLogout(web, { provider, core, refusals, reportSignOut }),
   };
 };
