@@ -1,4 +1,4 @@
-import { type Accessor, createSignal, onCleanup } from "solid-js";
+import { createSignal, onCleanup } from "solid-js";
 import { readStoredText, storeText } from "./stored-text.ts";
 
 /** A key of a page and its action. */
@@ -54,17 +54,14 @@ const keyPressOf = (event: KeyboardEvent): KeyPress => {
 const storageKey = "shortcuts";
 
 /** Whether shortcuts are on: stored in this browser, on by default. */
-export interface ShortcutSwitch {
-  on: Accessor<boolean>;
-  turn(on: boolean): void;
-}
+export type ShortcutSwitch = ReturnType<typeof createShortcutSwitch>;
 
 /** Returns the switch of single-key shortcuts, which can be turned off (WCAG 2.1.4). Create one for a page. */
-export const createShortcutSwitch = (): ShortcutSwitch => {
+export const createShortcutSwitch = () => {
   const [on, setOn] = createSignal(readStoredText(storageKey) !== "off");
   return {
     on,
-    turn(next) {
+    turn(next: boolean): void {
       setOn(next);
       storeText(storageKey, next ? "on" : "off");
     },

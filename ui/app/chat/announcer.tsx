@@ -1,20 +1,15 @@
-import { type Accessor, createSignal, For } from "solid-js";
+import { createSignal, For } from "solid-js";
 import type { ChatEvent } from "#proto/chat/session.ts";
 import { plainText } from "../format/format.ts";
-import type { ConversationObserver, ShownMessage } from "./conversation.ts";
+import type { ShownMessage } from "./conversation.ts";
 import { outcomeOf } from "./message.tsx";
 import { sentencesAfter } from "./sentences.ts";
-
-/** The announcements of an answer for a screen reader, newest last. */
-export interface Announcer extends Omit<ConversationObserver, "created"> {
-  announcements: Accessor<readonly string[]>;
-}
 
 /** The most announcements that are kept. */
 const announcementsMax = 30;
 
 /** Announces an answer as it arrives: whole sentences, tool calls in few words, and how it ended. */
-export const createAnnouncer = (): Announcer => {
+export const createAnnouncer = () => {
   const [announcements, setAnnouncements] = createSignal<readonly string[]>([]);
   let text = "";
   let spokenTo = 0;
@@ -27,6 +22,7 @@ export const createAnnouncer = (): Announcer => {
     spokenTo = 0;
   };
   return {
+    /** For a screen reader, newest last. */
     announcements,
     event({ event, data }: ChatEvent) {
       if (event === "text_delta") {

@@ -1,5 +1,5 @@
 import { createParser } from "eventsource-parser";
-import { type Accessor, batch, createSignal, type Setter } from "solid-js";
+import { batch, createSignal } from "solid-js";
 import type { Receipt } from "#proto/chat/receipt.ts";
 import {
   ChatConversation,
@@ -41,31 +41,7 @@ export interface ConversationObserver {
  * A conversation of the page. Invariants: at most one answer streams at a time; the received part of an answer stays, also when its stream ends
  * early; core's record replaces an answer whose end this page did not receive.
  */
-export interface Conversation {
-  /** Undefined until the first question is stored. */
-  id: Accessor<string | undefined>;
-  title: Accessor<string | null>;
-  messages: Accessor<readonly ShownMessage[]>;
-  /** The receipts that arrived with answers. */
-  receipts: Accessor<readonly Receipt[]>;
-  answering: Accessor<boolean>;
-  /** The conversation has been read from core, or is new. */
-  loaded: Accessor<boolean>;
-  /** Why it could not be read. */
-  problem: Accessor<ApiProblem | undefined>;
-  /** The text of the next question. */
-  draft: Accessor<string>;
-  /** Keeps it in this tab as well, so that a new sign-in loses nothing. */
-  setDraft(text: string): void;
-  setTitle: Setter<string | null>;
-  ask(question: string): Promise<void>;
-  /** Ends the answer; core keeps what it has of it. */
-  stop(): void;
-  /** Asks the last question again. */
-  retry(): void;
-  /** Reads the conversation from core. */
-  load(): Promise<void>;
-}
+export type Conversation = ReturnType<typeof createConversationView>;
 
 /** How often, and how many times, the page requests an answer that another page or an aborted request began. */
 const settleMs = 1000;
@@ -129,15 +105,21 @@ const parseJson = (text: string): unknown => {
 export const createConversationView = (
   { api, observer }: { api: ApiClient; observer: ConversationObserver },
   storedId?: string,
-): Conversation => {
+) => {
+  /** Undefined until the first question is stored. */
   const [id, setId] = createSignal(storedId);
   const [title, setTitle] = createSignal<string | null>(null);
   const [messages, setMessages] = createSignal<readonly ShownMessage[]>([]);
+  /** The receipts that arrived with answers. */
   const [receipts, setReceipts] = createSignal<readonly Receipt[]>([]);
   const [answering, setAnswering] = createSignal(false);
+  /** The conversation has been read from core, or is new. */
   const [loaded, setLoaded] = createSignal(storedId === undefined);
+  /** Why it could not be read. */
   const [problem, setProblem] = createSignal<ApiProblem>();
+  /** The text of the next question. */
   const [draft, setDraftSignal] = createSignal(readKeptText("draft", storedId ?? "new") ?? "");
+  /** Keeps it in this tab as well, so that a new sign-in loses nothing. */
   const setDraft = (text: string) => {
     setDraftSignal(text);
     keepText("draft", id() ?? "new", text);
@@ -174,6 +156,7 @@ export const createConversationView = (
     if (tries > 1 && messages().at(-1)?.status === "answering") await settle(tries - 1);
   };
 
+  /** Reads the conversation from core. */
   const load = async () => {
     setProblem(undefined);
     try {
@@ -265,7 +248,9 @@ export const createConversationView = (
     setTitle,
     ask,
     load,
+    /** Ends the answer; core keeps what it has of it. */
     stop: () => stream?.abort(),
+    /** Asks the last question again. */
     retry: () => {
       const all = messages();
       const at = all.findLastIndex(({ role }) => role === "user");

@@ -1,23 +1,17 @@
 import { type Accessor, createMemo, getOwner, runWithOwner } from "solid-js";
 import type { ApiClient } from "../api/api-client.ts";
-import { type Announcer, createAnnouncer } from "./announcer.tsx";
+import { createAnnouncer } from "./announcer.tsx";
 import { createReceiptStatuses, type ReceiptStatus } from "./check-answers.ts";
 import { type Conversation, createConversationView, type ShownMessage } from "./conversation.ts";
 
 /** A conversation with what the panel shows of it. */
 export interface OpenConversation extends Conversation {
-  announcer: Announcer;
+  announcer: ReturnType<typeof createAnnouncer>;
   receiptStatusOf(message: ShownMessage): ReceiptStatus;
 }
 
 /** The conversations that this page has opened. */
-export interface Conversations {
-  /** That of the address. */
-  current: Accessor<OpenConversation>;
-  /** Follows a change that the list made. */
-  renamed(id: string, title: string): void;
-  deleted(id: string): void;
-}
+export type Conversations = ReturnType<typeof createConversations>;
 
 /** Keeps conversations by id, so that drafts and answers in progress survive a look at another one. */
 export const createConversations = (options: {
@@ -25,7 +19,7 @@ export const createConversations = (options: {
   shown: Accessor<string | undefined>;
   /** The new conversation that is shown has been stored. */
   onCreated(id: string): void;
-}): Conversations => {
+}) => {
   const { api } = options;
   const owner = getOwner();
   const opened = new Map<string, OpenConversation>();
@@ -68,9 +62,11 @@ export const createConversations = (options: {
     return made;
   });
   return {
+    /** That of the address. */
     current,
-    renamed: (id, title) => opened.get(id)?.setTitle(title),
-    deleted: (id) => {
+    /** Follows a change that the list made. */
+    renamed: (id: string, title: string) => opened.get(id)?.setTitle(title),
+    deleted: (id: string) => {
       opened.get(id)?.stop();
       opened.delete(id);
     },

@@ -28,26 +28,19 @@ type PageSession =
 
 const storageKey = "time-zone";
 
-/** The zone of absolute times: stored in this browser, UTC by default. */
-interface TimeZoneChoice {
-  zone: Accessor<TimeZone>;
-  choose(zone: TimeZone): void;
-  /** Writes a time in this zone. */
-  text(at: string | number): string;
-}
-
-/** Returns the choice of a zone. Create one for a page. */
-const createTimeZoneChoice = (): TimeZoneChoice => {
+/** Returns the choice of the zone of absolute times: stored in this browser, UTC by default. Create one for a page. */
+const createTimeZoneChoice = () => {
   const [zone, setZone] = createSignal<TimeZone>(
     readStoredText(storageKey) === "local" ? "local" : "utc",
   );
   return {
     zone,
-    choose(next) {
+    choose(next: TimeZone): void {
       setZone(next);
       storeText(storageKey, next);
     },
-    text: (at) => formatTimestamp(at, zone()),
+    /** Writes a time in this zone. */
+    text: (at: string | number): string => formatTimestamp(at, zone()),
   };
 };
 
@@ -62,7 +55,7 @@ export interface PageContext {
   /** Whether the operator uses single-key shortcuts. */
   shortcuts: ShortcutSwitch;
   /** The zone in which every page writes absolute times. */
-  times: TimeZoneChoice;
+  times: ReturnType<typeof createTimeZoneChoice>;
   /** Returns core's time, in milliseconds; of signals, it tracks alone whether core has answered. */
   coreNow(): number;
   /** Requests the session again. */

@@ -17,12 +17,7 @@ import { createPageTitle } from "./page-title.ts";
 import "../design/page.css";
 
 /** A page that shows one report. */
-interface ReportPage<Value> {
-  title: Accessor<string>;
-  report: LiveReport<Value>;
-  paused: Accessor<boolean>;
-  setPaused(paused: boolean): void;
-}
+type ReportPage = Omit<ReturnType<typeof createPage>, "report"> & { report: LiveReport<unknown> };
 
 /** Creates the state of a page: its report, whether it is paused, and its title, which may need the report's value. */
 export const createPage = <Schema extends v.GenericSchema>({
@@ -30,7 +25,7 @@ export const createPage = <Schema extends v.GenericSchema>({
   ...options
 }: Pick<LiveReportOptions<Schema>, "schema" | "path" | "intervalMs"> & {
   title: (known: v.InferOutput<Schema> | undefined) => string;
-}): ReportPage<v.InferOutput<Schema>> => {
+}) => {
   const [paused, setPaused] = createSignal(false);
   const report = createReport({ ...options, paused });
   const named = () => title(report.value());
@@ -40,7 +35,7 @@ export const createPage = <Schema extends v.GenericSchema>({
 
 /** The head of a page: its title, and the age of its report with buttons to pause and to refresh. */
 export const PageHead = (props: {
-  of: ReportPage<unknown>;
+  of: ReportPage;
   /** Stands between title and age. */
   children?: JSX.Element;
 }) => {
@@ -62,7 +57,7 @@ export const PageHead = (props: {
 
 /** The frame of a page: its head, then its parts below each other, which follow its report. */
 export const PageFrame = (props: {
-  of: ReportPage<unknown>;
+  of: ReportPage;
   class?: string;
   head?: JSX.Element;
   children: JSX.Element;
