@@ -37,8 +37,8 @@ const stateTtlSeconds = 600;
 const returnPath = "/login";
 
 /**
- * Creates the sign-out at the identity provider as well (OpenID Connect RP-Initiated Logout 1.0). Only the browser stores the id_token, and sends it only
- * with the sign-out.
+ * Creates the sign-out at the identity provider as well (OpenID Connect RP-Initiated Logout 1.0). Only the browser stores the id_token, and
+ * sends it only with the sign-out.
  */
 export const createProviderSignOut = (
   config: WebConfig,
