@@ -50,9 +50,9 @@ const sentence = (change: Partial<AuditEventView>) =>
     .join("");
 
 it("has a sentence for each action and outcome", () => {
-  for (const [action, sentences] of Object.entries(auditSentences))
+  for (const [action, [success, failure]] of Object.entries(auditSentences))
     expect(
-      sentences.slice(0, 2).every((text) => /^[a-z].*[^.]$/.test(text)),
+      [success, failure].every((text) => /^[a-z][^/]*[^./]$/.test(text)),
       action,
     ).toBe(true);
   expect(auditActions).toContain("operator.sign_in");
