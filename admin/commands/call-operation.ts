@@ -3,7 +3,7 @@ import type { pages } from "#client/pages.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
 import { usageError } from "../terminal/exit-codes.ts";
-import { type Column, columnsOf, printRecord, printRows } from "../terminal/output.ts";
+import { type Column, printRecord, printRows } from "../terminal/output.ts";
 import { type Instant, textOfInstant } from "../terminal/parse-option.ts";
 import { printList } from "../terminal/print-list.ts";
 import type { Terminal } from "../terminal/terminal.ts";
@@ -68,10 +68,7 @@ export const callOperation =
       await confirm(terminal, options, sentenceOf(definition.asks, { ...subject, record }));
     }
     const { columns: named = [] } = definition;
-    const columns = (typeof named === "function" ? named(file) : named).flatMap(
-      (each): Column<never>[] =>
-        typeof each === "string" ? columnsOf<Record<string, string>>(each) : [each],
-    );
+    const columns = typeof named === "function" ? named(file) : named;
     const sent = { path, query, ...(operation.body && { body }) };
     const send = sender(client, operation);
     if (operation.answers === "pages")

@@ -76,7 +76,7 @@ export interface Subject<Record> {
 
 type Sentence<Record> = string | ((subject: Subject<Record>) => string);
 
-type ColumnsOf<Row> = readonly ((keyof Row & string) | Column<Row>)[];
+type ColumnsOf<Row> = readonly Column<Row>[];
 
 /** The columns of a list. */
 export type Columns<Name extends OperationName> = ColumnsOf<RowOf<AnswerOf<Name>>>;

@@ -34,14 +34,14 @@ const shortagesText = (shortages: Shortages) =>
 
 const hostColumns: readonly Column<HostRow>[] = [
   { title: "host", value: ({ device_id, host_id }) => device_id ?? host_id },
-  { title: "hours", value: ({ hours }) => hours },
+  "hours",
   { title: "worst hour", value: ({ worst }) => worst?.from },
   { title: "state", value: ({ worst }) => worst?.state },
   { title: "short of", value: ({ worst }) => shortagesText(worst?.shortages ?? []) },
 ];
 
 const hourColumns: readonly Column<HourRow>[] = [
-  { title: "hour", value: ({ from }) => from },
+  "from as hour",
   { title: "state", value: ({ state }) => state ?? "not decided" },
   { title: "accepted", value: ({ figures }) => figures?.accepted },
   { title: "stored", value: ({ figures }) => figures?.stored },

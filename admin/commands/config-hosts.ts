@@ -11,7 +11,7 @@ import { withoutUndefined } from "#kit/without-undefined.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
 import { type AdminExitCode, exitCodes, refusalError } from "../terminal/exit-codes.ts";
-import { columnsOf, printRows } from "../terminal/output.ts";
+import { printRows } from "../terminal/output.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import type { Action } from "./command.ts";
 import { checkSelection, fleetQueryAtCore } from "./fleet.ts";
@@ -56,7 +56,7 @@ export const assignConfigAction: Action<Selection> = async (
       outcome: data.results[index]?.outcome ?? "unknown",
     }));
   });
-  await printRows(terminal, options, columnsOf<(typeof rows)[number]>("identity", "outcome"), rows);
+  await printRows(terminal, options, ["identity", "outcome"], rows);
   return exitCodeOf(rows, "assigned");
 };
 
@@ -95,7 +95,7 @@ export const rollBackConfigAction: Action<RollbackOptions> = async (
   };
   const planned = await inBatches(terminal, hosts, (batch) => rollBack(batch, { dry_run: "true" }));
   const changed = planned.filter(({ outcome }) => outcome === "rolled_back");
-  const columns = columnsOf<(typeof planned)[number]>("identity", "outcome", "config", "hash");
+  const columns = ["identity", "outcome", "config", "hash"] as const;
   if (changed.length === 0) {
     await printRows(terminal, options, columns, planned);
     throw refusalError("no host has a config to roll back to: nothing was changed");

@@ -15,11 +15,11 @@ const inventory = commandsFrom(() => import("./inventory.ts"));
 const { calls } = commandsFrom(() => import("./fleet.ts"));
 
 const queueColumns: readonly Column<AnswerOf<"listHostQueues">["items"][number]>[] = [
-  { title: "queue", value: ({ queue_id }) => queue_id },
-  { title: "first seen", value: ({ first_seen_at }) => first_seen_at },
-  { title: "last seen", value: ({ last_seen_at }) => last_seen_at },
-  { title: "ended", value: ({ ended_at }) => ended_at },
-  { title: "by", value: ({ ending }) => ending },
+  "queue_id as queue",
+  "first_seen_at as first seen",
+  "last_seen_at as last seen",
+  "ended_at as ended",
+  "ending as by",
 ];
 
 /** The commands that read the completeness of hosts. */

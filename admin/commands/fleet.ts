@@ -22,13 +22,7 @@ import { isUnusual, unusualVolume } from "#proto/volume.ts";
 import { connect } from "../terminal/connect.ts";
 import { usageError } from "../terminal/exit-codes.ts";
 import { type FleetQuery, filterToQuery } from "../terminal/fleet-query.ts";
-import {
-  type Column,
-  columnsOf,
-  type OutputOptions,
-  printRecord,
-  printRows,
-} from "../terminal/output.ts";
+import { type Column, type OutputOptions, printRecord, printRows } from "../terminal/output.ts";
 import { type Instant, textOfInstant } from "../terminal/parse-option.ts";
 import { printList } from "../terminal/print-list.ts";
 import { repeat } from "../terminal/repeat.ts";
@@ -100,12 +94,14 @@ const filterOf = (words: readonly string[], now: Date): FleetFilter => {
 type Row = ReportFleetHealthResponse["items"][number];
 
 const columns: readonly Column<Row>[] = [
-  { title: "id", value: (row) => row.identity_id },
-  ...columnsOf<Row>("state", "identity", "hostname"),
-  { title: "heartbeat", value: (row) => row.last_heartbeat_at },
-  { title: "envelope", value: (row) => row.last_envelope_at },
+  "identity_id as id",
+  "state",
+  "identity",
+  "hostname",
+  "last_heartbeat_at as heartbeat",
+  "last_envelope_at as envelope",
   { title: "drift", value: (row) => row.config.drift },
-  { title: "version", value: (row) => row.version },
+  "version",
 ];
 
 /** `svc-admin fleet list`: the hosts of a query, the most severe first; `--watch` repeats, `--at` shows a past time. */
@@ -175,8 +171,8 @@ export const compareHostsAction: Action<{ since: Instant }> = async (
       title: "difference",
       value: (row) => ("measure" in row ? describeMeasure(row) : describeVolume(row)),
     },
-    { title: "changed", value: ({ changed }) => changed },
-    { title: "control", value: ({ control }) => control },
+    "changed",
+    "control",
   ];
   await printRows(terminal, options, columns, [...data.measures, ...(data.volume ?? [])]);
 };
@@ -185,7 +181,8 @@ type Change = ListFleetChangesResponse["items"][number];
 
 const changeColumns: readonly Column<Change>[] = [
   { title: "change", value: describeChange },
-  ...columnsOf<Change>("hosts", "began_at"),
+  "hosts",
+  "began_at",
   {
     title: "comparison",
     value: ({ comparison, soak_until }) =>
@@ -238,8 +235,7 @@ export const printAhead = async (
   if (options.format === "json" || options.format === "yaml")
     return printRecord(terminal, options, ahead);
   const rows = aheadRows(ahead);
-  const columns = columnsOf<(typeof rows)[number]>("what", "of", "at", "from");
-  await printRows(terminal, options, columns, rows);
+  await printRows(terminal, options, ["what", "of", "at", "from"], rows);
   const { certificates, queues, telemetry } = ahead;
   terminal.err.write(
     `until ${ahead.until}: ${certificates.count} hosts do not renew, ${queues.count} queues fill\n`,
@@ -253,7 +249,7 @@ export const printAhead = async (
 /** The columns of `svc-admin volume`. */
 export const volumeColumns: Columns<"reportVolume"> = [
   { title: "name", value: ({ name, device_id }) => device_id ?? name ?? "(none)" },
-  { title: "bytes", value: ({ payload_bytes }) => payload_bytes },
+  "payload_bytes as bytes",
   "envelopes",
   "disk_bytes",
   { title: "usual bytes a day", value: ({ day }) => day?.usual_bytes },

@@ -82,11 +82,11 @@ const sessionCommands = [
     options: { "--everyone": "of every person, for an admin" },
     columns: [
       "id",
-      { title: "person", value: ({ email }) => email },
-      { title: "program", value: ({ client_name }) => client_name },
-      { title: "address", value: ({ remote_addr }) => remote_addr },
+      "email as person",
+      "client_name as program",
+      "remote_addr as address",
       { title: "state", value: ({ state, current }) => (current ? `${state} (this one)` : state) },
-      { title: "expires", value: ({ expires_at }) => expires_at },
+      "expires_at as expires",
     ],
   }),
   calls(

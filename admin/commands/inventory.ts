@@ -3,7 +3,7 @@ import { withoutUndefined } from "#kit/without-undefined.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
 import { exitCodes } from "../terminal/exit-codes.ts";
-import { columnsOf, printRecord, printRows } from "../terminal/output.ts";
+import { printRecord, printRows } from "../terminal/output.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import { readInput } from "../terminal/token-file.ts";
 import type { Action, GlobalOptions } from "./command.ts";
@@ -51,7 +51,7 @@ export const diffInventoryAction: Action<{ allowEmpty?: boolean }> = async (
     query,
   });
   const rows = change.changes;
-  await printRows(terminal, options, columnsOf<(typeof rows)[number]>("change", "name"), rows);
+  await printRows(terminal, options, ["change", "name"], rows);
   const total = change.added + change.changed + change.removed;
   if (total > rows.length)
     terminal.err.write(`The first ${rows.length} of ${total}: ${countsOf(change)}\n`);

@@ -9,7 +9,6 @@ import { connect } from "../terminal/connect.ts";
 import { exitCodes } from "../terminal/exit-codes.ts";
 import {
   type Column,
-  columnsOf,
   createRowPrinter,
   type OutputOptions,
   printRows,
@@ -23,9 +22,9 @@ import type { Action, AnswerOf, GlobalOptions } from "./command.ts";
 type Event = ListAuditEventsResponse["items"][number];
 
 const columns: readonly Column<Event>[] = [
-  { title: "time", value: ({ occurred_at }) => occurred_at },
+  "occurred_at as time",
   { title: "actor", value: ({ actor }) => actor.display },
-  { title: "action", value: ({ action }) => action },
+  "action",
   { title: "target", value: ({ target }) => `${target.type} ${target.id}` },
   {
     title: "outcome",
@@ -117,11 +116,7 @@ export const printSystem = async (
   options: OutputOptions,
   { parts, state }: AnswerOf<"reportSystem">,
 ) => {
-  const columns: Column<(typeof parts)[number]>[] = [
-    ...columnsOf<(typeof parts)[number]>("area", "of"),
-    { title: "part", value: ({ name }) => name },
-    ...columnsOf<(typeof parts)[number]>("state", "since", "detail"),
-  ];
+  const columns = ["area", "of", "name as part", "state", "since", "detail"] as const;
   await printRows(terminal, options, columns, parts);
   return state === "not_ready" ? exitCodes.refused : undefined;
 };

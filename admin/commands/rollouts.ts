@@ -12,7 +12,6 @@ import { connect } from "../terminal/connect.ts";
 import { type AdminExitCode, exitCodes } from "../terminal/exit-codes.ts";
 import {
   type Column,
-  columnsOf,
   createRowPrinter,
   type OutputOptions,
   printRecord,
@@ -117,7 +116,7 @@ export const printRollout = async (
       .join(", "),
   });
   terminal.out.write("\n");
-  const columns = columnsOf<Rollout["waves"][number]>(
+  const columns = [
     "number",
     "targets",
     "assigned",
@@ -129,19 +128,14 @@ export const printRollout = async (
     "soak_seconds",
     "started_at",
     "completed_at",
-  );
+  ] as const;
   await printRows(terminal, options, columns, waves);
   for (const { number, comparison } of waves)
     if (comparison !== undefined)
       terminal.out.write(`wave ${number}: ${describeComparison(comparison)}\n`);
   if (breach === null) return;
   terminal.out.write("\n");
-  const evidence = columnsOf<(typeof breach)["evidence"][number]>(
-    "identity",
-    "condition",
-    "began_at",
-    "detail",
-  );
+  const evidence = ["identity", "condition", "began_at", "detail"] as const;
   await printRows(terminal, options, evidence, breach.evidence);
 };
 
@@ -153,18 +147,16 @@ export const watchRolloutAction: Action<{ interval: number; stopAtPause?: boolea
 ) => follow(terminal, options, await resolveId(connect(terminal, options), "rollout", id));
 
 const changeColumns: readonly Column<Rollout>[] = [
-  { title: "time", value: ({ updated_at }) => updated_at },
-  ...columnsOf<Rollout>("state"),
+  "updated_at as time",
+  "state",
   waveColumn,
-  ...columnsOf<Rollout>(
-    "targets",
-    "assigned",
-    "applied",
-    "failed",
-    "skipped",
-    "reverted",
-    "reverted_failed",
-  ),
+  "targets",
+  "assigned",
+  "applied",
+  "failed",
+  "skipped",
+  "reverted",
+  "reverted_failed",
 ];
 
 const follow = async (

@@ -1,5 +1,5 @@
 import { type AdminExitCode, exitCodes, usageError } from "../terminal/exit-codes.ts";
-import { columnsOf, type OutputOptions, printRecord, printRows } from "../terminal/output.ts";
+import { type OutputOptions, printRecord, printRows } from "../terminal/output.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import { readTextFile, tokenDigest } from "../terminal/token-file.ts";
 import type { AnswerOf } from "./command.ts";
@@ -30,13 +30,7 @@ export const printDecision = async (
   const { allowed, identity, labels, code, rule, detail, checks } = simulation;
   if (options.format === "json" || options.format === "yaml")
     await printRecord(terminal, options, simulation);
-  else
-    await printRows(
-      terminal,
-      options,
-      columnsOf<(typeof checks)[number]>("rule", "outcome", "detail"),
-      checks,
-    );
+  else await printRows(terminal, options, ["rule", "outcome", "detail"], checks);
   const host = identity ?? "The token's host";
   const given = Object.entries(labels).map(([key, value]) => `${key}=${value}`);
   terminal.err.write(

@@ -1,12 +1,6 @@
 import { changeWatch, getWatch } from "#client/index.ts";
 import { connect } from "../terminal/connect.ts";
-import {
-  columnsOf,
-  type OutputOptions,
-  printAnswer,
-  printRecord,
-  printRows,
-} from "../terminal/output.ts";
+import { type OutputOptions, printAnswer, printRecord, printRows } from "../terminal/output.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import type { Action, AnswerOf } from "./command.ts";
 import { resolveId } from "./names.ts";
@@ -24,8 +18,7 @@ export const printWatch = async (
     `${factor.kind} ${factor.value}: ${factor.selected}, and ${factor.others} other hosts`;
   await printRecord(terminal, options, { ...record, common_factor: inCommon });
   terminal.out.write("\n");
-  const events = columnsOf<(typeof history)[number]>("at", "kind", "count", "receiver", "detail");
-  await printRows(terminal, options, events, history);
+  await printRows(terminal, options, ["at", "kind", "count", "receiver", "detail"], history);
 };
 
 /** `svc-admin watches update`: changes the revision that it has read, so that core rejects it after another change. */

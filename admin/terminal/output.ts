@@ -14,11 +14,16 @@ export interface OutputOptions {
   format: (typeof usualFormats)[number];
 }
 
-/** A column of tables and CSV. */
-export interface Column<Row> {
+type Member<Row> = keyof Row & string;
+
+/** A column with a title and a value of its own. */
+interface ComputedColumn<Row> {
   title: string;
   value(row: Row): string | number | boolean | null | undefined;
 }
+
+/** A column of tables and CSV: a member of the row by its name, or under another title, such as `queue_id as queue`. */
+export type Column<Row> = Member<Row> | `${Member<Row>} as ${string}` | ComputedColumn<Row>;
 
 /** Writes rows as a table or CSV of columns, or as the API returned them. */
 export const printRows = async <Row>(
@@ -75,10 +80,25 @@ const linesOf = <Row>(
   columns: readonly Column<Row>[],
   rows: readonly Row[],
   { withTitles }: { withTitles: boolean },
-): string[][] => [
-  ...(withTitles ? [columns.map(({ title }) => title)] : []),
-  ...rows.map((row) => columns.map((column) => textOf(column, row))),
-];
+): string[][] => {
+  const computed = columns.map(computedOf);
+  return [
+    ...(withTitles ? [computed.map(({ title }) => title)] : []),
+    ...rows.map((row) => computed.map(({ value }) => String(value(row) ?? ""))),
+  ];
+};
+
+const computedOf = <Row>(column: Column<Row>): ComputedColumn<Row> => {
+  if (typeof column !== "string") return column;
+  const [name = "", title = name.replaceAll("_", " ")] = column.split(" as ");
+  return {
+    title,
+    value: (row) => {
+      const value: unknown = row[name as keyof Row];
+      return Array.isArray(value) ? value.join(" ") : (value as string | number | boolean | null);
+    },
+  };
+};
 
 /**
  * Creates a printer of rows that arrive one after another. It prints one header, and JSON as a line for each row, so that a program can read
@@ -112,12 +132,9 @@ export const printRecord = async (
   else if (format === "yaml") out.write(await yamlOf(record));
   else {
     const rows = Object.entries(record).map(([name, value]) => ({ name, value: plain(value) }));
-    const columns: Column<(typeof rows)[number]>[] = [
-      { title: "field", value: ({ name }) => name },
-      { title: "value", value: ({ value }) => value },
-    ];
     // A value is shown whole, however narrow the terminal is.
-    await printRows({ out: { write: (text) => out.write(text) } }, { format }, columns, rows);
+    const whole = { out: { write: (text: string) => out.write(text) } };
+    await printRows(whole, { format }, ["name as field", "value"], rows);
   }
 };
 
@@ -133,8 +150,6 @@ const plain = (value: unknown) => {
     return value.join(", ");
   return typeof value === "object" && value !== null ? JSON.stringify(value) : String(value ?? "");
 };
-
-const textOf = <Row>(column: Column<Row>, row: Row) => String(column.value(row) ?? "");
 
 /**
  * Formats a table: two spaces separate its columns, and the last one is not padded. Replaces control characters. Cuts a line that is too long
@@ -209,15 +224,3 @@ const yamlOf = async (value: unknown): Promise<string> => {
     ? text
     : stringify(value, { defaultStringType: "QUOTE_DOUBLE" }).replace(controlCharacters, escaped);
 };
-
-/** Returns the columns of members of a row by their names. */
-export const columnsOf = <Row extends object>(
-  ...names: readonly (keyof Row & string)[]
-): Column<Row>[] =>
-  names.map((name) => ({
-    title: name.replaceAll("_", " "),
-    value: (row) => {
-      const value: unknown = row[name];
-      return Array.isArray(value) ? value.join(" ") : (value as string | number | boolean | null);
-    },
-  }));
