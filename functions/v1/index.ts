@@ -8,7 +8,6 @@ import { appliedSetRoutes } from "./collector/applied-sets.ts";
 import { budgetChanges, budgetReports } from "./collector/budgets.ts";
 import { completenessReports, exportCompletenessRoute } from "./collector/completeness/report.ts";
 import { readStatementRoute } from "./collector/completeness/statement.ts";
-import { configDesiredRoute } from "./collector/config-desired.ts";
 import { rolloutPreviews } from "./collector/configs/preview.ts";
 import { publishConfigRoute } from "./collector/configs/publish.ts";
 import {
@@ -19,8 +18,7 @@ import {
 } from "./collector/configs/read.ts";
 import { configRollbacks } from "./collector/configs/roll-back-many.ts";
 import { desiredConfigRoutes } from "./collector/desired-config.ts";
-import { diagRoute } from "./collector/diag.ts";
-import { enrollRoute } from "./collector/enroll.ts";
+import { certificateIssue } from "./collector/enroll.ts";
 import {
   enrollmentListRoutes,
   enrollmentReports,
@@ -46,7 +44,7 @@ import { hostHours, hostQueues } from "./collector/hosts/completeness.ts";
 import { readEnvelopesRoute } from "./collector/hosts/envelopes.ts";
 import { certificateRoutes, identityRoutes } from "./collector/identities.ts";
 import { inventoryReports, putInventoryRoute } from "./collector/inventory.ts";
-import { renewRoute } from "./collector/renew.ts";
+import { managementRoutes } from "./collector/management.ts";
 import { rolloutCreation } from "./collector/rollouts/create.ts";
 import {
   exportRolloutTargetsRoute,
@@ -173,10 +171,4 @@ const chatEntries = ({ chat, ...core }: Core): readonly Entry[] =>
 const collectorEntries = ({ signer, ...core }: Core): readonly Entry[] =>
   signer === null
     ? []
-    : [
-        enrollRoute({ ...core, signer }),
-        renewRoute({ ...core, signer }),
-        heartbeatRoute(core),
-        configDesiredRoute(core),
-        diagRoute(core),
-      ];
+    : [certificateIssue({ ...core, signer }), heartbeatRoute(core), managementRoutes(core)];
