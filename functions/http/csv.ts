@@ -1,8 +1,8 @@
 import type * as v from "valibot";
 import type { ReadCore } from "../core.ts";
+import type { RequestedExport } from "../domain/audit/audited-export.ts";
 import type { Operator } from "../domain/operator/authenticate.ts";
 import { createDownloads, downloadName } from "./download.ts";
-import type { RequestOrigin } from "./request.ts";
 import { scope } from "./resource.ts";
 import { type Route, type RouteDefinition, route } from "./route.ts";
 
@@ -96,13 +96,6 @@ interface CsvFile<Row> {
 type Schema = v.GenericSchema | undefined;
 type Described = "path" | "operationId" | "summary" | "params" | "query" | "problems";
 
-/** Who exports, and with which query, for the audit log. */
-interface CsvAudit {
-  operator: Operator;
-  origin: RequestOrigin;
-  asked: Readonly<Record<string, unknown>>;
-}
-
 /** Creates a route that streams a CSV file to operators with the scope `audit`. `open` audits the export. */
 export const csvRoute = <Row, Params extends Schema = undefined, Query extends Schema = undefined>(
   core: ReadCore,
@@ -113,7 +106,7 @@ export const csvRoute = <Row, Params extends Schema = undefined, Query extends S
   }: Pick<RouteDefinition<Operator, Params, Query>, Described> & {
     open(
       input: Parameters<RouteDefinition<Operator, Params, Query>["handle"]>[0],
-      audit: CsvAudit,
+      audit: RequestedExport,
     ): Promise<CsvFile<Row>>;
   },
 ): Route => {
@@ -126,9 +119,9 @@ export const csvRoute = <Row, Params extends Schema = undefined, Query extends S
     problems: [...problems, "too_many_exports"],
     handle: (input) =>
       download(input.caller.userId, async () => {
-        const { caller: operator, origin } = input;
+        const { caller, origin } = input;
         const query = input.query as Readonly<Record<string, unknown>>;
-        const file = await open(input, { operator, origin, asked: query });
+        const file = await open(input, { caller, origin, asked: query });
         const { name, asked = query, at = new Date(core.clock.now()), columns, batches } = file;
         return {
           type: csvType,

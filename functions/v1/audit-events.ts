@@ -123,7 +123,7 @@ const exportRoute = (
         const batches = await exportAuditEvents(core, {
           query: auditQueryOf(asked, core.clock.now()),
           format,
-          operator: caller,
+          caller,
           origin,
           asked,
         });

@@ -6,8 +6,7 @@ import {
   replaceAppliedSet,
 } from "#functions/store/applied-set/applied-sets.ts";
 import { type AppliedContent, applyLeaseMs } from "#proto/applied-set/applied-set.ts";
-import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
-import type { Operator } from "../operator/authenticate.ts";
+import { type By, recordOperatorAction } from "../audit/audit-log.ts";
 
 /** Returns when core stops waiting for the running apply of a set; in the past if none runs. */
 const leaseEnd = ({ content, updatedAt }: AppliedSetRow) =>
@@ -31,9 +30,8 @@ export const getAppliedSet = async (
  */
 export const putAppliedSet = async (
   core: WriteCore,
-  operator: Operator,
+  by: By,
   { name, revision, content }: { name: string; revision: number; content: AppliedContent },
-  origin: Origin,
 ): Promise<AppliedSetRow> =>
   core.db.transaction(async (tx) => {
     const row: AppliedSetRow = {
@@ -41,7 +39,7 @@ export const putAppliedSet = async (
       revision: revision + 1,
       content,
       updatedAt: new Date(core.clock.now()),
-      updatedByName: operator.email,
+      updatedByName: by.caller.email,
     };
     if (!(await replaceAppliedSet(tx, revision, row))) {
       const current = await findAppliedSet(tx, name);
@@ -55,7 +53,7 @@ export const putAppliedSet = async (
       throw new Problem("conflict", { detail, extensions: { revision: current?.revision ?? 0 } });
     }
     const { complete, policies, watches, inventory, assignments } = content;
-    await recordOperatorAction(tx, core, operator, origin, {
+    await recordOperatorAction(tx, core, by, {
       action: "applied_set.put",
       target: { type: "applied_set", id: name },
       details: {

@@ -31,6 +31,12 @@ export interface AuditEntry {
   details?: Record<string, unknown>;
 }
 
+/** Who asks for a change, and the origin of the request. */
+export interface By {
+  caller: Operator;
+  origin: Origin;
+}
+
 /** Returns an operator as the actor of an entry. */
 export const operatorActor = (operator: Operator): Actor => ({
   type: operator.kind ?? "operator",
@@ -52,11 +58,10 @@ export const recordAudit = (
 export const recordOperatorAction = (
   db: Executor,
   needs: { clock: Clock; entropy: Entropy },
-  operator: Operator,
-  origin: Origin,
+  { caller, origin }: By,
   entry: Omit<AuditEntry, "actor" | "outcome" | "origin">,
 ): Promise<void> =>
-  recordAudit(db, needs, { ...entry, actor: operatorActor(operator), outcome: "success", origin });
+  recordAudit(db, needs, { ...entry, actor: operatorActor(caller), outcome: "success", origin });
 
 /** Writes several entries, like `recordAudit`. */
 export const recordAudits = (

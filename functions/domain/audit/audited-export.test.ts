@@ -14,7 +14,7 @@ const openExport = (id: string) => {
   const batches = auditedExport<string, number>(
     test.core,
     {
-      operator: { userId, email, scopes: [] },
+      caller: { userId, email, scopes: [] },
       origin: { remoteAddress: "127.0.0.1", requestId: id },
       asked: {},
     },

@@ -1,7 +1,6 @@
 import type { WriteCore } from "#functions/core.ts";
 import type { AuditAction } from "#proto/audit-actions.ts";
-import type { Operator } from "../operator/authenticate.ts";
-import { type Origin, operatorActor, recordAudit } from "./audit-log.ts";
+import { type By, operatorActor, recordAudit } from "./audit-log.ts";
 
 /** The reason of an event that is written before the first row: a killed process writes no event at the end. */
 export const exportBegun = "has begun: another event follows at its end";
@@ -10,9 +9,7 @@ export const exportBegun = "has begun: another event follows at its end";
 export const exportBatchRows = 250;
 
 /** The operator who exports and the filters of the request, for the audit log. */
-export interface RequestedExport {
-  operator: Operator;
-  origin: Origin;
+export interface RequestedExport extends By {
   asked: Readonly<Record<string, unknown>>;
 }
 
@@ -36,7 +33,7 @@ export interface ExportBatch<Row, Position> {
  */
 export const auditedExport = async function* <Row, Position>(
   core: WriteCore,
-  { operator, origin, asked }: RequestedExport,
+  { caller, origin, asked }: RequestedExport,
   { action, target, details }: ExportEntry,
   read: (page: { after: Position | null; limit: number }) => Promise<ExportBatch<Row, Position>>,
 ): AsyncGenerator<Row[], void, void> {
@@ -47,7 +44,7 @@ export const auditedExport = async function* <Row, Position>(
     const outcome = why === null || why === exportBegun ? "success" : "failure";
     const facts = { ...details, filters: asked, rows };
     const entry = {
-      actor: operatorActor(operator),
+      actor: operatorActor(caller),
       action,
       target,
       outcome,

@@ -21,15 +21,13 @@ import {
   updateIdentity,
 } from "#functions/store/certificate/identities.ts";
 import type { Paged, PageRequest } from "#functions/store/database/statements.ts";
-import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
-import type { Operator } from "../operator/authenticate.ts";
+import { type By, recordOperatorAction } from "../audit/audit-log.ts";
 
 /** Revokes an identity with all its active certificates and their successors; final and idempotent. Throws 404 `not_found`. */
 export const revokeIdentity = async (
   core: WriteCore,
-  operator: Operator,
+  by: By,
   { identityId, reasonCode }: { identityId: string; reasonCode: string | null },
-  origin: Origin,
 ): Promise<{ identity: IdentityRow; revokedCertificateIds: string[] }> =>
   core.db.transaction(async (tx) => {
     const identity = requireFound(await lockIdentity(tx, identityId));
@@ -41,7 +39,7 @@ export const revokeIdentity = async (
       identityId,
       revokedAt,
     );
-    await recordOperatorAction(tx, core, operator, origin, {
+    await recordOperatorAction(tx, core, by, {
       action: "identity.revoke",
       target: { type: "collector_identity", id: identityId },
       reasonCode,
@@ -57,9 +55,8 @@ export const revokeIdentity = async (
  */
 export const revokeCertificate = async (
   core: WriteCore,
-  operator: Operator,
+  by: By,
   { certificateId, reasonCode }: { certificateId: string; reasonCode: string | null },
-  origin: Origin,
 ): Promise<{ certificate: CertificateRow; otherActiveCertificateIds: string[] }> =>
   core.db.transaction(async (tx) => {
     const unlocked = await findCertificate(tx, certificateId);
@@ -68,7 +65,7 @@ export const revokeCertificate = async (
     const revokedAt = new Date(core.clock.now());
     if (before.status !== "revoked") {
       const certificateIds = await updateCertificateRevoked(tx, certificateId, revokedAt);
-      await recordOperatorAction(tx, core, operator, origin, {
+      await recordOperatorAction(tx, core, by, {
         action: "certificate.revoke",
         target: { type: "certificate", id: certificateId },
         reasonCode,
@@ -117,9 +114,8 @@ type Nudge = (typeof nudges)[number];
  */
 export const nudgeHost = async (
   core: WriteCore,
-  operator: Operator,
+  by: By,
   { identityId, action }: { identityId: string; action: Nudge },
-  origin: Origin,
 ): Promise<void> =>
   core.db.transaction(async (tx) => {
     const identity = requireFound(await lockIdentity(tx, identityId));
@@ -127,7 +123,7 @@ export const nudgeHost = async (
       throw new Problem("conflict", { detail: "The identity is revoked" });
     if (action === "renew_now") await updateRenewalDue(tx, identityId, new Date(core.clock.now()));
     await notifyHosts(tx, { action, identityIds: [identityId], spreadMs: 0 });
-    await recordOperatorAction(tx, core, operator, origin, {
+    await recordOperatorAction(tx, core, by, {
       action: "host.nudge",
       target: { type: "collector_identity", id: identityId },
       details: { identity: identity.identity, nudge: action },

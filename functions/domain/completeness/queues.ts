@@ -3,8 +3,7 @@ import { Problem, requireFound } from "#functions/problems.ts";
 import { findIdentityOf } from "#functions/store/completeness/report.ts";
 import type { Executor } from "#functions/store/database/database.ts";
 import { endQueue, listQueues, type QueueRow } from "#functions/store/ingest/queues.ts";
-import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
-import type { Operator } from "../operator/authenticate.ts";
+import { type By, recordOperatorAction } from "../audit/audit-log.ts";
 
 /** Returns the queues of a host, the newest first. Throws 404 `not_found`. */
 export const listHostQueues = async (
@@ -18,13 +17,12 @@ export const listHostQueues = async (
  */
 export const closeHostQueue = async (
   core: WriteCore,
-  operator: Operator,
+  by: By,
   {
     identityId,
     queueId,
     reasonCode,
   }: { identityId: string; queueId: string; reasonCode: string | null },
-  origin: Origin,
 ): Promise<QueueRow[]> =>
   core.db.transaction(async (tx) => {
     const hostId = await hostOf(tx, identityId);
@@ -35,7 +33,7 @@ export const closeHostQueue = async (
     const end = { endedAt: now, ending: "closed" } as const;
     if (!(await endQueue(tx, { hostId, queueId: Uint8Array.fromHex(queueId) }, end, now)))
       throw new Problem("conflict", { detail: "The queue has ended" });
-    await recordOperatorAction(tx, core, operator, origin, {
+    await recordOperatorAction(tx, core, by, {
       action: "queue.close",
       target: { type: "collector_identity", id: identityId },
       reasonCode,

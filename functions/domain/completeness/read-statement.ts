@@ -1,8 +1,7 @@
 import type { Core } from "#functions/core.ts";
 import { findHostNamed } from "#functions/store/completeness/report.ts";
 import { hourText } from "#proto/completeness/statement-line.ts";
-import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
-import type { Operator } from "../operator/authenticate.ts";
+import { type By, recordOperatorAction } from "../audit/audit-log.ts";
 import { exportStatement, type StatementOrder } from "./export-statement.ts";
 
 /** Selects the parts of a statement that an operator may read: never blocks, which are telemetry. `host` may be a device id. */
@@ -12,7 +11,7 @@ type ReadOrder = Omit<StatementOrder, "onBlock">;
 export const readStatement = async (
   core: Pick<Core, "db" | "reports" | "clock" | "entropy" | "codec">,
   order: ReadOrder,
-  { operator, origin }: { operator: Operator; origin: Origin },
+  by: By,
 ): Promise<AsyncGenerator<string, void, void>> => {
   const { hour, withAccounts } = order;
   const host = order.host === undefined ? undefined : await findHostNamed(core.reports, order.host);
@@ -20,7 +19,7 @@ export const readStatement = async (
   // Throws without a statement.
   const first = await parts.next();
   await core.db.transaction((tx) =>
-    recordOperatorAction(tx, core, operator, origin, {
+    recordOperatorAction(tx, core, by, {
       action: "completeness.read",
       target: { type: "completeness_statement", id: hourText(hour.getTime()) },
       details: { host, accounts: withAccounts },

@@ -21,9 +21,8 @@ import {
 } from "#functions/store/config/configs.ts";
 import type { Executor } from "#functions/store/database/database.ts";
 import { uuidv7 } from "#kit/entropy.ts";
-import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
+import { type By, type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import { admitProof, type ProvenCollector } from "../certificate/authenticate.ts";
-import type { Operator } from "../operator/authenticate.ts";
 
 /** The config assigned to an identity, and the one before it. */
 export interface Assigned {
@@ -38,9 +37,8 @@ export interface Assigned {
  */
 export const assignConfig = async (
   core: WriteCore,
-  operator: Operator,
+  by: By,
   change: { identityId: string; configId: string; expectedCurrentConfigId?: string | null },
-  origin: Origin,
 ): Promise<Assigned> =>
   core.db.transaction(async (tx) => {
     const config = await existingConfig(tx, change.configId);
@@ -52,7 +50,7 @@ export const assignConfig = async (
         throw new Problem("conflict", { detail, extensions: { current_config_id: current } });
       }
     }
-    const assigned = await assignLocked(tx, core, { operator, identity, config, origin });
+    const assigned = await assignLocked(tx, core, by, { identity, config });
     await notifyAssigned(tx, [assigned]);
     return assigned;
   });
@@ -66,9 +64,8 @@ interface BulkResult {
 /** Assigns a config to many identities in one transaction. Returns a result for each, in order. Throws 404 `not_found` for the config. */
 export const assignConfigToMany = async (
   core: WriteCore,
-  operator: Operator,
+  by: By,
   { configId, identityIds }: { configId: string; identityIds: readonly string[] },
-  origin: Origin,
 ): Promise<BulkResult[]> =>
   core.db.transaction(async (tx) => {
     const config = await existingConfig(tx, configId);
@@ -80,7 +77,7 @@ export const assignConfigToMany = async (
       if (identity === undefined) outcomes.set(identityId, "not_found");
       else if (identity.revokedAt !== null) outcomes.set(identityId, "revoked");
       else {
-        const assignment = await assignLocked(tx, core, { operator, identity, config, origin });
+        const assignment = await assignLocked(tx, core, by, { identity, config });
         assigned.push(assignment);
         const isUnchanged = assignment.previousConfigId === configId;
         outcomes.set(identityId, isUnchanged ? "unchanged" : "assigned");
@@ -96,9 +93,8 @@ export const assignConfigToMany = async (
 /** Removes the assignment of an identity; idempotent. Throws 404 `not_found`. */
 export const clearConfig = async (
   core: WriteCore,
-  operator: Operator,
+  by: By,
   { identityId }: { identityId: string },
-  origin: Origin,
 ): Promise<void> =>
   core.db.transaction(async (tx) => {
     const identity = requireFound(await lockIdentity(tx, identityId));
@@ -106,7 +102,7 @@ export const clearConfig = async (
     if (open === undefined) return;
     await endAssignment(tx, identityId, new Date(core.clock.now()));
     await notifyHosts(tx, { action: "config_assigned", identityIds: [identityId], spreadMs: 0 });
-    await recordOperatorAction(tx, core, operator, origin, {
+    await recordOperatorAction(tx, core, by, {
       action: "config.clear",
       target: { type: "collector_identity", id: identityId },
       details: { identity: identity.identity, previous_config_id: open.configId },
@@ -119,19 +115,16 @@ export const clearConfig = async (
  */
 export const rollBackConfig = async (
   core: WriteCore,
-  operator: Operator,
+  by: By,
   { identityId, reasonCode }: { identityId: string; reasonCode: string | null },
-  origin: Origin,
 ): Promise<Assigned> =>
   core.db.transaction(async (tx) => {
     const identity = requireFound(await lockIdentity(tx, identityId));
     const config = await lastKnownGood(tx, identityId);
     if (typeof config === "string") throw new Problem(config);
-    const assigned = await assignLocked(tx, core, {
-      operator,
+    const assigned = await assignLocked(tx, core, by, {
       identity,
       config,
-      origin,
       rollback: { reasonCode },
     });
     await notifyAssigned(tx, [assigned]);
@@ -162,15 +155,14 @@ export const notifyAssigned = async (
 export const assignLocked = async (
   tx: Executor,
   core: WriteCore,
+  by: By,
   change: {
-    operator: Operator;
     identity: IdentityRow;
     config: ConfigRow;
-    origin: Origin;
     rollback?: { reasonCode: string | null };
   },
 ): Promise<Assigned> => {
-  const { operator, identity, config, origin, rollback } = change;
+  const { identity, config, rollback } = change;
   if (identity.revokedAt !== null)
     throw new Problem("conflict", { detail: "The identity is revoked" });
   const open = await findOpenAssignment(tx, identity.id);
@@ -183,11 +175,11 @@ export const assignLocked = async (
     identityId: identity.id,
     configId: config.id,
     assignedAt: at,
-    assignedBy: operator.userId,
+    assignedBy: by.caller.userId,
     endedAt: null,
   };
   await insertAssignment(tx, assignment);
-  await recordOperatorAction(tx, core, operator, origin, {
+  await recordOperatorAction(tx, core, by, {
     action: rollback ? "config.rollback" : "config.assign",
     target: { type: "collector_identity", id: identity.id },
     reasonCode: rollback?.reasonCode ?? null,
@@ -241,14 +233,13 @@ interface RollbackResult {
  */
 export const rollBackMany = async (
   core: WriteCore,
-  operator: Operator,
+  by: By,
   change: {
     identityIds: readonly string[];
     to: RollbackTarget;
     reasonCode: string | null;
     dryRun: boolean;
   },
-  origin: Origin,
 ): Promise<RollbackResult[]> =>
   core.db.transaction(async (tx) => {
     const results = new Map<string, RollbackResult>();
@@ -264,9 +255,7 @@ export const rollBackMany = async (
         !change.dryRun
       ) {
         const { config } = decided;
-        assigned.push(
-          await assignLocked(tx, core, { operator, identity, config, origin, rollback: change }),
-        );
+        assigned.push(await assignLocked(tx, core, by, { identity, config, rollback: change }));
       }
       results.set(identityId, { identityId, ...decided });
     }

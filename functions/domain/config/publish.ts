@@ -12,8 +12,7 @@ import {
   parseTree,
   type Tree,
 } from "#proto/collector-config/tree.ts";
-import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
-import type { Operator } from "../operator/authenticate.ts";
+import { type By, recordOperatorAction } from "../audit/audit-log.ts";
 
 /** A config that may be published. */
 interface CheckedConfig {
@@ -25,9 +24,8 @@ interface CheckedConfig {
 /** Stores a checked config, byte for byte. Publishing the same text again creates another config. */
 export const publishConfig = async (
   core: WriteCore,
-  operator: Operator,
+  by: By,
   { name, config }: { name: string | null; config: CheckedConfig },
-  origin: Origin,
 ): Promise<ConfigRow> =>
   core.db.transaction(async (tx) => {
     const row: ConfigRow = {
@@ -35,10 +33,10 @@ export const publishConfig = async (
       id: uuidv7(core),
       name,
       createdAt: new Date(core.clock.now()),
-      createdBy: operator.userId,
+      createdBy: by.caller.userId,
     };
     await insertConfig(tx, row);
-    await recordOperatorAction(tx, core, operator, origin, {
+    await recordOperatorAction(tx, core, by, {
       action: "config.publish",
       target: { type: "collector_config", id: row.id },
       details: { name, config_hash: row.configHash, size_bytes: row.sizeBytes },

@@ -20,8 +20,7 @@ import { Secret } from "#kit/secret.ts";
 import type { Labels } from "#proto/labels.ts";
 import { certificateTtlSecondsMax, faultOfWorkload } from "#proto/operator/policy-draft.ts";
 import type { WorkloadTerms } from "#proto/operator/workload.ts";
-import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
-import type { Operator } from "../operator/authenticate.ts";
+import { type By, recordOperatorAction } from "../audit/audit-log.ts";
 import { generateToken, tokenPrefixCharacters } from "./bootstrap-token.ts";
 
 /** A policy to create, with defaults applied. */
@@ -45,9 +44,8 @@ interface PolicyDraft {
  */
 export const createPolicy = async (
   core: ConfiguredCore,
-  operator: Operator,
+  by: By,
   draft: PolicyDraft,
-  origin: Origin,
 ): Promise<PolicyRow> => {
   const fault = faultOfWorkload(
     draft,
@@ -60,10 +58,10 @@ export const createPolicy = async (
       id: uuidv7(core),
       certificateTtlSeconds: Math.min(draft.certificateTtlSeconds, certificateTtlSecondsMax),
       createdAt: new Date(core.clock.now()),
-      createdBy: operator.userId,
+      createdBy: by.caller.userId,
     });
     if (policy === undefined) throw new Problem("policy_name_taken");
-    await recordOperatorAction(tx, core, operator, origin, {
+    await recordOperatorAction(tx, core, by, {
       action: "enrollment_policy.create",
       target: { type: "enrollment_policy", id: policy.id },
       details: {
@@ -86,16 +84,15 @@ export const createPolicy = async (
 /** Freezes a policy; final and idempotent. Its tokens stop enrolling with the commit. Throws 404 `not_found`. */
 export const freezePolicy = async (
   core: WriteCore,
-  operator: Operator,
+  by: By,
   { policyId, reasonCode }: { policyId: string; reasonCode: string | null },
-  origin: Origin,
 ): Promise<PolicyRow> =>
   core.db.transaction(async (tx) => {
     const policy = requireFound(await lockPolicy(tx, policyId));
     if (policy.frozenAt !== null) return policy;
     const frozenAt = new Date(core.clock.now());
     await updatePolicy(tx, policyId, { frozenAt });
-    await recordOperatorAction(tx, core, operator, origin, {
+    await recordOperatorAction(tx, core, by, {
       action: "enrollment_policy.freeze",
       target: { type: "enrollment_policy", id: policyId },
       reasonCode,
@@ -133,9 +130,8 @@ interface TokenDraft {
  */
 export const createToken = async (
   core: WriteCore,
-  operator: Operator,
+  by: By,
   { ttlSeconds, ...draft }: TokenDraft,
-  origin: Origin,
 ): Promise<{ token: TokenRow; raw: Secret }> => {
   const raw = new Secret(generateToken(core.entropy));
   const tokenSha256 = await sha256(raw.reveal());
@@ -154,11 +150,11 @@ export const createToken = async (
       expiresAt: new Date(now + ttlSeconds * 1000),
       revokedAt: null,
       createdAt: new Date(now),
-      createdBy: operator.userId,
+      createdBy: by.caller.userId,
       attestation: null,
     };
     await insertToken(tx, token);
-    await recordOperatorAction(tx, core, operator, origin, {
+    await recordOperatorAction(tx, core, by, {
       action: "bootstrap_token.create",
       target: { type: "bootstrap_token", id: token.id },
       details: {
@@ -177,16 +173,15 @@ export const createToken = async (
 /** Revokes a bootstrap token; idempotent. It enrolls no host after the commit. Throws 404 `not_found`. */
 export const revokeToken = async (
   core: WriteCore,
-  operator: Operator,
+  by: By,
   { tokenId, reasonCode }: { tokenId: string; reasonCode: string | null },
-  origin: Origin,
 ): Promise<TokenRow> =>
   core.db.transaction(async (tx) => {
     const token = requireFound(await lockToken(tx, tokenId));
     if (token.revokedAt !== null) return token;
     const revokedAt = new Date(core.clock.now());
     await updateToken(tx, tokenId, { revokedAt });
-    await recordOperatorAction(tx, core, operator, origin, {
+    await recordOperatorAction(tx, core, by, {
       action: "bootstrap_token.revoke",
       target: { type: "bootstrap_token", id: tokenId },
       reasonCode,

@@ -16,9 +16,8 @@ import {
 import { uuidv7 } from "#kit/entropy.ts";
 import type { DiagRequest } from "#proto/management/diag.ts";
 import type { HostDiagView } from "#proto/operator/host-diag.ts";
-import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
+import { type By, type Origin, recordOperatorAction } from "../audit/audit-log.ts";
 import { admitProof, type ProvenCollector } from "../certificate/authenticate.ts";
-import type { Operator } from "../operator/authenticate.ts";
 
 /** The time for which a bundle is kept. */
 const keptMs = 24 * 3_600_000;
@@ -50,9 +49,8 @@ const withState = (row: DiagRow, now: number): HostDiag => ({
  */
 export const requestDiag = async (
   core: WriteCore & Pick<Core, "config">,
-  operator: Operator,
+  by: By,
   { identityId }: { identityId: string },
-  origin: Origin,
 ): Promise<HostDiag> =>
   core.db.transaction(async (tx) => {
     const identity = requireFound(await lockIdentity(tx, identityId));
@@ -66,7 +64,7 @@ export const requestDiag = async (
       id: uuidv7(core),
       identityId,
       requestedAt,
-      requestedBy: operator.userId,
+      requestedBy: by.caller.userId,
       answerBy: new Date(now + answerSeconds * 1000),
       answeredAt: null,
       bundle: null,
@@ -75,13 +73,7 @@ export const requestDiag = async (
     if (open === undefined) await insertDiag(tx, row);
     const directive = { action: "send_diag", requestId: row.id } as const;
     await notifyHosts(tx, { ...directive, identityIds: [identityId], spreadMs: 0 });
-    await recordOperatorAction(
-      tx,
-      core,
-      operator,
-      origin,
-      entryOf("host_diag.request", identity, row.id),
-    );
+    await recordOperatorAction(tx, core, by, entryOf("host_diag.request", identity, row.id));
     return withState(row, now);
   });
 
@@ -103,9 +95,8 @@ export const getDiag = async (
  */
 export const readDiag = async (
   core: WriteCore,
-  operator: Operator,
+  by: By,
   ids: { identityId: string; diagId: string },
-  origin: Origin,
 ): Promise<{ identity: IdentityRow; bundle: string }> => {
   const { state, refusal, bundle } = await getDiag(core, ids);
   if (bundle === null) {
@@ -115,13 +106,7 @@ export const readDiag = async (
   }
   return core.db.transaction(async (tx) => {
     const identity = requireFound(await lockIdentity(tx, ids.identityId));
-    await recordOperatorAction(
-      tx,
-      core,
-      operator,
-      origin,
-      entryOf("host_diag.read", identity, ids.diagId),
-    );
+    await recordOperatorAction(tx, core, by, entryOf("host_diag.read", identity, ids.diagId));
     return { identity, bundle };
   });
 };

@@ -13,7 +13,7 @@ const start = async () => {
   const { batches } = await exportFleet(test.core, {
     kind: "config_drift",
     filter: {},
-    operator: { userId, email, scopes },
+    caller: { userId, email, scopes },
     origin: { requestId: "request", remoteAddress: "192.0.2.1" },
     asked: {},
   });

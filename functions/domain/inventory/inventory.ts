@@ -13,9 +13,8 @@ import {
   type InventoryItem,
   inventoryDigest,
 } from "#proto/inventory/inventory.ts";
-import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
+import { type By, recordOperatorAction } from "../audit/audit-log.ts";
 import { readFleetRules } from "../fleet/rules.ts";
-import type { Operator } from "../operator/authenticate.ts";
 
 /** A whole inventory that replaces the current one. */
 interface NewInventory {
@@ -42,9 +41,8 @@ export const inventoryEtag = ({ sha256: hex }: Pick<InventoryRow, "sha256">): st
  */
 export const putInventory = async (
   core: WriteCore,
-  operator: Operator,
+  by: By,
   { hosts, ifMatch, allowEmpty, isDryRun }: NewInventory,
-  origin: Origin,
 ): Promise<ChangedInventory> => {
   if (hosts.length === 0 && !allowEmpty) throw new Problem("inventory_empty");
   refuseTwice(hosts);
@@ -61,7 +59,7 @@ export const putInventory = async (
     const after = { sha256: digest, hosts: hosts.length, updatedAt: now };
     if (isDryRun) return { ...after, changes };
     await store.replaceInventory(tx, hosts, after);
-    await recordOperatorAction(tx, core, operator, origin, {
+    await recordOperatorAction(tx, core, by, {
       action: "inventory.put",
       target: { type: "inventory", id: digest },
       details: {

@@ -7,7 +7,7 @@ import {
   lockSession,
   updateSessionRevoked,
 } from "#functions/store/operator-session/operator-sessions.ts";
-import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
+import { type By, recordOperatorAction } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 
 /** The state of a session. */
@@ -43,17 +43,19 @@ export const browseSessions = async (
  */
 export const revokeSession = async (
   core: ConfiguredCore,
-  operator: Operator,
+  by: By,
   { sessionId }: { sessionId: string },
-  origin: Origin,
 ): Promise<void> =>
   core.db.transaction(async (tx) => {
     const row = await lockSession(tx, sessionId);
-    if (row === undefined || (row.userId !== operator.userId && !operator.scopes.includes("admin")))
+    if (
+      row === undefined ||
+      (row.userId !== by.caller.userId && !by.caller.scopes.includes("admin"))
+    )
       throw new Problem("not_found", { detail: "No such session" });
     if (row.revokedAt !== null) return;
     await updateSessionRevoked(tx, sessionId, new Date(core.clock.now()));
-    await recordOperatorAction(tx, core, operator, origin, {
+    await recordOperatorAction(tx, core, by, {
       action: "operator_session.revoke",
       target: { type: "operator_session", id: sessionId },
       details: { user_id: row.userId, client_name: row.clientName },

@@ -12,8 +12,7 @@ import {
 } from "#functions/store/rollout/rollouts.ts";
 import type { AuditAction } from "#proto/audit-actions.ts";
 import type { RolloutState } from "#proto/rollout/vocabulary.ts";
-import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
-import type { Operator } from "../operator/authenticate.ts";
+import { type By, recordOperatorAction } from "../audit/audit-log.ts";
 
 /** An operator's action on a rollout. */
 export type RolloutControl = "pause" | "resume" | "abort" | "roll_back";
@@ -65,13 +64,12 @@ const transitions: Readonly<Record<RolloutControl, Transition>> = {
  */
 export const controlRollout = async (
   core: ConfiguredCore,
-  operator: Operator,
+  by: By,
   {
     rolloutId,
     control,
     reason,
   }: { rolloutId: string; control: RolloutControl; reason: string | null },
-  origin: Origin,
 ): Promise<DescribedRollout> =>
   core.db.transaction(async (tx) => {
     // Prevents that a rollout is created while this one opens again.
@@ -92,7 +90,7 @@ export const controlRollout = async (
           ? { reasonCode: null, reason: null }
           : { reasonCode: "operator", reason };
       await updateRollout(tx, rolloutId, { ...why, ...change(row, now), updatedAt: now });
-      await recordOperatorAction(tx, core, operator, origin, {
+      await recordOperatorAction(tx, core, by, {
         action,
         target: { type: "rollout", id: rolloutId },
         reason,

@@ -22,7 +22,7 @@ import {
 import { uuidv7 } from "#kit/entropy.ts";
 import { type FleetFilter, selectsEveryHost } from "#proto/fleet-health/filter.ts";
 import type { RolloutBody } from "#proto/rollout/rollout.ts";
-import { type Origin, recordOperatorAction } from "../audit/audit-log.ts";
+import { type By, recordOperatorAction } from "../audit/audit-log.ts";
 import { parseFilter } from "../fleet/parse-filter.ts";
 import { readFleetRules } from "../fleet/rules.ts";
 import type { Operator } from "../operator/authenticate.ts";
@@ -50,9 +50,8 @@ const parseSelection = (
  */
 export const createRollout = async (
   core: ConfiguredCore,
-  operator: Operator,
+  by: By,
   body: RolloutBody,
-  origin: Origin,
 ): Promise<DescribedRollout> => {
   const { db, clock } = core;
   const filter = parseSelection(body, clock.now());
@@ -67,7 +66,7 @@ export const createRollout = async (
     const reaches = wavesReach(body.waves, changeable);
     await refuseOverlap(await countOverlaps(tx, filter, rules, await findOpenRollouts(tx)));
 
-    const row = rolloutOf(core, operator, body);
+    const row = rolloutOf(core, by.caller, body);
     await insertRollout(tx, row);
     await insertTargets(tx, row.id, { filter, rules, reaches });
     const counts = await countTargets(tx, row.id);
@@ -88,7 +87,7 @@ export const createRollout = async (
       };
     });
     await insertWaves(tx, ...waves);
-    await recordOperatorAction(tx, core, operator, origin, {
+    await recordOperatorAction(tx, core, by, {
       action: "rollout.create",
       target: { type: "rollout", id: row.id },
       details: {

@@ -29,12 +29,12 @@ const read = async (query: Partial<TelemetryQuery>) => {
     sleeps.push(ms);
     await new Promise((resolve) => setImmediate(resolve));
   };
-  const operator = {
+  const caller = {
     userId: test.people.auditor.userId,
     email: test.people.auditor.email,
     scopes: [],
   };
-  const audit = { operator, origin: { requestId: "r", remoteAddress: "127.0.0.1" }, asked: {} };
+  const audit = { caller, origin: { requestId: "r", remoteAddress: "127.0.0.1" }, asked: {} };
   const all = { from: null, to: null, kind: null, grep: "", limit: null, follow: false, ...query };
   const core = { ...test.core, clock: { ...test.clock, sleep } };
   const { batches } = await readHostTelemetry(core, host.identityId, all, audit);

@@ -62,14 +62,13 @@ export const readHostTelemetry = async (
   audit: RequestedExport,
 ): Promise<{ host: string; batches: AsyncGenerator<ReadTelemetry[], void, void> }> => {
   const identity = requireFound(await findIdentity(core.db, identityId), "collector");
-  const { operator, origin, asked } = audit;
   const from = query.from?.toISOString() ?? null;
   const to = query.to?.toISOString() ?? null;
   await core.db.transaction((tx) =>
-    recordOperatorAction(tx, core, operator, origin, {
+    recordOperatorAction(tx, core, audit, {
       action: "telemetry.read",
       target: { type: "collector_identity", id: identityId },
-      details: { identity: identity.identity, filters: { ...asked, from, to } },
+      details: { identity: identity.identity, filters: { ...audit.asked, from, to } },
     }),
   );
   return { host: identity.identity, batches: batchesOf(core, identity.identity, query) };

@@ -11,9 +11,8 @@ import {
 } from "#functions/store/volume/budgets.ts";
 import { type BudgetBody, budgetsMax } from "#proto/budget.ts";
 import { type FilterPart, type FleetFilter, filterParts } from "#proto/fleet-health/filter.ts";
-import { type AuditEntry, type Origin, recordOperatorAction } from "../audit/audit-log.ts";
+import { type AuditEntry, type By, recordOperatorAction } from "../audit/audit-log.ts";
 import { parseFilter } from "../fleet/parse-filter.ts";
-import type { Operator } from "../operator/authenticate.ts";
 
 /** A budget, and the number of hosts that it holds now. */
 interface DescribedBudget extends BudgetRow {
@@ -56,9 +55,8 @@ export const browseBudgets = async ({ db, clock }: TimedCore): Promise<Described
 /** Creates or changes a budget; cores apply it within seconds. Throws 422 `validation_failed` and 409 `too_many_budgets`. */
 export const putBudget = async (
   core: WriteCore,
-  operator: Operator,
+  by: By,
   { name, filter, bytes_per_hour: bytesPerHour }: BudgetBody & { name: string },
-  origin: Origin,
 ): Promise<DescribedBudget> => {
   const now = core.clock.now();
   parseBudgetFilter(filter, now);
@@ -71,7 +69,7 @@ export const putBudget = async (
       filter,
       bytesPerHour,
       changedAt: new Date(now),
-      changedByName: operator.email,
+      changedByName: by.caller.email,
     };
     await putBudgetRow(tx, row);
     const details = {
@@ -79,18 +77,13 @@ export const putBudget = async (
       bytes_per_hour: bytesPerHour,
       bytes_per_hour_before: before?.bytesPerHour ?? null,
     };
-    await audit(tx, core, { operator, origin, action: "budget.put", name, details });
+    await audit(tx, core, by, { action: "budget.put", name, details });
     return { ...row, heldHosts: (await countHeldHosts(tx, now)).get(name) ?? 0 };
   });
 };
 
 /** Deletes a budget, and releases the hosts that it holds within seconds. Throws 404 `not_found`. */
-export const removeBudget = (
-  core: WriteCore,
-  operator: Operator,
-  name: string,
-  origin: Origin,
-): Promise<void> =>
+export const removeBudget = (core: WriteCore, by: By, name: string): Promise<void> =>
   core.db.transaction(async (tx) => {
     const budgets = await lockBudgets(tx);
     const before = requireFound(
@@ -99,20 +92,16 @@ export const removeBudget = (
     );
     await deleteBudgetRow(tx, name);
     const details = { filter: before.filter, bytes_per_hour: before.bytesPerHour };
-    await audit(tx, core, { operator, origin, action: "budget.delete", name, details });
+    await audit(tx, core, by, { action: "budget.delete", name, details });
   });
 
 const audit = (
   tx: Executor,
   core: WriteCore,
-  {
-    operator,
-    origin,
-    name,
-    ...entry
-  }: Pick<AuditEntry, "action" | "details"> & { operator: Operator; origin: Origin; name: string },
+  by: By,
+  { name, ...entry }: Pick<AuditEntry, "action" | "details"> & { name: string },
 ) =>
-  recordOperatorAction(tx, core, operator, origin, {
+  recordOperatorAction(tx, core, by, {
     ...entry,
     target: { type: "budget", id: name },
   });

@@ -30,11 +30,10 @@ import {
   type WatchMessageBody,
   watchesMax,
 } from "#proto/watch/watch.ts";
-import { type AuditEntry, type Origin, recordOperatorAction } from "../audit/audit-log.ts";
+import { type AuditEntry, type By, recordOperatorAction } from "../audit/audit-log.ts";
 import { parseFilter } from "../fleet/parse-filter.ts";
 import { readCountingRules } from "../fleet/rules.ts";
 import { fleetThresholds } from "../fleet/thresholds.ts";
-import type { Operator } from "../operator/authenticate.ts";
 import { outageAt, unevaluated, withoutPastSilence } from "./evaluate.ts";
 
 /** The parts of core that change watches. */
@@ -46,9 +45,8 @@ export type WatchCore = Pick<Core, "config" | "watches" | "db" | "clock" | "entr
  */
 export const createWatch = async (
   core: WatchCore,
-  operator: Operator,
+  by: By,
   body: WatchBody,
-  origin: Origin,
 ): Promise<DescribedWatch> => {
   const { db, clock, entropy } = core;
   const definition = definitionOf(core, body);
@@ -61,20 +59,14 @@ export const createWatch = async (
       revision: 1,
       ...unevaluated(now),
       createdAt: now,
-      createdBy: operator.userId,
-      createdByName: operator.email,
+      createdBy: by.caller.userId,
+      createdByName: by.caller.email,
       silencedUntil: null,
       silencedBy: null,
       silenceReason: null,
     };
     if (!(await insertWatch(tx, row))) throw new Problem("watch_name_taken");
-    await audit(tx, core, {
-      operator,
-      origin,
-      action: "watch.create",
-      id: row.id,
-      details: { ...body },
-    });
+    await audit(tx, core, by, { action: "watch.create", id: row.id, details: { ...body } });
     return { ...row, waitingMessages: 0 };
   });
 };
@@ -85,9 +77,8 @@ export const createWatch = async (
  */
 export const changeWatch = async (
   core: WatchCore,
-  operator: Operator,
+  by: By,
   { id, revision, ...body }: WatchChangeBody & { id: string },
-  origin: Origin,
 ): Promise<DescribedWatch> => {
   const definition = definitionOf(core, body);
   return core.db.transaction(async (tx) => {
@@ -108,27 +99,20 @@ export const changeWatch = async (
         kind: "resolved",
         detail: "the watch was changed",
       });
-    await audit(tx, core, { operator, origin, action: "watch.change", id, details: { ...body } });
+    await audit(tx, core, by, { action: "watch.change", id, details: { ...body } });
     return requireDescribed(tx, id, now);
   });
 };
 
 /** Deletes a watch. If receivers were notified that it fires, notifies them that it has ended. Throws 404 `not_found`. */
-export const removeWatch = async (
-  core: WatchCore,
-  operator: Operator,
-  id: string,
-  origin: Origin,
-): Promise<void> =>
+export const removeWatch = async (core: WatchCore, by: By, id: string): Promise<void> =>
   core.db.transaction(async (tx) => {
     const row = await requireLocked(tx, id);
     const now = new Date(core.clock.now());
     if (row.announcedCount !== null)
       await addMessages(tx, core, row, { type: "watch.resolved", at: now, reason: "deleted" });
     await deleteWatch(tx, id);
-    await audit(tx, core, {
-      operator,
-      origin,
+    await audit(tx, core, by, {
       action: "watch.delete",
       id,
       details: { name: row.name, filter: row.filter },
@@ -141,9 +125,8 @@ export const removeWatch = async (
  */
 export const silenceWatch = async (
   core: WatchCore,
-  operator: Operator,
+  by: By,
   { id, seconds, reason }: SilenceBody & { id: string },
-  origin: Origin,
 ): Promise<DescribedWatch> =>
   core.db.transaction(async (tx) => {
     await requireLocked(tx, id);
@@ -151,7 +134,7 @@ export const silenceWatch = async (
     const until = seconds === 0 ? null : new Date(now.getTime() + seconds * 1000);
     const silence = {
       silencedUntil: until,
-      silencedBy: until && operator.email,
+      silencedBy: until && by.caller.email,
       silenceReason: until && reason,
     };
     await updateWatch(tx, id, silence);
@@ -159,33 +142,22 @@ export const silenceWatch = async (
       watchId: id,
       at: now,
       kind: until === null ? "unsilenced" : "silenced",
-      detail: [until && `until ${until.toISOString()}`, `by ${operator.email}`, reason]
+      detail: [until && `until ${until.toISOString()}`, `by ${by.caller.email}`, reason]
         .filter(Boolean)
         .join(", "),
     });
     const details = until === null ? {} : { until: until.toISOString() };
-    await audit(tx, core, { operator, origin, action: "watch.silence", id, reason, details });
+    await audit(tx, core, by, { action: "watch.silence", id, reason, details });
     return requireDescribed(tx, id, now);
   });
 
 /** Sends a test message to each receiver of a watch. Throws 404 `not_found`, and 409 `watch_without_receivers`. */
-export const testWatch = async (
-  core: WatchCore,
-  operator: Operator,
-  id: string,
-  origin: Origin,
-): Promise<readonly string[]> =>
+export const testWatch = async (core: WatchCore, by: By, id: string): Promise<readonly string[]> =>
   core.db.transaction(async (tx) => {
     const row = await requireLocked(tx, id);
     if (row.receivers.length === 0) throw new Problem("watch_without_receivers");
     await addMessages(tx, core, row, { type: "watch.test", at: new Date(core.clock.now()) });
-    await audit(tx, core, {
-      operator,
-      origin,
-      action: "watch.test",
-      id,
-      details: { receivers: row.receivers },
-    });
+    await audit(tx, core, by, { action: "watch.test", id, details: { receivers: row.receivers } });
     return row.receivers;
   });
 
@@ -218,17 +190,9 @@ const requireDescribed = async (tx: Executor, id: string, now: Date): Promise<De
 const audit = (
   tx: Executor,
   core: WatchCore,
-  {
-    operator,
-    origin,
-    id,
-    ...entry
-  }: Pick<AuditEntry, "action" | "details" | "reason"> & {
-    operator: Operator;
-    origin: Origin;
-    id: string;
-  },
-) => recordOperatorAction(tx, core, operator, origin, { ...entry, target: { type: "watch", id } });
+  by: By,
+  { id, ...entry }: Pick<AuditEntry, "action" | "details" | "reason"> & { id: string },
+) => recordOperatorAction(tx, core, by, { ...entry, target: { type: "watch", id } });
 
 /** The parts of core that create messages. */
 type MessageCore = Pick<Core, "config" | "watches" | "clock" | "entropy">;

@@ -42,8 +42,8 @@ export const appliedSetRoutes = (core: ConfiguredCore) =>
         },
         returns: ["The set with its new revision", AppliedSet],
         problems: ["conflict", "apply_in_progress"],
-        handle: async ({ params: { name }, body, caller, origin }) =>
-          view(await putAppliedSet(core, caller, { name, ...body }, origin)),
+        handle: async ({ params: { name }, body, ...by }) =>
+          view(await putAppliedSet(core, by, { name, ...body })),
       },
     ),
   }));

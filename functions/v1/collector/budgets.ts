@@ -34,8 +34,8 @@ export const budgetChanges = (core: WriteCore & Pick<Core, "config">) =>
         bodyExample: { filter: "label.env:test", bytes_per_hour: 1_073_741_824 },
         returns: ["The budget, followed within seconds", Budget],
         problems: ["too_many_budgets"],
-        handle: async ({ params: { name }, body, caller, origin }) =>
-          budgetView(await putBudget(core, caller, { name, ...body }, origin)),
+        handle: async ({ params: { name }, body, ...by }) =>
+          budgetView(await putBudget(core, by, { name, ...body })),
       },
     ),
 
@@ -46,7 +46,7 @@ export const budgetChanges = (core: WriteCore & Pick<Core, "config">) =>
         params,
         returns: ["The budget is deleted"],
         problems: ["not_found"],
-        handle: ({ params: { name }, caller, origin }) => removeBudget(core, caller, name, origin),
+        handle: ({ params: { name }, ...by }) => removeBudget(core, by, name),
       },
     ),
   }));

@@ -51,14 +51,14 @@ export const desiredConfigRoutes = (core: ConfiguredCore) =>
         bodyExample: { config_id: "01920000-0000-7000-8000-000000000001" },
         returns: ["The assignment", AssignmentView],
         problems: ["conflict"],
-        handle: async ({ params, body, caller, origin }) => {
+        handle: async ({ params, body, ...by }) => {
           const { config_id: configId, expected_current_config_id: expected } = body;
           const change = {
             identityId: params.id,
             configId,
             ...(expected === undefined ? {} : { expectedCurrentConfigId: expected }),
           };
-          return assignmentView(await assignConfig(core, caller, change, origin));
+          return assignmentView(await assignConfig(core, by, change));
         },
       },
     ),
@@ -68,8 +68,7 @@ export const desiredConfigRoutes = (core: ConfiguredCore) =>
       "Remove the assigned config; idempotent",
       {
         returns: ["Nothing is assigned"],
-        handle: ({ params, caller, origin }) =>
-          clearConfig(core, caller, { identityId: params.id }, origin),
+        handle: ({ params, ...by }) => clearConfig(core, by, { identityId: params.id }),
       },
     ),
 
@@ -80,9 +79,9 @@ export const desiredConfigRoutes = (core: ConfiguredCore) =>
         ...reasonBody("bad_rollout"),
         returns: ["The assignment", AssignmentView],
         problems: ["no_last_known_good", "last_known_good_not_stored", "conflict"],
-        handle: async ({ params, body, caller, origin }) => {
+        handle: async ({ params, body, ...by }) => {
           const change = { identityId: params.id, reasonCode: body.reason_code ?? null };
-          return assignmentView(await rollBackConfig(core, caller, change, origin));
+          return assignmentView(await rollBackConfig(core, by, change));
         },
       },
     ),
@@ -94,9 +93,9 @@ export const desiredConfigRoutes = (core: ConfiguredCore) =>
         body: AssignBody,
         bodyExample: { identity_ids: ["01920000-0000-7000-8000-000000000001"] },
         returns: ["The outcome of each, in the order of the request", ResultsView],
-        handle: async ({ params, body, caller, origin }) => {
+        handle: async ({ params, body, ...by }) => {
           const change = { configId: params.id, identityIds: body.identity_ids };
-          return resultsView({ results: await assignConfigToMany(core, caller, change, origin) });
+          return resultsView({ results: await assignConfigToMany(core, by, change) });
         },
       },
     ),

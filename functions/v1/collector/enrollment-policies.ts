@@ -66,8 +66,8 @@ export const enrollmentPolicyRoutes = (core: ConfiguredCore) =>
       },
       returns: ["The policy; a TTL above 30 days is capped", PolicyView],
       problems: ["policy_name_taken"],
-      handle: async ({ body, caller, origin }) =>
-        policyView(await createPolicy(core, caller, inCamelCase(body), origin)),
+      handle: async ({ body, ...by }) =>
+        policyView(await createPolicy(core, by, inCamelCase(body))),
     }),
 
     freezeEnrollmentPolicy: act(
@@ -76,9 +76,9 @@ export const enrollmentPolicyRoutes = (core: ConfiguredCore) =>
       {
         ...reasonBody("rollout_done"),
         returns: ["The frozen policy", PolicyView],
-        handle: async ({ params, body, caller, origin }) => {
+        handle: async ({ params, body, ...by }) => {
           const change = { policyId: params.id, reasonCode: body.reason_code ?? null };
-          return policyView(await freezePolicy(core, caller, change, origin));
+          return policyView(await freezePolicy(core, by, change));
         },
       },
     ),
@@ -98,14 +98,14 @@ export const enrollmentPolicyRoutes = (core: ConfiguredCore) =>
         bodyExample: { ttl_seconds: 900, max_uses: 20 },
         returns: ["The token", CreatedTokenView],
         problems: [{ code: "policy_frozen", kind: "conflict" }],
-        handle: async ({ params, body, caller, origin }) => {
+        handle: async ({ params, body, ...by }) => {
           const members = inCamelCase(body);
           const draft = {
             ...members,
             policyId: params.id,
             ttlSeconds: members.ttlSeconds || tokenTtlSecondsDefault,
           };
-          const { token, raw } = await createToken(core, caller, draft, origin);
+          const { token, raw } = await createToken(core, by, draft);
           return { ...tokenView(token, core.clock.now()), token: raw.reveal() };
         },
       },
@@ -118,9 +118,9 @@ export const tokenRoutes = (core: ConfiguredCore) =>
     revokeBootstrapToken: act("/:id/revoke", "Revoke a bootstrap token; idempotent", {
       ...reasonBody("leaked"),
       returns: ["The revoked token", TokenView],
-      handle: async ({ params, body, caller, origin }) => {
+      handle: async ({ params, body, ...by }) => {
         const change = { tokenId: params.id, reasonCode: body.reason_code ?? null };
-        return tokenView(await revokeToken(core, caller, change, origin), core.clock.now());
+        return tokenView(await revokeToken(core, by, change), core.clock.now());
       },
     }),
   }));

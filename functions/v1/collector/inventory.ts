@@ -88,14 +88,14 @@ export const putInventoryRoute = (core: ConfiguredCore) =>
       },
     },
     problems: ["inventory_invalid", "inventory_empty", "inventory_changed"],
-    handle: async ({ query, body, caller, origin, ifMatch }) => {
+    handle: async ({ query, body, ifMatch, ...by }) => {
       const inventory = {
         hosts: body.hosts,
         ifMatch,
         allowEmpty: query.allow_empty,
         isDryRun: query.dry_run,
       };
-      const changed = await putInventory(core, caller, inventory, origin);
+      const changed = await putInventory(core, by, inventory);
       const etag = inventoryEtag(changed);
       return { status: 200, body: changeView(changed, etag), headers: { ETag: etag } };
     },

@@ -82,8 +82,7 @@ export const watchChanges = (core: WatchCore) =>
         bodyExample: { ...example, receivers: ["on-call"] },
         returns: ["The watch, evaluated within seconds", Watch],
         problems: ["watch_name_taken", "too_many_watches"],
-        handle: async ({ body, caller, origin }) =>
-          watchView(await createWatch(core, caller, body, origin)),
+        handle: async ({ body, ...by }) => watchView(await createWatch(core, by, body)),
       },
     ),
 
@@ -95,8 +94,8 @@ export const watchChanges = (core: WatchCore) =>
         bodyExample: { ...example, more_than: 20, revision: 1 },
         returns: ["The watch", Watch],
         problems: ["conflict", "watch_name_taken"],
-        handle: async ({ params, body, caller, origin }) =>
-          watchView(await changeWatch(core, caller, { ...params, ...body }, origin)),
+        handle: async ({ params, body, ...by }) =>
+          watchView(await changeWatch(core, by, { ...params, ...body })),
       },
     ),
 
@@ -105,7 +104,7 @@ export const watchChanges = (core: WatchCore) =>
       "Delete a watch with its history; receivers that know it as firing are told that it has ended",
       {
         returns: ["The watch is deleted"],
-        handle: ({ params, caller, origin }) => removeWatch(core, caller, params.id, origin),
+        handle: ({ params, ...by }) => removeWatch(core, by, params.id),
       },
     ),
   }));
@@ -120,8 +119,8 @@ export const watchActs = (core: WatchCore) =>
         body: SilenceBody,
         bodyExample: { seconds: 7200, reason: "the disks of rack 4 are being replaced" },
         returns: ["The watch", Watch],
-        handle: async ({ params, body, caller, origin }) =>
-          watchView(await silenceWatch(core, caller, { ...params, ...body }, origin)),
+        handle: async ({ params, body, ...by }) =>
+          watchView(await silenceWatch(core, by, { ...params, ...body })),
       },
     ),
 
@@ -132,8 +131,8 @@ export const watchActs = (core: WatchCore) =>
         status: 202,
         returns: ["The receivers", v.strictObject({ receivers: v.array(v.string()) })],
         problems: ["watch_without_receivers"],
-        handle: async ({ params, caller, origin }) => ({
-          receivers: [...(await testWatch(core, caller, params.id, origin))],
+        handle: async ({ params, ...by }) => ({
+          receivers: [...(await testWatch(core, by, params.id))],
         }),
       },
     ),

@@ -53,8 +53,7 @@ export const sessionRoutes = (core: ConfiguredCore) =>
       {
         by: "read",
         returns: ["The session is revoked"],
-        handle: ({ params, caller, origin }) =>
-          revokeSession(core, caller, { sessionId: params.id }, origin),
+        handle: ({ params, ...by }) => revokeSession(core, by, { sessionId: params.id }),
       },
     ),
   }));

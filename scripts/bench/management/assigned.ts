@@ -102,17 +102,16 @@ const assignWave = async (
   start: (wave: Wave) => void,
 ): Promise<Wave> => {
   const needs = { db, clock: systemClock, entropy: systemEntropy };
+  const by = { caller: people.admin, origin };
   const yaml = `buffer: {dir: /data-${round}}\nforwarder: {endpoint: "a:1", mtls: {cert_file: a, key_file: b, ca_file: c}}\nsources: []\n`;
-  const { id, configHash: hash } = await publishConfig(
-    needs,
-    people.admin,
-    { name: null, config: await checkConfig(yaml) },
-    origin,
-  );
+  const { id, configHash: hash } = await publishConfig(needs, by, {
+    name: null,
+    config: await checkConfig(yaml),
+  });
   const wave: Wave = { id, hash, assignedAt: systemClock.now(), reported: [] };
   start(wave);
   const identityIds = hosts.map(({ identityId }) => identityId);
-  await assignConfigToMany(needs, people.admin, { configId: id, identityIds }, origin);
+  await assignConfigToMany(needs, by, { configId: id, identityIds });
   wave.assignedAt = systemClock.now();
   return wave;
 };

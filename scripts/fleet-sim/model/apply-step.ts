@@ -21,7 +21,10 @@ export interface ApplyContext {
 }
 
 /** The origin of the model's requests. */
-export const modelOrigin = { requestId: "simulation", remoteAddress: "192.0.2.1" };
+const modelOrigin = { requestId: "simulation", remoteAddress: "192.0.2.1" };
+
+/** The admin of the model, in whose name changes are made. */
+export const modelAdmin = { caller: people.admin, origin: modelOrigin };
 
 /** Applies a step after the enrollment by core's own verbs. Throws when core's response to a heartbeat is not the expected one. */
 export const applyStep = async (
@@ -50,15 +53,15 @@ export const applyStep = async (
     }
     case "revoke_identity": {
       const { reasonCode } = step;
-      return revokeIdentity(core, people.admin, { identityId, reasonCode }, modelOrigin);
+      return revokeIdentity(core, modelAdmin, { identityId, reasonCode });
     }
     case "revoke_certificate": {
       const { reasonCode } = step;
       const certificateId = certificateOf(host, step.certificate).id;
-      return revokeCertificate(core, people.admin, { certificateId, reasonCode }, modelOrigin);
+      return revokeCertificate(core, modelAdmin, { certificateId, reasonCode });
     }
     case "assign":
-      return assignConfig(core, people.admin, { identityId, configId }, modelOrigin);
+      return assignConfig(core, modelAdmin, { identityId, configId });
   }
 };
 

@@ -17,7 +17,7 @@ import {
 import { type FleetHealth, readHealth } from "../health/read-health.ts";
 import type { Plan, PlannedConfig } from "../scenario/plan.ts";
 import type { HostHistory } from "../scenario/steps.ts";
-import { applyStep, modelOrigin } from "./apply-step.ts";
+import { applyStep, modelAdmin } from "./apply-step.ts";
 import { createModelCores, enrollHosts, type Grants, type ModelCore } from "./model-host.ts";
 
 /** The database of a model. */
@@ -75,7 +75,7 @@ export const playHistories = async (
     short: await createGrant(core, plan, "short"),
   };
   const publish = async (on: ModelCore, { name, yaml }: PlannedConfig) =>
-    publishConfig(on, people.admin, { name, config: await checkConfig(yaml) }, modelOrigin);
+    publishConfig(on, modelAdmin, { name, config: await checkConfig(yaml) });
   await publish(core, plan.configs.previous);
   const { id: configId } = await publish(coreAt(plan.startsAt), plan.configs.current);
   const client = await openCommitClient(url);
@@ -120,23 +120,18 @@ const createGrant = async (
   ttl: keyof Grants,
 ): Promise<Grants[typeof ttl]> => {
   const unrestricted = { description: null, allowedSourceCidrs: [] };
-  const policy = await createPolicy(
-    core,
-    people.admin,
-    {
-      ...unrestricted,
-      name: ttl,
-      allowedIdentityPrefixes: [plan.identityPrefix],
-      certificateTtlSeconds: plan.ttlSeconds[ttl],
-      allowedPlatforms: [],
-      maxEnrollments: 0,
-      maxEnrollmentsPerHour: 0,
-      reenrollment: "deny",
-      labels: {},
-      workload: null,
-    },
-    modelOrigin,
-  );
+  const policy = await createPolicy(core, modelAdmin, {
+    ...unrestricted,
+    name: ttl,
+    allowedIdentityPrefixes: [plan.identityPrefix],
+    certificateTtlSeconds: plan.ttlSeconds[ttl],
+    allowedPlatforms: [],
+    maxEnrollments: 0,
+    maxEnrollmentsPerHour: 0,
+    reenrollment: "deny",
+    labels: {},
+    workload: null,
+  });
   const draft = {
     ...unrestricted,
     policyId: policy.id,
@@ -144,7 +139,7 @@ const createGrant = async (
     maxUses: 0,
     boundDeviceId: null,
   };
-  const { token } = await createToken(core, people.admin, draft, modelOrigin);
+  const { token } = await createToken(core, modelAdmin, draft);
   return { policyId: policy.id, tokenId: token.id };
 };
 

@@ -34,8 +34,8 @@ export const readStatementRoute = (
       },
     },
     problems: ["not_found", "too_many_exports"],
-    handle: ({ params, query, caller: operator, origin }) =>
-      download(operator.userId, async () => {
+    handle: ({ params, query, caller, origin }) =>
+      download(caller.userId, async () => {
         const { host, accounts, since } = query;
         const at = params.hour(core.clock.now());
         const hour = new Date(at - (at % hourLengthMs));
@@ -48,7 +48,7 @@ export const readStatementRoute = (
         return {
           type: "text/plain; charset=utf-8",
           fileName: downloadName("statement", { host }, hour, "txt"),
-          texts: await readStatement(core, request, { operator, origin }),
+          texts: await readStatement(core, request, { caller, origin }),
         };
       }),
   });

@@ -40,10 +40,10 @@ export const publishConfigRoute = (core: ConfiguredCore) =>
       201: { description: "The published config", schema: ConfigView },
     },
     problems: ["config_invalid", "config_contains_secret"],
-    handle: async ({ query, body, caller, origin }) => {
+    handle: async ({ query, body, ...by }) => {
       const config = await checkConfig(body.yaml);
       if (query.dry_run) return { status: 200, body: checkedView({ ...config, valid: true }) };
-      const published = await publishConfig(core, caller, { name: body.name, config }, origin);
+      const published = await publishConfig(core, by, { name: body.name, config });
       return { status: 201, body: configView(published) };
     },
   });

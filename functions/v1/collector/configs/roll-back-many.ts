@@ -24,14 +24,14 @@ export const configRollbacks = (core: ConfiguredCore) =>
           reason_code: "bad_rollout",
         },
         returns: ["The outcome of each, in the order of the request, with its config", ResultsView],
-        handle: async ({ query, body, caller, origin }) => {
+        handle: async ({ query, body, ...by }) => {
           const change = {
             identityIds: body.identity_ids,
             to: body.to,
             reasonCode: body.reason_code ?? null,
             dryRun: query.dry_run,
           };
-          return resultsView({ results: await rollBackMany(core, caller, change, origin) });
+          return resultsView({ results: await rollBackMany(core, by, change) });
         },
       },
     ),

@@ -149,7 +149,7 @@ export const healthExportRoute = (core: ConfiguredCore) =>
     open: async ({ query: { kind, at, ...query }, caller, origin }) => {
       const filter = filterFromQuery(query);
       const asked = at ? { ...query, at: at.toISOString() } : query;
-      const request = { kind, filter, at, operator: caller, origin, asked };
+      const request = { kind, filter, at, caller, origin, asked };
       const { rules, labels, batches } = await exportFleet(core, request);
       return {
         name: `fleet-${kind}`,

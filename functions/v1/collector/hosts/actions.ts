@@ -20,8 +20,8 @@ export const hostActions = (core: ConfiguredCore) =>
         bodyExample: { action: "renew_now" },
         returns: ["Sent"],
         problems: ["conflict"],
-        handle: async ({ params, body, caller, origin }) => {
-          await nudgeHost(core, caller, { identityId: params.id, ...body }, origin);
+        handle: async ({ params, body, ...by }) => {
+          await nudgeHost(core, by, { identityId: params.id, ...body });
         },
       },
     ),
@@ -32,8 +32,8 @@ export const hostActions = (core: ConfiguredCore) =>
       {
         returns: ["The request", HostDiagView],
         problems: ["conflict"],
-        handle: async ({ params, caller, origin }) => {
-          const diag = await requestDiag(core, caller, { identityId: params.id }, origin);
+        handle: async ({ params, ...by }) => {
+          const diag = await requestDiag(core, by, { identityId: params.id });
           return diagView(diag);
         },
       },
@@ -74,9 +74,9 @@ export const readDiagRoute = (core: ConfiguredCore) =>
     params: DiagParams,
     replies: { 200: { description: "The bundle, as the host sent it", schema: DiagBundle } },
     problems: ["not_found", "diag_pending", "diag_forbidden", "diag_too_large", "diag_unanswered"],
-    handle: async ({ params, caller, origin }) => {
+    handle: async ({ params, ...by }) => {
       const ids = { identityId: params.id, diagId: params.diag };
-      const { identity, bundle } = await readDiag(core, caller, ids, origin);
+      const { identity, bundle } = await readDiag(core, by, ids);
       const now = new Date(core.clock.now());
       const fileName = downloadName(`diag-${identity.deviceId}`, {}, now, "json");
       return {

@@ -67,13 +67,13 @@ export const hostQueues = (core: ConfiguredCore) =>
         ...reasonBody("disk_lost"),
         returns: ["The queues of the host", HostQueues],
         problems: ["conflict"],
-        handle: async ({ params, body, caller, origin }) => {
+        handle: async ({ params, body, ...by }) => {
           const change = {
             identityId: params.id,
             queueId: params.queue,
             reasonCode: body.reason_code ?? null,
           };
-          return { items: (await closeHostQueue(core, caller, change, origin)).map(queueView) };
+          return { items: (await closeHostQueue(core, by, change)).map(queueView) };
         },
       },
     ),

@@ -67,7 +67,7 @@ export const readEnvelopesRoute = (
           follow: query.follow === "true",
           limit: query.limit ?? (from ? null : newestByDefault),
         };
-        const audit = { operator, origin, asked };
+        const audit = { caller: operator, origin, asked };
         const { host, batches } = await readHostTelemetry(core, params.id, read, audit);
         return {
           type: "text/x-ndjson; charset=utf-8",

@@ -33,8 +33,8 @@ export const rolloutCreation = (core: ConfiguredCore) =>
           "rollout_without_targets",
           "rollout_config_unparsable",
         ],
-        handle: async ({ body, caller, origin }) => {
-          const row = await createRollout(core, caller, body, origin);
+        handle: async ({ body, ...by }) => {
+          const row = await createRollout(core, by, body);
           return rolloutView(row);
         },
       },

@@ -82,14 +82,9 @@ export const rolloutControls = (core: ConfiguredCore) =>
           "rollout_state",
           ...(change === "roll_back" ? (["rollout_overlap"] as const) : []),
         ],
-        handle: async ({ params, body: { reason }, caller, origin }) =>
+        handle: async ({ params, body: { reason }, ...by }) =>
           rolloutView(
-            await controlRollout(
-              core,
-              caller,
-              { rolloutId: params.id, control: change, reason },
-              origin,
-            ),
+            await controlRollout(core, by, { rolloutId: params.id, control: change, reason }),
           ),
       });
     return {
