@@ -50,10 +50,11 @@ BEGIN
 		WHERE f.identity_id = wanted
 		ON CONFLICT (identity_id) DO UPDATE SET
 			last_heartbeat_at = greatest(s.last_heartbeat_at, excluded.last_heartbeat_at),
-			queue_bytes = (CASE WHEN excluded.last_heartbeat_at < s.last_heartbeat_at THEN s ELSE excluded END).queue_bytes,
-			queue_records = (CASE WHEN excluded.last_heartbeat_at < s.last_heartbeat_at THEN s ELSE excluded END).queue_records,
-			queue_oldest_seconds = (CASE WHEN excluded.last_heartbeat_at < s.last_heartbeat_at THEN s ELSE excluded END).queue_oldest_seconds,
-			last_ack_seconds = (CASE WHEN excluded.last_heartbeat_at < s.last_heartbeat_at THEN s ELSE excluded END).last_ack_seconds,
+			(/* each process: {column}, */ rss_bytes, cpu_ms, /* end */
+				queue_bytes, queue_records, queue_oldest_seconds, last_ack_seconds, core, subnet) = (
+				SELECT /* each process: n.{column}, */ n.rss_bytes, n.cpu_ms, /* end */
+					n.queue_bytes, n.queue_records, n.queue_oldest_seconds, n.last_ack_seconds, n.core, n.subnet
+				FROM (SELECT (CASE WHEN excluded.last_heartbeat_at < s.last_heartbeat_at THEN s ELSE excluded END).*) n),
 			label_set_id = excluded.label_set_id, last_envelope_at = greatest(s.last_envelope_at, excluded.last_envelope_at),
 			revoked_from = excluded.revoked_from, expired_from = excluded.expired_from, expiring_from = excluded.expiring_from,
 			enrolled_at = excluded.enrolled_at, renewal_failed = excluded.renewal_failed, config_invalid = excluded.config_invalid,
@@ -66,12 +67,6 @@ BEGIN
 			desired_config_key = excluded.desired_config_key, running_config_key = excluded.running_config_key,
 			last_known_good_config_key = excluded.last_known_good_config_key, drift = excluded.drift,
 			version = excluded.version, platform = excluded.platform, identity = excluded.identity, policy_id = excluded.policy_id,
-			core = (CASE WHEN excluded.last_heartbeat_at < s.last_heartbeat_at THEN s ELSE excluded END).core,
-			subnet = (CASE WHEN excluded.last_heartbeat_at < s.last_heartbeat_at THEN s ELSE excluded END).subnet,
-			/* each process: {column} = (CASE WHEN excluded.last_heartbeat_at < s.last_heartbeat_at THEN s ELSE excluded END).{column}, */
-			rss_bytes = (CASE WHEN excluded.last_heartbeat_at < s.last_heartbeat_at THEN s ELSE excluded END).rss_bytes,
-			cpu_ms = (CASE WHEN excluded.last_heartbeat_at < s.last_heartbeat_at THEN s ELSE excluded END).cpu_ms,
-			/* end */
 			starts = excluded.starts;
 	END LOOP;
 END

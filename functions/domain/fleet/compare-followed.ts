@@ -94,19 +94,9 @@ export const compareFollowed = (
 };
 
 const comparedHost = (host: FollowedHost, keys: readonly MatchKey[]): ComparedHost => {
-  const {
-    platform,
-    version,
-    labelSetId: labels,
-    isSilent,
-    before,
-    atChange,
-    sinceThen,
-    now,
-    sent,
-  } = host;
+  const { isSilent, before, atChange, sinceThen, now, sent } = host;
   return {
-    stratum: JSON.stringify(keys.map((key) => ({ platform, version, labels })[key])),
+    stratum: JSON.stringify(keys.map((key) => host[key === "labels" ? "labelSetId" : key])),
     isSilent,
     before: before && atChange && windowOf(before, atChange),
     after: isSilent || sinceThen === null ? null : windowOf(sinceThen, now),

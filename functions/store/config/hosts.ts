@@ -17,7 +17,7 @@ import {
   readRows,
   substring,
 } from "../database/statements.ts";
-import { appliedAt, type CountingRules, hashKey, isCounted, progressOf } from "../fleet/rows.ts";
+import { appliedAt, type CountingRules, hashKey, notRevoked, progressOf } from "../fleet/rows.ts";
 import type { ConfigRow } from "./configs.ts";
 
 /** The hosts of one config hash. Revoked hosts are not counted. */
@@ -65,7 +65,7 @@ export const countProgress = async (
     sql`
     with wanted as materialized (select hash, fleet_hash_key(hash) as key from unnest(${wanted}) hash), grouped as (
       select desired_config_key, running_config_key, ${progressOf(rules)} as step, count(*) as hosts, max(${appliedAt}) as applied_at
-      from fleet where ${isCounted(rules)} ${isWanted} group by 1, 2, 3
+      from fleet where ${notRevoked(rules)} ${isWanted} group by 1, 2, 3
     )
     select encode(d.hash, 'hex') as desired, encode(r.hash, 'hex') as running, step, sum(hosts)::int as hosts,
       nullif(max(applied_at) filter (where d.hash = r.hash), '-infinity') as applied_at
@@ -159,7 +159,7 @@ export const findUnstoredHashes = async (
     select encode(running_config, 'hex') as config_hash, running, last_heartbeat_at, count(*) over () as hashes
     from (
       select running_config, count(*)::int as running, nullif(max(last_heartbeat_at), '-infinity') as last_heartbeat_at
-      from fleet where running_config <> '\\x'::bytea and ${isCounted(rules)} group by 1
+      from fleet where running_config <> '\\x'::bytea and ${notRevoked(rules)} group by 1
     ) grouped
     where not exists (select from ${collectorConfig} where config_hash = encode(running_config, 'hex'))
     order by running desc, running_config limit ${limit}`,
@@ -231,7 +231,7 @@ export const listAssignments = async (
   if (since !== undefined) where.push(sql`a.assigned_at >= ${since.toISOString()}::timestamptz`);
   if (until !== undefined) where.push(sql`a.assigned_at < ${until.toISOString()}::timestamptz`);
   if (after !== null) where.push(sql`a.id < ${after}::uuid`);
-  const isOpen = sql`a.ended_at is null and ${isCounted(rules)}`;
+  const isOpen = sql`a.ended_at is null and ${notRevoked(rules)}`;
   const rows = await readRows(
     db,
     listedAssignment,

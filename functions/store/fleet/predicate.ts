@@ -43,8 +43,8 @@ import {
   hashBegins,
   hashColumns,
   isActive,
-  isCounted,
   needsAttention,
+  notRevoked,
   progressPredicate,
   staleBefore,
   stateIs,
@@ -81,113 +81,100 @@ const positiveOf = new Map(
   }),
 );
 
-/** The predicates of a part's values, at least one: a host matches the part if it matches any, or all of `conjunctiveParts`. */
+/** The predicates of a part's values: a host matches the part if it matches any, or all of `conjunctiveParts`. */
+type PredicatesOf<Value> = (value: Value, rules: FleetRules) => Expression | Expression[];
+
 type Alternatives = {
-  [Part in PositivePart]: (
-    value: NonNullable<FleetFilter[Part]>,
-    rules: FleetRules,
-  ) => Expression[];
+  [Part in PositivePart]: PredicatesOf<NonNullable<FleetFilter[Part]>>;
 };
 
 const alternativesOf = (part: PositivePart, value: unknown, rules: FleetRules): Expression[] =>
-  (alternatives[part] as (value: unknown, rules: FleetRules) => Expression[])(value, rules);
+  [(alternatives[part] as PredicatesOf<unknown>)(value, rules)].flat();
+
+const each =
+  <Value>(predicate: (value: Value, rules: FleetRules) => Expression) =>
+  (values: readonly Value[], rules: FleetRules): Expression[] =>
+    values.map((value) => predicate(value, rules));
 
 const alternatives: Alternatives = {
-  states: (states, rules) => states.map((state) => stateIs(state, rules)),
-  attention: (_, rules) => [needsAttention(rules)],
-  text: (texts, rules) => texts.map((text) => textFound(text, rules)),
-  device: (devices) => [hasNamed(oneOf("device_id", devices))],
-  hostname: (hostnames) => [hasNamed(oneOf("hostname", hostnames))],
-  identity: (identities) => [oneOf("identity", identities)],
-  platform: (wanted, { platforms }) => [
+  states: each(stateIs),
+  attention: (_, rules) => needsAttention(rules),
+  text: each((text, rules) => textFound(text, rules)),
+  device: (devices) => hasNamed(oneOf("device_id", devices)),
+  hostname: (hostnames) => hasNamed(oneOf("hostname", hostnames)),
+  identity: (identities) => oneOf("identity", identities),
+  platform: (wanted, { platforms }) =>
     oneOf(
       "platform",
-      wanted.flatMap((each) => platformsLike(each, platforms)),
+      wanted.flatMap((pattern) => platformsLike(pattern, platforms)),
     ),
-  ],
-  version: (wanted, { versions }) => [
+  version: (wanted, { versions }) =>
     oneOf(
       "version",
-      wanted.flatMap((each) => versionsLike(each, versions)),
+      wanted.flatMap((pattern) => versionsLike(pattern, versions)),
     ),
-  ],
-  versionRange: (ranges, { versions }) =>
-    ranges.map((range) => oneOf("version", versionsInRange(range, versions))),
+  versionRange: each((range, { versions }) => oneOf("version", versionsInRange(range, versions))),
   config: (prefixes) =>
     prefixes.flatMap((prefix) => hashColumns.map((name) => hashBegins(name, prefix))),
   label: (pairs) => [...Map.groupBy(pairs.map(splitLabelPair), ({ key }) => key)].map(labelFound),
-  core: (cores) => [oneOf("core", cores)],
-  subnet: (subnets) => [oneOf("subnet", subnets)],
+  core: (cores) => oneOf("core", cores),
+  subnet: (subnets) => oneOf("subnet", subnets),
   // A fleet has few policies.
-  policy: (names) => [
+  policy: (names) =>
     found("policy_id", sql`select id from enrollment_policy where ${oneOf("name", names)}`),
-  ],
-  source: (sources, { now }) => [
+  source: (sources, { now }) =>
     hasNamed(sql`identity in (select host_id collate "C" from volume_source
       where ${ofRecentDays(sql`day`, now)} and ${oneOf("source", sources)})`),
-  ],
-  drift: (kinds) => [oneOf("drift", kinds)],
-  desiredConfig: (hashes) => hashes.map((hash) => hashBegins("desired_config", hash)),
-  runningConfig: (hashes) => hashes.map((hash) => hashBegins("running_config", hash)),
-  progress: (kinds, rules) => kinds.map((progress) => progressPredicate(progress, rules)),
-  condition: (conditions, rules) =>
-    conditions.map((condition) => conditionPredicate(condition, rules)),
-  heartbeat: (kinds, rules) =>
-    kinds.map((kind) => (kind === "recent" ? isActive(rules) : not(hasHeartbeat))),
-  forwarding: (kinds, rules) => kinds.map((kind) => forwardingIs(kind, rules)),
-  forwarder: (kinds) =>
-    kinds.map((kind) =>
-      kind === "connected"
-        ? column("forwarder_connected")
-        : and(hasHeartbeat, not(column("forwarder_connected"))),
-    ),
-  auth: (kinds, { now }) =>
-    kinds.map((kind) => {
-      const failed = compare("last_auth_failure_at", ">=", timestampAt(now, -authFailureSeconds));
-      return kind === "failed"
-        ? failed
-        : and(failed, compare("last_auth_failure_at", ">", column("last_heartbeat_at")));
-    }),
-  inventory: (statuses, rules) => statuses.map((status) => inventoryPredicate(status, rules)),
-  budget: (_, { now }) => [
+  drift: (kinds) => oneOf("drift", kinds),
+  desiredConfig: each((hash) => hashBegins("desired_config", hash)),
+  runningConfig: each((hash) => hashBegins("running_config", hash)),
+  progress: each(progressPredicate),
+  condition: each(conditionPredicate),
+  heartbeat: each((kind, rules) => (kind === "recent" ? isActive(rules) : not(hasHeartbeat))),
+  forwarding: each(forwardingIs),
+  forwarder: each((kind) =>
+    kind === "connected"
+      ? column("forwarder_connected")
+      : and(hasHeartbeat, not(column("forwarder_connected"))),
+  ),
+  auth: each((kind, { now }) => {
+    const failed = compare("last_auth_failure_at", ">=", timestampAt(now, -authFailureSeconds));
+    return kind === "failed"
+      ? failed
+      : and(failed, compare("last_auth_failure_at", ">", column("last_heartbeat_at")));
+  }),
+  inventory: each((status, rules) => inventoryPredicate(status, rules)),
+  budget: (_, { now }) =>
     found(
       "identity_id",
       sql`select h.identity_id from held_host h where h.until > ${timestampAt(now)}`,
     ),
-  ],
-  heartbeatOlderThanSeconds: (age, { now }) => [
+  heartbeatOlderThanSeconds: (age, { now }) =>
     and(hasHeartbeat, compare("last_heartbeat_at", "<", timestampAt(now, -age))),
-  ],
-  heartbeatWithinSeconds: (age, { now }) => [
+  heartbeatWithinSeconds: (age, { now }) =>
     compare("last_heartbeat_at", ">=", timestampAt(now, -age)),
-  ],
-  envelopeOlderThanSeconds: (age, { now }) => [and(hasForwarded, not(envelopeWithin(age, now)))],
-  envelopeWithinSeconds: (age, { now }) => [envelopeWithin(age, now)],
-  silentSince: (since) => [
+  envelopeOlderThanSeconds: (age, { now }) => and(hasForwarded, not(envelopeWithin(age, now))),
+  envelopeWithinSeconds: (age, { now }) => envelopeWithin(age, now),
+  silentSince: (since) =>
     and(hasForwarded, compare("last_envelope_at", "<", time(Date.parse(since)))),
-  ],
   changedWithinSeconds: (within, rules) => changedWithin(within, rules),
-  incompleteWithinSeconds: (within, { now }) => [
+  incompleteWithinSeconds: (within, { now }) =>
     found("identity_id", hostsIncompleteSince(now.getTime() - within * 1000)),
-  ],
   // The second condition follows from the first, and can use an index.
   expiresWithinSeconds: (within, { now }) => {
     const until = timestampAt(now, within);
-    return [
-      and(compare("expired_from", "<=", until), compare("certificate_not_after", "<=", until)),
-    ];
+    return and(compare("expired_from", "<=", until), compare("certificate_not_after", "<=", until));
   },
-  expires: (ranges) =>
-    ranges.map((range) => {
-      const [from = 0, to = 0] = range.split("..").map(Date.parse);
-      return and(
-        compare("expired_from", ">=", time(from)),
-        compare("expired_from", "<", time(to)),
-        compare("certificate_not_after", "<", time(to)),
-      );
-    }),
-  droppedMoreThan: (count) => [compare("lost_records", ">", count)],
-  queueAbovePercent: (percent) => [
+  expires: each((range) => {
+    const [from = 0, to = 0] = range.split("..").map(Date.parse);
+    return and(
+      compare("expired_from", ">=", time(from)),
+      compare("expired_from", "<", time(to)),
+      compare("certificate_not_after", "<", time(to)),
+    );
+  }),
+  droppedMoreThan: (count) => compare("lost_records", ">", count),
+  queueAbovePercent: (percent) =>
     and(
       compare("queue_bytes_max", ">", 0),
       compare(
@@ -196,15 +183,14 @@ const alternatives: Alternatives = {
         multiply(column("queue_bytes_max"), constant(percent)),
       ),
     ),
-  ],
   ...(Object.assign(
     {},
     ...figureFilters.map(({ part, figure }) => ({
-      [part]: (bound: number) => [compare(figure, ">", bound)],
+      [part]: (bound: number) => compare(figure, ">", bound),
     })),
   ) as Pick<Alternatives, FigureFilter["part"]>),
   // The queue has grown to its size since its oldest record; at that rate the rest fills within the given time.
-  queueFullWithinSeconds: (within, { thresholds }) => [
+  queueFullWithinSeconds: (within, { thresholds }) =>
     and(
       compare("queue_bytes", ">", 0),
       compare("queue_bytes_max", ">", 0),
@@ -215,7 +201,6 @@ const alternatives: Alternatives = {
         multiply(column("queue_bytes"), add(column("queue_oldest_seconds"), constant(within))),
       ),
     ),
-  ],
 };
 
 /** Selects hosts by their names. PostgreSQL finds them by an index and reads no other host's names. */
@@ -390,7 +375,7 @@ export const inventoryPredicate = (status: EnrolledStatus, rules: FleetRules): E
     case "expected":
       return found("identity_id", expectedHosts);
     case "unexpected":
-      return and(found("identity_id", unknownHosts), isCounted(rules));
+      return and(found("identity_id", unknownHosts), notRevoked(rules));
     case "gone":
       return and(found("identity_id", removedHosts), stillSends(rules));
   }

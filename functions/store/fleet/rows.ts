@@ -92,7 +92,9 @@ export const enrollingAfter = ({ now, thresholds, outages }: CountingRules): Exp
 export const heartbeatRecent = (rules: CountingRules): Expression =>
   compare("last_heartbeat_at", ">=", staleBefore(rules));
 
-const notRevoked = (rules: FleetRules): Expression => not(conditions.revoked(rules));
+/** Selects hosts that are not revoked: those that count in the progress of configs. */
+export const notRevoked = ({ now }: Pick<CountingRules, "now">): Expression =>
+  compare("revoked_from", ">", timestampAt(now));
 
 /** Selects active hosts: not revoked, with a recent heartbeat. */
 export const isActive = (rules: FleetRules): Expression =>
@@ -257,10 +259,6 @@ export const staleFrom = ({ thresholds, outages }: CountingRules, row = ""): Exp
   );
 };
 
-/** Returns the predicate that a host counts in the progress of configs: it is not revoked. */
-export const isCounted = ({ now }: Pick<CountingRules, "now">): Expression =>
-  compare("revoked_from", ">", timestampAt(now));
-
 /** A host is at the first step that applies. */
 const steps: Record<ConfigProgress, (rules: CountingRules) => Expression> = {
   silent: (rules) =>
@@ -273,7 +271,7 @@ const steps: Record<ConfigProgress, (rules: CountingRules) => Expression> = {
 /** Returns the predicate that a host has made this progress with its desired config. */
 export const progressPredicate = (progress: ConfigProgress, rules: CountingRules): Expression =>
   and(
-    isCounted(rules),
+    notRevoked(rules),
     compare("drift", "<>", "no_desired"),
     ...configProgress
       .slice(0, configProgress.indexOf(progress))
@@ -281,7 +279,7 @@ export const progressPredicate = (progress: ConfigProgress, rules: CountingRules
     steps[progress](rules),
   );
 
-/** Returns the step as a value, for rows that `isCounted` selects and that have a desired config. */
+/** Returns the step as a value, for rows that `notRevoked` selects and that have a desired config. */
 export const progressOf = (rules: CountingRules): Expression =>
   choose(
     configProgress.map((step) => [steps[step](rules), constant(step)]),

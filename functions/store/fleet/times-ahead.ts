@@ -10,11 +10,11 @@ export const toleranceSeconds = 5;
 /** Hosts in a transaction, so that their heartbeats do not wait for it. */
 const batchMax = 500;
 
-/** The times of hosts that decide on states, by table, with its column for the host's id. */
-const timesOfHosts: readonly { table: string; id: SQL; columns: readonly string[] }[] = [
+/** The times of hosts that decide on states, by table, with its column for the host's id or identity. */
+const timesOfHosts: readonly { table: string; key: string; columns: readonly string[] }[] = [
   {
     table: "collector_health",
-    id: sql`identity_id`,
+    key: "identity_id",
     columns: [
       "last_heartbeat_at",
       "version_since",
@@ -28,19 +28,28 @@ const timesOfHosts: readonly { table: string; id: SQL; columns: readonly string[
   },
   {
     table: "collector_identity",
-    id: sql`id`,
+    key: "id",
     columns: ["enrolled_at", "revoked_at", "last_auth_failure_at"],
   },
   // Also ended assignments: a rollback restores the config that was assigned last.
-  { table: "config_assignment", id: sql`identity_id`, columns: ["assigned_at", "ended_at"] },
-  { table: "rollout_target", id: sql`identity_id`, columns: ["assigned_at", "applied_at"] },
+  { table: "config_assignment", key: "identity_id", columns: ["assigned_at", "ended_at"] },
+  { table: "rollout_target", key: "identity_id", columns: ["assigned_at", "applied_at"] },
+  { table: "ingest_host", key: "host_id", columns: ["last_envelope_at"] },
 ];
 
-/** Limits a time to `now`. Keeps null, for which `least` would return `now`, and so revoke the host. */
-const notAhead = (name: string, now: Date): SQL => {
-  const column = sql.identifier(name);
-  return sql`${column} = case when ${column} > ${timestampAt(now, toleranceSeconds)} then ${timestampAt(now)} else ${column} end`;
-};
+/** Whether one of the times is ahead. */
+const areAhead = (columns: readonly string[], now: Date): SQL =>
+  sql`greatest(${sql.raw(columns.join(", "))}) > ${timestampAt(now, toleranceSeconds)}`;
+
+/** Limits times to `now`. Keeps null, for which `least` would return `now`, and so revoke the host. */
+const notAhead = (columns: readonly string[], now: Date): SQL =>
+  sql.join(
+    columns.map((name) => {
+      const column = sql.raw(name);
+      return sql`${column} = case when ${column} > ${timestampAt(now, toleranceSeconds)} then ${timestampAt(now)} else ${column} end`;
+    }),
+    sql`, `,
+  );
 
 /**
  * Sets the times of hosts that are ahead of the database's clock to `now`: until such a time has come, a dead host would seem healthy.
@@ -53,43 +62,44 @@ export const correctHostTimes = async (
   after: string,
 ): Promise<{ hosts: number; last: string } | undefined> => {
   const at = timestampAt(now);
-  const limit = timestampAt(now, toleranceSeconds);
   const rows = await tx.execute<{ id: string; identity: string }>(sql`
     select identity_id as id, identity from fleet_status
-    where greatest(last_heartbeat_at, last_envelope_at, enrolled_at, config_assigned_at, running_config_since, version_since,
-      condition_since, recovered_at, last_auth_failure_at) > ${limit} and identity_id > ${after}::uuid
-    order by identity_id limit ${batchMax}`);
+    where ${areAhead(timesOfStatus, now)} and identity_id > ${after}::uuid order by identity_id limit ${batchMax}`);
   const last = rows.at(-1)?.id;
   if (last === undefined) return undefined;
-  const ids = arrayLiteral(rows.map(({ id }) => id));
+  const ids = sql`${arrayLiteral(rows.map(({ id }) => id))}::uuid[]`;
+  const identities = sql`${arrayLiteral(rows.map(({ identity }) => identity))}::text[]`;
   await tx.execute(
-    sql`select from collector_identity where id = any(${ids}::uuid[]) order by id for no key update`,
+    sql`select from collector_identity where id = any(${ids}) order by id for no key update`,
   );
-  for (const { table, id, columns } of timesOfHosts) {
-    const names = columns.map((column) => sql.identifier(column));
-    const found = sql`${id} = any(${ids}::uuid[]) and greatest(${sql.join(names, sql`, `)}) > ${limit}`;
+  for (const { table, key, columns } of timesOfHosts) {
+    const hosts = key === "host_id" ? identities : ids;
+    const found = sql`${sql.raw(key)} = any(${hosts}) and ${areAhead(columns, now)}`;
     await tx.execute(
-      sql`select from ${sql.identifier(table)} where ${found} order by ${id} for no key update`,
+      sql`select from ${sql.raw(table)} where ${found} order by ${sql.raw(key)} for no key update`,
     );
-    const corrected = columns.map((column) => notAhead(column, now));
-    await tx.execute(
-      sql`update ${sql.identifier(table)} set ${sql.join(corrected, sql`, `)} where ${found}`,
-    );
+    await tx.execute(sql`update ${sql.raw(table)} set ${notAhead(columns, now)} where ${found}`);
   }
-  const hosts = arrayLiteral(rows.map(({ identity }) => identity));
-  const isAhead = sql`host_id = any(${hosts}::text[]) and last_envelope_at > ${limit}`;
   await tx.execute(
-    sql`select from ingest_host where ${isAhead} order by host_id for no key update`,
-  );
-  await tx.execute(sql`update ingest_host set last_envelope_at = ${at} where ${isAhead}`);
-  await tx.execute(
-    sql`select from fleet_status where identity_id = any(${ids}::uuid[]) order by identity_id for no key update`,
+    sql`select from fleet_status where identity_id = any(${ids}) order by identity_id for no key update`,
   );
   await tx.execute(sql`update fleet_status set last_heartbeat_at = least(last_heartbeat_at, ${at}), last_envelope_at = least(last_envelope_at, ${at})
-    where identity_id = any(${ids}::uuid[])`);
-  await tx.execute(sql`select fleet_host_refresh(${ids}::uuid[])`);
+    where identity_id = any(${ids})`);
+  await tx.execute(sql`select fleet_host_refresh(${ids})`);
   return { hosts: rows.length, last };
 };
+
+const timesOfStatus = [
+  "last_heartbeat_at",
+  "last_envelope_at",
+  "enrolled_at",
+  "config_assigned_at",
+  "running_config_since",
+  "version_since",
+  "condition_since",
+  "recovered_at",
+  "last_auth_failure_at",
+];
 
 /**
  * Restarts the soak of a wave that would end later than a whole soak from `now`, and lets the gate of a rollout that began ahead of `now`
@@ -128,12 +138,10 @@ const timesOfOperators: Readonly<Record<string, readonly string[]>> = {
 export const correctOperatorTimes = async (db: Executor, now: Date): Promise<void> => {
   const at = timestampAt(now);
   const limit = timestampAt(now, toleranceSeconds);
-  for (const [table, columns] of Object.entries(timesOfOperators)) {
-    const names = columns.map((column) => sql.identifier(column));
-    const corrected = columns.map((column) => notAhead(column, now));
-    await db.execute(sql`update ${sql.identifier(table)} set ${sql.join(corrected, sql`, `)}
-      where greatest(${sql.join(names, sql`, `)}) > ${limit}`);
-  }
+  for (const [table, columns] of Object.entries(timesOfOperators))
+    await db.execute(
+      sql`update ${sql.raw(table)} set ${notAhead(columns, now)} where ${areAhead(columns, now)}`,
+    );
   await db.execute(sql`update bootstrap_token set expires_at = expires_at - (created_at - ${at}), created_at = ${at}
     where created_at > ${limit}`);
 };

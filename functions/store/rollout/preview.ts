@@ -6,7 +6,7 @@ import { desiredErrorPrefix, rolledBackPrefix } from "#proto/management/heartbea
 import type { TargetReason } from "#proto/rollout/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
 import { asIs, orNull, type RowOf, readRows } from "../database/statements.ts";
-import { type CountingRules, type FleetRules, heartbeatRecent, isCounted } from "../fleet/rows.ts";
+import { type CountingRules, type FleetRules, heartbeatRecent, notRevoked } from "../fleet/rows.ts";
 import { candidates } from "./rollouts.ts";
 
 /** Hosts of the filter with the same assigned config; null for none. Only hosts that a rollout can change. */
@@ -101,7 +101,7 @@ export const findRefusingVersions = async (
   const earlier = sql`union all
     select t.failed_version, t.condition_detail, null from collector_config c
     join rollout r on r.config_id = c.id join rollout_target t on t.rollout_id = r.id
-    join fleet f on f.identity_id = t.identity_id and ${isCounted(rules)}
+    join fleet f on f.identity_id = t.identity_id and ${notRevoked(rules)}
     where c.config_hash = ${configHash} and t.status = 'failed' and t.condition = 'config_invalid'`;
   return readRows(
     db,
@@ -112,7 +112,7 @@ export const findRefusingVersions = async (
       select f.version, substr(error, ${desiredErrorPrefix.length + 1}::int) as error, f.identity_id as refusing
       from collector_config c
       join config_assignment a on a.config_id = c.id and a.ended_at is null
-      join (select * from fleet where ${isCounted(rules)} and ${heartbeatRecent(rules)}) f
+      join (select * from fleet where ${notRevoked(rules)} and ${heartbeatRecent(rules)}) f
         on f.identity_id = a.identity_id and f.last_heartbeat_at > a.assigned_at
       join collector_health h on h.identity_id = f.identity_id and h.desired_config_hash = ${configHash}
       cross join lateral unnest(h.config_errors) error
@@ -121,7 +121,7 @@ export const findRefusingVersions = async (
     ) found
     where version is not null and not exists (
       select from fleet f
-      where f.version = found.version and f.running_config = decode(${configHash}, 'hex') and ${isCounted(rules)})
+      where f.version = found.version and f.running_config = decode(${configHash}, 'hex') and ${notRevoked(rules)})
     group by 1 order by 1`,
   );
 };
