@@ -21,6 +21,21 @@ export const Text = v.string("must be a string");
 export const TextUpTo = (charactersMax: number) =>
   v.pipe(Text, v.maxLength(charactersMax, `must be at most ${charactersMax} characters`));
 
+/** A boolean of a body. */
+export const Flag = v.boolean("must be true or false");
+
+/** A list of a body. */
+export const ListOf = <Item extends v.GenericSchema>(item: Item) =>
+  v.array(item, "must be an array");
+
+/** A list of a body, of at most so many entries. */
+export const ListUpTo = <Item extends v.GenericSchema>(max: number, item: Item) =>
+  v.pipe(ListOf(item), v.maxLength(max, `must have at most ${max} entries`));
+
+/** A list of a body, of at least one entry. */
+export const FilledList = <Item extends v.GenericSchema>(item: Item) =>
+  v.pipe(ListOf(item), v.minLength(1, "must have at least one entry"));
+
 /** The response of a list of `item`: one page. */
 export const PageOf = <Item extends v.GenericSchema>(item: Item) =>
   v.strictObject({ items: v.array(item), next_cursor: TextOrNull });
@@ -125,29 +140,29 @@ const hasControl = (text: string, allowed = "") => {
   return false;
 };
 
+const noControl = (allowed = "") =>
+  v.check((text: string) => !hasControl(text, allowed), "must not hold control characters");
+
+const wellFormed = v.check((text: string) => text.isWellFormed(), "must be well-formed Unicode");
+
 /** A name or id: 1 to `charactersMax` characters, without control characters (C0, DEL, C1) and lone surrogates. */
 export const Identifier = (charactersMax: number) =>
   v.pipe(
     Text,
     v.minLength(1, "must not be empty"),
     v.maxLength(charactersMax, `must be at most ${charactersMax} characters`),
-    v.check((text) => !hasControl(text), "must not hold control characters"),
-    v.check((text) => text.isWellFormed(), "must be well-formed Unicode"),
+    noControl(),
+    wellFormed,
   );
 
 /** Text of an operator: up to `charactersMax` characters, with line feeds and tabs and no other control characters. */
 export const Prose = (charactersMax: number) =>
-  v.pipe(
-    Text,
-    v.maxLength(charactersMax, `must be at most ${charactersMax} characters`),
-    v.check((text) => !hasControl(text, "\n\t"), "must not hold control characters"),
-    v.check((text) => text.isWellFormed(), "must be well-formed Unicode"),
-  );
+  v.pipe(TextUpTo(charactersMax), noControl("\n\t"), wellFormed);
 
 /** Text for people: control characters are removed, then it is truncated to 500 characters. A lone surrogate is rejected. */
 export const FreeText = v.pipe(
   Text,
-  v.check((text) => text.isWellFormed(), "must be well-formed Unicode"),
+  wellFormed,
   v.transform((text) => cutText(text, 500)),
 );
 

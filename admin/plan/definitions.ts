@@ -14,7 +14,7 @@ import {
 } from "#proto/collector-config/tree.ts";
 import { InventoryHost } from "#proto/inventory/inventory.ts";
 import { PolicyDraftBody } from "#proto/operator/policy-draft.ts";
-import { Identifier } from "#proto/values.ts";
+import { Flag, Identifier } from "#proto/values.ts";
 import { WatchBody } from "#proto/watch/watch.ts";
 import { refusalError } from "../terminal/exit-codes.ts";
 import { readUtf8 } from "../terminal/token-file.ts";
@@ -47,7 +47,7 @@ const DefinitionFile = v.strictObject({
   policies: list(
     v.strictObject({
       ...PolicyDraftBody.entries,
-      frozen: v.optional(v.boolean("must be true or false"), false),
+      frozen: v.optional(Flag, false),
     }),
   ),
   watches: list(WatchBody),

@@ -1,6 +1,6 @@
 /** The objects that `svc-admin apply` last created or changed by the files of a repository (docs/plan.md). */
 import * as v from "valibot";
-import { Id, Identifier, Integer, IsoTimestamp, Sha256Hex, Text } from "../values.ts";
+import { Flag, Id, Identifier, Integer, IsoTimestamp, ListOf, Sha256Hex, Text } from "../values.ts";
 import { WatchBody } from "../watch/watch.ts";
 
 /** The largest set as JSON, in bytes: below what one address may send at once. A host that has a config needs 39. */
@@ -22,7 +22,7 @@ export const AppliedSetName = v.pipe(
 );
 
 /** Whether apply created the object. Apply changes an object that it found, but never deletes it. */
-const made = v.boolean("must be a boolean");
+const made = Flag;
 
 const { name, filter, more_than, for_seconds, receivers } = WatchBody.entries;
 
@@ -40,19 +40,12 @@ const AppliedWatch = v.strictObject({
 /** The objects that are in the files, as apply left them. */
 export const AppliedContent = v.strictObject({
   /** False while an apply runs. After a kill it stays false, and the content is what the apply intended. */
-  complete: v.boolean("must be a boolean"),
-  policies: v.array(v.strictObject({ name: Identifier(120), made }), "must be an array"),
-  watches: v.array(AppliedWatch, "must be an array"),
+  complete: Flag,
+  policies: ListOf(v.strictObject({ name: Identifier(120), made })),
+  watches: ListOf(AppliedWatch),
   inventory: v.nullable(v.strictObject({ etag: Identifier(70), made })),
   /** The hosts by the hash of the config that they have. */
-  assignments: v.array(
-    v.strictObject({
-      config_hash: Sha256Hex,
-      made,
-      identity_ids: v.array(Id, "must be an array of ids"),
-    }),
-    "must be an array",
-  ),
+  assignments: ListOf(v.strictObject({ config_hash: Sha256Hex, made, identity_ids: ListOf(Id) })),
 });
 
 /** The objects that are in the files, as apply left them. */

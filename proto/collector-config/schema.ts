@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { isRecord } from "#proto/values.ts";
+import { Identifier, isRecord, Sha256Hex } from "#proto/values.ts";
 import { Labels } from "../labels.ts";
 
 /** The value of `run_as_root_acknowledged` and of `--allow-root-acknowledged`. */
@@ -17,28 +17,12 @@ const section = <const Entries extends v.ObjectEntries>(entries: Entries) =>
 const optionalSection = <const Entries extends v.ObjectEntries>(entries: Entries) =>
   v.optional(section(entries), {});
 
-const hasControl = (text: string) => {
-  for (let index = 0; index < text.length; index++) {
-    const code = text.charCodeAt(index);
-    if (code < 0x20 || (code >= 0x7f && code < 0xa0)) return true;
-  }
-  return false;
-};
-
-const line = (max: number) =>
-  v.pipe(
-    v.string(),
-    v.minLength(1, "must not be empty"),
-    v.maxLength(max, `must be at most ${max} characters`),
-    v.check((text) => !hasControl(text), "must not contain control characters"),
-  );
-
-const Path = line(4096);
+const Path = Identifier(4096);
 const AbsolutePath = v.pipe(
   Path,
   v.check((text) => text.startsWith("/"), "must be an absolute path"),
 );
-const ServerName = line(253);
+const ServerName = Identifier(253);
 
 const integer = (min: number, max: number = Number.MAX_SAFE_INTEGER) =>
   v.pipe(
@@ -81,11 +65,6 @@ const isCoreUrl = (text: string) => {
     !text.includes("#")
   );
 };
-
-const ConfigHash = v.pipe(
-  v.string(),
-  v.regex(/^[0-9a-f]{64}$/, "must be a SHA-256 in lowercase hex (64 characters)"),
-);
 
 const Hosts = v.pipe(
   v.array(
@@ -147,7 +126,7 @@ export const CollectorConfigYaml = section({
    * must equal the single DNS or URI name of the certificate, as
    * `https://fleet.example.com/d/web-17`
    */
-  host_id: v.optional(line(253)),
+  host_id: v.optional(Identifier(253)),
   /** `I-UNDERSTAND-ROOT-MODE`; required when the collector runs as root */
   run_as_root_acknowledged: v.optional(v.literal(rootAcknowledgement)),
   /** up to 16, as `{ env: prod, team: payments }` ([labels.md](labels.md)) */
@@ -220,9 +199,9 @@ export const CollectorConfigYaml = section({
     /** how often it sends heartbeats until the first answer of core */
     heartbeat_interval_seconds: v.optional(integer(10, 3600), 60),
     /** reported, and nothing else */
-    desired_config_hash: v.optional(ConfigHash),
+    desired_config_hash: v.optional(Sha256Hex),
     /** reported, and nothing else */
-    last_known_good_config_hash: v.optional(ConfigHash),
+    last_known_good_config_hash: v.optional(Sha256Hex),
     /** `true`: the desired config of core replaces this file, see below */
     apply_desired_config: v.optional(v.boolean(), false),
     /** where file sources of a desired config may read, links included */

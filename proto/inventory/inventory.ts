@@ -3,7 +3,7 @@ import * as v from "valibot";
 import { sha256 } from "#kit/bytes.ts";
 import { type InventoryStatus, inventoryStatuses } from "../fleet-health/vocabulary.ts";
 import { Labels } from "../labels.ts";
-import { Id, Identifier, IsoTimestamp, TextOrNull, TimestampOrNull } from "../values.ts";
+import { Id, Identifier, IsoTimestamp, ListUpTo, TextOrNull, TimestampOrNull } from "../values.ts";
 
 /** The largest inventory as CSV or JSON, in bytes: below what one address may send at once. */
 export const inventoryBytesMax = 12 * 1024 * 1024;
@@ -23,10 +23,7 @@ export type InventoryHost = v.InferOutput<typeof InventoryHost>;
 
 /** Body of `PUT /v1/collector/inventory`; as CSV each host is a line. */
 export const Inventory = v.strictObject({
-  hosts: v.pipe(
-    v.array(InventoryHost, "must be an array"),
-    v.maxLength(inventoryHostsMax, `must have at most ${inventoryHostsMax} entries`),
-  ),
+  hosts: ListUpTo(inventoryHostsMax, InventoryHost),
 });
 
 /** Returns the SHA-256 of hosts in lowercase hex, the same for the same hosts in any order: quoted, the ETag of the inventory. */

@@ -3,9 +3,11 @@ import { mapValues } from "#kit/map-values.ts";
 import { Labels } from "../labels.ts";
 import {
   Counter,
+  Flag,
   FreeText,
   Id,
   Identifier,
+  ListOf,
   Platform,
   Sha256Hex,
   StoredTimestamp,
@@ -58,6 +60,12 @@ export type ReportedCondition = v.InferOutput<typeof ReportedCondition>;
 export const describeCondition = ({ code, since, reason, path }: ReportedCondition): string =>
   `${code} since ${since}: ${reason}${path === undefined ? "" : ` (${path})`}`;
 
+const reportedOf = <Item extends v.GenericSchema>(item: Item) =>
+  v.pipe(
+    ListOf(item),
+    v.transform((list) => list.slice(0, reportedMax)),
+  );
+
 /** Body of `POST /v1/collector/heartbeat`. Unknown fields are ignored, but the proof covers them. */
 export const HeartbeatRequest = v.object({
   ...ProofFields,
@@ -70,23 +78,20 @@ export const HeartbeatRequest = v.object({
     started_at: StoredTimestamp,
   }),
   config: v.object({
-    valid: v.boolean("must be true or false"),
-    errors: v.pipe(
-      v.array(FreeText, "must be an array"),
-      v.transform((errors) => errors.slice(0, reportedMax)),
-    ),
+    valid: Flag,
+    errors: reportedOf(FreeText),
     running_config_hash: v.nullable(Sha256Hex),
     desired_config_hash: v.optional(Sha256Hex),
     last_known_good_config_hash: v.optional(Sha256Hex),
     /** Whether the host applies the config that core assigns; an older collector does not report it. */
-    apply_desired_config: v.optional(v.boolean("must be true or false")),
+    apply_desired_config: v.optional(Flag),
   }),
   queue: v.object({
     ...schemasOf(reportedNumbers.queue),
-    at_risk: v.boolean("must be true or false"),
+    at_risk: Flag,
   }),
   forwarder: v.object({
-    connected: v.boolean("must be true or false"),
+    connected: Flag,
     last_ack_at: v.nullable(StoredTimestamp),
     last_error: v.nullable(FreeText),
   }),
@@ -97,13 +102,7 @@ export const HeartbeatRequest = v.object({
     last_error: v.nullable(FreeText),
   }),
   /** While there is one, the queue is at risk. An older collector reports none. */
-  conditions: v.optional(
-    v.pipe(
-      v.array(ReportedCondition, "must be an array"),
-      v.transform((conditions) => conditions.slice(0, reportedMax)),
-    ),
-    [],
-  ),
+  conditions: v.optional(reportedOf(ReportedCondition), []),
   /** Of the collector's process; may be omitted. */
   process: v.optional(v.object(schemasOf(reportedNumbers.process))),
   /** From the collector's config; those of the enrollment policy win. Without it the host reports none. */

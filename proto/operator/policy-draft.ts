@@ -3,7 +3,7 @@ import * as v from "valibot";
 import { readCidr } from "#kit/address.ts";
 import type { FieldError } from "#kit/problem.ts";
 import { Labels, labelsMax } from "../labels.ts";
-import { Count, Identifier, Prose } from "../values.ts";
+import { Count, FilledList, Identifier, ListUpTo, Prose } from "../values.ts";
 import { WorkloadTerms } from "./workload.ts";
 
 /** The longest lifetime of a certificate: 30 days. */
@@ -41,18 +41,14 @@ export const Cidr = v.pipe(
 );
 
 /** The source CIDRs of a policy or token; an empty list allows any address. */
-export const Cidrs = v.optional(
-  v.pipe(v.array(Cidr), v.maxLength(64, "must have at most 64 entries")),
-  [],
-);
+export const Cidrs = v.optional(ListUpTo(64, Cidr), []);
 
 /** Body of the creation of a policy (docs/enroll.md). */
 export const PolicyDraftBody = v.strictObject({
   name: Identifier(120),
   description: v.optional(v.nullable(Prose(1000)), null),
   allowed_identity_prefixes: v.pipe(
-    v.array(IdentityPrefix, "must be an array"),
-    v.minLength(1, "must have at least one entry"),
+    FilledList(IdentityPrefix),
     v.maxLength(32, "must have at most 32 entries"),
   ),
   certificate_ttl_seconds: v.optional(
@@ -64,10 +60,7 @@ export const PolicyDraftBody = v.strictObject({
     ),
     1_814_400,
   ),
-  allowed_platforms: v.optional(
-    v.pipe(v.array(PlatformRule), v.maxLength(64, "must have at most 64 entries")),
-    [],
-  ),
+  allowed_platforms: v.optional(ListUpTo(64, PlatformRule), []),
   max_enrollments: v.optional(
     v.pipe(Count(), v.description("first enrollments in all; 0 means unlimited")),
     0,

@@ -1,7 +1,7 @@
 /** Rules on the tokens of workloads: whom they match (docs/workloads.md), and which hosts they enroll (docs/enroll-kubernetes.md). */
 import * as v from "valibot";
 import { Labels } from "../labels.ts";
-import { Identifier, Integer } from "../values.ts";
+import { FilledList, Identifier, Integer } from "../values.ts";
 
 /** A claim's value, an issuer, or an audience. */
 export const ClaimText = v.pipe(
@@ -62,16 +62,14 @@ export const WorkloadTerms = v.strictObject({
     3600,
   ),
   rules: v.pipe(
-    v.array(
+    FilledList(
       v.strictObject({
         pattern: SubjectPattern,
         claims: v.optional(v.record(ClaimText, ClaimText, "must be a mapping"), {}),
         device_id: v.optional(DeviceTemplate, "{node}"),
         labels: v.optional(Labels, {}),
       }),
-      "must be a list of rules",
     ),
-    v.minLength(1, "must have at least one entry"),
     v.maxLength(32, "must have at most 32 entries"),
     v.description("the first that matches decides"),
   ),

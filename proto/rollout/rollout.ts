@@ -2,6 +2,8 @@
 import * as v from "valibot";
 import { HostComparison } from "../fleet-health/comparison.ts";
 import {
+  FilledList,
+  Flag,
   Id,
   Integer,
   IsoTimestamp,
@@ -57,15 +59,11 @@ export type WaveBody = v.InferOutput<typeof WaveBody>;
 export const Gate = v.strictObject({
   max_failed_percent: Percent,
   states: v.pipe(
-    v.array(
-      v.picklist(rolloutConditions, `must be one of ${rolloutConditions.join(", ")}`),
-      "must be an array",
-    ),
-    v.minLength(1, "must have at least one entry"),
+    FilledList(v.picklist(rolloutConditions, `must be one of ${rolloutConditions.join(", ")}`)),
     v.transform((states) => rolloutConditions.filter((condition) => states.includes(condition))),
   ),
   /** Whether a wave whose hosts turn out worse than unchanged ones breaches it too. */
-  worse_than_control: v.optional(v.boolean("must be a boolean"), false),
+  worse_than_control: v.optional(Flag, false),
 });
 
 /** What core does when the gate is breached. */
@@ -79,10 +77,9 @@ export const RolloutBody = v.strictObject({
   config_id: Id,
   filter: v.optional(RolloutQuery, ""),
   /** Every host; a filter that selects every host is rejected without it, as it is more often a mistake. */
-  all: v.optional(v.boolean("must be a boolean"), false),
+  all: v.optional(Flag, false),
   waves: v.pipe(
-    v.array(WaveBody, "must be an array"),
-    v.minLength(1, "must have at least one entry"),
+    FilledList(WaveBody),
     v.maxLength(wavesMax, `must have at most ${wavesMax} entries`),
   ),
   gate: v.optional(Gate, {

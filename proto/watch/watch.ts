@@ -6,6 +6,7 @@ import {
   Identifier,
   Integer,
   IsoTimestamp,
+  ListUpTo,
   NumberOrNull,
   OutageView,
   TextOrNull,
@@ -48,8 +49,7 @@ export const WatchBody = v.strictObject({
   /** Names of receivers of core's configuration; without one, the watch is seen in core only. */
   receivers: v.optional(
     v.pipe(
-      v.array(ReceiverName, "must be an array"),
-      v.maxLength(8, "must have at most 8 entries"),
+      ListUpTo(8, ReceiverName),
       v.check((names) => new Set(names).size === names.length, "must not repeat a name"),
     ),
     [],
