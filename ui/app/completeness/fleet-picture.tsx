@@ -1,9 +1,9 @@
-import { createMemo, For, Index } from "solid-js";
+import { createMemo, For, Index, splitProps } from "solid-js";
 import type { HourState } from "#proto/completeness/hour-state.ts";
 import type { FleetCompleteness, HostStrip } from "#proto/completeness/report.ts";
 import { createRoving } from "../fleet/charts/roving.ts";
 import { formatCount } from "../format/format.ts";
-import { dayHourText, hourStateWords, type ShownState, shownStates } from "./hour-view.ts";
+import { dayHourText, hourStates, type ShownState, shownStates } from "./hour-view.ts";
 
 type FleetHour = FleetCompleteness["hours"][number];
 
@@ -125,32 +125,21 @@ const HourPatterns = () => (
   </defs>
 );
 
-const Bar = (props: { state: ShownState; x: number; y: number; width: number; height: number }) => (
-  <>
-    <rect
-      data-hour={props.state}
-      x={props.x}
-      y={props.y}
-      width={props.width}
-      height={props.height}
-    />
-    {props.state in patterns ? (
-      <rect
-        x={props.x}
-        y={props.y}
-        width={props.width}
-        height={props.height}
-        fill={`url(#hours-${props.state})`}
-      />
-    ) : null}
-  </>
-);
+const Bar = (props: { state: ShownState; x: number; y: number; width: number; height: number }) => {
+  const [own, box] = splitProps(props, ["state"]);
+  return (
+    <>
+      <rect data-hour={own.state} {...box} />
+      {own.state in patterns ? <rect {...box} fill={`url(#hours-${own.state})`} /> : null}
+    </>
+  );
+};
 
 /** Says how many hosts of an hour are in which state, worst first. */
 export const countsText = ({ hosts }: FleetHour): string =>
   stacked
     .filter((state) => (hosts[state] ?? 0) > 0)
-    .map((state) => `${formatCount(hosts[state] ?? 0)} ${hourStateWords[state][0].toLowerCase()}`)
+    .map((state) => `${formatCount(hosts[state] ?? 0)} ${hourStates[state][0].toLowerCase()}`)
     // "complete, not delivered" has a comma of its own.
     .join("; ");
 

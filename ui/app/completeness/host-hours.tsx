@@ -12,7 +12,7 @@ import {
   dayHourText,
   deliveryText,
   hourLabel,
-  hourStateWords,
+  hourStates,
   shortageText,
   shownState,
   shownStates,
@@ -145,7 +145,7 @@ export const HostHours = (props: { id: string }) => {
                 <ul class="hour-legend">
                   <For each={shownStates.filter((state) => countOf(known().hours, state) > 0)}>
                     {(state) => (
-                      <li title={hourStateWords[state][1]}>
+                      <li title={hourStates[state][1]}>
                         <HourMark state={state} />{" "}
                         <b>{formatCount(countOf(known().hours, state))}</b>
                       </li>
@@ -202,7 +202,7 @@ const HourAccount = (props: { host: string; hour: HostHourView }) => {
       <h3>
         {dayHourText(props.hour.from)} UTC <HourMark state={state()} />
       </h3>
-      <p>{hourStateWords[state()][1]}</p>
+      <p>{hourStates[state()][1]}</p>
       <Show when={props.hour.shortages.length > 0}>
         <ul class="hour-shortages">
           <For each={props.hour.shortages}>

@@ -7,60 +7,62 @@ import { formatBytes, formatCount, formatCountOf } from "../format/format.ts";
 /** An hour's state, or that it is not decided. */
 export type ShownState = HourState | "undecided";
 
-/** The name of each state, and what it means. */
-export const hourStateWords: Readonly<
-  Record<ShownState, readonly [name: string, meaning: string]>
+/**
+ * The name of each state, what it means, and its silhouette on a grid of 16 by 16, filled by even-odd, so that none depends on its colour. In
+ * the order of a legend: worst first.
+ */
+export const hourStates: Readonly<
+  Record<ShownState, readonly [name: string, meaning: string, shape: string]>
 > = {
-  complete: [
-    "Complete",
-    "All that the host accepted is stored or discarded as configured, and every export has delivered it.",
+  short: [
+    "Short",
+    "Records of this hour are missing: each number says where they were lost.",
+    "M1 1h14v14H1ZM5 3.4 3.4 5l3 3-3 3L5 12.6l3-3 3 3 1.6-1.6-3-3 3-3L11 3.4l-3 3Z",
+  ],
+  silent: [
+    "Silent",
+    "The host sends no heartbeats, so what it accepted is not known.",
+    "M1 1h14v14H1Zm2.5 2.5v9h9v-9Zm3 3h3v3h-3Z",
+  ],
+  late: [
+    "Late",
+    "The host sends heartbeats, and its account of this hour has not arrived.",
+    "M1 1h14v3H1Zm0 5.5h14v3H1ZM1 12h14v3H1Z",
+  ],
+  core_out: [
+    "Core out",
+    "Core could not receive in this hour or just after it. The account will settle it.",
+    "M1 1h4.5L1 5.5ZM9 1h4.5L1 13.5V9Zm6 2.5V8l-7 7H3.5ZM15 11v4h-4Z",
   ],
   undelivered: [
     "Complete, not delivered",
     "All is stored or discarded as configured. An export has not delivered it yet, or none is on.",
+    "M1 1h14v14H1Zm2 2v10h10V3Zm0 0 10 10H3Z",
   ],
-  short: ["Short", "Records of this hour are missing: each number says where they were lost."],
-  late: ["Late", "The host sends heartbeats, and its account of this hour has not arrived."],
-  silent: ["Silent", "The host sends no heartbeats, so what it accepted is not known."],
-  not_running: ["Not running", "The host states that no collector ran in this hour."],
-  core_out: [
-    "Core out",
-    "Core could not receive in this hour or just after it. The account will settle it.",
+  complete: [
+    "Complete",
+    "All that the host accepted is stored or discarded as configured, and every export has delivered it.",
+    "M1 1h14v14H1Z",
+  ],
+  not_running: [
+    "Not running",
+    "The host states that no collector ran in this hour.",
+    "M1 1h14v14H1Zm1.5 1.5v11h11v-11Z",
   ],
   not_accounted: [
     "Not accounted",
     "The host sends no accounts, or an older core stored what it sent.",
+    "M3 7h10v2H3Z",
   ],
-  undecided: ["Not decided", "The hour is not over, or core has not settled it yet."],
+  undecided: [
+    "Not decided",
+    "The hour is not over, or core has not settled it yet.",
+    "M7 7h2v2H7Z",
+  ],
 };
 
-/** A silhouette for each state on a grid of 16 by 16, filled by even-odd, so that none depends on its colour. */
-export const hourShapes: Readonly<Record<ShownState, string>> = {
-  complete: "M1 1h14v14H1Z",
-  undelivered: "M1 1h14v14H1Zm2 2v10h10V3Zm0 0 10 10H3Z",
-  short: "M1 1h14v14H1ZM5 3.4 3.4 5l3 3-3 3L5 12.6l3-3 3 3 1.6-1.6-3-3 3-3L11 3.4l-3 3Z",
-  late: "M1 1h14v3H1Zm0 5.5h14v3H1ZM1 12h14v3H1Z",
-  silent: "M1 1h14v14H1Zm2.5 2.5v9h9v-9Zm3 3h3v3h-3Z",
-  not_running: "M1 1h14v14H1Zm1.5 1.5v11h11v-11Z",
-  core_out: "M1 1h4.5L1 5.5ZM9 1h4.5L1 13.5V9Zm6 2.5V8l-7 7H3.5ZM15 11v4h-4Z",
-  not_accounted: "M3 7h10v2H3Z",
-  undecided: "M7 7h2v2H7Z",
-};
-
-/** The states in the order of a legend: worst first. */
-export const shownStates: readonly ShownState[] = [
-  ...([
-    "short",
-    "silent",
-    "late",
-    "core_out",
-    "undelivered",
-    "complete",
-    "not_running",
-    "not_accounted",
-  ] as const),
-  "undecided",
-];
+/** The states in the order of a legend. */
+export const shownStates = Object.keys(hourStates) as ShownState[];
 
 const shortageWords: Readonly<Record<ShortageView["kind"], (count: string) => string>> = {
   account_refused: () => "core refuses the host's account",
@@ -129,7 +131,7 @@ export const hourLabel = ({
   shortages,
 }: Pick<HostHourView, "from" | "state" | "shortages">): string => {
   const short = shortBy(shortages);
-  return `${dayHourText(from)} UTC: ${hourStateWords[shownState(state)][0]}${short && ` of ${short}`}`;
+  return `${dayHourText(from)} UTC: ${hourStates[shownState(state)][0]}${short && ` of ${short}`}`;
 };
 
 /** Describes the part of an hour that an export has delivered, and the part that its backend rejected. */

@@ -18,13 +18,7 @@ export const tokenWords: Readonly<Record<TokenState, string>> = {
 };
 
 /** The states in the order of the page: the one that enrolls hosts first. */
-export const tokenStatesShown = [
-  "active",
-  "exhausted",
-  "policy_frozen",
-  "expired",
-  "revoked",
-] as const satisfies readonly TokenState[];
+export const tokenStatesShown = Object.keys(tokenWords) as TokenState[];
 
 /** The states of policies in words. */
 export const policyWords: Readonly<Record<PolicyState, string>> = {

@@ -121,13 +121,13 @@ const Figures = (props: { rollout: Rollout }) => (
         <div>
           <dt>
             <BarKey part={status} />
-            {capitalised(statusWords[status])}
+            {capitalised(statusWords(status))}
           </dt>
           <dd>
             <RolloutFigure
               rollout={props.rollout}
               figure={status}
-              of={`hosts ${statusWords[status]}`}
+              of={`hosts ${statusWords(status)}`}
             />
             <small>
               {statusMeanings[status]}

@@ -9,8 +9,7 @@ import {
   barStatuses,
   configOf,
   filterWords,
-  rolloutStateShapes,
-  stateWords,
+  rolloutMarks,
   statusWords,
   targetsPath,
 } from "./rollout-view.ts";
@@ -26,7 +25,7 @@ type TargetTotals = Readonly<Record<TargetStatus | "targets", number>>;
 /** A state as shape and word. */
 export const RolloutStateMark = (props: { state: RolloutState }) => (
   <span class="record-state" data-rollout-state={props.state}>
-    <Icon name={rolloutStateShapes[props.state]} /> {stateWords[props.state]}
+    <Icon name={rolloutMarks[props.state][1]} /> {rolloutMarks[props.state][0]}
   </span>
 );
 
@@ -35,7 +34,7 @@ export const TargetBar = (props: { counts: TargetTotals }) => {
   const label = () =>
     barStatuses
       .filter((status) => props.counts[status] > 0)
-      .map((status) => `${formatCount(props.counts[status])} ${statusWords[status]}`)
+      .map((status) => `${formatCount(props.counts[status])} ${statusWords(status)}`)
       .join(", ");
   return (
     <StackedBar

@@ -24,26 +24,17 @@ import {
 export const configOf = ({ config }: Pick<Rollout, "config">): string =>
   plainText(config.name ?? config.config_hash.slice(0, 12));
 
-/** The states in words. */
-export const stateWords: Readonly<Record<RolloutState, string>> = {
-  running: "Running",
-  soaking: "Soaking",
-  paused: "Paused",
-  rolling_back: "Rolling back",
-  rolled_back: "Rolled back",
-  aborted: "Aborted",
-  completed: "Completed",
-};
-
-/** The shape of each state, so that it is not recognised by its colour alone. */
-export const rolloutStateShapes: Readonly<Record<RolloutState, ShapeName>> = {
-  running: "play",
-  soaking: "info",
-  paused: "pause",
-  rolling_back: "previous",
-  rolled_back: "previous",
-  aborted: "close",
-  completed: "check",
+/** Each state in words and as a shape, so that it is not recognised by its colour alone. */
+export const rolloutMarks: Readonly<
+  Record<RolloutState, readonly [words: string, shape: ShapeName]>
+> = {
+  running: ["Running", "play"],
+  soaking: ["Soaking", "info"],
+  paused: ["Paused", "pause"],
+  rolling_back: ["Rolling back", "previous"],
+  rolled_back: ["Rolled back", "previous"],
+  aborted: ["Aborted", "close"],
+  completed: ["Completed", "check"],
 };
 
 /** The states of rollouts that have not ended. */
@@ -51,15 +42,9 @@ export const openStates: readonly RolloutState[] = rolloutStates.filter(
   (state) => !endedStates.includes(state),
 );
 
-/** The statuses of targets in words. */
-export const statusWords: Readonly<Record<TargetStatus, string>> = {
-  pending: "not started",
-  assigned: "assigned",
-  applied: "applied",
-  failed: "failed",
-  skipped: "skipped",
-  reverted: "reverted",
-};
+/** Returns the status of a target in words. */
+export const statusWords = (status: TargetStatus): string =>
+  status === "pending" ? "not started" : status;
 
 /** What each status means. */
 export const statusMeanings: Readonly<Record<TargetStatus, string>> = {

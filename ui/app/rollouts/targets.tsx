@@ -15,7 +15,7 @@ const columns: readonly RecordColumn<RolloutTarget>[] = [
     cell: (row) => (
       <TwoLines second={row.reverted_at && <Time at={row.reverted_at} />}>
         <TwoLines second={row.reason && targetReasonWords[row.reason]}>
-          <strong>{statusWords[row.status]}</strong>
+          <strong>{statusWords(row.status)}</strong>
         </TwoLines>
       </TwoLines>
     ),
@@ -82,7 +82,7 @@ export const Targets = (props: { rollout: Rollout }) => {
           ...targetStatuses
             .filter((status) => counts()?.[status] || params().get("status") === status)
             .map((status) =>
-              chip(`${statusWords[status]} ${formatCount(counts()?.[status] ?? 0)}`, { status }),
+              chip(`${statusWords(status)} ${formatCount(counts()?.[status] ?? 0)}`, { status }),
             ),
         ]}
       />

@@ -19,7 +19,7 @@ interface Download {
   name: string;
   bytes: () => number;
   /** Undefined while it runs. */
-  end: () => { saved: DownloadedFile } | { problem: ApiProblem } | undefined;
+  end: () => { saved?: DownloadedFile; problem?: ApiProblem } | undefined;
   stop(): void;
 }
 
@@ -80,53 +80,43 @@ const Downloads = () => {
 
   return (
     <For each={downloads()}>
-      {(download) => {
-        const failed = () => {
-          const end = download.end();
-          return end && "problem" in end ? end.problem : undefined;
-        };
-        const saved = () => {
-          const end = download.end();
-          return end && "saved" in end ? end.saved : undefined;
-        };
-        return (
-          <Switch
-            fallback={
-              <div class="banner">
-                <span role="status">Exporting {download.name}</span> {formatBytes(download.bytes())}
-                <Button onClick={() => download.stop()}>Cancel</Button>
+      {(download) => (
+        <Switch
+          fallback={
+            <div class="banner">
+              <span role="status">Exporting {download.name}</span> {formatBytes(download.bytes())}
+              <Button onClick={() => download.stop()}>Cancel</Button>
+            </div>
+          }
+        >
+          <Match when={download.end()?.saved}>
+            {(file) => (
+              <p class="banner" role="status">
+                <Icon name="check" /> Exported {file().name}, {formatBytes(file().content.size)}.
+              </p>
+            )}
+          </Match>
+          <Match when={download.end()?.problem}>
+            {(problem) => (
+              <div class="banner" role="alert">
+                <Icon name="warning" />
+                <span>
+                  The export of {download.name} failed: {problem().message}. Nothing was saved.
+                </span>
+                <Button
+                  onClick={() => {
+                    remove(download);
+                    start(download.path, download.name);
+                  }}
+                >
+                  Try again
+                </Button>
+                <Button onClick={() => remove(download)}>Close</Button>
               </div>
-            }
-          >
-            <Match when={saved()}>
-              {(file) => (
-                <p class="banner" role="status">
-                  <Icon name="check" /> Exported {file().name}, {formatBytes(file().content.size)}.
-                </p>
-              )}
-            </Match>
-            <Match when={failed()}>
-              {(problem) => (
-                <div class="banner" role="alert">
-                  <Icon name="warning" />
-                  <span>
-                    The export of {download.name} failed: {problem().message}. Nothing was saved.
-                  </span>
-                  <Button
-                    onClick={() => {
-                      remove(download);
-                      start(download.path, download.name);
-                    }}
-                  >
-                    Try again
-                  </Button>
-                  <Button onClick={() => remove(download)}>Close</Button>
-                </div>
-              )}
-            </Match>
-          </Switch>
-        );
-      }}
+            )}
+          </Match>
+        </Switch>
+      )}
     </For>
   );
 };
