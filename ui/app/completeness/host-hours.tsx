@@ -1,9 +1,10 @@
 import { useLocation, useNavigate } from "@solidjs/router";
-import { createMemo, createSignal, For, Index, Show } from "solid-js";
+import { createMemo, For, Index, Show } from "solid-js";
 import { HostCompleteness, type HostHourView } from "#proto/completeness/report.ts";
 import { createReport } from "../api/live-report.tsx";
 import { withQuery } from "../browser/with-query.ts";
 import { Loaded } from "../design/report-parts.tsx";
+import { createRoving } from "../fleet/charts/roving.ts";
 import { formatCount, formatCountOf, formatDuration } from "../format/format.ts";
 import { Time } from "../shell/page.tsx";
 import { HourMark, HourShape } from "./hour-mark.tsx";
@@ -18,21 +19,6 @@ import {
   shownStates,
 } from "./hour-view.ts";
 import "./completeness.css";
-
-/** How many hours an arrow key moves. */
-const steps: Readonly<Record<string, number>> = {
-  ArrowRight: 1,
-  ArrowLeft: -1,
-  ArrowDown: 24,
-  ArrowUp: -24,
-};
-
-/** Returns the index to which a key moves the focus. */
-const nextIndex = (key: string, current: number, count: number) => {
-  if (key === "Home") return 0;
-  if (key === "End") return count - 1;
-  return current + (steps[key] ?? 0);
-};
 
 const rangeText = (account: HostHourView["accounts"][number]) => {
   if (account.first_sequence !== null)
@@ -54,28 +40,19 @@ export const HostHours = (props: { id: string }) => {
   const hours = () => report.current()?.hours ?? [];
   const chosen = () => new URLSearchParams(location.search).get("hour");
   const open = createMemo(() => hours().find(({ from }) => from === chosen()));
-  const [focused, setFocused] = createSignal<string>();
-  /** The square that Tab reaches. */
-  const tabStop = () => {
-    const wanted = focused() ?? chosen();
-    return hours().some(({ from }) => from === wanted) ? wanted : hours().at(-1)?.from;
-  };
+  const roving = createRoving(() => hours().map((_, index) => index), {
+    perRow: 24,
+    start: () => {
+      const all = hours();
+      const hour = open();
+      return hour === undefined ? all.length - 1 : all.indexOf(hour);
+    },
+  });
   const choose = (from: string) => {
     const params = new URLSearchParams(location.search);
     if (from === chosen()) params.delete("hour");
     else params.set("hour", from);
     navigate(withQuery(location.pathname, params), { replace: true, scroll: false });
-  };
-  let grid: HTMLTableElement | undefined;
-  const onKeyDown = (event: KeyboardEvent) => {
-    if (event.ctrlKey || event.altKey || event.metaKey) return;
-    const all = hours();
-    const current = all.findIndex(({ from }) => from === tabStop());
-    const next = nextIndex(event.key, current, all.length);
-    const hour = all[next];
-    if (next === current || hour === undefined) return;
-    event.preventDefault();
-    grid?.querySelector<HTMLButtonElement>(`button[data-from="${hour.from}"]`)?.focus();
   };
   return (
     <section class="page-section host-hours" id="completeness" aria-labelledby="completeness-title">
@@ -93,7 +70,7 @@ export const HostHours = (props: { id: string }) => {
             <p>{summaryOf(known().hours)}</p>
             <div class="hour-parts stack">
               <div class="stack gap-3">
-                <table class="hour-grid" ref={grid} onKeyDown={onKeyDown}>
+                <table class="hour-grid" onKeyDown={roving.onKeyDown}>
                   <caption class="visually-hidden">
                     Hours in UTC, a row for each day. Arrow keys move, Enter opens the account of an
                     hour.
@@ -122,12 +99,11 @@ export const HostHours = (props: { id: string }) => {
                                   {(known) => (
                                     <button
                                       type="button"
-                                      data-from={known().from}
-                                      tabindex={known().from === tabStop() ? 0 : -1}
+                                      tabindex={roving.tabIndexOf(hours().indexOf(known()))}
                                       aria-pressed={known().from === chosen()}
                                       aria-label={hourLabel(known())}
                                       title={hourLabel(known())}
-                                      onFocus={() => setFocused(known().from)}
+                                      onFocus={() => roving.enter(hours().indexOf(known()))}
                                       onClick={() => choose(known().from)}
                                     >
                                       <HourShape state={shownState(known().state)} />
