@@ -258,38 +258,41 @@ const createReadiness = (
   { config, db, clock, log }: Pick<Web, "config" | "db" | "clock" | "log">,
   { core, isStopping }: { core: CoreClient; isStopping(): boolean },
 ): Handler => {
-  const checks = {
-    database: () => findPersonBySubject(db, { tenantId: config.tenantId, subject: "" }),
-    // Core answers web itself with 401, which is enough.
-    core: (requestId: string) =>
-      core.call({ path: "/whoami", requestId }).then((response) => response.body?.cancel()),
-  };
   const passes = async (name: string, check: Promise<unknown>) => {
-    try {
-      await withTimeout(checkTimeoutMs, clock, check);
-      return true;
-    } catch (err) {
-      log.warn({ check: name, err }, "readiness check failed");
-      return false;
-    }
+    const passed = await withTimeout(checkTimeoutMs, clock, check).then(
+      () => true,
+      (err: unknown) => {
+        log.warn({ check: name, err }, "readiness check failed");
+        return false;
+      },
+    );
+    return { name, passed };
   };
+  const { tenantId } = config;
   // Needs no credentials, so concurrent requests share one check.
   const check = singleFlight((requestId: string) =>
-    Promise.all([passes("database", checks.database()), passes("core", checks.core(requestId))]),
+    Promise.all([
+      passes("database", findPersonBySubject(db, { tenantId, subject: "" })),
+      // Core answers web itself with 401, which is enough.
+      passes(
+        "core",
+        core.call({ path: "/whoami", requestId }).then((response) => response.body?.cancel()),
+      ),
+    ]),
   );
   return async (c) => {
-    const found = [!isStopping(), ...(await check(c.get("requestId")))];
+    const found = [
+      { name: "stopping", passed: !isStopping() },
+      ...(await check(c.get("requestId"))),
+    ];
     const status = (ready: boolean) => (ready ? "ready" : "not_ready");
-    const ready = found.every(Boolean);
-    const body = {
-      status: status(ready),
-      checks: ["stopping", "database", "core"].map((name, index) => ({
-        name,
-        status: status(found[index] ?? false),
-        detail: null,
-      })),
-    };
-    return c.json(body, ready ? 200 : 503);
+    const ready = found.every(({ passed }) => passed);
+    const checks = found.map(({ name, passed }) => ({
+      name,
+      status: status(passed),
+      detail: null,
+    }));
+    return c.json({ status: status(ready), checks }, ready ? 200 : 503);
   };
 };
 

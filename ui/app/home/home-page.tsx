@@ -186,7 +186,7 @@ const ScopeRows = (props: { held: readonly Scope[] }) => (
         return (
           <li data-held={held() ? "" : undefined}>
             <code>{scope}</code>
-            <span class="scope-held">
+            <span class="state-mark">
               <Icon name={held() ? "check" : "close"} />
               {held() ? "held" : "not held"}
             </span>

@@ -178,7 +178,7 @@ export const Shell = (props: { children?: JSX.Element }) => {
         Skip to content
       </a>
       <header class="shell-bar">
-        <a class="shell-name" href="/">
+        <a class="shell-name state-mark" href="/">
           <img src="/icon.svg" alt="" width="20" height="20" />
           {productName}
         </a>

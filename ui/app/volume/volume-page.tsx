@@ -239,7 +239,7 @@ const Name = (props: { item: Item }) => (
 
 /** A share as a bar beside its figure. */
 const Share = (props: { of: number; total: number }) => (
-  <span class="volume-share">
+  <span class="state-mark volume-share">
     <span
       class="volume-bar"
       style={{ "--share": `${props.total === 0 ? 0 : (props.of / props.total) * 100}%` }}
