@@ -6,7 +6,7 @@ import { formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { type AddressList, createListPage, PageFrame } from "../shell/page.tsx";
 import { countsText, FleetPicture, HoursStrip } from "./fleet-picture.tsx";
 import { HourMark } from "./hour-mark.tsx";
-import { dayHourText, hourStates, shortageText, shownStates } from "./hour-view.ts";
+import { dayHourText, hourMarks, shortageText, shownStates } from "./hour-view.ts";
 import { incompleteText } from "./incomplete-text.ts";
 import "./completeness.css";
 
@@ -120,7 +120,7 @@ const Hours = (props: ReportProps) => {
           props.list.chip("Incomplete", { state: null }),
           ...present().map((state) => ({
             ...props.list.chip(<HourMark state={state} />, { state }),
-            title: hourStates[state][1],
+            title: hourMarks[state][1],
           })),
         ]}
       />
@@ -180,12 +180,12 @@ const headlineOf = (report: FleetCompleteness, state: string | null) => {
   const until = `settled until ${dayHourText(report.settled_until)} UTC`;
   const name = state === null ? undefined : shownStates.find((one) => one === state);
   if (name !== undefined)
-    return `${hosts}: ${formatCount(report.hosts_listed)} with an hour in the state “${hourStates[name][0]}”, ${until}.`;
+    return `${hosts}: ${formatCount(report.hosts_listed)} with an hour in the state “${hourMarks[name][0]}”, ${until}.`;
   return `${incompleteText(report)}, ${until}.`;
 };
 
 const runsText = ({ runs }: HostStrip) =>
-  `${runs.map(({ state, hours }) => `${formatCountOf(hours, "hour")} ${hourStates[state ?? "undecided"][0].toLowerCase()}`).join(", ")}`;
+  `${runs.map(({ state, hours }) => `${formatCountOf(hours, "hour")} ${hourMarks[state ?? "undecided"][0].toLowerCase()}`).join(", ")}`;
 
 /** The figures of the picture; each hour links to its hosts. */
 const HourTable = (props: { report: FleetCompleteness; hrefOf: HrefOf }) => (

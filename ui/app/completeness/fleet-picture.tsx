@@ -3,7 +3,7 @@ import type { HourState } from "#proto/completeness/hour-state.ts";
 import type { FleetCompleteness, HostStrip } from "#proto/completeness/report.ts";
 import { createRoving } from "../fleet/charts/roving.ts";
 import { formatCount } from "../format/format.ts";
-import { dayHourText, hourStates, type ShownState, shownStates } from "./hour-view.ts";
+import { dayHourText, hourMarks, type ShownState, shownStates } from "./hour-view.ts";
 
 type FleetHour = FleetCompleteness["hours"][number];
 
@@ -139,7 +139,7 @@ const Bar = (props: { state: ShownState; x: number; y: number; width: number; he
 export const countsText = ({ hosts }: FleetHour): string =>
   stacked
     .filter((state) => (hosts[state] ?? 0) > 0)
-    .map((state) => `${formatCount(hosts[state] ?? 0)} ${hourStates[state][0].toLowerCase()}`)
+    .map((state) => `${formatCount(hosts[state] ?? 0)} ${hourMarks[state][0].toLowerCase()}`)
     // "complete, not delivered" has a comma of its own.
     .join("; ");
 

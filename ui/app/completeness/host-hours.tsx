@@ -13,7 +13,7 @@ import {
   dayHourText,
   deliveryText,
   hourLabel,
-  hourStates,
+  hourMarks,
   shortageText,
   shownState,
   shownStates,
@@ -121,7 +121,7 @@ export const HostHours = (props: { id: string }) => {
                 <ul class="hour-legend">
                   <For each={shownStates.filter((state) => countOf(known().hours, state) > 0)}>
                     {(state) => (
-                      <li title={hourStates[state][1]}>
+                      <li title={hourMarks[state][1]}>
                         <HourMark state={state} />{" "}
                         <b>{formatCount(countOf(known().hours, state))}</b>
                       </li>
@@ -178,7 +178,7 @@ const HourAccount = (props: { host: string; hour: HostHourView }) => {
       <h3>
         {dayHourText(props.hour.from)} UTC <HourMark state={state()} />
       </h3>
-      <p>{hourStates[state()][1]}</p>
+      <p>{hourMarks[state()][1]}</p>
       <Show when={props.hour.shortages.length > 0}>
         <ul class="hour-shortages">
           <For each={props.hour.shortages}>

@@ -1,9 +1,9 @@
-import { hourStates, type ShownState } from "./hour-view.ts";
+import { hourMarks, type ShownState } from "./hour-view.ts";
 
 /** The square of a state, without a name: its control or the text beside it has one. */
 export const HourShape = (props: { state: ShownState }) => (
   <svg class="icon hour-shape" data-hour={props.state} viewBox="0 0 16 16" aria-hidden="true">
-    <path d={hourStates[props.state][2]} fill-rule="evenodd" />
+    <path d={hourMarks[props.state][2]} fill-rule="evenodd" />
   </svg>
 );
 
@@ -11,6 +11,6 @@ export const HourShape = (props: { state: ShownState }) => (
 export const HourMark = (props: { state: ShownState }) => (
   <span class="state-mark">
     <HourShape state={props.state} />
-    {hourStates[props.state][0]}
+    {hourMarks[props.state][0]}
   </span>
 );

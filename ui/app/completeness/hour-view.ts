@@ -11,7 +11,7 @@ export type ShownState = HourState | "undecided";
  * The name of each state, what it means, and its silhouette on a grid of 16 by 16, filled by even-odd, so that none depends on its colour. In
  * the order of a legend: worst first.
  */
-export const hourStates: Readonly<
+export const hourMarks: Readonly<
   Record<ShownState, readonly [name: string, meaning: string, shape: string]>
 > = {
   short: [
@@ -62,7 +62,7 @@ export const hourStates: Readonly<
 };
 
 /** The states in the order of a legend. */
-export const shownStates = Object.keys(hourStates) as ShownState[];
+export const shownStates = Object.keys(hourMarks) as ShownState[];
 
 const shortageWords: Readonly<Record<ShortageView["kind"], (count: string) => string>> = {
   account_refused: () => "core refuses the host's account",
@@ -131,7 +131,7 @@ export const hourLabel = ({
   shortages,
 }: Pick<HostHourView, "from" | "state" | "shortages">): string => {
   const short = shortBy(shortages);
-  return `${dayHourText(from)} UTC: ${hourStates[shownState(state)][0]}${short && ` of ${short}`}`;
+  return `${dayHourText(from)} UTC: ${hourMarks[shownState(state)][0]}${short && ` of ${short}`}`;
 };
 
 /** Describes the part of an hour that an export has delivered, and the part that its backend rejected. */
