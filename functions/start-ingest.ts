@@ -5,7 +5,7 @@ import { runJobs } from "#kit/run-every.ts";
 import { budgetCheckSeconds } from "#proto/budget.ts";
 import { createApp } from "./app.ts";
 import type { IngestConfig } from "./config/core-config.ts";
-import type { Core } from "./core.ts";
+import type { Core, WriteCore } from "./core.ts";
 import { markUsed, recordAuthFailure } from "./domain/certificate/authenticate.ts";
 import type { HeartbeatCore } from "./domain/fleet/heartbeat.ts";
 import { createStatusRecorder } from "./domain/fleet/status.ts";
@@ -49,6 +49,7 @@ import {
   readDirective,
   revocationChannel,
 } from "./store/certificate/identities.ts";
+import type { Database } from "./store/database/database.ts";
 import type { Channels } from "./store/database/listen.ts";
 import type { ManagementCore } from "./v1/collector/collector-guard.ts";
 import { createReportAcceptor } from "./v1/collector/heartbeat.ts";
@@ -112,7 +113,7 @@ export const startIngest = async (core: Core, needs: StartNeeds) => {
     codec: zstdCodec,
     observe: metrics.observeIngest,
     fastPath: createFastPath,
-    certificates: certificatesOf(core, databases),
+    certificates: createCertificateRegister(core, databases.certificates.db),
     statuses: statusesOf(core, pauseOf),
     accounts: createAccountRegister(core, sink),
     listen: (on) => databases.listen(ingestChannels(on)),
@@ -161,9 +162,10 @@ const statusesOf = (
   return createStatusRegister({ ...core, heartbeats }, { pause: pauseOf(statusPauseMs) });
 };
 
-const certificatesOf = (
-  core: Core,
-  { certificates: { db } }: CoreDatabases,
+/** Creates the register of certificates, whose lookups have a pool of their own. */
+export const createCertificateRegister = (
+  core: WriteCore,
+  db: Database,
 ): IngestNeeds["certificates"] => ({
   find: (fingerprints) => findCertificateStates(db, fingerprints),
   areActive: (fingerprints) => areCertificatesActive(db, fingerprints),

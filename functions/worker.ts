@@ -19,14 +19,7 @@ import { problemResponse } from "./http/render-problem.ts";
 import type { HttpContext, Peer } from "./http/request.ts";
 import { createInference } from "./inference/create-inference.ts";
 import { zstdCodec } from "./node/ingest/zstd-codec.ts";
-import {
-  chatCheck,
-  databaseCheck,
-  directoryCheck,
-  disabledCheck,
-  licenseCheck,
-  signerCheck,
-} from "./ops/checks.ts";
+import { requestChecksOf } from "./ops/checks.ts";
 import { opsRoutesOf } from "./ops/index.ts";
 import { Problem } from "./problems.ts";
 import { readAuthorities } from "./signer/authority.ts";
@@ -238,23 +231,14 @@ const unavailable = (request: Request, entropy: Entropy, error: unknown): Respon
   );
   const received = request.headers.get("x-request-id") ?? undefined;
   const requestId = isRequestId(received) ? received : uuidv7({ clock: systemClock, entropy });
-  const { body, headers } = problemResponse(new Problem("internal"), requestId);
-  return new Response(body, { status: 500, headers: { ...headers, "X-Request-Id": requestId } });
+  const { status, body, headers } = problemResponse(new Problem("internal"), requestId);
+  return new Response(body, { status, headers: { ...headers, "X-Request-Id": requestId } });
 };
 
 const opsRoutes = (core: Core) =>
   opsRoutesOf({
     ...core,
-    checks: {
-      core: [
-        databaseCheck(core.db),
-        directoryCheck(core),
-        signerCheck(core),
-        ...(core.chat ? [chatCheck(core.chat)] : []),
-      ],
-      ingest: [disabledCheck("ingest", "ingest needs the Node server")],
-      licensing: [licenseCheck(null, core)],
-    },
+    checks: requestChecksOf(core, "ingest needs the Node server"),
     metrics: null,
   });
 

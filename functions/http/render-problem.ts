@@ -63,15 +63,10 @@ export const renderProblem =
     return c.newResponse(scim.body, status, { ...headers, "Content-Type": scim.type });
   };
 
-/** Returns the body and headers of a problem's response. */
+/** Returns the status, body and headers of a problem's response. */
 export const problemResponse = (problem: Problem, requestId: string) => {
   const { title, action } = problemCatalog[problem.code];
   const status = transportStatus[problem.kind].http;
-  return problemDocument(problem, {
-    status,
-    title,
-    action,
-    requestId,
-    challenge: 'Bearer realm="core"',
-  });
+  const challenge = 'Bearer realm="core"';
+  return { status, ...problemDocument(problem, { status, title, action, requestId, challenge }) };
 };

@@ -9,7 +9,6 @@ import { createTestToken, type TestCollector } from "#tests/support/collector.ts
 import { createTestCore, type TestCore } from "#tests/support/core.ts";
 import { connectInTest, openForward, submit } from "#tests/support/grpc-client.ts";
 import {
-  certificatesOf,
   clientOf,
   ingestPaths,
   startTestIngest,
@@ -17,6 +16,7 @@ import {
   type TestIngest,
 } from "#tests/support/ingest.ts";
 import { createDatabaseServers } from "../node/database/database-servers.ts";
+import { createCertificateRegister } from "../start-ingest.ts";
 import { revocationChannel } from "../store/certificate/identities.ts";
 import { listen, type Subscription } from "../store/database/listen.ts";
 import type { IngestNeeds } from "./create-ingest.ts";
@@ -48,7 +48,7 @@ describe.each(ingestPaths)(
     beforeAll(async () => {
       core = await createTestCore();
       core.clock.set(systemClock.now());
-      const certificates = certificatesOf(core);
+      const certificates = createCertificateRegister(core.core, core.database.connect().db);
       const at = { url: core.databaseUrl, servers: createDatabaseServers(core.databaseUrl) };
       const listenFor: IngestNeeds["listen"] = ({ revoked }) => {
         subscription = listen(at, { [revocationChannel]: revoked });

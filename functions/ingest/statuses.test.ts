@@ -11,15 +11,13 @@ import {
 } from "#tests/support/collector.ts";
 import { createTestCore, type TestCore } from "#tests/support/core.ts";
 import { connectInTest, openForward } from "#tests/support/grpc-client.ts";
-import {
-  certificatesOf,
-  clientOf,
-  ingestPaths,
-  startTestIngest,
-  type TestIngest,
-} from "#tests/support/ingest.ts";
+import { clientOf, ingestPaths, startTestIngest, type TestIngest } from "#tests/support/ingest.ts";
 import { createDatabaseServers } from "../node/database/database-servers.ts";
-import { createStatusRegister, ingestChannels } from "../start-ingest.ts";
+import {
+  createCertificateRegister,
+  createStatusRegister,
+  ingestChannels,
+} from "../start-ingest.ts";
 import { listen, type Subscription } from "../store/database/listen.ts";
 import type { IngestNeeds } from "./create-ingest.ts";
 
@@ -131,7 +129,7 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
   beforeAll(async () => {
     core = await createTestCore();
     core.clock.set(systemClock.now());
-    const certificates = certificatesOf(core);
+    const certificates = createCertificateRegister(core.core, core.database.connect().db);
     const { ca, database, clock } = core;
     const needs = { fastPath, clock, certificates };
     const statuses = createStatusRegister(core.core);

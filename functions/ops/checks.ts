@@ -235,6 +235,18 @@ const checkOfDatabase = (name: string, find: () => Promise<CheckResult>): Check 
   },
 });
 
+/** The checks of `/readyz`, `/readyz/ingest` and `/readyz/licensing`. */
+type CoreChecks = Record<"core" | "ingest" | "licensing", readonly Check[]>;
+
+const chatChecks = ({ chat }: Core) => (chat ? [chatCheck(chat)] : []);
+
+/** Returns the checks of a core that answers requests alone; `ingestDetail` is why it has no ingest listener. */
+export const requestChecksOf = (core: Core, ingestDetail: string): CoreChecks => ({
+  core: [databaseCheck(core.db), directoryCheck(core), signerCheck(core), ...chatChecks(core)],
+  ingest: [disabledCheck("ingest", ingestDetail)],
+  licensing: [licenseCheck(null, core)],
+});
+
 /** The parts of core that the checks query. */
 interface CheckedParts {
   pendingMigrations(): Promise<readonly string[]>;
@@ -251,11 +263,11 @@ interface CheckedParts {
 
 type ReloadedFiles = Parameters<typeof filesCheck>[1];
 
-/** Returns the checks of `/readyz`, `/readyz/ingest` and `/readyz/licensing`. */
+/** Returns the checks of a server. */
 export const checksOf = (
   core: Core,
   { pendingMigrations, clock, ingest, files, license, isStopping }: CheckedParts,
-): Record<"core" | "ingest" | "licensing", readonly Check[]> => {
+): CoreChecks => {
   const { db } = core;
   const { signing, tls, watches } = files;
   return {
@@ -267,7 +279,7 @@ export const checksOf = (
       directoryCheck(core),
       signerCheck(core),
       ...(core.config.ingest && core.config.signer ? [revocationCheck(core.config)] : []),
-      ...(core.chat ? [chatCheck(core.chat)] : []),
+      ...chatChecks(core),
       ...(signing ? [filesCheck("enrollment_ca_files", signing.files)] : []),
       ...(watches ? [filesCheck("watch_receivers_file", watches)] : []),
     ],

@@ -123,6 +123,7 @@ describe("access to the ops endpoints", () => {
       "database",
       "directory",
       "signer",
+      "chat",
     ]);
     expect(anonymous.body.checks.every(({ detail }) => detail === null)).toBe(true);
     const known = await api("GET", "/readyz", { as: { bearer: "let-me-see" } });

@@ -9,13 +9,7 @@ import type { Route } from "#functions/http/route.ts";
 import { createMockInference } from "#functions/inference/create-mock-inference.ts";
 import { zstdCodec } from "#functions/node/ingest/zstd-codec.ts";
 import { createNodeCryptography, createNodeSigningKey } from "#functions/node/node-cryptography.ts";
-import {
-  databaseCheck,
-  directoryCheck,
-  disabledCheck,
-  licenseCheck,
-  signerCheck,
-} from "#functions/ops/checks.ts";
+import { requestChecksOf } from "#functions/ops/checks.ts";
 import { opsRoutesOf } from "#functions/ops/index.ts";
 import { readAuthorities } from "#functions/signer/authority.ts";
 import { createClientCertificateReader } from "#functions/signer/certificate.ts";
@@ -289,11 +283,7 @@ export const createTestChat = async (chat: Partial<Chat> = {}): Promise<Chat> =>
 const usualOpsRoutes = (core: Core): readonly Route[] =>
   opsRoutesOf({
     ...core,
-    checks: {
-      core: [databaseCheck(core.db), directoryCheck(core), signerCheck(core)],
-      ingest: [disabledCheck("ingest", "test cores do not listen")],
-      licensing: [licenseCheck(null, core)],
-    },
+    checks: requestChecksOf(core, "test cores do not listen"),
     metrics: async () => ({ type: "text/plain", content: "up 1\n" }),
   });
 

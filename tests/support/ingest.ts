@@ -2,7 +2,6 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Hono } from "hono";
-import { markUsed, recordAuthFailure } from "#functions/domain/certificate/authenticate.ts";
 import type { HttpContext, HttpEnv } from "#functions/http/request.ts";
 import { createIngest, type IngestNeeds } from "#functions/ingest/create-ingest.ts";
 import { createFastPath } from "#functions/ingest/fast-path/create-fast-path.ts";
@@ -35,7 +34,6 @@ import {
 } from "#scripts/lab/ca/test-pki.ts";
 import { createTestLog } from "../fakes/log.ts";
 import type { TestCollector } from "./collector.ts";
-import type { TestCore } from "./core.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
 import { isSlow } from "./is-slow.ts";
 
@@ -53,18 +51,6 @@ export const everyIngestPath = [
 
 /** The fast path, which equals the plain one by a property test; both in the long form. */
 export const ingestPaths = isSlow ? everyIngestPath : everyIngestPath.slice(0, 1);
-
-/** The rows of a core's certificates, as svc-server gives them to ingest. */
-export const certificatesOf = ({ core, database }: TestCore): IngestNeeds["certificates"] => {
-  const { db } = database.connect();
-  return {
-    find: (fingerprints) => findCertificateStates(db, fingerprints),
-    areActive: (fingerprints) => areCertificatesActive(db, fingerprints),
-    ended: (since) => findEndedCertificates(db, since),
-    use: (certificates) => markUsed(core, certificates),
-    refused: (failure) => recordAuthFailure(core, failure),
-  };
-};
 
 /** The TLS client of an enrolled host. */
 export const clientOf = ({ certificate, key }: TestCollector) => ({
