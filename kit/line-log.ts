@@ -1,4 +1,4 @@
-import { type Clock, callAfter, rfc3339 } from "./clock.ts";
+import { type Clock, callAfter, minuteMs, rfc3339 } from "./clock.ts";
 import { describeError } from "./describe-error.ts";
 import { type Log, oneLine } from "./log.ts";
 
@@ -18,7 +18,7 @@ type Level = keyof Log;
 const levels: readonly string[] = ["debug", "info", "warn", "error", "silent"];
 
 /** How long repeated warnings and errors are counted before the count is written, and the most different ones at once. */
-const counting = { ms: 60_000, linesMax: 1_000 };
+const counting = { ms: minuteMs, linesMax: 1_000 };
 /** With more unread bytes than this the reader is stuck: further lines are dropped, and their count is written before the next one. */
 const waitingBytesMax = 1024 * 1024;
 

@@ -4,6 +4,7 @@ import {
   type ListAuditEventsResponse,
   listAuditEvents,
 } from "#client/index.ts";
+import { minuteMs } from "#kit/clock.ts";
 import { withoutUndefined } from "#kit/without-undefined.ts";
 import { connect } from "../terminal/connect.ts";
 import { exitCodes } from "../terminal/exit-codes.ts";
@@ -46,8 +47,6 @@ interface AuditOptions {
 type Query = NonNullable<ListAuditEventsData["query"]>;
 
 const followSeconds = 2;
-/** Events are committed out of order: those of the last minute are read again. */
-const overlapMs = 60_000;
 /** A person reads the newest events; a program gets every one. */
 const tableLimit = 100;
 
@@ -93,10 +92,11 @@ const followAudit = async (
       const [latest] = data.items;
       if (latest) newest = Date.parse(latest.occurred_at);
     }
+    // Events are committed out of order: those of the last minute are read again.
     const from =
       newest === undefined
         ? timeQuery("since", since)
-        : { since: new Date(newest - overlapMs).toISOString() };
+        : { since: new Date(newest - minuteMs).toISOString() };
     const found = await Array.fromAsync(
       items(listAuditEvents, { client, query: { ...query, ...from, limit: 1000 } }),
     );

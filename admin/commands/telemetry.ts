@@ -2,6 +2,7 @@ import * as v from "valibot";
 import type { FleetClient } from "#client/connect.ts";
 import { type ReadHostEnvelopesData, readHostEnvelopes } from "#client/index.ts";
 import { FleetError, problemOf } from "#client/problem.ts";
+import { minuteMs } from "#kit/clock.ts";
 import { withoutUndefined } from "#kit/without-undefined.ts";
 import { DamagedBlockLine, EnvelopeLine } from "#proto/telemetry/line.ts";
 import { connect } from "../terminal/connect.ts";
@@ -125,7 +126,7 @@ const brokenOff = (cause: unknown): FleetError =>
 
 const resumeSeconds = 2;
 /** Blocks are committed out of order: lines received up to this long before the newest one are read again. */
-const overlapMs = 60_000;
+const overlapMs = minuteMs;
 
 /** Creates a filter that prints each line once, and knows the newest time of receipt. */
 const createLineFilter = (print: (line: Line) => void) => {

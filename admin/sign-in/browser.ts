@@ -1,10 +1,11 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
+import { minuteMs } from "#kit/clock.ts";
 import { signInError } from "../terminal/exit-codes.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import { clientName, requestToken, type Token } from "./token-endpoint.ts";
 
-const waitMs = 5 * 60_000;
+const waitMs = 5 * minuteMs;
 /** Completes the path and query of a request to a URL. */
 const base = "http://127.0.0.1";
 

@@ -12,6 +12,7 @@
 import { readFile, realpath, rename, stat } from "node:fs/promises";
 import { dirname } from "node:path";
 import { parseDocument } from "yaml";
+import { minuteMs } from "#kit/clock.ts";
 import { errorCode } from "#kit/describe-error.ts";
 import type { Log } from "#kit/log.ts";
 import { configHash } from "#proto/collector-config/hash.ts";
@@ -43,7 +44,7 @@ type Fetch = (currentConfigId: string | undefined) => Promise<ConfigDesiredRespo
 type Assignment = NonNullable<ConfigDesiredResponse["assignment"]>;
 
 /** How long a config may be pending promotion. */
-const promotionTimeoutMs = 120_000;
+const promotionTimeoutMs = 2 * minuteMs;
 
 /** The desired configs of one collector. */
 export interface DesiredConfigs {

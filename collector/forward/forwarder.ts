@@ -2,7 +2,7 @@ import type { ClientHttp2Session } from "node:http2";
 import { isIP } from "node:net";
 import { type ConnectionOptions, connect, type TLSSocket } from "node:tls";
 import { fullJitterMs } from "#kit/backoff.ts";
-import type { Clock } from "#kit/clock.ts";
+import { type Clock, hourMs, minuteMs } from "#kit/clock.ts";
 import { type Entropy, fraction } from "#kit/entropy.ts";
 import type { Log } from "#kit/log.ts";
 import type { Tracer } from "#kit/tracing/tracer.ts";
@@ -78,10 +78,10 @@ export interface Forwarder {
   session(): ClientHttp2Session | undefined;
 }
 
-const answerTimeoutMs = 60_000;
+const answerTimeoutMs = minuteMs;
 /** A network that fails at this moment looks the same: the next stream sends the account first once more. */
 const accountTriesMax = 2;
-const accountPauseMs = { min: 60_000, max: 3_600_000 };
+const accountPauseMs = { min: minuteMs, max: hourMs };
 
 /** Makes a forwarder from `queue` to core (docs/protocol.md). */
 export const createForwarder = (options: ForwarderOptions): Forwarder => {
@@ -270,11 +270,11 @@ interface RateLimiter {
 }
 
 /** A host that has sent its budget tries again after this time at most, and half of it at least. */
-const budgetPauseMsMax = 60_000;
+const budgetPauseMsMax = minuteMs;
 const backoff = { baseMs: 500, capMs: 30_000 };
-const retryAfterMsMax = 300_000;
+const retryAfterMsMax = 5 * minuteMs;
 /** After this long without `overloaded`, core counts as recovered. */
-const recoveredAfterMs = 60_000;
+const recoveredAfterMs = minuteMs;
 
 /**
  * Makes a limiter with additive increase and multiplicative decrease (AIMD): at `overloaded` it halves the frames in flight, and they

@@ -3,7 +3,7 @@
  * HTTP, because only that response reports why core rejects one.
  */
 import { createHash } from "node:crypto";
-import type { Clock } from "#kit/clock.ts";
+import { type Clock, minuteMs } from "#kit/clock.ts";
 import { withTimeout } from "#kit/with-timeout.ts";
 import type { HeartbeatReport } from "#proto/management/heartbeat.ts";
 import { type ReportedNumber, reportedNumbers } from "#proto/management/reported-numbers.ts";
@@ -28,7 +28,7 @@ interface ComposedHeartbeat {
 }
 
 /** How long after core has accepted a report a heartbeat may send only its digest. */
-const reportIntervalMs = 10 * 60_000;
+const reportIntervalMs = 10 * minuteMs;
 /** How long a heartbeat waits for the first stream to open. */
 const openTimeoutMs = 5_000;
 

@@ -1,4 +1,4 @@
-import { type Clock, dayMs } from "#kit/clock.ts";
+import { type Clock, dayMs, minuteMs } from "#kit/clock.ts";
 
 /** The longest stop that counts. A longer one is taken for a wall clock that was or is wrong, and adds nothing. */
 const unobservedMsMax = dayMs;
@@ -22,7 +22,7 @@ export const createAgeClock = (clock: Clock, saved: AgeReading): (() => number) 
 };
 
 /** The file of the watermark follows each commit, and may be a moment behind the database after a power cut. */
-const apartMsMax = 60_000;
+const apartMsMax = minuteMs;
 
 /**
  * Returns the reading of a queue's database, or that of its watermark if the database's is ahead of it, as damage can set it: only an age that

@@ -7,7 +7,7 @@
  * - No account of a queue id follows the one that ended it.
  */
 import { createHash } from "node:crypto";
-import type { Clock } from "#kit/clock.ts";
+import { type Clock, minuteMs } from "#kit/clock.ts";
 import { accountPayload, type SourceRefusal, sourceRefusals } from "#proto/completeness/account.ts";
 import {
   bytesField,
@@ -73,7 +73,7 @@ export interface AccountHooks {
 /** Accounts that core has are kept for one whose database is restored: some weeks of them. */
 const keptMax = 1_000;
 /** How long an idle queue goes without saving when it last ran. */
-const saveMs = 600_000;
+const saveMs = 10 * minuteMs;
 
 /** Creates the accounts of a queue; `write` runs a transaction of it, unless the disk cannot be written. */
 export const createQueueAccounts = (

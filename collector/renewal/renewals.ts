@@ -12,7 +12,7 @@
  */
 
 import { fullJitterMs } from "#kit/backoff.ts";
-import type { Clock } from "#kit/clock.ts";
+import { type Clock, hourMs } from "#kit/clock.ts";
 import { errorCode } from "#kit/describe-error.ts";
 import type { Entropy } from "#kit/entropy.ts";
 import type { Log } from "#kit/log.ts";
@@ -73,7 +73,7 @@ interface RenewalPlan {
 }
 
 const jitterFraction = 0.1;
-const retry = { baseMs: 5_000, leastMs: 1_000, mostMs: 3_600_000 };
+const retry = { baseMs: 5_000, leastMs: 1_000, mostMs: hourMs };
 
 /**
  * Plans the renewal of a certificate (docs/collector-config.md): at `renewAfter`, or else at half of the lifetime, plus 0 to 10 % of

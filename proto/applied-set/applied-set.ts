@@ -1,5 +1,7 @@
 /** The objects that `svc-admin apply` last created or changed by the files of a repository (docs/plan.md). */
+
 import * as v from "valibot";
+import { minuteMs } from "#kit/clock.ts";
 import { Flag, Id, Identifier, Integer, IsoTimestamp, ListOf, Sha256Hex, Text } from "../values.ts";
 import { WatchBody } from "../watch/watch.ts";
 
@@ -10,7 +12,7 @@ export const appliedSetBytesMax = 12 * 1024 * 1024;
  * How long an apply excludes others of its set after its last write, in milliseconds. A running apply writes the set again in time; after a kill,
  * another apply can continue when this time has passed.
  */
-export const applyLeaseMs = 120_000;
+export const applyLeaseMs = 2 * minuteMs;
 
 /** The name of a set, which its files give. */
 export const AppliedSetName = v.pipe(

@@ -2,6 +2,7 @@ import { dirname } from "node:path";
 import { isDiskUnwritable, QueueClosedError } from "#collector/queue/errors.ts";
 import type { Queue } from "#collector/queue/queue.ts";
 import { createReportedFault } from "#collector/queue/reported-fault.ts";
+import { minuteMs } from "#kit/clock.ts";
 import { untraced } from "#kit/tracing/tracer.ts";
 import type { FileRules, Source, SourceDependencies } from "../source.ts";
 import {
@@ -47,7 +48,7 @@ const pollMs = { least: 100, most: 1_000 };
 const discoveryMs = 1_000;
 const retryMs = 1_000;
 /** How long a rotated file, which no pattern matches any more, stays open for a writer that still uses it. */
-const rotatedIdleMs = 300_000;
+const rotatedIdleMs = 5 * minuteMs;
 
 /** All `file` sources share their checkpoints, so that a file that moves from one source to another is not read twice. */
 const checkpointSource = "file";
