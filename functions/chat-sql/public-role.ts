@@ -8,7 +8,7 @@ import { type RowOf, readOne, readRows } from "../store/database/statements.ts";
 
 /** Takes the lock for changes of the chat role or this group. Any constant works if all cores of a database use the same. */
 export const lockRoles = (transaction: Executor) =>
-  transaction.execute(sql`select pg_advisory_xact_lock(${lockKey.toString()}::bigint)`);
+  transaction.execute(sql`select pg_advisory_xact_lock(${lockKey}::bigint)`);
 
 const lockKey = 7_303_014_592_618_312n;
 

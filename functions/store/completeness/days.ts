@@ -80,7 +80,7 @@ export const findDeliveredHours = async (
     { host: String, day: Number, undelivered: Number },
     sql`
     select host_id as host, day, undelivered from completeness_day
-    where undelivered <> 0 and xid < ${String(below)}::bigint order by day limit ${rowsMax}`,
+    where undelivered <> 0 and xid < ${below}::bigint order by day limit ${rowsMax}`,
   );
   return rows.flatMap(({ host, day, undelivered }) =>
     Array.from({ length: 24 }, (_, hour) => hour)

@@ -38,7 +38,7 @@ export const findRangeBlock = (
     sql`
     select first_sequence, last_sequence, raw_bytes, encoding,
       substr(digest, length(digest) - 31) as sha256, length(digest) > 32 as is_stored, data from ingest_block
-    where host_id = ${host} and queue_id = decode(${queueId.toHex()}, 'hex') and first_sequence >= ${String(from)}::bigint
-      and last_sequence <= ${String(through)}::bigint and received_at <= ${until.toISOString()}::timestamptz
+    where host_id = ${host} and queue_id = decode(${queueId.toHex()}, 'hex') and first_sequence >= ${from}::bigint
+      and last_sequence <= ${through}::bigint and received_at <= ${until.toISOString()}::timestamptz
     order by first_sequence limit 1`,
   );

@@ -42,7 +42,7 @@ export const findLateAccounts = async (
     sql`
     select ${columns} from ingest_account
     where received_at >= ${timestampAt(since, -commitSecondsMax)} and received_at < ${timestampAt(until)} and from_at < ${timestampAt(hour)}
-      and (received_at >= ${timestampAt(since)} or xid >= ${String(unseenFrom)}::bigint)
+      and (received_at >= ${timestampAt(since)} or xid >= ${unseenFrom}::bigint)
     order by received_at limit ${limit}`,
   );
 };
@@ -57,7 +57,7 @@ export const findDeliveredAccounts = async (
     settlingAccount,
     sql`
     select ${columns} from ingest_account
-    where xid >= ${String(from)}::bigint and xid < ${String(below)}::bigint and from_at < ${timestampAt(hour)}
+    where xid >= ${from}::bigint and xid < ${below}::bigint and from_at < ${timestampAt(hour)}
       and refused is null and accepted > 0
     order by ingest_account.xid limit ${limit}`,
   );
@@ -117,7 +117,7 @@ export const findDeliveredInStream = async (
     settlingAccount,
     sql`
     select ${columns} from ingest_account
-    where stream = ${stream} and stream_end > ${String(from)}::bigint and stream_end <= ${String(through)}::bigint
+    where stream = ${stream} and stream_end > ${from}::bigint and stream_end <= ${through}::bigint
       and from_at < ${timestampAt(hour)} and refused is null and accepted > 0
     order by stream_end limit ${limit}`,
   );

@@ -92,7 +92,7 @@ const applyPending = (
   takesLocksAs: (pid: number) => void,
 ): Promise<MigrationReport & { isNewest: boolean }> =>
   sql.begin(async (transaction) => {
-    await transaction`select pg_advisory_xact_lock(${lockKey.toString()}::bigint)`;
+    await transaction`select pg_advisory_xact_lock(${lockKey}::bigint)`;
     // No limit: a migration of a large table may take long.
     await transaction`set local statement_timeout = 0`;
     await transaction.unsafe(`set local lock_timeout = ${lockTimeoutMs}`);

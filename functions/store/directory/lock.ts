@@ -40,7 +40,7 @@ export const createDirectoryLock =
       // In one statement, so that no connection has the lock without the timeout.
       const [row] = await sql<{ locked: boolean }[]>`
         select set_config('idle_session_timeout', ${String(leaseMs)}, false),
-          pg_try_advisory_lock(${lockKey.toString()}::bigint) as locked`;
+          pg_try_advisory_lock(${lockKey}::bigint) as locked`;
       if (!row?.locked) return undefined;
       void renew();
       return await work();

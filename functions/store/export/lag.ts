@@ -92,7 +92,7 @@ export const countPendingOf = (
       sql`
       select rows, count as envelopes, greatest(0, age) as age_seconds, greatest(0, (
         select ${storedTotal} - stored_before - passed - lost - count from export_position
-        where name = ${name} and position = ${String(position)}::bigint)) as missing
+        where name = ${name} and position = ${position}::bigint)) as missing
       from (select count(*) as rows, coalesce(sum(envelopes), 0)::bigint as count,
           extract(epoch from clock_timestamp() - min(received_at)) as age
         from (${pendingFrom(position)} limit ${countedMax}) as pending) as counted`,
@@ -128,7 +128,7 @@ export const alignStoredCount = (db: Database, name: string): Promise<void> =>
       update export_position set stored_before = ${storedTotal} - passed - lost - pending.count
       from (select count(*) as rows, coalesce(sum(envelopes), 0)::bigint as count
         from (${pendingFrom(row.position)} limit ${countedMax}) as pending) as pending
-      where name = ${name} and position = ${String(row.position)}::bigint and pending.rows < ${countedMax}
+      where name = ${name} and position = ${row.position}::bigint and pending.rows < ${countedMax}
         and (stored_before is null or stored_before + passed + lost + pending.count > ${storedTotal})`);
   });
 
@@ -164,6 +164,6 @@ export const noteStreamLag = async (
       : sql`${new Date(lag.oldestAt).toISOString()}::timestamptz`;
   await db.execute(sql`
     update export_position set stream_pending = ${lag.pending}::bigint, position_at = ${at}
-    where name = ${lag.name} and stream = ${lag.stream} and position = ${lag.position.toString()}::bigint
+    where name = ${lag.name} and stream = ${lag.stream} and position = ${lag.position}::bigint
       and (stream_pending is distinct from ${lag.pending}::bigint or position_at <> ${at})`);
 };

@@ -104,7 +104,7 @@ export const createStreamPosition = async (
   const stored = await insertPosition(db, {
     name,
     stream,
-    position: sql`${position.toString()}::bigint`,
+    position: sql`${position}::bigint`,
   });
   if (stored === null) throw new PositionOfOtherSink("it is a position in PostgreSQL");
 };
@@ -118,7 +118,7 @@ export const moveToStream = async (
   await updateOwned(
     db,
     lease,
-    sql`stream = ${stream}, position = ${position.toString()}::bigint, stream_pending = null`,
+    sql`stream = ${stream}, position = ${position}::bigint, stream_pending = null`,
   );
   Object.assign(lease, { stream, position });
 };
@@ -286,17 +286,16 @@ export const moveExportPosition = async (
       : sql`${new Date(positionAt).toISOString()}::timestamptz`;
   // The time of the message at the position shows that a stream has gone back, even after a core stored that of a newer message beyond it.
   const reachedAt = lease.stream === null ? sql`greatest(position_at, ${at})` : at;
-  const isReached =
-    lease.stream === null ? sql`${position.toString()}::bigint <= ${nextXid}` : sql`true`;
+  const isReached = lease.stream === null ? sql`${position}::bigint <= ${nextXid}` : sql`true`;
   await db.transaction(async (tx) => {
     await insertDeadLetters(tx, lease.name, deadLetters);
     await addHostLosses(tx, lease.name, dropped);
     await addRejections(tx, lease.name, [...deadLetters, ...dropped, ...partial]);
     const rows = await tx.execute(sql`
-      update export_position set position = ${position.toString()}::bigint, position_at = ${reachedAt},
+      update export_position set position = ${position}::bigint, position_at = ${reachedAt},
         passed = passed + ${passed}::bigint, exported = exported + ${exported}::bigint,
         rejected_items = rejected_items + ${rejectedItems}::bigint, lost = lost + ${lost}::bigint, updated_at = clock_timestamp()
-      where ${ownsLease(lease)} and position = ${lease.position.toString()}::bigint and ${isReached} returning name`);
+      where ${ownsLease(lease)} and position = ${lease.position}::bigint and ${isReached} returning name`);
     if (rows.length === 0)
       throw new ExportLeaseLost("the position is not where this process left it");
   });

@@ -40,13 +40,13 @@ export const adoptExports = async (db: Database): Promise<AdoptedExports> => {
     const { shift } = await readOne(
       tx,
       { shift: BigInt },
-      sql`select greatest(coalesce(max(position), 0), ${String(highest)}::bigint) + 1 as shift from export_position where ${isElsewhere}`,
+      sql`select greatest(coalesce(max(position), 0), ${highest}::bigint) + 1 as shift from export_position where ${isElsewhere}`,
     );
     const moved = await readRows(
       tx,
       { name: String },
       sql`
-      update export_position set position = position - ${String(shift)}::bigint, owner = null, stored_before = null,
+      update export_position set position = position - ${shift}::bigint, owner = null, stored_before = null,
         system_identifier = ${systemIdentifier}, database_oid = ${databaseOid}, timeline = ${timeline}
       where ${isElsewhere} returning name`,
     );
@@ -57,11 +57,11 @@ export const adoptExports = async (db: Database): Promise<AdoptedExports> => {
       tx,
       { envelopes: Number },
       sql`
-      with moved as (update ingest_block set xid = xid - ${String(shift)}::bigint where ${isCopied} returning envelopes)
+      with moved as (update ingest_block set xid = xid - ${shift}::bigint where ${isCopied} returning envelopes)
       select coalesce(sum(envelopes), 0) as envelopes from moved`,
     );
     const { count } = await tx.execute(
-      sql`update ingest_envelope set xid = xid - ${String(shift)}::bigint where ${isCopied}`,
+      sql`update ingest_envelope set xid = xid - ${shift}::bigint where ${isCopied}`,
     );
     await renumberAccounts(tx, shift, { withStatement: adopted.length > 0 });
     return { renumbered: envelopes + count, adopted };
@@ -76,7 +76,7 @@ const renumberAccounts = async (
   shift: bigint,
   { withStatement }: { withStatement: boolean },
 ) => {
-  const by = sql`${String(shift)}::bigint`;
+  const by = sql`${shift}::bigint`;
   await tx.execute(sql`update ingest_account set xid = xid - ${by} where ${isCopied}`);
   await tx.execute(sql`
     update completeness_day d set xid = d.xid - ${by}

@@ -129,7 +129,7 @@ export const takeFromRange = async (
   counts: Pick<NonNullable<AccountState["range"]>, "stored" | "rejected" | "discarded" | "lost">,
   isCounted: boolean,
 ): Promise<void> => {
-  const less = (column: SQLWrapper, count: bigint) => sql`${column} - ${String(count)}::bigint`;
+  const less = (column: SQLWrapper, count: bigint) => sql`${column} - ${count}::bigint`;
   await tx
     .update(ingestCursor)
     .set({
@@ -170,8 +170,8 @@ export const countStoredWithin = async (
     { stored: BigInt },
     sql`
     select coalesce(sum(envelopes), 0) as stored from ingest_block
-    where host_id = ${hostId} and queue_id = ${queueId} and first_sequence >= ${String(firstSequence)}::bigint
-      and last_sequence <= ${String(lastSequence)}::bigint`,
+    where host_id = ${hostId} and queue_id = ${queueId} and first_sequence >= ${firstSequence}::bigint
+      and last_sequence <= ${lastSequence}::bigint`,
   );
   return stored;
 };

@@ -78,6 +78,6 @@ export const findRangesBehind = (
     { hostId: String, queueId: asIs<Uint8Array>, from: BigInt, through: BigInt },
     sql`
     select host_id, queue_id, min(last_sequence - accepted + 1) as from, max(last_sequence) as through
-    from ingest_account where stream = ${stream} and stream_end > ${String(sequence)}::bigint and refused is null and accepted > 0
+    from ingest_account where stream = ${stream} and stream_end > ${sequence}::bigint and refused is null and accepted > 0
     group by host_id, queue_id`,
   );

@@ -3,7 +3,7 @@
  * connection for milliseconds at a time, and uses no more memory than a block.
  */
 
-import { type SQL, sql } from "drizzle-orm";
+import { and, type SQL, sql } from "drizzle-orm";
 import type { Executor } from "../database/database.ts";
 import { asDate, asIs, orNull, readOne, readRow, readRows } from "../database/statements.ts";
 import {
@@ -53,21 +53,15 @@ const placeColumns = {
 
 const key = sql`(received_at, queue_id, first_sequence)`;
 const keyOf = ({ receivedText, queueId, firstSequence }: BlockPlace): SQL =>
-  sql`(${receivedText}::timestamptz, ${bytea(queueId)}, ${String(firstSequence)}::bigint)`;
+  sql`(${receivedText}::timestamptz, ${bytea(queueId)}, ${firstSequence}::bigint)`;
 const bytea = (bytes: Uint8Array): SQL => sql`decode(${bytes.toHex()}, 'hex')`;
-const every = (conditions: readonly (SQL | undefined)[]): SQL =>
-  sql.join(
-    conditions.filter((condition) => condition !== undefined),
-    sql` and `,
-  );
-
 /** Returns the condition of a range: its host and its times. */
-export const isInRange = ({ hostId, from, to }: Pick<HostRange, "hostId" | "from" | "to">): SQL =>
-  every([
+export const isInRange = ({ hostId, from, to }: Pick<HostRange, "hostId" | "from" | "to">) =>
+  and(
     sql`host_id = ${hostId}`,
     from ? sql`received_at >= ${from.toISOString()}::timestamptz` : undefined,
     to ? sql`received_at < ${to.toISOString()}::timestamptz` : undefined,
-  ]);
+  );
 
 /** Finds the positions of blocks, by the index on host and time of receipt. */
 export const findBlockPlaces = async (
@@ -77,7 +71,7 @@ export const findBlockPlaces = async (
 ): Promise<BlockPlace[]> => {
   const isOldest = order === "oldest";
   const direction = sql.raw(isOldest ? "asc" : "desc");
-  const conditions = [
+  const isWanted = and(
     isInRange(range),
     range.kind === null ? undefined : sql`${range.kind} = any(kinds)`,
     // Also the first column alone, which bounds the scan of the index.
@@ -85,9 +79,9 @@ export const findBlockPlaces = async (
       sql`received_at ${sql.raw(isOldest ? ">=" : "<=")} ${beyond.receivedText}::timestamptz`,
     beyond && sql`${key} ${sql.raw(isOldest ? ">" : "<")} ${keyOf(beyond)}`,
     upTo && sql`received_at <= ${upTo.receivedText}::timestamptz and ${key} <= ${keyOf(upTo)}`,
-    xids && sql`xid < ${String(xids.to)}::bigint`,
-    xids && xids.from !== null ? sql`xid >= ${String(xids.from)}::bigint` : undefined,
-  ];
+    xids && sql`xid < ${xids.to}::bigint`,
+    xids && xids.from !== null ? sql`xid >= ${xids.from}::bigint` : undefined,
+  );
   // Not by the result's `received_at`, for which there is no index.
   const rows = await readRows(
     db,
@@ -95,7 +89,7 @@ export const findBlockPlaces = async (
     sql`
     select (extract(epoch from received_at) * 1e6)::bigint as received_at, received_at::text as received_text, queue_id, first_sequence,
       last_sequence, envelopes, kinds
-    from ingest_block b where ${every(conditions)}
+    from ingest_block b where ${isWanted}
     order by b.received_at ${direction}, queue_id ${direction}, first_sequence ${direction} limit ${limit}`,
   );
   return rows.map((row) => ({ ...row, hostId: range.hostId }));
@@ -120,7 +114,7 @@ export const readBlockAt = async (
     blockColumns,
     sql`
     select raw_bytes, encoding, data, digest from ingest_block where host_id = ${hostId} and received_at = ${place.receivedText}::timestamptz
-      and queue_id = ${bytea(queueId)} and first_sequence = ${String(place.firstSequence)}::bigint limit 1`,
+      and queue_id = ${bytea(queueId)} and first_sequence = ${place.firstSequence}::bigint limit 1`,
   );
   return block === undefined
     ? []
@@ -137,7 +131,7 @@ export const findFirstReceipt = async (
     { at: orNull(asDate) },
     sql`
     select min(received_at) as at from ingest_block
-    where xid >= ${String(from)}::bigint and xid < ${String(to)}::bigint`,
+    where xid >= ${from}::bigint and xid < ${to}::bigint`,
   );
   return at;
 };

@@ -54,7 +54,7 @@ const creationLockKey = 5_518_204_966_731_204n;
 
 /** Waits for the lock under which rollouts are created, and holds it until the transaction ends: so two that share hosts see each other. */
 export const lockRolloutCreation = async (tx: Executor): Promise<void> => {
-  await tx.execute(sql`select pg_advisory_xact_lock(${creationLockKey.toString()}::bigint)`);
+  await tx.execute(sql`select pg_advisory_xact_lock(${creationLockKey}::bigint)`);
 };
 
 /** Inserts a rollout. */
