@@ -8,7 +8,7 @@ import {
 } from "#proto/audit-event.ts";
 import { createReport, useUpdates } from "../api/live-report.tsx";
 import { Icon } from "../design/icon.tsx";
-import { type RecordColumn, RecordList } from "../design/records.tsx";
+import { type RecordColumns, RecordList } from "../design/records.tsx";
 import { Notice, UnknownFilter } from "../design/report-parts.tsx";
 import { formatCount, formatCountOf } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
@@ -94,12 +94,12 @@ const AuditEvents = () => {
   );
 };
 
-const columnsOf = (names: () => RecordNames): readonly RecordColumn<AuditEventView>[] => [
-  { name: "Time", cell: (event) => <Time at={event.occurred_at} /> },
-  { name: "Who", cell: (event) => <EventActor event={event} names={names()} /> },
-  { name: "Did what", cell: (event) => <EventDescription event={event} names={names()} /> },
-  { name: "Chain", cell: (event) => <Place event={event} />, isNumber: true },
-];
+const columnsOf = (names: () => RecordNames): RecordColumns<AuditEventView> => ({
+  Time: (event) => <Time at={event.occurred_at} />,
+  Who: (event) => <EventActor event={event} names={names()} />,
+  "Did what": (event) => <EventDescription event={event} names={names()} />,
+  Chain: { cell: (event) => <Place event={event} />, isNumber: true },
+});
 
 /** How long an event may wait for its place in the chain: the job that links events runs every second. */
 const linkMsMax = 60_000;

@@ -1,6 +1,6 @@
 import { For, Show } from "solid-js";
 import { FleetCompleteness, type HostStrip } from "#proto/completeness/report.ts";
-import { Chips, type RecordColumn, RecordList } from "../design/records.tsx";
+import { Chips, type RecordColumns, RecordList } from "../design/records.tsx";
 import { Loaded, Notice } from "../design/report-parts.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { type AddressList, createListPage, PageFrame } from "../shell/page.tsx";
@@ -129,33 +129,24 @@ const Hours = (props: ReportProps) => {
   );
 };
 
-const columnsOf = (
-  rangeOf: () => FleetCompleteness | undefined,
-): readonly RecordColumn<HostStrip>[] => [
-  {
-    name: "Host",
-    cell: (host) => (
-      <Show when={host.identity_id} fallback={<span class="quiet">{plainText(host.host_id)}</span>}>
-        {(id) => (
-          <a href={`/hosts/${id()}#completeness`}>{plainText(host.device_id ?? host.host_id)}</a>
-        )}
-      </Show>
-    ),
-  },
-  { name: "Hours", isNumber: true, cell: ({ hours }) => formatCount(hours) },
-  {
-    name: "Worst hour",
-    cell: (host) => (
-      <Show when={host.worst} fallback={<span class="quiet">none</span>}>
-        {(hour) => <WorstHour hostId={host.identity_id} hour={hour()} />}
-      </Show>
-    ),
-  },
-  {
-    name: "Hours of the range, oldest first",
-    cell: (host) => <HoursStrip host={host} range={rangeOf()} label={runsText(host)} />,
-  },
-];
+const columnsOf = (rangeOf: () => FleetCompleteness | undefined): RecordColumns<HostStrip> => ({
+  Host: (host) => (
+    <Show when={host.identity_id} fallback={<span class="quiet">{plainText(host.host_id)}</span>}>
+      {(id) => (
+        <a href={`/hosts/${id()}#completeness`}>{plainText(host.device_id ?? host.host_id)}</a>
+      )}
+    </Show>
+  ),
+  Hours: { isNumber: true, cell: ({ hours }) => formatCount(hours) },
+  "Worst hour": (host) => (
+    <Show when={host.worst} fallback={<span class="quiet">none</span>}>
+      {(hour) => <WorstHour hostId={host.identity_id} hour={hour()} />}
+    </Show>
+  ),
+  "Hours of the range, oldest first": (host) => (
+    <HoursStrip host={host} range={rangeOf()} label={runsText(host)} />
+  ),
+});
 
 /** The worst hour of a host, as a link to its account. */
 const WorstHour = (props: { hostId: string | null; hour: NonNullable<HostStrip["worst"]> }) => (

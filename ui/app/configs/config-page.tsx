@@ -14,7 +14,7 @@ import {
   Chips,
   CountLink,
   HostCell,
-  type RecordColumn,
+  type RecordColumns,
   RecordList,
   RecordTable,
 } from "../design/records.tsx";
@@ -35,34 +35,28 @@ const progressWords: Record<ConfigProgress, string> = {
   silent: "silent",
 };
 
-const columns: readonly RecordColumn<ConfigAssignment>[] = [
-  { name: "Host", cell: (row) => <HostCell of={row} /> },
-  { name: "Assigned", cell: (row) => <Time at={row.assigned_at} /> },
-  { name: "By", cell: (row) => row.assigned_by_email ?? row.assigned_by },
-  {
-    name: "Now",
-    cell: (row) => (
-      <Show
-        when={row.ended_at}
-        fallback={
-          row.progress === null ? <span class="quiet">revoked</span> : progressWords[row.progress]
-        }
-      >
-        {(at) => (
-          <span class="quiet">
-            ended <Time at={at()} />
-          </span>
-        )}
-      </Show>
-    ),
-  },
-  {
-    name: "Applied",
-    cell: ({ applied_at: at, ended_at: end }) => (
-      <TimeCell at={at} none={end === null ? "not yet" : ""} />
-    ),
-  },
-];
+const columns: RecordColumns<ConfigAssignment> = {
+  Host: (row) => <HostCell of={row} />,
+  Assigned: (row) => <Time at={row.assigned_at} />,
+  By: (row) => row.assigned_by_email ?? row.assigned_by,
+  Now: (row) => (
+    <Show
+      when={row.ended_at}
+      fallback={
+        row.progress === null ? <span class="quiet">revoked</span> : progressWords[row.progress]
+      }
+    >
+      {(at) => (
+        <span class="quiet">
+          ended <Time at={at()} />
+        </span>
+      )}
+    </Show>
+  ),
+  Applied: ({ applied_at: at, ended_at: end }) => (
+    <TimeCell at={at} none={end === null ? "not yet" : ""} />
+  ),
+};
 
 /** The hosts to which a config was assigned, newest first, under the filter of the address. */
 const Assignments = (props: { configId: string }) => {
@@ -229,20 +223,18 @@ const Progress = (props: { config: ConfigDetail }) => {
 const Batches = (props: { config: ConfigDetail }) => {
   const pathOf = ({ from, until, assigned_by }: AssignmentBatch, current?: "true") =>
     `${withQuery(`/configs/${props.config.id}`, { since: from, until, assigned_by, current })}#assignments`;
-  const columns: readonly RecordColumn<AssignmentBatch>[] = [
-    { name: "Assigned", cell: (batch) => <Time at={batch.from} /> },
-    { name: "By", cell: (batch) => batch.assigned_by_email ?? batch.assigned_by },
-    {
-      name: "Hosts",
+  const columns: RecordColumns<AssignmentBatch> = {
+    Assigned: (batch) => <Time at={batch.from} />,
+    By: (batch) => batch.assigned_by_email ?? batch.assigned_by,
+    Hosts: {
       isNumber: true,
       cell: (batch) => <a href={pathOf(batch)}>{formatCount(batch.assigned)}</a>,
     },
-    {
-      name: "Still assigned",
+    "Still assigned": {
       isNumber: true,
       cell: (batch) => <CountLink count={batch.current} href={pathOf(batch, "true")} />,
     },
-  ];
+  };
   return (
     <Section id="history" title="Assignment history">
       <Show

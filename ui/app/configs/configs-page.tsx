@@ -8,7 +8,7 @@ import {
 import { createReport, useUpdates } from "../api/live-report.tsx";
 import { withQuery } from "../browser/with-query.ts";
 import { Icon } from "../design/icon.tsx";
-import { type RecordColumn, RecordLink, RecordList } from "../design/records.tsx";
+import { type RecordColumns, RecordLink, RecordList } from "../design/records.tsx";
 import { Loaded, Notice, OldNotice, Section } from "../design/report-parts.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { capitalised, createListPage, PageFrame, TimeCell } from "../shell/page.tsx";
@@ -18,51 +18,44 @@ import { SearchForm } from "./search-form.tsx";
 
 const refreshIntervalMs = 15_000;
 
-const columns: readonly RecordColumn<ListedConfig>[] = [
-  {
-    name: "Config",
-    cell: (config) => (
-      <>
-        <RecordLink href={`/configs/${config.id}`}>{plainText(configName(config))}</RecordLink>
-        <Show when={config.name !== null}>
-          <span class="second-line mono" title={config.config_hash}>
-            {config.config_hash.slice(0, 12)}
-          </span>
-        </Show>
-      </>
-    ),
-  },
-  {
-    name: "Published",
-    cell: ({ created_at: at, created_by_email: email, created_by: by }) => (
-      <TimeCell at={at} second={email ?? by} />
-    ),
-  },
-  {
-    name: "Progress",
-    cell: (config) => (
-      <>
-        <Show when={config.hosts.desired > 0}>
-          <ProgressBar hosts={config.hosts} />
-        </Show>
-        <ProgressSentence hosts={config.hosts} hash={config.config_hash} />
-      </>
-    ),
-  },
-  ...(["desired", "running", "drifted", "failed", "silent"] as const).map(
-    (figure): RecordColumn<ListedConfig> => ({
-      name: capitalised(figure),
-      isNumber: true,
-      cell: (config) => (
-        <HostFigure
-          config={config}
-          figure={figure}
-          of={`hosts ${figure}, ${plainText(configName(config))}`}
-        />
-      ),
-    }),
+const columns: RecordColumns<ListedConfig> = {
+  Config: (config) => (
+    <>
+      <RecordLink href={`/configs/${config.id}`}>{plainText(configName(config))}</RecordLink>
+      <Show when={config.name !== null}>
+        <span class="second-line mono" title={config.config_hash}>
+          {config.config_hash.slice(0, 12)}
+        </span>
+      </Show>
+    </>
   ),
-];
+  Published: ({ created_at: at, created_by_email: email, created_by: by }) => (
+    <TimeCell at={at} second={email ?? by} />
+  ),
+  Progress: (config) => (
+    <>
+      <Show when={config.hosts.desired > 0}>
+        <ProgressBar hosts={config.hosts} />
+      </Show>
+      <ProgressSentence hosts={config.hosts} hash={config.config_hash} />
+    </>
+  ),
+  ...Object.fromEntries(
+    (["desired", "running", "drifted", "failed", "silent"] as const).map((figure) => [
+      capitalised(figure),
+      {
+        isNumber: true as const,
+        cell: (config: ListedConfig) => (
+          <HostFigure
+            config={config}
+            figure={figure}
+            of={`hosts ${figure}, ${plainText(configName(config))}`}
+          />
+        ),
+      },
+    ]),
+  ),
+};
 
 /** `/configs`: the published configs, newest first, and how far the hosts of each are. */
 export const ConfigsPage = () => {

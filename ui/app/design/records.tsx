@@ -1,4 +1,4 @@
-import { For, Index, type JSX, Show } from "solid-js";
+import { createMemo, For, Index, type JSX, Show } from "solid-js";
 import { filterToParams } from "#proto/fleet-health/filter.ts";
 import type { LiveReport } from "../api/live-report.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
@@ -73,13 +73,12 @@ export const ListPager = (props: PageOfList & { label: string; firstPath: string
   </nav>
 );
 
-/** A column of a table of records. */
-export interface RecordColumn<Row> {
-  name: string;
-  cell: (row: Row) => JSX.Element;
-  /** Its numbers are aligned at their end. */
-  isNumber?: boolean;
-}
+type Cell<Row> = (row: Row) => JSX.Element;
+
+/** The cells of a table of records, by the names of their columns. Numbers are aligned at their end. */
+export type RecordColumns<Row> = Readonly<
+  Record<string, Cell<Row> | { isNumber: true; cell: Cell<Row> }>
+>;
 
 /**
  * A table of one page of records. On a narrow screen each row is a block whose cells carry their column's name, so nothing scrolls
@@ -87,46 +86,51 @@ export interface RecordColumn<Row> {
  */
 export const RecordTable = <Row,>(props: {
   label: string;
-  columns: readonly RecordColumn<Row>[];
+  columns: RecordColumns<Row>;
   rows: readonly Row[];
   /** Marks rows that failed or need attention. */
   isFailed?: (row: Row) => boolean;
-}) => (
-  // biome-ignore-start lint/a11y/noRedundantRoles: a table that is not laid out as one loses its roles
-  <table class="record-table" role="table" aria-label={props.label}>
-    <thead role="rowgroup">
-      <tr role="row">
-        <For each={props.columns}>
-          {(column) => (
-            <th role="columnheader" scope="col" data-number={column.isNumber ? "" : undefined}>
-              {column.name}
-            </th>
+}) => {
+  const columns = createMemo(() =>
+    Object.entries(props.columns).map(([name, column]) =>
+      typeof column === "function"
+        ? { name, cell: column, number: undefined }
+        : { name, cell: column.cell, number: "" },
+    ),
+  );
+  return (
+    // biome-ignore-start lint/a11y/noRedundantRoles: a table that is not laid out as one loses its roles
+    <table class="record-table" role="table" aria-label={props.label}>
+      <thead role="rowgroup">
+        <tr role="row">
+          <For each={columns()}>
+            {(column) => (
+              <th role="columnheader" scope="col" data-number={column.number}>
+                {column.name}
+              </th>
+            )}
+          </For>
+        </tr>
+      </thead>
+      <tbody role="rowgroup">
+        <For each={props.rows}>
+          {(row) => (
+            <tr role="row" data-failed={props.isFailed?.(row) ? "" : undefined}>
+              <For each={columns()}>
+                {(column) => (
+                  <td role="cell" data-name={column.name} data-number={column.number}>
+                    <div>{column.cell(row)}</div>
+                  </td>
+                )}
+              </For>
+            </tr>
           )}
         </For>
-      </tr>
-    </thead>
-    <tbody role="rowgroup">
-      <For each={props.rows}>
-        {(row) => (
-          <tr role="row" data-failed={props.isFailed?.(row) ? "" : undefined}>
-            <For each={props.columns}>
-              {(column) => (
-                <td
-                  role="cell"
-                  data-name={column.name}
-                  data-number={column.isNumber ? "" : undefined}
-                >
-                  <div>{column.cell(row)}</div>
-                </td>
-              )}
-            </For>
-          </tr>
-        )}
-      </For>
-    </tbody>
-  </table>
-  // biome-ignore-end lint/a11y/noRedundantRoles: see above
-);
+      </tbody>
+    </table>
+    // biome-ignore-end lint/a11y/noRedundantRoles: see above
+  );
+};
 
 /** A page of this many rows has its pager below the table as well. */
 const rowsInView = 20;
@@ -137,7 +141,7 @@ export const RecordList = <Row,>(
     report: LiveReport<{ items: Row[]; next_cursor: string | null }>;
     /** The caption of the table: its rows and their order. */
     label: string;
-    columns: readonly RecordColumn<Row>[];
+    columns: RecordColumns<Row>;
     isFailed?: (row: Row) => boolean;
     /** Whether this is not the first page. */
     isContinued: boolean;

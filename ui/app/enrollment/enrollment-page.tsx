@@ -2,7 +2,7 @@ import { useLocation } from "@solidjs/router";
 import { For, Show } from "solid-js";
 import { EnrollmentReport } from "#proto/operator/enrollment.ts";
 import { Icon } from "../design/icon.tsx";
-import { type RecordColumn, RecordTable } from "../design/records.tsx";
+import { type RecordColumns, RecordTable } from "../design/records.tsx";
 import { LoadFailure, Notice, Section } from "../design/report-parts.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { RefusedHosts } from "../host/host-events.tsx";
@@ -71,50 +71,39 @@ export const EnrollmentPage = () => {
   );
 };
 
-const columnsOf = (report: EnrollmentReport): readonly RecordColumn<CountedReason>[] => [
-  { name: "Reason", cell: ({ reason }) => reasonWords(reason) },
-  {
-    name: "Refused",
-    isNumber: true,
-    cell: ({ refused }) => formatCount(refused),
-  },
-  {
-    name: "Audit events",
+const columnsOf = (report: EnrollmentReport): RecordColumns<CountedReason> => ({
+  Reason: ({ reason }) => reasonWords(reason),
+  Refused: { isNumber: true, cell: ({ refused }) => formatCount(refused) },
+  "Audit events": {
     isNumber: true,
     cell: ({ reason, events }) => (
       <a href={refusalEventsPath(report, { reason })}>{formatCount(events)}</a>
     ),
   },
-  {
-    name: "By policy",
-    cell: ({ reason, policies }) => (
-      <ul class="inline-list">
-        <For each={policies}>
-          {(group) => (
-            <li>
-              <Show
-                when={group.policy_id}
-                fallback={
-                  <span class="quiet">{formatCountOf(group.events, "event")} without a policy</span>
-                }
-              >
-                {(id) => (
-                  <a href={refusalEventsPath(report, { reason, policyId: id() })}>
-                    {plainText(group.policy_name ?? "")}: {formatCountOf(group.events, "event")}
-                  </a>
-                )}
-              </Show>
-            </li>
-          )}
-        </For>
-      </ul>
-    ),
-  },
-  {
-    name: "Last",
-    cell: ({ lastAt, lastAddress }) => <TimeCell at={lastAt} second={lastAddress} />,
-  },
-];
+  "By policy": ({ reason, policies }) => (
+    <ul class="inline-list">
+      <For each={policies}>
+        {(group) => (
+          <li>
+            <Show
+              when={group.policy_id}
+              fallback={
+                <span class="quiet">{formatCountOf(group.events, "event")} without a policy</span>
+              }
+            >
+              {(id) => (
+                <a href={refusalEventsPath(report, { reason, policyId: id() })}>
+                  {plainText(group.policy_name ?? "")}: {formatCountOf(group.events, "event")}
+                </a>
+              )}
+            </Show>
+          </li>
+        )}
+      </For>
+    </ul>
+  ),
+  Last: ({ lastAt, lastAddress }) => <TimeCell at={lastAt} second={lastAddress} />,
+});
 
 /** The enrollments that core rejected in the last day, by reason and policy, each with its audit events. */
 const Refusals = (props: { report: EnrollmentReport }) => {

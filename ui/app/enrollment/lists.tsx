@@ -8,7 +8,7 @@ import {
 } from "#proto/operator/enrollment.ts";
 import { useUpdates } from "../api/live-report.tsx";
 import { auditPath } from "../audit/audit-view.ts";
-import { Chips, LabelLinks, type RecordColumn, RecordList, TwoLines } from "../design/records.tsx";
+import { Chips, LabelLinks, type RecordColumns, RecordList, TwoLines } from "../design/records.tsx";
 import { formatCount, formatKnown, formatUntil, plainText } from "../format/format.ts";
 import { createListPart, Time, TimeCell } from "../shell/page.tsx";
 import {
@@ -48,52 +48,36 @@ const Expiry = (props: { at: string }) => {
   );
 };
 
-const tokenColumns: readonly RecordColumn<ListedToken>[] = [
-  {
-    name: "Token",
-    cell: (token) => (
-      <TwoLines second={token.description && plainText(token.description)}>
-        <code>{token.token_prefix}…</code>
-      </TwoLines>
-    ),
-  },
-  {
-    name: "State",
-    cell: ({ state }) => (
-      <span class="token-state" data-state={state}>
-        {tokenWords[state]}
-      </span>
-    ),
-  },
-  {
-    name: "Policy",
-    cell: (token) => (
-      <a href={tokensPath({ policy_id: token.policy_id })}>{plainText(token.policy_name)}</a>
-    ),
-  },
-  {
-    name: "Uses",
+const tokenColumns: RecordColumns<ListedToken> = {
+  Token: (token) => (
+    <TwoLines second={token.description && plainText(token.description)}>
+      <code>{token.token_prefix}…</code>
+    </TwoLines>
+  ),
+  State: ({ state }) => (
+    <span class="token-state" data-state={state}>
+      {tokenWords[state]}
+    </span>
+  ),
+  Policy: (token) => (
+    <a href={tokensPath({ policy_id: token.policy_id })}>{plainText(token.policy_name)}</a>
+  ),
+  Uses: {
     isNumber: true,
     cell: (token) => <Uses used={token.use_count} max={token.max_uses} href={usesPath(token)} />,
   },
-  { name: "Expires", cell: (token) => <Expiry at={token.expires_at} /> },
-  {
-    name: "Last use",
-    cell: ({ last_used_at: at, last_used_address: address }) => (
-      <TimeCell at={at} none="never" second={address} />
-    ),
-  },
-  { name: "Created", cell: (token) => <Created of={token} /> },
-  {
-    name: "Refusals",
-    cell: (token) => (
-      <a href={auditPath({ action: "collector.enroll", outcome: "failure", target: token.id })}>
-        in the audit log
-        <span class="visually-hidden">: refusals of the token {token.token_prefix}</span>
-      </a>
-    ),
-  },
-];
+  Expires: (token) => <Expiry at={token.expires_at} />,
+  "Last use": ({ last_used_at: at, last_used_address: address }) => (
+    <TimeCell at={at} none="never" second={address} />
+  ),
+  Created: (token) => <Created of={token} />,
+  Refusals: (token) => (
+    <a href={auditPath({ action: "collector.enroll", outcome: "failure", target: token.id })}>
+      in the audit log
+      <span class="visually-hidden">: refusals of the token {token.token_prefix}</span>
+    </a>
+  ),
+};
 
 /** The enrollments that used a token, which their events name in their details. */
 const usesPath = ({ id, created_at: since }: ListedToken) =>
@@ -143,38 +127,28 @@ export const Tokens = (props: { counts: EnrollmentReport["tokens"] | undefined }
   );
 };
 
-const policyColumns: readonly RecordColumn<ListedPolicy>[] = [
-  {
-    name: "Policy",
-    cell: (policy) => (
-      <>
-        <TwoLines second={policy.description && plainText(policy.description)}>
-          <strong>{plainText(policy.name)}</strong>
-        </TwoLines>
-        <LabelLinks labels={policy.labels} />
-      </>
-    ),
-  },
-  {
-    name: "State",
-    cell: ({ state, frozen_at: at }) => (
-      <TwoLines second={at && <Time at={at} />}>
-        <span class="token-state" data-state={state}>
-          {policyWords[state]}
-        </span>
+const policyColumns: RecordColumns<ListedPolicy> = {
+  Policy: (policy) => (
+    <>
+      <TwoLines second={policy.description && plainText(policy.description)}>
+        <strong>{plainText(policy.name)}</strong>
       </TwoLines>
-    ),
-  },
-  {
-    name: "Allows",
-    cell: (policy) => (
-      <ul>
-        <For each={policyRules(policy)}>{(rule) => <li>{plainText(rule)}</li>}</For>
-      </ul>
-    ),
-  },
-  {
-    name: "Enrolled",
+      <LabelLinks labels={policy.labels} />
+    </>
+  ),
+  State: ({ state, frozen_at: at }) => (
+    <TwoLines second={at && <Time at={at} />}>
+      <span class="token-state" data-state={state}>
+        {policyWords[state]}
+      </span>
+    </TwoLines>
+  ),
+  Allows: (policy) => (
+    <ul>
+      <For each={policyRules(policy)}>{(rule) => <li>{plainText(rule)}</li>}</For>
+    </ul>
+  ),
+  Enrolled: {
     isNumber: true,
     cell: (policy) => (
       <Uses
@@ -184,27 +158,24 @@ const policyColumns: readonly RecordColumn<ListedPolicy>[] = [
       />
     ),
   },
-  {
-    name: "Tokens",
-    cell: (policy) => (
-      <ul class="inline-list">
-        <For
-          each={tokenStatesShown.filter((state) => policy.tokens[state] > 0)}
-          fallback={<li class="quiet">none</li>}
-        >
-          {(state) => (
-            <li>
-              <a href={tokensPath({ policy_id: policy.id, state })}>
-                {formatCount(policy.tokens[state])} {tokenWords[state].toLowerCase()}
-              </a>
-            </li>
-          )}
-        </For>
-      </ul>
-    ),
-  },
-  { name: "Created", cell: (policy) => <Created of={policy} /> },
-];
+  Tokens: (policy) => (
+    <ul class="inline-list">
+      <For
+        each={tokenStatesShown.filter((state) => policy.tokens[state] > 0)}
+        fallback={<li class="quiet">none</li>}
+      >
+        {(state) => (
+          <li>
+            <a href={tokensPath({ policy_id: policy.id, state })}>
+              {formatCount(policy.tokens[state])} {tokenWords[state].toLowerCase()}
+            </a>
+          </li>
+        )}
+      </For>
+    </ul>
+  ),
+  Created: (policy) => <Created of={policy} />,
+};
 
 /** The policies under the filter of the address, newest first, with their tokens by state. */
 export const Policies = (props: { counts: EnrollmentReport["policies"] | undefined }) => {

@@ -9,7 +9,7 @@ import { createReport, UpdatesProvider } from "../api/live-report.tsx";
 import { HostHours } from "../completeness/host-hours.tsx";
 import { Button, CopyButton } from "../design/buttons.tsx";
 import { StateMark } from "../design/icon.tsx";
-import { LabelLinks, type RecordColumn, RecordTable } from "../design/records.tsx";
+import { LabelLinks, type RecordColumns, RecordTable } from "../design/records.tsx";
 import { Loaded, LoadFailure, Loading, Notice } from "../design/report-parts.tsx";
 import { Detail, HostName } from "../fleet/drawer/detail.tsx";
 import { formatUntil, plainText, shortened } from "../format/format.ts";
@@ -243,37 +243,25 @@ const Certificates = (props: { id: string }) => {
 const certificateColumns = (
   successorOf: (certificate: CertificateView) => CertificateView | undefined,
   asOf: () => number,
-): readonly RecordColumn<CertificateView>[] => [
-  {
-    name: "Serial",
-    cell: ({ serial_number: serial }) => <Copied text={serial} what="serial number" />,
-  },
-  {
-    name: "SHA-256",
-    cell: ({ fingerprint_sha256: print }) => <Copied text={print} what="fingerprint" />,
-  },
-  { name: "Status", cell: (certificate) => <Status certificate={certificate} /> },
-  { name: "Issued", cell: ({ issued_at: at }) => <Time at={at} /> },
-  { name: "First used", cell: ({ first_used_at: at }) => <TimeCell at={at} none="never" /> },
-  {
-    name: "Expires",
-    cell: ({ not_after: at }) => (
-      <>
-        <Time at={at} /> <span class="quiet">{formatUntil(at, asOf())}</span>
-      </>
-    ),
-  },
-  {
-    name: "Successor",
-    cell: (certificate) => (
-      <Show when={successorOf(certificate)} fallback={<span class="quiet">none</span>}>
-        {(successor) => (
-          <code title={successor().serial_number}>{shortened(successor().serial_number)}</code>
-        )}
-      </Show>
-    ),
-  },
-];
+): RecordColumns<CertificateView> => ({
+  Serial: ({ serial_number: serial }) => <Copied text={serial} what="serial number" />,
+  "SHA-256": ({ fingerprint_sha256: print }) => <Copied text={print} what="fingerprint" />,
+  Status: (certificate) => <Status certificate={certificate} />,
+  Issued: ({ issued_at: at }) => <Time at={at} />,
+  "First used": ({ first_used_at: at }) => <TimeCell at={at} none="never" />,
+  Expires: ({ not_after: at }) => (
+    <>
+      <Time at={at} /> <span class="quiet">{formatUntil(at, asOf())}</span>
+    </>
+  ),
+  Successor: (certificate) => (
+    <Show when={successorOf(certificate)} fallback={<span class="quiet">none</span>}>
+      {(successor) => (
+        <code title={successor().serial_number}>{shortened(successor().serial_number)}</code>
+      )}
+    </Show>
+  ),
+});
 
 const Copied = (props: { text: string; what: string }) => (
   <span class="copied">

@@ -1,7 +1,7 @@
 import { Show } from "solid-js";
 import type { InventoryStatus } from "#proto/fleet-health/vocabulary.ts";
 import { type InventoryItem, InventoryReport } from "#proto/inventory/inventory.ts";
-import { Chips, type RecordColumn, RecordList } from "../design/records.tsx";
+import { Chips, type RecordColumns, RecordList } from "../design/records.tsx";
 import { Notice } from "../design/report-parts.tsx";
 import { formatKnown, plainText } from "../format/format.ts";
 import { createListPage, PageFrame } from "../shell/page.tsx";
@@ -15,28 +15,19 @@ const statusWords: Readonly<Record<InventoryStatus, string>> = {
 };
 const statuses = Object.keys(statusWords) as InventoryStatus[];
 
-const columns: readonly RecordColumn<InventoryItem>[] = [
-  {
-    name: "Host",
-    cell: ({ name, identity_id: id }) => (
-      <Show when={id} fallback={plainText(name)}>
-        {(known) => <a href={`/hosts/${known()}`}>{plainText(name)}</a>}
-      </Show>
-    ),
+const columns: RecordColumns<InventoryItem> = {
+  Host: ({ name, identity_id: id }) => (
+    <Show when={id} fallback={plainText(name)}>
+      {(known) => <a href={`/hosts/${known()}`}>{plainText(name)}</a>}
+    </Show>
+  ),
+  Status: ({ status }) => statusWords[status],
+  Owner: ({ owner }) => (owner === null ? <span class="quiet">none</span> : plainText(owner)),
+  "Labels of the inventory": ({ labels }) => {
+    const pairs = Object.entries(labels).map(([key, value]) => `${key}: ${value}`);
+    return pairs.length === 0 ? <span class="quiet">none</span> : pairs.join(", ");
   },
-  { name: "Status", cell: ({ status }) => statusWords[status] },
-  {
-    name: "Owner",
-    cell: ({ owner }) => (owner === null ? <span class="quiet">none</span> : plainText(owner)),
-  },
-  {
-    name: "Labels of the inventory",
-    cell: ({ labels }) => {
-      const pairs = Object.entries(labels).map(([key, value]) => `${key}: ${value}`);
-      return pairs.length === 0 ? <span class="quiet">none</span> : pairs.join(", ");
-    },
-  },
-];
+};
 
 /** `/inventory`: the hosts that are expected and never enrolled, not expected, or gone and still sending; and the others. */
 export const InventoryPage = () => {

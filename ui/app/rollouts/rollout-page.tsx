@@ -15,7 +15,7 @@ import { deviceOf } from "../audit/event-view.ts";
 import { BarKey } from "../design/bars.tsx";
 import { CopyButton } from "../design/buttons.tsx";
 import { Icon } from "../design/icon.tsx";
-import { HostCell, type RecordColumn, RecordTable } from "../design/records.tsx";
+import { HostCell, type RecordColumns, RecordTable } from "../design/records.tsx";
 import { Loaded, OldNotice, Section, UnknownFilter } from "../design/report-parts.tsx";
 import { ComparisonDetails } from "../fleet/changes/comparison-details.tsx";
 import { Outages, withOutages } from "../fleet/summary/outages.tsx";
@@ -178,15 +178,12 @@ const Facts = (props: { rollout: Rollout }) => (
 const shownAtZero = ({ reverted }: Rollout): ReadonlySet<string> =>
   new Set(["pending", "applied", ...(reverted > 0 ? [] : ["failed"])]);
 
-const breachColumns: readonly RecordColumn<RolloutEvidence>[] = [
-  {
-    name: "Host",
-    cell: (row) => <HostCell of={{ ...row, device_id: deviceOf(row.identity) }} />,
-  },
-  { name: "Condition", cell: (row) => conditionWords[row.condition] },
-  { name: "Began", cell: (row) => <Time at={row.began_at} /> },
-  { name: "Evidence", cell: (row) => plainText(row.detail) },
-];
+const breachColumns: RecordColumns<RolloutEvidence> = {
+  Host: (row) => <HostCell of={{ ...row, device_id: deviceOf(row.identity) }} />,
+  Condition: (row) => conditionWords[row.condition],
+  Began: (row) => <Time at={row.began_at} />,
+  Evidence: (row) => plainText(row.detail),
+};
 
 /** Why the gate was breached: the share that failed, and the hosts with what they reported. */
 const Breach = (props: { rollout: Rollout; breach: RolloutBreach }) => {

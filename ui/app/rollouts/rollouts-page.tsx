@@ -2,7 +2,7 @@ import { For, Show } from "solid-js";
 import { describeComparison } from "#proto/fleet-health/comparison.ts";
 import { type Rollout, RolloutList } from "#proto/rollout/rollout.ts";
 import type { RolloutState } from "#proto/rollout/vocabulary.ts";
-import { Chips, type RecordColumn, RecordList, TwoLines } from "../design/records.tsx";
+import { Chips, type RecordColumns, RecordList, TwoLines } from "../design/records.tsx";
 import { Notice } from "../design/report-parts.tsx";
 import { formatCount, plainText } from "../format/format.ts";
 import { createListPage, PageFrame, TimeCell } from "../shell/page.tsx";
@@ -25,43 +25,30 @@ const choices: readonly { words: string; states: readonly RolloutState[] }[] = [
   { words: "Completed", states: ["completed"] },
 ];
 
-const columns: readonly RecordColumn<Rollout>[] = [
-  {
-    name: "Config",
-    cell: (rollout) => (
-      <>
-        <RolloutLink rollout={rollout} />
-        <span class="second-line">
-          to <FilterOfRollout rollout={rollout} />
-        </span>
-      </>
-    ),
-  },
-  {
-    name: "State",
-    cell: (rollout) => (
-      <TwoLines second={comparedWords(rollout)}>
-        <TwoLines second={rollout.reason && stoppedBy(rollout.reason)}>
-          <RolloutStateMark state={rollout.state} />
-        </TwoLines>
+const columns: RecordColumns<Rollout> = {
+  Config: (rollout) => (
+    <>
+      <RolloutLink rollout={rollout} />
+      <span class="second-line">
+        to <FilterOfRollout rollout={rollout} />
+      </span>
+    </>
+  ),
+  State: (rollout) => (
+    <TwoLines second={comparedWords(rollout)}>
+      <TwoLines second={rollout.reason && stoppedBy(rollout.reason)}>
+        <RolloutStateMark state={rollout.state} />
       </TwoLines>
-    ),
-  },
-  {
-    name: "Wave",
-    cell: ({ wave, waves }) => <span class="rollout-wave">{`${wave} of ${waves.length}`}</span>,
-  },
-  {
-    name: "Progress",
-    cell: (rollout) => (
-      <>
-        <TargetBar counts={rollout} />
-        <AppliedFigures rollout={rollout} />
-      </>
-    ),
-  },
-  {
-    name: "Failed",
+    </TwoLines>
+  ),
+  Wave: ({ wave, waves }) => <span class="rollout-wave">{`${wave} of ${waves.length}`}</span>,
+  Progress: (rollout) => (
+    <>
+      <TargetBar counts={rollout} />
+      <AppliedFigures rollout={rollout} />
+    </>
+  ),
+  Failed: {
     isNumber: true,
     cell: (rollout) => (
       <Show
@@ -76,12 +63,9 @@ const columns: readonly RecordColumn<Rollout>[] = [
       </Show>
     ),
   },
-  {
-    name: "Started",
-    cell: ({ created_at: at, created_by_name: by }) => <TimeCell at={at} second={plainText(by)} />,
-  },
-  { name: "Ended", cell: ({ ended_at: at }) => <TimeCell at={at} none="not yet" /> },
-];
+  Started: ({ created_at: at, created_by_name: by }) => <TimeCell at={at} second={plainText(by)} />,
+  Ended: ({ ended_at: at }) => <TimeCell at={at} none="not yet" />,
+};
 
 /** The filters of other pages' links: what they show, and the record that they name. */
 const foreignFilters = [

@@ -1,53 +1,44 @@
 import { Show } from "solid-js";
 import { type Rollout, type RolloutTarget, RolloutTargetPage } from "#proto/rollout/rollout.ts";
 import { targetStatuses } from "#proto/rollout/vocabulary.ts";
-import { Chips, HostCell, type RecordColumn, RecordList, TwoLines } from "../design/records.tsx";
+import { Chips, HostCell, type RecordColumns, RecordList, TwoLines } from "../design/records.tsx";
 import { Section } from "../design/report-parts.tsx";
 import { formatCount, plainText } from "../format/format.ts";
 import { createListPart, Time, TimeCell } from "../shell/page.tsx";
 import { conditionWords, statusWords, targetReasonWords } from "./rollout-view.ts";
 
-const columns: readonly RecordColumn<RolloutTarget>[] = [
-  { name: "Host", cell: (row) => <HostCell of={row} /> },
-  { name: "Wave", cell: (row) => row.wave },
-  {
-    name: "Status",
-    cell: (row) => (
-      <TwoLines second={row.reverted_at && <Time at={row.reverted_at} />}>
-        <TwoLines second={row.reason && targetReasonWords[row.reason]}>
-          <strong>{statusWords(row.status)}</strong>
-        </TwoLines>
+const columns: RecordColumns<RolloutTarget> = {
+  Host: (row) => <HostCell of={row} />,
+  Wave: (row) => row.wave,
+  Status: (row) => (
+    <TwoLines second={row.reverted_at && <Time at={row.reverted_at} />}>
+      <TwoLines second={row.reason && targetReasonWords[row.reason]}>
+        <strong>{statusWords(row.status)}</strong>
       </TwoLines>
-    ),
-  },
-  { name: "Assigned", cell: ({ assigned_at: at }) => <TimeCell at={at} none="not yet" /> },
-  {
-    name: "Applied",
-    cell: ({ applied_at: at, assigned_at: assigned }) => (
-      <TimeCell at={at} none={assigned === null ? "" : "not yet"} />
-    ),
-  },
-  {
-    name: "Failed",
-    cell: (row) => (
-      <Show when={row.condition}>
-        {(condition) => (
-          <TwoLines second={row.detail && plainText(row.detail)}>
-            {conditionWords[condition()]}
-            <Show when={row.condition_began_at}>
-              {(at) => (
-                <>
-                  {" "}
-                  since <Time at={at()} />
-                </>
-              )}
-            </Show>
-          </TwoLines>
-        )}
-      </Show>
-    ),
-  },
-];
+    </TwoLines>
+  ),
+  Assigned: ({ assigned_at: at }) => <TimeCell at={at} none="not yet" />,
+  Applied: ({ applied_at: at, assigned_at: assigned }) => (
+    <TimeCell at={at} none={assigned === null ? "" : "not yet"} />
+  ),
+  Failed: (row) => (
+    <Show when={row.condition}>
+      {(condition) => (
+        <TwoLines second={row.detail && plainText(row.detail)}>
+          {conditionWords[condition()]}
+          <Show when={row.condition_began_at}>
+            {(at) => (
+              <>
+                {" "}
+                since <Time at={at()} />
+              </>
+            )}
+          </Show>
+        </TwoLines>
+      )}
+    </Show>
+  ),
+};
 
 /** The hosts of a rollout in the order of the waves, under the filter of the address. */
 export const Targets = (props: { rollout: Rollout }) => {

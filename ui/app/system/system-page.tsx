@@ -2,7 +2,7 @@ import { For, Show } from "solid-js";
 import { filterToParams } from "#proto/fleet-health/filter.ts";
 import { type PartState, type SystemPart, SystemReport } from "#proto/system/report.ts";
 import { Icon } from "../design/icon.tsx";
-import { type RecordColumn, RecordTable } from "../design/records.tsx";
+import { type RecordColumns, RecordTable } from "../design/records.tsx";
 import { Loaded } from "../design/report-parts.tsx";
 import { formatBytes, formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { createPage, PageFrame, Time, TimeCell } from "../shell/page.tsx";
@@ -10,30 +10,25 @@ import "./system.css";
 
 type Core = SystemReport["cores"][number];
 
-const partColumns: readonly RecordColumn<SystemPart>[] = [
-  { name: "Part", cell: (part) => plainText(nameOf(part)) },
-  { name: "State", cell: ({ state }) => <PartMark state={state} /> },
-  { name: "Since", cell: ({ since }) => <TimeCell at={since} none="not recorded" /> },
-  {
-    name: "Detail",
-    cell: ({ detail }) => <span class="system-detail">{plainText(detail)}</span>,
-  },
-];
+const partColumns: RecordColumns<SystemPart> = {
+  Part: (part) => plainText(nameOf(part)),
+  State: ({ state }) => <PartMark state={state} />,
+  Since: ({ since }) => <TimeCell at={since} none="not recorded" />,
+  Detail: ({ detail }) => <span class="system-detail">{plainText(detail)}</span>,
+};
 
-const coreColumns: readonly RecordColumn<Core>[] = [
-  { name: "Machine", cell: ({ machine }) => plainText(machine) },
-  { name: "State", cell: ({ state }) => <PartMark state={coreStates[state]} words={state} /> },
-  { name: "Version", cell: ({ version }) => plainText(version) },
-  { name: "Started", cell: ({ started_at: at }) => <Time at={at} /> },
-  { name: "Last report", cell: ({ reported_at: at }) => <Time at={at} /> },
-  {
-    name: "Streams of hosts",
+const coreColumns: RecordColumns<Core> = {
+  Machine: ({ machine }) => plainText(machine),
+  State: ({ state }) => <PartMark state={coreStates[state]} words={state} />,
+  Version: ({ version }) => plainText(version),
+  Started: ({ started_at: at }) => <Time at={at} />,
+  "Last report": ({ reported_at: at }) => <Time at={at} />,
+  "Streams of hosts": {
     isNumber: true,
     cell: ({ streams }) =>
       streams === null ? <span class="quiet">none</span> : formatCount(streams),
   },
-  {
-    name: "Hosts",
+  Hosts: {
     isNumber: true,
     cell: ({ machine, hosts }) => (
       <Show when={hosts > 0} fallback="0">
@@ -43,12 +38,11 @@ const coreColumns: readonly RecordColumn<Core>[] = [
       </Show>
     ),
   },
-  {
-    name: "Clock ahead",
+  "Clock ahead": {
     isNumber: true,
     cell: ({ clock_ahead_seconds: ahead }) => `${ahead.toFixed(1)} s`,
   },
-];
+};
 
 /** `/system`: the state of cores, database, exports and certificates, those that need attention first. */
 export const SystemPage = () => {

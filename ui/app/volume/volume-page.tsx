@@ -4,7 +4,7 @@ import { type Budget, BudgetList } from "#proto/budget.ts";
 import { isUnusual, unusualVolume, VolumeReport } from "#proto/volume.ts";
 import { createReport } from "../api/live-report.tsx";
 import { Sparkline } from "../design/bars.tsx";
-import { Chips, type RecordColumn, RecordTable } from "../design/records.tsx";
+import { Chips, type RecordColumns, RecordTable } from "../design/records.tsx";
 import { Loaded, Notice } from "../design/report-parts.tsx";
 import {
   formatBytes,
@@ -186,29 +186,26 @@ const Budgets = (props: { items: readonly Budget[] }) => (
 const columnsOf = (
   name: string,
   { total, disk_bytes: disk, by }: VolumeReport,
-): readonly RecordColumn<Item>[] => [
-  { name, cell: (item) => <Name item={item} /> },
-  { name: "Bytes", isNumber: true, cell: ({ payload_bytes: bytes }) => formatBytes(bytes) },
-  {
-    name: "Share",
+): RecordColumns<Item> => ({
+  [name]: (item) => <Name item={item} />,
+  Bytes: { isNumber: true, cell: ({ payload_bytes: bytes }) => formatBytes(bytes) },
+  Share: {
     isNumber: true,
     cell: ({ payload_bytes: bytes }) => <Share of={bytes} total={total.payload_bytes} />,
   },
-  { name: "Envelopes", isNumber: true, cell: ({ envelopes }) => formatCount(envelopes) },
+  Envelopes: { isNumber: true, cell: ({ envelopes }) => formatCount(envelopes) },
   ...(disk === null
-    ? []
-    : [
-        {
-          name: "On disk",
+    ? {}
+    : {
+        "On disk": {
           isNumber: true,
           cell: ({ disk_bytes: bytes }: Item) => (bytes === null ? "" : formatBytes(bytes)),
         },
-      ]),
+      }),
   ...(by !== "host"
-    ? []
-    : [
-        {
-          name: "A usual day",
+    ? {}
+    : {
+        "A usual day": {
           isNumber: true,
           cell: ({ day }: Item) =>
             day == null || day.usual_bytes === null ? (
@@ -217,8 +214,8 @@ const columnsOf = (
               formatBytes(day.usual_bytes)
             ),
         },
-      ]),
-];
+      }),
+});
 
 const Name = (props: { item: Item }) => (
   <>

@@ -11,7 +11,7 @@ import { useUpdates } from "../api/live-report.tsx";
 import { Icon, type ShapeName } from "../design/icon.tsx";
 import {
   Chips,
-  type RecordColumn,
+  type RecordColumns,
   RecordLink,
   RecordList,
   RecordTable,
@@ -105,32 +105,25 @@ const WatchSilence = (props: { watch: Watch }) => (
   </Show>
 );
 
-const columns: readonly RecordColumn<Watch>[] = [
-  {
-    name: "Watch",
-    cell: (watch) => (
-      <TwoLines second={thresholdWords(watch)}>
-        <RecordLink href={`/watches/${watch.id}`}>{plainText(watch.name)}</RecordLink>
-      </TwoLines>
-    ),
-  },
-  {
-    name: "State",
-    cell: (watch) => (
-      <>
-        <WatchStateMark state={watch.state} />
-        <Show when={watch.explained_by}>
-          {(id) => (
-            <a class="second-line" href={`/watches/${id()}`}>
-              reported by another watch
-            </a>
-          )}
-        </Show>
-      </>
-    ),
-  },
-  {
-    name: "Hosts",
+const columns: RecordColumns<Watch> = {
+  Watch: (watch) => (
+    <TwoLines second={thresholdWords(watch)}>
+      <RecordLink href={`/watches/${watch.id}`}>{plainText(watch.name)}</RecordLink>
+    </TwoLines>
+  ),
+  State: (watch) => (
+    <>
+      <WatchStateMark state={watch.state} />
+      <Show when={watch.explained_by}>
+        {(id) => (
+          <a class="second-line" href={`/watches/${id()}`}>
+            reported by another watch
+          </a>
+        )}
+      </Show>
+    </>
+  ),
+  Hosts: {
     isNumber: true,
     cell: (watch) => (
       <Show
@@ -145,19 +138,16 @@ const columns: readonly RecordColumn<Watch>[] = [
       </Show>
     ),
   },
-  { name: "Last change", cell: (watch) => <Time at={watch.changed_at} /> },
-  { name: "Silence", cell: (watch) => <WatchSilence watch={watch} /> },
-  {
-    name: "Messages to",
-    cell: ({ receivers, waiting_messages: waiting }) => (
-      <Show when={receivers.length > 0} fallback={<span class="quiet">no receiver</span>}>
-        <TwoLines second={waiting > 0 && `${formatCount(waiting)} not delivered yet`}>
-          {plainText(receivers.join(", "))}
-        </TwoLines>
-      </Show>
-    ),
-  },
-];
+  "Last change": (watch) => <Time at={watch.changed_at} />,
+  Silence: (watch) => <WatchSilence watch={watch} />,
+  "Messages to": ({ receivers, waiting_messages: waiting }) => (
+    <Show when={receivers.length > 0} fallback={<span class="quiet">no receiver</span>}>
+      <TwoLines second={waiting > 0 && `${formatCount(waiting)} not delivered yet`}>
+        {plainText(receivers.join(", "))}
+      </TwoLines>
+    </Show>
+  ),
+};
 
 /** `/watches`: the watches, newest first, with their state. */
 export const WatchesPage = () => {
@@ -199,16 +189,13 @@ export const WatchesPage = () => {
   );
 };
 
-const eventColumns: readonly RecordColumn<WatchDetail["history"][number]>[] = [
-  { name: "When", cell: ({ at }) => <Time at={at} /> },
-  { name: "What", cell: ({ kind }) => eventWords[kind] },
-  { name: "Hosts", isNumber: true, cell: ({ count }) => formatKnown(count ?? undefined) },
-  {
-    name: "Detail",
-    cell: ({ receiver, detail }) =>
-      plainText([receiver, detail].filter((part) => part !== null).join(": ")),
-  },
-];
+const eventColumns: RecordColumns<WatchDetail["history"][number]> = {
+  When: ({ at }) => <Time at={at} />,
+  What: ({ kind }) => eventWords[kind],
+  Hosts: { isNumber: true, cell: ({ count }) => formatKnown(count ?? undefined) },
+  Detail: ({ receiver, detail }) =>
+    plainText([receiver, detail].filter((part) => part !== null).join(": ")),
+};
 
 /** `/watches/{id}`: one watch, its state, and what happened. */
 export const WatchPage = () => {
