@@ -1,16 +1,16 @@
 import type { FleetClient } from "#client/connect.ts";
-import type { pages } from "#client/pages.ts";
+import type { Page } from "#client/pages.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
-import { usageError } from "../terminal/exit-codes.ts";
-import { type Column, printRecord, printRows } from "../terminal/output.ts";
+import { exitCodes, usageError } from "../terminal/exit-codes.ts";
+import { printRecord, printRows } from "../terminal/output.ts";
 import { type Instant, textOfInstant } from "../terminal/parse-option.ts";
 import { printList } from "../terminal/print-list.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import { readTextFile } from "../terminal/token-file.ts";
 import {
   type Action,
-  type Definition,
+  type AnyDefinition,
   type FieldOption,
   type GlobalOptions,
   type Operation,
@@ -25,7 +25,7 @@ interface Call {
   /** The command as it is declared: `watches show <watch>`. */
   command: string;
   options: readonly FieldOption[];
-  definition: Definition<unknown, object>;
+  definition: AnyDefinition;
   /** The module of the command's file. */
   file: unknown;
 }
@@ -36,88 +36,87 @@ interface Request {
   body: Record<string, unknown>;
 }
 
-type List = Parameters<typeof pages>[0];
-
 /** Returns a function that sends requests of an operation. */
 const sender =
-  (client: FleetClient, { method, url, body }: Operation) =>
-  async (request: Partial<Request>): Promise<{ data: object }> =>
+  <Answer extends object>(client: FleetClient, { method, url, body }: Operation) =>
+  async (request: Partial<Request>): Promise<{ data: Answer }> =>
     client.request({
       method: method as "GET",
       url,
       security: [{ scheme: "bearer", type: "http" }],
       ...(body && { headers: { "Content-Type": "application/json" } }),
       ...request,
-    }) as Promise<{ data: object }>;
+    }) as Promise<{ data: Answer }>;
 
 /** Returns the action of a command that calls an operation: it resolves names to ids, asks, sends the request and prints the response. */
 export const callOperation =
   (call: Call): Action<object> =>
   async (terminal, options, ...given) => {
     const { definition, operation, file } = call;
-    const own = options as unknown as Options;
     const client = connect(terminal, options);
     const args = argumentsOf(call.command, given);
-    const { path, query, body } = await requestOf(call, client, own, args);
-    const prepared = definition.prepare?.(file)(terminal, own as never, args as never);
-    Object.assign(body, definition.body, await prepared);
+    const { path, query, body } = await requestOf(call, client, options, args);
+    const prepared = await definition.prepare?.(file)(terminal, options, args);
+    const request = {
+      path,
+      query,
+      ...(operation.body && { body: { ...body, ...definition.body, ...prepared } }),
+    };
     const subject = { id: String(path.id), given: given[0] ?? "" };
-    if (definition.asks !== undefined) {
-      const { reads } = definition;
-      const record = reads ? (await sender(client, operations[reads])({ path })).data : {};
+    if (definition.asks) {
+      const record = await readRecord(definition, client, path);
       await confirm(terminal, options, sentenceOf(definition.asks, { ...subject, record }));
     }
-    const { columns: named = [] } = definition;
-    const columns = typeof named === "function" ? named(file) : named;
-    const sent = { path, query, ...(operation.body && { body }) };
-    const send = sender(client, operation);
-    if (operation.answers === "pages")
-      await printList(terminal, own, columns, send as List, sent as never);
-    else {
-      const { data } = await send(sent);
-      const code = await print(terminal, own, { call, columns, data });
-      if (definition.says)
-        terminal.err.write(`${sentenceOf(definition.says, { ...subject, record: data })}\n`);
-      return code ?? undefined;
+    if (operation.answers === "pages") {
+      const list = sender<Page<never>>(client, operation);
+      await printList(terminal, options, columnsOf(call), list, request);
+      return exitCodes.ok;
     }
+    const { data } = await sender(client, operation)(request);
+    const code = await print(terminal, options, call, data);
+    if (definition.says)
+      terminal.err.write(`${sentenceOf(definition.says, { ...subject, record: data })}\n`);
+    return code ?? exitCodes.ok;
   };
 
-type Options = GlobalOptions & Readonly<Record<string, never>>;
+/** Reads the record that the command's question is about. */
+const readRecord = async (
+  { reads }: AnyDefinition,
+  client: FleetClient,
+  path: Request["path"],
+): Promise<object> => (reads ? (await sender(client, operations[reads])({ path })).data : {});
 
 const sentenceOf = <Record>(
   sentence: string | ((subject: Subject<Record>) => string),
   subject: Subject<Record>,
 ) => (typeof sentence === "string" ? sentence : sentence(subject));
 
+const columnsOf = ({ definition: { columns = [] }, file }: Call) =>
+  typeof columns === "function" ? columns(file) : columns;
+
 /** Prints a response as the API describes it, unless the command has its own format. */
-const print = (
-  terminal: Terminal,
-  options: Options,
-  {
-    call: { definition, operation, file },
-    columns,
-    data,
-  }: { call: Call; columns: readonly Column<never>[]; data: object },
-) => {
-  if (definition.print) return definition.print(file)(terminal, options as never, data as never);
+const print = (terminal: Terminal, options: GlobalOptions, call: Call, data: object) => {
+  const { definition, operation, file } = call;
+  if (definition.print) return definition.print(file)(terminal, options, data);
   if (operation.answers === "items")
-    return printRows(terminal, options, columns, (data as { items: never[] }).items);
+    return printRows(terminal, options, columnsOf(call), (data as { items: never[] }).items);
   return operation.answers === "record" ? printRecord(terminal, options, data) : undefined;
 };
 
 /** Returns the arguments by their names, and joins the words of a variadic one. */
 const argumentsOf = (command: string, given: readonly string[]): Record<string, string> =>
   Object.fromEntries(
-    [...command.matchAll(/[<[]([a-z]+)(\.*)/g)].map(([, name = "", ellipsis], index) => [
+    [...command.matchAll(/[<[]([a-z-]+)(\.*)/g)].map(([, name = "", ellipsis], index) => [
       name,
       ellipsis ? given.slice(index).join(" ") : (given[index] ?? ""),
     ]),
   );
 
+/** Returns the request of a command's arguments and options. Only `prepare` may read an argument that is no field. */
 const requestOf = async (
-  { operation, command, options }: Call,
+  { operation, command, options, definition }: Call,
   client: FleetClient,
-  own: Options,
+  given: GlobalOptions,
   args: Readonly<Record<string, string>>,
 ): Promise<Request> => {
   const request: Request = { path: {}, query: {}, body: {} };
@@ -126,21 +125,26 @@ const requestOf = async (
       Object.hasOwn(operation[each] ?? {}, field),
     );
     if (part) request[part][field] = part === "query" && value === true ? "true" : value;
+    else if (!definition.prepare) throw new Error(`${operation.url} has no field ${field}`);
   };
   const [group = ""] = command.split(" ");
   for (const [name, value] of Object.entries(args)) {
     const kind = name === "id" ? kindOfGroup(group) : name;
     if (isKind(kind)) set(idParameterOf(operation), await resolveId(client, kind, value));
-    else set(name === "query" ? "filter" : name, value);
+    else set(fieldOfArgument[name] ?? name, value);
   }
+  const values = given as unknown as Readonly<Record<string, unknown>>;
   for (const { option, takes, field } of options) {
-    const value: unknown = own[option.attributeName()];
+    const value = values[option.attributeName()];
     const isOfPages = field === "limit" && operation.answers === "pages";
     if (field && value !== undefined && !isOfPages)
       set(field, await toApiValue(client, takes, value));
   }
   return request;
 };
+
+/** Fields that the API names differently from the argument. */
+const fieldOfArgument: Readonly<Record<string, string>> = { query: "filter" };
 
 /** Returns the name of the path parameter that has the record's id. */
 const idParameterOf = ({ path = {} }: Operation): string => Object.keys(path)[0] ?? "";

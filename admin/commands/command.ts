@@ -81,8 +81,8 @@ type ColumnsOf<Row> = readonly Column<Row>[];
 /** The columns of a list. */
 export type Columns<Name extends OperationName> = ColumnsOf<RowOf<AnswerOf<Name>>>;
 
-/** The words of a command, and its differences from the operation that it calls. */
-export interface Definition<Module, Data> {
+/** The words of a command, and its differences from the operation that it calls. `never` accepts functions of any options. */
+export interface Definition<Module, Data, Options = never, Args = never> {
   options?: OptionDefinitions;
   /** The columns of a table; a function of the file's module if they need imports that should not load at start. */
   columns?: ColumnsOf<RowOf<Data>> | ((file: Module) => ColumnsOf<RowOf<Data>>);
@@ -91,16 +91,24 @@ export interface Definition<Module, Data> {
   /** Returns further members of the body, or throws, before anything is sent. */
   prepare?: (
     file: Module,
-  ) => (terminal: Terminal, options: never, args: never) => object | Promise<object>;
+  ) => (terminal: Terminal, options: Options, args: Args) => object | Promise<object>;
   /** The operation that reads the record for the question. */
   reads?: OperationName;
   /** The question before the command runs: it names the records that change. */
   asks?: Sentence<Data>;
   /** Prints the answer instead of a table or record. */
-  print?: (file: Module) => (terminal: Terminal, options: never, answer: Data) => Ended;
+  print?: (file: Module) => (terminal: Terminal, options: Options, answer: Data) => Ended;
   /** The sentence that the command prints afterwards, about the answer. */
   says?: Sentence<Data>;
 }
+
+/** A definition whose module, options and answer `calls` has checked. */
+export type AnyDefinition = Definition<
+  unknown,
+  object,
+  GlobalOptions,
+  Readonly<Record<string, string>>
+>;
 
 /** A command as commander takes it. Its work is loaded when it runs, so that `--help` is fast. */
 export interface DeclaredCommand {
@@ -139,7 +147,7 @@ export const commandsFrom = <Module = object>(loadFile?: () => Promise<Module>) 
           operation,
           command: path,
           options,
-          definition: definition as unknown as Definition<unknown, object>,
+          definition: definition as unknown as AnyDefinition,
           file,
         });
       },
