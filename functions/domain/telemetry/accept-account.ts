@@ -162,16 +162,16 @@ const settle = async (
   if (own && !isAsLeft(locked, own)) throw new Problem("sequence_gap");
   const facts = await findRangeFacts(tx, name, read, { ...locked, sink });
   const state = read ? withoutEarlierIds(locked, read, facts.gaps) : locked;
-  const same = await hasAccount(tx, name);
-  const decision = await decideArrived(tx, arrived, { state, same, has: facts });
+  const isKnown = await hasAccount(tx, name);
+  const decision = await decideArrived(tx, arrived, { state, isKnown, facts });
   const through = state.last?.number ?? 0n;
   if (decision.kind === "known" || decision.kind === "early") {
     // The stream opened the queue again, to repeat what core had not acknowledged.
-    if (same && read?.isEnd) await recordEnd(tx, read, new Date(core.clock.now()));
+    if (isKnown && read?.isEnd) await recordEnd(tx, read, new Date(core.clock.now()));
     return { through, refused: "" };
   }
   const earlier = await findEarlier(tx, state.last);
-  await storeAccount(core, tx, arrived, decision, { state, same, earlier, sink, mayKeep });
+  await storeAccount(core, tx, arrived, decision, { state, isKnown, earlier, sink, mayKeep });
   if (decision.kind === "accepted") return { through: name.number, refused: "" };
   return { through: decision.isLinked ? name.number : through, refused: decision.fault };
 };
@@ -201,16 +201,16 @@ const examine = async (
 const decideArrived = async (
   tx: Executor,
   { read, fault, name, sent, earlierIds }: ArrivedAccount,
-  known: { state: LockedRange; same: boolean; has: RangeFacts },
+  known: { state: LockedRange; isKnown: boolean; facts: RangeFacts },
 ): Promise<AccountDecision> => {
   if (read === undefined || fault !== undefined)
     return { kind: "refused", fault: fault ?? "malformed", isLinked: false };
   const lacksPrevious = await hasLostPrevious(tx, read, earlierIds);
   const isEnded = (await findEnding(tx, name)) === "ended";
-  const { state, same, has } = known;
+  const { state, isKnown, facts } = known;
   return decideAccount(
     { ...read, sha256: name.sha256, isSigned: true, earlierAreLost: sent.earlierAreLost },
-    { ...state, same, lacksPrevious, isEnded, has },
+    { ...state, isKnown, lacksPrevious, isEnded, facts },
   );
 };
 
@@ -222,7 +222,11 @@ const storeAccount = async (
   tx: Executor,
   arrived: ArrivedAccount,
   decision: StoredDecision,
-  { same, mayKeep, ...context }: RowContext & { same: boolean; mayKeep(hostId: string): boolean },
+  {
+    isKnown,
+    mayKeep,
+    ...context
+  }: RowContext & { isKnown: boolean; mayKeep(hostId: string): boolean },
 ) => {
   const { read, caller, isLimited } = arrived;
   const now = new Date(core.clock.now());
@@ -231,7 +235,7 @@ const storeAccount = async (
   const counts = isRefused ? (context.state.range ?? noCounts) : decision.counts;
   const lastSequence = read?.lastSequence ?? 0n;
   // Repeated evidence is kept once.
-  const isKept = !same && (!isRefused || isLinked || isLimited || mayKeep(caller.identity));
+  const isKept = !isKnown && (!isRefused || isLinked || isLimited || mayKeep(caller.identity));
   const columns = isLinked ? await context.state.subtract({ counts, lastSequence }) : noStream;
   if (!isKept) return;
   await insertAccount(tx, { ...rowOf(decision, arrived, context, now), ...columns });

@@ -50,18 +50,18 @@ const range = {
 /** What core has of the queue; members of `range` replace those of one that it has counted. */
 interface Known {
   last?: StoredAccount | undefined;
-  same?: boolean;
+  isKnown?: boolean;
   lacksPrevious?: boolean;
   range?: Partial<QueueRange> | undefined;
-  has?: RangeFacts;
+  facts?: RangeFacts;
 }
 const decideWith = (sent: Uint8Array, known: Known = {}, earlierAreLost = false) =>
   decideAccount(
     { ...(readAccount(sent) as ReadAccount), sha256: hash(7), isSigned: true, earlierAreLost },
     {
       last,
-      same: false,
-      has: { gaps: [], stored: 0n },
+      isKnown: false,
+      facts: { gaps: [], stored: 0n },
       ...known,
       range: "range" in known && !known.range ? undefined : { ...range, ...known.range },
     },
@@ -99,7 +99,7 @@ test("counts no sequence as missing that was acknowledged under another queue", 
 });
 
 test("is known when it comes again, and waits for those before it unless these are lost", () => {
-  expect(decide(body(), { same: true })).toEqual({ kind: "known" });
+  expect(decide(body(), { isKnown: true })).toEqual({ kind: "known" });
   expect(decide(body({ number: 4n }))).toEqual({ kind: "early" });
   expect(decide(body({ number: 4n }), {}, true)).toEqual({ ...unchecked, followsGap: true });
   expect(decide(body(), { last: undefined })).toEqual({ kind: "early" });
@@ -112,7 +112,7 @@ test("is not checked where an older core, or a core before a restore, has counte
   expect(decide(body(), { range: { countedThrough: 12n } })).toEqual(unchecked);
   expect(decide(body(), { range: { countedThrough: null } })).toEqual(unchecked);
   const ahead = { cursor: 21n, countedThrough: 21n };
-  expect(decide(body(), { range: ahead, has: { gaps: [], stored: 10n } })).toEqual(unchecked);
+  expect(decide(body(), { range: ahead, facts: { gaps: [], stored: 10n } })).toEqual(unchecked);
   expect(decide(body({ number: 1n }), { last: undefined, range: { stored: 11n } })).toEqual(
     unchecked,
   );
@@ -132,14 +132,14 @@ test("takes its part of what core has counted when core has had it before a rest
     { from: 16n, through: 60n },
   ];
   const counts = { stored: 4n, rejected: 1n, discarded: 0n, lost: 5n };
-  expect(decideWith(body(), { range: restored, has: { gaps, stored: 4n } })).toEqual({
+  expect(decideWith(body(), { range: restored, facts: { gaps, stored: 4n } })).toEqual({
     ...unchecked,
     counts,
   });
   expect(
     decideWith(
       body(),
-      { range: { ...restored, stored: 9n }, has: { gaps: [], stored: 9n } },
+      { range: { ...restored, stored: 9n }, facts: { gaps: [], stored: 9n } },
       false,
     ),
   ).toEqual({
@@ -148,16 +148,16 @@ test("takes its part of what core has counted when core has had it before a rest
   });
   // Two copies of a queue may each have reported what the other one has.
   const twice = [...gaps, { from: 14n, through: 18n }, { from: 14n, through: 60n }];
-  const has = { gaps: twice, stored: 3n };
+  const facts = { gaps: twice, stored: 3n };
   const more = { ...restored, stored: 8n, rejected: 0n };
-  expect(decideWith(body(), { range: more, has })).toEqual({
+  expect(decideWith(body(), { range: more, facts })).toEqual({
     ...unchecked,
     counts: { stored: 3n, rejected: 0n, discarded: 0n, lost: 7n },
   });
   // What is stored and rejected behind it is of later accounts, also where not all is counted.
   const later = { ...restored, stored: 9n, rejected: 2n };
   for (const range of [later, { ...later, countedThrough: null }])
-    expect(decideWith(body(), { range, has: { gaps, stored: 5n } })).toEqual({
+    expect(decideWith(body(), { range, facts: { gaps, stored: 5n } })).toEqual({
       ...unchecked,
       counts: { stored: 5n, rejected: 0n, discarded: 0n, lost: 5n },
     });
@@ -165,16 +165,16 @@ test("takes its part of what core has counted when core has had it before a rest
 
 test("has as missing what its queue gave up, also when core has had it before a restore", () => {
   const ahead = { cursor: 60n, countedThrough: 60n, stored: 48n };
-  const has = { gaps: [], stored: 7n };
+  const facts = { gaps: [], stored: 7n };
   const counts = { stored: 7n, rejected: 0n, discarded: 0n, lost: 0n };
-  expect(decideWith(body(), { range: ahead, has })).toEqual({
+  expect(decideWith(body(), { range: ahead, facts })).toEqual({
     ...unchecked,
     counts,
     missing: 3n,
   });
   // Where not all is counted, the rest may have been rejected.
   const uncounted = { ...ahead, countedThrough: null };
-  expect(decideWith(body(), { range: uncounted, has })).toEqual({ ...unchecked, counts });
+  expect(decideWith(body(), { range: uncounted, facts })).toEqual({ ...unchecked, counts });
 });
 
 test("is refused when it contradicts the sequences", () => {

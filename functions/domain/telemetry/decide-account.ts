@@ -1,3 +1,11 @@
+/**
+ * Decides on accounts. For example, a host accepted the sequences 1 to 100, 10 of them under an earlier id of its queue (`ackedBefore`):
+ *
+ *     1..10 acknowledged   11..19 stored   20..29 lost   30..60 stored   61..100 not received
+ *
+ * Core expects 90. Up to its cursor, 60, it has counted 40 stored and 10 lost in a gap of a restored database, so it accepts the account with
+ * 40 missing.
+ */
 import { equalBytes } from "#kit/bytes.ts";
 import { type LostRange, lostWithin } from "#proto/completeness/lost-ranges.ts";
 import type { AccountFault, ReadAccount } from "./read-account.ts";
@@ -54,29 +62,29 @@ export interface RangeFacts {
 /** What core knows when an account arrives. */
 interface AccountContext {
   last: StoredAccount | undefined;
-  same: boolean;
+  isKnown: boolean;
   /** Core has lost the account of an earlier id of the queue that account number 1 names. */
   lacksPrevious?: boolean;
   /** An earlier account has ended the queue. */
   isEnded?: boolean;
   range: QueueRange | undefined;
   /** Core's records of the account's range if the queue is ahead of it. */
-  has: RangeFacts;
+  facts: RangeFacts;
 }
 
-/** Decides on an account, whose signature is valid if `isSigned`, by the account before it and what core has counted since. */
+/** Decides on an account by the account before it and what core has counted since. `isSigned`: its signature is valid. */
 export const decideAccount = (
   account: ReadAccount & { sha256: Uint8Array; isSigned: boolean; earlierAreLost: boolean },
-  { last, same, lacksPrevious = false, isEnded = false, range, has }: AccountContext,
+  { last, isKnown, lacksPrevious = false, isEnded = false, range, facts }: AccountContext,
 ): AccountDecision => {
   const { number, isSigned } = account;
-  if (same) return { kind: "known" };
+  if (isKnown) return { kind: "known" };
   const head = last?.number ?? 0n;
   if (number <= head) return { kind: "refused", fault: "number_used", isLinked: false };
   const followsGap = number > head + 1n || lacksPrevious;
   if (followsGap && !account.earlierAreLost) return { kind: "early" };
   const fault = isEnded && !account.fault ? "queue_ended" : faultInChain(account, last, followsGap);
-  const decided = fault ?? countRange(account, followsGap, { last, range, has });
+  const decided = fault ?? countRange(account, followsGap, { last, range, facts });
   return typeof decided === "string"
     ? { kind: "refused", fault: decided, isLinked: isSigned }
     : decided;
@@ -96,25 +104,30 @@ const faultInChain = (
 const countRange = (
   account: ReadAccount,
   followsGap: boolean,
-  { last, range, has }: Pick<AccountContext, "last" | "range" | "has">,
+  { last, range, facts }: Pick<AccountContext, "last" | "range" | "facts">,
 ): Extract<AccountDecision, { kind: "accepted" }> | AccountFault => {
   const expected = account.accepted - account.ackedBefore;
-  const isWhole = last === undefined || account.firstSequence === last.lastSequence + 1n;
-  const isCounted = range === undefined ? expected === 0n : range.countedThrough === range.cursor;
-  const isBehind = range === undefined || range.cursor <= account.lastSequence;
-  const unchecked = { kind: "accepted", isChecked: false, followsGap, missing: 0n } as const;
   const counts = range ?? noCounts;
+  const unchecked = {
+    kind: "accepted",
+    isChecked: false,
+    followsGap,
+    missing: 0n,
+    counts,
+  } as const;
+  const isCounted = range === undefined ? expected === 0n : range.countedThrough === range.cursor;
   // Core had this account, and those after it, until its database was restored. The queue may have dropped some of its records.
-  if (!isBehind) {
-    const part = partOf(counts, expected, lostWithin(has.gaps, account), has.stored);
+  if (range !== undefined && range.cursor > account.lastSequence) {
+    const part = partOf(counts, expected, lostWithin(facts.gaps, account), facts.stored);
     return { ...unchecked, counts: part, missing: isCounted ? expected - consumedOf(part) : 0n };
   }
-  if (!isWhole || !isCounted || followsGap) return { ...unchecked, counts };
-  const consumed = consumedOf(counts);
-  if (consumed <= expected)
-    return { ...unchecked, isChecked: true, missing: expected - consumed, counts };
-  // Of a queue that had records before its first account, core has more.
-  return last ? "contradicts_sequences" : { ...unchecked, counts };
+  const followsLast = last === undefined || account.firstSequence === last.lastSequence + 1n;
+  // The counts include sequences of other accounts, or lack some of this one.
+  if (!followsLast || !isCounted || followsGap) return unchecked;
+  const missing = expected - consumedOf(counts);
+  if (missing >= 0n) return { ...unchecked, isChecked: true, missing };
+  // Core has counted more than the account states. Records from before a queue's first account explain that.
+  return last ? "contradicts_sequences" : unchecked;
 };
 
 /** Returns how many sequences were counted. */
@@ -122,9 +135,10 @@ export const consumedOf = ({ stored, rejected, discarded, lost }: RangeCounts): 
   stored + rejected + discarded + lost;
 
 /**
- * Returns how many sequences that core counts as lost an account does not state. A restored database has lost them, but they were
- * acknowledged under the queue's earlier id, are below the first account, or the account before it states them as missing, above the
- * cursor.
+ * Returns how many of a queue's `lost` sequences an account does not state, because they
+ * - were acknowledged under the queue's earlier id,
+ * - are below its first account, or
+ * - are above the cursor, and the account before it states them as missing.
  */
 export const lostElsewhere = (
   { lost }: Pick<QueueRange, "lost">,
@@ -135,16 +149,15 @@ export const lostElsewhere = (
   }: Pick<ReadAccount, "firstSequence" | "ackedBefore"> & { isFirst: boolean },
   gaps: readonly LostRange[],
 ): bigint => {
-  const behind = lostWithin(gaps, { firstSequence, lastSequence: sequenceMax });
-  const below = lostWithin(gaps, { firstSequence: 0n, lastSequence: firstSequence - 1n });
-  const own = isFirst ? 0n : lower(behind, lost);
-  return lower(
-    lower(below, lost - own) + lostOfAckedBefore(gaps, { firstSequence, ackedBefore }),
-    lost,
-  );
+  const fromStart = lostWithin(gaps, { firstSequence, lastSequence: sequenceMax });
+  const beforeStart = lostWithin(gaps, { firstSequence: 0n, lastSequence: firstSequence - 1n });
+  const beforeStartMax = isFirst ? lost : lost - lower(fromStart, lost);
+  const elsewhere =
+    lower(beforeStart, beforeStartMax) + lostOfAckedBefore(gaps, { firstSequence, ackedBefore });
+  return lower(elsewhere, lost);
 };
 
-/** Returns how many sequences of `gaps` an account states as acknowledged under its queue's earlier ids, to which these gaps belong. */
+/** Returns how many sequences of `gaps`, of a queue's earlier ids, an account states as acknowledged under these. */
 export const lostOfAckedBefore = (
   gaps: readonly LostRange[],
   { firstSequence, ackedBefore }: Pick<ReadAccount, "firstSequence" | "ackedBefore">,
@@ -178,13 +191,14 @@ export const lostUnstated = (
 
 const lower = (a: bigint, b: bigint) => (a < b ? a : b);
 
-/** Returns an account's part of counts: so many sequences as it expects, of which so many are lost, and stored. */
+/** Returns the part of `counts` that belongs to an account with at most `expected` sequences, of which `lost` and `stored` are known. */
 const partOf = (
   counts: RangeCounts,
   expected: bigint,
   lost: bigint,
   stored: bigint,
 ): RangeCounts => {
+  // In this order: of the rejected and discarded sequences only the sum of all accounts is known, so they fill what is left.
   const bounds = [
     ["lost", lower(lost, counts.lost)],
     ["stored", lower(stored, counts.stored)],
