@@ -1,3 +1,10 @@
+/**
+ * The open streams of a core. Invariants:
+ * - A stream whose caller no recheck has confirmed for `unconfirmedMsMax` delivers nothing more, whatever connections to the database do.
+ * - Time in which the event loop was blocked does not count.
+ * - A recheck that hangs delays no later one, and each confirms callers as of its start.
+ * - Streams that end together neither block the event loop nor return together.
+ */
 import type { Clock } from "#kit/clock.ts";
 import { type Entropy, fraction } from "#kit/entropy.ts";
 import { Problem, type ProblemCode } from "../problems.ts";
@@ -15,27 +22,23 @@ export interface OpenStream {
 /** The open streams of this replica: bounded for each identity, rechecked, and ended when their caller may send no longer. */
 export type OpenStreams = ReturnType<typeof createOpenStreams>;
 
-/** Short, so that the lateness of ticks is what turns of the event loop take. */
+/** Short, so that a tick is late by what a turn of the event loop takes. */
 const tickMs = 100;
 const expiryCheckMs = 1_000;
-/**
- * How long core accepts what streams send without a recheck that succeeded: less than 5 s after a revocation, whatever this replica's
- * connections to the database do.
- */
+/** Keeps the time from a revocation to the last accepted record below 5 s. */
 const unconfirmedMsMax = 4_500;
 /**
  * A turn of the event loop that takes so long is not counted: it accepts no more than what had arrived before it, and perhaps leaves the
- * answer of a recheck unread. Otherwise a core that lacks processor time would end all streams, and their hosts would take what is left.
+ * answer of a recheck unread. Otherwise a core that lacks processor time would end all streams, and their return would take the rest.
  */
 const longTurnMs = 100;
-/** A recheck that has not succeeded by then may wait for a connection that is lost: another one begins, also beside it. */
+/** A recheck that has not succeeded by then may wait for a lost connection: another one begins beside it. */
 const overdueMs = 1_000;
 
-/** Streams that end together end so many in a turn of the event loop, which 13,000 in one would block for 2 to 17 s. */
-const endsOfTurn = 100;
-/** From one such turn to the next. */
-const turnMs = 1;
-/** Hosts whose streams end together come back so many a second, fewer than a core can open. */
+/** Streams that end together end in batches: 13,000 at once would block the event loop for 2 to 17 s. */
+const batchSize = 100;
+const batchPauseMs = 1;
+/** Hosts whose streams end together return so many a second, fewer than a core can open. */
 const returnsPerSecond = 200;
 
 /** Makes an empty set of open streams. */
@@ -72,28 +75,33 @@ export const createOpenStreams = ({
       else earliest = earlierOf(caller, earliest);
     }
   };
-  /** Those that no recheck has confirmed in time: nothing is accepted from them, and they end unless a late one confirms them. */
-  const unconfirmed = new Set<Caller>();
-  let returnSeconds = 0;
   /** The caller connects again at a time of its own, to another core if this one's pool is at fault. */
-  const end = (caller: Caller, code: ProblemCode) =>
+  const end = (caller: Caller, code: ProblemCode, returnSeconds: number) =>
     open
       .get(caller)
       ?.abort(new Problem(code, { retryAfterSeconds: fraction(entropy) * returnSeconds }));
-  /** Ends streams and removes them from `callers`, in turns, until it is empty. */
-  const endInTurns = async (callers: Set<Caller>, code: ProblemCode) => {
-    returnSeconds = callers.size / returnsPerSecond;
+  /** Ends streams and removes them from `callers`, in batches, until it is empty. */
+  const endInBatches = async (
+    callers: Set<Caller>,
+    code: ProblemCode,
+    returnSeconds = callers.size / returnsPerSecond,
+  ) => {
     let ended = 0;
     for (const caller of callers) {
       callers.delete(caller);
-      end(caller, code);
-      if (++ended % endsOfTurn === 0) await clock.sleep(turnMs);
+      end(caller, code, returnSeconds);
+      if (++ended % batchSize === 0) await clock.sleep(batchPauseMs);
     }
   };
+  /** Streams that no recheck has confirmed in time and that have not ended yet; a late recheck still confirms those that it asked for. */
+  const unconfirmed = new Set<Caller>();
+  let unconfirmedReturnSeconds = 0;
   const endUnconfirmed = () => {
     const isEnding = unconfirmed.size > 0;
     for (const caller of open.keys()) unconfirmed.add(caller);
-    if (!isEnding) void endInTurns(unconfirmed, "database_unavailable");
+    if (isEnding) return;
+    unconfirmedReturnSeconds = unconfirmed.size / returnsPerSecond;
+    void endInBatches(unconfirmed, "database_unavailable");
   };
 
   return {
@@ -114,7 +122,8 @@ export const createOpenStreams = ({
       return {
         signal: controller.signal,
         mayAccept() {
-          if (unconfirmed.has(caller)) end(caller, "database_unavailable");
+          if (unconfirmed.has(caller))
+            end(caller, "database_unavailable", unconfirmedReturnSeconds);
           return !controller.signal.aborted;
         },
         leave() {
@@ -130,42 +139,33 @@ export const createOpenStreams = ({
       isTriggered = true;
       wake.abort();
     },
-    /** Ends all streams with `database_unavailable`: their senders open them again, and say what they know to be stored. */
-    reopen: () => void endInTurns(new Set(open.keys()), "database_unavailable"),
+    /** Ends all streams with `database_unavailable`: their senders open them again and report what they know to be stored. */
+    reopen: () => void endInBatches(new Set(open.keys()), "database_unavailable"),
     /** Checks expiry every second and the database every `recheckMs`, until the signal aborts. */
     async watch(signal: AbortSignal) {
+      const confirmation = createConfirmation(clock);
       let startedAt = clock.monotonic();
-      let confirmedAt = startedAt;
       let expiryCheckedAt = startedAt;
       /** Whether no recheck has succeeded since the newest began. */
       let isPending = false;
-      /** A tick, or less until the streams are unconfirmed. */
-      const waitMs = () => {
-        const leftMs = confirmedAt + unconfirmedMsMax - clock.monotonic();
-        return leftMs > 0 ? Math.min(leftMs, tickMs) : tickMs;
-      };
       const recheck = async (since: number) => {
         try {
           const callers = [...open.keys()];
           for (const [caller, fault] of await admission.recheck(callers))
             open.get(caller)?.abort(fault);
           isPending = false;
-          if (unconfirmed.size === 0) confirmedAt = Math.max(confirmedAt, since);
-          else if (clock.monotonic() - since < unconfirmedMsMax) {
-            for (const caller of callers) unconfirmed.delete(caller);
-            confirmedAt = since;
-          }
+          if (unconfirmed.size === 0) return confirmation.extend(since);
+          // A slower recheck confirms nothing: what it confirmed would be overdue already.
+          if (clock.monotonic() - since >= unconfirmedMsMax) return;
+          for (const caller of callers) unconfirmed.delete(caller);
+          confirmation.restart(since);
         } catch (cause) {
           onError(cause);
         }
       };
-      const sleepTick = async () => {
+      const sleepTick = () => {
         if (wake.signal.aborted) wake = new AbortController();
-        const ms = waitMs();
-        const dueAt = clock.monotonic() + ms;
-        await clock.sleep(ms, wake.signal).catch(() => undefined);
-        const lateMs = clock.monotonic() - dueAt;
-        if (lateMs > longTurnMs) confirmedAt += lateMs;
+        return confirmation.sleepTick(wake.signal);
       };
       const pauseMs = () => {
         if (isPending) return overdueMs;
@@ -181,10 +181,10 @@ export const createOpenStreams = ({
           expiryCheckedAt = now;
           endExpired();
         }
-        // The database does not say that these callers may still send. Those that come later were looked up when they came.
-        if (now - confirmedAt >= unconfirmedMsMax) {
+        if (confirmation.leftMs() <= 0) {
           endUnconfirmed();
-          confirmedAt = now;
+          // Streams that enter from now on were looked up when they entered.
+          confirmation.restart(now);
         }
         if (now - startedAt < pauseMs()) continue;
         isTriggered = false;
@@ -197,7 +197,32 @@ export const createOpenStreams = ({
     /** Ends all streams, and rejects new ones, with `shutting_down`. */
     stop() {
       stopped = true;
-      void endInTurns(new Set(open.keys()), "shutting_down");
+      void endInBatches(new Set(open.keys()), "shutting_down");
+    },
+  };
+};
+
+/** For how long core may accept what streams send until the next recheck succeeds. */
+const createConfirmation = (clock: Pick<Clock, "monotonic" | "sleep">) => {
+  let confirmedAt = clock.monotonic();
+  const leftMs = () => confirmedAt + unconfirmedMsMax - clock.monotonic();
+  return {
+    leftMs,
+    /** A recheck that began at `since` has confirmed all streams; a later one may have succeeded before it. */
+    extend(since: number) {
+      confirmedAt = Math.max(confirmedAt, since);
+    },
+    restart(since: number) {
+      confirmedAt = since;
+    },
+    /** Sleeps a tick, or less until nothing is left. A late end is not counted. */
+    async sleepTick(signal: AbortSignal) {
+      const left = leftMs();
+      const ms = left > 0 ? Math.min(left, tickMs) : tickMs;
+      const dueAt = clock.monotonic() + ms;
+      await clock.sleep(ms, signal).catch(() => undefined);
+      const lateMs = clock.monotonic() - dueAt;
+      if (lateMs > longTurnMs) confirmedAt += lateMs;
     },
   };
 };
