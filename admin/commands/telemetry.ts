@@ -113,12 +113,12 @@ async function* linesOf(
     }
   } catch (cause) {
     if (cause instanceof v.ValiError) throw cause;
-    throw brokenOff(cause);
+    throw incompleteResponse(cause);
   }
-  if (parts.join("") !== "") throw brokenOff(undefined);
+  if (parts.join("") !== "") throw incompleteResponse(undefined);
 }
 
-const brokenOff = (cause: unknown): FleetError =>
+const incompleteResponse = (cause: unknown): FleetError =>
   new FleetError(
     problemOf(new Error("the response broke off: what was printed is not all"), undefined),
     { cause },
@@ -128,18 +128,22 @@ const resumeSeconds = 2;
 /** Blocks are committed out of order: lines received up to this long before the newest one are read again. */
 const overlapMs = minuteMs;
 
-/** Creates a filter that prints each line once, and knows the newest time of receipt. */
+/** Creates a filter that prints each line once, and knows from which time of receipt a new stream has all further ones. */
 const createLineFilter = (print: (line: Line) => void) => {
   /** The lines of the last minutes, with their times of receipt. */
   const seen = new Map<string, number>();
+  let oldest = Number.POSITIVE_INFINITY;
   let newest = 0;
   return {
-    newest: () => newest,
-    pass: (line: Line) => {
+    /** Undefined before the first line. Lines before the oldest were not asked for: the query's start or limit left them out. */
+    resumeAt: () =>
+      newest === 0 ? undefined : new Date(Math.max(oldest, newest - overlapMs)).toISOString(),
+    print: (line: Line) => {
       const isDamage = "damaged_block" in line;
       const key = isDamage ? JSON.stringify(line) : `${line.queue_id} ${line.sequence}`;
       if (seen.has(key)) return;
       const at = Date.parse(isDamage ? line.damaged_block.received_at : line.received_at);
+      oldest = Math.min(oldest, at);
       newest = Math.max(newest, at);
       seen.set(key, at);
       for (const [old, time] of seen) {
@@ -161,14 +165,14 @@ const followLines = async (
     print,
   }: { client: FleetClient; id: string; query: Query; print(line: Line): void },
 ): Promise<void> => {
-  const { newest, pass } = createLineFilter(print);
+  const lines = createLineFilter(print);
   const { limit: _, ...unlimited } = query;
   await repeat(terminal, resumeSeconds, async (succeed) => {
-    const from = new Date(newest() - overlapMs).toISOString();
-    const isFirst = newest() === 0;
-    for await (const line of linesOf(client, id, isFirst ? query : { ...unlimited, from })) {
+    const from = lines.resumeAt();
+    const rest = from === undefined ? query : { ...unlimited, from };
+    for await (const line of linesOf(client, id, rest)) {
       succeed();
-      pass(line);
+      lines.print(line);
     }
     return false;
   });

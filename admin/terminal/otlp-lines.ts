@@ -6,15 +6,13 @@ import { ExportTraceServiceRequestSchema } from "#proto/gen/opentelemetry/proto/
 import type { EnvelopeLine } from "#proto/telemetry/line.ts";
 import { jsonLine } from "./output.ts";
 
-const requests = new Map<string, DescMessage>(
-  Object.entries({
-    otel_span: ExportTraceServiceRequestSchema,
-    otel_log: ExportLogsServiceRequestSchema,
-    otel_metric: ExportMetricsServiceRequestSchema,
-  }),
-);
+const requests: ReadonlyMap<string, DescMessage> = new Map<string, DescMessage>([
+  ["otel_span", ExportTraceServiceRequestSchema],
+  ["otel_log", ExportLogsServiceRequestSchema],
+  ["otel_metric", ExportMetricsServiceRequestSchema],
+]);
 
-/** Returns an envelope as a line, or undefined if its payload is no request. Lines of files become log records, as in an export. */
+/** Returns an envelope as a line, or undefined if its payload cannot be decoded. Lines of files become log records, as in an export. */
 export const otlpLineOf = (line: EnvelopeLine): string | undefined => {
   const schema = requests.get(line.kind);
   if (schema === undefined) return jsonLine(logRequestOf(line));
@@ -64,7 +62,7 @@ const logRequestOf = (line: EnvelopeLine) => {
             scope: { name: source },
             logRecords: [
               {
-                timeUnixNano: `${Date.parse(line.observed_at ?? line.received_at)}000000`,
+                observedTimeUnixNano: `${observedMs(line)}000000`,
                 body: bodyOf(payload),
                 attributes: [
                   ...(path === undefined
@@ -85,6 +83,14 @@ const logRequestOf = (line: EnvelopeLine) => {
     ],
   };
 };
+
+/** OTLP can express times from 1970 to 2554; a host may send any. */
+const observedMs = ({ observed_at: observed, received_at: received }: EnvelopeLine) => {
+  const at = observed === null ? Number.NaN : Date.parse(observed);
+  return at >= 0 && at < msMax ? at : Date.parse(received);
+};
+
+const msMax = 2 ** 64 / 1e6;
 
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 

@@ -109,7 +109,9 @@ it("prints what the API returned as JSON, and OTLP/JSON that a receiver takes", 
         scopeLogs: [
           {
             scope: { name: "files" },
-            logRecords: [{ timeUnixNano: "1795000000000000000", body: { stringValue: "started" } }],
+            logRecords: [
+              { observedTimeUnixNano: "1795000000000000000", body: { stringValue: "started" } },
+            ],
           },
         ],
       },
@@ -145,7 +147,7 @@ it("ends with 2 for another form, and with 1 for a caller without the scope", as
   });
 });
 
-it("follows, opens a stream that breaks off again, and prints nothing twice", async () => {
+it("follows, opens a stream that breaks off again, and prints nothing twice and nothing before the limit", async () => {
   const stop = new AbortController();
   const printed: string[] = [];
   let cut: ((cause: Error) => void) | undefined;
@@ -180,14 +182,22 @@ it("follows, opens a stream that breaks off again, and prints nothing twice", as
         return printed.length;
       })
       .toBe(count);
-  const running = follower.run`telemetry read ${host.identityId} --follow --kind log_line -o json`;
+  await store.lines(host.identity, ["left out"]);
+  await store.lines(host.identity, ["last"]);
+  const running = follower.run`telemetry read ${host.identityId} --follow --limit 1 --kind log_line -o json`;
+  await untilPrinted(1);
   await store.lines(host.identity, ["one", "two"]);
-  await untilPrinted(2);
+  await untilPrinted(3);
   cut?.(new Error("cut"));
   await store.lines(host.identity, ["three"]);
-  await untilPrinted(3);
+  await untilPrinted(4);
   expect(opened).toBe(2);
-  expect(printed.map((line) => atob(JSON.parse(line).payload))).toEqual(["one", "two", "three"]);
+  expect(printed.map((line) => atob(JSON.parse(line).payload))).toEqual([
+    "last",
+    "one",
+    "two",
+    "three",
+  ]);
   stop.abort(new Error("SIGINT"));
   const { exitCode, err } = await running;
   expect(exitCode).toBe(130);
