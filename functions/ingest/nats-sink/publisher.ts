@@ -13,7 +13,7 @@ import type { Clock } from "#kit/clock.ts";
 export interface PublishObserver {
   /** The stream has stored a message. */
   published(seconds: number): void;
-  /** A publish failed: `stale`, `timeout`, `disconnected`, `no_responders`, `too_large`, or the `err_code` of the server. */
+  /** A publish failed: `stale`, `timeout`, `disconnected`, `forbidden`, `no_responders`, `too_large`, or the `err_code` of the server. */
   publishFailed(code: string): void;
 }
 
@@ -65,14 +65,25 @@ export const createPublisher = ({
   const pending = new Map<string, Pending>();
   /** Functions that reject the requests without an answer yet. */
   const requests = new Set<(cause: Error) => void>();
-  const turns: (() => void)[] = [];
+  const waiters: (() => void)[] = [];
   const closed = new AbortController();
-  let published = 0;
+  let placesTaken = 0;
+  let attempts = 0;
   let isConnected = true;
 
+  const takePlace = async (): Promise<void> => {
+    if (placesTaken < windowMax) placesTaken++;
+    else await new Promise<void>((resolve) => waiters.push(resolve));
+  };
+  /** The place goes to the publish that has waited longest; a later call cannot come before it. */
+  const leavePlace = () => {
+    const next = waiters.shift();
+    if (next) next();
+    else placesTaken--;
+  };
   const settle = (token: string): Pending | undefined => {
     const entry = pending.get(token);
-    if (entry && pending.delete(token)) turns.shift()?.();
+    if (entry && pending.delete(token)) leavePlace();
     return entry;
   };
   const fail = (token: string, code: string, cause: Error): void => {
@@ -87,7 +98,9 @@ export const createPublisher = ({
   };
 
   connection.subscribe(`${inbox}.*`, {
-    callback: (_error, message) => {
+    callback: (refusal, message) => {
+      // The server does not let this user read acknowledgements; there is no message.
+      if (refusal) return failAll("forbidden", refusal);
       const token = message.subject.slice(inbox.length + 1);
       if (message.headers?.code === noResponders)
         return fail(token, "no_responders", unavailable(new Error("no server leads the stream")));
@@ -133,9 +146,9 @@ export const createPublisher = ({
   return {
     /** Resolves with the stream sequence. Rejects with `StaleSequence`, `stream_unavailable` or `frame_too_large`. */
     async publish({ subject, expected, headers: facts, payload }: FencedMessage) {
-      if (pending.size >= windowMax) await new Promise<void>((resolve) => turns.push(resolve));
+      await takePlace();
       if (!isConnected) {
-        turns.shift()?.();
+        leavePlace();
         throw unavailable(new Error("there is no connection to a NATS server"));
       }
       const record: Record<string, string[]> = {
@@ -144,7 +157,7 @@ export const createPublisher = ({
       for (const name in facts) record[name] = [facts[name] ?? ""];
       // Setting them one by one would look through all names at each.
       const headers = MsgHdrsImpl.fromRecord(record);
-      const token = String(published++);
+      const token = String(attempts++);
       return new Promise<number>((resolve, reject) => {
         pending.set(token, { since: clock.monotonic(), resolve, reject });
         try {
