@@ -14,7 +14,10 @@ export const serveMetrics = async (
     if (request.url !== "/metrics") return void response.writeHead(404).end();
     metrics.render().then(
       ({ type, content }) => response.writeHead(200, { "content-type": type }).end(content),
-      () => response.writeHead(500).end(),
+      (error: unknown) => {
+        onFailure(error);
+        response.writeHead(500).end();
+      },
     );
   });
   containFailures(server, onFailure);
