@@ -64,10 +64,9 @@ export const prepareIngestCore = async (
       const lines = createInterface({ input: child.stdout });
       const ready = new Promise<Record<string, number>>((resolve, reject) => {
         lines.on("line", (line) => {
-          const record = JSON.parse(line) as { msg: string } & Record<string, number>;
-          if (record.msg === "ready") resolve(record);
+          if (line.includes('"msg":"ready"')) resolve(JSON.parse(line));
         });
-        void once(child, "exit").then(() => reject(new Error("core ended before it was ready")));
+        once(child, "exit").then(() => reject(new Error("core ended before it was ready")), reject);
       });
       const { port = 0, ingest_port = 0 } = await ready;
       return { port, ingestPort: ingest_port, process: child };
