@@ -197,15 +197,10 @@ const nextWidth = (width: bigint, read: { ids: bigint; bytes: number; chunkBytes
 
 /** Groups rows by queue, each in the order of its sequence. */
 const groupQueues = (rows: readonly StoredEnvelope[]): StoredEnvelope[][] => {
-  const queues = new Map<string, StoredEnvelope[]>();
-  for (const row of rows) {
-    const key = `${row.hostId}\0${row.queueId.toHex()}`;
-    const queue = queues.get(key);
-    if (queue) queue.push(row);
-    else queues.set(key, [row]);
-  }
-  for (const queue of queues.values()) queue.sort((a, b) => (a.sequence < b.sequence ? -1 : 1));
-  return [...queues.values()];
+  const queues = Map.groupBy(rows, ({ hostId, queueId }) => `${hostId}\0${queueId.toHex()}`);
+  return [...queues.values()].map((queue) =>
+    queue.sort((a, b) => (a.sequence < b.sequence ? -1 : 1)),
+  );
 };
 
 /** Creates the sources that the configuration names. Connects to NATS, and imports its client, only for NATS. */

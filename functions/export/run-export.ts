@@ -286,21 +286,11 @@ const unlessAborted = <Value>(promise: Promise<Value>, signal: AbortSignal): Pro
 };
 
 /** Groups the queues of a chunk by lane: all of a host in one. */
-const partsOf = (
-  { queues }: ExportChunk,
-  lanes: number,
-): Map<number, (readonly StoredEnvelope[])[]> => {
-  const parts = new Map<number, (readonly StoredEnvelope[])[]>();
-  for (const queue of queues) {
-    const [first] = queue;
-    if (first === undefined) continue;
-    const lane = laneOf(first.hostId, lanes);
-    const part = parts.get(lane);
-    if (part) part.push(queue);
-    else parts.set(lane, [queue]);
-  }
-  return parts;
-};
+const partsOf = ({ queues }: ExportChunk, lanes: number) =>
+  Map.groupBy(
+    queues.filter((queue) => queue.length > 0),
+    ([first]) => laneOf(first?.hostId ?? "", lanes),
+  );
 
 /** FNV-1a, so that hosts spread evenly. */
 const laneOf = (hostId: string, lanes: number) => {

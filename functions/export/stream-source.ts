@@ -147,8 +147,7 @@ export const openStreamSource = async (options: StreamSourceOptions): Promise<Cl
       envelopes += read.length;
       bytes += read.length * objectBytes;
       const key = `${first.hostId}\0${first.queueId.toHex()}`;
-      const queue = queues.get(key) ?? [];
-      queues.set(key, queue);
+      const queue = queues.getOrInsertComputed(key, () => []);
       for (const envelope of read) queue.push(envelope);
     }
     // Blocks of several kinds overlap.
@@ -360,21 +359,21 @@ export const createStreamChains = ({
   const readMissing = async (
     next: StreamMessage,
     after: number,
-  ): Promise<{ found: StreamMessage[]; isLost: boolean }> => {
-    const found: StreamMessage[] = [];
+  ): Promise<{ recovered: StreamMessage[]; isLost: boolean }> => {
+    const recovered: StreamMessage[] = [];
     let above = Number.POSITIVE_INFINITY;
-    for (let at = expectedBy(next); at > after; at = expectedBy(found[0] ?? next)) {
+    for (let at = expectedBy(next); at > after; at = expectedBy(recovered[0] ?? next)) {
       // A server that does not compare the expected sequence can store a message that expects itself or a later one: an endless chain.
-      if (at >= above) return { found, isLost: false };
+      if (at >= above) return { recovered, isLost: false };
       above = at;
       const stored = await streams.getMessage(stream, { seq: at });
       // If no message is there, retention deleted it, or the position's `lost` counts it.
-      if (stored?.subject !== next.subject) return { found, isLost: stored !== null };
+      if (stored?.subject !== next.subject) return { recovered, isLost: stored !== null };
       const message = storedMessage(stored);
       if (isKnown(blockKey(message))) break;
-      found.unshift(message);
+      recovered.unshift(message);
     }
-    return { found, isLost: false };
+    return { recovered, isLost: false };
   };
 
   return {
@@ -393,14 +392,14 @@ export const createStreamChains = ({
           log.warn({ subject, seq }, "skipped a block that the replica has twice");
         else {
           const after = ends.get(subject) ?? checkedFrom;
-          const { found, isLost } = await readMissing(message, after);
+          const { recovered, isLost } = await readMissing(message, after);
           if (isLost) lost += 1;
-          if (isLost || found.length > 0)
+          if (isLost || recovered.length > 0)
             log.warn(
-              { subject, seq, after, found: found.length },
+              { subject, seq, after, found: recovered.length },
               "the replica lacks messages that its leader may have; those found are exported",
             );
-          for (const each of [...found, message]) add(each);
+          for (const each of [...recovered, message]) add(each);
         }
         note(message);
       }

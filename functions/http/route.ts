@@ -255,15 +255,14 @@ const matchesEtag = (header: string | undefined, etag: string) =>
 
 /** Registers the routes, and for each path a 405 for the methods that it does not accept. */
 export const mount = (app: Hono<HttpEnv>, routes: readonly Route[]): void => {
-  const methodsByPath = new Map<string, string[]>();
   for (const entry of routes) {
     app.on(entry.method, entry.path, async (c) => {
       c.set("route", entry.path);
       return entry.handle(c);
     });
-    methodsByPath.set(entry.path, [...(methodsByPath.get(entry.path) ?? []), entry.method]);
   }
-  for (const [path, methods] of methodsByPath) {
+  for (const [path, entries] of Map.groupBy(routes, (entry) => entry.path)) {
+    const methods = entries.map(({ method }) => method);
     app.all(path, (c) => {
       c.set("route", path);
       c.header("Allow", methods.join(", "));

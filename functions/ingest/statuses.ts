@@ -136,9 +136,7 @@ export const createStatuses = ({
           const { identityId } = caller;
           // A stream may end while it is opened.
           if (identityId === undefined || isClosed) return;
-          const open = channels.get(identityId);
-          if (open) open.add(send);
-          else channels.set(identityId, new Set([send]));
+          channels.getOrInsertComputed(identityId, () => new Set()).add(send);
         },
         receive(status) {
           if (register === undefined)

@@ -43,14 +43,14 @@ export const isAcked = ({ subject, header }: StoredMsg, acked: AckedMessage): bo
 /** Makes the memory of a stream as it was found. */
 export const createAckedMessages = (
   { streams }: Pick<JetStreamManager, "streams">,
-  found: Pick<StreamInfo, "config" | "created" | "cluster">,
+  info: Pick<StreamInfo, "config" | "created" | "cluster">,
 ) => {
-  const stream = found.config.name;
+  const stream = info.config.name;
   const kept = new Map<number, AckedMessage>();
   /** By leader: the sequence up to which it has what was acknowledged. */
   const compared = new Map<string, number>();
-  let created = found.created;
-  let leader = found.cluster?.leader ?? "";
+  let created = info.created;
+  let leader = info.cluster?.leader ?? "";
   let newest = 0;
   let newestBefore = 0;
 
@@ -63,18 +63,18 @@ export const createAckedMessages = (
   };
   const compare = async (message: AckedMessage): Promise<StreamDifference | undefined> => {
     const { seq, first } = message;
-    const found: StoredMsg | null = await streams.getMessage(stream, { seq });
-    const fact = (name: string): string => found?.header.get(name) ?? "";
-    const foundFirst = fact("Svc-First-Sequence");
-    const foundLast = fact("Svc-Last-Sequence");
-    if (found !== null && isAcked(found, message)) return undefined;
+    const stored: StoredMsg | null = await streams.getMessage(stream, { seq });
+    const fact = (name: string): string => stored?.header.get(name) ?? "";
+    const storedFirst = fact("Svc-First-Sequence");
+    const storedLast = fact("Svc-Last-Sequence");
+    if (stored !== null && isAcked(stored, message)) return undefined;
     const lost = first !== "" && (await isFollowed(message)) ? message : undefined;
-    if (foundFirst === "") return { seq, lost, instead: undefined };
+    if (storedFirst === "") return { seq, lost, instead: undefined };
     const queue = {
       hostId: decodeURI(fact("Svc-Host")),
       queueId: Uint8Array.fromHex(fact("Svc-Queue")),
     };
-    return { seq, lost, instead: { queue, first: foundFirst, last: foundLast } };
+    return { seq, lost, instead: { queue, first: storedFirst, last: storedLast } };
   };
 
   return {
@@ -117,8 +117,8 @@ export const createAckedMessages = (
         .sort((a, b) => a.seq - b.seq);
       const differing: StreamDifference[] = [];
       while (left.length > 0) {
-        const found = await Promise.all(left.splice(0, requestsMax).map(compare));
-        differing.push(...found.filter((difference) => difference !== undefined));
+        const differences = await Promise.all(left.splice(0, requestsMax).map(compare));
+        differing.push(...differences.filter((difference) => difference !== undefined));
       }
       // Retention may have deleted some since.
       const { state: after } = differing.length > 0 ? await streams.info(stream) : { state };
@@ -160,10 +160,10 @@ export const createRestoreDetector = (
   let newest: AckedMessage | undefined;
   let wasMissing = false;
   const isNewestGone = async (message: AckedMessage): Promise<boolean> => {
-    const found = await streams.getMessage(envelopes, { seq: message.seq });
+    const stored = await streams.getMessage(envelopes, { seq: message.seq });
     // Retention may have deleted it.
-    if (found === null) return (await streams.info(envelopes)).state.last_seq < message.seq;
-    return !isAcked(found, message);
+    if (stored === null) return (await streams.info(envelopes)).state.last_seq < message.seq;
+    return !isAcked(stored, message);
   };
   return {
     noteMissing: () => {

@@ -75,12 +75,8 @@ export const createLossReports = ({
     else if (lost) observe.implausibleGap();
   };
 
-  const waitingOf = (queue: QueueName): Waiting => {
-    const key = viewKey(queue);
-    const found = waiting.get(key) ?? { queue, lost: [], instead: [] };
-    waiting.set(key, found);
-    return found;
-  };
+  const waitingOf = (queue: QueueName) =>
+    waiting.getOrInsertComputed(viewKey(queue), () => ({ queue, lost: [], instead: [] }));
   const add = ({ lost, instead }: StreamDifference) => {
     if (lost) waitingOf(lost.queue).lost.push(lost);
     if (instead) waitingOf(instead.queue).instead.push(instead);
@@ -97,8 +93,8 @@ export const createLossReports = ({
 
   /** Takes off accounts what a stream lost that ended with a message. */
   const takeOff = async ({ config, created }: StreamInfo, end: number) => {
-    const place = { stream: `${config.name} ${created}`, sequence: BigInt(end) };
-    for (const { from, through, ...queue } of await findRangesBehind(db, place)) {
+    const position = { stream: `${config.name} ${created}`, sequence: BigInt(end) };
+    for (const { from, through, ...queue } of await findRangesBehind(db, position)) {
       const cursor = await cursorOf(queue);
       const lost = withoutStored({ from, through, isPlausible: true }, cursor);
       if (lost) await addLostRange(db, queue, lost, new Date(clock.now()));

@@ -114,10 +114,10 @@ export const checkStreams = async (
   settings: StreamSettings,
 ): Promise<[StreamInfo, StreamInfo]> => {
   const [envelopes, queues] = wantedStreams(settings);
-  const found = await Promise.all([streams.info(envelopes.name), streams.info(queues.name)]);
-  const faults = [...faultsOf(envelopes, found[0].config), ...faultsOf(queues, found[1].config)];
+  const infos = await Promise.all([streams.info(envelopes.name), streams.info(queues.name)]);
+  const faults = [...faultsOf(envelopes, infos[0].config), ...faultsOf(queues, infos[1].config)];
   if (faults.length > 0) throw new ConfigError(faults);
-  return found;
+  return infos;
 };
 
 /** Whether an error says that there is no such stream. */
@@ -136,8 +136,8 @@ interface Expectation {
   remedy: string;
 }
 
-const faultsOf = (wanted: WantedStream, found: StreamConfig): ConfigFault[] =>
-  [...expectationsOf(wanted, found), ...refusedOf(found, wanted.name)]
+const faultsOf = (wanted: WantedStream, actual: StreamConfig): ConfigFault[] =>
+  [...expectationsOf(wanted, actual), ...refusedOf(actual, wanted.name)]
     .filter(({ is, must }) => String(is) !== String(must))
     .map(({ variable = "SVC_NATS_STREAM", what, is, must, remedy }) => ({
       variable,
@@ -149,54 +149,54 @@ const replace = (name: string): string =>
   `it cannot be changed: empty the stream through its consumers and run: nats stream rm ${name}`;
 const age = (nanos: number): string => `${nanos / nanosOfSecond}s`;
 
-const expectationsOf = (wanted: WantedStream, found: StreamConfig): Expectation[] => {
+const expectationsOf = (wanted: WantedStream, actual: StreamConfig): Expectation[] => {
   const { name } = wanted;
   return [
     {
       variable: "SVC_NATS_REPLICAS",
       what: "replicas",
-      is: found.num_replicas,
+      is: actual.num_replicas,
       must: wanted.num_replicas,
       remedy: edit(name, `--replicas=${wanted.num_replicas}`),
     },
     {
       what: "retention",
-      is: found.retention,
+      is: actual.retention,
       must: wanted.retention,
       remedy: replace(name),
     },
-    { what: "storage", is: found.storage, must: wanted.storage, remedy: replace(name) },
+    { what: "storage", is: actual.storage, must: wanted.storage, remedy: replace(name) },
     {
       what: "the discard policy",
-      is: found.discard,
+      is: actual.discard,
       must: wanted.discard,
       remedy: edit(name, `--discard=${wanted.discard}`),
     },
     {
       what: "subjects",
-      is: found.subjects,
+      is: actual.subjects,
       must: wanted.subjects,
       remedy: edit(name, `--subjects='${wanted.subjects[0]}'`),
     },
     {
       variable: "SVC_NATS_MAX_AGE",
       what: "max age",
-      is: age(found.max_age),
+      is: age(actual.max_age),
       must: age(wanted.max_age),
       remedy: edit(name, `--max-age=${age(wanted.max_age)}`),
     },
     {
       what: "messages per subject",
-      is: found.max_msgs_per_subject,
+      is: actual.max_msgs_per_subject,
       must: wanted.max_msgs_per_subject,
       remedy: edit(name, `--max-msgs-per-subject=${wanted.max_msgs_per_subject}`),
     },
   ];
 };
 
-const refusedOf = (found: StreamConfig, name: string): Expectation[] =>
+const refusedOf = (actual: StreamConfig, name: string): Expectation[] =>
   Object.entries(refusedSettings).flatMap(([setting, flag]) => {
-    const value = found[setting as keyof StreamConfig];
+    const value = actual[setting as keyof StreamConfig];
     if (!value || value === PersistMode.Default || (Array.isArray(value) && value.length === 0))
       return [];
     const is = typeof value === "object" ? "set" : value;

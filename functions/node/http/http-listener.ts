@@ -265,8 +265,7 @@ export const answerUnreadable = (server: Http1Server): void => {
     if (request.httpVersionMajor !== 1) return;
     const { socket } = request;
     // A client that pipelines requests has several responses open.
-    const open = answers.get(socket) ?? new Set();
-    answers.set(socket, open.add(response));
+    const open = answers.getOrInsertComputed(socket, () => new Set()).add(response);
     response.once("close", () => open.delete(response));
   });
   server.on("clientError", (error, socket) => {
